@@ -1,0 +1,53 @@
+"""What the package is and needs; the tools' settings are in pyproject.toml."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+ROOT = Path(__file__).parent
+INIT = (ROOT / "keras_transformer" / "__init__.py").read_text(encoding="utf-8")
+
+setup(
+    name="keras-transformer-mt",
+    version=re.search(r'^__version__ = "(.+)"$', INIT, re.MULTILINE)[1],
+    description='"Attention Is All You Need" in Keras 3: from parallel text to a served translator',
+    long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    keywords="keras tensorflow transformer attention machine-translation tensorflow-serving",
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Intended Audience :: Developers",
+        "Intended Audience :: Science/Research",
+        "Programming Language :: Python :: 3",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Text Processing :: Linguistic",
+    ],
+    packages=find_packages(include=["keras_transformer*", "pipelines*"]),
+    package_data={"pipelines": ["configs/*.yaml"]},
+    python_requires=">=3.11",
+    install_requires=[
+        "keras>=3.15.1,<4",
+        "matplotlib>=3.8",
+        "numpy>=1.26",
+        "pydantic>=2.10,<3",
+        "pydantic-settings>=2.6,<3",
+        "pyyaml>=6",
+        "sacrebleu>=2.4,<3",
+        "sentencepiece>=0.2,<0.3",
+        "tensorflow>=2.21,<2.22",
+        "tensorflow-text>=2.21,<2.22",
+        "tqdm>=4.66",
+    ],
+    extras_require={
+        "tfds": ["tensorflow-datasets>=4.9.7"],
+        "test": [
+            "hypothesis>=6.100",
+            "jax>=0.5",
+            "markdown-it-py>=3",
+            "pytest>=8.3",
+            "ruff>=0.17,<0.18",  # another version may format otherwise
+        ],
+    },
+)
