@@ -1,0 +1,198 @@
+"""Frozen dataclasses that describe a model, its data, its training and its decoding."""
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import ConfigDict, Field, TypeAdapter, model_validator
+from pydantic.dataclasses import dataclass
+
+PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
+
+_STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+
+@dataclass(frozen=True, config=_STRICT)
+class TransformerConfig:
+    """The sizes of a Transformer; the defaults are the paper's base model (Table 3, first row).
+
+    Wrong values are reported together in one `pydantic.ValidationError` (a `ValueError`).
+
+    >>> TransformerConfig(vocab_size=37000).d_model
+    512
+    >>> dataclasses.replace(TransformerConfig(vocab_size=37000), num_heads=16).num_heads
+    16
+    """
+
+    vocab_size: int = Field(gt=4)
+    """Subwords of the source vocabulary, and of the target's where both share one."""
+    target_vocab_size: int | None = Field(default=None, gt=4)
+    """Subwords of a separate target vocabulary; without it both languages share one."""
+    num_layers: int = Field(default=6, gt=0)
+    """Layers of the encoder, and of the decoder (N)."""
+    d_model: int = Field(default=512, gt=0)
+    """Width of embeddings and of every layer's output."""
+    d_ff: int = Field(default=2048, gt=0)
+    """Width inside the feed-forward networks."""
+    num_heads: int = Field(default=8, gt=0)
+    """Attention heads (h)."""
+    key_dim: int | None = Field(default=None, gt=0)
+    """Size of a head's queries and keys (d_k); d_model / num_heads without it."""
+    value_dim: int | None = Field(default=None, gt=0)
+    """Size of a head's values (d_v); key_dim without it."""
+    dropout: float = Field(default=0.1, ge=0, lt=1)
+    """Rate on every sub-layer's output and on the embeddings (Section 5.4)."""
+    attention_dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Rate on the attention weights."""
+    ffn_dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Rate on the activations inside the feed-forward networks."""
+    norm: Literal["post", "pre"] = "post"
+    """Layer normalisation after each residual sum, as in the paper, or before each sub-layer."""
+    position: Literal["sinusoidal", "learned"] = "sinusoidal"
+    """Position encoding (Section 3.5; learned: Table 3, row E)."""
+    max_length: int = Field(default=1024, gt=0)
+    """Longest sequence, in subwords, that learned positions have room for."""
+    share_embeddings: Literal["all", "target", "none"] = "all"
+    """One matrix for source, target and softmax (Section 3.4), for the last two, or for none."""
+
+    @model_validator(mode="after")
+    def _check(self):
+        problems = []
+        if self.key_dim is None and self.d_model % self.num_heads:
+            problems.append(
+                "d_model must be divisible by num_heads unless key_dim is given, received "
+                f"d_model={self.d_model} and num_heads={self.num_heads}"
+            )
+        if self.position == "sinusoidal" and self.d_model % 2:
+            problems.append(
+                f"sinusoidal positions need an even d_model, received {self.d_model}; "
+                "choose an even one or position='learned'"
+            )
+        if self.share_embeddings == "all" and self.target_vocab_size is not None:
+            problems.append(
+                "share_embeddings='all' needs one vocabulary for both languages, received "
+                f"target_vocab_size={self.target_vocab_size}; leave it out or choose "
+                "share_embeddings='target' or 'none'"
+            )
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class DataConfig:
+    """Where the parallel text is, and how it is cut into subwords."""
+
+    train_source: str
+    """Training text, one sentence a line, plain or gzip; TSV where train_target is left out."""
+    train_target: str | None = None
+    """Its translation, line by line."""
+    validation_source: str
+    """Text to choose a checkpoint by, as train_source."""
+    validation_target: str | None = None
+    """Its translation, line by line."""
+    max_length: int = Field(default=128, gt=1)
+    """Training pairs with a longer side, in subwords, are left out and counted."""
+    subwords: Literal["bpe", "unigram"] = "bpe"
+    """The SentencePiece model; its size is the model's vocab_size."""
+    character_coverage: float = Field(default=1.0, gt=0.9, le=1)
+    """Share of the training text's characters that get a subword of their own."""
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class TrainingConfig:
+    """The training recipe; the defaults are the paper's (Section 5)."""
+
+    epochs: int = Field(default=20, gt=0)
+    """Passes over the training text."""
+    batch_tokens: int = Field(default=25_000, gt=0)
+    """Padded tokens of a batch on its longer side, over all replicas (Section 5.1)."""
+    warmup_steps: int = Field(default=4000, gt=0)
+    """Steps of rising learning rate (Section 5.3)."""
+    learning_rate_scale: float = Field(default=1.0, gt=0)
+    """Factor on the paper's learning rate."""
+    beta_1: float = Field(default=0.9, ge=0, lt=1)
+    """Adam's first decay rate."""
+    beta_2: float = Field(default=0.98, ge=0, lt=1)
+    """Adam's second decay rate."""
+    epsilon: float = Field(default=1e-9, gt=0)
+    """Adam's epsilon."""
+    label_smoothing: float = Field(default=0.1, ge=0, lt=1)
+    """Probability mass spread over the vocabulary (Section 5.4)."""
+    average_checkpoints: int = Field(default=5, gt=0)
+    """Number of last epochs whose weights are averaged (Section 6.1)."""
+    patience: int | None = Field(default=None, gt=0)
+    """Epochs without a better validation BLEU after which training stops; without it, never."""
+    replicas: int | None = Field(default=None, gt=0)
+    """Devices to train on: GPUs, or logical CPU devices where there is none; all GPUs without it."""
+    precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
+    """Keras dtype policy."""
+    seed: int = 1
+    """Seed of initial weights, dropout and the order of the batches."""
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class DecodingConfig:
+    """The search; the defaults are the paper's (Section 6.1)."""
+
+    beam_size: int = Field(default=4, gt=0)
+    """Hypotheses kept; 1 is greedy search."""
+    length_penalty: float = Field(default=0.6, ge=0)
+    """Exponent alpha of Wu et al. (2016)."""
+    extra_length: int = Field(default=50, ge=0)
+    """A translation has at most as many subwords as its source and this many more."""
+    max_source_length: int = Field(default=512, gt=1)
+    """Subwords of a source sentence after which it is cut off."""
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class ExperimentConfig:
+    """A whole experiment: what `pipelines.train` reads from a file and the command line.
+
+    Every mistake in every section is reported at once.
+
+    >>> data = {"train_source": "train.tsv", "validation_source": "valid.tsv"}
+    >>> config = ExperimentConfig.from_dict({"model": {"vocab_size": 8000}, "data": data})
+    >>> config.training.warmup_steps
+    4000
+    """
+
+    model: TransformerConfig
+    """Sizes of the model."""
+    data: DataConfig
+    """Text and vocabulary."""
+    training: TrainingConfig = TrainingConfig()
+    """Recipe."""
+    decoding: DecodingConfig = DecodingConfig()
+    """Search, for the final score and the export."""
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "ExperimentConfig":
+        """Build from nested dictionaries, such as a parsed file."""
+        return TypeAdapter(cls).validate_python(values)
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike) -> "ExperimentConfig":
+        """Read a YAML file."""
+        return cls.from_dict(read_yaml(path))
+
+    def to_file(self, path: str | os.PathLike) -> None:
+        """Write a YAML file that `from_file` reads back to an equal configuration."""
+        path = Path(path)
+        temporary = path.with_name(path.name + ".tmp")
+        text = yaml.safe_dump(dataclasses.asdict(self), sort_keys=False, allow_unicode=True)
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+
+
+def read_yaml(path: str | os.PathLike) -> dict[str, Any]:
+    """Read a YAML mapping; an error names the file where it holds something else."""
+    values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    if not isinstance(values, dict):
+        raise ValueError(
+            f"{path} must hold a YAML mapping such as 'model: {{vocab_size: 8000}}', "
+            f"received {type(values).__name__}."
+        )
+    return values

@@ -1,0 +1,23 @@
+"""The layers of the Transformer, each usable alone in a Keras model."""
+
+from keras_transformer.layers.attention import MultiHeadAttention
+from keras_transformer.layers.decoder import Decoder, DecoderLayer
+from keras_transformer.layers.embedding import TokenEmbedding
+from keras_transformer.layers.encoder import Encoder, EncoderLayer
+from keras_transformer.layers.feed_forward import FeedForward
+from keras_transformer.layers.masks import causal_mask, padding_mask
+from keras_transformer.layers.position import LearnedPositionEncoding, SinusoidalPositionEncoding
+
+__all__ = [
+    "Decoder",
+    "DecoderLayer",
+    "Encoder",
+    "EncoderLayer",
+    "FeedForward",
+    "LearnedPositionEncoding",
+    "MultiHeadAttention",
+    "SinusoidalPositionEncoding",
+    "TokenEmbedding",
+    "causal_mask",
+    "padding_mask",
+]

@@ -1,0 +1,208 @@
+"""Multi-head attention (Section 3.2.2)."""
+
+import keras
+from keras import ops
+
+from keras_transformer.layers.linear import linear
+from keras_transformer.layers.masks import causal_mask
+
+# Far below any score and far above the float32 minimum, so that no sum of it overflows.
+_MASKED = -1e9
+
+
+def scaled_dot_product_attention(query, key, value, attention_mask=None, dropout=None):
+    """Return softmax(Q K^T / sqrt(d_k)) V and the softmax (Section 3.2.1, eq. 1).
+
+    Scores and softmax are float32 whatever the inputs are.
+
+    Args:
+        query: float [B, H, T, K].
+        key: float [B, H, S, K].
+        value: float [B, H, S, V].
+        attention_mask: bool, broadcastable to [B, T, S], True where a query may attend.
+        dropout: a function applied to the weights before they meet the values.
+
+    Returns:
+        The outputs [B, H, T, V], and the weights [B, H, T, S] before dropout.
+    """
+    query = ops.multiply(query, ops.cast(query.shape[-1] ** -0.5, query.dtype))
+    scores = ops.cast(ops.einsum("bhtk,bhsk->bhts", query, key), "float32")
+    if attention_mask is not None:
+        scores = ops.where(ops.expand_dims(attention_mask, 1), scores, _MASKED)
+    # Keras warns of a softmax over a single key.
+    weights = ops.softmax(scores) if scores.shape[-1] != 1 else ops.ones_like(scores)
+    dropped = ops.cast(weights, value.dtype)
+    if dropout is not None:
+        dropped = dropout(dropped)
+    return ops.einsum("bhts,bhsv->bhtv", dropped, value), weights
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class MultiHeadAttention(keras.layers.Layer):
+    """Attention of several heads, each in its own projection of the inputs (Section 3.2.2).
+
+    The arguments are those of `keras.layers.MultiHeadAttention`. Masks are explicit: implicit Keras
+    masks are neither read nor written. A query that may attend to no key has an output of exactly 0.
+
+    Args:
+        num_heads: H, the number of heads.
+        key_dim: K, the size of a head's queries and keys.
+        value_dim: the size of a head's values; `key_dim` by default.
+        dropout: the rate on the attention weights.
+        use_bias: whether the projections add a bias. The paper's do not.
+
+    Call arguments:
+        query: float [B, T, D].
+        value: float [B, S, D'].
+        key: float [B, S, D'']; `value` by default.
+        attention_mask: bool [B, T, S] or [B, 1, S], True where a query may attend to a key.
+        return_attention_scores: whether to return the weights [B, H, T, S] too.
+        use_causal_mask: whether a position must not attend to later ones; the queries are the last
+            T of the S positions of the keys.
+        training: whether dropout applies.
+
+    Returns:
+        float [B, T, D], or a pair with the weights.
+
+    >>> layer = MultiHeadAttention(num_heads=4, key_dim=8)
+    >>> tuple(layer(ops.ones((2, 5, 16)), ops.ones((2, 7, 12))).shape)
+    (2, 5, 16)
+    """
+
+    def __init__(
+        self, num_heads, key_dim, value_dim=None, dropout=0.0, use_bias=True, **kwargs
+    ):
+        super().__init__(**kwargs)
+        for name, size in (("num_heads", num_heads), ("key_dim", key_dim), ("value_dim", value_dim)):
+            if size is not None and size < 1:
+                raise ValueError(f"{name} must be at least 1, received {size}.")
+        self.num_heads = num_heads
+        self.key_dim = key_dim
+        self.value_dim = key_dim if value_dim is None else value_dim
+        self.dropout = dropout
+        self.use_bias = use_bias
+        self.weights_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        value_shape = query_shape if value_shape is None else value_shape
+        key_shape = value_shape if key_shape is None else key_shape
+        keys, values = self.num_heads * self.key_dim, self.num_heads * self.value_dim
+        self.query_kernel, self.query_bias = self._add_projection("query", query_shape[-1], keys)
+        self.key_kernel, self.key_bias = self._add_projection("key", key_shape[-1], keys)
+        self.value_kernel, self.value_bias = self._add_projection("value", value_shape[-1], values)
+        self.output_kernel, self.output_bias = self._add_projection(
+            "output", values, query_shape[-1]
+        )
+
+    def _add_projection(self, name, inputs, outputs):
+        kernel = self.add_weight(
+            shape=(inputs, outputs), initializer="glorot_uniform", name=f"{name}_kernel"
+        )
+        if not self.use_bias:
+            return kernel, None
+        return kernel, self.add_weight(shape=(outputs,), initializer="zeros", name=f"{name}_bias")
+
+    def call(
+        self,
+        query,
+        value,
+        key=None,
+        attention_mask=None,
+        return_attention_scores=False,
+        use_causal_mask=False,
+        training=None,
+    ):
+        key = value if key is None else key
+        if query is value and key is value:
+            heads = self.project_self(query)
+        else:
+            heads = (self.project_query(query), *self.project_memory(value, key))
+        outputs, weights = self.attend(*heads, attention_mask, use_causal_mask, training)
+        return (outputs, weights) if return_attention_scores else outputs
+
+    def project_self(self, inputs):
+        """Return the heads of query, key and value of one sequence, in one matrix product."""
+        return self._project(inputs, "query", "key", "value")
+
+    def project_query(self, query):
+        """Return the heads of the query [B, H, T, K]."""
+        return self._project(query, "query")[0]
+
+    def project_memory(self, value, key=None):
+        """Return the heads of key and value, [B, H, S, K] each; `key` is `value` by default."""
+        if key is None or key is value:
+            return self._project(value, "key", "value")
+        return self._project(key, "key")[0], self._project(value, "value")[0]
+
+    def _project(self, inputs, *names):
+        kernels = [getattr(self, f"{name}_kernel") for name in names]
+        biases = [getattr(self, f"{name}_bias") for name in names] if self.use_bias else []
+        joined = linear(
+            inputs,
+            ops.concatenate(kernels, axis=1) if len(names) > 1 else kernels[0],
+            (ops.concatenate(biases) if len(names) > 1 else biases[0]) if biases else None,
+        )
+        ends, end = [], 0
+        for kernel in kernels[:-1]:
+            end += kernel.shape[1]
+            ends.append(end)
+        parts = ops.split(joined, ends, axis=-1) if ends else [joined]
+        return [self._split_heads(part) for part in parts]
+
+    def attend(
+        self, query, key, value, attention_mask=None, use_causal_mask=False, training=None
+    ):
+        """Return the layer's output [B, T, D] and weights [B, H, T, S] from projected heads.
+
+        With `use_causal_mask` the queries are the last T of the S positions of the keys.
+        """
+        mask = attention_mask
+        if use_causal_mask:
+            causal = causal_mask(ops.shape(query)[2], ops.shape(key)[2])
+            mask = causal if mask is None else ops.logical_and(mask, causal)
+        outputs, weights = scaled_dot_product_attention(
+            query,
+            key,
+            value,
+            mask,
+            dropout=lambda weights: self.weights_dropout(weights, training=training),
+        )
+        outputs = linear(self._join_heads(outputs), self.output_kernel, self.output_bias)
+        if attention_mask is None:
+            return outputs, weights
+        # Under a causal mask alone a query always has itself to attend to.
+        has_key = ops.any(mask, axis=-1, keepdims=True)
+        outputs = ops.multiply(outputs, ops.cast(has_key, outputs.dtype))
+        return outputs, ops.multiply(weights, ops.cast(ops.expand_dims(has_key, 1), "float32"))
+
+    def _split_heads(self, inputs):
+        size = inputs.shape[-1] // self.num_heads
+        if inputs.shape[1] == 1:  # One step of a search: no transpose.
+            return ops.reshape(inputs, (-1, self.num_heads, 1, size))
+        heads = ops.reshape(inputs, (-1, ops.shape(inputs)[1], self.num_heads, size))
+        return ops.transpose(heads, (0, 2, 1, 3))
+
+    def _join_heads(self, heads):
+        length, size = ops.shape(heads)[2], self.num_heads * heads.shape[-1]
+        if heads.shape[2] != 1:
+            heads = ops.transpose(heads, (0, 2, 1, 3))
+        return ops.reshape(heads, (-1, length, size))
+
+    def compute_output_spec(
+        self, query, value, key=None, *, return_attention_scores=False, **options
+    ):
+        outputs = keras.KerasTensor(query.shape, dtype=self.compute_dtype)
+        if not return_attention_scores:
+            return outputs
+        shape = (query.shape[0], self.num_heads, query.shape[1], value.shape[1])
+        return outputs, keras.KerasTensor(shape, dtype="float32")
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "key_dim": self.key_dim,
+            "value_dim": self.value_dim,
+            "dropout": self.dropout,
+            "use_bias": self.use_bias,
+        }

@@ -1,0 +1,64 @@
+"""Token embeddings, which also serve as the last linear map before the softmax (Section 3.4)."""
+
+import keras
+from keras import ops
+
+from keras_transformer.layers.linear import linear
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class TokenEmbedding(keras.layers.Layer):
+    """Embeds token ids, scaled by sqrt(D), and maps vectors back to logits (Section 3.4).
+
+    One layer called at both ends of a model ties the two by having one matrix.
+
+    Args:
+        vocab_size: V, the number of tokens.
+        d_model: D, the width.
+
+    Call arguments:
+        inputs: int [B, T] ids; with `reverse`, float [B, T, D].
+        reverse: whether to map vectors to logits.
+
+    Returns:
+        float [B, T, D]; with `reverse`, float32 logits [B, T, V].
+
+    >>> embedding = TokenEmbedding(vocab_size=11, d_model=4)
+    >>> vectors = embedding(ops.array([[1, 2, 3]]))
+    >>> tuple(vectors.shape), tuple(embedding(vectors, reverse=True).shape)
+    ((1, 3, 4), (1, 3, 11))
+    """
+
+    def __init__(self, vocab_size, d_model, **kwargs):
+        super().__init__(**kwargs)
+        for name, size in (("vocab_size", vocab_size), ("d_model", d_model)):
+            if size < 1:
+                raise ValueError(f"{name} must be at least 1, received {size}.")
+        self.vocab_size = vocab_size
+        self.d_model = d_model
+
+    def build(self, input_shape=None):
+        # Scaled by sqrt(D) these have unit variance, and as a last layer they give unit logits.
+        self.embeddings = self.add_weight(
+            shape=(self.vocab_size, self.d_model),
+            initializer=keras.initializers.RandomNormal(stddev=self.d_model**-0.5),
+            name="embeddings",
+        )
+
+    def call(self, inputs, reverse=False):
+        if reverse:
+            return ops.cast(linear(inputs, ops.transpose(self.embeddings)), "float32")
+        vectors = ops.cast(ops.take(self.embeddings, inputs, axis=0), self.compute_dtype)
+        return ops.multiply(vectors, ops.cast(self.d_model**0.5, vectors.dtype))
+
+    def compute_output_spec(self, inputs, reverse=False):
+        if reverse:
+            return keras.KerasTensor((*inputs.shape[:-1], self.vocab_size), dtype="float32")
+        return keras.KerasTensor((*inputs.shape, self.d_model), dtype=self.compute_dtype)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "vocab_size": self.vocab_size,
+            "d_model": self.d_model,
+        }

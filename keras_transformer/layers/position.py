@@ -1,0 +1,106 @@
+"""Position encodings, added to the embeddings (Section 3.5)."""
+
+import math
+
+import keras
+from keras import ops
+
+
+def sinusoid(positions, d_model):
+    """Return the encoding of the given positions, sines and cosines interleaved (Section 3.5).
+
+    PE(pos, 2i) = sin(pos / 10000^(2i / D)) and PE(pos, 2i + 1) = cos(pos / 10000^(2i / D)).
+
+    Args:
+        positions: float32 [T], from 0.
+        d_model: D, even.
+
+    Returns:
+        float32 [T, D].
+
+    >>> [round(float(x), 4) for x in sinusoid(ops.array([1.0]), 2)[0]]
+    [0.8415, 0.5403]
+    """
+    even = ops.arange(0, d_model, 2, dtype="float32")
+    angles = ops.expand_dims(positions, 1) * ops.exp(even * (-math.log(10_000.0) / d_model))
+    pairs = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
+    return ops.reshape(pairs, (-1, d_model))
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class SinusoidalPositionEncoding(keras.layers.Layer):
+    """Adds the paper's sines and cosines to its inputs, of any length (Section 3.5).
+
+    The encoding is computed and added in float32, then cast to the inputs' type.
+
+    Call arguments:
+        inputs: float [B, T, D], D even.
+        start_index: the position of the first of the T inputs; 0 by default.
+
+    Returns:
+        float [B, T, D].
+
+    >>> layer = SinusoidalPositionEncoding()
+    >>> [float(x) for x in layer(ops.zeros((1, 1, 4)))[0, 0]]
+    [0.0, 1.0, 0.0, 1.0]
+    """
+
+    def build(self, input_shape):
+        if input_shape[-1] % 2:
+            raise ValueError(
+                "Sinusoidal positions need inputs with an even last axis, "
+                f"received inputs of shape {tuple(input_shape)}."
+            )
+
+    def call(self, inputs, start_index=0):
+        positions = ops.arange(ops.shape(inputs)[1], dtype="float32")
+        positions = positions + ops.cast(start_index, "float32")
+        encoding = sinusoid(positions, inputs.shape[-1])
+        return ops.cast(ops.cast(inputs, "float32") + encoding, inputs.dtype)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class LearnedPositionEncoding(keras.layers.Layer):
+    """Adds a learned vector for each position to its inputs (Section 3.5; Table 3, row E).
+
+    Args:
+        max_length: the number of positions. Later ones share the last vector.
+
+    Call arguments:
+        inputs: float [B, T, D].
+        start_index: the position of the first of the T inputs; 0 by default.
+
+    Returns:
+        float [B, T, D].
+
+    >>> tuple(LearnedPositionEncoding(max_length=50)(ops.zeros((2, 3, 4))).shape)
+    (2, 3, 4)
+    """
+
+    def __init__(self, max_length, **kwargs):
+        super().__init__(**kwargs)
+        if max_length < 1:
+            raise ValueError(f"max_length must be at least 1, received {max_length}.")
+        self.max_length = max_length
+
+    def build(self, input_shape):
+        d_model = input_shape[-1]
+        self.embeddings = self.add_weight(
+            shape=(self.max_length, d_model),
+            initializer=keras.initializers.RandomNormal(stddev=d_model**-0.5),
+            name="embeddings",
+        )
+
+    def call(self, inputs, start_index=0):
+        positions = ops.arange(ops.shape(inputs)[1]) + start_index
+        positions = ops.minimum(positions, self.max_length - 1)
+        return inputs + ops.cast(ops.take(self.embeddings, positions, axis=0), inputs.dtype)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def get_config(self):
+        return {**super().get_config(), "max_length": self.max_length}

@@ -1,0 +1,126 @@
+"""Label-smoothed cross entropy (Section 5.4)."""
+
+import keras
+from keras import ops
+
+from keras_transformer.config import PAD_ID
+
+
+def smoothed_cross_entropy(labels, logits, label_smoothing=0.0):
+    """Return the cross entropy of each token against its smoothed label (Szegedy et al., 2016).
+
+    The label has probability 1 - epsilon, and epsilon is spread evenly over the whole vocabulary,
+    the label included. No distribution [B, T, V] is formed, and the softmax only once.
+
+    Args:
+        labels: int [B, T].
+        logits: float [B, T, V].
+        label_smoothing: epsilon.
+
+    Returns:
+        float32 [B, T], in nats.
+
+    >>> float(smoothed_cross_entropy(ops.array([[0]]), ops.zeros((1, 1, 4)))[0, 0])
+    1.3862943649291992
+    """
+    vocab_size = logits.shape[-1]
+    flat_labels = ops.expand_dims(ops.cast(ops.reshape(labels, (-1,)), "int32"), 1)
+    uniform = label_smoothing / vocab_size
+
+    @ops.custom_gradient
+    def cross_entropy(logits):
+        highest = ops.max(logits, axis=-1, keepdims=True)
+        exponentials = ops.exp(logits - highest)
+        normaliser = ops.sum(exponentials, axis=-1, keepdims=True)
+        at_label = ops.take_along_axis(logits, flat_labels, axis=-1)
+        values = ops.log(normaliser) + (1 - label_smoothing) * (highest - at_label)
+        if label_smoothing:
+            mean = ops.mean(logits, axis=-1, keepdims=True)
+            values = values + label_smoothing * (highest - mean)
+
+        def gradient(*args, upstream=None):
+            upstream = args[0] if upstream is None else upstream
+            # Softmax minus the smoothed label, whose one place that differs is then overwritten:
+            # that value is computed apart, so that the large tensor is updated and not copied.
+            gradients = exponentials * (upstream / normaliser) - upstream * uniform
+            softmax_at_label = ops.exp(at_label - highest) / normaliser
+            own = upstream * (softmax_at_label - uniform - (1 - label_smoothing))
+            rows = ops.expand_dims(ops.arange(ops.shape(flat_labels)[0], dtype="int32"), 1)
+            places = ops.concatenate([rows, flat_labels], axis=1)
+            return ops.scatter_update(gradients, places, ops.squeeze(own, 1))
+
+        return values, gradient
+
+    flat_logits = ops.reshape(ops.cast(logits, "float32"), (-1, vocab_size))
+    return ops.reshape(cross_entropy(flat_logits), ops.shape(labels))
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class LabelSmoothedCrossEntropy(keras.losses.Loss):
+    """The mean of `smoothed_cross_entropy` over the tokens that are not padding (Section 5.4).
+
+    The mean is taken over the whole batch: under `tf.distribute` each replica divides its sum by
+    the number of tokens on all of them, so that any number of replicas makes the same step.
+
+    Args:
+        label_smoothing: epsilon, the probability mass spread over the vocabulary.
+
+    Call arguments:
+        y_true: int [B, T] labels; where they are 0 (padding) the loss is 0.
+        y_pred: float [B, T, V] logits.
+        sample_weight: weights of sentences [B] or of tokens [B, T]; 1 by default.
+
+    Returns:
+        A scalar, float32, in nats a token.
+
+    >>> loss = LabelSmoothedCrossEntropy(label_smoothing=0.1)
+    >>> round(float(loss(ops.array([[3, 0]]), ops.zeros((1, 2, 8)))), 4)  # the log of 8
+    2.0794
+    """
+
+    def __init__(self, label_smoothing=0.1, name="label_smoothed_cross_entropy", **kwargs):
+        super().__init__(name=name, **kwargs)
+        if not 0 <= label_smoothing < 1:
+            raise ValueError(
+                f"label_smoothing must be at least 0 and below 1, received {label_smoothing}."
+            )
+        self.label_smoothing = label_smoothing
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        y_true = ops.convert_to_tensor(y_true)
+        weights = token_weights(y_true, sample_weight)
+        total = ops.sum(weights * self.call(y_true, ops.convert_to_tensor(y_pred)))
+        count = _sum_over_replicas(ops.sum(weights))
+        return total / ops.where(count > 0, count, 1.0)
+
+    def call(self, y_true, y_pred):
+        return smoothed_cross_entropy(y_true, y_pred, self.label_smoothing)
+
+    def get_config(self):
+        return {**super().get_config(), "label_smoothing": self.label_smoothing}
+
+
+def token_weights(labels, sample_weight=None):
+    """Return float32 [B, T]: the given weights, 1 by default, and 0 for padding.
+
+    >>> ops.convert_to_numpy(token_weights(ops.array([[5, 0]]))).tolist()
+    [[1.0, 0.0]]
+    """
+    weights = ops.cast(ops.not_equal(labels, PAD_ID), "float32")
+    if sample_weight is None:
+        return weights
+    sample_weight = ops.cast(sample_weight, "float32")
+    if len(sample_weight.shape) == 1:
+        sample_weight = ops.expand_dims(sample_weight, 1)
+    return weights * sample_weight
+
+
+def _sum_over_replicas(value):
+    # Keras adds the replicas' gradients up but has no sum of anything else over replicas.
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        context = tf.distribute.get_replica_context()
+        if context is not None and context.num_replicas_in_sync > 1:
+            return context.all_reduce(tf.distribute.ReduceOp.SUM, value)
+    return value

@@ -1,0 +1,160 @@
+"""The Transformer: embeddings, encoder, decoder and logits (Section 3)."""
+
+import dataclasses
+
+import keras
+
+from keras_transformer.config import TransformerConfig
+from keras_transformer.layers import (
+    Decoder,
+    Encoder,
+    LearnedPositionEncoding,
+    SinusoidalPositionEncoding,
+    TokenEmbedding,
+    padding_mask,
+)
+from keras_transformer.presets import PRESETS
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Transformer(keras.Model):
+    """The encoder-decoder model of "Attention Is All You Need", built on construction.
+
+    Args:
+        config: the sizes, a `TransformerConfig`.
+
+    Call arguments:
+        inputs: {"source": int [B, S], "target": int [B, T]}, padded with 0. The source ends in eos;
+            the target is what precedes each label: bos and all tokens but the last.
+        training: whether dropout applies.
+
+    Returns:
+        float32 logits [B, T, V] of each next token.
+
+    >>> from keras import ops
+    >>> model = Transformer.from_preset("tiny", vocab_size=100, num_layers=1)
+    >>> ids = {"source": ops.array([[5, 6, 3]]), "target": ops.array([[2, 7]])}
+    >>> tuple(model(ids).shape)
+    (1, 2, 100)
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        self.config = config
+        policy = self.dtype_policy
+        target_vocab_size = config.target_vocab_size or config.vocab_size
+
+        def embedding(vocab_size, name):
+            return TokenEmbedding(vocab_size, config.d_model, dtype=policy, name=name)
+
+        def position(name):
+            if config.position == "sinusoidal":
+                return SinusoidalPositionEncoding(dtype=policy, name=name)
+            return LearnedPositionEncoding(config.max_length, dtype=policy, name=name)
+
+        self.source_embedding = embedding(config.vocab_size, "source_embedding")
+        self.target_embedding = (
+            self.source_embedding
+            if config.share_embeddings == "all"
+            else embedding(target_vocab_size, "target_embedding")
+        )
+        self.output_embedding = (
+            embedding(target_vocab_size, "output_embedding")
+            if config.share_embeddings == "none"
+            else self.target_embedding
+        )
+        self.source_position = position("source_position")
+        self.target_position = position("target_position")
+        self.source_dropout = keras.layers.Dropout(config.dropout, dtype=policy)
+        self.target_dropout = keras.layers.Dropout(config.dropout, dtype=policy)
+        sizes = {
+            name: getattr(config, name)
+            for name in (
+                "num_layers",
+                "d_model",
+                "d_ff",
+                "num_heads",
+                "key_dim",
+                "value_dim",
+                "dropout",
+                "attention_dropout",
+                "ffn_dropout",
+                "norm",
+            )
+        }
+        self.encoder = Encoder(**sizes, dtype=policy, name="encoder")
+        self.decoder = Decoder(**sizes, dtype=policy, name="decoder")
+        self.build()
+
+    @classmethod
+    def from_preset(cls, name, vocab_size, **overrides):
+        """Build a model of the paper by its name.
+
+        Args:
+            name: a key of `keras_transformer.presets.PRESETS`: "tiny", "base" or "big".
+            vocab_size: V, the subwords of the vocabulary that both languages share.
+            **overrides: other fields of `TransformerConfig`.
+
+        Raises:
+            ValueError: there is no such preset, or no such field.
+
+        >>> Transformer.from_preset("tiny", vocab_size=100, num_heads=8).config.num_heads
+        8
+        """
+        if name not in PRESETS:
+            raise ValueError(f"Presets are {', '.join(sorted(PRESETS))}; received {name!r}.")
+        sizes = dataclasses.asdict(PRESETS[name].config) | overrides | {"vocab_size": vocab_size}
+        return cls(TransformerConfig(**sizes))
+
+    def build(self, input_shape=None):
+        for embedding in (self.source_embedding, self.target_embedding, self.output_embedding):
+            if not embedding.built:
+                embedding.build()
+        shape = (None, None, self.config.d_model)
+        for layer in (self.source_position, self.target_position, self.encoder, self.decoder):
+            layer.build(shape)
+
+    def call(self, inputs, training=None):
+        memory, memory_mask = self.encode(inputs["source"], training=training)
+        memory_heads = self.decoder.project_memory(memory)
+        return self.decode(inputs["target"], memory_heads, memory_mask, training=training)[0]
+
+    def encode(self, source, training=None):
+        """Return the encoder's output [B, S, D] and its mask [B, 1, S] for ids [B, S]."""
+        mask = padding_mask(source)
+        x = self.source_position(self.source_embedding(source))
+        x = self.source_dropout(x, training=training)
+        return self.encoder(x, attention_mask=mask, training=training), mask
+
+    def decode(
+        self, target, memory_heads, memory_mask, cache=None, start_index=0, training=None
+    ):
+        """Return the logits of the token after each of the target's.
+
+        Training gives all of the target at once and no cache. A search gives one token a row, and
+        the cache that the step before returned (`decoder.empty_cache` at first).
+
+        Args:
+            target: int [R, T]; R is B or a multiple of it, the rows of a sentence in succession.
+            memory_heads: `decoder.project_memory` of the encoder's output.
+            memory_mask: bool [B, 1, S], from `encode`.
+            cache: the decoder's cache of the `start_index` positions before.
+            start_index: the position of the first token.
+            training: whether dropout applies.
+
+        Returns:
+            The logits, float32 [R, T, V], the cache with T more positions, and the attention
+            weights, for each layer those of self-attention and of cross-attention.
+        """
+        x = self.target_position(self.target_embedding(target), start_index=start_index)
+        x = self.target_dropout(x, training=training)
+        x, cache, weights = self.decoder.step(x, memory_heads, memory_mask, cache, training)
+        return self.output_embedding(x, reverse=True), cache, weights
+
+    def get_config(self):
+        return {**super().get_config(), "config": dataclasses.asdict(self.config)}
+
+    @classmethod
+    def from_config(cls, config):
+        config = dict(config)
+        return cls(TransformerConfig(**config.pop("config")), **config)
