@@ -1,0 +1,165 @@
+"""Beam search as in the paper's code: live beams and finished translations are kept apart."""
+
+import tensorflow as tf
+
+from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID
+from keras_transformer.decoding import penalties
+from keras_transformer.decoding.candidates import best_continuations
+from keras_transformer.decoding.greedy import greedy_search
+from keras_transformer.decoding.search import (
+    IMPOSSIBLE,
+    SearchResult,
+    State,
+    Step,
+    loop_shapes,
+    take_rows,
+    to_result,
+)
+
+
+def beam_search(
+    step: Step,
+    state: State,
+    *,
+    max_lengths: tf.Tensor,
+    beam_size: int = 4,
+    length_penalty: float = 0.6,
+    num_hypotheses: int = 1,
+    bos_id: int = BOS_ID,
+    eos_id: int = EOS_ID,
+    pad_id: int = PAD_ID,
+) -> SearchResult:
+    """Return the best translations that a beam of N meets (Section 6.1).
+
+    Each step takes the 2N most probable continuations of a sentence's N live beams. Those that end
+    with eos compete by score, log-probability / length penalty, for N places among the finished;
+    the best N of the others are the next live beams. A sentence stops at its limit, or once no live
+    beam can change its result any more. If too few are finished then, live beams follow them.
+
+    A sentence's result does not depend on the others.
+
+    Args:
+        step: gives the next token's log-probabilities; see `Step`.
+        state: what `step` is given first, a nest of tensors [B * N, ...]; see `State` and
+            `repeat_rows`. Its rows are re-ordered as the beams are. What the beams of a sentence
+            share has no place in it: `step` closes over that.
+        max_lengths: int32 [B], at least 1: the most tokens of each translation, eos included.
+        beam_size: N, at least 1; a beam of 1 is greedy search.
+        length_penalty: the alpha of the penalty, at least 0; 0 compares plain log-probabilities.
+        num_hypotheses: how many translations to return of each sentence, at most N.
+        bos_id: the id that `step` is given first.
+        eos_id: the id that ends a translation.
+        pad_id: the id that fills the places after it.
+
+    Returns:
+        A `SearchResult` with `num_hypotheses` in place of N.
+
+    Raises:
+        ValueError: `beam_size`, `num_hypotheses` or `length_penalty` is out of its range, or `step`
+            returns log-probabilities whose V is unknown or less than 2.
+
+    >>> start = tf.math.log([[0.01, 0.5, 0.09, 0.4]])  # V 4, eos is 3; greedy search would take 1
+    >>> after_1 = tf.math.log([[0.3, 0.2, 0.2, 0.3]])  # and come to no more than 0.5 * 0.3
+    >>> def step(ids, position, state):
+    ...     return tf.where(ids[:, tf.newaxis] == 1, after_1, start), state
+    >>> result = beam_search(step, (), max_lengths=[2], beam_size=2, length_penalty=0.0)
+    >>> result.ids.numpy().tolist(), round(float(tf.exp(result.scores[0, 0])), 4)
+    ([[[3]]], 0.4)
+    """
+    _check_sizes(beam_size, num_hypotheses)
+    penalties.check_length_penalty(length_penalty)
+    if beam_size == 1:
+        # A single live beam would go on after eos with its second best token, at twice the cost.
+        return greedy_search(
+            step,
+            state,
+            max_lengths=max_lengths,
+            length_penalty=length_penalty,
+            bos_id=bos_id,
+            eos_id=eos_id,
+            pad_id=pad_id,
+        )
+    max_lengths = tf.convert_to_tensor(max_lengths, tf.int32)[:, tf.newaxis]
+    max_penalties = penalties.length_penalty(max_lengths, length_penalty)
+    batch = tf.shape(max_lengths)[0]
+    slots = tf.zeros([batch, 1], tf.int32) + tf.range(beam_size)  # [B, N]
+    finished_slots = slots + beam_size
+    first_rows = tf.range(batch)[:, tf.newaxis] * beam_size
+    all_eos = tf.fill([batch, beam_size], eos_id)
+
+    def unfinished(position, ids, history, live, finished, running, state):
+        return tf.reduce_any(running)
+
+    # history [B, 2N, position] holds the tokens of the live beams and then those of the finished,
+    # prolonged by eos; live [B, N] log-probabilities and finished [B, N] scores, both descending;
+    # running [B, 1] is False for sentences that have stopped, whose beams stay as they are.
+    def extend(position, ids, history, live, finished, running, state):
+        log_probs, state = step(ids, position, state)
+        position += 1
+        log_probs, beams, tokens = best_continuations(log_probs, live, 2 * beam_size)
+        is_eos = tokens == eos_id
+
+        scores = log_probs / penalties.length_penalty(position, length_penalty)
+        scores = tf.where(is_eos & running, scores, IMPOSSIBLE)
+        finished, order = tf.math.top_k(tf.concat([finished, scores], 1), beam_size)
+        finished_beams = tf.gather(tf.concat([finished_slots, beams], 1), order, batch_dims=1)
+
+        log_probs, order = tf.math.top_k(tf.where(is_eos, IMPOSSIBLE, log_probs), beam_size)
+        live = tf.where(running, log_probs, live)
+        beams = tf.where(running, tf.gather(beams, order, batch_dims=1), slots)
+        tokens = tf.where(running, tf.gather(tokens, order, batch_dims=1), eos_id)
+
+        history = tf.gather(history, tf.concat([beams, finished_beams], 1), batch_dims=1)
+        last = tf.concat([tokens, all_eos], 1)[:, :, tf.newaxis]
+        history = tf.concat([history, last], 2)
+        state = take_rows(state, tf.reshape(first_rows + beams, [-1]))
+        # Log-probabilities only fall and penalties only rise, so no live beam can score above this.
+        bound = live[:, :1] / max_penalties
+        running = bound > finished[:, num_hypotheses - 1 : num_hypotheses]
+        running &= position < max_lengths
+        return position, tf.reshape(tokens, [-1]), history, live, finished, running, state
+
+    _, _, history, live, finished, _, _ = tf.while_loop(
+        unfinished,
+        extend,
+        loop_vars=(
+            tf.constant(0),
+            tf.fill([batch * beam_size], bos_id),
+            tf.zeros([batch, 2 * beam_size, 0], tf.int32),
+            tf.where(slots == 0, 0.0, IMPOSSIBLE),  # all start alike, so only one is alive
+            tf.fill([batch, beam_size], IMPOSSIBLE),
+            tf.fill([batch, 1], True),
+            state,
+        ),
+        shape_invariants=(
+            tf.TensorShape([]),
+            tf.TensorShape([None]),
+            tf.TensorShape([None, 2 * beam_size, None]),
+            tf.TensorShape([None, beam_size]),
+            tf.TensorShape([None, beam_size]),
+            tf.TensorShape([None, 1]),
+            loop_shapes(state),
+        ),
+    )
+    # A sentence that needs its live beams has come to its limit: that is their length.
+    finished, slots = finished[:, :num_hypotheses], slots[:, :num_hypotheses]
+    is_finished = finished > IMPOSSIBLE
+    num_finished = tf.math.count_nonzero(is_finished, axis=1, keepdims=True, dtype=tf.int32)
+    chosen = tf.where(is_finished, beam_size + slots, slots - num_finished)
+    scores = tf.gather(tf.concat([live / max_penalties, finished], 1), chosen, batch_dims=1)
+    ids = tf.gather(history, chosen, batch_dims=1)
+    lengths = tf.math.count_nonzero(ids != eos_id, axis=2, dtype=tf.int32)
+    return to_result(ids, scores, lengths + tf.cast(is_finished, tf.int32), pad_id)
+
+
+def _check_sizes(beam_size: int, num_hypotheses: int) -> None:
+    if beam_size < 1:
+        raise ValueError(
+            f"beam_size must be at least 1, received {beam_size}. "
+            "Use beam_size=1 for greedy search."
+        )
+    if not 1 <= num_hypotheses <= beam_size:
+        raise ValueError(
+            f"num_hypotheses must be between 1 and beam_size={beam_size}, received "
+            f"{num_hypotheses}. Use a wider beam or ask for fewer translations."
+        )

@@ -1,0 +1,52 @@
+import numpy as np
+import pytest
+
+from keras_transformer.decoding import score_tokens
+
+
+def test_a_score_is_the_log_probability_over_the_penalty_of_the_length():
+    half, quarter = np.log([0.5, 0.25])
+    log_probs = np.full([2, 3, 5], -9.0, np.float32)
+    log_probs[0, [0, 1, 2], [4, 1, 3]] = half, quarter, half  # labels 4 1 3
+    log_probs[1, 0, 3] = quarter  # label 3, then padding
+    scores = score_tokens(log_probs, [[4, 1, 3], [3, 0, 0]], length_penalty=1.0)
+    np.testing.assert_allclose(scores, [np.log(0.0625) / (8 / 6), quarter], rtol=1e-6)
+
+
+def test_padding_neither_counts_nor_adds():
+    log_probs = np.log(np.full([1, 2, 4], 0.25, np.float32))
+    longer = np.concatenate([log_probs, np.full([1, 1, 4], -np.inf, np.float32)], axis=1)
+    np.testing.assert_array_equal(
+        score_tokens(longer, [[1, 3, 0]]), score_tokens(log_probs, [[1, 3]])
+    )
+
+
+def test_a_row_of_padding_scores_0():
+    assert score_tokens(np.full([1, 2, 4], -1.0, np.float32), [[0, 0]]).numpy() == 0.0
+
+
+@pytest.mark.parametrize("beam_size", [None, 3])
+@pytest.mark.parametrize("alpha", [0.0, 0.6])
+def test_it_is_the_score_that_the_search_reports(
+    beam_size, alpha, search, random_trees, prefix_number
+):
+    trees = random_trees(seed=0, batch=4, vocab_size=6, max_length=5)
+    # Without padding the id 0 is a token like any other.
+    result = search(
+        trees, beam_size=beam_size, max_lengths=[5, 2, 4, 5], length_penalty=alpha, pad_id=-1
+    )
+    best = result.ids[:, 0].numpy()
+    log_probs = [
+        [tree[prefix_number(ids[:t], 6) % len(tree)] for t in range(len(ids))]
+        for tree, ids in zip(trees, np.maximum(best, 0), strict=True)
+    ]
+    labels = np.where(best == -1, 9, best)
+    scores = score_tokens(
+        np.pad(log_probs, [(0, 0), (0, 0), (0, 4)]), labels, length_penalty=alpha, pad_id=9
+    )
+    np.testing.assert_allclose(scores, result.scores[:, 0], rtol=1e-6)
+
+
+def test_a_negative_length_penalty_is_refused():
+    with pytest.raises(ValueError, match="length_penalty must be at least 0, received -1"):
+        score_tokens(np.zeros([1, 1, 4], np.float32), [[3]], length_penalty=-1)
