@@ -1,0 +1,18 @@
+"""From parallel text to padded batches of subword ids."""
+
+from keras_transformer.data.batching import bucket_boundaries, plan_batches
+from keras_transformer.data.cleaning import EncodedPairs, encode_pairs
+from keras_transformer.data.pipeline import TokenBatches
+from keras_transformer.data.sources import read_lines, read_pairs, read_parallel, read_tsv
+
+__all__ = [
+    "EncodedPairs",
+    "TokenBatches",
+    "bucket_boundaries",
+    "encode_pairs",
+    "plan_batches",
+    "read_lines",
+    "read_pairs",
+    "read_parallel",
+    "read_tsv",
+]

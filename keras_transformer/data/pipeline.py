@@ -1,0 +1,103 @@
+"""Token batches as a tf.data pipeline for `model.fit`."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from keras_transformer.data.batching import plan_batches
+from keras_transformer.data.cleaning import EncodedPairs
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+
+# A batch takes under a millisecond, and a look at the first one must not read an epoch to its end.
+_PREFETCHED = 2
+
+
+class TokenBatches:
+    """Batches of about `batch_tokens` source and as many target tokens, as in section 5.1.
+
+    Args:
+        pairs: What to batch.
+        batch_tokens: The largest batch: rows times longest length, for each of source and target.
+        num_replicas: Every batch has a multiple of this many rows.
+        seed: Together with the epoch decides the order.
+        shuffle: Without it every epoch has the same order, from short to long.
+
+    Attributes:
+        epoch: The epoch whose order the next iteration gives, from 0. A whole iteration moves it
+            on by one, a look at the first batch does not. Set it to resume, before the iteration.
+
+    Raises:
+        ValueError: As `plan_batches`.
+
+    >>> from keras_transformer.data import EncodedPairs
+    >>> pairs = EncodedPairs(
+    ...     source_ids=np.array([7, 8, 9], np.int32), source_offsets=np.array([0, 1, 3]),
+    ...     target_ids=np.array([4, 5, 6], np.int32), target_offsets=np.array([0, 2, 3]))
+    >>> batches = TokenBatches(pairs, batch_tokens=6)
+    >>> len(batches)
+    1
+    >>> [(inputs["source"].shape, labels.shape) for inputs, labels in batches.dataset()]
+    [(TensorShape([2, 3]), TensorShape([2, 3]))]
+    """
+
+    def __init__(
+        self,
+        pairs: EncodedPairs,
+        batch_tokens: int,
+        *,
+        num_replicas: int = 1,
+        seed: int = 0,
+        shuffle: bool = True,
+    ):
+        self.pairs = pairs
+        self.batch_tokens = batch_tokens
+        self.num_replicas = num_replicas
+        self.seed = seed
+        self.shuffle = shuffle
+        self.epoch = 0
+        self._length = len(self._plan(0))
+
+    def __len__(self) -> int:
+        return self._length
+
+    def dataset(self) -> "tf.data.Dataset":
+        """Returns the batches, a dataset that `fit` iterates once an epoch.
+
+        Elements are `({"source": [B, S], "target": [B, T]}, labels [B, T])`, int32, as
+        `EncodedPairs.padded_batch` makes them; B, S and T are unknown to the graph, so that a
+        training step is traced once.
+        """
+        import tensorflow as tf
+
+        ids = tf.TensorSpec([None, None], tf.int32)
+        dataset = tf.data.Dataset.from_generator(
+            self._epoch, output_signature=({"source": ids, "target": ids}, ids)
+        )
+        dataset = dataset.apply(tf.data.experimental.assert_cardinality(len(self)))
+        return dataset.prefetch(_PREFETCHED)
+
+    def _plan(self, epoch: int) -> list[np.ndarray]:
+        source_lengths, target_lengths = self.pairs.source_lengths, self.pairs.target_lengths
+        return plan_batches(
+            np.maximum(source_lengths, target_lengths),
+            self.batch_tokens,
+            num_replicas=self.num_replicas,
+            seed=self.seed,
+            epoch=epoch,
+            shuffle=self.shuffle,
+            group_by=source_lengths - target_lengths,
+        )
+
+    def _epoch(self) -> Iterator[tuple[dict[str, np.ndarray], np.ndarray]]:
+        epoch = self.epoch
+        for step, indices in enumerate(self._plan(epoch), start=1):
+            batch = self.pairs.padded_batch(indices)
+            # Keras starts more iterators than it finishes (it looks at a first batch to build the
+            # model) and never asks for more than the last batch: that one makes an epoch.
+            if step == len(self):
+                self.epoch = epoch + 1
+            yield batch

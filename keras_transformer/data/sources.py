@@ -1,0 +1,104 @@
+"""Parallel text from files: two aligned files or one of tab-separated pairs, plain or gzip."""
+
+import codecs
+import gzip
+import os
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+def read_lines(path: str | os.PathLike) -> list[str]:
+    r"""Reads the lines of a UTF-8 file, plain or gzip.
+
+    Only \n and \r\n end a line; every other character, U+2028 included, is kept. A byte order
+    mark is dropped.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: The file is not UTF-8 (with the line number), or its gzip data are damaged.
+    """
+    return list(_lines(path))
+
+
+def read_parallel(
+    source_path: str | os.PathLike, target_path: str | os.PathLike
+) -> list[tuple[str, str]]:
+    """Reads two files whose lines are translations of each other.
+
+    Raises:
+        ValueError: The files have different numbers of lines; and as in `read_lines`.
+    """
+    sources, targets = read_lines(source_path), read_lines(target_path)
+    if len(sources) != len(targets):
+        raise ValueError(
+            f"parallel files must have as many lines as each other, received {len(sources)} in "
+            f"{source_path} and {len(targets)} in {target_path}. Check that line n of one "
+            "translates line n of the other and that neither was cut off."
+        )
+    return list(zip(sources, targets, strict=True))
+
+
+def read_tsv(path: str | os.PathLike) -> list[tuple[str, str]]:
+    """Reads a file with a source sentence, a tab and its translation on each line.
+
+    Raises:
+        ValueError: A line has not exactly one tab (with the line number); and as in `read_lines`.
+    """
+    pairs = []
+    for number, line in enumerate(_lines(path), start=1):
+        columns = line.split("\t")
+        if len(columns) != 2:
+            raise ValueError(
+                f"{path}, line {number}: a line must be a source sentence, one tab and its "
+                f"translation, received {len(columns) - 1} tabs. Remove the line or its extra "
+                "columns."
+            )
+        pairs.append((columns[0], columns[1]))
+    return pairs
+
+
+def read_pairs(
+    source_path: str | os.PathLike, target_path: str | os.PathLike | None = None
+) -> list[tuple[str, str]]:
+    """Reads sentence pairs from two aligned files, or from one TSV file without `target_path`.
+
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "pairs.tsv")
+    >>> _ = path.write_text("a dog\\tein Hund\\na cat\\teine Katze\\n", encoding="utf-8")
+    >>> read_pairs(path)
+    [('a dog', 'ein Hund'), ('a cat', 'eine Katze')]
+    """
+    return read_tsv(source_path) if target_path is None else read_parallel(source_path, target_path)
+
+
+def _lines(path: str | os.PathLike) -> Iterator[str]:
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(
+            f"{path} must be a text file, but there is no such file. Check the path; relative "
+            f"paths start at {Path.cwd()}."
+        )
+    with path.open("rb") as file:
+        is_gzip = file.read(2) == _GZIP_MAGIC
+    # Binary files break lines at \n alone, where text mode also breaks at a lone \r.
+    with gzip.open(path) if is_gzip else path.open("rb") as file:
+        number = 0
+        try:
+            for number, line in enumerate(file, start=1):
+                if number == 1:
+                    line = line.removeprefix(codecs.BOM_UTF8)
+                yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{path}, line {number}: text must be UTF-8, received byte "
+                f"0x{error.object[error.start]:02x} at position {error.start} of the line. Convert "
+                "the file, for example with iconv -f latin1 -t utf-8."
+            ) from error
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise ValueError(
+                f"{path} must be a whole gzip file, received damaged data after line {number} "
+                f"({error}). Fetch or compress it again."
+            ) from error

@@ -1,0 +1,145 @@
+"""SentencePiece as a TensorFlow op: strings to subword ids and back, inside the graph."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import sentencepiece
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+
+
+class SentencePieceTokenizer(tf.Module):
+    """A SentencePiece model (Kudo and Richardson, 2018) that tokenizes inside a TensorFlow graph.
+
+    It adds neither bos nor eos: the caller does, with TensorFlow ops. The model travels inside the
+    graph, so that a SavedModel of a module that holds a tokenizer needs no vocabulary file.
+
+    Args:
+        model: The bytes of a SentencePiece model with pad 0, unk 1, bos 2 and eos 3, as
+            `train_sentencepiece` makes it.
+
+    Attributes:
+        model: The bytes it was made from.
+        vocab_size: The number of its pieces, control pieces included (V).
+
+    Raises:
+        TypeError: `model` is not bytes.
+        ValueError: `model` is not a SentencePiece model, or its special ids are others.
+
+    >>> from keras_transformer.text import train_sentencepiece
+    >>> tokenizer = SentencePieceTokenizer(train_sentencepiece(["a dog", "a cat"], vocab_size=269))
+    >>> ids = tokenizer.tokenize(["a cat", "", "a dog 🐕"])
+    >>> [text.decode() for text in tokenizer.detokenize(ids).numpy()]
+    ['a cat', '', 'a dog 🐕']
+    """
+
+    def __init__(self, model: bytes):
+        super().__init__(name="sentencepiece_tokenizer")
+        self._processor = _load(model)
+        self.model = model
+        self.vocab_size: int = self._processor.get_piece_size()
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike) -> "SentencePieceTokenizer":
+        """Reads a SentencePiece model file.
+
+        Raises:
+            FileNotFoundError: There is no such file.
+        """
+        path = Path(path)
+        if not path.is_file():
+            raise FileNotFoundError(
+                f"{path} must be a SentencePiece model, but there is no such file. Check the path, "
+                "or make a model with keras_transformer.text.train_sentencepiece."
+            )
+        return cls(path.read_bytes())
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Writes the model to a file, which `from_file` and the sentencepiece tools read."""
+        path = Path(path)
+        temporary = path.with_name(path.name + ".tmp")
+        temporary.write_bytes(self.model)
+        temporary.replace(path)
+
+    def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
+        """Splits each text into subwords.
+
+        Args:
+            text: `[B]` strings in UTF-8; bytes that are not UTF-8 count as U+FFFD.
+
+        Returns:
+            `[B, None]` int32 ids, without bos and eos; none for an empty text.
+        """
+        return self._tokenize(tf.convert_to_tensor(text, tf.string))
+
+    def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+        """Joins subwords into text, whatever the ids are.
+
+        Args:
+            ids: `[B, T]` integers, dense or ragged. Pad, bos and eos are dropped wherever they
+                are, and so are ids outside the vocabulary.
+
+        Returns:
+            `[B]` strings in UTF-8; an unk reads " ⁇ ".
+        """
+        if isinstance(ids, tf.RaggedTensor):
+            ids = ids.to_tensor(PAD_ID)
+        ids = tf.convert_to_tensor(ids)
+        # For one id outside the vocabulary the op would fail the whole batch.
+        is_text = (ids == UNK_ID) | ((ids > EOS_ID) & (ids < self.vocab_size))
+        values = tf.cast(tf.boolean_mask(ids, is_text), tf.int32)
+        counts = tf.reduce_sum(tf.cast(is_text, tf.int64), axis=1)
+        return self._detokenize(tf.RaggedTensor.from_row_lengths(values, counts, validate=False))
+
+    def id_to_piece(self, ids: Iterable[int]) -> list[str]:
+        """Names each subword, as in the labels of an attention map.
+
+        Raises:
+            IndexError: An id is outside the vocabulary.
+
+        >>> from keras_transformer.text import train_sentencepiece
+        >>> tokenizer = SentencePieceTokenizer(train_sentencepiece(["ab ab"], vocab_size=265))
+        >>> tokenizer.id_to_piece([2, *tokenizer.tokenize(["ab"])[0].numpy(), 3])
+        ['<s>', '▁ab', '</s>']
+        """
+        return [self._processor.id_to_piece(int(i)) for i in ids]
+
+    # The op is made inside each function, because one made eagerly dies with TensorFlow's cache of
+    # eager kernels, which keras.utils.set_random_seed empties. All use the same options, add_bos
+    # and add_eos off: the op keeps these as state that concurrent calls with others would change.
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def _tokenize(self, text):
+        return tf_text.SentencepieceTokenizer(self.model).tokenize(text)
+
+    @tf.function(input_signature=[tf.RaggedTensorSpec([None, None], tf.int32)])
+    def _detokenize(self, ids):
+        return tf_text.SentencepieceTokenizer(self.model).detokenize(ids)
+
+
+def _load(model: bytes) -> sentencepiece.SentencePieceProcessor:
+    if not isinstance(model, bytes):
+        raise TypeError(
+            f"model must be the bytes of a SentencePiece model, received {type(model).__name__}. "
+            "Use SentencePieceTokenizer.from_file for a path."
+        )
+    processor = sentencepiece.SentencePieceProcessor()
+    try:
+        processor.LoadFromSerializedProto(model)
+    except RuntimeError as error:
+        raise ValueError(
+            f"model must be the bytes of a SentencePiece model, received {len(model)} bytes that "
+            f"are not one ({error}). Read them from a file that spm_train or train_sentencepiece "
+            "made."
+        ) from error
+    received = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
+    if received != (PAD_ID, UNK_ID, BOS_ID, EOS_ID):
+        raise ValueError(
+            "a SentencePiece model must have pad 0, unk 1, bos 2 and eos 3, received "
+            "pad {}, unk {}, bos {} and eos {}. Train it with train_sentencepiece, or give "
+            "spm_train --pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3.".format(*received)
+        )
+    return processor

@@ -1,0 +1,174 @@
+import json
+import os
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformer.data import EncodedPairs, TokenBatches
+
+SOURCE_LENGTHS = [5, 3, 9, 4, 7, 4, 6, 5, 8, 3] * 6
+TARGET_LENGTHS = [4, 6, 8, 4, 9, 2, 6, 7, 5, 5] * 6
+
+
+def pairs_of_lengths(source_lengths, target_lengths):
+    """Pairs whose every token is the pair's own number plus 10."""
+
+    def flat(lengths):
+        counts = np.array(lengths) - 1
+        ids = np.repeat(np.arange(len(counts), dtype=np.int32) + 10, counts)
+        return ids, np.concatenate([[0], np.cumsum(counts)])
+
+    return EncodedPairs(*flat(source_lengths), *flat(target_lengths))
+
+
+@pytest.fixture
+def pairs():
+    return pairs_of_lengths(SOURCE_LENGTHS, TARGET_LENGTHS)
+
+
+def labels_of_an_epoch(dataset):
+    return [labels.numpy().tolist() for _, labels in dataset]
+
+
+def one_weight_model():
+    """Logits [B, T, 1] that nothing but one weight decides: fit does little but read its data."""
+    source = keras.Input([None], dtype="int32", name="source")
+    target = keras.Input([None], dtype="int32", name="target")
+    ids = keras.ops.expand_dims(keras.ops.cast(target, "float32"), -1)
+    read = keras.ops.cast(keras.ops.sum(source) * 0, "float32")
+    return keras.Model({"source": source, "target": target}, keras.layers.Dense(1)(ids + read))
+
+
+def test_three_pairs_by_hand():
+    batches = TokenBatches(
+        pairs_of_lengths([2, 3, 4], [3, 2, 6]), batch_tokens=6, num_replicas=1, shuffle=False
+    )
+    elements = [
+        (inputs["source"].numpy().tolist(), inputs["target"].numpy().tolist(), labels.numpy())
+        for inputs, labels in batches.dataset()
+    ]
+    assert len(batches) == len(elements) == 2
+    assert elements[0][0] == [[10, 3, 0], [11, 11, 3]]
+    assert elements[0][1] == [[2, 10, 10], [2, 11, 0]]
+    assert elements[0][2].tolist() == [[10, 10, 3], [11, 3, 0]]
+    assert elements[1][0] == [[12, 12, 12, 3]]
+    assert elements[1][1] == [[2, 12, 12, 12, 12, 12]]
+    assert elements[1][2].tolist() == [[12, 12, 12, 12, 12, 3]]
+
+
+def test_shapes_are_unknown_and_the_number_of_batches_is_known(pairs):
+    batches = TokenBatches(pairs, 40)
+    dataset = batches.dataset()
+    ids = tf.TensorSpec([None, None], tf.int32)
+    assert dataset.element_spec == ({"source": ids, "target": ids}, ids)
+    assert dataset.cardinality().numpy() == len(batches)
+    assert len(batches) == len(list(dataset)) == len(list(dataset))
+
+
+def test_no_batch_exceeds_the_budget_and_every_pair_comes_once(pairs):
+    seen = []
+    for inputs, labels in TokenBatches(pairs, 40, num_replicas=2).dataset():
+        assert max(tf.size(inputs["source"]), tf.size(labels)) <= 40
+        assert inputs["target"].shape == labels.shape
+        assert inputs["source"].shape[0] == labels.shape[0]
+        assert labels.shape[0] % 2 == 0
+        assert tf.reduce_all(inputs["source"][:, 0] == labels[:, 0])
+        seen.extend(first - 10 for first in labels[:, 0].numpy() if first)
+    assert sorted(seen) == list(range(len(pairs)))
+
+
+def test_each_iteration_is_the_next_epoch(pairs):
+    batches = TokenBatches(pairs, 40, seed=3)
+    dataset = batches.dataset()
+    first, second = labels_of_an_epoch(dataset), labels_of_an_epoch(dataset)
+    assert batches.epoch == 2
+    assert first != second
+    resumed = TokenBatches(pairs, 40, seed=3)
+    resumed.epoch = 1
+    assert labels_of_an_epoch(resumed.dataset()) == second
+    assert labels_of_an_epoch(TokenBatches(pairs, 40, seed=4).dataset()) != first
+
+
+def test_a_look_at_the_first_batch_is_no_epoch(pairs):
+    batches = TokenBatches(pairs, 10)
+    dataset = batches.dataset()
+    peeked = next(iter(dataset))[1].numpy().tolist()
+    assert batches.epoch == 0
+    assert labels_of_an_epoch(dataset)[0] == peeked
+
+
+def test_validation_has_the_same_order_every_epoch(pairs):
+    dataset = TokenBatches(pairs, 40, shuffle=False).dataset()
+    assert labels_of_an_epoch(dataset) == labels_of_an_epoch(dataset)
+
+
+def test_fit_sees_the_epochs_in_order(pairs):
+    seen = []
+
+    def loss(labels, logits):
+        seen.append(labels.numpy().astype(int).tolist())
+        return keras.ops.mean(logits)
+
+    batches, reference = (TokenBatches(pairs, 40, seed=5) for _ in range(2))
+    model = one_weight_model()
+    model.compile("sgd", loss=loss, run_eagerly=True)
+    model.fit(batches.dataset(), epochs=2, verbose=0, shuffle=False)
+    assert seen == [x for _ in range(2) for x in labels_of_an_epoch(reference.dataset())]
+    assert batches.epoch == 2
+
+
+# Replicas must exist before TensorFlow starts, so this runs in a process of its own.
+MIRRORED = """
+import json, sys
+import keras, tensorflow as tf
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+sys.path.insert(0, sys.argv[1])
+from test_pipeline import SOURCE_LENGTHS, TARGET_LENGTHS, one_weight_model, pairs_of_lengths
+from keras_transformer.data import TokenBatches
+
+class TokenCount(keras.metrics.Sum):
+    def update_state(self, labels, logits, sample_weight=None):
+        super().update_state(keras.ops.cast(labels != 0, "float32"))
+
+class Steps(keras.callbacks.Callback):
+    seen = 0
+    def on_train_batch_end(self, batch, logs=None):
+        self.seen += 1
+
+steps = Steps()
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+batches = TokenBatches(pairs_of_lengths(SOURCE_LENGTHS, TARGET_LENGTHS), 40, num_replicas=2)
+with strategy.scope():
+    model = one_weight_model()
+    model.compile("sgd", loss="mse", weighted_metrics=[TokenCount(name="tokens")])
+validation = TokenBatches(batches.pairs, 40, num_replicas=2, shuffle=False)
+history = model.fit(
+    batches.dataset(), validation_data=validation.dataset(), epochs=2, verbose=0, callbacks=[steps]
+)
+print(json.dumps({
+    "replicas": strategy.num_replicas_in_sync,
+    "tokens": history.history["tokens"] + history.history["val_tokens"],
+    "steps": steps.seen, "length": len(batches), "epoch": batches.epoch,
+}))
+"""
+
+
+@pytest.mark.slow
+def test_two_replicas_count_every_token_once_an_epoch():
+    here = os.path.dirname(__file__)
+    root = os.path.dirname(os.path.dirname(here))
+    environment = os.environ | {"PYTHONPATH": root, "CUDA_VISIBLE_DEVICES": "-1"}
+    process = subprocess.run(
+        [sys.executable, "-c", MIRRORED, here], env=environment, capture_output=True, text=True
+    )
+    assert process.returncode == 0, process.stderr
+    result = json.loads(process.stdout.splitlines()[-1])
+    assert result["replicas"] == 2
+    assert result["tokens"] == [sum(TARGET_LENGTHS)] * 4
+    assert result["steps"] == 2 * result["length"]
+    assert result["epoch"] == 2

@@ -1,0 +1,81 @@
+import gzip
+
+import pytest
+
+from keras_transformer.data import read_lines, read_pairs, read_parallel, read_tsv
+
+
+def write(path, content, compress=False):
+    data = content if isinstance(content, bytes) else content.encode()
+    path.write_bytes(gzip.compress(data) if compress else data)
+    return path
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_lines_are_kept_exactly(tmp_path, compress):
+    lines = ["", " a  b\t", "x\u2028y\x85z\x0b\x0c", "with\rreturn", "🐕", ""]
+    path = write(tmp_path / "lines", "".join(line + "\n" for line in lines), compress)
+    assert read_lines(path) == read_lines(str(path)) == lines
+
+
+def test_the_last_line_needs_no_newline(tmp_path):
+    assert read_lines(write(tmp_path / "a", "x\ny")) == ["x", "y"]
+    assert read_lines(write(tmp_path / "b", "")) == []
+
+
+def test_windows_line_ends_and_byte_order_mark_are_dropped(tmp_path):
+    assert read_lines(write(tmp_path / "a", b"\xef\xbb\xbfx\r\n\r\ny\r\n")) == ["x", "", "y"]
+
+
+def test_gzip_is_known_by_its_content_not_its_name(tmp_path):
+    assert read_lines(write(tmp_path / "a.txt", "x\n", compress=True)) == ["x"]
+    assert read_lines(write(tmp_path / "b.gz", "x\n")) == ["x"]
+
+
+def test_parallel_files_may_differ_in_compression(tmp_path):
+    source = write(tmp_path / "a.en", "a dog\na cat\n")
+    target = write(tmp_path / "a.de.gz", "ein Hund\neine Katze\n", compress=True)
+    pairs = [("a dog", "ein Hund"), ("a cat", "eine Katze")]
+    assert read_parallel(source, target) == read_pairs(source, target) == pairs
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_a_tsv_file_has_two_columns(tmp_path, compress):
+    path = write(tmp_path / "a.tsv", "a dog\tein Hund\n\tkein\n", compress)
+    assert read_tsv(path) == read_pairs(path) == [("a dog", "ein Hund"), ("", "kein")]
+
+
+def test_different_numbers_of_lines_are_rejected(tmp_path):
+    source, target = write(tmp_path / "a.en", "1\n2\n3\n"), write(tmp_path / "a.de", "1\n2\n")
+    with pytest.raises(ValueError, match=r"received 3 in .*a\.en and 2 in .*a\.de\. Check"):
+        read_parallel(source, target)
+
+
+@pytest.mark.parametrize("line, tabs", [("one column", 0), ("a\tb\tc", 2), ("", 0)])
+def test_a_tsv_line_without_exactly_one_tab_is_rejected(tmp_path, line, tabs):
+    path = write(tmp_path / "a.tsv", f"a\tb\n{line}\nc\td\n")
+    with pytest.raises(ValueError, match=rf"a\.tsv, line 2: .* received {tabs} tabs"):
+        read_tsv(path)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"absent\.en must be a text file, but there is no"):
+        read_lines(tmp_path / "absent.en")
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_text_that_is_not_utf8_is_rejected(tmp_path, compress):
+    path = write(tmp_path / "latin1", b"first\nsch\xf6n\n", compress)
+    with pytest.raises(ValueError, match=r"latin1, line 2: .* byte 0xf6 at position 3"):
+        read_lines(path)
+
+
+def test_a_damaged_gzip_file_is_rejected(tmp_path):
+    whole = gzip.compress(b"".join(b"line %d\n" % i for i in range(1000)))
+    cut = write(tmp_path / "cut.gz", whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match=r"cut\.gz must be a whole gzip file, received damaged"):
+        read_lines(cut)
+    flipped = bytearray(whole)
+    flipped[-6] ^= 1
+    with pytest.raises(ValueError, match="CRC check failed"):
+        read_lines(write(tmp_path / "flipped.gz", bytes(flipped)))

@@ -1,0 +1,84 @@
+import pytest
+import sentencepiece
+
+from keras_transformer.text import train_sentencepiece
+
+LINES = ["the dog sees the cat .", "the cat sees a small dog .", "a small house stands here ."]
+
+
+def processor(model):
+    return sentencepiece.SentencePieceProcessor(model_proto=model)
+
+
+@pytest.mark.parametrize("model_type", ["bpe", "unigram"])
+def test_the_vocabulary_has_the_size_and_special_ids_asked_for(model_type):
+    trained = processor(train_sentencepiece(LINES, 280, model_type=model_type))
+    assert trained.get_piece_size() == 280
+    assert [trained.id_to_piece(i) for i in range(4)] == ["<pad>", "<unk>", "<s>", "</s>"]
+    assert trained.decode(trained.encode("the cat .")) == "the cat ."
+
+
+def test_byte_fallback_spells_unseen_characters():
+    assert processor(train_sentencepiece(LINES, 290)).encode("ж", out_type=str) == [
+        *("▁", "<0xD0>", "<0xB6>")
+    ]
+    without = processor(train_sentencepiece(LINES, 40, byte_fallback=False))
+    assert without.encode("ж")[-1] == without.unk_id() == 1
+
+
+def test_character_coverage_leaves_rare_characters_out():
+    lines = ["abab" * 100] * 10 + ["abж"]
+    assert "ж" in processor(train_sentencepiece(lines, 264)).encode("ж", out_type=str)
+    covered = processor(train_sentencepiece(lines, 263, character_coverage=0.999))
+    assert "ж" not in covered.encode("ж", out_type=str)
+
+
+@pytest.mark.parametrize("model_type", ["bpe", "unigram"])
+def test_the_same_lines_give_the_same_bytes(model_type):
+    first = train_sentencepiece(LINES, 280, model_type=model_type)
+    assert train_sentencepiece(iter(LINES), 280, model_type=model_type) == first
+
+
+def test_training_is_quiet(capfd):
+    train_sentencepiece(LINES, 290)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("lines", [[], [""], [" ", "\t"]])
+def test_lines_without_text_are_rejected(lines):
+    with pytest.raises(ValueError, match="lines must hold some text .* received none"):
+        train_sentencepiece(lines, 290)
+
+
+@pytest.mark.parametrize("model_type", ["bpe", "unigram"])
+def test_the_largest_vocab_size_is_told_and_works(model_type):
+    with pytest.raises(ValueError, match=r"at most \d+ for these lines, received 9000") as error:
+        train_sentencepiece(LINES, 9000, model_type=model_type)
+    largest = int(str(error.value).split("at most ")[1].split()[0])
+    model = train_sentencepiece(LINES, largest, model_type=model_type)
+    assert processor(model).get_piece_size() == largest
+
+
+def test_the_smallest_vocab_size_is_told_and_works():
+    # 4 control pieces, 256 bytes, and the characters a, b and the word mark.
+    with pytest.raises(ValueError, match="at least 263 for these lines .* received 262"):
+        train_sentencepiece(["ab ab", "ba"], 262)
+    assert processor(train_sentencepiece(["ab ab", "ba"], 263)).get_piece_size() == 263
+
+
+def test_wrong_arguments_are_rejected():
+    with pytest.raises(ValueError, match="must be 'bpe' or 'unigram', received 'word'"):
+        train_sentencepiece(LINES, 290, model_type="word")
+    with pytest.raises(ValueError, match="between 0.98 and 1, received 0.5"):
+        train_sentencepiece(LINES, 290, character_coverage=0.5)
+    with pytest.raises(ValueError, match="vocab_size must be positive, received 0"):
+        train_sentencepiece(LINES, 0)
+
+
+def test_a_failure_of_the_lines_themselves_is_passed_on():
+    def lines():
+        yield "the dog"
+        raise OSError("disk on fire")
+
+    with pytest.raises(RuntimeError, match="disk on fire"):
+        train_sentencepiece(lines(), 290)
