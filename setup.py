@@ -29,13 +29,14 @@ setup(
     python_requires=">=3.11",
     install_requires=[
         "keras>=3.15.1,<4",
-        "matplotlib>=3.8",
+        "matplotlib>=3.10",
         "numpy>=1.26",
         "pydantic>=2.10,<3",
         "pydantic-settings>=2.6,<3",
         "pyyaml>=6",
         "sacrebleu>=2.4,<3",
-        "sentencepiece>=0.2,<0.3",
+        "sentencepiece>=0.2.3,<0.3",
+        "tensorboard>=2.20",  # TensorFlow writes its logs through it
         "tensorflow>=2.21,<2.22",
         "tensorflow-text>=2.21,<2.22",
         "tqdm>=4.66",

@@ -78,8 +78,8 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
     2.0794
     """
 
-    def __init__(self, label_smoothing=0.1, name="label_smoothed_cross_entropy", **kwargs):
-        super().__init__(name=name, **kwargs)
+    def __init__(self, label_smoothing=0.1, name="label_smoothed_cross_entropy"):
+        super().__init__(name=name)
         if not 0 <= label_smoothing < 1:
             raise ValueError(
                 f"label_smoothing must be at least 0 and below 1, received {label_smoothing}."
@@ -97,7 +97,7 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
         return smoothed_cross_entropy(y_true, y_pred, self.label_smoothing)
 
     def get_config(self):
-        return {**super().get_config(), "label_smoothing": self.label_smoothing}
+        return {"label_smoothing": self.label_smoothing, "name": self.name}
 
 
 def token_weights(labels, sample_weight=None):

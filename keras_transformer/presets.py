@@ -26,9 +26,7 @@ PRESETS = {
     ),
     # Table 3, last row. The paper prints 213 million.
     "big": Preset(
-        TransformerConfig(
-            37_000, num_layers=6, d_model=1024, d_ff=4096, num_heads=16, dropout=0.3
-        ),
+        TransformerConfig(37_000, num_layers=6, d_model=1024, d_ff=4096, num_heads=16, dropout=0.3),
         214_171_648,
     ),
 }

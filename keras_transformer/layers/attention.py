@@ -69,11 +69,13 @@ class MultiHeadAttention(keras.layers.Layer):
     (2, 5, 16)
     """
 
-    def __init__(
-        self, num_heads, key_dim, value_dim=None, dropout=0.0, use_bias=True, **kwargs
-    ):
+    def __init__(self, num_heads, key_dim, value_dim=None, dropout=0.0, use_bias=True, **kwargs):
         super().__init__(**kwargs)
-        for name, size in (("num_heads", num_heads), ("key_dim", key_dim), ("value_dim", value_dim)):
+        for name, size in (
+            ("num_heads", num_heads),
+            ("key_dim", key_dim),
+            ("value_dim", value_dim),
+        ):
             if size is not None and size < 1:
                 raise ValueError(f"{name} must be at least 1, received {size}.")
         self.num_heads = num_heads
@@ -149,9 +151,7 @@ class MultiHeadAttention(keras.layers.Layer):
         parts = ops.split(joined, ends, axis=-1) if ends else [joined]
         return [self._split_heads(part) for part in parts]
 
-    def attend(
-        self, query, key, value, attention_mask=None, use_causal_mask=False, training=None
-    ):
+    def attend(self, query, key, value, attention_mask=None, use_causal_mask=False, training=None):
         """Return the layer's output [B, T, D] and weights [B, H, T, S] from projected heads.
 
         With `use_causal_mask` the queries are the last T of the S positions of the keys.

@@ -68,13 +68,21 @@ class DecoderLayer(keras.layers.Layer):
         self.self_attention = MultiHeadAttention(
             *sizes, use_bias=False, dtype=policy, name="self_attention"
         )
-        self.self_attention_residual = Residual(dropout, norm, dtype=policy)
+        self.self_attention_residual = Residual(
+            dropout, norm, dtype=policy, name="self_attention_residual"
+        )
         self.cross_attention = MultiHeadAttention(
             *sizes, use_bias=False, dtype=policy, name="cross_attention"
         )
-        self.cross_attention_residual = Residual(dropout, norm, dtype=policy)
-        self.feed_forward = FeedForward(d_model, d_ff, ffn_dropout, dtype=policy)
-        self.feed_forward_residual = Residual(dropout, norm, dtype=policy)
+        self.cross_attention_residual = Residual(
+            dropout, norm, dtype=policy, name="cross_attention_residual"
+        )
+        self.feed_forward = FeedForward(
+            d_model, d_ff, ffn_dropout, dtype=policy, name="feed_forward"
+        )
+        self.feed_forward_residual = Residual(
+            dropout, norm, dtype=policy, name="feed_forward_residual"
+        )
 
     def build(self, inputs_shape, memory_shape=None):
         self.self_attention.build(inputs_shape)
@@ -224,9 +232,7 @@ class Decoder(keras.layers.Layer):
         x, new_cache, weights = inputs, [], []
         caches = [None] * len(self.layers) if cache is None else cache
         for layer, heads, layer_cache in zip(self.layers, memory_heads, caches, strict=True):
-            x, layer_cache, layer_weights = layer.step(
-                x, heads, memory_mask, layer_cache, training
-            )
+            x, layer_cache, layer_weights = layer.step(x, heads, memory_mask, layer_cache, training)
             new_cache.append(layer_cache)
             weights.append(layer_weights)
         return (x if self.final_norm is None else self.final_norm(x)), new_cache, weights

@@ -36,6 +36,7 @@ class TokenEmbedding(keras.layers.Layer):
                 raise ValueError(f"{name} must be at least 1, received {size}.")
         self.vocab_size = vocab_size
         self.d_model = d_model
+        self.autocast = False  # bfloat16 has no number for many an id.
 
     def build(self, input_shape=None):
         # Scaled by sqrt(D) these have unit variance, and as a last layer they give unit logits.
@@ -48,6 +49,9 @@ class TokenEmbedding(keras.layers.Layer):
     def call(self, inputs, reverse=False):
         if reverse:
             return ops.cast(linear(inputs, ops.transpose(self.embeddings)), "float32")
+        if not keras.backend.is_int_dtype(inputs.dtype):
+            # Keras builds a model for several replicas with the mean of their ids.
+            inputs = ops.cast(inputs, "int32")
         vectors = ops.cast(ops.take(self.embeddings, inputs, axis=0), self.compute_dtype)
         return ops.multiply(vectors, ops.cast(self.d_model**0.5, vectors.dtype))
 

@@ -70,9 +70,15 @@ class EncoderLayer(keras.layers.Layer):
             dtype=policy,
             name="self_attention",
         )
-        self.self_attention_residual = Residual(dropout, norm, dtype=policy)
-        self.feed_forward = FeedForward(d_model, d_ff, ffn_dropout, dtype=policy)
-        self.feed_forward_residual = Residual(dropout, norm, dtype=policy)
+        self.self_attention_residual = Residual(
+            dropout, norm, dtype=policy, name="self_attention_residual"
+        )
+        self.feed_forward = FeedForward(
+            d_model, d_ff, ffn_dropout, dtype=policy, name="feed_forward"
+        )
+        self.feed_forward_residual = Residual(
+            dropout, norm, dtype=policy, name="feed_forward_residual"
+        )
 
     def build(self, input_shape):
         self.self_attention.build(input_shape)

@@ -1,0 +1,108 @@
+import json
+import math
+from pathlib import Path
+
+import pytest
+import sacrebleu
+
+from keras_transformer.evaluation import Scores, score
+
+REFERENCES = ["Ein Hund rennt sehr schnell.", "Zwei Kinder lesen ein Buch.", "Es regnet heute."]
+HYPOTHESES = ["Ein Hund rennt schnell.", "Zwei Kinder lesen das Buch.", "Heute regnet es."]
+
+
+def test_scores_are_those_of_sacrebleu():
+    scores = score(HYPOTHESES, REFERENCES)
+    assert scores.bleu == sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES]).score
+    assert scores.chrf == sacrebleu.corpus_chrf(HYPOTHESES, [REFERENCES]).score
+    assert scores.sentences == 3
+
+
+def test_signatures_say_how_and_with_which_version():
+    scores = score(HYPOTHESES, REFERENCES)
+    version = sacrebleu.__version__
+    assert scores.signature == f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{version}"
+    assert scores.chrf_signature == (
+        f"nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:{version}"
+    )
+
+
+def test_a_perfect_translation_has_100():
+    scores = score(REFERENCES, REFERENCES)
+    assert scores.bleu == pytest.approx(100)
+    assert scores.chrf == pytest.approx(100)
+
+
+def test_one_wrong_last_word_of_six():
+    # Of the n-grams 5/6, 4/5, 3/4 and 2/3 are right; their geometric mean is (1/3)^(1/4).
+    assert score(["a b c d e f"], ["a b c d e g"]).bleu == pytest.approx(100 * (1 / 3) ** 0.25)
+
+
+def test_a_translation_too_short_pays_the_brevity_penalty():
+    # All n-grams are right, but there are 6 words instead of 8.
+    expected = 100 * math.exp(1 - 8 / 6)
+    assert score(["a b c d e f"], ["a b c d e f g h"]).bleu == pytest.approx(expected)
+
+
+def test_the_corpus_is_scored_as_a_whole():
+    # All of 5 words are right, then all but their order: n-grams of both count together.
+    scores = score(["a b c d e", "v w x y z"], ["a b c d e", "v w x z y"])
+    expected = 100 * (10 / 10 * 6 / 8 * 4 / 6 * 2 / 4) ** 0.25
+    assert scores.bleu == pytest.approx(expected)
+
+
+def test_case_counts_and_punctuation_is_split_off():
+    assert score(["ein hund rennt weg ."], ["ein hund rennt weg."]).bleu == pytest.approx(100)
+    assert score(["Ein Hund rennt weg."], ["ein Hund rennt weg."]).bleu < 90
+
+
+def test_hypotheses_and_references_are_not_interchangeable():
+    # A word too many lowers precision; a word too few lowers the brevity penalty.
+    long, short = ["a b c d e"], ["a b c d"]
+    assert score(long, short).bleu == pytest.approx(100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25)
+    assert score(short, long).bleu == pytest.approx(100 * math.exp(1 - 5 / 4))
+
+
+def test_sentences_are_compared_in_order():
+    assert score(["e f g h", "a b c d"], ["a b c d", "e f g h"]).bleu == 0
+
+
+def test_the_printed_line_has_both_scores_and_the_signature():
+    scores = Scores(41.2345, 62.345, "nrefs:1|version:9", "nc:6|version:9", 1014)
+    line = "BLEU 41.23 (nrefs:1|version:9), chrF 62.34, sentences: 1,014"
+    assert str(scores) == line
+
+
+def test_json_round_trip(tmp_path):
+    scores = score(HYPOTHESES, REFERENCES)
+    path = tmp_path / "scores.json"
+    path.write_text("an older file")
+    scores.to_json(path)
+    values = json.loads(path.read_text(encoding="utf-8"))
+    assert list(values) == ["bleu", "chrf", "signature", "chrf_signature", "sentences"]
+    assert Scores(**values) == scores
+    assert [file.name for file in tmp_path.iterdir()] == ["scores.json"]
+
+
+def test_an_interrupted_write_keeps_the_older_file(tmp_path, monkeypatch):
+    path = tmp_path / "scores.json"
+    path.write_text("an older file")
+
+    def write_half(self, text, encoding):
+        self.write_bytes(text.encode(encoding)[:9])
+        raise OSError("disk full")
+
+    monkeypatch.setattr(Path, "write_text", write_half)
+    with pytest.raises(OSError, match="disk full"):
+        score(HYPOTHESES, REFERENCES).to_json(path)
+    assert path.read_text() == "an older file"
+
+
+def test_different_counts_are_an_error_with_both():
+    with pytest.raises(ValueError, match="2 hypotheses and 3 references"):
+        score(HYPOTHESES[:2], REFERENCES)
+
+
+def test_no_sentence_is_an_error():
+    with pytest.raises(ValueError, match="at least one sentence, received none"):
+        score([], [])

@@ -1,0 +1,221 @@
+"""Runs the code of README.md and docs/*.md, and checks the commands that they show.
+
+The ```python blocks of a file run in order in one new process. What a block prints must be the
+```text block that comes next, if that is the next block at all; "..." there stands for anything.
+The ```bash blocks do not run, but each `python -m pipelines.NAME` in them must exist and list the
+options used in its --help.
+"""
+
+import doctest
+import importlib.util
+import os
+import re
+import shlex
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+LANGUAGES = ("", "bash", "json", "python", "text", "yaml")
+END_OF_BLOCK = "\x1e"
+
+
+def blocks(page):
+    if not page.exists():
+        pytest.fail(f"{page} is missing: its snippets are part of the tests.")
+    tokens = MarkdownIt().parse(page.read_text(encoding="utf-8"))
+    fences = [token for token in tokens if token.type == "fence"]
+    for fence in fences:
+        assert fence.info in LANGUAGES, (
+            f"{page.name}, line {fence.map[0] + 1}: ```{fence.info} is none of {LANGUAGES}."
+        )
+    return fences
+
+
+def run_python(folder, *arguments):
+    """Run the interpreter in a folder, with the checkout importable, and return its output."""
+    environment = {"PYTHONPATH": str(ROOT), "PYTHONUTF8": "1", "COLUMNS": "200", "NO_COLOR": "1"}
+    result = subprocess.run(
+        [sys.executable, "-u", *arguments],
+        cwd=folder,
+        env=os.environ | environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def check_python(page, folder):
+    """Run the page's Python blocks in a folder and compare what they print."""
+    fences = blocks(page)
+    # Every line of code keeps its number, so that a traceback points into the page.
+    lines = [""] * len(page.read_text(encoding="utf-8").splitlines())
+    for fence in fences:
+        if fence.info == "python":
+            start, end = fence.map
+            lines[start + 1 : end - 1] = fence.content.splitlines()
+            lines[end - 1] = f"print({END_OF_BLOCK!r})"
+    script = folder / page.name
+    script.write_text("\n".join(lines), encoding="utf-8")
+    outputs = iter(run_python(folder, script).split(END_OF_BLOCK + "\n"))
+
+    checker, flags = doctest.OutputChecker(), doctest.ELLIPSIS
+    for fence, following in zip(fences, [*fences[1:], None], strict=True):
+        output = next(outputs) if fence.info == "python" else None
+        if output is not None and following and following.info == "text":
+            example = doctest.Example(fence.content, following.content)
+            assert checker.check_output(example.want, output, flags), (
+                f"{page.name}, line {fence.map[0] + 1}\n"
+                f"{checker.output_difference(example, output, flags)}"
+            )
+
+
+def pipeline_commands(script):
+    """Return the (module, options) of each `python -m pipelines.NAME` in shell text."""
+    found = []
+    for line in script.replace("\\\n", " ").splitlines():
+        if "-m pipelines." not in line:
+            continue
+        lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+        lexer.whitespace_split = True
+        previous = None
+        for word in lexer:
+            if previous == "-m" and word.startswith("pipelines."):
+                found.append((word, []))
+            elif set(word) <= set("();<>|&"):
+                found.append((None, []))  # The options of what comes next are another program's.
+            elif word.startswith("--") and found:
+                found[-1][1].append(word.partition("=")[0])
+            previous = word
+        found.append((None, []))
+    return [(module, options) for module, options in found if module]
+
+
+@cache
+def listed_options(module):
+    """Return the options that --help lists, each on a line of its own with its other names."""
+    lines = re.findall(r"^  (-.*)", run_python(ROOT, "-m", module, "--help"), re.MULTILINE)
+    names = re.compile(r"(?:^|, )(-[\w.-]+)")
+    return {name for line in lines for name in names.findall(line.partition("  ")[0])}
+
+
+def check_commands(page):
+    """Check that the page's pipeline commands exist and have the options that it gives them."""
+    for fence in blocks(page):
+        for module, options in pipeline_commands(fence.content) if fence.info == "bash" else ():
+            place = f"{page.name}, line {fence.map[0] + 1}"
+            assert importlib.util.find_spec(module), f"{place}: there is no {module}."
+            for option in options:
+                assert option in listed_options(module), f"{place}: {module} has no {option}."
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_blocks_run_and_print_what_the_page_says(page, tmp_path):
+    check_python(page, tmp_path)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_exist_and_have_the_options_used(page):
+    check_commands(page)
+
+
+GOOD_PAGE = """\
+Text.
+
+```python
+from pathlib import Path
+words = ["ein", "Hund"]
+```
+
+1. In a list:
+
+    ```python
+    Path("words.txt").write_text(" ".join(words))
+    print(*words, sep="\\n")
+    print(id(words))
+    ```
+
+    prints
+
+    ```text
+    ein
+    Hund
+    ...
+    ```
+
+```bash
+cd somewhere --far && python -m pipelines.translate --model=runs/x \\
+  --batch-size 3 "A dog." | sort --reverse  # --not-an-option
+python -m pipelines.train --output runs/x --training.epochs 3
+curl -d '{
+}' localhost
+```
+"""
+
+
+@pytest.fixture
+def write_page(tmp_path):
+    def write(text):
+        page = tmp_path / "page.md"
+        page.write_text(text, encoding="utf-8")
+        return page
+
+    return write
+
+
+def test_a_good_page_passes(write_page, tmp_path):
+    page, folder = write_page(GOOD_PAGE), tmp_path / "folder"
+    folder.mkdir()
+    check_python(page, folder)
+    assert (folder / "words.txt").read_text() == "ein Hund"
+    check_commands(page)
+
+
+def test_commands_and_options_are_found():
+    (script,) = re.findall("```bash\n(.*)```", GOOD_PAGE, re.DOTALL)
+    assert pipeline_commands(script) == [
+        ("pipelines.translate", ["--model", "--batch-size"]),
+        ("pipelines.train", ["--output", "--training.epochs"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("    Hund", "    Hunde", "page.md, line 10\n"),
+        ("id(words)", "id(word)", 'page.md", line 13, in <module>'),
+        ("```python\nfrom", "```py\nfrom", "page.md, line 3: ```py is none of"),
+    ],
+)
+def test_wrong_python_is_found(write_page, tmp_path, old, new, message):
+    page, folder = write_page(GOOD_PAGE.replace(old, new, 1)), tmp_path / "folder"
+    folder.mkdir()
+    with pytest.raises(AssertionError, match=re.escape(message)):
+        check_python(page, folder)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("pipelines.train ", "pipelines.model ", "line 24: there is no pipelines.model."),
+        ("--batch-size", "--batch", "line 24: pipelines.translate has no --batch."),
+        ("--training.epochs", "--training", "line 24: pipelines.train has no --training."),
+        ("--batch-size", "--output", "line 24: pipelines.translate has no --output."),
+    ],
+)
+def test_wrong_commands_are_found(write_page, old, new, message):
+    with pytest.raises(AssertionError, match=re.escape(message)):
+        check_commands(write_page(GOOD_PAGE.replace(old, new)))
+
+
+def test_a_missing_page_is_a_failure(tmp_path):
+    for check in (check_commands, lambda page: check_python(page, tmp_path)):
+        with pytest.raises(pytest.fail.Exception, match="README.md is missing"):
+            check(tmp_path / "README.md")
