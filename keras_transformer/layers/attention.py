@@ -42,7 +42,7 @@ class MultiHeadAttention(keras.layers.Layer):
     """Attention of several heads, each in its own projection of the inputs (Section 3.2.2).
 
     The arguments are those of `keras.layers.MultiHeadAttention`. Masks are explicit: implicit Keras
-    masks are neither read nor written. A query that may attend to no key has an output of exactly 0.
+    masks are neither read nor written. Where a query may attend to no key, its output is exactly 0.
 
     Args:
         num_heads: H, the number of heads.

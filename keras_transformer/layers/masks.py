@@ -21,7 +21,7 @@ def padding_mask(ids):
 
 
 def causal_mask(query_length, key_length=None):
-    """Return the mask by which a position attends to itself and to what precedes it (Section 3.2.3).
+    """Return the mask by which a position attends to itself and those before it (Section 3.2.3).
 
     Args:
         query_length: T, an int or a scalar tensor.

@@ -1,0 +1,59 @@
+"""Export to a SavedModel that takes and returns strings."""
+
+import os
+import shutil
+import uuid
+from pathlib import Path
+
+import tensorflow as tf
+
+from keras_transformer.translator import Translator
+
+
+class _Serving(tf.Module):
+    """What the served graph refers to: a SavedModel restores what hangs on its root."""
+
+    def __init__(self, translator: Translator):
+        super().__init__()
+        self.tokenizers = [translator.tokenizer, translator.target_tokenizer]
+        # The Keras object around a variable is not what a checkpoint restores: the value is.
+        self.weights = [variable.value for variable in translator.model.trainable_variables]
+
+
+def export_saved_model(translator: Translator, path: str | os.PathLike) -> Path:
+    """Write a translator as the next version of a SavedModel, from text to text.
+
+    Its signature `serving_default` takes `text`, string [B], and returns `translation`, string [B].
+    The directory appears under its final name only when it is whole, so that a running model
+    server can watch `path`.
+
+    Args:
+        translator: what to export, with its search.
+        path: the model's directory, such as saved_models/NAME.
+
+    Returns:
+        The directory of the new version: path/1, or one more than the highest there is.
+    """
+    path = Path(path)
+    path.mkdir(parents=True, exist_ok=True)
+    serving = _Serving(translator)
+
+    def translate(text):
+        return {"translation": translator.translate(text)}
+
+    signature = tf.function(
+        translate,
+        input_signature=[tf.TensorSpec([None], tf.string, name="text")],
+        autograph=False,
+    )
+    temporary = path / f"writing-{uuid.uuid4().hex}"
+    try:
+        tf.saved_model.save(serving, str(temporary), signatures={"serving_default": signature})
+        version = 1 + max(
+            (int(child.name) for child in path.iterdir() if child.name.isdecimal()), default=0
+        )
+        final = path / str(version)
+        temporary.rename(final)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return final

@@ -1,0 +1,79 @@
+"""The directory of a training: what is in it, and how it is read."""
+
+import csv
+import dataclasses
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from keras_transformer.config import ExperimentConfig
+from keras_transformer.text import SentencePieceTokenizer
+from keras_transformer.translator import Translator
+
+
+def load_translator(directory: str | os.PathLike, **decoding: Any) -> Translator:
+    """Return the translator of a directory that `train` wrote.
+
+    Args:
+        directory: the training's directory.
+        **decoding: fields of `DecodingConfig` to replace in the training's configuration.
+
+    Raises:
+        FileNotFoundError: the directory has no finished training.
+    """
+    directory = Path(directory)
+    for name in ("config.yaml", "model.keras"):
+        if not (directory / name).exists():
+            raise FileNotFoundError(
+                f"{directory / name} does not exist. Give the directory of a training that has "
+                "ended, the --output of pipelines.train."
+            )
+    config = ExperimentConfig.from_file(directory / "config.yaml")
+    model = keras.saving.load_model(directory / "model.keras", compile=False)
+    paths = vocabulary_paths(directory, config)
+    tokenizers = [SentencePieceTokenizer.from_file(path) for path in paths]
+    search = dataclasses.replace(config.decoding, **decoding)
+    return Translator(model, tokenizers[0], tokenizers[-1], search)
+
+
+def read_history(directory: str | os.PathLike) -> dict[str, list[float]]:
+    """Return what a training's epochs.csv has: for each figure its values, epoch by epoch."""
+    with open(Path(directory) / "epochs.csv", newline="", encoding="utf-8") as file:
+        # An epoch that was interrupted before its checkpoint has another row: its last counts.
+        rows = list({row["epoch"]: row for row in csv.DictReader(file)}.values())
+    return {name: [float(row[name]) for row in rows] for name in (rows[0] if rows else ())}
+
+
+def check_claim(directory: Path, config: ExperimentConfig) -> None:
+    """Raise a ValueError if the directory has a training with another configuration."""
+    path = directory / "config.yaml"
+    if not path.exists():
+        return
+    before = ExperimentConfig.from_file(path)
+    longer = dataclasses.replace(before.training, epochs=config.training.epochs)
+    if dataclasses.replace(before, training=longer) != config:
+        raise ValueError(
+            f"{directory} holds a training with another configuration. A training goes on with "
+            "the configuration that it began with (more epochs apart); choose another "
+            f"directory, or remove this one. Compare with {path}."
+        )
+
+
+def claim(
+    directory: Path, config: ExperimentConfig, tokenizers: Sequence[SentencePieceTokenizer]
+) -> None:
+    """Write the configuration and the vocabularies, or the one that both languages share."""
+    directory.mkdir(parents=True, exist_ok=True)
+    config.to_file(directory / "config.yaml")
+    for path, tokenizer in zip(vocabulary_paths(directory, config), tokenizers, strict=False):
+        tokenizer.save(path)
+
+
+def vocabulary_paths(directory: Path, config: ExperimentConfig) -> list[Path]:
+    """Return the file of the joint vocabulary, or those of source and target."""
+    if config.model.target_vocab_size is None:
+        return [directory / "vocabulary.model"]
+    return [directory / "source.model", directory / "target.model"]

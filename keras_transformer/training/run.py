@@ -1,0 +1,195 @@
+"""An experiment from text files to a trained model's directory."""
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import keras
+import tensorflow as tf
+
+from keras_transformer.config import DecodingConfig, ExperimentConfig
+from keras_transformer.data import EncodedPairs, TokenBatches, encode_pairs, read_pairs
+from keras_transformer.evaluation import score
+from keras_transformer.losses import LabelSmoothedCrossEntropy
+from keras_transformer.model import Transformer
+from keras_transformer.schedules import NoamSchedule
+from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
+from keras_transformer.training.callbacks import Checkpoints, EpochSeed, Validation
+from keras_transformer.training.checkpoints import average_checkpoints
+from keras_transformer.training.directory import check_claim, claim, vocabulary_paths
+from keras_transformer.training.strategy import replica_strategy
+from keras_transformer.translator import Translator
+
+log = logging.getLogger(__name__)
+
+Pairs = Sequence[tuple[str, str]]
+Tokenizers = tuple[SentencePieceTokenizer, SentencePieceTokenizer]
+
+
+def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
+    """Train on the text files that the configuration names, and save the model in a directory.
+
+    The directory gets config.yaml, the vocabularies, logs, checkpoints of the last epochs and of
+    the best, and model.keras: the mean of the last checkpoints or the best single one, whichever
+    translates the validation text better. A training that was interrupted goes on after its last
+    whole epoch when it is started again with the same directory.
+
+    Args:
+        config: the experiment.
+        directory: where everything goes.
+
+    Returns:
+        The trained model's translator.
+
+    Raises:
+        FileNotFoundError: a text file is missing.
+        ValueError: the directory holds a training with another configuration, or the text does not
+            fit the configuration.
+    """
+    directory = Path(directory)
+    data, training = config.data, config.training
+    check_claim(directory, config)
+    strategy = replica_strategy(training.replicas)
+    keras.utils.set_random_seed(training.seed)
+    pairs = read_pairs(data.train_source, data.train_target)
+    validation = read_pairs(data.validation_source, data.validation_target)
+    tokenizers = _tokenizers(config, directory, pairs)
+    encoded = encode_pairs(pairs, *tokenizers, data.max_length)
+    batches = TokenBatches(
+        encoded,
+        training.batch_tokens,
+        num_replicas=strategy.num_replicas_in_sync,
+        seed=training.seed,
+    )
+    model = _compiled_model(config, strategy)
+    checkpoints = Checkpoints(
+        directory / "checkpoints", training.average_checkpoints, training.patience
+    )
+    callbacks = [
+        EpochSeed(batches),
+        _validation(config, model, tokenizers, validation, encoded),
+        keras.callbacks.CSVLogger(directory / "epochs.csv", append=True),
+        keras.callbacks.TensorBoard(directory / "tensorboard"),
+        checkpoints,  # The last: with its file an epoch is over.
+    ]
+    # Nothing is written before this, so that a mistake above leaves the directory free.
+    claim(directory, config, tokenizers)
+    with strategy.scope():
+        done = checkpoints.restore(model)
+    log.info(
+        "%s parameters, %d batches an epoch, %d %s",
+        f"{model.count_params():,}",
+        len(batches),
+        strategy.num_replicas_in_sync,
+        "GPU" if tf.config.list_physical_devices("GPU") else "CPU device",
+    )
+    if done:
+        log.info("%d epochs are done already", done)
+    if done < training.epochs and not checkpoints.out_of_patience():
+        model.fit(
+            batches.dataset(),
+            epochs=training.epochs,
+            initial_epoch=done,
+            shuffle=False,
+            callbacks=callbacks,
+            verbose=1 if sys.stdout.isatty() else 2,
+        )
+    return _choose(config, directory, checkpoints, tokenizers, validation)
+
+
+def _compiled_model(config: ExperimentConfig, strategy: tf.distribute.Strategy) -> Transformer:
+    training = config.training
+    with strategy.scope():
+        model = Transformer(config.model, dtype=training.precision)
+        schedule = NoamSchedule(
+            config.model.d_model, training.warmup_steps, training.learning_rate_scale
+        )
+        model.compile(
+            optimizer=keras.optimizers.Adam(
+                schedule,
+                beta_1=training.beta_1,
+                beta_2=training.beta_2,
+                epsilon=training.epsilon,
+            ),
+            loss=LabelSmoothedCrossEntropy(training.label_smoothing),
+            # XLA would compile the step anew for each length of a batch.
+            jit_compile=False,
+        )
+    return model
+
+
+def _validation(
+    config: ExperimentConfig,
+    model: Transformer,
+    tokenizers: Tokenizers,
+    pairs: Pairs,
+    encoded: EncodedPairs,
+) -> Validation:
+    return Validation(
+        TokenBatches(
+            encode_pairs(pairs, *tokenizers, config.data.max_length),
+            config.training.batch_tokens,
+            shuffle=False,
+        ),
+        pairs,
+        Translator(model, *tokenizers, DecodingConfig(beam_size=1)),
+        tokens=int(encoded.source_lengths.sum() + encoded.target_lengths.sum()),
+    )
+
+
+def _tokenizers(config: ExperimentConfig, directory: Path, pairs: Pairs) -> Tokenizers:
+    """Return the directory's vocabularies, or train one on both sides or one on each."""
+    paths = vocabulary_paths(directory, config)
+    if all(path.exists() for path in paths):
+        tokenizers = [SentencePieceTokenizer.from_file(path) for path in paths]
+        return tokenizers[0], tokenizers[-1]
+    sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
+    if len(paths) == 1:
+        jobs = [(sources + targets, config.model.vocab_size)]
+    else:
+        jobs = [(sources, config.model.vocab_size), (targets, config.model.target_vocab_size)]
+    tokenizers = []
+    for lines, size in jobs:
+        log.info("training a vocabulary of %s subwords", f"{size:,}")
+        model = train_sentencepiece(
+            lines,
+            size,
+            model_type=config.data.subwords,
+            character_coverage=config.data.character_coverage,
+        )
+        tokenizers.append(SentencePieceTokenizer(model))
+    return tokenizers[0], tokenizers[-1]
+
+
+def _choose(
+    config: ExperimentConfig,
+    directory: Path,
+    checkpoints: Checkpoints,
+    tokenizers: Tokenizers,
+    validation: Pairs,
+) -> Translator:
+    """Save the average or the best checkpoint, whichever has the higher validation BLEU."""
+    model = Transformer(config.model)
+    translator = Translator(model, *tokenizers, config.decoding)
+    sources, references = zip(*validation, strict=True)
+    candidates = {"average": checkpoints.last(), "best": [checkpoints.best()]}
+    bleu = {}
+    for name, paths in candidates.items():
+        average_checkpoints(model, paths)
+        bleu[name] = score(translator(sources), references).bleu
+        log.info("validation BLEU of the %s: %.2f", name, bleu[name])
+    chosen = max(bleu, key=bleu.get)
+    average_checkpoints(model, candidates[chosen])
+    temporary = directory / "writing-model.keras"
+    model.save(temporary)
+    temporary.replace(directory / "model.keras")
+    report = {
+        "chosen": chosen,
+        "checkpoints": [path.name for path in candidates[chosen]],
+        "validation_bleu": bleu,
+    }
+    (directory / "chosen.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    return translator
