@@ -126,7 +126,7 @@ class TrainingConfig:
     patience: int | None = Field(default=None, gt=0)
     """Epochs without a better validation BLEU after which training stops; without it, never."""
     replicas: int | None = Field(default=None, gt=0)
-    """Devices to train on: GPUs or, where there is none, logical CPU devices; all GPUs without it."""
+    """GPUs to train on, or logical CPU devices where there is none; all GPUs without it."""
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     """Keras dtype policy."""
     seed: int = 1

@@ -126,9 +126,7 @@ class Transformer(keras.Model):
         x = self.source_dropout(x, training=training)
         return self.encoder(x, attention_mask=mask, training=training), mask
 
-    def decode(
-        self, target, memory_heads, memory_mask, cache=None, start_index=0, training=None
-    ):
+    def decode(self, target, memory_heads, memory_mask, cache=None, start_index=0, training=None):
         """Return the logits of the token after each of the target's.
 
         Training gives all of the target at once and no cache. A search gives one token a row, and

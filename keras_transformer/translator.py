@@ -28,7 +28,8 @@ class Translator:
     >>> from keras_transformer.text import train_sentencepiece
     >>> tokenizer = SentencePieceTokenizer(train_sentencepiece(["a b c d e f g"], 270))
     >>> model = Transformer.from_preset("tiny", vocab_size=tokenizer.vocab_size, num_layers=1)
-    >>> translator = Translator(model, tokenizer, decoding=DecodingConfig(beam_size=1, extra_length=2))
+    >>> search = DecodingConfig(beam_size=1, extra_length=2)
+    >>> translator = Translator(model, tokenizer, decoding=search)
     >>> len(translator(["a b", "c"]))
     2
     """

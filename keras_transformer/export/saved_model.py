@@ -10,16 +10,6 @@ import tensorflow as tf
 from keras_transformer.translator import Translator
 
 
-class _Serving(tf.Module):
-    """What the served graph refers to: a SavedModel restores what hangs on its root."""
-
-    def __init__(self, translator: Translator):
-        super().__init__()
-        self.tokenizers = [translator.tokenizer, translator.target_tokenizer]
-        # The Keras object around a variable is not what a checkpoint restores: the value is.
-        self.weights = [variable.value for variable in translator.model.trainable_variables]
-
-
 def export_saved_model(translator: Translator, path: str | os.PathLike) -> Path:
     """Write a translator as the next version of a SavedModel, from text to text.
 
@@ -35,8 +25,6 @@ def export_saved_model(translator: Translator, path: str | os.PathLike) -> Path:
         The directory of the new version: path/1, or one more than the highest there is.
     """
     path = Path(path)
-    path.mkdir(parents=True, exist_ok=True)
-    serving = _Serving(translator)
 
     def translate(text):
         return {"translation": translator.translate(text)}
@@ -45,7 +33,10 @@ def export_saved_model(translator: Translator, path: str | os.PathLike) -> Path:
         translate,
         input_signature=[tf.TensorSpec([None], tf.string, name="text")],
         autograph=False,
-    )
+    ).get_concrete_function()
+    serving = tf.Module()
+    # These are TensorFlow's own variables: of the Keras ones that hold them no value is restored.
+    serving.weights = signature.variables
     temporary = path / f"writing-{uuid.uuid4().hex}"
     try:
         tf.saved_model.save(serving, str(temporary), signatures={"serving_default": signature})

@@ -48,7 +48,8 @@ class TokenEmbedding(keras.layers.Layer):
 
     def call(self, inputs, reverse=False):
         if reverse:
-            return ops.cast(linear(inputs, ops.transpose(self.embeddings)), "float32")
+            kernel = ops.transpose(ops.cast(self.embeddings, inputs.dtype))
+            return ops.cast(linear(inputs, kernel), "float32")
         if not keras.backend.is_int_dtype(inputs.dtype):
             # Keras builds a model for several replicas with the mean of their ids.
             inputs = ops.cast(inputs, "int32")

@@ -1,0 +1,33 @@
+"""Command lines, one a job: `python -m pipelines.NAME --help`."""
+
+import os
+import re
+import sys
+import tempfile
+
+
+def _import_tensorflow_quietly() -> None:
+    """Import TensorFlow without its report of instruction sets and missing GPUs.
+
+    It writes these lines before any of its settings apply. What else is written stays, and so does
+    everything where TF_CPP_MIN_LOG_LEVEL is set.
+    """
+    if "TF_CPP_MIN_LOG_LEVEL" in os.environ:
+        return
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"  # Its errors also come as exceptions.
+    with tempfile.TemporaryFile("w+", errors="replace") as written:
+        sys.stderr.flush()
+        stderr = os.dup(2)
+        os.dup2(written.fileno(), 2)
+        try:
+            import tensorflow  # noqa: F401
+        finally:
+            sys.stderr.flush()
+            os.dup2(stderr, 2)
+            os.close(stderr)
+            written.seek(0)
+            report = re.compile(r"[IWE]\d{4} \d\d:\d\d:|WARNING: All log messages before absl::")
+            sys.stderr.writelines(line for line in written if not report.match(line))
+
+
+_import_tensorflow_quietly()

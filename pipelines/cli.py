@@ -1,0 +1,141 @@
+"""What the command lines share: log, errors, configuration file with overrides, models by path."""
+
+import argparse
+import contextlib
+import dataclasses
+import difflib
+import logging
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pydantic
+import yaml
+from pydantic_settings import BaseSettings, CliApp, SettingsConfigDict
+
+from keras_transformer.config import read_yaml
+
+
+def start_log() -> None:
+    """Send the library's log to standard error."""
+    logging.basicConfig(format="%(message)s", stream=sys.stderr)
+    logging.getLogger("keras_transformer").setLevel(logging.INFO)
+
+
+@contextlib.contextmanager
+def plain_errors() -> Iterator[None]:
+    """End the program with the message alone of an error about what the user gave."""
+    try:
+        yield
+    except pydantic.ValidationError as error:
+        sys.exit("error: " + "; ".join(_mistake(mistake) for mistake in error.errors()))
+    except (OSError, ValueError) as error:
+        sys.exit(f"error: {error}")
+
+
+class Command(BaseSettings):
+    """A command whose options are fields, set by the command line over a --config file."""
+
+    model_config = SettingsConfigDict(
+        extra="forbid",
+        cli_avoid_json=True,
+        cli_hide_none_type=True,
+        cli_implicit_flags=True,
+        use_attribute_docstrings=True,
+    )
+
+    @classmethod
+    def settings_customise_sources(cls, settings_cls, init_settings, **others):
+        return (init_settings,)  # No environment variable is an option.
+
+
+def run_command(command: type[Command], argv: Sequence[str] | None = None) -> Command:
+    """Parse a command line and the file that its --config names; end the program on mistakes."""
+    argv = sys.argv[1:] if argv is None else list(argv)
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--config")
+    path = parser.parse_known_args(argv)[0].config
+    try:
+        with plain_errors():
+            values = read_yaml(path) if path else {}
+    except yaml.YAMLError as error:
+        sys.exit(f"error: {path} is not YAML: {error}")
+    try:
+        return CliApp.run(command, cli_args=argv, **values)
+    except pydantic.ValidationError as error:
+        where = f" of {path} and the command line" if path else ""
+        mistakes = [f"  {_mistake(mistake, command)}" for mistake in error.errors()]
+        sys.exit("\n".join([f"error: the configuration{where} has mistakes:", *mistakes]))
+
+
+def _mistake(error: dict, command: type[Command] | None = None) -> str:
+    """Put one of pydantic's errors into a line."""
+    option = ".".join(map(str, error["loc"]))
+    match error["type"]:
+        case "missing":
+            return f"{option} is missing"
+        case "extra_forbidden" | "unexpected_keyword_argument":
+            close = difflib.get_close_matches(option, _options(command), n=1)
+            return f"{option} is no option" + (f", did you mean {close[0]}?" if close else "")
+        case "value_error":  # One of ours, which says what was received.
+            return f"{option}: {error['ctx']['error']}"
+    return f"{option}: {error['msg']}, received {error['input']!r}"
+
+
+def _options(command: type[Command] | None) -> list[str]:
+    """Return the names of a command's fields, and of the fields of its sections."""
+    names = []
+    for name, field in command.model_fields.items() if command else ():
+        names.append(name)
+        if dataclasses.is_dataclass(field.annotation):
+            names += [f"{name}.{inner.name}" for inner in dataclasses.fields(field.annotation)]
+    return names
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Add --model, --batch-size and the options of the search."""
+    parser.add_argument(
+        "--model",
+        required=True,
+        help="directory of a training (pipelines.train --output), or an exported SavedModel",
+    )
+    parser.add_argument("--batch-size", type=int, default=64, help="sentences at once (default 64)")
+    parser.add_argument(
+        "--beam-size", type=int, help="for a training: beams, instead of its configuration's"
+    )
+    parser.add_argument(
+        "--length-penalty", type=float, help="for a training: alpha, instead of its configuration's"
+    )
+
+
+def load_model(args: argparse.Namespace) -> Callable[[Sequence[str], bool], list[str]]:
+    """Return `translate(sentences, progress)` with what --model names."""
+    from keras_transformer.export import find_saved_model, load_saved_model
+    from keras_transformer.training import load_translator
+    from keras_transformer.translator import translate_in_batches
+
+    search = {"beam_size": args.beam_size, "length_penalty": args.length_penalty}
+    search = {name: value for name, value in search.items() if value is not None}
+    if not Path(args.model).is_dir():
+        raise FileNotFoundError(
+            f"There is no directory {args.model}. Give that of a training (the --output of "
+            "pipelines.train) or of an exported SavedModel."
+        )
+    if find_saved_model(args.model) is None:
+        translator = load_translator(args.model, **search)
+        return lambda sentences, progress: translator(sentences, args.batch_size, progress)
+    if search:
+        options = " and ".join(f"--{name.replace('_', '-')}" for name in search)
+        raise ValueError(
+            f"The search of a SavedModel is fixed: leave out {options}, or give the directory of "
+            "its training."
+        )
+    translate = load_saved_model(args.model)
+    return lambda sentences, progress: translate_in_batches(
+        translate, sentences, args.batch_size, progress
+    )
+
+
+def as_line(translation: str) -> str:
+    """Return the translation on one line; spelling in bytes, a model can write a line's end."""
+    return translation.replace("\n", " ")

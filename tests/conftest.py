@@ -1,0 +1,25 @@
+"""What every test starts from: quiet TensorFlow, a fixed seed, the default dtype policy."""
+
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(__file__))  # For the helpers beside this file.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # Read when TensorFlow is imported, by Keras.
+
+import keras
+import pytest
+
+
+def pytest_configure(config):
+    if not any(line.startswith("slow:") for line in config.getini("markers")):
+        config.addinivalue_line("markers", "slow: takes more than a few seconds")
+    # Keras 3.15's own, with NumPy 2.
+    config.addinivalue_line("filterwarnings", "ignore:__array__ implementation:DeprecationWarning")
+
+
+@pytest.fixture(autouse=True)
+def same_start_for_every_test():
+    keras.utils.set_random_seed(1)
+    policy = keras.config.dtype_policy()
+    yield
+    keras.config.set_dtype_policy(policy)

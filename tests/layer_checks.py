@@ -1,0 +1,149 @@
+"""The checks that every layer must pass, in one call."""
+
+import inspect
+import json
+import tempfile
+
+import keras
+import numpy as np
+
+
+def run_layer_checks(
+    layer_class, arguments, inputs, *, num_weights, num_parameters, output_dtype=None, **options
+):
+    """Check what a user may expect of any layer.
+
+    Args:
+        layer_class: the class.
+        arguments: those of its constructor, with rates above 0 where it has dropout.
+        inputs: the tensor arguments of `call` as NumPy arrays of unequal axes. Float arrays end in
+            an axis of known size; an axis of size 1 stays 1; all others may be unknown.
+        num_weights: the number of its variables.
+        num_parameters: the number of their elements.
+        output_dtype: of the first output, where it is not the compute dtype of the layer's policy.
+        **options: the other arguments of `call`.
+    """
+    layer = layer_class(**arguments)
+    layer(**inputs, **options)
+    assert len(layer.weights) == len({weight.path for weight in layer.weights}) == num_weights
+    assert layer.count_params() == num_parameters
+    randomise(layer)
+    expected = arrays_of(layer(**inputs, **options))
+
+    check_config_round_trip(layer, arguments)
+    check_functional_model(layer, inputs, options, expected)
+    check_compiled(layer, inputs, options, expected)
+    check_dropout(layer, arguments, inputs, options, expected)
+    for policy, tolerance in (("mixed_float16", 0.01), ("mixed_bfloat16", 0.08)):
+        dtype = output_dtype or policy.removeprefix("mixed_")
+        check_policy(layer, policy, tolerance, dtype, inputs, options, expected)
+
+
+def randomise(layer, seed=1):
+    """Move all weights away from their first values: a bias of 0 or a scale of 1 hides mistakes."""
+    random = np.random.default_rng(seed)
+    layer.set_weights([w + 0.2 * random.normal(size=w.shape) for w in layer.get_weights()])
+
+
+def as_list(result):
+    return list(result) if isinstance(result, list | tuple) else [result]
+
+
+def arrays_of(result):
+    """Return what a call returned as a list of NumPy arrays, floats as float32."""
+    return [as_array(tensor) for tensor in as_list(result)]
+
+
+def as_array(tensor):
+    """Return a tensor as a NumPy array, floats as float32."""
+    if "float" in keras.backend.standardize_dtype(tensor.dtype):
+        tensor = keras.ops.cast(tensor, "float32")
+    return keras.ops.convert_to_numpy(tensor)
+
+
+def assert_close(received, expected, tolerance=1e-5):
+    assert [array.shape for array in received] == [array.shape for array in expected]
+    for one, other in zip(received, expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=tolerance, rtol=tolerance)
+
+
+def saved_and_loaded(model):
+    """Return the model after a trip through a `.keras` file."""
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(f"{folder}/model.keras")
+        return keras.models.load_model(f"{folder}/model.keras")
+
+
+def check_config_round_trip(layer, arguments):
+    copy = keras.saving.deserialize_keras_object(
+        json.loads(json.dumps(keras.saving.serialize_keras_object(layer)))
+    )
+    assert type(copy) is type(layer)
+    assert copy.get_config() == layer.get_config()
+    assert arguments.items() <= copy.get_config().items()
+
+
+def symbols_for(inputs, shape_of):
+    return {
+        name: keras.Input(batch_shape=shape_of(array), dtype=array.dtype.name, name=name)
+        for name, array in inputs.items()
+    }
+
+
+def with_unknown_lengths(array):
+    width = array.ndim - 1 if array.dtype.kind == "f" else None
+    return tuple(
+        n if axis and (axis == width or n == 1) else None for axis, n in enumerate(array.shape)
+    )
+
+
+def check_functional_model(layer, inputs, options, expected):
+    """Symbolic shapes, known and unknown, equal outputs, and again from a `.keras` file."""
+    symbolic = as_list(layer(**symbols_for(inputs, np.shape), **options))
+    assert [tensor.shape for tensor in symbolic] == [array.shape for array in expected]
+
+    symbols = symbols_for(inputs, with_unknown_lengths)
+    symbolic = layer(**symbols, **options)
+    for tensor, array in zip(as_list(symbolic), expected, strict=True):
+        assert tensor.shape[0] is None
+        assert all(n in (None, size) for n, size in zip(tensor.shape, array.shape, strict=True))
+
+    model = keras.Model(symbols, symbolic)
+    assert_close(arrays_of(model(inputs)), expected)
+    assert_close(arrays_of(saved_and_loaded(model)(inputs)), expected)
+
+
+def check_compiled(layer, inputs, options, expected):
+    """One graph for any batch size and lengths, or a function compiled by JAX."""
+
+    def call(arrays):
+        return layer(**arrays, **options)
+
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        specs = {n: tf.TensorSpec(with_unknown_lengths(a), a.dtype) for n, a in inputs.items()}
+        call = tf.function(call, input_signature=[specs], autograph=False)
+    elif keras.backend.backend() == "jax":
+        import jax
+
+        call = jax.jit(call)
+    assert_close(arrays_of(call(inputs)), expected)
+
+
+def check_dropout(layer, arguments, inputs, options, expected):
+    assert_close(arrays_of(layer(**inputs, **options)), expected, tolerance=0)
+    if "training" in inspect.signature(layer.call).parameters:
+        one, other = (as_list(layer(**inputs, **options, training=True))[0] for _ in range(2))
+        drops = any("dropout" in name and rate > 0 for name, rate in arguments.items())
+        assert np.array_equal(as_array(one), as_array(other)) is not drops
+
+
+def check_policy(layer, policy, tolerance, dtype, inputs, options, expected):
+    copy = type(layer).from_config({**layer.get_config(), "dtype": policy})
+    assert as_list(copy(**symbols_for(inputs, np.shape), **options))[0].dtype == dtype
+    assert {weight.dtype for weight in copy.weights} <= {"float32"}
+    copy.set_weights(layer.get_weights())
+    result = copy(**inputs, **options)
+    assert keras.backend.standardize_dtype(as_list(result)[0].dtype) == dtype
+    assert_close(arrays_of(result), expected, tolerance)

@@ -1,0 +1,65 @@
+"""Our attention beside `keras.layers.MultiHeadAttention` with the same weights."""
+
+import keras
+import numpy as np
+import pytest
+from layer_checks import arrays_of, assert_close, randomise
+
+from keras_transformer.layers import MultiHeadAttention
+
+B, T, S, D = 2, 5, 7, 6
+
+
+def normal(*shape):
+    return np.random.normal(size=shape).astype("float32")
+
+
+def both(query_width, value_width, key_width, **arguments):
+    shapes = [(None, None, width) for width in (query_width, value_width, key_width)]
+    theirs = keras.layers.MultiHeadAttention(3, 4, **arguments)
+    theirs.build(*shapes)
+    randomise(theirs)
+    ours = MultiHeadAttention(3, 4, **arguments)
+    ours.build(*shapes)
+    # Keras keeps the heads in an axis of their own, in the same order.
+    ours.set_weights(
+        [
+            array.reshape(weight.shape)
+            for array, weight in zip(theirs.get_weights(), ours.weights, strict=True)
+        ]
+    )
+    return ours, theirs
+
+
+@pytest.mark.parametrize("use_bias", [True, False])
+@pytest.mark.parametrize("value_dim", [None, 5])
+@pytest.mark.parametrize("masked", [False, True])
+def test_cross_attention_equals_keras(use_bias, value_dim, masked):
+    ours, theirs = both(D, 4, 3, value_dim=value_dim, use_bias=use_bias)
+    mask = np.random.random((B, T, S)) < 0.6
+    mask[:, :, 2] = True  # Keras has no rule for a query without keys.
+    arguments = {
+        "query": normal(B, T, D),
+        "value": normal(B, S, 4),
+        "key": normal(B, S, 3),
+        "attention_mask": mask if masked else None,
+        "return_attention_scores": True,
+    }
+    assert_close(arrays_of(ours(**arguments)), arrays_of(theirs(**arguments)))
+
+
+@pytest.mark.parametrize("use_bias", [True, False])
+@pytest.mark.parametrize("value_dim", [None, 5])
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+def test_self_attention_equals_keras(use_bias, value_dim, padded, causal):
+    ours, theirs = both(D, D, D, value_dim=value_dim, use_bias=use_bias)
+    x = normal(B, T, D)
+    mask = np.ones((B, 1, T), "bool")
+    mask[1, 0, 3:] = False
+    arguments = {
+        "attention_mask": mask if padded else None,
+        "use_causal_mask": causal,
+        "return_attention_scores": True,
+    }
+    assert_close(arrays_of(ours(x, x, **arguments)), arrays_of(theirs(x, x, **arguments)))

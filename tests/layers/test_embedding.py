@@ -1,0 +1,72 @@
+import keras
+import numpy as np
+import pytest
+from layer_checks import as_array, run_layer_checks
+
+from keras_transformer.layers import TokenEmbedding
+
+V, D = 11, 4
+
+
+def test_passes_the_layer_checks_on_ids():
+    run_layer_checks(
+        TokenEmbedding,
+        {"vocab_size": V, "d_model": D},
+        {"inputs": np.array([[1, 2, 10], [0, 3, 7]], "int32")},
+        num_weights=1,
+        num_parameters=V * D,
+    )
+
+
+def test_passes_the_layer_checks_on_vectors():
+    run_layer_checks(
+        TokenEmbedding,
+        {"vocab_size": V, "d_model": D},
+        {"inputs": np.random.normal(size=(2, 5, D)).astype("float32")},
+        num_weights=1,
+        num_parameters=V * D,
+        output_dtype="float32",
+        reverse=True,
+    )
+
+
+def test_vectors_are_rows_times_the_root_of_d_model():
+    layer = TokenEmbedding(V, D)
+    vectors = as_array(layer(np.array([[3, 10]])))
+    matrix = layer.get_weights()[0]
+    np.testing.assert_allclose(vectors, 2 * matrix[[[3, 10]]], rtol=1e-6)  # sqrt(4)
+
+
+def test_logits_are_the_product_with_the_unscaled_rows():
+    layer = TokenEmbedding(V, D)
+    layer.build()
+    x = np.random.normal(size=(2, 5, D)).astype("float32")
+    logits = as_array(layer(x, reverse=True))
+    np.testing.assert_allclose(logits, x @ layer.get_weights()[0].T, atol=1e-5)
+
+
+def test_embeddings_start_with_unit_variance():
+    layer = TokenEmbedding(2_000, 64)
+    vectors = as_array(layer(np.arange(2_000)[None]))
+    assert vectors.std() == pytest.approx(1, abs=0.02)
+    assert vectors.mean() == pytest.approx(0, abs=0.02)
+
+
+def test_logits_are_float32_under_mixed_precision():
+    keras.config.set_dtype_policy("mixed_float16")
+    layer = TokenEmbedding(V, D)
+    assert keras.backend.standardize_dtype(layer(np.ones((1, 2, D)), reverse=True).dtype) == (
+        "float32"
+    )
+
+
+def test_ids_that_come_as_floats_are_not_rounded_under_mixed_precision():
+    layer = TokenEmbedding(1_000, D, dtype="mixed_bfloat16")
+    ids = np.array([[257, 259, 999]])  # None of them is a bfloat16 number.
+    assert np.array_equal(as_array(layer(ids.astype("float32"))), as_array(layer(ids)))
+
+
+@pytest.mark.parametrize("argument", ["vocab_size", "d_model"])
+def test_sizes_below_one_are_refused(argument):
+    with pytest.raises(ValueError, match=f"{argument} must be at least 1, received 0"):
+        TokenEmbedding(**{"vocab_size": V, "d_model": D, argument: 0})

@@ -1,0 +1,106 @@
+import math
+
+import keras
+import numpy as np
+import pytest
+from layer_checks import as_array, run_layer_checks
+
+from keras_transformer.layers import LearnedPositionEncoding, SinusoidalPositionEncoding
+
+
+def encoding(length, d_model=6, dtype="float32", **options):
+    layer = SinusoidalPositionEncoding(dtype=dtype)
+    return as_array(layer(np.zeros((1, length, d_model), "float32"), **options))[0]
+
+
+def learned(max_length, width=6):
+    layer = LearnedPositionEncoding(max_length)
+    layer.build((None, None, width))
+    return layer
+
+
+def test_sinusoidal_passes_the_layer_checks():
+    inputs = {"inputs": np.random.normal(size=(2, 5, 6)).astype("float32")}
+    run_layer_checks(SinusoidalPositionEncoding, {}, inputs, num_weights=0, num_parameters=0)
+
+
+def test_learned_passes_the_layer_checks():
+    run_layer_checks(
+        LearnedPositionEncoding,
+        {"max_length": 9},
+        {"inputs": np.random.normal(size=(2, 5, 6)).astype("float32")},
+        num_weights=1,
+        num_parameters=9 * 6,
+    )
+
+
+def test_position_zero_is_sines_of_zero_and_cosines_of_zero():
+    assert encoding(1)[0].tolist() == [0, 1, 0, 1, 0, 1]
+
+
+@pytest.mark.parametrize("position", [1, 3])
+def test_closed_form(position):
+    # For D = 4 the wave lengths are 2 pi 10000^(0/4) = 2 pi and 2 pi 10000^(2/4) = 2 pi 100.
+    fast, slow = position, position / 100
+    expected = [math.sin(fast), math.cos(fast), math.sin(slow), math.cos(slow)]
+    np.testing.assert_allclose(encoding(4, d_model=4)[position], expected, atol=1e-6)
+
+
+def test_equals_the_papers_formula_far_beyond_any_training_length():
+    position, d_model = 5_000, 16
+    expected = [
+        (math.cos if i % 2 else math.sin)(position / 10_000 ** ((i - i % 2) / d_model))
+        for i in range(d_model)
+    ]
+    # The angle, up to 5,000, has a float32 error of up to 5,000 / 2^23, and e^x some of its own.
+    np.testing.assert_allclose(encoding(1, d_model, start_index=position)[0], expected, atol=5e-3)
+
+
+def test_start_index_is_a_slice_of_a_longer_encoding():
+    np.testing.assert_allclose(encoding(3, start_index=4), encoding(9)[4:7], atol=1e-6)
+
+
+def test_start_index_may_be_a_tensor():
+    index = keras.ops.convert_to_tensor(np.int32(4))
+    np.testing.assert_allclose(encoding(3, start_index=index), encoding(9)[4:7], atol=1e-6)
+
+
+def test_is_added_to_the_inputs():
+    x = np.random.normal(size=(2, 5, 6)).astype("float32")
+    received = as_array(SinusoidalPositionEncoding()(x))
+    np.testing.assert_allclose(received, x + encoding(5), atol=1e-6)
+
+
+def test_bfloat16_rounds_the_float32_sum_once():
+    # Positions above 256 are not bfloat16 numbers: with those, neighbours would share an encoding.
+    x = keras.ops.cast(np.random.normal(size=(1, 300, 6)), "bfloat16")
+    expected = keras.ops.cast(as_array(x) + encoding(300), "bfloat16")
+    received = SinusoidalPositionEncoding(dtype="mixed_bfloat16")(x)
+    assert np.array_equal(as_array(received), as_array(expected))
+
+
+def test_an_odd_width_is_refused():
+    with pytest.raises(ValueError, match=r"even last axis, received inputs of shape \(1, 2, 5\)"):
+        encoding(2, d_model=5)
+
+
+def test_learned_adds_a_vector_for_each_position():
+    layer, x = learned(9), np.random.normal(size=(2, 5, 6)).astype("float32")
+    np.testing.assert_allclose(as_array(layer(x)), x + layer.get_weights()[0][:5], atol=1e-6)
+
+
+def test_learned_start_index_is_a_slice_of_a_longer_encoding():
+    layer = learned(9)
+    received = as_array(layer(np.zeros((1, 3, 6), "float32"), start_index=4))[0]
+    assert np.array_equal(received, layer.get_weights()[0][4:7])
+
+
+def test_learned_positions_beyond_the_last_share_its_vector():
+    layer = learned(4)
+    received = as_array(layer(np.zeros((1, 6, 6), "float32")))[0]
+    assert np.array_equal(received, layer.get_weights()[0][[0, 1, 2, 3, 3, 3]])
+
+
+def test_learned_without_room_is_refused():
+    with pytest.raises(ValueError, match="max_length must be at least 1, received 0"):
+        LearnedPositionEncoding(0)

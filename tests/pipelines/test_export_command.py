@@ -1,0 +1,26 @@
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+from tiny import toy_sentences
+
+from keras_transformer.export import load_saved_model
+from pipelines import export
+
+
+def test_the_version_that_was_written_is_printed(training, translator, tmp_path, capsys):
+    output = tmp_path / "models" / "toy"
+    export.main(["--checkpoint", training, "--output", str(output)])
+    out, err = capsys.readouterr()
+    assert out == f"{output / '1'}\n"
+    assert err == ""
+    translate = load_saved_model(Path(out.strip()))
+    sentences = toy_sentences(5)
+    received = [text.decode() for text in translate(tf.constant(sentences)).numpy()]
+    assert received == translator(sentences)
+
+
+def test_a_training_must_have_ended(tmp_path):
+    with pytest.raises(SystemExit, match="error: .*config.yaml does not exist. Give the directory"):
+        export.main(["--checkpoint", str(tmp_path), "--output", str(tmp_path / "toy")])
+    assert not (tmp_path / "toy").exists()

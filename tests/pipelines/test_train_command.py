@@ -1,0 +1,161 @@
+import gzip
+
+import pytest
+import yaml
+from tiny import run_python, toy_experiment, toy_sentences, write_toy_text
+
+from keras_transformer.config import ExperimentConfig
+from keras_transformer.training import load_translator
+from pipelines import train
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """What the command asks the library to train, which is not done."""
+    calls = []
+    monkeypatch.setattr(
+        "keras_transformer.training.train",
+        lambda experiment, output: calls.append((experiment, output)),
+    )
+    return calls
+
+
+@pytest.fixture
+def config_file(tmp_path):
+    def write(content):
+        path = tmp_path / "config.yaml"
+        path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+        return str(path)
+
+    return write
+
+
+MINIMAL = {
+    "model": {"vocab_size": 380, "d_model": 32},
+    "data": {"train_source": "train.tsv", "validation_source": "validation.tsv"},
+}
+
+
+def test_options_replace_those_of_the_file(trained, config_file):
+    path = config_file({**MINIMAL, "training": {"epochs": 7, "seed": 3}, "output": "from_file"})
+    options = ["--training.epochs", "2", "--model.dropout=0.3", "--output", "given"]
+    train.main(["--config", path, *options])
+    train.main([*options, f"--config={path}"])
+    expected = ExperimentConfig.from_dict(
+        {
+            **MINIMAL,
+            "model": {"vocab_size": 380, "d_model": 32, "dropout": 0.3},
+            "training": {"epochs": 2, "seed": 3},
+        }
+    )
+    assert trained == [(expected, "given")] * 2
+    train.main(["--config", path])
+    assert trained[-1][1] == "from_file"
+
+
+def test_options_alone_are_enough(trained):
+    train.main(
+        "--output x --model.vocab_size 380 --model.d_model 32 --data.train_source train.tsv "
+        "--data.validation_source validation.tsv".split()
+    )
+    assert trained == [(ExperimentConfig.from_dict(MINIMAL), "x")]
+
+
+def test_the_environment_is_no_option(trained, config_file, monkeypatch):
+    monkeypatch.setenv("OUTPUT", "from_environment")
+    with pytest.raises(SystemExit, match="output is missing"):
+        train.main(["--config", config_file(MINIMAL)])
+
+
+def test_all_mistakes_are_told_at_once(trained, config_file):
+    mistakes = {
+        "model": {"vocab_size": 2, "heads": 3},
+        "data": {"train_source": "train.tsv"},
+        "trainin": {},
+        "xyz": 1,
+    }
+    with pytest.raises(SystemExit) as error:
+        train.main(["--config", config_file(mistakes), "--training.epochs", "three"])
+    first, *lines = str(error.value).splitlines()
+    assert first.startswith("error: the configuration of ")
+    assert sorted(lines) == [
+        "  data.validation_source is missing",
+        "  model.heads is no option, did you mean model.num_heads?",
+        "  model.vocab_size: Input should be greater than 4, received 2",
+        "  output is missing",
+        "  trainin is no option, did you mean training?",
+        "  training.epochs: Input should be a valid integer, unable to parse string as an integer, "
+        "received 'three'",
+        "  xyz is no option",
+    ]
+    assert not trained
+
+
+def test_sizes_that_do_not_fit_are_told_in_the_librarys_words(trained, config_file):
+    path = config_file(MINIMAL)
+    with pytest.raises(SystemExit, match="\n  model: d_model must be divisible by num_heads"):
+        train.main(["--config", path, "--output", "x", "--model.num_heads", "5"])
+
+
+def test_an_option_that_does_not_exist_is_refused(trained, config_file, capsys):
+    with pytest.raises(SystemExit) as error:
+        train.main(["--config", config_file(MINIMAL), "--output", "x", "--training.epoch", "3"])
+    assert error.value.code == 2
+    assert "unrecognized arguments: --training.epoch 3" in capsys.readouterr().err
+
+
+def test_without_options_it_says_what_is_missing():
+    with pytest.raises(
+        SystemExit, match="output is missing\n  model is missing\n  data is missing"
+    ):
+        train.main([])
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ("- 3", "config.yaml must hold a YAML mapping .* received list"),
+        ("model: {", "config.yaml is not YAML: while parsing"),
+    ],
+)
+def test_a_file_that_is_no_mapping_is_refused(content, message, config_file):
+    with pytest.raises(SystemExit, match=f"error: .*{message}"):
+        train.main(["--config", config_file(content), "--output", "x"])
+
+
+def test_a_missing_configuration_is_named():
+    with pytest.raises(SystemExit, match=r"error: .*No such file or directory: 'none\.yaml'"):
+        train.main(["--config", "none.yaml", "--output", "x"])
+
+
+def test_a_missing_text_is_named(config_file, tmp_path):
+    with pytest.raises(SystemExit, match="error: train.tsv must be a text file, but there is no"):
+        train.main(["--config", config_file(MINIMAL), "--output", str(tmp_path / "run")])
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_interruption_is_no_error(config_file, monkeypatch):
+    def interrupted(experiment, output):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("keras_transformer.training.train", interrupted)
+    with pytest.raises(SystemExit, match="The same command goes on after the last whole epoch"):
+        train.main(["--config", config_file(MINIMAL), "--output", "x"])
+
+
+def test_from_the_command_line_to_a_model(tmp_path):
+    data = write_toy_text(tmp_path, train=60)
+    compressed = tmp_path / "train.source.gz"
+    compressed.write_bytes(gzip.compress((tmp_path / "train.source").read_bytes()))
+    toy_experiment(data).to_file(tmp_path / "toy.yaml")
+    arguments = ["--config", "toy.yaml", "--output", "run", "--training.epochs", "1"]
+    arguments += ["--data.train_source", compressed]
+    process = run_python("-m", "pipelines.train", *arguments, cwd=tmp_path)
+    assert "python -m pipelines.export --checkpoint run --output saved_models/" in process.stdout
+    assert process.stderr.splitlines()[:2] == [
+        "training a vocabulary of 380 subwords",
+        "kept 60 of 60 sentence pairs: dropped 0 with an empty side and 0 longer than 128 tokens",
+    ]
+    config = ExperimentConfig.from_file(tmp_path / "run" / "config.yaml")
+    assert config == toy_experiment(data | {"train_source": str(compressed)}, epochs=1)
+    assert len(load_translator(tmp_path / "run")(toy_sentences(3))) == 3

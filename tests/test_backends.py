@@ -1,0 +1,33 @@
+"""The Keras-only core on the backends beside TensorFlow, each in a process of its own."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import pytest
+
+ROOT = Path(__file__).parents[1]
+MODULES = ["losses.py", "metrics.py", "schedules.py", "model.py", "layers"]
+PATHS = [f"keras_transformer/{name}" for name in MODULES]  # Their examples.
+PATHS += [f"tests/test_{name}" if name.endswith(".py") else f"tests/{name}" for name in MODULES]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["jax", "torch"])
+def test_the_core_passes_its_tests_on_another_backend(backend):
+    if importlib.util.find_spec(backend) is None:
+        pytest.skip(f"{backend} is not installed")
+    if keras.backend.backend() == backend:
+        pytest.skip(f"this is {backend}")
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "--doctest-modules", "-m", "not slow", *PATHS],
+        cwd=ROOT,
+        env={**os.environ, "KERAS_BACKEND": backend},
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stdout[-5000:] + result.stderr[-2000:]
+    assert " passed" in result.stdout

@@ -1,0 +1,195 @@
+import math
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from layer_checks import as_array
+
+from keras_transformer.losses import (
+    LabelSmoothedCrossEntropy,
+    smoothed_cross_entropy,
+    token_weights,
+)
+
+B, T, V = 3, 4, 7
+EPSILONS = pytest.mark.parametrize("epsilon", [0.0, 0.1, 0.4])
+
+
+def batch(scale=2.0):
+    """Return labels of sentences of 4, 2 and 1 tokens, and logits."""
+    labels = np.random.randint(1, V, size=(B, T)).astype("int32")
+    labels[1, 2:] = 0
+    labels[2, 1:] = 0
+    return labels, (scale * np.random.normal(size=(B, T, V))).astype("float32")
+
+
+def dense_loss(labels, logits, epsilon):
+    """The mean cross entropy over tokens with the one-hot distribution written out."""
+    target = (1 - epsilon) * ops.one_hot(labels, V) + epsilon / V
+    values = -ops.sum(target * ops.log_softmax(ops.cast(logits, "float32")), axis=-1)
+    weights = ops.cast(ops.not_equal(labels, 0), "float32")
+    return ops.sum(values * weights) / ops.sum(weights)
+
+
+def value_and_gradient(function, x, dtype="float32"):
+    """Return function(x) and its gradient with respect to x, whatever the backend."""
+    x = ops.cast(ops.convert_to_tensor(x), dtype)
+    match keras.backend.backend():
+        case "tensorflow":
+            import tensorflow as tf
+
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                value = function(x)
+            return float(value), as_array(tape.gradient(value, x))
+        case "jax":
+            import jax
+
+            value, gradient = jax.jit(jax.value_and_grad(function))(x)
+            return float(value), as_array(gradient)
+        case "torch":
+            x = x.detach().requires_grad_()
+            value = function(x)
+            value.backward()
+            return float(value), as_array(x.grad)
+
+
+def test_one_token_by_hand():
+    # The softmax of log 1, log 2, log 5 is 1/8, 2/8, 5/8; the label is the last.
+    logits = np.log([[[1.0, 2.0, 5.0]]])
+    plain = float(smoothed_cross_entropy(np.array([[2]]), ops.array(logits))[0, 0])
+    assert plain == pytest.approx(-math.log(5 / 8))
+    # With epsilon 0.3 the label's distribution is 0.1, 0.1, 0.1 + 0.7.
+    smoothed = float(smoothed_cross_entropy(np.array([[2]]), ops.array(logits), 0.3)[0, 0])
+    by_hand = -0.1 * math.log(1 / 8) - 0.1 * math.log(2 / 8) - 0.8 * math.log(5 / 8)
+    assert smoothed == pytest.approx(by_hand)
+
+
+def test_the_mean_is_over_tokens_and_not_over_sentences():
+    # Two tokens with probability 1/2 and one with 1/4; the fourth place is padding.
+    logits = np.zeros((2, 2, 4))
+    logits[0, :, 1] = math.log(3)  # 3 / (3 + 1 + 1 + 1) = 1/2
+    loss = LabelSmoothedCrossEntropy(0.0)(np.array([[1, 1], [2, 0]]), logits)
+    assert float(loss) == pytest.approx((2 * math.log(2) + math.log(4)) / 3)
+
+
+@EPSILONS
+@pytest.mark.parametrize("scale", [0.1, 2.0, 30.0])
+def test_value_and_gradient_equal_the_dense_formula(epsilon, scale):
+    labels, logits = batch(scale)
+    loss = LabelSmoothedCrossEntropy(epsilon)
+    value, gradient = value_and_gradient(lambda x: loss(labels, x), logits)
+    dense, dense_gradient = value_and_gradient(lambda x: dense_loss(labels, x, epsilon), logits)
+    assert value == pytest.approx(dense, rel=1e-5)
+    np.testing.assert_allclose(gradient, dense_gradient, atol=1e-6)
+
+
+def test_without_smoothing_equals_keras():
+    labels, logits = batch()
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)
+    expected = float(loss(labels, logits))
+    assert float(LabelSmoothedCrossEntropy(0.0)(labels, logits)) == pytest.approx(expected)
+
+
+@EPSILONS
+def test_padding_adds_nothing(epsilon):
+    labels, logits = batch()
+    loss = LabelSmoothedCrossEntropy(epsilon)
+    expected = float(loss(labels, logits))
+    padded_labels = np.pad(labels, ((0, 2), (0, 3)))
+    padded_logits = np.pad(logits, ((0, 2), (0, 3), (0, 0)), constant_values=9.0)
+    value, gradient = value_and_gradient(lambda x: loss(padded_labels, x), padded_logits)
+    assert value == pytest.approx(expected, rel=1e-6)
+    assert np.all(gradient[padded_labels == 0] == 0)
+    assert np.all(gradient[padded_labels != 0] != 0)
+
+
+def test_a_batch_of_padding_has_loss_and_gradient_zero():
+    labels, logits = np.zeros((B, T), "int32"), batch()[1]
+    value, gradient = value_and_gradient(
+        lambda x: LabelSmoothedCrossEntropy(0.1)(labels, x), logits
+    )
+    assert value == 0
+    assert np.array_equal(gradient, np.zeros((B, T, V)))
+
+
+@EPSILONS
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_low_precision_logits_are_summed_in_float32(epsilon, dtype):
+    labels, logits = batch()
+    rounded = as_array(ops.cast(logits, dtype))
+    loss = LabelSmoothedCrossEntropy(epsilon)
+    value, gradient = value_and_gradient(lambda x: loss(labels, x), logits, dtype)
+    expected, expected_gradient = value_and_gradient(lambda x: loss(labels, x), rounded)
+    assert value == pytest.approx(expected, rel=1e-6)
+    np.testing.assert_allclose(gradient, expected_gradient, rtol=0.01, atol=1e-4)
+
+
+@EPSILONS
+@pytest.mark.parametrize("size", [1e4, 1e30])
+def test_huge_logits_do_not_overflow(epsilon, size):
+    labels, _ = batch()
+    # The label alone stands out: only the smoothing, epsilon / V on each other one, costs.
+    logits = as_array(size * ops.one_hot(labels, V))
+    value, gradient = value_and_gradient(
+        lambda x: LabelSmoothedCrossEntropy(epsilon)(labels, x), logits
+    )
+    assert value == pytest.approx(epsilon * size * (V - 1) / V, rel=1e-5)
+    assert np.all(np.isfinite(gradient))
+
+
+@EPSILONS
+@pytest.mark.parametrize("size", [-(2.0**26), 2.0**26])
+def test_equal_logits_give_the_log_of_the_vocabulary_size_however_large_they_are(epsilon, size):
+    # Powers of two, so that the logits' mean is exact.
+    value = LabelSmoothedCrossEntropy(epsilon)(batch()[0], np.full((B, T, 8), size))
+    assert float(value) == pytest.approx(math.log(8))
+
+
+def test_sentence_weights_count_as_so_many_copies():
+    labels, logits = batch()
+    loss = LabelSmoothedCrossEntropy(0.1)
+    order = [0, 0, 0, 2]  # The first sentence three times, the second not at all.
+    weighted = loss(labels, logits, sample_weight=np.array([3.0, 0.0, 1.0]))
+    assert float(weighted) == pytest.approx(float(loss(labels[order], logits[order])), rel=1e-6)
+
+
+def test_token_weights_equal_sentence_weights_repeated():
+    labels, logits = batch()
+    loss, weights = LabelSmoothedCrossEntropy(0.1), np.array([3.0, 0.5, 1.0])
+    by_token = loss(labels, logits, sample_weight=np.repeat(weights[:, None], T, axis=1))
+    assert float(by_token) == pytest.approx(
+        float(loss(labels, logits, sample_weight=weights)), rel=1e-6
+    )
+
+
+def test_a_token_of_weight_zero_is_as_padding():
+    labels, logits = batch()
+    weights = np.ones((B, T), "float32")
+    weights[0, 1] = 0
+    masked = labels.copy()
+    masked[0, 1] = 0
+    loss = LabelSmoothedCrossEntropy(0.1)
+    assert float(loss(labels, logits, sample_weight=weights)) == pytest.approx(
+        float(loss(masked, logits)), rel=1e-6
+    )
+
+
+def test_token_weights_are_zero_on_padding():
+    labels = np.array([[5, 6, 0], [7, 0, 0]])
+    weights = as_array(token_weights(labels, np.array([2.0, 3.0])))
+    assert weights.tolist() == [[2, 2, 0], [3, 0, 0]]
+
+
+def test_serialisation_keeps_the_smoothing():
+    config = keras.saving.serialize_keras_object(LabelSmoothedCrossEntropy(0.25, name="mine"))
+    copy = keras.saving.deserialize_keras_object(config)
+    assert isinstance(copy, LabelSmoothedCrossEntropy)
+    assert (copy.label_smoothing, copy.name) == (0.25, "mine")
+
+
+@pytest.mark.parametrize("epsilon", [-0.1, 1.0])
+def test_smoothing_out_of_range_is_refused(epsilon):
+    with pytest.raises(ValueError, match=f"at least 0 and below 1, received {epsilon}"):
+        LabelSmoothedCrossEntropy(epsilon)

@@ -1,0 +1,195 @@
+import dataclasses
+import json
+
+import keras
+import numpy as np
+import pytest
+from tiny import run_python, toy_experiment, toy_pairs, toy_sentences, toy_training, write_toy_text
+
+from keras_transformer import Transformer
+from keras_transformer.config import ExperimentConfig
+from keras_transformer.evaluation import score
+from keras_transformer.training import average_checkpoints, load_translator, read_history, train
+from keras_transformer.training.callbacks import Validation
+
+VALIDATION = toy_pairs(420)[400:]
+
+
+def weights_after(directory, epoch):
+    model = Transformer(ExperimentConfig.from_file(directory / "config.yaml").model)
+    model.load_weights(directory / "checkpoints" / f"epoch-{epoch:04d}.weights.h5")
+    return model.get_weights()
+
+
+def epochs_of(directory):
+    return [int(epoch) + 1 for epoch in read_history(directory)["epoch"]]
+
+
+def interrupt_in_epoch(monkeypatch, number):
+    """Make training fail when that epoch has been trained, but not yet validated."""
+    validate = Validation.on_epoch_end
+
+    def fail(self, epoch, logs=None):
+        if epoch + 1 == number:
+            raise KeyboardInterrupt
+        validate(self, epoch, logs)
+
+    monkeypatch.setattr(Validation, "on_epoch_end", fail)
+
+
+def test_the_loss_falls_and_the_log_has_every_epoch():
+    history = read_history(toy_training()[0])
+    assert history["epoch"] == [0, 1, 2]
+    loss = history["loss"]
+    assert loss[0] > loss[1] > loss[2]
+    assert history["val_nll"][2] < history["val_nll"][0] < np.log(380)
+    assert {"val_bleu", "val_accuracy", "learning_rate", "tokens_per_second"} <= history.keys()
+
+
+def test_the_directory_has_what_later_programs_need():
+    directory = toy_training()[0]
+    best = [path.name for path in (directory / "checkpoints").glob("best-*.weights.h5")]
+    last = ["epoch-0002.weights.h5", "epoch-0003.weights.h5"]
+    assert sorted(path.name for path in (directory / "checkpoints").iterdir()) == best + last
+    assert len(best) == 1
+    assert sorted(path.name for path in directory.iterdir()) == [
+        "checkpoints",
+        "chosen.json",
+        "config.yaml",
+        "epochs.csv",
+        "model.keras",
+        "tensorboard",
+        "vocabulary.model",
+    ]
+    text = directory.parent / "text"
+    data = {path.name.replace(".", "_"): str(path) for path in text.iterdir()}
+    assert ExperimentConfig.from_file(directory / "config.yaml") == toy_experiment(data)
+
+
+def test_the_model_is_the_chosen_mean_of_checkpoints():
+    directory, translator = toy_training()
+    chosen = json.loads((directory / "chosen.json").read_text())
+    assert chosen["chosen"] == max(chosen["validation_bleu"], key=chosen["validation_bleu"].get)
+    model = keras.saving.load_model(directory / "model.keras")
+    mean = Transformer(model.config)
+    average_checkpoints(mean, [directory / "checkpoints" / name for name in chosen["checkpoints"]])
+    for received, expected in zip(model.get_weights(), mean.get_weights(), strict=True):
+        np.testing.assert_array_equal(received, expected)
+    sources, references = zip(*VALIDATION, strict=True)
+    bleu = score(translator(sources), references).bleu
+    assert chosen["validation_bleu"][chosen["chosen"]] == bleu
+
+
+def test_the_loaded_translator_is_the_returned_one():
+    directory, translator = toy_training()
+    sentences = toy_sentences(30, seed=9)
+    translations = translator(sentences)
+    assert len(set(translations)) > 3
+    assert load_translator(directory)(sentences) == translations
+
+
+def test_a_finished_training_is_not_repeated():
+    directory, translator = toy_training()
+    config = ExperimentConfig.from_file(directory / "config.yaml")
+    before = {path: path.stat().st_mtime_ns for path in (directory / "checkpoints").iterdir()}
+    again = train(config, directory)
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert epochs_of(directory) == [1, 2, 3]
+    sentences = toy_sentences(5)
+    assert again(sentences) == translator(sentences)
+
+
+def test_another_configuration_is_refused():
+    directory = toy_training()[0]
+    config = ExperimentConfig.from_file(directory / "config.yaml")
+    other = dataclasses.replace(config.training, warmup_steps=81)
+    with pytest.raises(ValueError, match="holds a training with another configuration"):
+        train(dataclasses.replace(config, training=other), directory)
+
+
+def test_an_interrupted_training_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch):
+    directory = toy_training()[0]
+    config = ExperimentConfig.from_file(directory / "config.yaml")
+    with monkeypatch.context() as context, pytest.raises(KeyboardInterrupt):
+        interrupt_in_epoch(context, 2)
+        train(config, tmp_path)
+    assert epochs_of(tmp_path) == [1]
+    train(config, tmp_path)
+    assert epochs_of(tmp_path) == [1, 2, 3]
+    for epoch in (2, 3):
+        expected = weights_after(directory, epoch)
+        # Another order of the batches or another dropout would make a difference of 0.1.
+        for received, other in zip(weights_after(tmp_path, epoch), expected, strict=True):
+            np.testing.assert_allclose(received, other, atol=1e-4)
+
+
+def test_training_stops_without_progress_and_stays_so(tmp_path):
+    data = write_toy_text(tmp_path, train=60)
+    # No step changes anything, so the first epoch stays the best.
+    config = toy_experiment(data, epochs=9, patience=2, learning_rate_scale=1e-12)
+    for _ in range(2):
+        train(config, tmp_path / "run")
+        assert epochs_of(tmp_path / "run") == [1, 2, 3]
+
+
+def test_a_mistake_leaves_the_directory_free(tmp_path):
+    data = write_toy_text(tmp_path, train=60)
+    missing = toy_experiment(data | {"validation_target": str(tmp_path / "none")})
+    with pytest.raises(FileNotFoundError, match="none must be a text file"):
+        train(missing, tmp_path / "run")
+    too_small = toy_experiment(data, batch_tokens=3)
+    with pytest.raises(ValueError, match="batch_tokens must be at least"):
+        train(too_small, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "precision", ["mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.slow)]
+)
+def test_tsv_separate_vocabularies_and_low_precision(tmp_path, precision):
+    for name, pairs in (("train", toy_pairs(60)), ("validation", VALIDATION)):
+        lines = "".join(f"{source}\t{target}\n" for source, target in pairs)
+        (tmp_path / f"{name}.tsv").write_text(lines, encoding="utf-8")
+    data = {f"{name}_source": str(tmp_path / f"{name}.tsv") for name in ("train", "validation")}
+    config = toy_experiment(data, epochs=1, precision=precision)
+    vocabularies = {"vocab_size": 330, "target_vocab_size": 350, "share_embeddings": "target"}
+    config = dataclasses.replace(config, model=dataclasses.replace(config.model, **vocabularies))
+    translator = train(config, tmp_path / "run")
+    assert np.isfinite(read_history(tmp_path / "run")["loss"]).all()
+    assert translator.model.dtype_policy.name == "float32"
+    loaded = load_translator(tmp_path / "run")
+    assert (loaded.tokenizer.vocab_size, loaded.target_tokenizer.vocab_size) == (330, 350)
+    assert loaded(toy_sentences(5)) == translator(toy_sentences(5))
+
+
+TWO_REPLICAS = """
+import sys
+from keras_transformer.config import ExperimentConfig
+from keras_transformer.training import train
+train(ExperimentConfig.from_file(sys.argv[1]), sys.argv[2])
+"""
+
+
+@pytest.mark.slow
+def test_two_replicas_train_and_resume(tmp_path):
+    data = write_toy_text(tmp_path)
+    for epochs in (1, 2):
+        toy_experiment(data, replicas=2, epochs=epochs).to_file(tmp_path / "config.yaml")
+        run_python("-c", TWO_REPLICAS, tmp_path / "config.yaml", tmp_path / "run")
+        assert epochs_of(tmp_path / "run") == list(range(1, epochs + 1))
+    loss = read_history(tmp_path / "run")["loss"]
+    assert loss[1] < loss[0] - 0.5
+    assert len(load_translator(tmp_path / "run")(toy_sentences(5))) == 5
+
+
+@pytest.mark.slow
+def test_it_learns_to_translate_words_and_reverse_their_order(tmp_path):
+    data = write_toy_text(tmp_path, train=3000, validation=200)
+    config = toy_experiment(data, epochs=25, batch_tokens=300, learning_rate_scale=0.5)
+    translator = train(config, tmp_path / "run")
+    pairs = toy_pairs(3400)[3200:]
+    translations = translator([source for source, _ in pairs])
+    correct = sum(
+        translation == target for translation, (_, target) in zip(translations, pairs, strict=True)
+    )
+    assert correct / len(pairs) > 0.9
