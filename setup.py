@@ -42,7 +42,6 @@ setup(
         "tqdm>=4.66",
     ],
     extras_require={
-        "tfds": ["tensorflow-datasets>=4.9.7"],
         "test": [
             "hypothesis>=6.100",
             "jax>=0.5",

@@ -11,10 +11,10 @@ from pydantic.dataclasses import dataclass
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
 
-_STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+_FORBID_EXTRA = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
 
-@dataclass(frozen=True, config=_STRICT)
+@dataclass(frozen=True, config=_FORBID_EXTRA)
 class TransformerConfig:
     """The sizes of a Transformer; the defaults are the paper's base model (Table 3, first row).
 
@@ -81,7 +81,7 @@ class TransformerConfig:
         return self
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@dataclass(frozen=True, kw_only=True, config=_FORBID_EXTRA)
 class DataConfig:
     """Where the parallel text is, and how it is cut into subwords."""
 
@@ -94,14 +94,14 @@ class DataConfig:
     validation_target: str | None = None
     """Its translation, line by line."""
     max_length: int = Field(default=128, gt=1)
-    """Training pairs with a longer side, in subwords, are left out and counted."""
+    """Training pairs with a side of more subwords, eos included, are left out and counted."""
     subwords: Literal["bpe", "unigram"] = "bpe"
     """The SentencePiece model; its size is the model's vocab_size."""
-    character_coverage: float = Field(default=1.0, gt=0.9, le=1)
+    character_coverage: float = Field(default=1.0, ge=0.98, le=1)
     """Share of the training text's characters that get a subword of their own."""
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@dataclass(frozen=True, kw_only=True, config=_FORBID_EXTRA)
 class TrainingConfig:
     """The training recipe; the defaults are the paper's (Section 5)."""
 
@@ -129,11 +129,11 @@ class TrainingConfig:
     """GPUs to train on, or logical CPU devices where there is none; all GPUs without it."""
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     """Keras dtype policy."""
-    seed: int = 1
+    seed: int = Field(default=1, ge=0, lt=2**32)
     """Seed of initial weights, dropout and the order of the batches."""
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@dataclass(frozen=True, kw_only=True, config=_FORBID_EXTRA)
 class DecodingConfig:
     """The search; the defaults are the paper's (Section 6.1)."""
 
@@ -144,10 +144,10 @@ class DecodingConfig:
     extra_length: int = Field(default=50, ge=0)
     """A translation has at most as many subwords as its source and this many more."""
     max_source_length: int = Field(default=512, gt=1)
-    """Subwords of a source sentence after which it is cut off."""
+    """Subwords of a source sentence, eos included, after which it is cut off."""
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@dataclass(frozen=True, kw_only=True, config=_FORBID_EXTRA)
 class ExperimentConfig:
     """A whole experiment: what `pipelines.train` reads from a file and the command line.
 
@@ -167,6 +167,16 @@ class ExperimentConfig:
     """Recipe."""
     decoding: DecodingConfig = DecodingConfig()
     """Search, for the final score and the export."""
+
+    @model_validator(mode="after")
+    def _check(self):
+        if self.model.position == "learned" and self.data.max_length > self.model.max_length:
+            raise ValueError(
+                "learned positions need model.max_length to be at least data.max_length, received "
+                f"{self.model.max_length} and {self.data.max_length}; raise the one or lower the "
+                "other"
+            )
+        return self
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "ExperimentConfig":

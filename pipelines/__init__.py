@@ -12,7 +12,7 @@ def _import_tensorflow_quietly() -> None:
     It writes these lines before any of its settings apply. What else is written stays, and so does
     everything where TF_CPP_MIN_LOG_LEVEL is set.
     """
-    if "TF_CPP_MIN_LOG_LEVEL" in os.environ:
+    if "TF_CPP_MIN_LOG_LEVEL" in os.environ or sys.stderr is None:
         return
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"  # Its errors also come as exceptions.
     with tempfile.TemporaryFile("w+", errors="replace") as written:

@@ -69,13 +69,13 @@ def toy_sentences(count, seed=1):
 
 @functools.cache
 def tiny_tokenizer(vocab_size=380, sides=(0, 1)):
-    """Each word of the language is a subword; of other words each byte is."""
+    """A tokenizer to which each word of the toy language is one subword."""
     lines = [pair[side] for side in sides for pair in toy_pairs(200)]
     return SentencePieceTokenizer(train_sentencepiece(lines, vocab_size))
 
 
 def tiny_model(vocab_size=380, target_vocab_size=None):
-    """A model whose random weights tell sentences apart, and end most of their translations."""
+    """A model whose random weights tell sentences apart, and end some of their translations."""
     config = TransformerConfig(
         vocab_size=vocab_size,
         target_vocab_size=target_vocab_size,
@@ -109,7 +109,7 @@ def tiny_translator(**decoding):
 
 
 def write_toy_text(directory, train=400, validation=20):
-    """Write train.src, train.tgt, valid.src and valid.tgt, and return the data's configuration."""
+    """Write train.source, train.target and so on, and return the configuration of the data."""
     pairs = toy_pairs(train + validation)
     config = {}
     for split, part in (("train", pairs[:train]), ("validation", pairs[train:])):
@@ -146,7 +146,7 @@ def toy_experiment(data, **training):
 
 @functools.cache
 def toy_training():
-    """A training of three epochs: its directory with the text in it, and its translator.
+    """A training of three epochs: its directory, beside that of the text, and its translator.
 
     Tests share it and leave it as it is.
     """
@@ -161,7 +161,7 @@ def _directory():
 
 
 def run_python(*arguments, root=ROOT, **options):
-    """Run Python with the repository on its path (none with root=None); return what it printed."""
+    """Run Python with `root` on its path, and return the process when it has ended well."""
     environment = {
         name: value
         for name, value in os.environ.items()

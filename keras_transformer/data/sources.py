@@ -44,12 +44,14 @@ def read_parallel(
 def read_tsv(path: str | os.PathLike) -> list[tuple[str, str]]:
     """Reads a file with a source sentence, a tab and its translation on each line.
 
+    An empty line is a pair of empty sentences, as in aligned files.
+
     Raises:
         ValueError: A line has not exactly one tab (with the line number); and as in `read_lines`.
     """
     pairs = []
     for number, line in enumerate(_lines(path), start=1):
-        columns = line.split("\t")
+        columns = line.split("\t") if line else ["", ""]
         if len(columns) != 2:
             raise ValueError(
                 f"{path}, line {number}: a line must be a source sentence, one tab and its "

@@ -30,8 +30,8 @@ class Scores:
 
     def __str__(self):
         return (
-            f"BLEU {self.bleu:.2f} ({self.signature}), chrF {self.chrf:.2f}, "
-            f"sentences: {self.sentences:,}"
+            f"BLEU {self.bleu:.2f} ({self.signature}), chrF {self.chrf:.2f} "
+            f"({self.chrf_signature}), sentences: {self.sentences:,}"
         )
 
     def to_dict(self) -> dict[str, Any]:

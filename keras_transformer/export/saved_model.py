@@ -40,11 +40,18 @@ def export_saved_model(translator: Translator, path: str | os.PathLike) -> Path:
     temporary = path / f"writing-{uuid.uuid4().hex}"
     try:
         tf.saved_model.save(serving, str(temporary), signatures={"serving_default": signature})
-        version = 1 + max(
-            (int(child.name) for child in path.iterdir() if child.name.isdecimal()), default=0
-        )
-        final = path / str(version)
-        temporary.rename(final)
+        return _publish(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    return final
+
+
+def _publish(temporary: Path, path: Path) -> Path:
+    """Rename a directory to the next version, also while other exports do the same."""
+    while True:
+        versions = [int(child.name) for child in path.iterdir() if child.name.isdecimal()]
+        final = path / str(1 + max(versions, default=0))
+        try:
+            return temporary.rename(final)
+        except OSError:
+            if not final.exists():  # Otherwise another export was faster.
+                raise

@@ -13,18 +13,26 @@ _MASKED = -1e9
 def scaled_dot_product_attention(query, key, value, attention_mask=None, dropout=None):
     """Return softmax(Q K^T / sqrt(d_k)) V and the softmax (Section 3.2.1, eq. 1).
 
-    Scores and softmax are float32 whatever the inputs are.
+    Masking and softmax are float32; the two products are in the inputs' type.
 
     Args:
         query: float [B, H, T, K].
         key: float [B, H, S, K].
         value: float [B, H, S, V].
-        attention_mask: bool, broadcastable to [B, T, S], True where a query may attend.
+        attention_mask: bool [B, T, S] or [B, 1, S], True where a query may attend.
         dropout: a function applied to the weights before they meet the values.
 
     Returns:
         The outputs [B, H, T, V], and the weights [B, H, T, S] before dropout.
+
+    Raises:
+        ValueError: the mask has not three axes.
     """
+    if attention_mask is not None and len(attention_mask.shape) != 3:
+        raise ValueError(
+            "attention_mask must be [B, T, S] or [B, 1, S], received shape "
+            f"{tuple(attention_mask.shape)}. Give a mask that all sentences share as [1, T, S]."
+        )
     query = ops.multiply(query, ops.cast(query.shape[-1] ** -0.5, query.dtype))
     scores = ops.cast(ops.einsum("bhtk,bhsk->bhts", query, key), "float32")
     if attention_mask is not None:
@@ -168,9 +176,8 @@ class MultiHeadAttention(keras.layers.Layer):
             dropout=lambda weights: self.weights_dropout(weights, training=training),
         )
         outputs = linear(self._join_heads(outputs), self.output_kernel, self.output_bias)
-        if attention_mask is None:
+        if mask is None:
             return outputs, weights
-        # Under a causal mask alone a query always has itself to attend to.
         has_key = ops.any(mask, axis=-1, keepdims=True)
         outputs = ops.multiply(outputs, ops.cast(has_key, outputs.dtype))
         return outputs, ops.multiply(weights, ops.cast(ops.expand_dims(has_key, 1), "float32"))
@@ -189,7 +196,14 @@ class MultiHeadAttention(keras.layers.Layer):
         return ops.reshape(heads, (-1, length, size))
 
     def compute_output_spec(
-        self, query, value, key=None, *, return_attention_scores=False, **options
+        self,
+        query,
+        value,
+        key=None,
+        attention_mask=None,
+        return_attention_scores=False,
+        use_causal_mask=False,
+        training=None,
     ):
         outputs = keras.KerasTensor(query.shape, dtype=self.compute_dtype)
         if not return_attention_scores:

@@ -21,7 +21,8 @@ class TokenEmbedding(keras.layers.Layer):
         reverse: whether to map vectors to logits.
 
     Returns:
-        float [B, T, D]; with `reverse`, float32 logits [B, T, V].
+        float [B, T, D]; with `reverse`, float32 logits [B, T, V], of a product in the layer's
+        compute type.
 
     >>> embedding = TokenEmbedding(vocab_size=11, d_model=4)
     >>> vectors = embedding(ops.array([[1, 2, 3]]))

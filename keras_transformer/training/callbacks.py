@@ -130,7 +130,7 @@ class Checkpoints(keras.callbacks.Callback):
         return _epoch(last[-1]) - _epoch(best) >= self.patience
 
     def on_epoch_end(self, epoch, logs=None):
-        bleu, best = logs["val_bleu"], self.best()
+        bleu, best = round(logs["val_bleu"], 4), self.best()  # As in the file's name.
         # The best comes first: an epoch counts as over when it has its own file.
         if best is None or bleu > _bleu(best):
             new = self._save(f"best-{epoch + 1:04d}-bleu-{bleu:.4f}")

@@ -10,8 +10,7 @@ import numpy as np
 def average_checkpoints(model: keras.Model, paths: Sequence[str | os.PathLike]) -> None:
     """Set a model's trainable weights to the mean over checkpoints of it (Section 6.1).
 
-    Sums are float64. Weights that are not trainable, such as the state of random numbers, are those
-    of the last checkpoint.
+    Sums are float64. Weights that are not trainable are those of the last checkpoint.
 
     Args:
         model: a model of the architecture that the checkpoints are of.

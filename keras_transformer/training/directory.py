@@ -43,7 +43,9 @@ def read_history(directory: str | os.PathLike) -> dict[str, list[float]]:
     """Return what a training's epochs.csv has: for each figure its values, epoch by epoch."""
     with open(Path(directory) / "epochs.csv", newline="", encoding="utf-8") as file:
         # An epoch that was interrupted before its checkpoint has another row: its last counts.
-        rows = list({row["epoch"]: row for row in csv.DictReader(file)}.values())
+        # A line that was being written when the machine went down is not whole.
+        whole = [row for row in csv.DictReader(file) if None not in {*row, *row.values()}]
+        rows = list({row["epoch"]: row for row in whole}.values())
     return {name: [float(row[name]) for row in rows] for name in (rows[0] if rows else ())}
 
 
@@ -53,12 +55,13 @@ def check_claim(directory: Path, config: ExperimentConfig) -> None:
     if not path.exists():
         return
     before = ExperimentConfig.from_file(path)
-    longer = dataclasses.replace(before.training, epochs=config.training.epochs)
-    if dataclasses.replace(before, training=longer) != config:
+    epochs = max(before.training.epochs, config.training.epochs)
+    longer = dataclasses.replace(before.training, epochs=epochs)
+    if dataclasses.replace(before, training=longer, decoding=config.decoding) != config:
         raise ValueError(
             f"{directory} holds a training with another configuration. A training goes on with "
-            "the configuration that it began with (more epochs apart); choose another "
-            f"directory, or remove this one. Compare with {path}."
+            "the configuration that it began with, but for more epochs and another search; choose "
+            f"another directory, or remove this one. Compare with {path}."
         )
 
 

@@ -51,11 +51,16 @@ def test_different_numbers_of_lines_are_rejected(tmp_path):
         read_parallel(source, target)
 
 
-@pytest.mark.parametrize("line, tabs", [("one column", 0), ("a\tb\tc", 2), ("", 0)])
+@pytest.mark.parametrize("line, tabs", [("one column", 0), ("a\tb\tc", 2)])
 def test_a_tsv_line_without_exactly_one_tab_is_rejected(tmp_path, line, tabs):
     path = write(tmp_path / "a.tsv", f"a\tb\n{line}\nc\td\n")
     with pytest.raises(ValueError, match=rf"a\.tsv, line 2: .* received {tabs} tabs"):
         read_tsv(path)
+
+
+def test_an_empty_tsv_line_is_a_pair_of_empty_sentences(tmp_path):
+    path = write(tmp_path / "a.tsv", "a\tb\n\nc\td\n")
+    assert read_tsv(path) == [("a", "b"), ("", ""), ("c", "d")]
 
 
 def test_a_missing_file_is_named(tmp_path):

@@ -67,9 +67,9 @@ def test_sentences_are_compared_in_order():
     assert score(["e f g h", "a b c d"], ["a b c d", "e f g h"]).bleu == 0
 
 
-def test_the_printed_line_has_both_scores_and_the_signature():
+def test_the_printed_line_has_both_scores_with_their_signatures():
     scores = Scores(41.2345, 62.345, "nrefs:1|version:9", "nc:6|version:9", 1014)
-    line = "BLEU 41.23 (nrefs:1|version:9), chrF 62.34, sentences: 1,014"
+    line = "BLEU 41.23 (nrefs:1|version:9), chrF 62.34 (nc:6|version:9), sentences: 1,014"
     assert str(scores) == line
 
 

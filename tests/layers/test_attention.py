@@ -136,6 +136,19 @@ def test_a_batch_without_any_key_gives_zero():
     assert np.all(as_array(build()(normal(B, T, D), normal(B, S, D), attention_mask=mask)) == 0)
 
 
+def test_causal_queries_before_the_first_key_give_zero():
+    # Seven queries are the last seven of five positions: two of them come before all keys.
+    output = as_array(build()(normal(B, 7, D), normal(B, 5, D), use_causal_mask=True))
+    assert np.all(output[:, :2] == 0)
+    assert np.all(output[:, 2:] != 0)
+
+
+def test_a_mask_without_a_batch_axis_is_refused():
+    x = normal(B, T, D)
+    with pytest.raises(ValueError, match=r"\[B, T, S\] or \[B, 1, S\], received shape \(5, 5\)"):
+        build()(x, x, attention_mask=np.ones((T, T), "bool"))
+
+
 def test_the_order_of_heads_does_not_matter():
     layer, order = build(value_dim=5), [2, 0, 1]
     query, value = normal(B, T, D), normal(B, S, D)
