@@ -42,8 +42,7 @@ class NegativeLogLikelihood(_TokenMean):
     def __init__(self, name="nll", dtype=None):
         super().__init__(name, dtype)
 
-    def token_values(self, y_true, y_pred):
-        return smoothed_cross_entropy(y_true, y_pred)
+    token_values = staticmethod(smoothed_cross_entropy)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -61,8 +60,7 @@ class Perplexity(_TokenMean):
     def __init__(self, name="perplexity", dtype=None):
         super().__init__(name, dtype)
 
-    def token_values(self, y_true, y_pred):
-        return smoothed_cross_entropy(y_true, y_pred)
+    token_values = staticmethod(smoothed_cross_entropy)
 
     def result(self):
         return ops.exp(super().result())

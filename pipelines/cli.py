@@ -92,14 +92,8 @@ def _options(command: type[Command] | None) -> list[str]:
     return names
 
 
-def add_model_options(parser: argparse.ArgumentParser) -> None:
-    """Add --model, --batch-size and the options of the search."""
-    parser.add_argument(
-        "--model",
-        required=True,
-        help="directory of a training (pipelines.train --output), or an exported SavedModel",
-    )
-    parser.add_argument("--batch-size", type=int, default=64, help="sentences at once (default 64)")
+def add_search_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that replace what a training's configuration says of the search."""
     parser.add_argument(
         "--beam-size", type=int, help="for a training: beams, instead of its configuration's"
     )
@@ -108,14 +102,30 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def search_options(args: argparse.Namespace) -> dict[str, float]:
+    """Return the options of `add_search_options` that were given, by their fields' names."""
+    search = {"beam_size": args.beam_size, "length_penalty": args.length_penalty}
+    return {name: value for name, value in search.items() if value is not None}
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Add --model, --batch-size and the options of the search."""
+    parser.add_argument(
+        "--model",
+        required=True,
+        help="directory of a training (pipelines.train --output), or an exported SavedModel",
+    )
+    parser.add_argument("--batch-size", type=int, default=64, help="sentences at once (default 64)")
+    add_search_options(parser)
+
+
 def load_model(args: argparse.Namespace) -> Callable[[Sequence[str], bool], list[str]]:
     """Return `translate(sentences, progress)` with what --model names."""
     from keras_transformer.export import find_saved_model, load_saved_model
     from keras_transformer.training import load_translator
     from keras_transformer.translator import translate_in_batches
 
-    search = {"beam_size": args.beam_size, "length_penalty": args.length_penalty}
-    search = {name: value for name, value in search.items() if value is not None}
+    search = search_options(args)
     if not Path(args.model).is_dir():
         raise FileNotFoundError(
             f"There is no directory {args.model}. Give that of a training (the --output of "
@@ -138,4 +148,4 @@ def load_model(args: argparse.Namespace) -> Callable[[Sequence[str], bool], list
 
 def as_line(translation: str) -> str:
     """Return the translation on one line; spelling in bytes, a model can write a line's end."""
-    return translation.replace("\n", " ")
+    return translation.replace("\n", " ").replace("\r", " ")

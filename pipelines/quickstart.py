@@ -59,8 +59,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     corpus = generated_corpus()
     files = {name: directory / f"{name}.tsv" for name in ("train", "validation", "test")}
     for name, path in files.items():
-        lines = (f"{source}\t{target}\n" for source, target in getattr(corpus, name))
-        path.write_text("".join(lines), encoding="utf-8")
+        text = "".join(f"{source}\t{target}\n" for source, target in getattr(corpus, name))
+        if path.exists() and path.read_text(encoding="utf-8") != text:
+            sys.exit(
+                f"error: {path} has other sentences than this version generates. Remove "
+                f"{directory}, or choose another --directory."
+            )
+        path.write_text(text, encoding="utf-8")
     print(f"{len(corpus.train):,} pairs of sentences generated from a grammar, such as")
     for source, target in corpus.train[:3]:
         print(f"  {source}\n  -> {target}")

@@ -8,6 +8,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from tqdm import tqdm
+
 from pipelines.cli import add_model_options, as_line, load_model, plain_errors
 
 
@@ -23,6 +25,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     sys.stdout.reconfigure(encoding="utf-8")
     with plain_errors():
+        translate = load_model(args)
         if args.sentences:
             sentences = args.sentences
         elif args.input:
@@ -30,8 +33,15 @@ def main(argv: Sequence[str] | None = None) -> None:
         else:
             sys.stdin.reconfigure(encoding="utf-8", errors="replace", newline="\n")
             sentences = [line.rstrip("\r\n") for line in sys.stdin]
-        for translation in load_model(args)(sentences, len(sentences) > args.batch_size):
-            print(as_line(translation))
+        # Long work is printed as it goes: in parts, inside which lengths are sorted.
+        part = max(32 * args.batch_size, 1)
+        short = len(sentences) <= args.batch_size
+        with tqdm(total=len(sentences), unit=" sentences", disable=short) as bar:
+            for start in range(0, len(sentences), part):
+                for translation in translate(sentences[start : start + part], False):
+                    print(as_line(translation))
+                sys.stdout.flush()
+                bar.update(min(part, len(sentences) - start))
 
 
 if __name__ == "__main__":

@@ -136,3 +136,14 @@ def test_a_file_without_a_mapping_is_refused_by_its_name(tmp_path, text, kind):
     path.write_text(text)
     with pytest.raises(ValueError, match=rf"config\.yaml must hold a YAML mapping .* {kind}\."):
         ExperimentConfig.from_file(path)
+
+
+def test_learned_positions_must_reach_as_far_as_the_text():
+    values = {
+        "model": {"vocab_size": 100, "position": "learned", "max_length": 64},
+        "data": {"train_source": "a.tsv", "validation_source": "b.tsv", "max_length": 65},
+    }
+    with pytest.raises(ValueError, match="at least data.max_length, received 64 and 65; raise"):
+        ExperimentConfig.from_dict(values)
+    values["data"]["max_length"] = 64
+    assert ExperimentConfig.from_dict(values).data.max_length == 64

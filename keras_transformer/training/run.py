@@ -57,7 +57,9 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
     pairs = read_pairs(data.train_source, data.train_target)
     validation = read_pairs(data.validation_source, data.validation_target)
     tokenizers = _tokenizers(config, directory, pairs)
+    log.info("text to train on:")
     encoded = encode_pairs(pairs, *tokenizers, data.max_length)
+    del pairs  # Gigabytes for a large text.
     batches = TokenBatches(
         encoded,
         training.batch_tokens,
@@ -128,6 +130,7 @@ def _validation(
     pairs: Pairs,
     encoded: EncodedPairs,
 ) -> Validation:
+    log.info("text to validate on:")
     return Validation(
         TokenBatches(
             encode_pairs(pairs, *tokenizers, config.data.max_length),

@@ -2,6 +2,7 @@ import functools
 import json
 import shutil
 import tempfile
+from pathlib import Path
 
 import pytest
 import tensorflow as tf
@@ -157,6 +158,21 @@ def test_versions_count_up_from_the_highest(tmp_path, monkeypatch):
         (path / name).mkdir()
     assert export_saved_model(translator, path) == path / "13"
     assert (path / "13" / "saved_model.pb").read_bytes() == b"model"
+
+
+def test_an_export_that_comes_second_takes_the_next_number(tmp_path, monkeypatch):
+    fake_save(monkeypatch)
+    rename = Path.rename
+
+    def rename_late(path, target):
+        if target.name == "1":
+            target.mkdir()
+            (target / "saved_model.pb").write_bytes(b"the other's")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", rename_late)
+    assert export_saved_model(tiny_translator(beam_size=1), tmp_path) == tmp_path / "2"
+    assert (tmp_path / "1" / "saved_model.pb").read_bytes() == b"the other's"
 
 
 def test_a_server_sees_a_version_only_when_it_is_whole(tmp_path, monkeypatch):

@@ -42,6 +42,13 @@ def test_the_whole_job(small_corpus, tmp_path, monkeypatch, capsys):
     assert json.loads(shlex.split(ask)[2]) == {"instances": [sources[0]]}
 
 
+def test_a_directory_with_other_sentences_is_refused(small_corpus, tmp_path):
+    (tmp_path / "test.tsv").write_text("of an\tolder grammar\n")
+    with pytest.raises(SystemExit, match="test.tsv has other sentences than this version gen"):
+        quickstart.main(["--directory", str(tmp_path), "--output", str(tmp_path / "model")])
+    assert (tmp_path / "test.tsv").read_text() == "of an\tolder grammar\n"
+
+
 def test_the_committed_configurations_are_valid():
     paths = list(Path(quickstart.CONFIG).parent.glob("*.yaml"))
     assert quickstart.CONFIG in paths

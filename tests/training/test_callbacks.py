@@ -121,6 +121,12 @@ def test_patience_counts_the_epochs_since_the_best(tmp_path, bleus, is_over):
     assert not Checkpoints(tmp_path, keep=1).out_of_patience()
 
 
+def test_a_score_that_only_rounding_tells_apart_is_not_better(tmp_path):
+    checkpoints = Checkpoints(tmp_path, keep=9, patience=2)
+    run_epochs(checkpoints, [5.00004, 5.00004, 5.00004])
+    assert checkpoints.out_of_patience()
+
+
 def test_an_epochs_batches_and_dropout_depend_on_seed_and_epoch(encoded):
     def start(epoch, seed, steps_before):
         inputs = keras.Input([50])
