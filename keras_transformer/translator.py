@@ -103,8 +103,10 @@ class Translator:
     def encode_text(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return ids [B, S], each row with eos and padding, and lengths [B] with eos, of `text`."""
         ids = self.tokenizer.tokenize(text)[:, : self.decoding.max_source_length - 1]
-        ids = tf.concat([ids, tf.fill([tf.shape(text)[0], 1], EOS_ID)], axis=1)
-        return ids.to_tensor(PAD_ID), tf.cast(ids.row_lengths(), tf.int32)
+        lengths = tf.cast(ids.row_lengths(), tf.int32)
+        source = tf.pad(ids.to_tensor(PAD_ID), [[0, 0], [0, 1]], constant_values=PAD_ID)
+        is_end = tf.range(tf.shape(source)[1]) == lengths[:, tf.newaxis]
+        return tf.where(is_end, EOS_ID, source), lengths + 1
 
     def search(self, source: tf.Tensor, lengths: tf.Tensor) -> SearchResult:
         """Return the best translation's ids for source ids [B, S] of the given lengths [B]."""

@@ -34,9 +34,10 @@ def run_layer_checks(
     check_functional_model(layer, inputs, options, expected)
     check_compiled(layer, inputs, options, expected)
     check_dropout(layer, arguments, inputs, options, expected)
-    for policy, tolerance in (("mixed_float16", 0.01), ("mixed_bfloat16", 0.08)):
-        dtype = output_dtype or policy.removeprefix("mixed_")
-        check_policy(layer, policy, tolerance, dtype, inputs, options, expected)
+    for dtype, tolerance in (("float16", 0.01), ("bfloat16", 0.08)):
+        for policy in (dtype, f"mixed_{dtype}"):
+            output = output_dtype or dtype
+            check_policy(layer, policy, tolerance, output, inputs, options, expected)
 
 
 def randomise(layer, seed=1):
@@ -142,7 +143,8 @@ def check_dropout(layer, arguments, inputs, options, expected):
 def check_policy(layer, policy, tolerance, dtype, inputs, options, expected):
     copy = type(layer).from_config({**layer.get_config(), "dtype": policy})
     assert as_list(copy(**symbols_for(inputs, np.shape), **options))[0].dtype == dtype
-    assert {weight.dtype for weight in copy.weights} <= {"float32"}
+    variable_dtype = keras.dtype_policies.get(policy).variable_dtype
+    assert {weight.dtype for weight in copy.trainable_weights} <= {variable_dtype}
     copy.set_weights(layer.get_weights())
     result = copy(**inputs, **options)
     assert keras.backend.standardize_dtype(as_list(result)[0].dtype) == dtype

@@ -104,7 +104,9 @@ def test_a_stock_server_can_run_every_op():
     nodes, functions, _ = saved_graph(exported()[1])
     ops = {node.op for node in nodes}
     assert "SentencepieceTokenizeOp" in ops
-    assert not {op for op in ops if "PyFunc" in op or op.startswith("Xla")}
+    # An op that is not in the file needs a look: do the servers since 2.16 have it, without XLA?
+    known = Path(__file__).with_name("portable_ops.txt").read_text().split()
+    assert ops <= set(known)
     for function in [*functions, *nodes]:
         assert not function.attr["_XlaMustCompile"].b
 
