@@ -78,7 +78,7 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
     2.0794
     """
 
-    def __init__(self, label_smoothing=0.1, name="label_smoothed_cross_entropy"):
+    def __init__(self, label_smoothing: float = 0.1, name="label_smoothed_cross_entropy"):
         super().__init__(name=name)
         if not 0 <= label_smoothing < 1:
             raise ValueError(

@@ -38,7 +38,7 @@ class Transformer(keras.Model):
     (1, 2, 100)
     """
 
-    def __init__(self, config, **kwargs):
+    def __init__(self, config: TransformerConfig, **kwargs):
         super().__init__(**kwargs)
         self.config = config
         policy = self.dtype_policy
@@ -87,12 +87,13 @@ class Transformer(keras.Model):
         self.build()
 
     @classmethod
-    def from_preset(cls, name, vocab_size, **overrides):
-        """Build a model of the paper by its name.
+    def from_preset(cls, name: str, vocab_size: int, *, dtype=None, **overrides) -> "Transformer":
+        """Build a model by its name: "base" and "big" of the paper, or a smaller one.
 
         Args:
             name: a key of `keras_transformer.presets.PRESETS`: "tiny", "base" or "big".
             vocab_size: V, the subwords of the vocabulary that both languages share.
+            dtype: a Keras dtype policy such as "mixed_bfloat16"; by default the global one.
             **overrides: other fields of `TransformerConfig`.
 
         Raises:
@@ -104,7 +105,7 @@ class Transformer(keras.Model):
         if name not in PRESETS:
             raise ValueError(f"Presets are {', '.join(sorted(PRESETS))}; received {name!r}.")
         sizes = dataclasses.asdict(PRESETS[name].config) | overrides | {"vocab_size": vocab_size}
-        return cls(TransformerConfig(**sizes))
+        return cls(TransformerConfig(**sizes), dtype=dtype)
 
     def build(self, input_shape=None):
         for embedding in (self.source_embedding, self.target_embedding, self.output_embedding):

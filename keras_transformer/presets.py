@@ -1,4 +1,4 @@
-"""The paper's models as plain data, each with the number of its parameters."""
+"""Named models as plain data, each with the number of its parameters."""
 
 from dataclasses import dataclass
 

@@ -21,7 +21,7 @@ class NoamSchedule(keras.optimizers.schedules.LearningRateSchedule):
     0.0006988
     """
 
-    def __init__(self, d_model, warmup_steps=4000, scale=1.0):
+    def __init__(self, d_model: int, warmup_steps: int = 4000, scale: float = 1.0):
         super().__init__()
         for name, value in (("d_model", d_model), ("warmup_steps", warmup_steps), ("scale", scale)):
             if value <= 0:

@@ -58,7 +58,10 @@ def test_from_preset_has_the_presets_sizes():
 
 
 def test_from_preset_takes_other_sizes():
-    model = Transformer.from_preset("tiny", vocab_size=100, num_layers=1, dropout=0.3)
+    model = Transformer.from_preset(
+        "tiny", vocab_size=100, dtype="mixed_bfloat16", num_layers=1, dropout=0.3
+    )
+    assert model.compute_dtype == "bfloat16"
     expected = dataclasses.replace(
         PRESETS["tiny"].config, vocab_size=100, num_layers=1, dropout=0.3
     )

@@ -77,7 +77,15 @@ class MultiHeadAttention(keras.layers.Layer):
     (2, 5, 16)
     """
 
-    def __init__(self, num_heads, key_dim, value_dim=None, dropout=0.0, use_bias=True, **kwargs):
+    def __init__(
+        self,
+        num_heads: int,
+        key_dim: int,
+        value_dim: int | None = None,
+        dropout: float = 0.0,
+        use_bias: bool = True,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         for name, size in (
             ("num_heads", num_heads),

@@ -30,7 +30,7 @@ class TokenEmbedding(keras.layers.Layer):
     ((1, 3, 4), (1, 3, 11))
     """
 
-    def __init__(self, vocab_size, d_model, **kwargs):
+    def __init__(self, vocab_size: int, d_model: int, **kwargs):
         super().__init__(**kwargs)
         for name, size in (("vocab_size", vocab_size), ("d_model", d_model)):
             if size < 1:

@@ -39,16 +39,16 @@ class EncoderLayer(keras.layers.Layer):
 
     def __init__(
         self,
-        d_model,
-        d_ff,
-        num_heads,
+        d_model: int,
+        d_ff: int,
+        num_heads: int,
         *,
-        key_dim=None,
-        value_dim=None,
-        dropout=0.1,
-        attention_dropout=0.0,
-        ffn_dropout=0.0,
-        norm="post",
+        key_dim: int | None = None,
+        value_dim: int | None = None,
+        dropout: float = 0.1,
+        attention_dropout: float = 0.0,
+        ffn_dropout: float = 0.0,
+        norm: str = "post",
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -145,10 +145,10 @@ class Encoder(keras.layers.Layer):
 
     def __init__(
         self,
-        num_layers,
-        d_model,
-        d_ff,
-        num_heads,
+        num_layers: int,
+        d_model: int,
+        d_ff: int,
+        num_heads: int,
         *,
         name=None,
         dtype=None,

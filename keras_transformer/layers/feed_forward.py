@@ -26,7 +26,7 @@ class FeedForward(keras.layers.Layer):
     (2, 3, 4)
     """
 
-    def __init__(self, d_model, d_ff, dropout=0.0, **kwargs):
+    def __init__(self, d_model: int, d_ff: int, dropout: float = 0.0, **kwargs):
         super().__init__(**kwargs)
         for name, size in (("d_model", d_model), ("d_ff", d_ff)):
             if size < 1:

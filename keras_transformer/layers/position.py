@@ -80,7 +80,7 @@ class LearnedPositionEncoding(keras.layers.Layer):
     (2, 3, 4)
     """
 
-    def __init__(self, max_length, **kwargs):
+    def __init__(self, max_length: int, **kwargs):
         super().__init__(**kwargs)
         if max_length < 1:
             raise ValueError(f"max_length must be at least 1, received {max_length}.")

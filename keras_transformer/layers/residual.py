@@ -24,7 +24,7 @@ class Residual(keras.layers.Layer):
         float [B, T, D].
     """
 
-    def __init__(self, dropout=0.1, norm="post", **kwargs):
+    def __init__(self, dropout: float = 0.1, norm: str = "post", **kwargs):
         super().__init__(**kwargs)
         if norm not in ("post", "pre"):
             raise ValueError(f"norm must be 'post' or 'pre', received {norm!r}.")
