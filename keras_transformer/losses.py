@@ -10,7 +10,7 @@ def smoothed_cross_entropy(labels, logits, label_smoothing=0.0):
     """Return the cross entropy of each token against its smoothed label (Szegedy et al., 2016).
 
     The label has probability 1 - epsilon, and epsilon is spread evenly over the whole vocabulary,
-    the label included. No distribution [B, T, V] is formed, and the softmax only once.
+    the label included. That distribution [B, T, V] is never formed, and the softmax only once.
 
     Args:
         labels: int [B, T].
