@@ -152,8 +152,9 @@ def test_from_the_command_line_to_a_model(tmp_path):
     arguments += ["--data.train_source", compressed]
     process = run_python("-m", "pipelines.train", *arguments, cwd=tmp_path)
     assert "python -m pipelines.export --checkpoint run --output saved_models/" in process.stdout
-    assert process.stderr.splitlines()[:2] == [
+    assert process.stderr.splitlines()[:3] == [
         "training a vocabulary of 380 subwords",
+        "text to train on:",
         "kept 60 of 60 sentence pairs: dropped 0 with an empty side and 0 longer than 128 tokens",
     ]
     config = ExperimentConfig.from_file(tmp_path / "run" / "config.yaml")
