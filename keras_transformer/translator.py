@@ -7,8 +7,7 @@ import tensorflow as tf
 from tqdm import tqdm
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, DecodingConfig
-from keras_transformer.decoding import beam_search
-from keras_transformer.decoding.search import SearchResult
+from keras_transformer.decoding import SearchResult, beam_search
 from keras_transformer.model import Transformer
 from keras_transformer.text import SentencePieceTokenizer
 

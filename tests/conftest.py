@@ -11,8 +11,6 @@ import pytest
 
 
 def pytest_configure(config):
-    if not any(line.startswith("slow:") for line in config.getini("markers")):
-        config.addinivalue_line("markers", "slow: takes more than a few seconds")
     # Keras 3.15's own, with NumPy 2.
     config.addinivalue_line("filterwarnings", "ignore:__array__ implementation:DeprecationWarning")
 
