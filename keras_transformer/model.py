@@ -117,8 +117,7 @@ class Transformer(keras.Model):
 
     def call(self, inputs, training=None):
         memory, memory_mask = self.encode(inputs["source"], training=training)
-        memory_heads = self.decoder.project_memory(memory)
-        return self.decode(inputs["target"], memory_heads, memory_mask, training=training)[0]
+        return self.decode(inputs["target"], memory, memory_mask, training=training)[0]
 
     def encode(self, source, training=None):
         """Return the encoder's output [B, S, D] and its mask [B, 1, S] for ids [B, S]."""
@@ -127,28 +126,23 @@ class Transformer(keras.Model):
         x = self.source_dropout(x, training=training)
         return self.encoder(x, attention_mask=mask, training=training), mask
 
-    def decode(self, target, memory_heads, memory_mask, cache=None, start_index=0, training=None):
-        """Return the logits of the token after each of the target's.
-
-        Training gives all of the target at once and no cache. A search gives one token a row, and
-        the cache that the step before returned (`decoder.empty_cache` at first).
+    def decode(self, target, memory, memory_mask=None, training=None):
+        """Return the logits of the token after each of the target's, and the attention weights.
 
         Args:
-            target: int [R, T]; R is B or a multiple of it, the rows of a sentence in succession.
-            memory_heads: `decoder.project_memory` of the encoder's output.
+            target: int [B, T].
+            memory: float [B, S, D], from `encode`.
             memory_mask: bool [B, 1, S], from `encode`.
-            cache: the decoder's cache of the `start_index` positions before.
-            start_index: the position of the first token.
             training: whether dropout applies.
 
         Returns:
-            The logits, float32 [R, T, V], the cache with T more positions, and the attention
-            weights, for each layer those of self-attention and of cross-attention.
+            The logits, float32 [B, T, V], and for each layer the weights of self-attention
+            [B, H, T, T] and of cross-attention [B, H, T, S].
         """
-        x = self.target_position(self.target_embedding(target), start_index=start_index)
+        x = self.target_position(self.target_embedding(target))
         x = self.target_dropout(x, training=training)
-        x, cache, weights = self.decoder.step(x, memory_heads, memory_mask, cache, training)
-        return self.output_embedding(x, reverse=True), cache, weights
+        x, weights = self.decoder.attend(x, memory, memory_mask, training)
+        return self.output_embedding(x, reverse=True), weights
 
     def get_config(self):
         return {**super().get_config(), "config": dataclasses.asdict(self.config)}

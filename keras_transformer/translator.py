@@ -6,20 +6,40 @@ import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
+from keras_transformer.compiled_search import CompiledSearch
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, DecodingConfig
-from keras_transformer.decoding import SearchResult, beam_search
+from keras_transformer.decoding import (
+    SearchResult,
+    beam_search,
+    make_rules,
+    sample_search,
+    score_tokens,
+)
 from keras_transformer.model import Transformer
+from keras_transformer.model_step import ModelStep
 from keras_transformer.text import SentencePieceTokenizer
+
+_TEXT = tf.TensorSpec([None], tf.string, name="text")
+_NO_TRANSLATION = -1e9
+_MULTIPLIER = 6364136223846793005  # Knuth's, of 64 bits: sentences hardly share a sum of powers.
 
 
 class Translator:
     """Translates strings with a trained model.
+
+    Called, it translates any number of sentences. Its other methods are what the exported model
+    does, from `text`, string [B], to tensors of B rows, each of which depends on its row of `text`
+    alone. A text without subwords, such as "" or a space, has the translation "" of length 0 and
+    score 0. Bytes that are no UTF-8 count as U+FFFD, and of a text of more than
+    `decoding.max_source_length` subwords the first are translated.
 
     Args:
         model: a trained `Transformer`.
         tokenizer: its `SentencePieceTokenizer`, for the source and, if alone, for the target.
         target_tokenizer: the target's, where the languages have separate vocabularies.
         decoding: the search, a `DecodingConfig`; by default the paper's beam of 4.
+        compiled: whether XLA compiles the search: several times as fast, after some seconds at
+            the first use of each size of input.
 
     Raises:
         ValueError: a tokenizer's size is not that of the model's vocabulary.
@@ -31,6 +51,8 @@ class Translator:
     >>> translator = Translator(model, tokenizer, decoding=search)
     >>> len(translator(["a b", "c"]))
     2
+    >>> sorted(translator.n_best(["a b", "c"]))
+    ['scores', 'translations']
     """
 
     def __init__(
@@ -39,11 +61,14 @@ class Translator:
         tokenizer: SentencePieceTokenizer,
         target_tokenizer: SentencePieceTokenizer | None = None,
         decoding: DecodingConfig | None = None,
+        compiled: bool = False,
     ):
         self.model = model
         self.tokenizer = tokenizer
         self.target_tokenizer = tokenizer if target_tokenizer is None else target_tokenizer
         self.decoding = DecodingConfig() if decoding is None else decoding
+        self.compiled = compiled
+        self._compiled = {}
         sizes = model.config.vocab_size, model.config.target_vocab_size or model.config.vocab_size
         received = self.tokenizer.vocab_size, self.target_tokenizer.vocab_size
         if sizes != received:
@@ -55,11 +80,8 @@ class Translator:
         self._penalties = np.zeros(sizes[1], "float32")
         # The search may write everything but padding, bos and the unknown, which are no text.
         self._penalties[[PAD_ID, UNK_ID, BOS_ID]] = -1e9
-        self._translate = tf.function(
-            self.translate,
-            input_signature=[tf.TensorSpec([None], tf.string, name="text")],
-            autograph=False,
-        )
+        prefix = self.target_tokenizer.tokenize([self.decoding.prefix])[0].numpy().tolist()
+        self._rules = make_rules(self.decoding, prefix)
 
     def __call__(
         self, sentences: Sequence[str], batch_size: int = 64, progress: bool = False
@@ -71,14 +93,90 @@ class Translator:
             batch_size: sentences, of similar length, that are translated at once.
             progress: whether to show a progress bar.
         """
-        return translate_in_batches(self._translate, sentences, batch_size, progress)
+        return translate_in_batches(self.translate, sentences, batch_size, progress)
 
+    @tf.function(input_signature=[_TEXT], autograph=False)
     def translate(self, text: tf.Tensor) -> tf.Tensor:
-        """Return the translations, string [B], of `text`, string [B], as ops of one graph."""
-        source, lengths = self.encode_text(text)
-        best = self.search(source, lengths).ids[:, 0]
-        # Nothing to translate has nothing as its translation.
-        return tf.where(lengths > 1, self.target_tokenizer.detokenize(best), "")
+        """Return the translations, string [B]."""
+        best = self._search_text(text, num_hypotheses=1, scores=False)[1]
+        return self.target_tokenizer.detokenize(best.ids[:, 0])
+
+    @tf.function(input_signature=[_TEXT], autograph=False)
+    def translate_with_scores(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Return the translations and what the search thinks of them.
+
+        Returns:
+            translation: string [B].
+            score: float32 [B], log-probability / length penalty, at most 0.
+            length: int32 [B], its subwords, eos included.
+        """
+        best = self._search_text(text, num_hypotheses=1)[1]
+        return {
+            "translation": self.target_tokenizer.detokenize(best.ids[:, 0]),
+            "score": best.scores[:, 0],
+            "length": best.lengths[:, 0],
+        }
+
+    @tf.function(input_signature=[_TEXT], autograph=False)
+    def n_best(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Return the N = `decoding.num_hypotheses` best translations, best first.
+
+        Two may be the same text in other subwords. Where there are fewer than N, the rest are ""
+        with score -1e9.
+
+        Returns:
+            translations: string [B, N].
+            scores: float32 [B, N].
+        """
+        n = self.decoding.num_hypotheses or self.decoding.beam_size
+        found = self._search_text(text, num_hypotheses=n)[1]
+        batch, length = tf.shape(found.ids)[0], tf.shape(found.ids)[2]
+        translations = self.target_tokenizer.detokenize(tf.reshape(found.ids, [batch * n, length]))
+        return {"translations": tf.reshape(translations, [-1, n]), "scores": found.scores}
+
+    @tf.function(
+        input_signature=[_TEXT, tf.TensorSpec([None], tf.string, name="translation")],
+        autograph=False,
+    )
+    def score(self, text: tf.Tensor, translation: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Return what the model thinks of given translations, string [B].
+
+        Of a translation that is longer than any that the search writes, the beginning counts.
+
+        Returns:
+            score: float32 [B], log-probability / length penalty, as the search computes it.
+            length: int32 [B], the translation's subwords, eos included.
+        """
+        # Packing refuses inputs of different sizes.
+        text, translation = tf.unstack(tf.stack([text, translation]))
+        longest = self.decoding.max_source_length + self.decoding.extra_length
+        target, lengths = _encode(self.target_tokenizer, translation, longest)
+        logits, _ = self._decode_whole(self.encode_text(text)[0], target)
+        log_probs = tf.nn.log_softmax(logits + self._penalties)
+        return {
+            "score": score_tokens(log_probs, target, self.decoding.length_penalty),
+            "length": lengths,
+        }
+
+    @tf.function(input_signature=[_TEXT], autograph=False)
+    def attend(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Return how the decoder attended to the text while translating it.
+
+        The heads of a layer share the work, and their mean shows all of it at a fraction of the
+        size; `attention` has them apart.
+
+        Returns:
+            source_tokens: string [B, S], the text's subwords and eos, then "".
+            target_tokens: string [B, T], the translation's, likewise.
+            attention: float32 [B, layers, T, S], each layer's cross-attention: what a target
+                subword takes from each of the source, 1 in all; 0 where there is no subword.
+        """
+        source, target, weights = self._cross_attention(text)
+        return {
+            "source_tokens": self.tokenizer.pieces(source),
+            "target_tokens": self.target_tokenizer.pieces(target),
+            "attention": tf.stack([tf.reduce_mean(heads, axis=1) for heads in weights], axis=1),
+        }
 
     def attention(self, sentence: str) -> tuple[list[str], list[str], np.ndarray]:
         """Return how the decoder attended to a sentence while translating it (Figures 3 to 5).
@@ -87,46 +185,127 @@ class Translator:
             The subwords of the sentence (S), those of its translation (T), and the weights of
             cross-attention, float32 [layers, H, T, S].
         """
-        source, lengths = self.encode_text(tf.constant([sentence]))
-        target = self.search(source, lengths).ids[:, 0]
-        memory, memory_mask = self.model.encode(source, training=False)
-        inputs = tf.concat([[[BOS_ID]], target[:, :-1]], axis=1)
-        heads = self.model.decoder.project_memory(memory)
-        weights = self.model.decode(inputs, heads, memory_mask, training=False)[2]
+        source, target, weights = self._cross_attention(tf.constant([sentence]))
+        target = target[:, : tf.math.count_nonzero(target != PAD_ID)]
         return (
             self.tokenizer.id_to_piece(source[0].numpy()),
             self.target_tokenizer.id_to_piece(target[0].numpy()),
-            np.stack([cross[0] for _, cross in weights]),
+            np.stack([heads[0, :, : target.shape[1]] for heads in weights]),
         )
+
+    @tf.function(input_signature=[_TEXT], autograph=False)
+    def _cross_attention(self, text):
+        """Return ids of text [B, S] and translation [B, T], and each layer's [B, H, T, S]."""
+        source, best = self._search_text(text, num_hypotheses=1)
+        target = best.ids[:, 0]
+        _, weights = self._decode_whole(source, target)
+        is_token = (target != PAD_ID)[:, tf.newaxis, :, tf.newaxis]
+        return source, target, [tf.where(is_token, cross, 0.0) for _, cross in weights]
+
+    @tf.function(autograph=False)
+    def _search_text(self, text, num_hypotheses, scores=True):
+        """Return the ids [B, S] of a text, and the result of its search."""
+        source, lengths = self.encode_text(text)
+        found = self.search(source, lengths, num_hypotheses, scores)
+        # Nothing to translate has nothing as its translation.
+        is_text = lengths[:, tf.newaxis] > 1
+        nothing = tf.one_hot(0, num_hypotheses, on_value=0.0, off_value=_NO_TRANSLATION)
+        return source, SearchResult(
+            ids=tf.where(is_text[:, :, tf.newaxis], found.ids, PAD_ID),
+            scores=tf.where(is_text, found.scores, nothing),
+            lengths=tf.where(is_text, found.lengths, 0),
+        )
+
+    def _decode_whole(self, source, target):
+        """Return logits [B, T, V] and attention weights for ids [B, S] and [B, T] with eos."""
+        memory, memory_mask = self.model.encode(source, training=False)
+        inputs = tf.pad(target[:, :-1], [[0, 0], [1, 0]], constant_values=BOS_ID)
+        return self.model.decode(inputs, memory, memory_mask, training=False)
 
     def encode_text(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return ids [B, S], each row with eos and padding, and lengths [B] with eos, of `text`."""
-        ids = self.tokenizer.tokenize(text)[:, : self.decoding.max_source_length - 1]
-        lengths = tf.cast(ids.row_lengths(), tf.int32)
-        source = tf.pad(ids.to_tensor(PAD_ID), [[0, 0], [0, 1]], constant_values=PAD_ID)
-        is_end = tf.range(tf.shape(source)[1]) == lengths[:, tf.newaxis]
-        return tf.where(is_end, EOS_ID, source), lengths + 1
+        return _encode(self.tokenizer, text, self.decoding.max_source_length)
 
-    def search(self, source: tf.Tensor, lengths: tf.Tensor) -> SearchResult:
-        """Return the best translation's ids for source ids [B, S] of the given lengths [B]."""
-        decoder, beam_size = self.model.decoder, self.decoding.beam_size
-        memory, memory_mask = self.model.encode(source, training=False)
-        memory_heads = decoder.project_memory(memory)
+    def search(
+        self,
+        source: tf.Tensor,
+        lengths: tf.Tensor,
+        num_hypotheses: int = 1,
+        scores: bool = True,
+    ) -> SearchResult:
+        """Return the best translations' ids for source ids [B, S] of the given lengths [B].
 
-        def step(ids, position, cache):
-            logits, cache, _ = self.model.decode(
-                ids[:, tf.newaxis], memory_heads, memory_mask, cache, position, training=False
+        Without `scores` greedy search leaves them out, as it needs none to find its way.
+        """
+        # The paper's limit counts subwords, and `lengths` counts eos on both sides.
+        limits = lengths + self.decoding.extra_length
+        if self.decoding.max_length is not None:
+            limits = tf.minimum(limits, self.decoding.max_length + 1)
+        if not self.compiled:
+            return self._search(source, limits, num_hypotheses, scores)
+        # A beam has scores anyway.
+        key = num_hypotheses, scores or self.decoding.beam_size > 1
+        if key not in self._compiled:
+            self._compiled[key] = CompiledSearch(
+                lambda source, limits, sizes: self._search(source, limits, *key, sizes),
+                self.decoding.max_source_length,
+                self.decoding.extra_length,
             )
-            return tf.nn.log_softmax(logits[:, 0] + self._penalties), cache
+        return self._compiled[key](source, limits)
 
+    def _search(self, source, limits, num_hypotheses, scores, sizes=None):
+        options = self.decoding
+        is_sampled = options.temperature is not None
+        step = ModelStep(
+            self.model,
+            source,
+            num_hypotheses if is_sampled else options.beam_size,
+            # Over a batch of 0 the maximum is negative.
+            max_length=sizes[-1] if sizes else tf.maximum(tf.reduce_max(limits), 0),
+            logit_bias=self._penalties,
+            sizes=sizes,
+        )
+        given = {
+            "max_lengths": limits,
+            "length_penalty": options.length_penalty,
+            "rules": self._rules,
+            "stages": step.stages,
+        }
+        if is_sampled:
+            return sample_search(
+                step,
+                step.initial_state(),
+                keys=_keys(source),
+                seed=options.seed,
+                num_samples=num_hypotheses,
+                temperature=options.temperature,
+                top_k=options.top_k,
+                top_p=options.top_p,
+                **given,
+            )
         return beam_search(
             step,
-            decoder.empty_cache(tf.shape(source)[0] * beam_size),
-            # The paper's limit counts subwords, and `lengths` counts eos on both sides.
-            max_lengths=lengths + self.decoding.extra_length,
-            beam_size=beam_size,
-            length_penalty=self.decoding.length_penalty,
+            step.initial_state(),
+            beam_size=options.beam_size,
+            num_hypotheses=num_hypotheses,
+            scores=scores,
+            **given,
         )
+
+
+def _keys(source):
+    """Return a number for each sentence, int64 [B], from its ids [B, S] whatever their padding."""
+    powers = tf.math.cumprod(tf.fill([tf.shape(source)[1]], tf.constant(_MULTIPLIER, tf.int64)))
+    return tf.reduce_sum(tf.cast(source, tf.int64) * powers, axis=1)  # the id of padding is 0
+
+
+def _encode(tokenizer, text, max_length):
+    """Return ids [B, T], each row with eos and padding, and lengths [B] with eos, of `text`."""
+    ids = tokenizer.tokenize(text, max_length - 1)
+    lengths = tf.cast(ids.row_lengths(), tf.int32)
+    padded = tf.pad(ids.to_tensor(PAD_ID), [[0, 0], [0, 1]], constant_values=PAD_ID)
+    is_end = tf.range(tf.shape(padded)[1]) == lengths[:, tf.newaxis]
+    return tf.where(is_end, EOS_ID, padded), lengths + 1
 
 
 def translate_in_batches(

@@ -12,6 +12,7 @@ export training plots
 translator evaluation
 data
 text
+model_step compiled_search
 model
 layers
 losses metrics schedules decoding

@@ -68,21 +68,6 @@ def test_a_sentence_does_not_depend_on_its_neighbours(variant):
     np.testing.assert_allclose(as_array(model(alone))[0], as_array(model(inputs))[1], atol=1e-5)
 
 
-@VARIANTS
-def test_cached_steps_of_beams_equal_the_full_pass(variant):
-    model, beams, source = build(**variant), 3, sentences()["source"]
-    target = ids(B * beams, T)
-    repeated = {"source": np.repeat(source, beams, axis=0), "target": target}
-    expected = as_array(model(repeated))
-    memory, mask = model.encode(source)
-    heads = model.decoder.project_memory(memory)
-    cache, received = model.decoder.empty_cache(B * beams), []
-    for t in range(T):
-        logits, cache, _ = model.decode(target[:, t : t + 1], heads, mask, cache, start_index=t)
-        received.append(as_array(logits))
-    np.testing.assert_allclose(np.concatenate(received, axis=1), expected, atol=1e-5)
-
-
 def embeddings(model):
     layers = (model.source_embedding, model.target_embedding, model.output_embedding)
     return [layer.embeddings for layer in layers]
@@ -151,11 +136,11 @@ def test_dropout_applies_to_the_sums_of_embeddings_and_positions(monkeypatch):
     model = build(vocab_size=8, d_model=8, share_embeddings="none", dropout=0.5)
     model.output_embedding.embeddings.assign(np.eye(8))  # Logits are what the decoder returns.
     monkeypatch.setattr(layers.Encoder, "call", lambda self, x, **_: x)
-    monkeypatch.setattr(layers.Decoder, "step", lambda self, x, *_: (x, None, None))
+    monkeypatch.setattr(layers.Decoder, "attend", lambda self, x, *_: (x, None))
     source, target = np.full((B, 50), 5), np.full((B, 40), 6)
     for call in (
         lambda training: model.encode(source, training=training)[0],
-        lambda training: model.decode(target, None, None, training=training)[0],
+        lambda training: model.decode(target, None, training=training)[0],
     ):
         kept, dropped = as_array(call(False)), as_array(call(True))
         assert np.all((dropped == 0) | np.isclose(dropped, 2 * kept, atol=1e-6))

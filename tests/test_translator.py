@@ -11,7 +11,7 @@ from tiny import (
 )
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, DecodingConfig
-from keras_transformer.decoding import beam_search
+from keras_transformer.decoding import beam_search, take_rows
 from keras_transformer.translator import Translator, translate_in_batches
 
 SENTENCES = toy_sentences(14)
@@ -59,8 +59,8 @@ def beam_by_hand(translator, sentences):
     for sentence in sentences:
         source = source_ids(translator, sentence)
 
-        def step(ids, position, history, source=source):
-            history = tf.concat([history, ids[:, tf.newaxis]], axis=1)
+        def step(ids, parents, position, history, source=source):
+            history = tf.concat([take_rows(history, parents), ids[:, tf.newaxis]], axis=1)
             return tf.nn.log_softmax(next_logits(source, history.numpy())), history
 
         result = beam_search(

@@ -1,18 +1,43 @@
-"""Greedy and beam search over any step function, and the scores they give."""
+"""Greedy search, beam search and sampling over any step function, their rules and their scores."""
 
 from keras_transformer.decoding.beam import beam_search
 from keras_transformer.decoding.greedy import greedy_search
 from keras_transformer.decoding.penalties import length_penalty
+from keras_transformer.decoding.rules import (
+    forced_prefix,
+    make_rules,
+    min_length,
+    no_repeat_ngram,
+    repetition_penalty,
+)
+from keras_transformer.decoding.sampling import sample_search
 from keras_transformer.decoding.scoring import score_tokens
-from keras_transformer.decoding.search import SearchResult, State, Step, repeat_rows
+from keras_transformer.decoding.search import (
+    Rule,
+    SearchResult,
+    Stages,
+    State,
+    Step,
+    repeat_rows,
+    take_rows,
+)
 
 __all__ = [
+    "Rule",
     "SearchResult",
+    "Stages",
     "State",
     "Step",
     "beam_search",
+    "forced_prefix",
     "greedy_search",
     "length_penalty",
+    "make_rules",
+    "min_length",
+    "no_repeat_ngram",
     "repeat_rows",
+    "repetition_penalty",
+    "sample_search",
     "score_tokens",
+    "take_rows",
 ]

@@ -1,5 +1,7 @@
 """Beam search as in the paper's code: live beams and finished translations are kept apart."""
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID
@@ -7,12 +9,16 @@ from keras_transformer.decoding import penalties
 from keras_transformer.decoding.candidates import best_continuations
 from keras_transformer.decoding.greedy import greedy_search
 from keras_transformer.decoding.search import (
+    BAN,
     IMPOSSIBLE,
+    Rule,
     SearchResult,
+    Stages,
     State,
     Step,
-    loop_shapes,
-    take_rows,
+    apply_rules,
+    history_length,
+    run_loop,
     to_result,
 )
 
@@ -25,6 +31,9 @@ def beam_search(
     beam_size: int = 4,
     length_penalty: float = 0.6,
     num_hypotheses: int = 1,
+    rules: Sequence[Rule] = (),
+    scores: bool = True,
+    stages: Stages | None = None,
     bos_id: int = BOS_ID,
     eos_id: int = EOS_ID,
     pad_id: int = PAD_ID,
@@ -39,14 +48,15 @@ def beam_search(
     A sentence's result does not depend on the others.
 
     Args:
-        step: gives the next token's log-probabilities; see `Step`.
-        state: what `step` is given first, a nest of tensors [B * N, ...]; see `State` and
-            `repeat_rows`. Its rows are re-ordered as the beams are. What the beams of a sentence
-            share has no place in it: `step` closes over that.
+        step: gives the next token's logits; see `Step`.
+        state: what `step` is given first, a nest of tensors; see `State` and `repeat_rows`.
         max_lengths: int32 [B], at least 1: the most tokens of each translation, eos included.
         beam_size: N, at least 1; a beam of 1 is greedy search.
         length_penalty: the alpha of the penalty, at least 0; 0 compares plain log-probabilities.
         num_hypotheses: how many translations to return of each sentence, at most N.
+        rules: change the logits; see `Rule`.
+        scores: whether scores are wanted; only a beam of 1 can do without them.
+        stages: for a compiled graph; see `Stages`.
         bos_id: the id that `step` is given first.
         eos_id: the id that ends a translation.
         pad_id: the id that fills the places after it.
@@ -56,11 +66,11 @@ def beam_search(
 
     Raises:
         ValueError: `beam_size`, `num_hypotheses` or `length_penalty` is out of its range, or `step`
-            returns log-probabilities whose V is unknown or less than 2.
+            returns logits whose V is unknown or less than 2.
 
     >>> start = tf.math.log([[0.01, 0.5, 0.09, 0.4]])  # V 4, eos is 3; greedy search would take 1
     >>> after_1 = tf.math.log([[0.3, 0.2, 0.2, 0.3]])  # and come to no more than 0.5 * 0.3
-    >>> def step(ids, position, state):
+    >>> def step(ids, parents, position, state):
     ...     return tf.where(ids[:, tf.newaxis] == 1, after_1, start), state
     >>> result = beam_search(step, (), max_lengths=[2], beam_size=2, length_penalty=0.0)
     >>> result.ids.numpy().tolist(), round(float(tf.exp(result.scores[0, 0])), 4)
@@ -75,6 +85,9 @@ def beam_search(
             state,
             max_lengths=max_lengths,
             length_penalty=length_penalty,
+            rules=rules,
+            scores=scores,
+            stages=stages,
             bos_id=bos_id,
             eos_id=eos_id,
             pad_id=pad_id,
@@ -85,23 +98,27 @@ def beam_search(
     slots = tf.zeros([batch, 1], tf.int32) + tf.range(beam_size)  # [B, N]
     finished_slots = slots + beam_size
     first_rows = tf.range(batch)[:, tf.newaxis] * beam_size
+    places = tf.range(history_length(max_lengths, stages))
     all_eos = tf.fill([batch, beam_size], eos_id)
 
-    def unfinished(position, ids, history, live, finished, running, state):
+    def unfinished(position, ids, parents, history, live, finished, running, state):
         return tf.reduce_any(running)
 
-    # history [B, 2N, position] holds the tokens of the live beams and then those of the finished,
+    # history [B, 2N, L] holds the tokens of the live beams and then those of the finished,
     # prolonged by eos; live [B, N] log-probabilities and finished [B, N] scores, both descending;
     # running [B, 1] is False for sentences that have stopped, whose beams stay as they are.
-    def extend(position, ids, history, live, finished, running, state):
-        log_probs, state = step(ids, position, state)
-        position += 1
+    def extend(position, ids, parents, history, live, finished, running, state):
+        logits, state = step(ids, parents, position, state)
+        logits = apply_rules(rules, logits, history[:, :beam_size], position)
+        log_probs = tf.nn.log_softmax(logits)
         log_probs, beams, tokens = best_continuations(log_probs, live, 2 * beam_size)
+        log_probs = tf.where(log_probs > BAN / 2, log_probs, IMPOSSIBLE)
         is_eos = tokens == eos_id
+        position += 1
 
-        scores = log_probs / penalties.length_penalty(position, length_penalty)
-        scores = tf.where(is_eos & running, scores, IMPOSSIBLE)
-        finished, order = tf.math.top_k(tf.concat([finished, scores], 1), beam_size)
+        ended = log_probs / penalties.length_penalty(position, length_penalty)
+        ended = tf.where(is_eos & running, ended, IMPOSSIBLE)
+        finished, order = tf.math.top_k(tf.concat([finished, ended], 1), beam_size)
         finished_beams = tf.gather(tf.concat([finished_slots, beams], 1), order, batch_dims=1)
 
         log_probs, order = tf.math.top_k(tf.where(is_eos, IMPOSSIBLE, log_probs), beam_size)
@@ -111,45 +128,38 @@ def beam_search(
 
         history = tf.gather(history, tf.concat([beams, finished_beams], 1), batch_dims=1)
         last = tf.concat([tokens, all_eos], 1)[:, :, tf.newaxis]
-        history = tf.concat([history, last], 2)
-        state = take_rows(state, tf.reshape(first_rows + beams, [-1]))
+        history = tf.where(places == position - 1, last, history)
         # Log-probabilities only fall and penalties only rise, so no live beam can score above this.
         bound = live[:, :1] / max_penalties
         running = bound > finished[:, num_hypotheses - 1 : num_hypotheses]
         running &= position < max_lengths
-        return position, tf.reshape(tokens, [-1]), history, live, finished, running, state
+        ids, parents = tf.reshape(tokens, [-1]), tf.reshape(first_rows + beams, [-1])
+        return position, ids, parents, history, live, finished, running, state
 
-    _, _, history, live, finished, _, _ = tf.while_loop(
+    _, _, history, live, finished, _ = run_loop(
         unfinished,
         extend,
-        loop_vars=(
-            tf.constant(0),
+        (
             tf.fill([batch * beam_size], bos_id),
-            tf.zeros([batch, 2 * beam_size, 0], tf.int32),
+            tf.range(batch * beam_size),
+            tf.fill([batch, 2 * beam_size, tf.size(places)], eos_id),
             tf.where(slots == 0, 0.0, IMPOSSIBLE),  # all start alike, so only one is alive
             tf.fill([batch, beam_size], IMPOSSIBLE),
             tf.fill([batch, 1], True),
-            state,
         ),
-        shape_invariants=(
-            tf.TensorShape([]),
-            tf.TensorShape([None]),
-            tf.TensorShape([None, 2 * beam_size, None]),
-            tf.TensorShape([None, beam_size]),
-            tf.TensorShape([None, beam_size]),
-            tf.TensorShape([None, 1]),
-            loop_shapes(state),
-        ),
+        state,
+        stages,
     )
     # A sentence that needs its live beams has come to its limit: that is their length.
     finished, slots = finished[:, :num_hypotheses], slots[:, :num_hypotheses]
     is_finished = finished > IMPOSSIBLE
     num_finished = tf.math.count_nonzero(is_finished, axis=1, keepdims=True, dtype=tf.int32)
     chosen = tf.where(is_finished, beam_size + slots, slots - num_finished)
-    scores = tf.gather(tf.concat([live / max_penalties, finished], 1), chosen, batch_dims=1)
+    best = tf.gather(tf.concat([live / max_penalties, finished], 1), chosen, batch_dims=1)
     ids = tf.gather(history, chosen, batch_dims=1)
     lengths = tf.math.count_nonzero(ids != eos_id, axis=2, dtype=tf.int32)
-    return to_result(ids, scores, lengths + tf.cast(is_finished, tf.int32), pad_id)
+    lengths += tf.cast(is_finished, tf.int32)
+    return to_result(ids, best, lengths, pad_id, stages)
 
 
 def _check_sizes(beam_size: int, num_hypotheses: int) -> None:

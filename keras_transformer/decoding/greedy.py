@@ -1,10 +1,22 @@
 """Greedy search."""
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID
 from keras_transformer.decoding import penalties
-from keras_transformer.decoding.search import SearchResult, State, Step, loop_shapes, to_result
+from keras_transformer.decoding.search import (
+    Rule,
+    SearchResult,
+    Stages,
+    State,
+    Step,
+    apply_rules,
+    history_length,
+    run_loop,
+    to_result,
+)
 
 
 def greedy_search(
@@ -13,6 +25,9 @@ def greedy_search(
     *,
     max_lengths: tf.Tensor,
     length_penalty: float = 0.0,
+    rules: Sequence[Rule] = (),
+    scores: bool = True,
+    stages: Stages | None = None,
     bos_id: int = BOS_ID,
     eos_id: int = EOS_ID,
     pad_id: int = PAD_ID,
@@ -23,11 +38,15 @@ def greedy_search(
     taken.
 
     Args:
-        step: gives the next token's log-probabilities; see `Step`.
-        state: what `step` is given first, a nest of tensors [B, ...]; see `State`.
+        step: gives the next token's logits; see `Step`.
+        state: what `step` is given first, a nest of tensors; see `State`.
         max_lengths: int32 [B], at least 1: the most tokens of each translation, eos included.
         length_penalty: the alpha by which scores are normalised, at least 0. It does not change the
             translations.
+        rules: change the logits; see `Rule`.
+        scores: whether scores are wanted. Without them, which are then 0, the softmax over the
+            vocabulary is saved.
+        stages: for a compiled graph; see `Stages`.
         bos_id: the id that `step` is given first.
         eos_id: the id that ends a translation.
         pad_id: the id that fills the places after it.
@@ -38,47 +57,50 @@ def greedy_search(
     Raises:
         ValueError: `length_penalty` is negative.
 
-    >>> log_probs = tf.math.log([[0.1, 0.1, 0.1, 0.7], [0.1, 0.4, 0.2, 0.3]])  # B 2, V 4, eos is 3
-    >>> result = greedy_search(lambda ids, i, state: (log_probs, state), (), max_lengths=[3, 2])
+    >>> logits = tf.math.log([[0.1, 0.1, 0.1, 0.7], [0.1, 0.4, 0.2, 0.3]])  # B 2, V 4, eos is 3
+    >>> step = lambda ids, parents, position, state: (logits, state)
+    >>> result = greedy_search(step, (), max_lengths=[3, 2])
     >>> result.ids.numpy().tolist(), result.lengths.numpy().tolist()
     ([[[3, 0]], [[1, 1]]], [[1], [2]])
     """
     penalties.check_length_penalty(length_penalty)
-    max_lengths = tf.convert_to_tensor(max_lengths, tf.int32)[:, tf.newaxis]
+    max_lengths = tf.convert_to_tensor(max_lengths, tf.int32)
     batch = tf.shape(max_lengths)[0]
+    rows = tf.range(batch)
+    places = tf.range(history_length(max_lengths, stages))
 
-    def unfinished(position, ids, history, log_prob, lengths, state):
+    # XLA fails over what three loops in a row do not change (tensorflow/tensorflow#122886), as they
+    # would log_prob without scores.
+    def unfinished(position, ids, history, lengths, *rest):
         return position < tf.reduce_max(lengths)
 
-    def extend(position, ids, history, log_prob, lengths, state):
-        log_probs, state = step(ids, position, state)
-        best, ids = tf.math.top_k(log_probs, 1)  # [B, 1]; one op, and no slower than argmax
-        # Sentences that have ended run on, but neither score nor length takes notice.
-        log_prob = tf.where(position < lengths, log_prob + best, log_prob)
+    def extend(position, ids, history, lengths, *rest):
+        *log_prob, state = rest
+        logits, state = step(ids, rows, position, state)
+        logits = apply_rules(rules, logits, history, position)
+        ids = tf.argmax(logits, axis=1, output_type=tf.int32)
+        if scores:
+            # Sentences that have ended run on, but neither score nor length takes notice.
+            best = tf.reduce_max(tf.nn.log_softmax(logits), axis=1)
+            log_prob = [log_prob[0] + tf.where(position < lengths, best, 0.0)]
+        history = tf.where(places == position, ids[:, tf.newaxis], history)
         position += 1
         lengths = tf.where(ids == eos_id, tf.minimum(lengths, position), lengths)
-        history = tf.concat([history, ids], axis=1)
-        return position, tf.reshape(ids, [-1]), history, log_prob, lengths, state
+        return position, ids, history, lengths, *log_prob, state
 
-    _, _, history, log_prob, lengths, _ = tf.while_loop(
+    zeros = tf.zeros([batch])
+    _, history, lengths, *log_prob = run_loop(
         unfinished,
         extend,
-        loop_vars=(
-            tf.constant(0),
+        (
             tf.fill([batch], bos_id),
-            tf.zeros([batch, 0], tf.int32),
-            tf.zeros([batch, 1]),
+            tf.fill([batch, tf.size(places)], pad_id),
             max_lengths,
-            state,
+            *([zeros] if scores else []),
         ),
-        shape_invariants=(
-            tf.TensorShape([]),
-            tf.TensorShape([None]),
-            tf.TensorShape([None, None]),
-            tf.TensorShape([None, 1]),
-            tf.TensorShape([None, 1]),
-            loop_shapes(state),
-        ),
+        state,
+        stages,
     )
-    scores = log_prob / penalties.length_penalty(lengths, length_penalty)
-    return to_result(history[:, tf.newaxis], scores, lengths, pad_id)
+    score = log_prob[0] / penalties.length_penalty(lengths, length_penalty) if scores else zeros
+    ids, score, lengths = (tensor[:, tf.newaxis] for tensor in (history, score, lengths))
+    return to_result(ids, score, lengths, pad_id, stages)

@@ -1,4 +1,4 @@
-"""What the searches share: the step function they are given, its state, and their result."""
+"""What the searches share: step function, rules, stages, the loop and the result."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -6,23 +6,56 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 State = Any
-"""A nest (tuple, list, dict) of tensors [R, ...] that a step hands on to the next.
+"""A nest (tuple, list, dict) of tensors that a step hands on to the next.
 
-A tensor may grow along any axis but the first, as a cache does by concatenation. In the initial
-state such an axis has size 0, or a size unknown to the graph.
+A tensor may grow from step to step, as a cache does by concatenation, along axes that have size 0
+in the initial state, or a size unknown to the graph.
 """
 
-Step = Callable[[tf.Tensor, tf.Tensor, State], tuple[tf.Tensor, State]]
-"""`step(ids, position, state) -> (log_probs, state)`: all that a search knows of a model.
+Step = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, State], tuple[tf.Tensor, State]]
+"""`step(ids, parents, position, state) -> (logits, state)`: all that a search knows of a model.
 
 `ids` int32 [R] are the tokens chosen last, all bos at first; `position` int32 [] counts from 0;
-`log_probs` float32 [R, V], none above 0, are those of the next token. In greedy search a row is a
-sentence; in beam search row b * N + n is beam n of sentence b. A row of what a step returns may
-depend only on the same row of what it is given.
+`logits` float32 [R, V] are those of the next token, log-probabilities but for a constant in each
+row. In greedy search a row is a sentence; in beam search row b * N + n is beam n of sentence b.
+
+`parents` int32 [R] are the rows, of what the step before was given, that `ids` continue: always a
+row of the same sentence, and in greedy search the row itself. The search leaves the state as it is,
+so what a step keeps of a row's past it takes from there: `take_rows(state, parents)`, unless it
+knows better. What the beams of a sentence share has no place in the state: `step` closes over that.
+
+A row of what a step returns may depend only on its own sentence and past.
 """
+
+Rule = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
+"""`rule(logits, history, position) -> logits`: changes what may come next, before the softmax.
+
+`history` int32 [R, L] holds the tokens of each row, without bos; those from `position` on are not
+chosen yet and hold anything. Rules apply one after the other.
+"""
+
+
+class Stages(NamedTuple):
+    """How a search runs in a graph that is compiled for fixed shapes.
+
+    It runs from one size to the next, each a loop of its own over a state of that size, so that a
+    short translation does not pay for the longest that is allowed. The last size is the L of the
+    result, and must be no less than any sentence's limit.
+
+    Attributes:
+        sizes: rising numbers of tokens.
+        enlarge: `enlarge(state, size) -> state` makes room for so many tokens.
+    """
+
+    sizes: tuple[int, ...]
+    enlarge: Callable[[State, int], State]
+
 
 IMPOSSIBLE = float("-inf")
 """The log-probability of what cannot be: searches add to it, divide it and compare it, no more."""
+
+BAN = -1e6
+"""What rules add to the logit of a token that must not come; finite, so that sums stay numbers."""
 
 UNFILLED_SCORE = -1e9
 """The score reported where there is no translation; finite, because JSON has no infinity."""
@@ -46,12 +79,48 @@ class SearchResult(NamedTuple):
     lengths: tf.Tensor
 
 
-def to_result(ids: tf.Tensor, scores: tf.Tensor, lengths: tf.Tensor, pad_id: int) -> SearchResult:
-    """Return the result for ids [B, N, t], whatever these hold beyond `lengths` [B, N]."""
+def run_loop(unfinished, extend, variables, state, stages: Stages | None):
+    """Return `variables` after `extend(position, *variables, state)` while `unfinished` of them."""
+    loop_vars = (tf.constant(0), *variables)
+    if stages is None:
+        loop_vars = (*loop_vars, state)
+        shapes = tf.nest.map_structure(_shape, loop_vars)
+        return tf.while_loop(unfinished, extend, loop_vars, shape_invariants=shapes)[1:-1]
+    for size in stages.sizes:
+
+        def unfinished_here(position, *rest, size=size):
+            return (position < size) & unfinished(position, *rest)
+
+        state = stages.enlarge(state, size)
+        *loop_vars, state = tf.while_loop(unfinished_here, extend, (*loop_vars, state))
+    return tuple(loop_vars[1:])
+
+
+def history_length(max_lengths: tf.Tensor, stages: Stages | None) -> tf.Tensor | int:
+    """Return the L of the histories of a search."""
+    if stages is not None:
+        return stages.sizes[-1]
+    return tf.maximum(tf.reduce_max(max_lengths), 0)  # over a batch of 0 the maximum is negative
+
+
+def apply_rules(rules, logits: tf.Tensor, history: tf.Tensor, position: tf.Tensor) -> tf.Tensor:
+    """Return the logits after all rules; `history` [..., L] has a row for each of `logits`."""
+    if rules:
+        history = tf.reshape(history, [-1, tf.shape(history)[-1]])
+    for rule in rules:
+        logits = rule(logits, history, position)
+    return logits
+
+
+def to_result(
+    ids: tf.Tensor, scores: tf.Tensor, lengths: tf.Tensor, pad_id: int, stages: Stages | None
+) -> SearchResult:
+    """Return the result for ids [B, N, L], whatever these hold beyond `lengths` [B, N]."""
     exists = scores > IMPOSSIBLE
     lengths = tf.where(exists, lengths, 0)
-    longest = tf.maximum(tf.reduce_max(lengths), 0)  # over a batch of 0 the maximum is negative
-    ids = tf.where(tf.range(longest) < lengths[:, :, tf.newaxis], ids[:, :, :longest], pad_id)
+    if stages is None:
+        ids = ids[:, :, : tf.maximum(tf.reduce_max(lengths), 0)]
+    ids = tf.where(tf.range(tf.shape(ids)[2]) < lengths[:, :, tf.newaxis], ids, pad_id)
     return SearchResult(ids, tf.where(exists, scores, UNFILLED_SCORE), lengths)
 
 
@@ -65,14 +134,14 @@ def repeat_rows(state: State, n: int) -> State:
 
 
 def take_rows(state: State, rows: tf.Tensor) -> State:
-    """Return the given rows [R] of every tensor of `state`."""
+    """Return the given rows, int32 [R], of every tensor of `state`.
+
+    >>> take_rows({"a": tf.constant([5, 7])}, [1, 1])["a"].numpy().tolist()
+    [7, 7]
+    """
     return tf.nest.map_structure(lambda tensor: tf.gather(tensor, rows), state)
 
 
-def loop_shapes(state: State) -> State:
-    """Return the shapes that `state` has in every step: rows and axes of size 0 become unknown."""
-
-    def relax(tensor: tf.Tensor) -> tf.TensorShape:
-        return tf.TensorShape([None] + [size or None for size in tensor.shape[1:]])
-
-    return tf.nest.map_structure(relax, state)
+def _shape(tensor: tf.Tensor) -> tf.TensorShape:
+    """Return the shape that a loop's tensor has in every step: rows and axes of size 0 may vary."""
+    return tf.TensorShape([size if i and size else None for i, size in enumerate(tensor.shape)])

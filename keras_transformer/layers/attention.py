@@ -138,34 +138,45 @@ class MultiHeadAttention(keras.layers.Layer):
         outputs, weights = self.attend(*heads, attention_mask, use_causal_mask, training)
         return (outputs, weights) if return_attention_scores else outputs
 
-    def project_self(self, inputs):
-        """Return the heads of query, key and value of one sequence, in one matrix product."""
-        return self._project(inputs, "query", "key", "value")
+    def project_self(self, inputs, length=None, joined=None):
+        """Return the heads of query, key and value of one sequence, in one matrix product.
 
-    def project_query(self, query):
-        """Return the heads of the query [B, H, T, K]."""
-        return self._project(query, "query")[0]
+        Args:
+            inputs: float [B, T, D], or [1, B * T, D] with `length`.
+            length: T.
+            joined: what `join_projections` returned; by default it is computed here.
+        """
+        names = ("query", "key", "value")
+        return self._project(inputs, names, length, joined)
+
+    def project_query(self, query, length=None):
+        """Return the heads [B, H, T, K] of a query [B, T, D] or, with `length`, [1, B * T, D]."""
+        return self._project(query, ("query",), length)[0]
 
     def project_memory(self, value, key=None):
         """Return the heads of key and value, [B, H, S, K] each; `key` is `value` by default."""
         if key is None or key is value:
-            return self._project(value, "key", "value")
-        return self._project(key, "key")[0], self._project(value, "value")[0]
+            return self._project(value, ("key", "value"))
+        return self._project(key, ("key",))[0], self._project(value, ("value",))[0]
 
-    def _project(self, inputs, *names):
-        kernels = [getattr(self, f"{name}_kernel") for name in names]
-        biases = [getattr(self, f"{name}_bias") for name in names] if self.use_bias else []
-        joined = linear(
-            inputs,
-            ops.concatenate(kernels, axis=1) if len(names) > 1 else kernels[0],
-            (ops.concatenate(biases) if len(names) > 1 else biases[0]) if biases else None,
+    def join_projections(self, names=("query", "key", "value")):
+        """Return the kernels of these projections side by side, and the biases, or None."""
+        kernels, biases = (
+            [getattr(self, f"{name}_{kind}") for name in names] for kind in ("kernel", "bias")
         )
-        ends, end = [], 0
-        for kernel in kernels[:-1]:
-            end += kernel.shape[1]
-            ends.append(end)
-        parts = ops.split(joined, ends, axis=-1) if ends else [joined]
-        return [self._split_heads(part) for part in parts]
+        if len(names) == 1:
+            return kernels[0], biases[0]
+        return ops.concatenate(kernels, axis=1), ops.concatenate(biases) if self.use_bias else None
+
+    def _project(self, inputs, names, length=None, joined=None):
+        outputs = linear(inputs, *(joined or self.join_projections(names)))
+        parts = [outputs]
+        if len(names) > 1:
+            keys, values = self.num_heads * self.key_dim, self.num_heads * self.value_dim
+            # In a graph a split into equal parts is one operation, and any other is eight.
+            ends = [keys, 2 * keys][: len(names) - 1]
+            parts = ops.split(outputs, len(names) if keys == values else ends, axis=-1)
+        return [self._split_heads(part, length) for part in parts]
 
     def attend(self, query, key, value, attention_mask=None, use_causal_mask=False, training=None):
         """Return the layer's output [B, T, D] and weights [B, H, T, S] from projected heads.
@@ -190,18 +201,28 @@ class MultiHeadAttention(keras.layers.Layer):
         outputs = ops.multiply(outputs, ops.cast(has_key, outputs.dtype))
         return outputs, ops.multiply(weights, ops.cast(ops.expand_dims(has_key, 1), "float32"))
 
-    def _split_heads(self, inputs):
+    def attend_rows(self, query, key, value, attention_mask=None):
+        """Return the layer's output as rows [1, B * T, D], as a step of a search wants it.
+
+        There is no dropout, and every query must have a key to attend to. T is static.
+        """
+        outputs, _ = scaled_dot_product_attention(query, key, value, attention_mask)
+        if outputs.shape[2] != 1:
+            outputs = ops.transpose(outputs, (0, 2, 1, 3))
+        rows = ops.reshape(outputs, (1, -1, self.num_heads * self.value_dim))
+        return linear(rows, self.output_kernel, self.output_bias)
+
+    def _split_heads(self, inputs, length=None):
         size = inputs.shape[-1] // self.num_heads
-        if inputs.shape[1] == 1:  # One step of a search: no transpose.
+        length = ops.shape(inputs)[1] if length is None else length
+        if isinstance(length, int) and length == 1:  # A step of a search: no transpose.
             return ops.reshape(inputs, (-1, self.num_heads, 1, size))
-        heads = ops.reshape(inputs, (-1, ops.shape(inputs)[1], self.num_heads, size))
+        heads = ops.reshape(inputs, (-1, length, self.num_heads, size))
         return ops.transpose(heads, (0, 2, 1, 3))
 
     def _join_heads(self, heads):
         length, size = ops.shape(heads)[2], self.num_heads * heads.shape[-1]
-        if heads.shape[2] != 1:
-            heads = ops.transpose(heads, (0, 2, 1, 3))
-        return ops.reshape(heads, (-1, length, size))
+        return ops.reshape(ops.transpose(heads, (0, 2, 1, 3)), (-1, length, size))
 
     def compute_output_spec(
         self,

@@ -93,57 +93,74 @@ class DecoderLayer(keras.layers.Layer):
         self.feed_forward_residual.build(inputs_shape)
 
     def call(self, inputs, memory, memory_mask=None, training=None):
-        return self.step(inputs, self.project_memory(memory), memory_mask, training=training)[0]
+        return self.attend(inputs, memory, memory_mask, training)[0]
+
+    def attend(self, inputs, memory, memory_mask=None, training=None):
+        """Return what `call` returns, and the attention weights.
+
+        They are those of self-attention [B, H, T, T] and of cross-attention [B, H, T, S].
+        """
+
+        def attend_self(x):
+            heads = self.self_attention.project_self(x)
+            return self.self_attention.attend(*heads, use_causal_mask=True, training=training)
+
+        def attend_memory(x):
+            heads = (self.cross_attention.project_query(x), *self.project_memory(memory))
+            return self.cross_attention.attend(*heads, memory_mask, training=training)
+
+        outputs, *weights = self._run(inputs, attend_self, attend_memory, training)
+        return outputs, tuple(weights)
 
     def project_memory(self, memory):
         """Return the heads of the memory's keys and values, once for all steps of a search."""
         return self.cross_attention.project_memory(memory)
 
-    def step(self, inputs, memory_heads, memory_mask=None, cache=None, training=None):
-        """Run the layer on the positions that follow those of the cache.
+    def step(self, inputs, memory_heads, memory_mask, cache, write, visible=None, joined=None):
+        """Run the layer on the next position of N beams of each sentence, without dropout.
+
+        The beams of a sentence share its memory, and one cache that holds the tokens of them all.
 
         Args:
-            inputs: float [R, T, D].
-            memory_heads: what `project_memory` returned for B sentences. R may be a multiple of B:
-                the rows of one sentence follow each other and share its memory.
+            inputs: float [1, B * N, D], the beams of a sentence in succession.
+            memory_heads: what `project_memory` returned for the B sentences.
             memory_mask: bool [B, 1, S], or None.
-            cache: keys and values [R, H, P, K] of the P positions before, or None for P = 0.
-            training: whether dropout applies.
+            cache: keys and values [B, H, P, K] of positions before; see `empty_cache`.
+            write: `write(cached, heads) -> cached` adds the heads [B, H, N, K] of this position to
+                the keys or the values of the cache.
+            visible: bool [B, N, P'], which of the keys so written a beam may attend to: its own and
+                those of the beams that it continues. By default, which suits N = 1, all.
+            joined: `self_attention.join_projections()`, if computed before.
 
         Returns:
-            The output [R, T, D], the cache with T more positions, and the weights of self-attention
-            [R, H, T, P + T] and cross-attention [B, H, R / B * T, S].
+            The output [1, B * N, D] and the cache as `write` returned it.
         """
-        prepared = self.self_attention_residual.prepare(inputs)
-        query, key, value = self.self_attention.project_self(prepared)
-        if cache is not None:
-            key = ops.concatenate([cache[0], key], axis=2)
-            value = ops.concatenate([cache[1], value], axis=2)
-        outputs, self_weights = self.self_attention.attend(
-            query, key, value, use_causal_mask=inputs.shape[1] != 1, training=training
-        )
+        beams = 1 if visible is None else visible.shape[1]
+
+        def attend_self(x):
+            query, key, value = self.self_attention.project_self(x, beams, joined)
+            written = write(cache[0], key), write(cache[1], value)
+            return self.self_attention.attend_rows(query, *written, visible), written
+
+        def attend_memory(x):
+            # The beams of a sentence are so many queries to one memory, which is never repeated.
+            query = self.cross_attention.project_query(x, beams)
+            return self.cross_attention.attend_rows(query, *memory_heads, memory_mask), None
+
+        outputs, cache, _ = self._run(inputs, attend_self, attend_memory, training=False)
+        return outputs, cache
+
+    def _run(self, inputs, attend_self, attend_memory, training):
+        outputs, first = attend_self(self.self_attention_residual.prepare(inputs))
         x = self.self_attention_residual(inputs, outputs, training=training)
-
-        # The beams of a sentence are so many queries to one memory, which is never repeated.
-        prepared = self.cross_attention_residual.prepare(x)
-        sentences = ops.shape(memory_heads[0])[0]
-        by_sentence = ops.reshape(prepared, (sentences, -1, self.d_model))
-        outputs, cross_weights = self.cross_attention.attend(
-            self.cross_attention.project_query(by_sentence),
-            *memory_heads,
-            attention_mask=memory_mask,
-            training=training,
-        )
-        outputs = ops.reshape(outputs, ops.shape(x))
+        outputs, second = attend_memory(self.cross_attention_residual.prepare(x))
         x = self.cross_attention_residual(x, outputs, training=training)
-
         outputs = self.feed_forward(self.feed_forward_residual.prepare(x), training=training)
-        x = self.feed_forward_residual(x, outputs, training=training)
-        return x, (key, value), (self_weights, cross_weights)
+        return self.feed_forward_residual(x, outputs, training=training), first, second
 
-    def empty_cache(self, rows):
-        """Return the cache before the first position, for so many rows."""
-        shapes = ((rows, self.num_heads, 0, size) for size in (self.key_dim, self.value_dim))
+    def empty_cache(self, batch, length=0):
+        """Return keys and values [B, H, length, K] of no position, for so many sentences."""
+        shapes = ((batch, self.num_heads, length, size) for size in (self.key_dim, self.value_dim))
         return tuple(ops.zeros(shape, dtype=self.compute_dtype) for shape in shapes)
 
     def compute_output_shape(self, inputs_shape, memory_shape=None):
@@ -217,29 +234,41 @@ class Decoder(keras.layers.Layer):
             self.final_norm.build(inputs_shape)
 
     def call(self, inputs, memory, memory_mask=None, training=None):
-        return self.step(inputs, self.project_memory(memory), memory_mask, training=training)[0]
+        return self.attend(inputs, memory, memory_mask, training)[0]
+
+    def attend(self, inputs, memory, memory_mask=None, training=None):
+        """Return what `call` returns, and for each layer the weights of its two attentions."""
+        x, weights = inputs, []
+        for layer in self.layers:
+            x, layer_weights = layer.attend(x, memory, memory_mask, training)
+            weights.append(layer_weights)
+        return (x if self.final_norm is None else self.final_norm(x)), weights
 
     def project_memory(self, memory):
         """Return `DecoderLayer.project_memory` of every layer."""
         return [layer.project_memory(memory) for layer in self.layers]
 
-    def step(self, inputs, memory_heads, memory_mask=None, cache=None, training=None):
-        """Run all layers on the positions that follow those of the cache.
+    def join_projections(self):
+        """Return `MultiHeadAttention.join_projections` of every layer's self-attention."""
+        return [layer.self_attention.join_projections() for layer in self.layers]
 
-        As `DecoderLayer.step`, with a list over the layers for `memory_heads`, the cache and the
-        weights.
+    def step(self, inputs, memory_heads, memory_mask, caches, write, visible=None, joined=None):
+        """Run all layers as `DecoderLayer.step`.
+
+        `memory_heads`, `caches` and `joined` are lists over the layers.
         """
-        x, new_cache, weights = inputs, [], []
-        caches = [None] * len(self.layers) if cache is None else cache
-        for layer, heads, layer_cache in zip(self.layers, memory_heads, caches, strict=True):
-            x, layer_cache, layer_weights = layer.step(x, heads, memory_mask, layer_cache, training)
-            new_cache.append(layer_cache)
-            weights.append(layer_weights)
-        return (x if self.final_norm is None else self.final_norm(x)), new_cache, weights
+        x, written = inputs, []
+        joined = [None] * len(self.layers) if joined is None else joined
+        for layer, heads, cache, kernel in zip(
+            self.layers, memory_heads, caches, joined, strict=True
+        ):
+            x, cache = layer.step(x, heads, memory_mask, cache, write, visible, kernel)
+            written.append(cache)
+        return (x if self.final_norm is None else self.final_norm(x)), written
 
-    def empty_cache(self, rows):
-        """Return the cache before the first position, for so many rows."""
-        return [layer.empty_cache(rows) for layer in self.layers]
+    def empty_cache(self, batch, length=0):
+        """Return `DecoderLayer.empty_cache` of every layer."""
+        return [layer.empty_cache(batch, length) for layer in self.layers]
 
     def compute_output_shape(self, inputs_shape, memory_shape=None):
         return inputs_shape

@@ -17,11 +17,11 @@ class TokenEmbedding(keras.layers.Layer):
         d_model: D, the width.
 
     Call arguments:
-        inputs: int [B, T] ids; with `reverse`, float [B, T, D].
+        inputs: int [...] ids; with `reverse`, float [..., D].
         reverse: whether to map vectors to logits.
 
     Returns:
-        float [B, T, D]; with `reverse`, float32 logits [B, T, V], of a product in the layer's
+        float [..., D]; with `reverse`, float32 logits [..., V], of a product in the layer's
         compute type.
 
     >>> embedding = TokenEmbedding(vocab_size=11, d_model=4)

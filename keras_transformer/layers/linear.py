@@ -7,7 +7,8 @@ def linear(inputs, kernel, bias=None):
     """Return inputs @ kernel + bias over the last axis.
 
     The leading axes are flattened, so that a batch of sentences is one matrix product, forwards and
-    backwards, and not one per sentence.
+    backwards, and not one per sentence. Where the first is known to be 1, as in a step of a search,
+    there is nothing to flatten, and TensorFlow multiplies a single row without waking its threads.
 
     Args:
         inputs: float [..., D].
@@ -20,9 +21,14 @@ def linear(inputs, kernel, bias=None):
     >>> linear(ops.ones((2, 3, 4)), ops.ones((4, 5))).shape[2]
     5
     """
-    shape = ops.shape(inputs)
-    flat = inputs if len(shape) == 2 else ops.reshape(inputs, (-1, shape[-1]))
-    outputs = ops.matmul(flat, ops.cast(kernel, inputs.dtype))
+    shape, kernel = ops.shape(inputs), ops.cast(kernel, inputs.dtype)
+    is_flat = len(shape) == 2
+    if is_flat:
+        outputs = ops.matmul(inputs, kernel)
+    elif isinstance(shape[0], int) and shape[0] == 1:
+        outputs, is_flat = ops.matmul(inputs, ops.expand_dims(kernel, 0)), True
+    else:
+        outputs = ops.matmul(ops.reshape(inputs, (-1, shape[-1])), kernel)
     if bias is not None:
         outputs = ops.add(outputs, ops.cast(bias, inputs.dtype))
-    return outputs if len(shape) == 2 else ops.reshape(outputs, (*shape[:-1], kernel.shape[1]))
+    return outputs if is_flat else ops.reshape(outputs, (*shape[:-1], kernel.shape[1]))

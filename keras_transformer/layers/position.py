@@ -35,7 +35,6 @@ class SinusoidalPositionEncoding(keras.layers.Layer):
 
     Call arguments:
         inputs: float [B, T, D], D even.
-        start_index: the position of the first of the T inputs; 0 by default.
 
     Returns:
         float [B, T, D].
@@ -51,11 +50,14 @@ class SinusoidalPositionEncoding(keras.layers.Layer):
                 "Sinusoidal positions need inputs with an even last axis, "
                 f"received inputs of shape {tuple(input_shape)}."
             )
+        self.d_model = input_shape[-1]
 
-    def call(self, inputs, start_index=0):
-        positions = ops.arange(ops.shape(inputs)[1], dtype="float32")
-        positions = positions + ops.cast(start_index, "float32")
-        encoding = sinusoid(positions, inputs.shape[-1])
+    def encoding(self, length):
+        """Return what is added at each position, float32 [length, D]."""
+        return sinusoid(ops.arange(length, dtype="float32"), self.d_model)
+
+    def call(self, inputs):
+        encoding = self.encoding(ops.shape(inputs)[1])
         return ops.cast(ops.cast(inputs, "float32") + encoding, inputs.dtype)
 
     def compute_output_shape(self, input_shape):
@@ -71,7 +73,6 @@ class LearnedPositionEncoding(keras.layers.Layer):
 
     Call arguments:
         inputs: float [B, T, D].
-        start_index: the position of the first of the T inputs; 0 by default.
 
     Returns:
         float [B, T, D].
@@ -94,10 +95,13 @@ class LearnedPositionEncoding(keras.layers.Layer):
             name="embeddings",
         )
 
-    def call(self, inputs, start_index=0):
-        positions = ops.arange(ops.shape(inputs)[1]) + start_index
-        positions = ops.minimum(positions, self.max_length - 1)
-        return inputs + ops.cast(ops.take(self.embeddings, positions, axis=0), inputs.dtype)
+    def encoding(self, length):
+        """Return what is added at each position, [length, D]."""
+        positions = ops.minimum(ops.arange(length), self.max_length - 1)
+        return ops.take(self.embeddings, positions, axis=0)
+
+    def call(self, inputs):
+        return inputs + ops.cast(self.encoding(ops.shape(inputs)[1]), inputs.dtype)
 
     def compute_output_shape(self, input_shape):
         return input_shape

@@ -2,7 +2,7 @@
 
 import keras
 
-NORM_EPSILON = 1e-6
+from keras_transformer.layers.layer_norm import LayerNorm
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -16,12 +16,12 @@ class Residual(keras.layers.Layer):
         norm: "post", the paper's, or "pre".
 
     Call arguments:
-        inputs: float [B, T, D], x.
-        outputs: float [B, T, D], what the sub-layer made of `prepare(x)`.
+        inputs: float [..., D], x.
+        outputs: float [..., D], what the sub-layer made of `prepare(x)`.
         training: whether dropout applies.
 
     Returns:
-        float [B, T, D].
+        float [..., D].
     """
 
     def __init__(self, dropout: float = 0.1, norm: str = "post", **kwargs):
@@ -31,9 +31,7 @@ class Residual(keras.layers.Layer):
         self.dropout = dropout
         self.norm = norm
         self.output_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
-        self.layer_norm = keras.layers.LayerNormalization(
-            epsilon=NORM_EPSILON, dtype=self.dtype_policy, name="layer_norm"
-        )
+        self.layer_norm = LayerNorm(dtype=self.dtype_policy, name="layer_norm")
 
     def build(self, inputs_shape, outputs_shape=None):
         self.layer_norm.build(inputs_shape)
@@ -59,4 +57,4 @@ def final_norm(layers, dtype):
         raise ValueError("num_layers must be at least 1, received 0.")
     if layers[-1].norm == "post":
         return None
-    return keras.layers.LayerNormalization(epsilon=NORM_EPSILON, dtype=dtype, name="final_norm")
+    return LayerNorm(dtype=dtype, name="final_norm")

@@ -1,14 +1,18 @@
 """SentencePiece as a TensorFlow op: strings to subword ids and back, inside the graph."""
 
+import hashlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
 
 import sentencepiece
 import tensorflow as tf
-import tensorflow_text as tf_text
+import tensorflow_text  # noqa: F401  registers the ops
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+
+_NBEST_SIZE, _ALPHA = 0, 1.0  # No sampling.
+_OPTIONS = (False, False, False)  # add_bos, add_eos, reverse
 
 
 class SentencePieceTokenizer(tf.Module):
@@ -41,6 +45,9 @@ class SentencePieceTokenizer(tf.Module):
         self._processor = _load(model)
         self.model = model
         self.vocab_size: int = self._processor.get_piece_size()
+        pieces = self.id_to_piece(range(self.vocab_size))
+        # In bytes of the text before it is normalised: a character has at most 4 of them.
+        self._longest_piece = 4 * max(len(piece) for piece in pieces)
 
     @classmethod
     def from_file(cls, path: str | os.PathLike) -> "SentencePieceTokenizer":
@@ -64,16 +71,23 @@ class SentencePieceTokenizer(tf.Module):
         temporary.write_bytes(self.model)
         temporary.replace(path)
 
-    def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
+    def tokenize(self, text: tf.Tensor, max_length: int | None = None) -> tf.RaggedTensor:
         """Splits each text into subwords.
 
         Args:
             text: `[B]` strings in UTF-8; bytes that are not UTF-8 count as U+FFFD.
+            max_length: The most subwords of a text, after which it is cut off. Of a text of
+                megabytes no more is looked at than so many of the longest subwords could have.
 
         Returns:
             `[B, None]` int32 ids, without bos and eos; none for an empty text.
         """
-        return self._tokenize(tf.convert_to_tensor(text, tf.string))
+        text = tf.convert_to_tensor(text, tf.string)
+        if max_length is None:
+            return self._tokenize(text)
+        return self._tokenize(tf.strings.substr(text, 0, max_length * self._longest_piece))[
+            :, :max_length
+        ]
 
     def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Joins subwords into text, whatever the ids are.
@@ -94,6 +108,18 @@ class SentencePieceTokenizer(tf.Module):
         counts = tf.reduce_sum(tf.cast(is_text, tf.int64), axis=1)
         return self._detokenize(tf.RaggedTensor.from_row_lengths(values, counts, validate=False))
 
+    def pieces(self, ids: tf.Tensor) -> tf.Tensor:
+        """Names each subword inside the graph, as `id_to_piece` does outside.
+
+        Args:
+            ids: int32 of any shape, all in the vocabulary.
+
+        Returns:
+            Strings in UTF-8 in the shape of `ids`; "" for padding.
+        """
+        names = tf.reshape(self._pieces(tf.reshape(ids, [-1])), tf.shape(ids))
+        return tf.where(ids == PAD_ID, "", names)
+
     def id_to_piece(self, ids: Iterable[int]) -> list[str]:
         """Names each subword, as in the labels of an attention map.
 
@@ -107,17 +133,39 @@ class SentencePieceTokenizer(tf.Module):
         """
         return [self._processor.id_to_piece(int(i)) for i in ids]
 
-    # The op is made inside each function, because one made eagerly dies with TensorFlow's cache of
-    # eager kernels, which keras.utils.set_random_seed empties. All use the same options, add_bos
-    # and add_eos off: the op keeps these as state that concurrent calls with others would change.
+    # The ops are TensorFlow Text's, by their names, because its Python class would put the model
+    # into the graph, and load it, once for each place that uses it. The shared name makes one
+    # resource of them all, which outlives TensorFlow's cache of eager kernels, emptied by
+    # keras.utils.set_random_seed. The options of a call are kept as its state, which concurrent
+    # calls with others would change: all calls have them off.
+
+    @tf.function(input_signature=[])
+    def _resource(self):
+        name = hashlib.sha256(self.model).hexdigest().encode()
+        return _op("SentencepieceOp", [], [tf.resource], model=self.model, shared_name=name)[0]
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
     def _tokenize(self, text):
-        return tf_text.SentencepieceTokenizer(self.model).tokenize(text)
+        inputs = [self._resource(), text, _NBEST_SIZE, _ALPHA, *_OPTIONS]
+        return tf.RaggedTensor.from_row_splits(
+            *_op("SentencepieceTokenizeOp", inputs, [tf.int32, tf.int64]), validate=False
+        )
 
     @tf.function(input_signature=[tf.RaggedTensorSpec([None, None], tf.int32)])
     def _detokenize(self, ids):
-        return tf_text.SentencepieceTokenizer(self.model).detokenize(ids)
+        inputs = [self._resource(), ids.values, ids.row_splits, *_OPTIONS]
+        return _op("SentencepieceDetokenizeOp", inputs, [tf.string])[0]
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)])
+    def _pieces(self, ids):
+        return _op("SentencepieceIdToStringOp", [self._resource(), ids], [tf.string])[0]
+
+
+def _op(name, inputs, dtypes, **attributes):
+    """Add an op to the graph that is being traced, and return its outputs."""
+    attrs = {key: tf.compat.v1.AttrValue(s=value) for key, value in attributes.items()}
+    inputs = [tf.convert_to_tensor(value) for value in inputs]
+    return tf.compat.v1.get_default_graph().create_op(name, inputs, dtypes, attrs=attrs).outputs
 
 
 def _load(model: bytes) -> sentencepiece.SentencePieceProcessor:

@@ -14,11 +14,14 @@ from keras_transformer.text import SentencePieceTokenizer
 from keras_transformer.translator import Translator
 
 
-def load_translator(directory: str | os.PathLike, **decoding: Any) -> Translator:
+def load_translator(
+    directory: str | os.PathLike, *, compiled: bool = False, **decoding: Any
+) -> Translator:
     """Return the translator of a directory that `train` wrote.
 
     Args:
         directory: the training's directory.
+        compiled: whether XLA compiles the search; see `Translator`.
         **decoding: fields of `DecodingConfig` to replace in the training's configuration.
 
     Raises:
@@ -36,7 +39,7 @@ def load_translator(directory: str | os.PathLike, **decoding: Any) -> Translator
     paths = vocabulary_paths(directory, config)
     tokenizers = [SentencePieceTokenizer.from_file(path) for path in paths]
     search = dataclasses.replace(config.decoding, **decoding)
-    return Translator(model, tokenizers[0], tokenizers[-1], search)
+    return Translator(model, tokenizers[0], tokenizers[-1], search, compiled)
 
 
 def read_history(directory: str | os.PathLike) -> dict[str, list[float]]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.decoding import beam_search, greedy_search, repeat_rows
+from keras_transformer.decoding import beam_search, greedy_search, repeat_rows, take_rows
 
 
 def number(prefix, vocab_size):
@@ -44,7 +44,8 @@ def make_step(trees):
     trees = tf.constant(trees)
     num_prefixes, vocab_size = trees.shape[1:]
 
-    def step(ids, position, state):
+    def step(ids, parents, position, state):
+        state = take_rows(state, parents)
         history = tf.concat([state["history"], ids[:, tf.newaxis]], axis=1)
         tokens = history[:, 1:]  # without bos
         powers = vocab_size ** tf.range(position)[::-1]

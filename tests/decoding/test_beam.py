@@ -59,7 +59,7 @@ def constant_step(probabilities):
     """A step with the same probabilities after every prefix, and the positions it was asked for."""
     positions = []
 
-    def step(ids, position, state):
+    def step(ids, parents, position, state):
         positions.append(int(position))
         log_probs = tf.math.log(tf.constant([probabilities]))
         return tf.repeat(log_probs, tf.shape(ids)[0], axis=0), state
@@ -236,11 +236,13 @@ def test_a_sentence_does_not_depend_on_the_batch(beam_size, search, random_trees
     together = search(trees, beam_size=beam_size, max_lengths=limits)
     order = np.array([4, 2, 0, 5, 1, 3])
     permuted = search(trees[order], beam_size=beam_size, max_lengths=limits[order])
-    for one, other in zip(together, permuted, strict=True):
-        np.testing.assert_array_equal(one.numpy()[order], other)
+    np.testing.assert_array_equal(together.ids.numpy()[order], permuted.ids)
+    # The softmax of a row may differ in its last bit with the row's place in the batch.
+    np.testing.assert_allclose(together.scores.numpy()[order], permuted.scores, rtol=1e-6)
+    np.testing.assert_array_equal(together.lengths.numpy()[order], permuted.lengths)
     for i in range(6):
         alone = search(trees[i : i + 1], beam_size=beam_size, max_lengths=limits[i : i + 1])
-        np.testing.assert_array_equal(alone.scores[0], together.scores[i])
+        np.testing.assert_allclose(alone.scores[0], together.scores[i], rtol=1e-6)
         np.testing.assert_array_equal(alone.lengths[0], together.lengths[i])
         length = alone.ids.shape[2]
         np.testing.assert_array_equal(alone.ids[0], together.ids[i, :, :length])
@@ -261,7 +263,7 @@ def test_a_graph_gives_what_eager_execution_gives(beam_size, search, random_tree
 
 
 def test_the_state_may_be_any_nest():
-    def step(ids, position, state):
+    def step(ids, parents, position, state):
         (log_probs,), counts = state
         return log_probs, ((log_probs,), {"steps": counts["steps"] + 1})
 
@@ -275,7 +277,7 @@ def test_the_state_may_be_any_nest():
 def test_special_ids_can_be_chosen():
     first_ids = []
 
-    def step(ids, position, state):
+    def step(ids, parents, position, state):
         first_ids.append(ids.numpy().tolist())
         return tf.math.log(
             tf.repeat([[0.1, 0.2, 0.6, 0.1], [0.1, 0.6, 0.2, 0.1]], 2, axis=0)
@@ -300,7 +302,7 @@ def test_special_ids_can_be_chosen():
 def test_a_batch_of_0_gives_a_result_of_0(compiled):
     def search(max_lengths):
         return beam_search(
-            lambda ids, position, state: (tf.zeros([tf.shape(ids)[0], 6]), state),
+            lambda ids, parents, position, state: (tf.zeros([tf.shape(ids)[0], 6]), state),
             repeat_rows(tf.zeros([tf.shape(max_lengths)[0], 0]), 3),
             max_lengths=max_lengths,
             beam_size=3,

@@ -15,7 +15,7 @@ def probable(token, probability=0.7):
 def count_steps(log_probs):
     calls = []
 
-    def step(ids, position, state):
+    def step(ids, parents, position, state):
         calls.append((ids.numpy().tolist(), int(position)))
         return tf.constant(log_probs, tf.float32), state
 
@@ -72,7 +72,7 @@ def test_of_equal_tokens_the_lowest_id_is_taken(search, tree, translations):
 
 def test_a_batch_of_0_gives_a_result_of_0():
     result = greedy_search(
-        lambda ids, position, state: (tf.zeros([0, 4]), state),
+        lambda ids, parents, position, state: (tf.zeros([0, 4]), state),
         (),
         max_lengths=tf.zeros([0], tf.int32),
     )

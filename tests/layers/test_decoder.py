@@ -1,3 +1,4 @@
+import keras
 import numpy as np
 import pytest
 from layer_checks import as_array, randomise, run_layer_checks
@@ -86,48 +87,71 @@ def test_each_position_may_have_a_mask_of_its_own():
         np.testing.assert_allclose(received[:, t], expected[:, t], atol=1e-5)
 
 
-def steps(layer, x, memory, mask, sizes):
-    """Run a layer on so many positions at a time; return all outputs and the last cache."""
-    heads, cache = layer.project_memory(memory), layer.empty_cache(x.shape[0])
-    outputs, start = [], 0
-    for size in sizes:
-        step_output, cache, weights = layer.step(x[:, start : start + size], heads, mask, cache)
-        outputs.append(as_array(step_output))
-        start += size
-    return np.concatenate(outputs, axis=1), cache, weights
+def steps(layer, x, memory, mask, beams):
+    """Run a layer, position by position, on beams none of which continues another."""
+    heads, cache, outputs = layer.project_memory(memory), layer.empty_cache(B), []
+    for position in range(x.shape[1]):
+        written = np.arange((position + 1) * beams)
+        visible = written % beams == np.arange(beams)[:, None]
+        output, cache = layer.step(
+            x[None, :, position],
+            heads,
+            mask,
+            cache,
+            write=lambda cached, new: keras.ops.concatenate([cached, new], axis=2),
+            visible=np.tile(visible, (B, 1, 1)) if beams > 1 else None,
+        )
+        outputs.append(as_array(output)[0])
+    return np.stack(outputs, axis=1), cache
 
 
 @NORMS
-@pytest.mark.parametrize("sizes", [[1] * T, [2, 1, 2], [T]])
-def test_cached_steps_of_beams_equal_the_full_pass(norm, sizes):
-    beams = 3  # Rows of one sentence follow each other and share its memory.
+@pytest.mark.parametrize("beams", [1, 3])
+def test_cached_steps_of_beams_equal_the_full_pass(norm, beams):
     layer, memory, mask = build(DecoderLayer, norm=norm), normal(B, S, D), padding(7, 4)
     x = normal(B * beams, T, D)
     repeated = [np.repeat(array, beams, axis=0) for array in (memory, mask)]
     expected = as_array(layer(x, *repeated))
-    received, (keys, values), (self_weights, cross_weights) = steps(layer, x, memory, mask, sizes)
+    received, (keys, values) = steps(layer, x, memory, mask, beams)
     np.testing.assert_allclose(received, expected, atol=1e-5)
-    assert tuple(keys.shape) == (B * beams, 2, T, 4)
-    assert tuple(values.shape) == (B * beams, 2, T, 3)
-    assert tuple(self_weights.shape) == (B * beams, 2, sizes[-1], T)
-    assert tuple(cross_weights.shape) == (B, 2, beams * sizes[-1], S)
+    assert tuple(keys.shape) == (B, 2, T * beams, 4)
+    assert tuple(values.shape) == (B, 2, T * beams, 3)
 
 
 @NORMS
 def test_cached_steps_of_the_stack_equal_the_full_pass(norm):
     decoder = build(Decoder, num_layers=2, norm=norm)
     x, memory, mask = normal(B, T, D), normal(B, S, D), padding(7, 4)
-    received, cache, weights = steps(decoder, x, memory, mask, [1] * T)
+    received, caches = steps(decoder, x, memory, mask, beams=1)
     np.testing.assert_allclose(received, as_array(decoder(x, memory, mask)), atol=1e-5)
-    assert len(cache) == len(weights) == 2
+    assert len(caches) == 2
 
 
-def test_rows_do_not_depend_on_each_other():
+def test_projections_joined_beforehand_change_nothing():
+    decoder = build(Decoder, num_layers=2)
+    x, memory = normal(1, B, D), decoder.project_memory(normal(B, S, D))
+    arguments = (x, memory, padding(7, 4), decoder.empty_cache(B), lambda cached, new: new)
+    expected, _ = decoder.step(*arguments)
+    received, _ = decoder.step(*arguments, joined=decoder.join_projections())
+    assert np.array_equal(as_array(received), as_array(expected))
+
+
+def test_the_layers_attention_weights_are_those_of_its_output():
+    layer, x, memory, mask = build(DecoderLayer), normal(B, T, D), normal(B, S, D), padding(7, 4)
+    output, (self_weights, cross_weights) = layer.attend(x, memory, mask)
+    assert np.array_equal(as_array(output), as_array(layer(x, memory, mask)))
+    assert tuple(self_weights.shape) == (B, 2, T, T)
+    assert tuple(cross_weights.shape) == (B, 2, T, S)
+    assert not np.any(np.triu(as_array(self_weights), k=1))
+    assert not np.any(as_array(cross_weights)[1, :, :, 4:])
+
+
+def test_beams_do_not_depend_on_each_other():
     layer, memory, mask = build(DecoderLayer), normal(B, S, D), padding(7, 4)
     x = normal(B * 3, T, D)
-    before = steps(layer, x, memory, mask, [1] * T)[0]
+    before = steps(layer, x, memory, mask, beams=3)[0]
     x[2] *= -1  # The last beam of the first sentence.
-    after = steps(layer, x, memory, mask, [1] * T)[0]
+    after = steps(layer, x, memory, mask, beams=3)[0]
     others = [0, 1, 3, 4, 5]
     np.testing.assert_allclose(after[others], before[others], atol=1e-6)
     assert np.abs(after[2] - before[2]).max() > 1e-3

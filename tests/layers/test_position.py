@@ -8,9 +8,8 @@ from layer_checks import as_array, run_layer_checks
 from keras_transformer.layers import LearnedPositionEncoding, SinusoidalPositionEncoding
 
 
-def encoding(length, d_model=6, dtype="float32", **options):
-    layer = SinusoidalPositionEncoding(dtype=dtype)
-    return as_array(layer(np.zeros((1, length, d_model), "float32"), **options))[0]
+def encoding(length, d_model=6):
+    return as_array(SinusoidalPositionEncoding()(np.zeros((1, length, d_model), "float32")))[0]
 
 
 def learned(max_length, width=6):
@@ -53,16 +52,13 @@ def test_equals_the_papers_formula_far_beyond_any_training_length():
         for i in range(d_model)
     ]
     # The angle, up to 5,000, has a float32 error of up to 5,000 / 2^23, and e^x some of its own.
-    np.testing.assert_allclose(encoding(1, d_model, start_index=position)[0], expected, atol=5e-3)
+    np.testing.assert_allclose(encoding(position + 1, d_model)[-1], expected, atol=5e-3)
 
 
-def test_start_index_is_a_slice_of_a_longer_encoding():
-    np.testing.assert_allclose(encoding(3, start_index=4), encoding(9)[4:7], atol=1e-6)
-
-
-def test_start_index_may_be_a_tensor():
-    index = keras.ops.convert_to_tensor(np.int32(4))
-    np.testing.assert_allclose(encoding(3, start_index=index), encoding(9)[4:7], atol=1e-6)
+def test_encoding_is_what_is_added():
+    layer = SinusoidalPositionEncoding()
+    layer.build((None, None, 6))
+    assert np.array_equal(as_array(layer.encoding(9)), encoding(9))
 
 
 def test_is_added_to_the_inputs():
@@ -89,10 +85,9 @@ def test_learned_adds_a_vector_for_each_position():
     np.testing.assert_allclose(as_array(layer(x)), x + layer.get_weights()[0][:5], atol=1e-6)
 
 
-def test_learned_start_index_is_a_slice_of_a_longer_encoding():
+def test_learned_encoding_is_the_first_vectors():
     layer = learned(9)
-    received = as_array(layer(np.zeros((1, 3, 6), "float32"), start_index=4))[0]
-    assert np.array_equal(received, layer.get_weights()[0][4:7])
+    assert np.array_equal(as_array(layer.encoding(4)), layer.get_weights()[0][:4])
 
 
 def test_learned_positions_beyond_the_last_share_its_vector():

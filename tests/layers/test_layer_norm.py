@@ -1,0 +1,41 @@
+import keras
+import numpy as np
+import pytest
+from layer_checks import as_array, randomise, run_layer_checks
+
+from keras_transformer.layers.layer_norm import LayerNorm
+
+
+def normal(*shape):
+    return np.random.normal(size=shape).astype("float32")
+
+
+def test_passes_the_layer_checks():
+    run_layer_checks(
+        LayerNorm, {}, {"inputs": normal(2, 5, 6)}, num_weights=2, num_parameters=2 * 6
+    )
+
+
+def test_closed_form():
+    # Mean 3 and variance 8 / 3: (x - 3) / 1.63299.
+    received = as_array(LayerNorm()(np.array([[1.0, 3.0, 5.0]], "float32")))
+    np.testing.assert_allclose(received, [[-1.2247448, 0.0, 1.2247448]], atol=1e-5)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_equals_the_layer_of_keras(scale):
+    x, ours = scale * (7 + normal(2, 5, 6)), LayerNorm()
+    ours.build(x.shape)
+    randomise(ours)
+    theirs = keras.layers.LayerNormalization(epsilon=1e-6)
+    theirs.build(x.shape)
+    theirs.set_weights(ours.get_weights())
+    np.testing.assert_allclose(as_array(ours(x)), as_array(theirs(x)), atol=1e-3)
+
+
+def test_computes_in_float32_and_returns_the_compute_type():
+    # In bfloat16, which knows 8 bits, 256 and 257 would be the same number.
+    x = np.array([[256.0, 258.0]], "float32")
+    received = LayerNorm(dtype="mixed_bfloat16")(keras.ops.cast(x, "bfloat16"))
+    assert "bfloat16" in str(received.dtype)
+    np.testing.assert_allclose(as_array(received), [[-1.0, 1.0]], atol=1e-2)

@@ -1,0 +1,92 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+from layer_checks import randomise
+
+from keras_transformer import Transformer, TransformerConfig
+from keras_transformer.model_step import ModelStep
+
+B, S, T, V = 2, 7, 5, 13
+VARIANTS = pytest.mark.parametrize(
+    "variant",
+    [{}, {"norm": "pre", "position": "learned", "max_length": 3, "share_embeddings": "none"}],
+    ids=["paper", "variant"],
+)
+SIZES = pytest.mark.parametrize("sizes", [None, (2, 4, T)], ids=["growing", "fixed"])
+
+
+def build(**variant):
+    sizes = {"d_model": 8, "d_ff": 11, "num_heads": 2, "key_dim": 3, "value_dim": 5}
+    model = Transformer(TransformerConfig(vocab_size=V, num_layers=2, **sizes, **variant))
+    randomise(model)
+    return model
+
+
+def sources():
+    ids = np.random.randint(4, V, size=(B, S)).astype("int32")
+    ids[1, 4:] = 0
+    return ids
+
+
+def run(step, tokens, parents):
+    """Logits [B * N, T, V] of tokens [B * N, T] that continue the rows `parents` [B * N, T]."""
+    state, logits = step.initial_state(), []
+    for position in range(tokens.shape[1]):
+        if step.stages and position in (0, *step.stages.sizes[:-1]):
+            larger = next(size for size in step.stages.sizes if size > position)
+            state = step.stages.enlarge(state, larger)
+        ids = tf.constant(tokens[:, position])
+        received, state = step(ids, parents[:, position], tf.constant(position), state)
+        logits.append(received.numpy())
+    return np.stack(logits, axis=1)
+
+
+@VARIANTS
+@SIZES
+@pytest.mark.parametrize("beams", [1, 3])
+def test_cached_steps_equal_the_full_pass(variant, sizes, beams):
+    model, source = build(**variant), sources()
+    tokens = np.random.randint(4, V, size=(B * beams, T)).astype("int32")
+    bias = np.linspace(-2, 2, V).astype("float32")
+    expected = model({"source": np.repeat(source, beams, axis=0), "target": tokens}) + bias
+    step = ModelStep(model, tf.constant(source), beams, T, bias, sizes)
+    own = np.tile(np.arange(B * beams)[:, None], T)
+    np.testing.assert_allclose(run(step, tokens, own), expected, atol=1e-5)
+
+
+@SIZES
+def test_a_beam_sees_what_its_parents_saw(sizes):
+    model, source = build(), sources()
+    beams = 3
+    random = np.random.default_rng(5)
+    tokens = random.integers(4, V, size=(B * beams, T), dtype="int32")
+    # At each position a beam continues any of its sentence's, some of them none or several.
+    parents = random.integers(0, beams, size=(B * beams, T), dtype="int32")
+    parents += np.repeat(np.arange(B, dtype="int32") * beams, beams)[:, None]
+    assert len({tuple(sorted(parents[:beams, t])) for t in range(1, T)}) > 1
+    histories = np.zeros((B * beams, 0), "int32")
+    expected = []
+    for position in range(T):
+        histories = np.concatenate(
+            [histories[parents[:, position]], tokens[:, position : position + 1]], axis=1
+        )
+        whole = model({"source": np.repeat(source, beams, axis=0), "target": histories})
+        expected.append(whole[:, -1])
+    step = ModelStep(model, tf.constant(source), beams, T, sizes=sizes)
+    received = run(step, tokens, parents)
+    np.testing.assert_allclose(received, np.stack(expected, axis=1), atol=1e-5)
+
+
+def test_mixed_precision_gives_float32_logits():
+    import keras
+
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        model = build()
+        step = ModelStep(model, tf.constant(sources()), 1, T)
+        tokens = np.full((B, 2), 5, "int32")
+        logits = run(step, tokens, np.tile(np.arange(B)[:, None], 2))
+        whole = model({"source": sources() * 0 + 5, "target": tokens})
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert logits.dtype == np.float32 and logits.shape == whole.shape
