@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pydantic
 import yaml
+from pydantic import TypeAdapter
 from pydantic_settings import BaseSettings, CliApp, SettingsConfigDict
 
-from keras_transformer.config import read_yaml
+from keras_transformer.config import DecodingConfig, read_yaml
 
 
 def start_log() -> None:
@@ -78,7 +79,7 @@ def _mistake(error: dict, command: type[Command] | None = None) -> str:
             close = difflib.get_close_matches(option, _options(command), n=1)
             return f"{option} is no option" + (f", did you mean {close[0]}?" if close else "")
         case "value_error":  # One of ours, which says what was received.
-            return f"{option}: {error['ctx']['error']}"
+            return f"{option}: {error['ctx']['error']}".removeprefix(": ")
     return f"{option}: {error['msg']}, received {error['input']!r}"
 
 
@@ -93,19 +94,23 @@ def _options(command: type[Command] | None) -> list[str]:
 
 
 def add_search_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that replace what a training's configuration says of the search."""
-    parser.add_argument(
-        "--beam-size", type=int, help="for a training: beams, instead of its configuration's"
+    """Add an option for each field of `DecodingConfig`."""
+    group = parser.add_argument_group(
+        "search", "For a training, each in place of what its configuration says."
     )
-    parser.add_argument(
-        "--length-penalty", type=float, help="for a training: alpha, instead of its configuration's"
-    )
+    for name, field in TypeAdapter(DecodingConfig).json_schema()["properties"].items():
+        # The configuration itself converts the text and checks it.
+        group.add_argument(_flag(name), help=field["description"].replace("%", "%%"))
 
 
-def search_options(args: argparse.Namespace) -> dict[str, float]:
+def search_options(args: argparse.Namespace) -> dict[str, str]:
     """Return the options of `add_search_options` that were given, by their fields' names."""
-    search = {"beam_size": args.beam_size, "length_penalty": args.length_penalty}
-    return {name: value for name, value in search.items() if value is not None}
+    names = (field.name for field in dataclasses.fields(DecodingConfig))
+    return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+
+
+def _flag(field: str) -> str:
+    return f"--{field.replace('_', '-')}"
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
@@ -135,7 +140,7 @@ def load_model(args: argparse.Namespace) -> Callable[[Sequence[str], bool], list
         translator = load_translator(args.model, **search)
         return lambda sentences, progress: translator(sentences, args.batch_size, progress)
     if search:
-        options = " and ".join(f"--{name.replace('_', '-')}" for name in search)
+        options = " and ".join(map(_flag, search))
         raise ValueError(
             f"The search of a SavedModel is fixed: leave out {options}, or give the directory of "
             "its training."

@@ -5,23 +5,59 @@ Usage:
 """
 
 import argparse
+import dataclasses
+import json
+import shlex
+import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from pipelines.cli import add_search_options, plain_errors, search_options
 
 
 def main(argv: Sequence[str] | None = None) -> None:
+    argv = sys.argv[1:] if argv is None else list(argv)
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--checkpoint", required=True, help="directory of a training")
     parser.add_argument("--output", required=True, help="the model's directory, saved_models/NAME")
+    parser.add_argument(
+        "--scores",
+        metavar="FILE",
+        help="for the model card: what pipelines.evaluate --json wrote of this model",
+    )
+    parser.add_argument(
+        "--compiled",
+        action="store_true",
+        help="for XLA to compile the search when it is loaded: several times as fast, on a server "
+        "started with --xla_cpu_compilation_enabled alone, as pipelines.serve starts it",
+    )
     add_search_options(parser)
     args = parser.parse_args(argv)
     from keras_transformer.export import export_saved_model
     from keras_transformer.training import load_translator
 
     with plain_errors():
-        translator = load_translator(args.checkpoint, **search_options(args))
-        print(export_saved_model(translator, args.output))
+        translator = load_translator(
+            args.checkpoint, compiled=args.compiled, **search_options(args)
+        )
+        facts = {"command": shlex.join(["python", "-m", "pipelines.export", *argv])}
+        facts |= training_facts(Path(args.checkpoint))
+        if args.scores:
+            facts["scores"] = json.loads(Path(args.scores).read_text(encoding="utf-8"))
+        print(export_saved_model(translator, args.output, facts))
+
+
+def training_facts(directory: Path) -> dict[str, Any]:
+    """Return what a training's directory says of it, for the model card."""
+    from keras_transformer.config import ExperimentConfig
+
+    config = ExperimentConfig.from_file(directory / "config.yaml")
+    facts = {"data": dataclasses.asdict(config.data)}
+    chosen = directory / "chosen.json"
+    if chosen.exists():
+        facts["validation"] = json.loads(chosen.read_text(encoding="utf-8"))
+    return {**facts, "training": dataclasses.asdict(config.training)}
 
 
 if __name__ == "__main__":

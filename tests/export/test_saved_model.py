@@ -1,12 +1,10 @@
-import functools
 import json
 import shutil
-import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.core.protobuf import saved_model_pb2
 from tiny import (
     NO_UTF8,
     ODD,
@@ -17,9 +15,8 @@ from tiny import (
     toy_sentences,
 )
 
-from keras_transformer import Transformer, TransformerConfig
 from keras_transformer.config import DecodingConfig
-from keras_transformer.export import export_saved_model, load_saved_model
+from keras_transformer.export import export_saved_model, load_saved_model, saved_model
 from keras_transformer.translator import Translator
 
 # What a client of the exported model may have installed.
@@ -32,98 +29,86 @@ texts = [bytes.fromhex(text) for text in json.load(open(sys.argv[2]))]
 
 # As any Python program loads it.
 TF2 = """
-translate = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
-def run(texts):
-    return translate(text=tf.constant(texts, tf.string))["translation"].numpy()
+signatures = tf.saved_model.load(sys.argv[1]).signatures
+def run(name, texts):
+    inputs = {key: tf.constant(texts, tf.string) for key in arguments[name]}
+    return {key: output.numpy() for key, output in signatures[name](**inputs).items()}
 """
 
 # As the model server loads it.
 TF1 = """
 session = tf.compat.v1.Session(graph=tf.Graph())
 with session.graph.as_default():
-    signature = tf.compat.v1.saved_model.load(session, ["serve"], sys.argv[1]).signature_def[
-        "serving_default"
-    ]
-names = signature.inputs["text"].name, signature.outputs["translation"].name
-def run(texts):
-    return session.run(names[1], {names[0]: texts})
+    loaded = tf.compat.v1.saved_model.load(session, ["serve"], sys.argv[1])
+def run(name, texts):
+    signature = loaded.signature_def[name]
+    outputs = {key: output.name for key, output in signature.outputs.items()}
+    return session.run(outputs, {x.name: texts for x in signature.inputs.values()})
 """
 
 REPORT = """
+names = ["serving_default", "translate_with_scores", "n_best", "attend"]
+arguments = dict.fromkeys(names, ["text"])
+arguments["score"] = ["text", "translation"]
+report = {}
+for name in arguments:
+    for key, value in run(name, texts).items():
+        report[f"{name} {key}"] = value.tolist()
+    assert {len(output) for output in run(name, []).values()} == {0}
 assert "keras_transformer" not in sys.modules
-assert run([]).shape == (0,)
-print(json.dumps([text.hex() for text in run(texts)]))
+print(json.dumps(report, default=bytes.hex))
 """
 
 
-@functools.cache
-def exported():
-    """A translator, and the SavedModel that it was exported to."""
-    folder = _folder()
-    translator = tiny_translator(beam_size=3, extra_length=6, max_source_length=24)
-    return translator, export_saved_model(translator, folder.name)
-
-
-@functools.cache
-def _folder():
-    return tempfile.TemporaryDirectory()
-
-
-def saved_graph(version):
-    """All nodes of a SavedModel, those of its functions included, and its signatures."""
-    saved = saved_model_pb2.SavedModel.FromString((version / "saved_model.pb").read_bytes())
-    (graph,) = saved.meta_graphs
-    functions = graph.graph_def.library.function
-    nodes = [*graph.graph_def.node, *(node for f in functions for node in f.node_def)]
-    return nodes, functions, graph.signature_def
-
-
 @pytest.mark.parametrize("program", [TF2, TF1], ids=["saved_model.load", "session"])
-def test_another_program_gets_the_translators_strings(program, tmp_path):
-    translator, version = exported()
+def test_another_program_gets_the_translators_results(program, exported, tmp_path):
     texts = [text.encode() for text in [*toy_sentences(14), *ODD]] + NO_UTF8
-    expected = translator.translate(tf.constant(texts)).numpy()
-    assert len(set(expected)) > 14
     (tmp_path / "texts.json").write_text(json.dumps([text.hex() for text in texts]))
-    moved = shutil.copytree(version, tmp_path / "moved")
+    moved = shutil.copytree(exported.version, tmp_path / "moved")
     arguments = ["-c", CLIENT + program + REPORT, moved, tmp_path / "texts.json"]
-    output = run_python(*arguments, root=None, cwd=tmp_path).stdout
-    assert [bytes.fromhex(text) for text in json.loads(output)] == expected.tolist()
+    report = json.loads(run_python(*arguments, root=None, cwd=tmp_path).stdout)
+
+    translator = exported.translator
+    translations = translator.translate(texts).numpy().tolist()
+    assert len(set(translations)) > 14
+    assert report.pop("serving_default translation") == [text.hex() for text in translations]
+    for name in ("translate_with_scores", "n_best", "score", "attend"):
+        given = [texts, texts] if name == "score" else [texts]
+        for key, value in getattr(translator, name)(*given).items():
+            received = report.pop(f"{name} {key}")
+            if value.dtype == tf.string:
+                assert received == json.loads(json.dumps(value.numpy().tolist(), default=bytes.hex))
+            else:
+                np.testing.assert_allclose(received, value.numpy(), atol=1e-5)
+    assert not report
 
 
-def test_the_signature_takes_strings_and_returns_strings():
-    signature = saved_graph(exported()[1])[2]["serving_default"]
-    assert signature.method_name == "tensorflow/serving/predict"
-    for tensors, name in ((signature.inputs, "text"), (signature.outputs, "translation")):
-        assert list(tensors) == [name]
-        assert tensors[name].dtype == tf.string.as_datatype_enum
-        assert tf.TensorShape(tensors[name].tensor_shape).as_list() == [None]
-
-
-def test_a_stock_server_can_run_every_op():
-    nodes, functions, _ = saved_graph(exported()[1])
-    ops = {node.op for node in nodes}
+def test_a_stock_server_can_run_every_op(graph):
+    ops = {node.op for node in graph.nodes}
     assert "SentencepieceTokenizeOp" in ops
     # An op that is not in the file needs a look: do the servers since 2.16 have it, without XLA?
     known = Path(__file__).with_name("portable_ops.txt").read_text().split()
     assert ops <= set(known)
-    for function in [*functions, *nodes]:
+    for function in [*graph.functions, *graph.nodes]:
         assert not function.attr["_XlaMustCompile"].b
 
 
-def test_weights_are_no_constants():
-    config = TransformerConfig(380, num_layers=1, d_model=128, d_ff=512, num_heads=2)
-    model = Transformer(config)
-    with tempfile.TemporaryDirectory() as folder:
-        version = export_saved_model(Translator(model, tiny_tokenizer()), folder)
-        graph = (version / "saved_model.pb").stat().st_size
-        variables = sum(path.stat().st_size for path in (version / "variables").iterdir())
-    assert 4 * model.count_params() <= variables < 4 * model.count_params() + 20_000
-    # The vocabulary goes twice into the graph, for both directions.
-    assert graph < 2 * len(tiny_tokenizer().model) + 400_000
+def test_the_vocabulary_is_in_the_graph_once(exported):
+    content = (exported.version / "saved_model.pb").read_bytes()
+    assert content.count(exported.translator.tokenizer.model) == 1
 
 
-def test_a_model_that_is_frozen_is_exported_whole(tmp_path):
+def test_weights_are_no_constants(exported):
+    graph = (exported.version / "saved_model.pb").read_bytes()
+    weights = [w.numpy() for w in exported.translator.model.trainable_weights]
+    assert not any(w.tobytes() in graph for w in weights if w.size > 1)
+    variables = sum(path.stat().st_size for path in (exported.version / "variables").iterdir())
+    size = sum(w.nbytes for w in weights)
+    assert size <= variables < size + 20_000
+
+
+def test_a_model_that_is_frozen_is_exported_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr("keras_transformer.export.signatures._METHODS", ())
     model = tiny_model()
     model.trainable = False
     search = DecodingConfig(beam_size=1, extra_length=6)
@@ -135,7 +120,7 @@ def test_a_model_that_is_frozen_is_exported_whole(tmp_path):
 
 
 def fake_save(monkeypatch, fail=False):
-    """Make saving quick, and return the directories that were written to."""
+    """Make an export quick, and return the directories that were written to."""
     written = []
 
     def save(module, path, signatures):
@@ -147,6 +132,7 @@ def fake_save(monkeypatch, fail=False):
             raise OSError("disk full")
 
     monkeypatch.setattr(tf.saved_model, "save", save)
+    monkeypatch.setattr(saved_model, "replay", lambda *arguments: None)
     return written
 
 
@@ -179,15 +165,40 @@ def test_an_export_that_comes_second_takes_the_next_number(tmp_path, monkeypatch
 
 def test_a_server_sees_a_version_only_when_it_is_whole(tmp_path, monkeypatch):
     written = fake_save(monkeypatch)
+    seen = []
+    rename = Path.rename
+
+    def list_and_rename(path, target):
+        seen.append((path, target, [str(p.relative_to(path)) for p in path.rglob("*")]))
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", list_and_rename)
     version = export_saved_model(tiny_translator(beam_size=1), tmp_path)
     (temporary,) = map(tmp_path.joinpath, written)
     assert temporary.parent == version.parent  # A rename within a file system is atomic.
     assert not temporary.name.isdecimal()
-    assert list(tmp_path.iterdir()) == [version]
+    assert seen[-1][:2] == (temporary, version)
+    assert sorted(seen[-1][2]) == [
+        *("README.md", "assets.extra", "assets.extra/export.json"),
+        *("assets.extra/tf_serving_warmup_requests", "batching_params.pbtxt", "saved_model.pb"),
+    ]
+    assert sorted(tmp_path.iterdir()) == [version, tmp_path / "serving"]
 
 
 def test_a_failure_leaves_nothing_behind(tmp_path, monkeypatch):
     fake_save(monkeypatch, fail=True)
     with pytest.raises(OSError, match="disk full"):
+        export_saved_model(tiny_translator(beam_size=1), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_that_fails_its_warmup_is_not_published(tmp_path, monkeypatch):
+    fake_save(monkeypatch)
+
+    def fail(path, requests):
+        raise tf.errors.InvalidArgumentError(None, None, "no such op")
+
+    monkeypatch.setattr(saved_model, "replay", fail)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="no such op"):
         export_saved_model(tiny_translator(beam_size=1), tmp_path)
     assert list(tmp_path.iterdir()) == []

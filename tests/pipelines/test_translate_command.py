@@ -67,7 +67,7 @@ def test_what_cannot_be_done_is_told(options, message, saved_model):
 
 
 def test_a_beam_of_0_is_refused(training):
-    with pytest.raises(SystemExit, match="error: beam_size: .* greater than 0, received 0"):
+    with pytest.raises(SystemExit, match="error: beam_size: .* greater than 0, received '0'"):
         translate.main(["--model", training, "--beam-size", "0", "one"])
 
 

@@ -1,0 +1,158 @@
+"""Export to CTranslate2, a C++ engine for Transformers with a model format of its own."""
+
+import os
+import shutil
+import uuid
+from pathlib import Path
+
+import keras
+import numpy as np
+
+from keras_transformer.config import BOS_ID, EOS_ID, UNK_ID
+from keras_transformer.layers.layer_norm import NORM_EPSILON
+from keras_transformer.translator import Translator
+
+_LONGEST_INPUT = 1024  # CTranslate2's default, after which it cuts off a source sentence.
+
+
+def export_ctranslate2(translator: Translator, path: str | os.PathLike) -> Path:
+    """Write a translator's model as a directory for CTranslate2 (https://opennmt.net/CTranslate2).
+
+    CTranslate2 takes subwords and returns subwords, so the directory also has the vocabulary as a
+    SentencePiece model: vocabulary.model, or source.model and target.model. The weights are
+    float32; CTranslate2 makes others of them as it loads, such as `compute_type="int8"`.
+
+    The search is CTranslate2's, with its options and not the translator's. In particular it divides
+    log-probabilities by length ** length_penalty, without eos, and not by Wu's formula. Positions
+    end where the translator's do, or at 1,024.
+
+    Args:
+        translator: what to export.
+        path: a directory that does not exist yet. It appears only when it is whole.
+
+    Returns:
+        The directory.
+
+    Raises:
+        ImportError: CTranslate2 is not installed.
+        FileExistsError: there is something at `path`.
+
+    >>> import tempfile, ctranslate2, sentencepiece
+    >>> from keras_transformer import Transformer
+    >>> from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
+    >>> tokenizer = SentencePieceTokenizer(train_sentencepiece(["a b c d e f g"], 270))
+    >>> model = Transformer.from_preset("tiny", vocab_size=tokenizer.vocab_size, num_layers=1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = export_ctranslate2(Translator(model, tokenizer), f"{folder}/model")
+    ...     engine = ctranslate2.Translator(str(path))
+    ...     subwords = sentencepiece.SentencePieceProcessor(f"{path}/vocabulary.model")
+    >>> source = [subwords.encode("a b", out_type=str)]
+    >>> result = engine.translate_batch(source, beam_size=4, max_decoding_length=5)
+    >>> text = subwords.decode(result[0].hypotheses[0])
+    """
+    try:
+        from ctranslate2.specs import TransformerSpec
+    except ImportError as error:
+        raise ImportError(
+            "Exporting for CTranslate2 needs its package: pip install ctranslate2"
+        ) from error
+
+    path = Path(path)
+    if path.exists():
+        raise FileExistsError(
+            f"path must not exist yet, but there is {path}. Give another one, or remove it."
+        )
+    spec = TransformerSpec.from_config(
+        translator.model.config.num_layers,
+        translator.model.config.num_heads,
+        pre_norm=translator.model.config.norm == "pre",
+    )
+    _set_model(spec, translator)
+    spec.validate()
+    spec.optimize()  # Equal weights, such as tied embeddings, are stored once.
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"writing-{uuid.uuid4().hex}")
+    try:
+        temporary.mkdir()
+        spec.save(str(temporary))
+        for name, tokenizer in _vocabularies(translator).items():
+            tokenizer.save(temporary / name)
+        return temporary.rename(path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _vocabularies(translator):
+    if translator.tokenizer.model == translator.target_tokenizer.model:
+        return {"vocabulary.model": translator.tokenizer}
+    return {"source.model": translator.tokenizer, "target.model": translator.target_tokenizer}
+
+
+def _set_model(spec, translator):
+    """Copy vocabularies, settings and weights; a spec's attributes are named in its class."""
+    model, search = translator.model, translator.decoding
+    source, target = (
+        tokenizer.id_to_piece(range(tokenizer.vocab_size))
+        for tokenizer in (translator.tokenizer, translator.target_tokenizer)
+    )
+    spec.register_source_vocabulary(source)
+    spec.register_target_vocabulary(target)
+    spec.config.unk_token = target[UNK_ID]
+    spec.config.bos_token = spec.config.decoder_start_token = target[BOS_ID]
+    spec.config.eos_token = target[EOS_ID]
+    spec.config.add_source_eos = True
+    spec.config.layer_norm_epsilon = NORM_EPSILON
+
+    spec.encoder.embeddings[0].weight = _array(model.source_embedding.embeddings)
+    spec.decoder.embeddings.weight = _array(model.target_embedding.embeddings)
+    spec.decoder.projection.weight = _array(model.output_embedding.embeddings)
+    positions = max(_LONGEST_INPUT, search.max_source_length + search.extra_length)
+    for side, stack, position in (
+        (spec.encoder, model.encoder, model.source_position),
+        (spec.decoder, model.decoder, model.target_position),
+    ):
+        side.position_encodings.encodings = _array(position.encoding(positions))
+        if stack.final_norm is not None:
+            _set_norm(side.layer_norm, stack.final_norm)
+        for layer_spec, layer in zip(side.layer, stack.layers, strict=True):
+            _set_layer(layer_spec, layer)
+
+
+def _set_layer(spec, layer):
+    _set_attention(spec.self_attention, layer.self_attention)
+    _set_norm(spec.self_attention.layer_norm, layer.self_attention_residual.layer_norm)
+    if hasattr(spec, "attention"):
+        _set_attention(spec.attention, layer.cross_attention)
+        _set_norm(spec.attention.layer_norm, layer.cross_attention_residual.layer_norm)
+    for linear, name in ((spec.ffn.linear_0, "inner"), (spec.ffn.linear_1, "outer")):
+        linear.weight = _array(getattr(layer.feed_forward, f"{name}_kernel")).T
+        linear.bias = _array(getattr(layer.feed_forward, f"{name}_bias"))
+    _set_norm(spec.ffn.layer_norm, layer.feed_forward_residual.layer_norm)
+
+
+def _set_attention(spec, attention):
+    """Copy the projections; CTranslate2 has one size for the heads of keys and of values."""
+    size = max(attention.key_dim, attention.value_dim)
+
+    def fill(kernel):
+        """Return [H * size, D] of [H * K, D]: zeros in a key or a value change no product."""
+        heads = kernel.reshape(attention.num_heads, -1, kernel.shape[1])
+        heads = np.pad(heads, ((0, 0), (0, size - heads.shape[1]), (0, 0)))
+        return heads.reshape(-1, kernel.shape[1])
+
+    query = fill(_array(attention.query_kernel).T)
+    memory = [fill(_array(attention.key_kernel).T), fill(_array(attention.value_kernel).T)]
+    output = fill(_array(attention.output_kernel)).T
+    is_self_attention = len(spec.linear) == 2
+    products = [[query, *memory]] if is_self_attention else [[query], memory]
+    for linear, kernels in zip(spec.linear, [*products, [output]], strict=True):
+        linear.weight = np.concatenate(kernels)
+    spec.queries_scale = attention.key_dim**-0.5
+
+
+def _set_norm(spec, norm):
+    spec.gamma, spec.beta = _array(norm.gamma), _array(norm.beta)
+
+
+def _array(weight):
+    return keras.ops.convert_to_numpy(weight).astype("float32")

@@ -1,0 +1,51 @@
+"""Configuration of `tensorflow_model_server` for an exported model."""
+
+import json
+from pathlib import Path
+
+BATCHING = """\
+# How the model server joins requests into batches (--enable_batching). A batch takes as long as its
+# longest translation, so larger ones are seldom faster. A request of more rows than max_batch_size
+# is refused.
+max_batch_size { value: 32 }
+batch_timeout_micros { value: 5000 }
+max_enqueued_batches { value: 100 }
+"""
+
+_MODELS = """\
+# For tensorflow_model_server --model_config_file. EDIT base_path: where the server finds this
+# model's directory, the one over its numbered versions. /models is usual in a container.
+model_config_list {
+  config {
+    name: %(name)s
+    base_path: %(base_path)s
+    model_platform: "tensorflow"
+    model_version_policy { latest { num_versions: 1 } }
+  }
+}
+"""
+
+_MONITORING = """\
+# For tensorflow_model_server --monitoring_config_file. Prometheus reads this path of the REST port.
+prometheus_config {
+  enable: true
+  path: "/monitoring/prometheus/metrics"
+}
+"""
+
+
+def write_serving_files(path: Path) -> None:
+    """Write path/serving for a model's directory; a file that is there is the operator's."""
+    directory, name = path / "serving", path.resolve().name
+    directory.mkdir(exist_ok=True)
+    names = {"name": json.dumps(name), "base_path": json.dumps(f"/models/{name}")}
+    files = {
+        "batching.config": BATCHING,
+        "models.config": _MODELS % names,
+        "monitoring.config": _MONITORING,
+    }
+    for file, text in files.items():
+        if not (directory / file).exists():
+            temporary = directory / f"{file}.tmp"
+            temporary.write_text(text, encoding="utf-8")
+            temporary.rename(directory / file)

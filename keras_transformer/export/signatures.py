@@ -1,0 +1,41 @@
+"""The signatures of an exported model: the translator's methods."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from keras_transformer.translator import Translator
+
+_METHODS = ("translate_with_scores", "n_best", "score", "attend")
+
+
+def trace_signatures(translator: Translator) -> dict[str, Any]:
+    """Return the concrete function of each signature, `serving_default` first."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")], autograph=False)
+    def serving_default(text):
+        return {"translation": translator.translate(text)}
+
+    functions = {name: getattr(translator, name) for name in _METHODS}
+    functions = {"serving_default": serving_default, **functions}
+    return {name: function.get_concrete_function() for name, function in functions.items()}
+
+
+def describe_signatures(signatures: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return what each signature does, and type and shape of its inputs and outputs by name."""
+    methods = {"serving_default": "translate"}
+    return {
+        name: {
+            "does": getattr(Translator, methods.get(name, name)).__doc__.split("\n")[0],
+            "inputs": {spec.name: _kind(spec) for spec in function.structured_input_signature[0]},
+            "outputs": {key: _kind(spec) for key, spec in function.structured_outputs.items()},
+        }
+        for name, function in signatures.items()
+    }
+
+
+def _kind(spec: tf.TensorSpec) -> str:
+    """Return the type and the shape, -1 for a size that is not fixed."""
+    sizes = [-1 if size is None else size for size in spec.shape]
+    return f"{spec.dtype.name} {sizes}"

@@ -1,0 +1,100 @@
+"""Requests that a model server makes of itself before it serves a model, so that the first ones of
+its clients are not slow."""
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from keras_transformer.compiled_search import search_shapes
+from keras_transformer.text import SentencePieceTokenizer
+from keras_transformer.translator import Translator
+
+SIZES = ((1, 8), (1, 64), (8, 32))
+"""Rows, and subwords in each, eos included, for a search that is not compiled."""
+
+
+class Request(NamedTuple):
+    """A request for a signature, with string [B] for each of its inputs."""
+
+    signature: str
+    inputs: Mapping[str, Sequence[bytes]]
+
+
+def warmup_requests(translator: Translator, signatures: Mapping[str, Mapping]) -> list[Request]:
+    """Return requests of several sizes for each signature, whose names of `inputs` are given.
+
+    For a compiled search they are all that it is compiled for.
+    """
+    longest = translator.decoding.max_source_length
+    sizes = [(rows, min(length, longest)) for rows, length in SIZES]
+    if translator.compiled:
+        shapes = search_shapes(longest)
+        lengths = sorted({length for _, length in shapes})
+        # The shortest that are too long for the shape before.
+        shortest = dict(zip(lengths, [1, *(length + 1 for length in lengths)], strict=False))
+        sizes = [(rows, shortest[length]) for rows, length in shapes]
+    tokenizers = {"text": translator.tokenizer, "translation": translator.target_tokenizer}
+    return [
+        Request(name, {key: rows * [_text(tokenizers[key], length)] for key in about["inputs"]})
+        for rows, length in sizes
+        for name, about in signatures.items()
+    ]
+
+
+def _text(tokenizer: SentencePieceTokenizer, length: int) -> bytes:
+    """Return a word, repeated until there are so many subwords, one for eos included."""
+    pieces = tokenizer.id_to_piece(range(tokenizer.vocab_size))
+    words = [piece[1:] for piece in pieces if piece.startswith("▁") and len(piece) > 1]
+    word = words[-1] if words else "a"
+    size = tokenizer.tokenize([word]).values.shape[0]
+    return " ".join([word] * max(1, math.ceil((length - 1) / size))).encode()
+
+
+def replay(saved_model: Path, requests: Sequence[Request]) -> None:
+    """Run the requests as the server does, in a session: one that failed would fail the loading."""
+    logger = tf.get_logger()
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # That sessions are old is known.
+    try:
+        with tf.compat.v1.Session(graph=tf.Graph()) as session:
+            signatures = tf.compat.v1.saved_model.load(
+                session, ["serve"], str(saved_model)
+            ).signature_def
+            for request in requests:
+                signature = signatures[request.signature]
+                outputs = {key: output.name for key, output in signature.outputs.items()}
+                inputs = {signature.inputs[key].name: v for key, v in request.inputs.items()}
+                session.run(outputs, inputs)
+    finally:
+        logger.setLevel(level)
+
+
+def write_warmup(path: Path, requests: Sequence[Request]) -> None:
+    """Write the file that the server looks for, a TFRecord of `tensorflow.serving.PredictionLog`.
+
+    Its few messages are put together here: the package that has their classes is for clients.
+    """
+    with tf.io.TFRecordWriter(str(path)) as file:
+        for request in requests:
+            model_spec = _field(3, request.signature.encode())
+            inputs = [
+                _field(1, key.encode()) + _field(2, tf.make_tensor_proto(v).SerializeToString())
+                for key, v in request.inputs.items()
+            ]
+            predict_request = _field(1, model_spec) + b"".join(_field(2, entry) for entry in inputs)
+            predict_log = _field(1, predict_request)
+            file.write(_field(6, predict_log))
+
+
+def _field(number: int, value: bytes) -> bytes:
+    """Return a field of a protocol buffer: its number and type, its length, its bytes."""
+    return _varint(number << 3 | 2) + _varint(len(value)) + value
+
+
+def _varint(value: int) -> bytes:
+    low, high = value & 0x7F, value >> 7
+    return bytes([low | 0x80]) + _varint(high) if high else bytes([low])

@@ -1,0 +1,51 @@
+from types import SimpleNamespace
+
+import pytest
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+from tiny import tiny_translator
+
+from keras_transformer.export import export_saved_model
+
+FACTS = {
+    "command": "python -m pipelines.export --checkpoint 'runs/en de'",
+    "scores": {"bleu": 37.7, "signature": "nrefs:1|case:mixed|eff:no|tok:13a"},
+}
+
+
+@pytest.fixture(scope="session")
+def exported(tmp_path_factory):
+    """A `translator`, the `version` that it was exported to, and the `facts` given."""
+    translator = tiny_translator(
+        beam_size=3, extra_length=6, max_source_length=24, num_hypotheses=2
+    )
+    path = tmp_path_factory.mktemp("saved_models") / "toy model"
+    version = export_saved_model(translator, path, FACTS)
+    return SimpleNamespace(translator=translator, version=version, facts=FACTS)
+
+
+@pytest.fixture(scope="session")
+def graph(exported):
+    """What saved_model.pb says: `nodes`, those of `functions` included, and `signatures`."""
+    content = (exported.version / "saved_model.pb").read_bytes()
+    (graph,) = saved_model_pb2.SavedModel.FromString(content).meta_graphs
+    functions = graph.graph_def.library.function
+    nodes = [*graph.graph_def.node, *(node for f in functions for node in f.node_def)]
+    return SimpleNamespace(nodes=nodes, functions=functions, signatures=graph.signature_def)
+
+
+@pytest.fixture(scope="session")
+def serve(exported):
+    """What a model server does: `serve(signature, text=[...])` gives the arrays of its outputs."""
+    session = tf.compat.v1.Session(graph=tf.Graph())
+    with session.graph.as_default():
+        path = str(exported.version)
+        signatures = tf.compat.v1.saved_model.load(session, ["serve"], path).signature_def
+
+    def run(signature, **inputs):
+        about = signatures[signature]
+        outputs = {key: output.name for key, output in about.outputs.items()}
+        return session.run(outputs, {about.inputs[key].name: v for key, v in inputs.items()})
+
+    yield run
+    session.close()

@@ -1,0 +1,62 @@
+import json
+import shlex
+
+import pytest
+import yaml
+from markdown_it import MarkdownIt
+
+
+@pytest.fixture(scope="module")
+def facts(exported):
+    return json.loads((exported.version / "assets.extra" / "export.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def tokens(exported):
+    return MarkdownIt().enable("table").parse((exported.version / "README.md").read_text())
+
+
+def test_export_json_says_how_the_model_was_made(exported, facts):
+    assert {key: facts[key] for key in exported.facts} == exported.facts
+    assert facts["compiled"] is False
+    assert facts["parameters"] == exported.translator.model.count_params()
+    assert facts["vocabulary"] == {"source": 380, "target": 380, "shared": True}
+    assert facts["decoding"]["beam_size"] == 3
+    assert facts["decoding"]["num_hypotheses"] == 2
+    assert facts["model"]["d_ff"] == 20
+    assert {"keras", "tensorflow", "tensorflow-text"} <= set(facts["versions"])
+    assert set(facts["signatures"]["score"]["inputs"]) == {"text", "translation"}
+    assert facts["signatures"]["n_best"]["outputs"] == {
+        "translations": "string [-1, 2]",
+        "scores": "float32 [-1, 2]",
+    }
+
+
+def test_the_card_says_the_same(facts, tokens):
+    headings = [tokens[i + 1].content for i, x in enumerate(tokens) if x.type == "heading_open"]
+    assert headings[:4] == ["toy model", "Signatures", "Export", "Scores"]
+    sections = [yaml.safe_load(x.content) for x in tokens if x.info == "yaml"]
+    assert dict(zip(headings[2:], sections, strict=True)) == {
+        "Export": {key: facts[key] for key in ("command", "compiled", "parameters")},
+        **{
+            key.capitalize(): facts[key]
+            for key in ("scores", "vocabulary", "model", "decoding", "versions")
+        },
+    }
+
+
+def test_the_card_has_a_row_and_a_request_for_each_signature(facts, tokens):
+    cells = [tokens[i + 1].content for i, x in enumerate(tokens) if x.type == "td_open"]
+    assert [cell.strip("`") for cell in cells[::4]] == list(facts["signatures"])
+    assert cells[:3] == ["`serving_default`", "`text` string [-1]", "`translation` string [-1]"]
+    assert cells[3] == "Return the translations, string [B]."
+    (commands,) = (x.content for x in tokens if x.info == "bash")
+    for command, name in zip(commands.splitlines(), facts["signatures"], strict=True):
+        curl, option, body, url = shlex.split(command)
+        assert (curl, option) == ("curl", "-d")
+        assert url == "localhost:8501/v1/models/toy model:predict"
+        request = json.loads(body)
+        assert request["signature_name"] == name
+        (instance,) = request["instances"]
+        inputs = set(instance) if isinstance(instance, dict) else {"text"}
+        assert inputs == set(facts["signatures"][name]["inputs"])

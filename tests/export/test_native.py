@@ -1,0 +1,72 @@
+"""An exported model in a process of its own that has TensorFlow, the tokenizer and no Python."""
+
+import functools
+import shutil
+import subprocess
+import tempfile
+
+import pytest
+import tensorflow as tf
+from tiny import NO_UTF8, ODD, tiny_model, tiny_tokenizer, tiny_translator, toy_sentences
+
+from benchmarks.native_host import build, serve
+from keras_transformer.config import DecodingConfig
+from keras_transformer.export import export_saved_model
+from keras_transformer.translator import Translator
+
+pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="the host is built with gcc")
+
+ORDINARY = [text.encode() for text in toy_sentences(14)]
+HOSTILE = [text.encode() for text in ODD] + NO_UTF8
+
+
+SEARCH = {"beam_size": 3, "extra_length": 6, "max_source_length": 12, "num_hypotheses": 3}
+VARIANTS = pytest.mark.parametrize("compiled", [False, True], ids=["portable", "compiled"])
+
+
+@functools.cache
+def exported(compiled):
+    """The SavedModel of a translator."""
+    search = DecodingConfig(**SEARCH)
+    translator = Translator(tiny_model(), tiny_tokenizer(), decoding=search, compiled=compiled)
+    return export_saved_model(translator, f"{_folder().name}/{compiled}")
+
+
+@functools.cache
+def _folder():
+    return tempfile.TemporaryDirectory()
+
+
+def answers(requests, compiled, threads=1):
+    """The host's strings, request by request."""
+    received = sorted(serve(exported(compiled), requests, threads=threads, xla=compiled))
+    assert [answer.number for answer in received] == list(range(len(requests)))
+    assert [answer.error for answer in received] == [None] * len(requests)
+    return [answer.texts for answer in received]
+
+
+def test_there_is_no_python_in_the_host():
+    libraries = subprocess.check_output(["ldd", build()], text=True)
+    assert "libtensorflow_cc.so" in libraries
+    assert "libpython" not in libraries
+
+
+@VARIANTS
+def test_the_host_has_the_translators_bytes(compiled):
+    translate = tiny_translator(**SEARCH).translate
+    requests = [ORDINARY + HOSTILE, [], ORDINARY[:1], [b""], ORDINARY[::-1], HOSTILE, ORDINARY * 9]
+    expected = [translate(tf.constant(texts, tf.string)).numpy().tolist() for texts in requests]
+    assert len(set(expected[0])) > 14
+    assert answers(requests, compiled) == expected
+
+
+@VARIANTS
+def test_requests_at_once_have_the_answers_of_requests_in_turn(compiled):
+    texts = ORDINARY + HOSTILE
+    requests = [texts[i : i + 1 + i % 5] for i in range(len(texts))]
+    assert answers(requests * 5, compiled, threads=2) == answers(requests, compiled) * 5
+
+
+def test_a_compiled_model_needs_a_server_that_allows_it():
+    (answer,) = serve(exported(compiled=True), [[b"one"]])
+    assert "XLA compilation disabled" in answer.error

@@ -1,0 +1,114 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+from tiny import NO_UTF8, ODD, toy_sentences
+
+TEXTS = [text.encode() for text in [*toy_sentences(14), *ODD]] + NO_UTF8
+HUGE = [b"one two " * 125_000, b"\xff" * 1_000_000, "\ufdfa".encode() * 333_333, b" " * 1_000_000]
+STRING, FLOAT, INT = (dtype.as_datatype_enum for dtype in (tf.string, tf.float32, tf.int32))
+SIGNATURES = {
+    "serving_default": ({"text"}, {"translation": (STRING, [None])}),
+    "translate_with_scores": (
+        {"text"},
+        {"translation": (STRING, [None]), "score": (FLOAT, [None]), "length": (INT, [None])},
+    ),
+    "n_best": ({"text"}, {"translations": (STRING, [None, 2]), "scores": (FLOAT, [None, 2])}),
+    "score": ({"text", "translation"}, {"score": (FLOAT, [None]), "length": (INT, [None])}),
+    "attend": (
+        {"text"},
+        {
+            "source_tokens": (STRING, [None, None]),
+            "target_tokens": (STRING, [None, None]),
+            "attention": (FLOAT, [None, 2, None, None]),
+        },
+    ),
+}
+
+
+def about(tensors):
+    return {
+        name: (tensor.dtype, tf.TensorShape(tensor.tensor_shape).as_list())
+        for name, tensor in tensors.items()
+    }
+
+
+def inputs(signature, texts, translations=None):
+    both = {"text": texts, "translation": texts if translations is None else translations}
+    return {name: both[name] for name in SIGNATURES[signature][0]}
+
+
+def unpadded(outputs, i):
+    """What a client takes from row i of a signature's outputs."""
+    row = {name: output[i] for name, output in outputs.items()}
+    if "attention" in row:
+        source, target = (np.count_nonzero(row[f"{side}_tokens"]) for side in ("source", "target"))
+        assert not row["source_tokens"][source:].any() and not row["target_tokens"][target:].any()
+        assert not row["attention"][:, target:].any() and not row["attention"][..., source:].any()
+        row["source_tokens"] = row["source_tokens"][:source]
+        row["target_tokens"] = row["target_tokens"][:target]
+        row["attention"] = row["attention"][:, :target, :source]
+    return row
+
+
+def assert_equal(received, expected):
+    assert received.keys() == expected.keys()
+    for name in expected:
+        if np.asarray(expected[name]).dtype.kind in "OS":  # strings, or a single one
+            assert np.array_equal(received[name], expected[name]), name
+        else:
+            np.testing.assert_allclose(received[name], expected[name], atol=1e-5, err_msg=name)
+
+
+def test_names_types_and_shapes(graph):
+    signatures = graph.signatures
+    served = {name for name in signatures if not name.startswith("__")}
+    assert served == set(SIGNATURES)
+    for name, (texts, outputs) in SIGNATURES.items():
+        assert signatures[name].method_name == "tensorflow/serving/predict"
+        assert about(signatures[name].inputs) == dict.fromkeys(texts, (STRING, [None]))
+        assert about(signatures[name].outputs) == outputs
+        # Raw bytes would be spelt in base 64, and a default could not be left out over REST.
+        assert not any(output.endswith("_bytes") for output in outputs)
+        assert not signatures[name].defaults
+
+
+@pytest.mark.parametrize("signature", SIGNATURES)
+def test_they_are_the_translators_methods(signature, exported, serve):
+    given = inputs(signature, TEXTS, TEXTS[::-1])
+    if signature == "serving_default":
+        expected = {"translation": exported.translator.translate(TEXTS)}
+    else:
+        expected = getattr(exported.translator, signature)(**given)
+    expected = {name: output.numpy() for name, output in expected.items()}
+    assert_equal(serve(signature, **given), expected)
+
+
+@pytest.mark.parametrize("signature", SIGNATURES)
+@pytest.mark.parametrize(
+    "texts", [[], [b""], [b" "], TEXTS, HUGE, TEXTS[:20] * 50], ids="0 1 1 all huge 1000".split()
+)
+def test_everything_has_an_answer(signature, texts, serve):
+    outputs = serve(signature, **inputs(signature, texts))
+    for output in outputs.values():
+        assert len(output) == len(texts)
+        if output.dtype == object:
+            for string in output.ravel():
+                string.decode("utf-8")
+        else:
+            assert np.isfinite(output).all()
+
+
+@pytest.mark.parametrize("signature", SIGNATURES)
+def test_a_row_depends_on_no_other(signature, serve):
+    texts = [*TEXTS, TEXTS[0], TEXTS[5]]
+    together = serve(signature, **inputs(signature, texts))
+    backwards = serve(signature, **inputs(signature, texts[::-1]))
+    for i, text in enumerate(texts):
+        alone = unpadded(serve(signature, **inputs(signature, [text])), 0)
+        assert_equal(unpadded(together, i), alone)
+        assert_equal(unpadded(backwards, len(texts) - 1 - i), alone)
+
+
+def test_inputs_of_other_sizes_are_refused(serve):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Shapes of all inputs must match"):
+        serve("score", text=[b"one"], translation=[b"eins", b"zwei"])

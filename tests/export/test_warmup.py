@@ -1,0 +1,78 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import prediction_log_pb2
+from tiny import tiny_tokenizer
+
+from keras_transformer.export.warmup import Request, _varint, replay, write_warmup
+
+
+def read(path):
+    """The requests in a file, as the model server reads it."""
+    logs = [
+        prediction_log_pb2.PredictionLog.FromString(record.numpy())
+        for record in tf.data.TFRecordDataset(str(path))
+    ]
+    for log in logs:
+        assert log.WhichOneof("log_type") == "predict_log"
+    return [log.predict_log.request for log in logs]
+
+
+@pytest.fixture(scope="module")
+def requests(exported):
+    return read(exported.version / "assets.extra" / "tf_serving_warmup_requests")
+
+
+def test_every_signature_is_warmed_up_with_every_size(requests, graph):
+    sizes = {}
+    for request in requests:
+        sizes.setdefault(request.model_spec.signature_name, []).append(
+            [tuple(tf.make_ndarray(value).shape) for value in request.inputs.values()]
+        )
+    served = {name: x for name, x in graph.signatures.items() if not name.startswith("__")}
+    assert sizes.keys() == served.keys()
+    for name, signature in served.items():
+        assert sizes[name] == [len(signature.inputs) * [(rows,)] for rows in (1, 1, 8)]
+    assert len(requests) < 1000  # More are refused.
+
+
+def test_the_requests_are_answered(requests, serve):
+    for request in requests:
+        inputs = {key: tf.make_ndarray(value) for key, value in request.inputs.items()}
+        for output in serve(request.model_spec.signature_name, **inputs).values():
+            assert len(output) == len(inputs["text"])
+            if output.dtype != object:
+                assert np.isfinite(output).all()
+
+
+def test_texts_are_as_long_as_they_should_be(requests):
+    (text,) = tf.make_ndarray(requests[0].inputs["text"])
+    assert 4 <= len(tiny_tokenizer().tokenize([text])[0]) <= 12
+    (long,) = tf.make_ndarray(requests[-6].inputs["text"])
+    assert len(tiny_tokenizer().tokenize([long])[0]) >= 20  # The model cuts it off at 24.
+
+
+def test_what_is_written_is_read(tmp_path):
+    given = [
+        Request("serving_default", {"text": [b"a", b"", "ä".encode() * 200]}),
+        Request("score", {"text": [b"\xff"], "translation": [b"x" * 100_000]}),
+    ]
+    write_warmup(tmp_path / "requests", given)
+    received = read(tmp_path / "requests")
+    assert [request.model_spec.signature_name for request in received] == [x[0] for x in given]
+    for request, (_, inputs) in zip(received, given, strict=True):
+        values = {k: tf.make_ndarray(v).tolist() for k, v in request.inputs.items()}
+        assert values == inputs
+
+
+@pytest.mark.parametrize(
+    "number, encoded", [(0, "00"), (127, "7f"), (128, "8001"), (300, "ac02"), (2**21, "80808001")]
+)
+def test_numbers_are_varints(number, encoded):
+    assert _varint(number).hex() == encoded
+
+
+def test_a_request_that_fails_is_noticed(exported):
+    bad = Request("score", {"text": [b"one"], "translation": [b"eins", b"zwei"]})
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Shapes of all inputs must match"):
+        replay(exported.version, [bad])
