@@ -6,6 +6,7 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 ROOT = Path(__file__).parent
+SERVING = ["tensorflow-serving-api>=2.20,<3"]  # gRPC for pipelines.client
 INIT = (ROOT / "keras_transformer" / "__init__.py").read_text(encoding="utf-8")
 
 setup(
@@ -42,7 +43,10 @@ setup(
         "tqdm>=4.66",
     ],
     extras_require={
+        "serving": SERVING,
         "test": [
+            *SERVING,
+            "ctranslate2>=4.8,<5",
             "hypothesis>=6.100",
             "jax>=0.5",
             "markdown-it-py>=3",

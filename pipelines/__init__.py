@@ -6,7 +6,7 @@ import sys
 import tempfile
 
 
-def _import_tensorflow_quietly() -> None:
+def import_tensorflow_quietly() -> None:
     """Import TensorFlow without its report of instruction sets and missing GPUs.
 
     It writes these lines before any of its settings apply. What else is written stays, and so does
@@ -30,4 +30,6 @@ def _import_tensorflow_quietly() -> None:
             sys.stderr.writelines(line for line in written if not report.match(line))
 
 
-_import_tensorflow_quietly()
+# Those that start or ask a model server do without, and so without its seconds.
+if not {"pipelines.client", "pipelines.serve"} & set(sys.orig_argv):
+    import_tensorflow_quietly()

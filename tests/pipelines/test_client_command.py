@@ -1,0 +1,321 @@
+import functools
+import gzip
+import http.server
+import io
+import itertools
+import re
+import socket
+import sys
+import threading
+import time
+
+import pytest
+import tensorflow as tf
+from model_server import ModelServer
+from tiny import run_python
+
+from pipelines import client
+
+SENTENCES = ["one two 😀", "", "  red  ", "zwölf\tBoxkämpfer", "a\x0bb\x85c\u2028d", "\x07"]
+
+
+class Shout(tf.Module):
+    """A model that a person can check: it writes in capitals, and counts characters."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
+    def translate(self, text):
+        return {"translation": tf.strings.upper(text, encoding="utf-8")}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
+    def score(self, text):
+        length = tf.strings.length(text, unit="UTF8_CHAR")
+        score = tf.cast(length, tf.float32) / 10
+        return {**self.translate(text), "score": score, "length": length}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
+    def first(self, text):
+        return {"translation": self.translate(text)["translation"][:1]}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    base = tmp_path_factory.mktemp("models") / "shout"
+    model = Shout()
+    signatures = {"serving_default": model.translate, "score": model.score, "first": model.first}
+    tf.saved_model.save(model, str(base / "3"), signatures)
+    with ModelServer(base, "shout") as server:
+        yield server
+
+
+@pytest.fixture
+def server(served):
+    served.on_predict = lambda: None
+    return served
+
+
+@pytest.fixture(params=["--url", "--grpc"])
+def address(request, server):
+    """The options for a server, over each of its APIs."""
+    port = server.rest_port if request.param == "--url" else server.port
+    return [request.param, f"localhost:{port}"]
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch):
+    monkeypatch.setattr(client, "PAUSE", 0.01)
+
+
+def ask(capsys, *arguments):
+    """Run the command for the model `shout`, and return what it printed, by lines."""
+    client.main(["--model", "shout", *arguments])
+    out, err = capsys.readouterr()
+    assert err == ""
+    return out.split("\n")[:-1]
+
+
+def failure(*arguments):
+    """Run the command for the model `shout`, and return what it ended with."""
+    with pytest.raises(SystemExit) as error:
+        client.main(["--model", "shout", *arguments])
+    return error.value.code
+
+
+def test_sentences_are_translated_in_order(address, capsys):
+    assert ask(capsys, *address, *SENTENCES) == [text.upper() for text in SENTENCES]
+
+
+@pytest.mark.parametrize("name", ["input.txt", "input.gz"])
+def test_a_file_is_translated_line_by_line(name, address, tmp_path, capsys):
+    content = ("\ufeff" + "".join(f"{text}\r\n" for text in SENTENCES)).encode() + b"last"
+    compress = gzip.compress if name.endswith("gz") else bytes
+    (tmp_path / name).write_bytes(compress(content))
+    lines = ask(capsys, *address, "--input", str(tmp_path / name), "--batch-size", "4")
+    assert lines == [text.upper() for text in [*SENTENCES, "last"]]
+
+
+def test_bytes_that_are_no_text_are_replaced(address, capsys, monkeypatch):
+    content = io.BytesIO(b"one\nno \xff text\r\nred\x0bblue\n")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(content, encoding="ascii"))
+    assert ask(capsys, *address) == ["ONE", "NO \ufffd TEXT", "RED\x0bBLUE"]
+    # As Python gives an argument that is no UTF-8.
+    assert ask(capsys, *address, "no \udcff text") == ["NO \ufffd TEXT"]
+
+
+def test_nothing_to_translate_asks_nothing(server, address, capsys, monkeypatch):
+    server.on_predict = pytest.fail
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+    assert ask(capsys, *address) == []
+
+
+def test_several_outputs_are_lines_of_json(address, capsys):
+    lines = ask(capsys, *address, "--signature", "score", "zwölf", "a\tb", "")
+    assert lines == [
+        '{"length": 5, "score": 0.5, "translation": "ZWÖLF"}',
+        '{"length": 3, "score": 0.3, "translation": "A\\tB"}',
+        '{"length": 0, "score": 0.0, "translation": ""}',
+    ]
+
+
+def test_a_translation_stays_on_its_line():
+    assert client.as_line("a\r\nb") == "a  b"
+    assert client.as_line(["a\nb", "ö"]) == '["a\\nb", "ö"]'
+    assert client.as_line({"b": 1, "a": "x\ny"}) == '{"a": "x\\ny", "b": 1}'
+
+
+def test_a_version_can_be_chosen(address, capsys):
+    assert ask(capsys, *address, "--version", "3", "one") == ["ONE"]
+
+
+def test_as_many_requests_as_allowed_are_at_work_and_no_more(server, address, capsys):
+    at_work, most = [], []
+    all_there = threading.Barrier(3)
+
+    def on_predict():
+        at_work.append(None)
+        most.append(len(at_work))
+        all_there.wait(timeout=20)  # Only three at a time come further.
+        at_work.pop()
+
+    server.on_predict = on_predict
+    texts = [f"text {i}" for i in range(24)]
+    lines = ask(capsys, *address, "--in-flight", "3", "--batch-size", "2", *texts)
+    assert lines == [text.upper() for text in texts]
+    assert len(most) == 12
+    assert max(most) == 3
+
+
+def test_answers_that_come_late_keep_their_place():
+    def predict(batch):
+        time.sleep(0.1 if batch[0] % 6 == 0 else 0)
+        return [-number for number in batch]
+
+    batches = client.in_order(predict, range(21), batch_size=2, in_flight=3)
+    assert list(itertools.chain(*batches)) == [-number for number in range(21)]
+
+
+def test_texts_without_end_are_translated_as_they_come():
+    read = itertools.count()
+    batches = client.in_order(lambda batch: batch, read, batch_size=5, in_flight=2)
+    assert [next(batches), next(batches)] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
+    assert next(read) <= 5 * (2 + 2 * 2)
+    batches.close()
+
+
+BUSY = tf.errors.UnavailableError(None, None, "The batch scheduling queue is full")
+FULL = tf.errors.ResourceExhaustedError(None, None, "too many requests")
+
+
+@pytest.mark.parametrize("error", [BUSY, FULL, ConnectionResetError()], ids=["503", "429", "reset"])
+def test_a_server_that_is_busy_is_asked_again(error, server, address, capsys):
+    calls = itertools.count(1)
+
+    def on_predict():
+        if next(calls) < client.ATTEMPTS:
+            raise error
+
+    server.on_predict = on_predict
+    assert ask(capsys, *address, "one") == ["ONE"]
+    assert next(calls) == client.ATTEMPTS + 1
+
+
+@pytest.mark.parametrize(
+    "error, message",
+    [
+        (BUSY, "is not available: .*queue is full.* lower --in-flight"),
+        (FULL, "is not available: .*too many requests.* lower --in-flight"),
+        (ConnectionResetError(), "is not available: .*[Cc]onnection.* Start a server with python"),
+    ],
+    ids=["503", "429", "reset"],
+)
+def test_a_server_that_stays_busy_is_not_asked_for_ever(error, message, server, address):
+    calls = itertools.count()
+
+    def on_predict():
+        next(calls)
+        raise error
+
+    server.on_predict = on_predict
+    assert re.search(message, failure(*address, "one"))
+    assert next(calls) == client.ATTEMPTS
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        tf.errors.InternalError(None, None, "XLA compilation disabled"),
+        tf.errors.DeadlineExceededError(None, None, "Timed out waiting for notification"),
+    ],
+)
+def test_other_errors_are_not_asked_again(error, server, address):
+    calls = itertools.count()
+
+    def on_predict():
+        next(calls)
+        raise error
+
+    server.on_predict = on_predict
+    assert error.message in failure(*address, "one")
+    assert next(calls) == 1
+
+
+def test_a_timeout_is_not_asked_again(server, address):
+    calls, late = itertools.count(), threading.Event()
+
+    def on_predict():
+        next(calls)
+        late.wait(timeout=20)
+
+    server.on_predict = on_predict
+    message = failure(*address, "--timeout", "0.2", "one")
+    late.set()
+    assert "did not answer within 0.2 seconds" in message
+    assert "--timeout" in message
+    assert next(calls) == 1
+
+
+def test_what_was_translated_before_an_error_is_told(server, address, capsys):
+    calls = itertools.count(1)
+
+    def on_predict():
+        if next(calls) == 3:
+            raise tf.errors.InternalError(None, None, "out of luck")
+
+    server.on_predict = on_predict
+    options = ["--in-flight", "1", "--batch-size", "2"]
+    assert "out of luck. The first 4 lines are done." in failure(*address, *options, *"abcdef")
+    assert capsys.readouterr().out == "A\nB\nC\nD\n"
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--model", "en_de"], "has no model 'en_de': .*Latest.en_de.* name that it is served by"),
+        (["--version", "7"], "has no model 'shout' in version 7: .*Specific.shout, 7"),
+        (["--signature", "best"], 'signature (name:|key) "best" not found'),
+        (["--signature", "first"], "gave 1 predictions for 2 sentences"),
+    ],
+)
+def test_what_the_server_does_not_have_is_told(options, message, address):
+    assert re.search(message, failure(*address, *options, "one", "two"))
+
+
+@pytest.mark.parametrize("option", ["--url", "--grpc"])
+def test_a_server_that_is_not_there_is_told(option):
+    with socket.socket() as taken:  # Bound and not listened to: connections are refused.
+        taken.bind(("localhost", 0))
+        address = f"localhost:{taken.getsockname()[1]}"
+        message = failure(option, address, "one")
+    assert message.startswith(f"error: {'http://' * (option == '--url')}{address} is not available")
+    assert "efused" in message
+    assert "python -m pipelines.serve" in message
+
+
+def test_what_is_no_model_server_is_told(server, tmp_path):
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=tmp_path)
+    with http.server.ThreadingHTTPServer(("localhost", 0), handler) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        message = failure("--url", f"localhost:{other.server_port}", "one")
+        other.shutdown()
+    assert "answered 501: <!DOCTYPE HTML>" in message
+
+
+def test_grpc_says_what_to_install(server, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorflow_serving.apis", None)
+    message = failure("--grpc", f"localhost:{server.port}", "one")
+    assert message == "error: --grpc needs an optional package: pip install tensorflow-serving-api"
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--input", "x", "one"], "give sentences or --input, not both"),
+        (["--batch-size", "0", "one"], "must be positive"),
+        (["--in-flight", "-1", "one"], "must be positive"),
+        (["--url", "a", "--grpc", "b", "one"], "not allowed with argument"),
+    ],
+)
+def test_options_are_checked(options, message, capsys):
+    assert failure(*options) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_file_must_exist(address):
+    assert "No such file or directory: 'none.txt'" in failure(*address, "--input", "none.txt")
+
+
+def test_a_url_may_have_a_scheme_and_a_path(server, monkeypatch, capsys):
+    asked = []
+    rest = server.rest
+    monkeypatch.setattr(server, "rest", lambda *request: asked.append(request[1]) or rest(*request))
+    assert "Malformed request" in failure("--url", f"http://localhost:{server.rest_port}/x/", "one")
+    assert ask(capsys, "--url", f"http://localhost:{server.rest_port}/", "one") == ["ONE"]
+    assert asked == ["/x/v1/models/shout:predict", "/v1/models/shout:predict"]
+
+
+def test_rest_needs_no_tensorflow(server):
+    command = ["-X", "importtime", "-m", "pipelines.client", "--model", "shout"]
+    process = run_python(*command, "--url", f"localhost:{server.rest_port}", "zwölf", input="")
+    assert process.stdout == "ZWÖLF\n"
+    assert "urllib3" in process.stderr
+    for package in ("tensorflow", "keras", "numpy", "grpc"):
+        assert not re.search(rf"\b{package}$", process.stderr, re.MULTILINE), package

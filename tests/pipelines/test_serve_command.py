@@ -1,0 +1,285 @@
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tiny import ROOT, run_python
+
+from pipelines import serve
+
+
+def write(path, text=""):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def model(tmp_path):
+    """The directory of a model with versions 2 and 10, and what a server passes over."""
+    model = tmp_path / "saved models" / "en_de"
+    for version in ("2", "10"):
+        write(model / version / "saved_model.pb")
+    for other in ("11.bak", "writing-12", "serving", "١٣"):  # The last is an Arabic 13.
+        (model / other).mkdir()
+    return model
+
+
+@pytest.fixture
+def path(tmp_path, monkeypatch):
+    """An empty directory, the only one on PATH."""
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    monkeypatch.setenv("PATH", str(directory))
+    return directory
+
+
+def program(directory, name, script="exit 0"):
+    write(directory / name, f"#!/bin/sh\n{script}\n").chmod(0o755)
+
+
+def flags(version, **changes):
+    settings = {"name": "x", "port": 1, "rest_port": 2, "threads": 0, "timeout": 3.0, **changes}
+    return serve.server_flags(version, Path("/seen"), **settings)
+
+
+ALWAYS = [
+    "--port=1",
+    "--rest_api_port=2",
+    "--rest_api_timeout_in_ms=3000",
+    "--model_name=x",
+    "--model_base_path=/seen",
+    "--enable_profiler=false",
+]
+
+
+def test_a_plain_model_needs_only_its_place(model):
+    assert flags(model / "10") == ALWAYS
+
+
+def test_options_become_flags(model):
+    given = flags(model / "10", name="y", port=3, rest_port=4, threads=5, timeout=0.25)
+    assert given == [
+        "--port=3",
+        "--rest_api_port=4",
+        "--rest_api_timeout_in_ms=250",
+        "--model_name=y",
+        "--model_base_path=/seen",
+        "--enable_profiler=false",
+        "--tensorflow_session_parallelism=5",
+    ]
+
+
+@pytest.mark.parametrize(
+    "files, expected",
+    [
+        (
+            ["10/batching_params.pbtxt"],
+            ["--enable_batching=true", "--enable_per_model_batching_parameters=true"],
+        ),
+        (
+            ["serving/batching.config"],
+            [
+                "--enable_batching=true",
+                "--batching_parameters_file=/seen/serving/batching.config",
+            ],
+        ),
+        (
+            ["10/batching_params.pbtxt", "serving/batching.config"],
+            [
+                "--enable_batching=true",
+                "--enable_per_model_batching_parameters=true",
+                "--batching_parameters_file=/seen/serving/batching.config",
+            ],
+        ),
+        (
+            ["serving/monitoring.config"],
+            ["--monitoring_config_file=/seen/serving/monitoring.config"],
+        ),
+        # Another version's, and one that the server is not given.
+        (["2/batching_params.pbtxt", "serving/models.config"], []),
+    ],
+    ids=lambda value: "+".join(Path(file).name for file in value if not file.startswith("--")),
+)
+def test_each_file_that_came_with_the_model_has_its_flags(files, expected, model):
+    for file in files:
+        write(model / file)
+    assert flags(model / "10") == ALWAYS + expected
+
+
+@pytest.mark.parametrize(
+    "version, export, expected",
+    [
+        ("10", {"compiled": True}, ["--xla_cpu_compilation_enabled=true"]),
+        ("10", {"compiled": False}, []),
+        ("10", {}, []),
+        ("2", {"compiled": True}, []),
+    ],
+)
+def test_xla_is_on_for_a_compiled_model_alone(version, export, expected, model):
+    write(model / version / "assets.extra" / "export.json", json.dumps(export))
+    assert flags(model / "10") == ALWAYS + expected
+
+
+def test_the_version_that_the_server_loads_is_the_highest(model, monkeypatch):
+    assert serve.find_version(model) == model / "10"
+    assert serve.find_version(str(model / "10")) == model / "10"
+    monkeypatch.chdir(model.parent)
+    assert serve.find_version("en_de") == model / "10"
+    monkeypatch.chdir(model)
+    assert serve.find_version(".") == model / "10"
+
+
+def test_a_link_to_a_model_keeps_its_name(model, tmp_path):
+    (tmp_path / "best").symlink_to(model)
+    assert serve.find_version(tmp_path / "best") == tmp_path / "best" / "10"
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        ("none", "There is no model in .*/none: expected .*/none/1/saved_model.pb or a higher"),
+        ("en_de/serving", "There is no model in .*/serving: expected .* pipelines.export --output"),
+        ("en_de/2", "loads the highest version, .*/10, and not 2. Give --model .*/en_de to serve"),
+        (
+            "loose",
+            "loose is a SavedModel, but its directory has no number .* Move it to .*/loose/1",
+        ),
+        ("half", "half/7 has no saved_model.pb, and the server loads the highest number. Remove"),
+    ],
+)
+def test_what_cannot_be_served_is_told(given, message, model):
+    write(model.parent / "loose" / "saved_model.pb")
+    write(model.parent / "half" / "6" / "saved_model.pb")
+    (model.parent / "half" / "7").mkdir()
+    with pytest.raises(SystemExit, match=f"error: .*{message}"):
+        serve.main(["--model", str(model.parent / given), "--dry-run"])
+
+
+@pytest.mark.parametrize("options", [["--name", "en:de"], ["--name", "a/b"]])
+def test_a_name_must_be_one_for_a_url(options, model):
+    with pytest.raises(SystemExit, match="error: A name must have no colon or slash, received"):
+        serve.main(["--model", str(model), *options])
+
+
+def test_the_ports_must_differ(model, capsys):
+    with pytest.raises(SystemExit):
+        serve.main(["--model", str(model), "--port", "8501"])
+    assert "--port and --rest-port must differ" in capsys.readouterr().err
+
+
+def dry_run(capsys, *arguments):
+    serve.main([*map(str, arguments), "--dry-run"])
+    out, err = capsys.readouterr()
+    assert err == ""
+    return shlex.split(out)
+
+
+def test_the_program_is_given_absolute_paths(model, path, capsys, monkeypatch):
+    monkeypatch.chdir(model.parent)
+    program(path, "tensorflow_model_server")
+    program(path, "docker")  # With a daemon, but the program comes first.
+    assert dry_run(capsys, "--model", "en_de") == [
+        "tensorflow_model_server",
+        "--port=8500",
+        "--rest_api_port=8501",
+        "--rest_api_timeout_in_ms=60000",
+        "--model_name=en_de",
+        f"--model_base_path={model}",
+        "--enable_profiler=false",
+    ]
+
+
+def test_docker_gets_the_model_read_only_and_its_ports(model, path, capsys):
+    program(path, "docker", '[ "$1" = version ]')
+    write(model / "serving" / "monitoring.config")
+    options = ["--port", 70, "--rest-port", 71, "--name", "best"]
+    assert dry_run(capsys, "--model", model, *options) == [
+        "docker",
+        "run",
+        "--rm",
+        "--init",
+        "--entrypoint",
+        "tensorflow_model_server",
+        "--publish=70:70",
+        "--publish=71:71",
+        f"--mount=type=bind,source={model},target=/model,readonly",
+        "tensorflow/serving",
+        "--port=70",
+        "--rest_api_port=71",
+        "--rest_api_timeout_in_ms=60000",
+        "--model_name=best",
+        "--model_base_path=/model",
+        "--enable_profiler=false",
+        "--monitoring_config_file=/model/serving/monitoring.config",
+    ]
+
+
+@pytest.mark.parametrize("docker", [None, "echo Cannot connect to the Docker daemon >&2; exit 1"])
+def test_without_a_server_the_way_to_one_is_told(docker, model, path, capfd):
+    if docker:
+        program(path, "docker", docker)
+    with pytest.raises(SystemExit) as error:
+        serve.main(["--model", str(model)])
+    message = error.value.code
+    assert message.startswith("error: There is no model server: no tensorflow_model_server on PATH")
+    assert "\n" not in message
+    for way in ("image tensorflow/serving", "package tensorflow-model-server", "https://"):
+        assert way in message
+    assert capfd.readouterr() == ("", "")
+    assert dry_run(capfd, "--model", model)[0] == "tensorflow_model_server"
+
+
+# Prints its process and arguments, and waits for a signal that it tells.
+WAITING = """\
+import os, signal, sys
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, lambda number, frame: sys.exit(f"got {signal.Signals(number).name}"))
+print(os.getpid(), *sys.argv[1:], sep="\\n", flush=True)
+signal.pause()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_server_takes_the_place_of_the_command_and_gets_its_signals(number, model, path):
+    waiting = write(path / "waiting.py", WAITING)
+    program(path, "tensorflow_model_server", f'exec "{sys.executable}" "{waiting}" "$@"')
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pipelines.serve", "--model", model, "--threads", "3"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert int(process.stdout.readline()) == process.pid
+        received = [process.stdout.readline().rstrip("\n") for _ in range(7)]
+        process.send_signal(number)
+        err = process.stderr.read()
+    assert received == [
+        "--port=8500",
+        "--rest_api_port=8501",
+        "--rest_api_timeout_in_ms=60000",
+        "--model_name=en_de",
+        f"--model_base_path={model}",
+        "--enable_profiler=false",
+        "--tensorflow_session_parallelism=3",
+    ]
+    assert re.fullmatch(
+        rf"Serving {model} as en_de, now version 10: REST at localhost:8501, gRPC at localhost:8500"
+        rf".\ngot {number.name}\n",
+        err,
+    )
+
+
+def test_serving_needs_no_tensorflow(model):
+    command = ["-X", "importtime", "-m", "pipelines.serve", "--model", model, "--dry-run"]
+    process = run_python(*command)
+    assert "--model_name=en_de" in process.stdout
+    assert "argparse" in process.stderr
+    assert not re.search(r"\b(tensorflow|keras|numpy)$", process.stderr, re.MULTILINE)

@@ -1,0 +1,266 @@
+"""An exported model behind a model server that pipelines.serve starts.
+
+Each test runs against the stand-in of model_server.py and, where that is installed, against
+tensorflow_model_server. Those with `tensorflow_model_server` in their name need the latter.
+"""
+
+import base64
+import contextlib
+import json
+import os
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+
+import grpc
+import pytest
+import tensorflow as tf
+import urllib3
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+from tiny import NO_UTF8, ODD, ROOT, tiny_translator, toy_sentences
+
+from keras_transformer.export import export_saved_model
+from pipelines import client
+
+REAL = "tensorflow_model_server"
+needs_real = pytest.mark.skipif(
+    shutil.which(REAL) is None,
+    reason=f"{REAL} is not on PATH: install it as python -m pipelines.serve says",
+)
+SENTENCES = [*toy_sentences(9), "", "😀", "red"]
+
+
+@pytest.fixture(scope="module", params=["stand-in", pytest.param(REAL, marks=needs_real)])
+def path(request, tmp_path_factory):
+    """A PATH on which pipelines.serve finds one of the servers."""
+    if request.param == REAL:
+        return os.environ["PATH"]
+    directory = tmp_path_factory.mktemp("bin")
+    stand_in = Path(__file__).with_name("model_server.py")
+    program = directory / REAL
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{stand_in}" "$@"\n')
+    program.chmod(0o755)
+    return f"{directory}:{os.environ['PATH']}"
+
+
+@contextlib.contextmanager
+def serving(model, path, log):
+    """Serve a model's directory, and give where, when it answers."""
+    port, rest_port = free_ports(2)
+    command = [sys.executable, "-m", "pipelines.serve", "--model", model]
+    ports = ["--port", str(port), "--rest-port", str(rest_port), "--threads", "1"]
+    changes = {"PATH": path, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "-1"}
+    with log.open("w") as file:
+        process = subprocess.Popen(
+            [*command, *ports], env=os.environ | changes, stdout=file, stderr=file
+        )
+    server = SimpleNamespace(rest=f"localhost:{rest_port}", grpc=f"localhost:{port}")
+    server.url = f"http://{server.rest}/v1/models/{model.name}"
+    try:
+        wait(lambda: process.poll() is not None or versions(server), log)
+        assert process.poll() is None, log.read_text()
+        yield server
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def free_ports(count):
+    with contextlib.ExitStack() as stack:
+        taken = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in taken:
+            one.bind(("localhost", 0))
+        return [one.getsockname()[1] for one in taken]
+
+
+def wait(until, log):
+    deadline = time.monotonic() + 180
+    while not until():
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.2)
+
+
+def versions(server):
+    """Return the versions that are ready; none as long as the server does not answer."""
+    try:
+        states = urllib3.request("GET", server.url, retries=False).json()["model_version_status"]
+    except urllib3.exceptions.HTTPError:
+        return set()
+    return {state["version"] for state in states if state["state"] == "AVAILABLE"}
+
+
+@pytest.fixture(scope="module")
+def translator():
+    return tiny_translator(beam_size=2, extra_length=6, max_source_length=24)
+
+
+@pytest.fixture(scope="module")
+def server(path, translator, tmp_path_factory):
+    """A server of the translator's export, which the tests leave as it is."""
+    directory = tmp_path_factory.mktemp("served")
+    export_saved_model(translator, directory / "toy")
+    with serving(directory / "toy", path, directory / "log") as server:
+        yield server
+
+
+def post(url, body):
+    """Return the status and the answer to a prediction's JSON, of the model under a URL."""
+    body = body if isinstance(body, str) else json.dumps(body)
+    response = urllib3.request("POST", f"{url}:predict", body=body, timeout=60)
+    return response.status, response.json()
+
+
+@pytest.mark.parametrize(
+    "request_key, texts, answer_key",
+    [
+        ("instances", SENTENCES, "predictions"),
+        ("instances", [{"text": text} for text in SENTENCES], "predictions"),
+        ("inputs", SENTENCES, "outputs"),
+        ("inputs", {"text": SENTENCES}, "outputs"),
+    ],
+    ids=["rows", "rows with names", "columns", "columns with names"],
+)
+def test_rest_gives_the_translators_strings(request_key, texts, answer_key, server, translator):
+    expected = translator(SENTENCES)
+    assert len(set(expected)) > 9
+    assert post(server.url, {request_key: texts}) == (200, {answer_key: expected})
+    named = {request_key: texts, "signature_name": "serving_default"}
+    assert post(f"{server.url}/versions/1", named) == (200, {answer_key: expected})
+
+
+def translate_bytes(translator, texts):
+    return translator.translate(tf.constant(texts, tf.string)).numpy().tolist()
+
+
+def test_rest_takes_whatever_bytes_there_are(server, translator):
+    texts = [text.encode() for text in ODD] + NO_UTF8
+    expected = [text.decode() for text in translate_bytes(translator, texts)]
+    encoded = [{"b64": base64.b64encode(text).decode()} for text in texts]
+    assert post(server.url, {"instances": encoded}) == (200, {"predictions": expected})
+
+
+@pytest.mark.parametrize("texts", [[text.encode() for text in ODD] + NO_UTF8, []])
+def test_grpc_takes_whatever_bytes_there_are_and_nothing(texts, server, translator):
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = "toy"
+    request.inputs["text"].CopyFrom(tf.make_tensor_proto(texts, tf.string, [len(texts)]))
+    with grpc.insecure_channel(server.grpc) as channel:
+        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+        outputs = stub.Predict(request, timeout=60).outputs
+    assert list(outputs) == ["translation"]
+    expected = translate_bytes(translator, texts)
+    assert tf.make_ndarray(outputs["translation"]).tolist() == expected
+
+
+@pytest.mark.parametrize("api", ["rest", "grpc"])
+def test_the_client_prints_the_translators_strings(api, server, translator, capsys):
+    address = {"rest": ["--url", server.rest], "grpc": ["--grpc", server.grpc]}[api]
+    options = ["--model", "toy", *address, "--batch-size", "2", "--in-flight", "3"]
+    client.main([*options, *SENTENCES])
+    assert capsys.readouterr().out.split("\n")[:-1] == translator(SENTENCES)
+
+
+def test_the_readmes_request_is_answered(server, translator):
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (line,) = re.findall(r"^curl .*:predict$", readme, re.MULTILINE)
+    _, option, body, url = shlex.split(line)
+    assert option == "-d"
+    assert url.endswith("localhost:8501/v1/models/en_de:predict")
+    expected = translator(json.loads(body)["instances"])
+    assert post(server.url, body) == (200, {"predictions": expected})
+
+
+def test_status_and_metadata_are_told(server):
+    assert versions(server) == {"1"}
+    metadata = urllib3.request("GET", f"{server.url}/metadata").json()["metadata"]
+    signature = metadata["signature_def"]["signature_def"]["serving_default"]
+    for side, name in ("inputs", "text"), ("outputs", "translation"):
+        assert list(signature[side]) == [name]
+        assert signature[side][name]["dtype"] == "DT_STRING"
+        (dimension,) = signature[side][name]["tensor_shape"]["dim"]
+        assert dimension["size"] == "-1"
+
+
+@pytest.mark.parametrize(
+    "model, body, status, message",
+    [
+        ("toy", '{"instances": []}', 400, "No values in 'instances' array"),
+        ("toy", '{"instances": [1]}', 400, "is not of expected type: string"),
+        ("toy", '{"instances": [{"text": "a", "to": "b"}]}', 400, "Failed to process element: 0 "),
+        ("toy", '{"inputs": {"source": ["a"]}}', 400, "Missing named input: text"),
+        ("toy", '{"inputs": ["a"], "instances": ["a"]}', 400, "keys to exist"),
+        ("toy", '{"text": "a"}', 400, "Missing 'inputs' or 'instances' key"),
+        ("toy", '{"instances": ["\\ud800"]}', 400, "JSON Parse error"),
+        ("toy", '{"instances": ["a"', 400, "JSON Parse error"),
+        ("toy", '{"signature_name": "b", "inputs": ["a"]}', 400, 'name: "b" not found'),
+        ("toy/versions/2", '{"inputs": ["a"]}', 404, "Servable not found for request: Specific"),
+        ("other", '{"inputs": ["a"]}', 404, "Servable not found for request: Latest(other)"),
+    ],
+)
+def test_bad_requests_are_refused(model, body, status, message, server):
+    received, answer = post(f"http://{server.rest}/v1/models/{model}", body)
+    assert received == status
+    assert list(answer) == ["error"]
+    assert message in answer["error"]
+
+
+def test_a_new_version_takes_over_without_a_failed_request(path, tmp_path):
+    old, new = (tiny_translator(beam_size=1, extra_length=length) for length in (1, 9))
+    answers = [old(SENTENCES), new(SENTENCES)]
+    assert answers[0] != answers[1]
+    done = threading.Event()
+    received = {"rest": [], "grpc": []}
+
+    def ask(predict, log):
+        while not done.is_set():
+            log.append(answers.index(predict(SENTENCES)))
+
+    model, log = tmp_path / "toy", tmp_path / "log"
+    export_saved_model(old, model)
+    with serving(model, path, log) as server, ThreadPoolExecutor(2) as threads:
+        args = SimpleNamespace(
+            model="toy",
+            version=None,
+            signature=None,
+            url=server.rest,
+            grpc=server.grpc,
+            timeout=60,
+            in_flight=1,
+        )
+        apis = {"rest": client.over_rest(args), "grpc": client.over_grpc(args)}
+        asking = [threads.submit(ask, predict, received[api]) for api, predict in apis.items()]
+        try:
+            wait(lambda: all(received.values()), log)
+            export_saved_model(new, model)
+            wait(lambda: versions(server) == {"2"}, log)
+            wait(lambda: all(1 in answers for answers in received.values()), log)
+        finally:
+            done.set()
+        for one in asking:
+            one.result()
+    for answers in received.values():
+        assert set(answers) == {0, 1}
+        assert answers == sorted(answers)  # The old one's, then the new one's.
+
+
+@needs_real
+def test_tensorflow_model_server_warms_up_and_joins_requests(translator, tmp_path, capsys):
+    model, log = tmp_path / "toy", tmp_path / "log"
+    export_saved_model(translator, model)
+    sentences = toy_sentences(64)
+    with serving(model, os.environ["PATH"], log) as server:
+        options = ["--model", "toy", "--url", server.rest, "--batch-size", "1"]
+        client.main([*options, "--in-flight", "16", *sentences])
+        metrics = urllib3.request("GET", f"http://{server.rest}/monitoring/prometheus/metrics")
+    assert capsys.readouterr().out.split("\n")[:-1] == translator(sentences)
+    names = ":tensorflow:serving:model_warmup_latency", ":tensorflow:serving:batching_session"
+    for name in names:
+        assert name in metrics.data.decode(), log.read_text()
