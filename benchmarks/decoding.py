@@ -1,0 +1,229 @@
+"""How fast an exported model translates, beside CTranslate2 with the same weights.
+
+    python -m benchmarks.decoding
+    python -m benchmarks.decoding --checkpoint runs/en_de --source test.en --reference test.de
+
+The first measures models with random weights that write exactly 20 tokens for every sentence. The
+second also measures a trained model, whose translations end where they end. Ours is given text and
+returns text; CTranslate2 is given subwords and returns subwords. Engines take turns, each in a
+process of its own.
+"""
+
+import argparse
+import functools
+import os
+import platform
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import keras
+import sentencepiece
+
+from benchmarks.machine import describe_machine
+from benchmarks.turns import Measurement, measure
+from keras_transformer import Transformer
+from keras_transformer.config import DecodingConfig
+from keras_transformer.data import read_lines
+from keras_transformer.data.generated import GeneratedCorpus, generated_corpus
+from keras_transformer.evaluation import score
+from keras_transformer.export import export_ctranslate2, export_saved_model
+from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
+from keras_transformer.training import load_translator
+from keras_transformer.translator import Translator
+from pipelines.cli import plain_errors
+
+THEIRS = "CTranslate2"
+OURS = {"ours, portable": False, "ours, compiled": True}
+"""Our engines, and whether the search of each is compiled."""
+BEAM_SIZES = {1: "greedy", 4: "beam 4"}
+SENTENCES = {  # by batch size, so many that a run takes some seconds
+    "tiny": {64: 1000, 1: 100},
+    "base": {64: 256, 1: 32},
+    "trained": {64: 1000, 1: 100},
+}
+FIXED_LENGTH = 19
+"""Subwords that a model with random weights writes for every sentence, before a last token."""
+VOCAB_SIZE = 8000
+"""Of models with random weights, unless --checkpoint has another vocabulary."""
+
+HEADER = """\
+| model | search | batch | engine | tokens/s | spread | ratio | same | peak MB | others |
+|---|---|--:|---|--:|--:|--:|--:|--:|--:|"""
+NOTES = """
+- tokens/s: subwords and ends written a second, in the median of {repeats} runs over the same
+  sentences. spread: slowest less fastest run, by the median. ratio: to CTranslate2.
+- same: translations that are CTranslate2's in every subword. Both search without a length penalty,
+  which they define differently. At the limit, where random weights end, CTranslate2 takes what is
+  best, and ours what has an end.
+- peak MB: of the engine's process. others: the most cores that other processes kept busy during a
+  run; rows can be compared only where this is small.
+- {threads} threads: TensorFlow's intra_op and inter_op each, CTranslate2's intra_threads.
+- {machine}. Python {python}, {versions}."""
+
+
+def translators(names: Sequence[str], checkpoint: str | None) -> Iterator[tuple[str, Translator]]:
+    """Yield the name of each model, and its translator with each search."""
+    if checkpoint:
+        tokenizer = load_translator(checkpoint).tokenizer
+    else:
+        lines = (line for pair in _generated().train for line in pair)
+        tokenizer = SentencePieceTokenizer(train_sentencepiece(lines, VOCAB_SIZE))
+    fixed = {"min_length": FIXED_LENGTH, "max_length": FIXED_LENGTH}
+    for name in names:
+        keras.utils.set_random_seed(1)
+        model = Transformer.from_preset(name, vocab_size=tokenizer.vocab_size)
+        for beam_size in BEAM_SIZES:
+            search = DecodingConfig(beam_size=beam_size, length_penalty=0.0, **fixed)
+            yield name, Translator(model, tokenizer, decoding=search)
+    for beam_size in BEAM_SIZES if checkpoint else ():
+        yield "trained", load_translator(checkpoint, beam_size=beam_size, length_penalty=0.0)
+
+
+@functools.cache
+def _generated() -> GeneratedCorpus:
+    return generated_corpus(train=20_000, validation=0, test=1000)
+
+
+def export(translator: Translator, folder: Path) -> dict[str, Path]:
+    """Export a translator for each engine, and return where, by the engine's name."""
+    parts = (translator.model, translator.tokenizer, translator.target_tokenizer)
+    exports = {
+        name: export_saved_model(Translator(*parts, translator.decoding, compiled), folder / name)
+        for name, compiled in OURS.items()
+    }
+    return exports | {THEIRS: export_ctranslate2(translator, folder / THEIRS)}
+
+
+def compare(
+    translator: Translator,
+    exports: Mapping[str, Path],
+    sentences: Sequence[str],
+    *,
+    batch_size: int,
+    repeats: int,
+    threads: int,
+) -> dict[str, Measurement]:
+    """Translate the same sentences with each of a translator's exports, and return what was found.
+
+    Args:
+        translator: what was exported.
+        exports: what `export` returned.
+        sentences: what to translate.
+        batch_size: sentences, of similar length, that are translated at once.
+        repeats: how often each engine translates them.
+        threads: of each engine.
+    """
+    search = translator.decoding
+    options = {
+        "beam_size": search.beam_size,
+        "length_penalty": search.length_penalty,
+        "min_decoding_length": search.min_length,
+        # Theirs counts eos. Without max_length ours depends on the source, and is seldom come to.
+        "max_decoding_length": 1 + (search.max_length or search.max_source_length),
+        # What our search never writes.
+        "disable_unk": True,
+        "suppress_sequences": [["<pad>"], ["<s>"]],
+        "return_end_token": True,
+    }
+    ids = translator.tokenizer.tokenize(sentences)
+    subwords = [translator.tokenizer.id_to_piece(row) for row in ids]
+    order = sorted(range(len(sentences)), key=lambda i: len(subwords[i]))
+    batches = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
+    tasks = {}
+    for name, path in exports.items():
+        engine, rows = (THEIRS, subwords) if name == THEIRS else ("SavedModel", sentences)
+        tasks[name] = {
+            "engine": engine,
+            "path": str(path),
+            "threads": threads,
+            "options": options,
+            "batches": [[rows[i] for i in batch] for batch in batches],
+        }
+    found = measure(tasks, repeats)
+    decoder = sentencepiece.SentencePieceProcessor(model_proto=translator.target_tokenizer.model)
+    found[THEIRS].texts = decoder.decode(found[THEIRS].tokens)
+    places = sorted(range(len(order)), key=order.__getitem__)
+    for measurement in found.values():
+        measurement.tokens = [measurement.tokens[place] for place in places]
+        measurement.texts = [measurement.texts[place] for place in places]
+    return found
+
+
+def table_row(model: str, search: str, batch_size: int, engine: str, ours, theirs) -> str:
+    """Return a line of the table, from the `Measurement` of an engine and CTranslate2's."""
+    cells = (
+        *(model, search, batch_size, engine),
+        f"{ours.tokens_per_second:,.0f}",
+        f"{ours.spread:.0%}",
+        f"{ours.tokens_per_second / theirs.tokens_per_second:.2f}",
+        f"{ours.share_same(theirs):.1%}",
+        f"{ours.peak_memory / 1e6:,.0f}",
+        f"{max(ours.other_cores):.1f}",
+    )
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def report(args: argparse.Namespace) -> Iterator[str]:
+    """Measure, and yield the lines of a Markdown table and its notes as they come."""
+    sentences = read_lines(args.source) if args.source else [en for en, _ in _generated().test]
+    references = read_lines(args.reference) if args.reference else None
+    versions, scores = {}, []
+    yield HEADER
+    for name, translator in translators(args.models, args.checkpoint):
+        search = BEAM_SIZES[translator.decoding.beam_size]
+        with tempfile.TemporaryDirectory() as folder:
+            exports = export(translator, Path(folder))
+            for batch_size, count in SENTENCES[name].items():
+                count = min(count, len(sentences))
+                chosen = [i * len(sentences) // count for i in range(count)]
+                found = compare(
+                    translator,
+                    exports,
+                    [sentences[i] for i in chosen],
+                    batch_size=batch_size,
+                    repeats=args.repeats,
+                    threads=args.threads,
+                )
+                for engine, measurement in found.items():
+                    yield table_row(name, search, batch_size, engine, measurement, found[THEIRS])
+                    versions[measurement.version] = None
+                    if name == "trained" and references:
+                        expected = [references[i] for i in chosen]
+                        result = score(measurement.texts, expected)
+                        scores.append(f"- {search}, batch {batch_size}, {engine}: {result}")
+    yield NOTES.format(
+        repeats=args.repeats,
+        threads=args.threads,
+        machine=describe_machine(),
+        python=platform.python_version(),
+        versions=", ".join(versions),
+    )
+    yield from scores
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--models", nargs="*", choices=["tiny", "base"], default=["tiny", "base"])
+    parser.add_argument("--checkpoint", help="directory of a training, to be measured too")
+    parser.add_argument("--source", help="sentences, text or .gz; generated ones by default")
+    parser.add_argument("--reference", help="their translations, for the BLEU of --checkpoint")
+    parser.add_argument("--repeats", type=int, default=5, help="runs of each engine (default 5)")
+    parser.add_argument("--threads", type=int, default=2, help="of each engine (default 2)")
+    parser.add_argument("--output", type=Path, help="file for what is printed")
+    args = parser.parse_args(argv)
+    lines = []
+    with plain_errors():
+        for line in report(args):
+            print(line, flush=True)
+            lines.append(line)
+        if args.output:
+            args.output.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""A process with one engine for `benchmarks.decoding`, so that engines share no library or thread.
+
+It reads a task from standard input, JSON in a line, and then commands, and answers each in a line:
+
+    {"engine", "path", "threads", "batches", "options"} -> null, when the engine is loaded and warm
+    "run" -> {"seconds", "other_cores"} of all batches, one after the other
+    "end" -> {"peak_memory", "version", "tokens", "texts"}
+"""
+
+import json
+import sys
+
+from benchmarks.machine import Stopwatch, peak_memory
+
+
+class SavedModel:
+    """An exported model in a session, as the model server has it: from texts to texts."""
+
+    def __init__(self, path, threads, options):
+        import tensorflow as tf
+        import tensorflow_text  # noqa: F401  registers the tokenizer's ops
+
+        self.version = f"TensorFlow {tf.__version__}"
+        config = tf.compat.v1.ConfigProto(
+            intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads
+        )
+        self._session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
+        with self._session.graph.as_default():
+            self._signatures = tf.compat.v1.saved_model.load(
+                self._session, ["serve"], path
+            ).signature_def
+
+    def translate(self, texts):
+        return self._run("serving_default", "translation", texts)
+
+    def describe(self, texts):
+        """Return the subwords of the translations, and the translations."""
+        rows = self._run("attend", "target_tokens", texts)
+        tokens = [[token.decode() for token in row if token] for row in rows]
+        return tokens, [text.decode() for text in self.translate(texts)]
+
+    def _run(self, signature, output, texts):
+        signature = self._signatures[signature]
+        fetch, feed = signature.outputs[output].name, signature.inputs["text"].name
+        return self._session.run(fetch, {feed: texts})
+
+
+class CTranslate2:
+    """A model of `export_ctranslate2`: from subwords to subwords."""
+
+    def __init__(self, path, threads, options):
+        import ctranslate2
+
+        self.version = f"CTranslate2 {ctranslate2.__version__}"
+        self._options = options
+        self._translator = ctranslate2.Translator(
+            path, compute_type="float32", inter_threads=1, intra_threads=threads
+        )
+
+    def translate(self, subwords):
+        return self._translator.translate_batch(subwords, **self._options)
+
+    def describe(self, subwords):
+        """Return the subwords of the translations, and nothing: they are all that there is."""
+        return [result.hypotheses[0] for result in self.translate(subwords)], []
+
+
+ENGINES = {"SavedModel": SavedModel, "CTranslate2": CTranslate2}
+
+
+def main() -> None:
+    task = json.loads(sys.stdin.readline())
+    engine = ENGINES[task["engine"]](task["path"], task["threads"], task["options"])
+    batches = task["batches"]
+    for batch in batches:
+        engine.translate(batch)
+    _answer(None)
+    for command in map(json.loads, sys.stdin):
+        if command == "run":
+            with Stopwatch() as watch:
+                for batch in batches:
+                    engine.translate(batch)
+            _answer({"seconds": watch.seconds, "other_cores": watch.other_cores})
+        else:
+            result = {"peak_memory": peak_memory(), "version": engine.version}
+            tokens, texts = zip(*map(engine.describe, batches), strict=True)
+            _answer(result | {"tokens": sum(tokens, []), "texts": sum(texts, [])})
+
+
+def _answer(message) -> None:
+    print(json.dumps(message), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""What a measurement has to say of the machine: its processor, and what else ran on it."""
+
+import os
+import platform
+import time
+from pathlib import Path
+
+
+def describe_machine() -> str:
+    """Return processor, vector instructions, cores and memory in a line."""
+    cpu, flags = platform.machine(), set()
+    for line in _read("/proc/cpuinfo").splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == "model name":
+            cpu = value.strip()
+        elif name.strip() == "flags":
+            flags = set(value.split())
+    widest = next((name for name in ("avx512f", "avx2", "avx") if name in flags), "no AVX")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return f"{cpu} ({widest}), {os.cpu_count()} cores, {memory:.0f} GiB"
+
+
+def peak_memory() -> int:
+    """Return the most bytes that this process has held in memory.
+
+    `resource.getrusage` would give those of the process that started it, if they were more.
+    """
+    status = dict(line.split(":", 1) for line in _read("/proc/self/status").splitlines())
+    return 1024 * int(status["VmHWM"].split()[0])
+
+
+class Stopwatch:
+    """Times a block, and finds how many cores all other processes kept busy meanwhile.
+
+    >>> with Stopwatch() as watch:
+    ...     time.sleep(0.1)
+    >>> 0.1 <= watch.seconds < 10, watch.other_cores >= 0
+    (True, True)
+    """
+
+    seconds: float
+    other_cores: float
+
+    def __enter__(self):
+        self._start = time.perf_counter(), _busy_elsewhere()
+        return self
+
+    def __exit__(self, *error):
+        start, busy = self._start
+        self.seconds = time.perf_counter() - start
+        self.other_cores = max(0.0, (_busy_elsewhere() - busy) / self.seconds)
+
+
+def _busy_elsewhere() -> float:
+    """Return the seconds that the cores have worked for others, the machine's host included."""
+    ticks = [int(field) for field in _read("/proc/stat").splitlines()[0].split()[1:9]]
+    user, nice, system, _idle, _waiting, irq, softirq, stolen = ticks
+    busy = user + nice + system + irq + softirq + stolen
+    return busy / os.sysconf("SC_CLK_TCK") - time.process_time()
+
+
+def _read(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8")

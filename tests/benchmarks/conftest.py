@@ -1,0 +1,25 @@
+import shutil
+
+import pytest
+import tensorflow as tf
+
+
+@pytest.fixture
+def needs_gcc():
+    if shutil.which("gcc") is None:
+        pytest.skip("the host is built with gcc")
+
+
+@pytest.fixture
+def saved(needs_gcc, tmp_path):
+    """Save a function from strings to strings under the names of an exported translator."""
+
+    def save(function):
+        signature = tf.function(
+            lambda text: {"translation": function(text)},
+            input_signature=[tf.TensorSpec([None], tf.string, name="text")],
+        ).get_concrete_function()
+        tf.saved_model.save(tf.Module(), tmp_path / "model", {"serving_default": signature})
+        return tmp_path / "model"
+
+    return save

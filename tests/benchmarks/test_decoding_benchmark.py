@@ -1,0 +1,97 @@
+import pytest
+from tiny import tiny_model, tiny_tokenizer, toy_sentences
+
+from benchmarks import decoding
+from benchmarks.turns import Measurement, measure
+from keras_transformer.config import DecodingConfig
+from keras_transformer.translator import Translator
+
+pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
+
+SENTENCES = ["two dogs", "", *toy_sentences(4)]  # of different lengths
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_all_engines_write_as_much(beam_size, tmp_path):
+    lengths = {"min_length": 4, "max_length": 4, "max_source_length": 16}
+    search = DecodingConfig(beam_size=beam_size, length_penalty=0.0, **lengths)
+    translator = Translator(tiny_model(), tiny_tokenizer(), decoding=search)
+    exports = decoding.export(translator, tmp_path)
+    assert exports.keys() == {"ours, portable", "ours, compiled", "CTranslate2"}
+    found = decoding.compare(translator, exports, SENTENCES, batch_size=4, repeats=2, threads=1)
+    assert found.keys() == exports.keys()
+    for measurement in found.values():
+        assert [len(tokens) for tokens in measurement.tokens] == [5, 0, 5, 5, 5, 5]
+        if beam_size == 1:
+            assert measurement.share_same(found["CTranslate2"]) == 1
+        assert len(measurement.seconds) == len(measurement.other_cores) == 2
+        assert 1e7 < measurement.peak_memory < 1e10
+        assert measurement.tokens_per_second > 0
+    for name in ("ours, portable", "ours, compiled"):
+        assert found[name].texts == translator(SENTENCES)
+    assert found["ours, portable"].version.startswith("TensorFlow ")
+    assert found["CTranslate2"].version.startswith("CTranslate2 ")
+
+
+def measured(tokens, seconds=(1.0,)):
+    texts = [" ".join(row) for row in tokens]
+    return Measurement(list(seconds), [0.3] * len(seconds), 3_000_000, "engine 1", tokens, texts)
+
+
+def test_speed_spread_and_agreement():
+    ours = measured([["a", "b"], ["c"], ["d"], ["e"]], seconds=[1.0, 0.5, 2.5])
+    assert ours.tokens_per_second == 5
+    assert ours.spread == 2
+    theirs = measured([["a", "b"], ["c"], ["x"], ["e"]], seconds=[0.5])
+    assert ours.share_same(theirs) == 0.75
+    row = decoding.table_row("tiny", "greedy", 64, "ours, portable", ours, theirs)
+    assert row == "| tiny | greedy | 64 | ours, portable | 5 | 200% | 0.50 | 75.0% | 3 | 0.3 |"
+
+
+def test_the_same_subwords_in_another_text_are_not_the_same():
+    ours, theirs = measured([["a"], ["b"]]), measured([["a"], ["b"]])
+    ours.texts = ["a", "B"]
+    assert ours.share_same(theirs) == 0.5
+
+
+def test_an_engine_that_fails_is_reported_with_what_it_wrote(tmp_path):
+    task = {"engine": "SavedModel", "path": str(tmp_path), "threads": 1, "options": {}}
+    with pytest.raises(RuntimeError, match="has failed:\n(.|\n)*SavedModel file does not exist"):
+        measure({"ours": task | {"batches": []}}, repeats=1)
+
+
+def test_the_report_has_a_row_for_each_engine_and_cell(capsys, tmp_path, monkeypatch):
+    translator = Translator(tiny_model(), tiny_tokenizer(), decoding=DecodingConfig(beam_size=1))
+    monkeypatch.setattr(decoding, "translators", lambda *_: [("trained", translator)])
+    monkeypatch.setattr(decoding, "export", lambda *_: {})
+    asked = []
+
+    def compare(translator, exports, sentences, *, batch_size, **options):
+        asked.append((sentences, batch_size, options))
+        tokens = [[word, "</s>"] for word in sentences]
+        return {"ours": measured(tokens), "CTranslate2": measured(tokens)}
+
+    monkeypatch.setattr(decoding, "compare", compare)
+    monkeypatch.setattr(decoding, "SENTENCES", {"trained": {64: 1000, 1: 2}})
+    for name, words in (("source", "one two three four"), ("reference", "eins zwei drei vier")):
+        (tmp_path / name).write_text(words.replace(" ", "\n") + "\n")
+    decoding.main(
+        ["--source", str(tmp_path / "source"), "--reference", str(tmp_path / "reference")]
+        + ["--repeats", "1", "--threads", "3", "--output", str(tmp_path / "report")]
+    )
+    options = {"repeats": 1, "threads": 3}
+    assert asked == [
+        (["one", "two", "three", "four"], 64, options),
+        (["one", "three"], 1, options),
+    ]
+    printed = capsys.readouterr().out
+    assert printed == (tmp_path / "report").read_text()
+    lines = printed.splitlines()
+    assert [line.split(" | ")[2:4] for line in lines if line.startswith("| trained")] == [
+        ["64", "ours"],
+        ["64", "CTranslate2"],
+        ["1", "ours"],
+        ["1", "CTranslate2"],
+    ]
+    assert sum("BLEU" in line for line in lines) == 4
+    assert "engine 1." in printed and "3 threads" in printed
