@@ -98,7 +98,9 @@ class Translator:
     @tf.function(input_signature=[_TEXT], autograph=False)
     def translate(self, text: tf.Tensor) -> tf.Tensor:
         """Return the translations, string [B]."""
-        best = self._search_text(text, num_hypotheses=1, scores=False)[1]
+        # Greedy search is faster without scores; what has them anyway shares its graph.
+        scores = self.decoding.beam_size > 1 or self.decoding.temperature is not None
+        best = self._search_text(text, num_hypotheses=1, scores=scores)[1]
         return self.target_tokenizer.detokenize(best.ids[:, 0])
 
     @tf.function(input_signature=[_TEXT], autograph=False)
@@ -243,8 +245,7 @@ class Translator:
             limits = tf.minimum(limits, self.decoding.max_length + 1)
         if not self.compiled:
             return self._search(source, limits, num_hypotheses, scores)
-        # A beam has scores anyway.
-        key = num_hypotheses, scores or self.decoding.beam_size > 1
+        key = num_hypotheses, scores
         if key not in self._compiled:
             self._compiled[key] = CompiledSearch(
                 lambda source, limits, sizes: self._search(source, limits, *key, sizes),
