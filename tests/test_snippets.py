@@ -2,8 +2,8 @@
 
 The ```python blocks of a file run in order in one new process. What a block prints must be the
 ```text block that comes next, if that is the next block at all; "..." there stands for anything.
-The ```bash blocks do not run, but each `python -m pipelines.NAME` in them must exist and list the
-options used in its --help.
+The ```bash blocks do not run, but each `python -m pipelines.NAME` or `benchmarks.NAME` in them must
+exist and list the options used in its --help.
 """
 
 import doctest
@@ -22,6 +22,7 @@ from markdown_it import MarkdownIt
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 LANGUAGES = ("", "bash", "json", "python", "text", "yaml")
+OURS = r"(pipelines|benchmarks)\."
 END_OF_BLOCK = "\x1e"
 
 
@@ -78,16 +79,16 @@ def check_python(page, folder):
 
 
 def pipeline_commands(script):
-    """Return the (module, options) of each `python -m pipelines.NAME` in shell text."""
+    """Return the (module, options) of each of our commands in shell text."""
     found = []
     for line in script.replace("\\\n", " ").splitlines():
-        if "-m pipelines." not in line:
+        if not re.search(rf"-m {OURS}", line):
             continue
         lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
         lexer.whitespace_split = True
         previous = None
         for word in lexer:
-            if previous == "-m" and word.startswith("pipelines."):
+            if previous == "-m" and re.match(OURS, word):
                 found.append((word, []))
             elif set(word) <= set("();<>|&"):
                 found.append((None, []))  # The options of what comes next are another program's.

@@ -24,3 +24,20 @@ def test_a_training_must_have_ended(tmp_path):
     with pytest.raises(SystemExit, match="error: .*config.yaml does not exist. Give the directory"):
         export.main(["--checkpoint", str(tmp_path), "--output", str(tmp_path / "toy")])
     assert not (tmp_path / "toy").exists()
+
+
+def test_options_reach_the_export(training, tmp_path, monkeypatch, capsys):
+    exported = {}
+
+    def export_saved_model(translator, path, facts):
+        exported.update(translator=translator, path=path, facts=facts)
+
+    monkeypatch.setattr("keras_transformer.export.export_saved_model", export_saved_model)
+    (tmp_path / "scores.json").write_text('{"bleu": 37.7}')
+    arguments = ["--checkpoint", training, "--output", "toy", "--compiled", "--beam-size", "2"]
+    export.main([*arguments, "--min-length", "3", "--scores", str(tmp_path / "scores.json")])
+    translator = exported["translator"]
+    assert translator.compiled
+    assert (translator.decoding.beam_size, translator.decoding.min_length) == (2, 3)
+    assert exported["facts"]["scores"] == {"bleu": 37.7}
+    assert exported["facts"]["command"].endswith(f"--scores {tmp_path}/scores.json")
