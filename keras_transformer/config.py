@@ -106,7 +106,9 @@ class TrainingConfig:
     """The training recipe; the defaults are the paper's (Section 5)."""
 
     epochs: int = Field(default=20, gt=0)
-    """Passes over the training text."""
+    """Epochs, after each of which the model is validated and saved."""
+    steps_per_epoch: int | None = Field(default=None, gt=0)
+    """Batches of an epoch; those of one pass over the training text without it."""
     batch_tokens: int = Field(default=25_000, gt=0)
     """Padded tokens of a batch on its longer side, over all replicas (Section 5.1)."""
     warmup_steps: int = Field(default=4000, gt=0)

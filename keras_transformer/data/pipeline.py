@@ -1,6 +1,7 @@
 """Token batches as a tf.data pipeline for `model.fit`."""
 
 from collections.abc import Iterator
+from itertools import chain, count, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,11 +25,15 @@ class TokenBatches:
         batch_tokens: The largest batch: rows times longest length, for each of source and target.
         num_replicas: Every batch has a multiple of this many rows.
         seed: Together with the epoch decides the order.
-        shuffle: Without it every epoch has the same order, from short to long.
+        shuffle: Without it every pass has the same order, from short to long.
+        steps_per_epoch: Batches of an epoch, each of which goes on where the last one ended; by
+            default those of one pass over the pairs.
 
     Attributes:
         epoch: The epoch whose order the next iteration gives, from 0. A whole iteration moves it
             on by one, a look at the first batch does not. Set it to resume, before the iteration.
+        tokens: Source and target tokens of an epoch, padding left out: a mean, where epochs are not
+            whole passes.
 
     Raises:
         ValueError: As `plan_batches`.
@@ -52,6 +57,7 @@ class TokenBatches:
         num_replicas: int = 1,
         seed: int = 0,
         shuffle: bool = True,
+        steps_per_epoch: int | None = None,
     ):
         self.pairs = pairs
         self.batch_tokens = batch_tokens
@@ -59,7 +65,10 @@ class TokenBatches:
         self.seed = seed
         self.shuffle = shuffle
         self.epoch = 0
-        self._length = len(self._plan(0))
+        self._pass_length = len(self._plan(0))
+        self._length = steps_per_epoch or self._pass_length
+        tokens = int(pairs.source_lengths.sum() + pairs.target_lengths.sum())
+        self.tokens = tokens * self._length / self._pass_length
 
     def __len__(self) -> int:
         return self._length
@@ -80,21 +89,25 @@ class TokenBatches:
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(len(self)))
         return dataset.prefetch(_PREFETCHED)
 
-    def _plan(self, epoch: int) -> list[np.ndarray]:
+    def _plan(self, number: int) -> list[np.ndarray]:
+        """Returns the batches of a pass over the pairs."""
         source_lengths, target_lengths = self.pairs.source_lengths, self.pairs.target_lengths
         return plan_batches(
             np.maximum(source_lengths, target_lengths),
             self.batch_tokens,
             num_replicas=self.num_replicas,
             seed=self.seed,
-            epoch=epoch,
+            epoch=number,
             shuffle=self.shuffle,
             group_by=source_lengths - target_lengths,
         )
 
     def _epoch(self) -> Iterator[tuple[dict[str, np.ndarray], np.ndarray]]:
         epoch = self.epoch
-        for step, indices in enumerate(self._plan(epoch), start=1):
+        number, place = divmod(epoch * len(self), self._pass_length)
+        batches = chain.from_iterable(map(self._plan, count(number)))
+        of_epoch = islice(batches, place, place + len(self))
+        for step, indices in enumerate(of_epoch, start=1):
             batch = self.pairs.padded_batch(indices)
             # Keras starts more iterators than it finishes (it looks at a first batch to build the
             # model) and never asks for more than the last batch: that one makes an epoch.

@@ -55,7 +55,7 @@ class Validation(keras.callbacks.Callback):
         batches: TokenBatches,
         pairs: Sequence[tuple[str, str]],
         translator: Translator,
-        tokens: int,
+        tokens: float,
     ):
         super().__init__()
         self.dataset = batches.dataset()

@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 
 from keras_transformer.config import DecodingConfig, ExperimentConfig
-from keras_transformer.data import EncodedPairs, TokenBatches, encode_pairs, read_pairs
+from keras_transformer.data import TokenBatches, encode_pairs, read_pairs
 from keras_transformer.evaluation import score
 from keras_transformer.losses import LabelSmoothedCrossEntropy
 from keras_transformer.model import Transformer
@@ -65,14 +65,15 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
         training.batch_tokens,
         num_replicas=strategy.num_replicas_in_sync,
         seed=training.seed,
+        steps_per_epoch=training.steps_per_epoch,
     )
-    model = _compiled_model(config, strategy)
+    model = compiled_model(config, strategy)
     checkpoints = Checkpoints(
         directory / "checkpoints", training.average_checkpoints, training.patience
     )
     callbacks = [
         EpochSeed(batches),
-        _validation(config, model, tokenizers, validation, encoded),
+        _validation(config, model, tokenizers, validation, batches.tokens),
         keras.callbacks.CSVLogger(directory / "epochs.csv", append=True),
         keras.callbacks.TensorBoard(directory / "tensorboard"),
         checkpoints,  # The last: with its file an epoch is over.
@@ -102,7 +103,8 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
     return _choose(config, directory, checkpoints, tokenizers, validation)
 
 
-def _compiled_model(config: ExperimentConfig, strategy: tf.distribute.Strategy) -> Transformer:
+def compiled_model(config: ExperimentConfig, strategy: tf.distribute.Strategy) -> Transformer:
+    """Return a new model with the optimizer and the loss of its recipe."""
     training = config.training
     with strategy.scope():
         model = Transformer(config.model, dtype=training.precision)
@@ -128,7 +130,7 @@ def _validation(
     model: Transformer,
     tokenizers: Tokenizers,
     pairs: Pairs,
-    encoded: EncodedPairs,
+    tokens: float,
 ) -> Validation:
     log.info("text to validate on:")
     return Validation(
@@ -139,7 +141,7 @@ def _validation(
         ),
         pairs,
         Translator(model, *tokenizers, DecodingConfig(beam_size=1)),
-        tokens=int(encoded.source_lengths.sum() + encoded.target_lengths.sum()),
+        tokens=tokens,
     )
 
 

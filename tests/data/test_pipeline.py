@@ -93,6 +93,28 @@ def test_each_iteration_is_the_next_epoch(pairs):
     assert labels_of_an_epoch(TokenBatches(pairs, 40, seed=4).dataset()) != first
 
 
+@pytest.mark.parametrize("steps", [2, 5, 7, 17])
+def test_epochs_of_so_many_steps_go_on_where_the_last_one_ended(pairs, steps):
+    whole = TokenBatches(pairs, 60, seed=3)
+    assert len(whole) == 7
+    in_order = [batch for _ in range(6) for batch in labels_of_an_epoch(whole.dataset())]
+    batches = TokenBatches(pairs, 60, seed=3, steps_per_epoch=steps)
+    dataset = batches.dataset()
+    assert len(batches) == dataset.cardinality().numpy() == steps
+    first, second = labels_of_an_epoch(dataset), labels_of_an_epoch(dataset)
+    assert first + second == in_order[: 2 * steps]
+    assert batches.epoch == 2
+    resumed = TokenBatches(pairs, 60, seed=3, steps_per_epoch=steps)
+    resumed.epoch = 1
+    assert labels_of_an_epoch(resumed.dataset()) == second
+
+
+def test_tokens_of_an_epoch(pairs):
+    tokens = sum(SOURCE_LENGTHS) + sum(TARGET_LENGTHS)
+    assert TokenBatches(pairs, 60).tokens == tokens
+    assert TokenBatches(pairs, 60, steps_per_epoch=14).tokens == 2 * tokens
+
+
 def test_a_look_at_the_first_batch_is_no_epoch(pairs):
     batches = TokenBatches(pairs, 10)
     dataset = batches.dataset()

@@ -123,6 +123,15 @@ def test_an_interrupted_training_goes_on_as_if_it_had_not_been(tmp_path, monkeyp
             np.testing.assert_allclose(received, other, atol=1e-4)
 
 
+def test_an_epoch_has_as_many_steps_as_asked_for(tmp_path):
+    config = toy_experiment(write_toy_text(tmp_path, train=60), epochs=3, steps_per_epoch=5)
+    train(config, tmp_path / "run")
+    rate = read_history(tmp_path / "run")["learning_rate"]
+    # After each epoch, that of the step to come: the warm-up has 80.
+    expected = [32**-0.5 * step * 80**-1.5 for step in (6, 11, 16)]
+    assert rate == pytest.approx(expected)
+
+
 def test_training_stops_without_progress_and_stays_so(tmp_path):
     data = write_toy_text(tmp_path, train=60)
     # No step changes anything, so the first epoch stays the best.
