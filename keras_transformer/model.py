@@ -13,7 +13,7 @@ from keras_transformer.layers import (
     TokenEmbedding,
     padding_mask,
 )
-from keras_transformer.presets import PRESETS
+from keras_transformer.presets import get_preset
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -88,10 +88,11 @@ class Transformer(keras.Model):
 
     @classmethod
     def from_preset(cls, name: str, vocab_size: int, *, dtype=None, **overrides) -> "Transformer":
-        """Build a model by its name: "base" and "big" of the paper, or a smaller one.
+        """Build a model by its name: one of the paper's, or a smaller one.
 
         Args:
-            name: a key of `keras_transformer.presets.PRESETS`: "tiny", "base" or "big".
+            name: a key of `keras_transformer.presets.PRESETS`: "tiny", "base", "big", a row of the
+                paper's Table 3 such as "table3_c_num_layers_2", or "parsing_wsj".
             vocab_size: V, the subwords of the vocabulary that both languages share.
             dtype: a Keras dtype policy such as "mixed_bfloat16"; by default the global one.
             **overrides: other fields of `TransformerConfig`.
@@ -102,9 +103,7 @@ class Transformer(keras.Model):
         >>> Transformer.from_preset("tiny", vocab_size=100, num_heads=8).config.num_heads
         8
         """
-        if name not in PRESETS:
-            raise ValueError(f"Presets are {', '.join(sorted(PRESETS))}; received {name!r}.")
-        sizes = dataclasses.asdict(PRESETS[name].config) | overrides | {"vocab_size": vocab_size}
+        sizes = dataclasses.asdict(get_preset(name).model) | overrides | {"vocab_size": vocab_size}
         return cls(TransformerConfig(**sizes), dtype=dtype)
 
     def build(self, input_shape=None):
