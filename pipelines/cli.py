@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 from pydantic_settings import BaseSettings, CliApp, SettingsConfigDict
 
 from keras_transformer.config import DecodingConfig, read_yaml
+from keras_transformer.presets import get_preset
 
 
 def start_log() -> None:
@@ -35,7 +36,10 @@ def plain_errors() -> Iterator[None]:
 
 
 class Command(BaseSettings):
-    """A command whose options are fields, set by the command line over a --config file."""
+    """A command whose options are fields: command line over --config file over --preset.
+
+    The file may name the preset too.
+    """
 
     model_config = SettingsConfigDict(
         extra="forbid",
@@ -55,10 +59,14 @@ def run_command(command: type[Command], argv: Sequence[str] | None = None) -> Co
     argv = sys.argv[1:] if argv is None else list(argv)
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--config")
-    path = parser.parse_known_args(argv)[0].config
+    parser.add_argument("--preset")
+    given = parser.parse_known_args(argv)[0]
+    path = given.config
     try:
         with plain_errors():
             values = read_yaml(path) if path else {}
+            if preset := given.preset or values.get("preset"):
+                values = _merged(dataclasses.asdict(get_preset(str(preset))), values)
     except yaml.YAMLError as error:
         sys.exit(f"error: {path} is not YAML: {error}")
     try:
@@ -67,6 +75,16 @@ def run_command(command: type[Command], argv: Sequence[str] | None = None) -> Co
         where = f" of {path} and the command line" if path else ""
         mistakes = [f"  {_mistake(mistake, command)}" for mistake in error.errors()]
         sys.exit("\n".join([f"error: the configuration{where} has mistakes:", *mistakes]))
+
+
+def _merged(below: dict, above: dict) -> dict:
+    """Return both sections by section, with the values of `above` where both have one."""
+    sections = {
+        name: below[name] | section
+        for name, section in above.items()
+        if name in below and isinstance(section, dict)
+    }
+    return below | above | sections
 
 
 def _mistake(error: dict, command: type[Command] | None = None) -> str:

@@ -23,7 +23,10 @@ class Train(Command):
     """Train a translation model on parallel text, or go on with a training that was interrupted."""
 
     config: str | None = None
-    """YAML file with the sections below."""
+    """YAML file with the options below."""
+    preset: str | None = None
+    """Model, recipe and search to start from: tiny, base, big, or another of
+    keras_transformer/presets.py; config file and command line replace what differs."""
     output: str
     """Directory for the model, its vocabulary, logs and checkpoints."""
     model: TransformerConfig

@@ -1,10 +1,12 @@
+import dataclasses
 import gzip
 
 import pytest
 import yaml
-from tiny import run_python, toy_experiment, toy_sentences, write_toy_text
+from tiny import ROOT, run_python, toy_experiment, toy_sentences, write_toy_text
 
 from keras_transformer.config import ExperimentConfig
+from keras_transformer.presets import PRESETS
 from keras_transformer.training import load_translator
 from pipelines import train
 
@@ -59,6 +61,80 @@ def test_options_alone_are_enough(trained):
         "--data.validation_source validation.tsv".split()
     )
     assert trained == [(ExperimentConfig.from_dict(MINIMAL), "x")]
+
+
+def experiment_of(preset, data, **model):
+    """The preset with some of the model's sizes replaced."""
+    return ExperimentConfig.from_dict(
+        {
+            "model": dataclasses.asdict(preset.model) | model,
+            "data": data,
+            "training": dataclasses.asdict(preset.training),
+            "decoding": dataclasses.asdict(preset.decoding),
+        }
+    )
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_needs_nothing_but_text(trained, config_file, name):
+    path = config_file({"data": MINIMAL["data"]})
+    train.main(["--config", path, "--preset", name, "--output", "x"])
+    assert trained == [(experiment_of(PRESETS[name], MINIMAL["data"]), "x")]
+
+
+def test_file_and_options_replace_what_a_preset_has(trained, config_file):
+    path = config_file({**MINIMAL, "preset": "parsing_wsj", "output": "x"})
+    train.main(["--config", path, "--model.d_ff", "40"])
+    parsing = experiment_of(PRESETS["parsing_wsj"], MINIMAL["data"], **MINIMAL["model"], d_ff=40)
+    assert trained.pop() == (parsing, "x")
+    train.main(["--config", path, "--preset", "big"])
+    big = experiment_of(PRESETS["big"], MINIMAL["data"], **MINIMAL["model"])
+    assert trained.pop() == (big, "x")
+
+
+def test_an_unknown_preset_is_refused_with_the_known_names(trained, config_file):
+    path = config_file({**MINIMAL, "preset": ["huge"]})
+    with pytest.raises(SystemExit, match=r"error: Presets are tiny, base, big, .*\['huge'\]"):
+        train.main(["--config", path, "--output", "x"])
+
+
+CONFIGS = {
+    path.stem: path
+    for path in (ROOT / "pipelines" / "configs").glob("*.yaml")
+    if path.stem != "quickstart"  # Another command's.
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_committed_configuration_needs_nothing_more(trained, name):
+    train.main(["--config", str(CONFIGS[name]), "--output", "x"])
+    data = trained[0][0].data
+    source, target = name.split("_")[1:3]
+    folder = "multi30k" if name.startswith("multi30k") else f"wmt14_{source}_{target}"
+    for path, language in (
+        (data.train_source, source),
+        (data.train_target, target),
+        (data.validation_source, source),
+        (data.validation_target, target),
+    ):
+        assert path.startswith(f"data/{folder}/")
+        assert path.removesuffix(".gz").endswith(f".{language}")
+
+
+@pytest.mark.parametrize(
+    ("name", "preset", "changes"),
+    [
+        ("wmt14_en_de_base", "base", {}),
+        ("wmt14_en_de_big", "big", {}),
+        ("wmt14_en_fr_base", "base", {"vocab_size": 32_000}),
+        # Section 6.1: less dropout than from English to German.
+        ("wmt14_en_fr_big", "big", {"vocab_size": 32_000, "dropout": 0.1}),
+    ],
+)
+def test_the_configurations_of_the_papers_runs(trained, name, preset, changes):
+    train.main(["--config", str(CONFIGS[name]), "--output", "x"])
+    data = dataclasses.asdict(trained[0][0].data)
+    assert trained[0][0] == experiment_of(PRESETS[preset], data, **changes)
 
 
 def test_the_environment_is_no_option(trained, config_file, monkeypatch):
