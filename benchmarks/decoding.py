@@ -46,6 +46,8 @@ SENTENCES = {  # by batch size, so many that a run takes some seconds
 }
 FIXED_LENGTH = 19
 """Subwords that a model with random weights writes for every sentence, before a last token."""
+LONGEST = 64
+"""Subwords of a source, so that a compiled search has few shapes."""
 VOCAB_SIZE = 8000
 """Of models with random weights, unless --checkpoint has another vocabulary."""
 
@@ -71,15 +73,16 @@ def translators(names: Sequence[str], checkpoint: str | None) -> Iterator[tuple[
     else:
         lines = (line for pair in _generated().train for line in pair)
         tokenizer = SentencePieceTokenizer(train_sentencepiece(lines, VOCAB_SIZE))
+    options = {"length_penalty": 0.0, "max_source_length": LONGEST}
     fixed = {"min_length": FIXED_LENGTH, "max_length": FIXED_LENGTH}
     for name in names:
         keras.utils.set_random_seed(1)
         model = Transformer.from_preset(name, vocab_size=tokenizer.vocab_size)
         for beam_size in BEAM_SIZES:
-            search = DecodingConfig(beam_size=beam_size, length_penalty=0.0, **fixed)
+            search = DecodingConfig(beam_size=beam_size, **options, **fixed)
             yield name, Translator(model, tokenizer, decoding=search)
     for beam_size in BEAM_SIZES if checkpoint else ():
-        yield "trained", load_translator(checkpoint, beam_size=beam_size, length_penalty=0.0)
+        yield "trained", load_translator(checkpoint, beam_size=beam_size, **options)
 
 
 @functools.cache

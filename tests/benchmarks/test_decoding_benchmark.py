@@ -3,6 +3,7 @@ from tiny import tiny_model, tiny_tokenizer, toy_sentences
 
 from benchmarks import decoding
 from benchmarks.turns import Measurement, measure
+from keras_transformer import compiled_search
 from keras_transformer.config import DecodingConfig
 from keras_transformer.translator import Translator
 
@@ -12,7 +13,8 @@ SENTENCES = ["two dogs", "", *toy_sentences(4)]  # of different lengths
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_all_engines_write_as_much(beam_size, tmp_path):
+def test_all_engines_write_as_much(beam_size, tmp_path, monkeypatch):
+    monkeypatch.setattr(compiled_search, "BATCH_SIZES", (4,))  # One shape to be compiled.
     lengths = {"min_length": 4, "max_length": 4, "max_source_length": 16}
     search = DecodingConfig(beam_size=beam_size, length_penalty=0.0, **lengths)
     translator = Translator(tiny_model(), tiny_tokenizer(), decoding=search)
