@@ -52,6 +52,8 @@ setup(
             "markdown-it-py>=3",
             "pytest>=8.3",
             "ruff>=0.17,<0.18",  # another version may format otherwise
+            "torch>=2.6,<2.14",
+            "transformers>=5,<6",
         ],
     },
 )
