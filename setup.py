@@ -7,6 +7,10 @@ from setuptools import find_packages, setup
 
 ROOT = Path(__file__).parent
 SERVING = ["tensorflow-serving-api>=2.20,<3"]  # gRPC for pipelines.client
+TFDS = [
+    "tensorflow-datasets>=4.9.10,<5",
+    "importlib_resources",  # TFDS imports it and does not say so.
+]
 INIT = (ROOT / "keras_transformer" / "__init__.py").read_text(encoding="utf-8")
 
 setup(
@@ -26,7 +30,10 @@ setup(
         "Topic :: Text Processing :: Linguistic",
     ],
     packages=find_packages(include=["keras_transformer*", "pipelines*"]),
-    package_data={"pipelines": ["configs/*.yaml"]},
+    package_data={
+        "keras_transformer.data": ["checksums.tsv"],
+        "pipelines": ["configs/*.yaml"],
+    },
     python_requires=">=3.11",
     install_requires=[
         "keras>=3.15.1,<4",
@@ -44,9 +51,12 @@ setup(
     ],
     extras_require={
         "serving": SERVING,
+        "tfds": TFDS,
         "test": [
             *SERVING,
+            *TFDS,
             "ctranslate2>=4.8,<5",
+            "dill>=0.3",  # For tensorflow_datasets.testing.
             "hypothesis>=6.100",
             "jax>=0.5",
             "markdown-it-py>=3",

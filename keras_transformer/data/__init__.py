@@ -4,6 +4,7 @@ from keras_transformer.data.batching import bucket_boundaries, plan_batches
 from keras_transformer.data.cleaning import EncodedPairs, encode_pairs
 from keras_transformer.data.pipeline import TokenBatches
 from keras_transformer.data.sources import read_lines, read_pairs, read_parallel, read_tsv
+from keras_transformer.data.tfds import read_tfds
 
 __all__ = [
     "EncodedPairs",
@@ -14,5 +15,6 @@ __all__ = [
     "read_lines",
     "read_pairs",
     "read_parallel",
+    "read_tfds",
     "read_tsv",
 ]

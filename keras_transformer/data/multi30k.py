@@ -1,0 +1,38 @@
+"""Multi30k as a data set of TensorFlow Datasets, which importing this module registers."""
+
+import tensorflow_datasets as tfds
+
+from keras_transformer.data.sources import read_lines
+
+# The files' checksums are in checksums.tsv beside this module, where TFDS looks for them.
+_URL = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
+_FILES = {"train": "train", "validation": "val", "test_2016_flickr": "test_2016_flickr"}
+_LANGUAGES = ("en", "de", "fr")
+
+
+class Multi30k(tfds.core.GeneratorBasedBuilder):
+    """Image captions in English with German and French translations, raw text."""
+
+    VERSION = tfds.core.Version("1.0.0")
+
+    def _info(self) -> tfds.core.DatasetInfo:
+        return tfds.core.DatasetInfo(
+            builder=self,
+            description=self.__doc__,
+            features=tfds.features.Translation(_LANGUAGES),
+            homepage="https://github.com/multi30k/dataset",
+            citation="Elliott et al. 2016 (W16-3210); French: Elliott et al. 2017 (W17-4718)",
+        )
+
+    def _split_generators(self, dl_manager: tfds.download.DownloadManager):
+        urls = {
+            split: {language: f"{_URL}/{file}.{language}.gz" for language in _LANGUAGES}
+            for split, file in _FILES.items()
+        }
+        files = dl_manager.download(urls)
+        return {split: self._generate_examples(files[split]) for split in files}
+
+    def _generate_examples(self, files):
+        lines = zip(*(read_lines(files[language]) for language in _LANGUAGES), strict=True)
+        for number, sentences in enumerate(lines):
+            yield number, dict(zip(_LANGUAGES, sentences, strict=True))
