@@ -31,7 +31,7 @@ def plain_errors() -> Iterator[None]:
         yield
     except pydantic.ValidationError as error:
         sys.exit("error: " + "; ".join(_mistake(mistake) for mistake in error.errors()))
-    except (OSError, ValueError) as error:
+    except (ImportError, OSError, ValueError) as error:
         sys.exit(f"error: {error}")
 
 

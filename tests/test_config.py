@@ -3,9 +3,10 @@ import dataclasses
 import pytest
 from pydantic import ValidationError
 
-from keras_transformer.config import ExperimentConfig, TransformerConfig
+from keras_transformer.config import DataConfig, ExperimentConfig, TransformerConfig
 
 DATA = {"train_source": "train.tsv", "validation_source": "valid.tsv"}
+TFDS = {"tfds": "wmt14_translate/de-en", "source_language": "en", "target_language": "de"}
 
 
 def mistakes(build):
@@ -47,14 +48,14 @@ def test_all_sizes_that_do_not_fit_together_are_reported_together():
 def test_mistakes_of_all_sections_are_reported_together():
     values = {
         "model": {"vocab_size": 100, "num_heads": 3},
-        "data": {"train_source": "train.tsv", "max_lenght": 3},
+        "data": {"subwords": "words", "max_lenght": 3},
         "training": {"epochs": 0},
         "decodin": {},
     }
     received = mistakes(lambda: ExperimentConfig.from_dict(values))
     assert "received d_model=512 and num_heads=3" in received.pop("model")
     assert received == {
-        "data.validation_source": "Field required",
+        "data.subwords": "Input should be 'bpe' or 'unigram'",
         "data.max_lenght": "Unexpected keyword argument",
         "training.epochs": "Input should be greater than 0",
         "decodin": "Unexpected keyword argument",
@@ -147,3 +148,51 @@ def test_learned_positions_must_reach_as_far_as_the_text():
         ExperimentConfig.from_dict(values)
     values["data"]["max_length"] = 64
     assert ExperimentConfig.from_dict(values).data.max_length == 64
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (
+            {},
+            "text in files needs train_source, validation_source, received no train_source and no "
+            "validation_source; give them, or tfds for a TFDS set",
+        ),
+        (
+            {"train_source": "train.tsv"},
+            "text in files needs train_source, validation_source, received no validation_source; "
+            "give what is missing",
+        ),
+        (
+            {"train_split": "test", "target_language": "de"},
+            "a TFDS set needs tfds, source_language, target_language, received no tfds and no "
+            "source_language; give what is missing",
+        ),
+        (
+            DATA | TFDS,
+            "text is either in files or in a TFDS set, received train_source, validation_source "
+            "and tfds, source_language, target_language; leave out those of one kind",
+        ),
+        (
+            DATA | {"train_split": "test"},
+            "text is either in files or in a TFDS set, received train_source, validation_source "
+            "and train_split; leave out those of one kind",
+        ),
+        (
+            {"source_language": "de", "target_language": "de"},
+            "a TFDS set needs tfds, source_language, target_language, received no tfds; give what "
+            "is missing; source_language and target_language must be two languages, received de "
+            "for both",
+        ),
+    ],
+)
+def test_text_is_in_files_or_in_a_tfds_set(data, message):
+    assert mistakes(lambda: DataConfig(**data)) == {"": f"Value error, {message}"}
+
+
+@pytest.mark.parametrize("data", [DATA, TFDS, TFDS | {"train_split": "train[:10%]"}])
+def test_either_kind_of_text_is_enough(data, tmp_path):
+    config = ExperimentConfig.from_dict({"model": {"vocab_size": 100}, "data": data})
+    assert config.data.train_split == data.get("train_split", "train")
+    config.to_file(tmp_path / "config.yaml")
+    assert ExperimentConfig.from_file(tmp_path / "config.yaml") == config

@@ -1,4 +1,4 @@
-"""An experiment from text files to a trained model's directory."""
+"""An experiment from text to a trained model's directory."""
 
 import json
 import logging
@@ -10,8 +10,8 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
-from keras_transformer.config import DecodingConfig, ExperimentConfig
-from keras_transformer.data import TokenBatches, encode_pairs, read_pairs
+from keras_transformer.config import DataConfig, DecodingConfig, ExperimentConfig
+from keras_transformer.data import TokenBatches, encode_pairs, read_pairs, read_tfds
 from keras_transformer.evaluation import score
 from keras_transformer.losses import LabelSmoothedCrossEntropy
 from keras_transformer.model import Transformer
@@ -30,7 +30,7 @@ Tokenizers = tuple[SentencePieceTokenizer, SentencePieceTokenizer]
 
 
 def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
-    """Train on the text files that the configuration names, and save the model in a directory.
+    """Train on the text that the configuration names, and save the model in a directory.
 
     The directory gets config.yaml, the vocabularies, logs, checkpoints of the last epochs and of
     the best, and model.keras: the mean of the last checkpoints or the best single one, whichever
@@ -46,6 +46,7 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
 
     Raises:
         FileNotFoundError: a text file is missing.
+        ImportError, ConnectionError: as `read_tfds`, for text of TensorFlow Datasets.
         ValueError: the directory holds a training with another configuration, or the text does not
             fit the configuration.
     """
@@ -54,8 +55,7 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
     check_claim(directory, config)
     strategy = replica_strategy(training.replicas)
     keras.utils.set_random_seed(training.seed)
-    pairs = read_pairs(data.train_source, data.train_target)
-    validation = read_pairs(data.validation_source, data.validation_target)
+    pairs, validation = _read(data)
     tokenizers = _tokenizers(config, directory, pairs)
     log.info("text to train on:")
     encoded = encode_pairs(pairs, *tokenizers, data.max_length)
@@ -101,6 +101,20 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
             verbose=1 if sys.stdout.isatty() else 2,
         )
     return _choose(config, directory, checkpoints, tokenizers, validation)
+
+
+def _read(data: DataConfig) -> tuple[Pairs, Pairs]:
+    """Return the pairs to train on and those to validate on."""
+    if data.tfds is None:
+        return (
+            read_pairs(data.train_source, data.train_target),
+            read_pairs(data.validation_source, data.validation_target),
+        )
+    train, validation = (
+        read_tfds(data.tfds, split, data.source_language, data.target_language)
+        for split in (data.train_split, data.validation_split)
+    )
+    return train, validation
 
 
 def compiled_model(config: ExperimentConfig, strategy: tf.distribute.Strategy) -> Transformer:

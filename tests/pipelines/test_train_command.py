@@ -110,6 +110,10 @@ def test_a_committed_configuration_needs_nothing_more(trained, name):
     train.main(["--config", str(CONFIGS[name]), "--output", "x"])
     data = trained[0][0].data
     source, target = name.split("_")[1:3]
+    if name.endswith("_tfds"):
+        assert (data.source_language, data.target_language) == (source, target)
+        assert data.tfds == f"wmt14_translate/{target}-{source}"
+        return
     folder = "multi30k" if name.startswith("multi30k") else f"wmt14_{source}_{target}"
     for path, language in (
         (data.train_source, source),
@@ -125,6 +129,7 @@ def test_a_committed_configuration_needs_nothing_more(trained, name):
     ("name", "preset", "changes"),
     [
         ("wmt14_en_de_base", "base", {}),
+        ("wmt14_en_de_base_tfds", "base", {}),
         ("wmt14_en_de_big", "big", {}),
         ("wmt14_en_fr_base", "base", {"vocab_size": 32_000}),
         # Section 6.1: less dropout than from English to German.
@@ -155,7 +160,8 @@ def test_all_mistakes_are_told_at_once(trained, config_file):
     first, *lines = str(error.value).splitlines()
     assert first.startswith("error: the configuration of ")
     assert sorted(lines) == [
-        "  data.validation_source is missing",
+        "  data: text in files needs train_source, validation_source, received no "
+        "validation_source; give what is missing",
         "  model.heads is no option, did you mean model.num_heads?",
         "  model.vocab_size: Input should be greater than 4, received 2",
         "  output is missing",
