@@ -1,7 +1,11 @@
 import gzip
 import hashlib
+import http.server
+import io
 import socket
 import sys
+import tarfile
+import threading
 
 import pytest
 import tensorflow_datasets as tfds
@@ -138,34 +142,77 @@ def test_multi30k_names_all_its_files(tmp_path, no_network):
     ]
 
 
-@pytest.fixture
-def manual_dir(tmp_path, monkeypatch):
-    """Files of Multi30k with few lines, where a user without network puts them."""
-    directory = tmp_path / "downloads" / "manual"
-    directory.mkdir(parents=True)
+class GoneTranslate(ToyTranslate):
+    """A set whose file, without a known checksum, the server no longer has."""
+
+    URL = ""
+
+    def _split_generators(self, dl_manager):
+        return {"train": self._generate_examples(dl_manager.download(self.URL))}
+
+
+def test_what_a_server_refuses_is_told(tmp_path, monkeypatch):
+    with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/gone.gz"
+        monkeypatch.setattr(GoneTranslate, "URL", url)
+        with pytest.raises(ConnectionError, match=rf"{url}. HTTP code: 501") as error:
+            read_tfds("gone_translate", "train", "en", "de", tmp_path)
+        server.shutdown()
+    assert str(error.value).endswith("gone_translate/1.0.0 from a machine that has it")
+
+
+def put_into_manual_dir(directory, files, builder, monkeypatch):
+    """Put a set's files, by their URLs, where a user without network does; give the directory."""
+    manual_dir = directory / "downloads" / "manual"
+    manual_dir.mkdir(parents=True)
     infos = {}
-    for url in Multi30k.url_infos:
+    for url, data in files.items():
         name = url.rpartition("/")[2]
-        lines = "".join(f"{name.removesuffix('.gz')} {number}\n" for number in range(3))
-        data = gzip.compress(lines.encode())
-        (directory / name).write_bytes(data)
+        (manual_dir / name).write_bytes(data)
         infos[url] = checksums.UrlInfo(len(data), hashlib.sha256(data).hexdigest(), name)
-    monkeypatch.setattr(Multi30k, "url_infos", infos)
-    return directory
+    monkeypatch.setattr(builder, "url_infos", infos)
+    return manual_dir
 
 
-def test_files_in_the_manual_directory_need_no_network(tmp_path, manual_dir, no_network):
+@pytest.fixture
+def multi30k_dir(tmp_path, monkeypatch):
+    """The manual directory with files of Multi30k of three lines."""
+    files = {}
+    for url in Multi30k.url_infos:
+        name = url.rpartition("/")[2].removesuffix(".gz")
+        files[url] = gzip.compress("".join(f"{name} {n}\n" for n in range(3)).encode())
+    return put_into_manual_dir(tmp_path, files, Multi30k, monkeypatch)
+
+
+def test_files_in_the_manual_directory_need_no_network(tmp_path, multi30k_dir, no_network):
     pairs = read_tfds("multi30k", "validation", "fr", "de", tmp_path)
     assert sorted(pairs) == [(f"val.fr {number}", f"val.de {number}") for number in range(3)]
-    for path in manual_dir.iterdir():
+    for path in multi30k_dir.iterdir():
         path.unlink()
     assert len(read_tfds("multi30k", "test_2016_flickr", "en", "fr", tmp_path)) == 3
 
 
-def test_a_damaged_file_is_refused(tmp_path, manual_dir, no_network):
-    (manual_dir / "val.en.gz").write_bytes(gzip.compress(b"another\n"))
+def test_a_damaged_file_is_refused(tmp_path, multi30k_dir, no_network):
+    (multi30k_dir / "val.en.gz").write_bytes(gzip.compress(b"another\n"))
     with pytest.raises(ValueError, match=r"multi30k/1\.0\.0 cannot be prepared\. .*val\.en\.gz"):
         read_tfds("multi30k", "train", "en", "de", tmp_path)
+
+
+def test_a_set_of_tfds_from_its_archive(tmp_path, monkeypatch, no_network):
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w:gz") as tar:
+        for split in ("train", "dev", "test"):
+            for language in ("pt", "en"):
+                data = f"{language} {split} 1\n{language} {split} 2\n".encode()
+                member = tarfile.TarInfo(f"datasets/pt_to_en/{language}.{split}")
+                member.size = len(data)
+                tar.addfile(member, io.BytesIO(data))
+    files = {"http://www.phontron.com/data/qi18naacl-dataset.tar.gz": archive.getvalue()}
+    builder = tfds.builder_cls("ted_hrlr_translate")
+    put_into_manual_dir(tmp_path, files, builder, monkeypatch)
+    pairs = read_tfds("ted_hrlr_translate/pt_to_en", "validation", "en", "pt", tmp_path)
+    assert sorted(pairs) == [("en dev 1", "pt dev 1"), ("en dev 2", "pt dev 2")]
 
 
 def test_the_missing_package_is_named(tmp_path, monkeypatch):

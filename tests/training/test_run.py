@@ -132,6 +132,27 @@ def test_an_epoch_has_as_many_steps_as_asked_for(tmp_path):
     assert rate == pytest.approx(expected)
 
 
+def test_text_of_a_tfds_set_trains_as_that_of_files(tmp_path, monkeypatch):
+    pairs = toy_pairs(80)
+    sets = {
+        ("toy", "train[:60]", "en", "de"): pairs[:60],
+        ("toy", "dev", "en", "de"): pairs[60:],
+    }
+    monkeypatch.setattr("keras_transformer.training.run.read_tfds", lambda *of: sets[of])
+    data = {
+        "tfds": "toy",
+        "source_language": "en",
+        "target_language": "de",
+        "train_split": "train[:60]",
+        "validation_split": "dev",
+    }
+    train(toy_experiment(data, epochs=1), tmp_path / "tfds")
+    train(toy_experiment(write_toy_text(tmp_path, train=60), epochs=1), tmp_path / "files")
+    of_tfds, of_files = (read_history(tmp_path / name) for name in ("tfds", "files"))
+    for name in ("loss", "val_nll"):
+        assert of_tfds[name] == pytest.approx(of_files[name], rel=1e-4)
+
+
 def test_training_stops_without_progress_and_stays_so(tmp_path):
     data = write_toy_text(tmp_path, train=60)
     # No step changes anything, so the first epoch stays the best.
