@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_transformer.layers.compatibility import COMPATIBILITIES
 from keras_transformer.layers.linear import linear
 from keras_transformer.layers.masks import causal_mask
 
@@ -10,14 +11,13 @@ from keras_transformer.layers.masks import causal_mask
 _MASKED = -1e9
 
 
-def scaled_dot_product_attention(query, key, value, attention_mask=None, dropout=None):
-    """Return softmax(Q K^T / sqrt(d_k)) V and the softmax (Section 3.2.1, eq. 1).
+def attention(scores, value, attention_mask=None, dropout=None):
+    """Return softmax(scores) V and the softmax (Section 3.2.1, eq. 1).
 
-    Masking and softmax are float32; the two products are in the inputs' type.
+    Masking and softmax are float32; the product is in the values' type.
 
     Args:
-        query: float [B, H, T, K].
-        key: float [B, H, S, K].
+        scores: float [B, H, T, S], from a function of `compatibility`.
         value: float [B, H, S, V].
         attention_mask: bool [B, T, S] or [B, 1, S], True where a query may attend.
         dropout: a function applied to the weights before they meet the values.
@@ -33,8 +33,7 @@ def scaled_dot_product_attention(query, key, value, attention_mask=None, dropout
             "attention_mask must be [B, T, S] or [B, 1, S], received shape "
             f"{tuple(attention_mask.shape)}. Give a mask that all sentences share as [1, T, S]."
         )
-    query = ops.multiply(query, ops.cast(query.shape[-1] ** -0.5, query.dtype))
-    scores = ops.cast(ops.einsum("bhtk,bhsk->bhts", query, key), "float32")
+    scores = ops.cast(scores, "float32")
     if attention_mask is not None:
         scores = ops.where(ops.expand_dims(attention_mask, 1), scores, _MASKED)
     # Keras warns of a softmax over a single key.
@@ -49,8 +48,9 @@ def scaled_dot_product_attention(query, key, value, attention_mask=None, dropout
 class MultiHeadAttention(keras.layers.Layer):
     """Attention of several heads, each in its own projection of the inputs (Section 3.2.2).
 
-    The arguments are those of `keras.layers.MultiHeadAttention`. Masks are explicit: implicit Keras
-    masks are neither read nor written. Where a query may attend to no key, its output is exactly 0.
+    The arguments are those of `keras.layers.MultiHeadAttention`, and `compatibility`. Masks are
+    explicit: implicit Keras masks are neither read nor written. Where a query may attend to no key,
+    its output is exactly 0.
 
     Args:
         num_heads: H, the number of heads.
@@ -58,6 +58,10 @@ class MultiHeadAttention(keras.layers.Layer):
         value_dim: the size of a head's values; `key_dim` by default.
         dropout: the rate on the attention weights.
         use_bias: whether the projections add a bias. The paper's do not.
+        compatibility: how a query q and a key k of a head make a score: "scaled_dot", the paper's
+            q k / sqrt(K); "dot", q k; "general", q W k; "additive", v tanh(W q + U k); or "concat",
+            v tanh(W [q; k]). W, U and v are the head's own. The last two need memory that grows
+            with T * S * K, where the others need T * S.
 
     Call arguments:
         query: float [B, T, D].
@@ -84,9 +88,15 @@ class MultiHeadAttention(keras.layers.Layer):
         value_dim: int | None = None,
         dropout: float = 0.0,
         use_bias: bool = True,
+        compatibility: str = "scaled_dot",
         **kwargs,
     ):
         super().__init__(**kwargs)
+        if compatibility not in COMPATIBILITIES:
+            raise ValueError(
+                f"compatibility must be one of {', '.join(map(repr, COMPATIBILITIES))}, "
+                f"received {compatibility!r}."
+            )
         for name, size in (
             ("num_heads", num_heads),
             ("key_dim", key_dim),
@@ -99,6 +109,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.value_dim = key_dim if value_dim is None else value_dim
         self.dropout = dropout
         self.use_bias = use_bias
+        self.compatibility = compatibility
         self.weights_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
 
     def build(self, query_shape, value_shape=None, key_shape=None):
@@ -111,6 +122,10 @@ class MultiHeadAttention(keras.layers.Layer):
         self.output_kernel, self.output_bias = self._add_projection(
             "output", values, query_shape[-1]
         )
+        shapes = COMPATIBILITIES[self.compatibility].weight_shapes(self.key_dim)
+        self.compatibility_weights = [
+            self._add_compatibility_weight(name, *shape) for name, shape in shapes.items()
+        ]
 
     def _add_projection(self, name, inputs, outputs):
         kernel = self.add_weight(
@@ -119,6 +134,15 @@ class MultiHeadAttention(keras.layers.Layer):
         if not self.use_bias:
             return kernel, None
         return kernel, self.add_weight(shape=(outputs,), initializer="zeros", name=f"{name}_bias")
+
+    def _add_compatibility_weight(self, name, inputs, outputs):
+        # Glorot's limit for a head: the initialiser would take the axis of heads for a kernel's.
+        limit = (6 / (inputs + outputs)) ** 0.5
+        return self.add_weight(
+            shape=(self.num_heads, inputs, outputs),
+            initializer=keras.initializers.RandomUniform(-limit, limit),
+            name=f"compatibility_{name}",
+        )
 
     def call(
         self,
@@ -187,9 +211,8 @@ class MultiHeadAttention(keras.layers.Layer):
         if use_causal_mask:
             causal = causal_mask(ops.shape(query)[2], ops.shape(key)[2])
             mask = causal if mask is None else ops.logical_and(mask, causal)
-        outputs, weights = scaled_dot_product_attention(
-            query,
-            key,
+        outputs, weights = attention(
+            self._score(query, key),
             value,
             mask,
             dropout=lambda weights: self.weights_dropout(weights, training=training),
@@ -206,11 +229,15 @@ class MultiHeadAttention(keras.layers.Layer):
 
         There is no dropout, and every query must have a key to attend to. T is static.
         """
-        outputs, _ = scaled_dot_product_attention(query, key, value, attention_mask)
+        outputs, _ = attention(self._score(query, key), value, attention_mask)
         if outputs.shape[2] != 1:
             outputs = ops.transpose(outputs, (0, 2, 1, 3))
         rows = ops.reshape(outputs, (1, -1, self.num_heads * self.value_dim))
         return linear(rows, self.output_kernel, self.output_bias)
+
+    def _score(self, query, key):
+        weights = (ops.cast(weight, query.dtype) for weight in self.compatibility_weights)
+        return COMPATIBILITIES[self.compatibility].score(query, key, *weights)
 
     def _split_heads(self, inputs, length=None):
         size = inputs.shape[-1] // self.num_heads
@@ -248,4 +275,5 @@ class MultiHeadAttention(keras.layers.Layer):
             "value_dim": self.value_dim,
             "dropout": self.dropout,
             "use_bias": self.use_bias,
+            "compatibility": self.compatibility,
         }

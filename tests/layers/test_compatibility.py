@@ -1,0 +1,168 @@
+"""Attention with each compatibility function, beside its formula in plain NumPy."""
+
+import itertools
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from layer_checks import arrays_of, as_array, randomise, run_layer_checks
+
+from keras_transformer.layers import MultiHeadAttention
+from keras_transformer.layers.compatibility import COMPATIBILITIES, additive, concat
+
+B, H, T, S, K = 2, 3, 5, 7, 4
+D, E, F = 6, 8, 9  # Widths of query, value and key.
+
+FORMULAS = {  # For a query and a key of a head.
+    "scaled_dot": lambda q, k: q @ k / np.sqrt(K),
+    "dot": lambda q, k: q @ k,
+    "general": lambda q, k, w: q @ w @ k,
+    "additive": lambda q, k, w, u, v: np.tanh(q @ w + k @ u) @ v[:, 0],
+    "concat": lambda q, k, w, v: np.tanh(np.concatenate([q, k]) @ w) @ v[:, 0],
+}
+PARAMETERS = {"scaled_dot": 0, "dot": 0, "general": 16, "additive": 36, "concat": 36}
+EACH = pytest.mark.parametrize("name", FORMULAS)
+
+
+def normal(*shape):
+    return np.random.normal(size=shape).astype("float32")
+
+
+def weights_of(name):
+    shapes = COMPATIBILITIES[name].weight_shapes(K).values()
+    return [normal(H, *shape) for shape in shapes]
+
+
+def build(name, **arguments):
+    layer = MultiHeadAttention(H, K, compatibility=name, **arguments)
+    layer.build((None, None, D))
+    randomise(layer)
+    return layer
+
+
+def test_every_function_has_a_formula():
+    assert COMPATIBILITIES.keys() == FORMULAS.keys()
+
+
+@EACH
+def test_scores_are_the_formula_for_each_pair(name):
+    query, key, weights = normal(B, H, T, K), normal(B, H, S, K), weights_of(name)
+    expected = np.empty((B, H, T, S))
+    for b, h, t, s in itertools.product(range(B), range(H), range(T), range(S)):
+        head = [weight[h] for weight in weights]
+        expected[b, h, t, s] = FORMULAS[name](query[b, h, t], key[b, h, s], *head)
+    scores = COMPATIBILITIES[name].score(*map(ops.convert_to_tensor, (query, key, *weights)))
+    np.testing.assert_allclose(as_array(scores), expected, atol=1e-5)
+
+
+def test_concat_is_additive_with_its_weights_above_each_other():
+    query, key = ops.array(normal(B, H, T, K)), ops.array(normal(B, H, S, K))
+    w, u, v = weights_of("additive")
+    one = additive(query, key, *map(ops.array, (w, u, v)))
+    other = concat(query, key, ops.array(np.concatenate([w, u], axis=1)), ops.array(v))
+    np.testing.assert_allclose(as_array(one), as_array(other), atol=1e-6)
+
+
+@EACH
+def test_the_layer_attends_by_the_softmax_of_the_scores(name):
+    layer, query, value = build(name, use_bias=False), normal(B, T, D), normal(B, S, D)
+    q, k, v, o, *weights = layer.get_weights()
+    heads = [
+        np.stack(np.split(inputs @ kernel, H, axis=-1), axis=1)
+        for inputs, kernel in ((query, q), (value, k), (value, v))
+    ]
+    tensors = map(ops.convert_to_tensor, (*heads[:2], *weights))
+    scores = as_array(COMPATIBILITIES[name].score(*tensors))
+    mask = np.random.random((B, T, S)) < 0.6
+    mask[:, :, 3] = True  # No query is without a key.
+    exponentials = np.where(mask[:, None], np.exp(scores), 0)
+    softmax = exponentials / exponentials.sum(axis=-1, keepdims=True)
+    outputs = np.concatenate(list(np.moveaxis(softmax @ heads[2], 1, 0)), axis=-1) @ o
+    received = arrays_of(layer(query, value, attention_mask=mask, return_attention_scores=True))
+    np.testing.assert_allclose(received[1], softmax, atol=1e-5)
+    np.testing.assert_allclose(received[0], outputs, atol=1e-5)
+
+
+@EACH
+def test_passes_the_layer_checks(name):
+    inputs = {
+        "query": normal(B, T, D),
+        "value": normal(B, S, E),
+        "key": normal(B, S, F),
+        "attention_mask": np.random.random((B, T, S)) < 0.7,
+    }
+    run_layer_checks(
+        MultiHeadAttention,
+        {"num_heads": H, "key_dim": K, "value_dim": 5, "dropout": 0.3, "compatibility": name},
+        inputs,
+        num_weights=8 + len(weights_of(name)),
+        num_parameters=D * 12 + F * 12 + E * 15 + 15 * D + 12 + 12 + 15 + D + H * PARAMETERS[name],
+    )
+
+
+@EACH
+def test_a_later_input_changes_no_earlier_output(name):
+    layer, x = build(name), normal(B, T, D)
+    changed = x.copy()
+    changed[:, 3] += 1
+    one, other = (as_array(layer(inputs, inputs, use_causal_mask=True)) for inputs in (x, changed))
+    np.testing.assert_array_equal(one[:, :3], other[:, :3])
+    assert np.all(np.any(one[:, 3:] != other[:, 3:], axis=-1))
+
+
+@EACH
+def test_padding_changes_no_output(name):
+    layer, query, value = build(name), normal(B, T, D), normal(B, S, D)
+    padded = np.concatenate([value, 100 * normal(B, 2, D)], axis=1)
+    mask = np.broadcast_to(np.arange(S + 2) < S, (B, 1, S + 2))
+    expected = as_array(layer(query, value))
+    np.testing.assert_allclose(
+        as_array(layer(query, padded, attention_mask=mask)), expected, atol=1e-5
+    )
+
+
+@EACH
+@pytest.mark.parametrize("dtype", ["float32", "mixed_float16"])
+def test_a_query_with_nothing_to_attend_to_gives_zero(name, dtype):
+    mask = np.ones((B, T, S), "bool")
+    mask[1, 3] = False
+    output = as_array(build(name, dtype=dtype)(normal(B, T, D), normal(B, S, D), None, mask))
+    empty = ~mask.any(axis=-1)
+    assert np.all(output[empty] == 0) and np.all(output[~empty] != 0)
+
+
+@EACH
+def test_cached_steps_equal_the_full_pass(name):
+    layer, x, memory = build(name), normal(B, T, D), normal(B, S, D)
+    expected_self = as_array(layer(x, x, use_causal_mask=True))
+    expected_memory = as_array(layer(x, memory))
+    memory_heads = layer.project_memory(memory)
+    keys, values = [], []
+    for t in range(T):
+        rows = x[None, :, t]  # [1, B, D]
+        query, key, value = layer.project_self(rows, length=1)
+        keys.append(key)
+        values.append(value)
+        cache = ops.concatenate(keys, axis=2), ops.concatenate(values, axis=2)
+        outputs = as_array(layer.attend_rows(query, *cache))
+        np.testing.assert_allclose(outputs[0], expected_self[:, t], atol=1e-5)
+        outputs = as_array(layer.attend_rows(layer.project_query(rows, length=1), *memory_heads))
+        np.testing.assert_allclose(outputs[0], expected_memory[:, t], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["general", "additive", "concat"])
+def test_what_a_function_learns_starts_at_its_scale_whatever_the_number_of_heads(name):
+    keras.utils.set_random_seed(1)
+    layer = MultiHeadAttention(num_heads=5, key_dim=64, compatibility=name)
+    layer.build((None, None, D))
+    for weight in layer.compatibility_weights:
+        _, inputs, outputs = weight.shape
+        glorot = np.sqrt(2 / (inputs + outputs))
+        np.testing.assert_allclose(np.std(as_array(weight)), glorot, rtol=0.1)
+
+
+def test_an_unknown_function_is_refused():
+    message = "one of 'scaled_dot', 'dot', 'general', 'additive', 'concat', received 'cosine'"
+    with pytest.raises(ValueError, match=message):
+        MultiHeadAttention(2, 3, compatibility="cosine")
