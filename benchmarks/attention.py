@@ -1,0 +1,294 @@
+"""Section 3.2.1 as a measurement: what the paper says of attention by scaled dot products.
+
+    python -m benchmarks.attention
+
+The first table has what the compatibility functions cost: time and memory of a step of training,
+over lengths. The second has how well they train as the size of queries and keys grows, on a task
+that one head can do: to look up, among pairs of a key and a value, the value of a key.
+"""
+
+import argparse
+import functools
+import multiprocessing
+import os
+import platform
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from benchmarks.machine import Stopwatch, describe_machine, peak_memory
+from keras_transformer.layers import MultiHeadAttention
+from keras_transformer.layers.compatibility import COMPATIBILITIES
+from pipelines.cli import plain_errors
+
+PAPERS = "scaled_dot"
+D_MODEL, HEADS = 512, 8  # Of the paper's base model.
+TURN_SECONDS = 0.5
+TRAINED = (PAPERS, "dot", "additive")
+"""The functions that Section 3.2.1 compares."""
+SYMBOLS, PAIRS, WIDTH, BATCH_SIZE, TEST_SIZE = 16, 8, 256, 32, 2048
+LEARNING_RATES = (1e-3, 3e-3)
+
+COST_HEADER = """\
+| function | length | ms | spread | ratio | peak MB | others |
+|---|--:|--:|--:|--:|--:|--:|"""
+TRAINING_HEADER = """\
+| function | key_dim | loss | of the seeds | learning rate | largest weight at first |
+|---|--:|--:|--:|--:|--:|"""
+NOTES = """
+- First table: a layer of {heads} heads of size {size} attends to one sentence, forwards and
+  backwards. ms: the median of {repeats} turns of half a second or of one step. spread: slowest less
+  fastest turn, by the median. ratio: to {papers}. peak MB: the most memory that the function's
+  process held, beyond what it held after a step of length 2. others: the most cores that other
+  processes kept busy during a turn.
+- Second table: one head, inputs of width {width}, {steps} steps of Adam on {batch} sets of {pairs}
+  pairs of {symbols} keys and values. loss: nats on sets never seen, mean over {seeds} seeds, at the
+  better learning rate of {rates}; a guess has {guess:.2f}. largest weight at first: of a query on
+  a key, mean before training.
+- {machine}. Python {python}, TensorFlow {tensorflow}, Keras {keras}."""
+
+
+class Cost(NamedTuple):
+    """What steps of training of one length cost."""
+
+    seconds: Sequence[float]
+    """Of a step, in each turn."""
+    other_cores: Sequence[float]
+    """That other processes kept busy during each turn."""
+    peak_memory: int
+    """Bytes, beyond those of a step of length 2."""
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+    @property
+    def spread(self) -> float:
+        return (max(self.seconds) - min(self.seconds)) / self.median
+
+
+def measure_costs(
+    names: Sequence[str], lengths: Sequence[int], repeats: int
+) -> Iterator[tuple[int, dict[str, Cost]]]:
+    """Let functions take turns, A B A B, each in a process of its own.
+
+    Args:
+        names: of compatibility functions.
+        lengths: positions that attend to as many, the longest last: a process's peak only grows.
+        repeats: turns of each function at each length.
+
+    Yields:
+        A length, and for each function what it cost there.
+    """
+    spawn = multiprocessing.get_context("spawn")
+    with ExitStack() as stack:
+        processes = {
+            name: stack.enter_context(ProcessPoolExecutor(1, mp_context=spawn)) for name in names
+        }
+
+        def ask(name, function, *arguments):
+            return processes[name].submit(function, *arguments).result()
+
+        start = {name: ask(name, _warm_up, name, 2) for name in names}
+        for length in sorted(lengths):
+            for name in names:
+                ask(name, _warm_up, name, length)
+            turns = [
+                {name: ask(name, _turn, name, length) for name in names} for _ in range(repeats)
+            ]
+            found = {}
+            for name in names:
+                seconds, other_cores = zip(*(turn[name] for turn in turns), strict=True)
+                found[name] = Cost(seconds, other_cores, ask(name, peak_memory) - start[name])
+            yield length, found
+
+
+def _warm_up(name: str, length: int) -> int:
+    _training_step(name, length)()
+    return peak_memory()
+
+
+def _turn(name: str, length: int) -> tuple[float, float]:
+    step, steps = _training_step(name, length), 0
+    end = time.perf_counter() + TURN_SECONDS
+    with Stopwatch() as watch:
+        while steps == 0 or time.perf_counter() < end:
+            step()
+            steps += 1
+    return watch.seconds / steps, watch.other_cores
+
+
+@functools.cache
+def _training_step(name: str, length: int):
+    layer = MultiHeadAttention(HEADS, D_MODEL // HEADS, use_bias=False, compatibility=name)
+    layer.build((1, length, D_MODEL))
+    inputs = tf.random.normal((1, length, D_MODEL))
+
+    @tf.function(autograph=False)
+    def step(inputs):
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            outputs = layer(inputs, inputs, use_causal_mask=True)
+        gradients = tape.gradient(outputs, [inputs, *layer.trainable_variables])
+        return tf.add_n([tf.reduce_sum(gradient) for gradient in gradients])
+
+    return lambda: float(step(inputs))  # The number is there when the step is done.
+
+
+def lookup_task(size: int, seed: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Return sets of pairs with a query each, and the value that belongs to the query.
+
+    >>> inputs, labels = lookup_task(3, seed=1)
+    >>> {name: array.shape for name, array in inputs.items()}
+    {'query': (3, 1), 'keys': (3, 8), 'values': (3, 8)}
+    >>> bool((inputs["values"][inputs["keys"] == inputs["query"]] == labels).all())
+    True
+    """
+    random = np.random.default_rng(seed)
+    keys = random.permuted(np.tile(np.arange(SYMBOLS), (size, 1)), axis=1)[:, :PAIRS]
+    values = random.integers(SYMBOLS, size=(size, PAIRS))
+    place = random.integers(PAIRS, size=(size, 1))
+    query, labels = (np.take_along_axis(array, place, axis=1) for array in (keys, values))
+    return {"query": query, "keys": keys, "values": values}, labels[:, 0]
+
+
+def lookup_model(name: str, key_dim: int) -> tuple[keras.Model, keras.Model]:
+    """Return a model of one head for `lookup_task`, and one that returns the head's weights."""
+    inputs = {
+        part: keras.Input((size,), dtype="int32", name=part)
+        for part, size in (("query", 1), ("keys", PAIRS), ("values", PAIRS))
+    }
+    # Vectors of variance 1, so that queries and keys, too, begin with about that.
+    embed = keras.layers.Embedding(
+        SYMBOLS, WIDTH, keras.initializers.RandomNormal(stddev=1), trainable=False
+    )
+    attention = MultiHeadAttention(1, key_dim, SYMBOLS, use_bias=False, compatibility=name)
+    found, weights = attention(
+        embed(inputs["query"]),
+        ops.one_hot(inputs["values"], SYMBOLS),
+        embed(inputs["keys"]),
+        return_attention_scores=True,
+    )
+    logits = keras.layers.Dense(SYMBOLS)(found[:, 0])
+    return keras.Model(inputs, logits), keras.Model(inputs, weights)
+
+
+def train(name: str, key_dim: int, learning_rate: float, steps: int, seed: int):
+    """Train a model for so many steps.
+
+    Returns:
+        The loss on examples that it has not seen, in nats, and the largest weight of a query on a
+        key, mean over these examples before training.
+    """
+    keras.utils.set_random_seed(seed)
+    model, weights = lookup_model(name, key_dim)
+    test = lookup_task(TEST_SIZE, seed=0)
+    largest = weights.predict(test[0], verbose=0).max(axis=-1).mean()
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(learning_rate), loss, jit_compile=False)
+    model.fit(*lookup_task(steps * BATCH_SIZE, seed), batch_size=BATCH_SIZE, verbose=0)
+    return model.evaluate(*test, batch_size=TEST_SIZE, verbose=0), float(largest)
+
+
+def report(args: argparse.Namespace) -> Iterator[str]:
+    """Measure, and yield the lines of two Markdown tables and their notes as they come."""
+    yield COST_HEADER
+    for length, costs in measure_costs(list(COMPATIBILITIES), args.lengths, args.repeats):
+        for name, cost in costs.items():
+            yield cost_row(name, length, cost, costs[PAPERS])
+    yield "\n" + TRAINING_HEADER
+    for key_dim in args.key_dims:
+        for name in TRAINED:
+            results = {
+                rate: [train(name, key_dim, rate, args.steps, 1 + i) for i in range(args.seeds)]
+                for rate in LEARNING_RATES
+            }
+            yield training_row(name, key_dim, results)
+    yield NOTES.format(
+        heads=HEADS,
+        size=D_MODEL // HEADS,
+        repeats=args.repeats,
+        papers=PAPERS,
+        width=WIDTH,
+        steps=args.steps,
+        batch=BATCH_SIZE,
+        pairs=PAIRS,
+        symbols=SYMBOLS,
+        seeds=args.seeds,
+        rates=" and ".join(map(str, LEARNING_RATES)),
+        guess=np.log(SYMBOLS),
+        machine=describe_machine(),
+        python=platform.python_version(),
+        tensorflow=tf.__version__,
+        keras=keras.__version__,
+    )
+
+
+def cost_row(name: str, length: int, cost: Cost, papers: Cost) -> str:
+    """Return a line of the first table, from what a function cost and what the paper's did."""
+    cells = (
+        *(name, length),
+        f"{1000 * cost.median:,.1f}",
+        f"{cost.spread:.0%}",
+        f"{cost.median / papers.median:.1f}",
+        f"{cost.peak_memory / 1e6:,.0f}",
+        f"{max(cost.other_cores):.1f}",
+    )
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def training_row(name: str, key_dim: int, results) -> str:
+    """Return a line of the second table.
+
+    Args:
+        name: of the function.
+        key_dim: the size of queries and keys.
+        results: by learning rate, what `train` returned for each seed.
+    """
+    losses = {rate: [loss for loss, _ in runs] for rate, runs in results.items()}
+    best = min(losses, key=lambda rate: statistics.mean(losses[rate]))
+    largest = statistics.mean(weight for _, weight in results[best])
+    cells = (
+        *(name, key_dim),
+        f"{statistics.mean(losses[best]):.2f}",
+        f"{min(losses[best]):.2f} to {max(losses[best]):.2f}",
+        best,
+        f"{largest:.2f}",
+    )
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    lengths, sizes = [64, 128, 256, 512], [4, 16, 64, 256, 512]
+    parser.add_argument("--lengths", type=int, nargs="+", default=lengths, help="default 64 to 512")
+    parser.add_argument("--repeats", type=int, default=5, help="turns of a function (default 5)")
+    parser.add_argument("--key-dims", type=int, nargs="+", default=sizes, help="default 4 to 512")
+    parser.add_argument("--steps", type=int, default=200, help="of a training (default 200)")
+    parser.add_argument("--seeds", type=int, default=3, help="trainings at a rate (default 3)")
+    parser.add_argument("--output", type=Path, help="file for what is printed")
+    args = parser.parse_args(argv)
+    lines = []
+    with plain_errors():
+        for line in report(args):
+            print(line, flush=True)
+            lines.append(line)
+        if args.output:
+            args.output.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
