@@ -8,17 +8,11 @@ that one head can do: to look up, among pairs of a key and a value, the value of
 """
 
 import argparse
-import functools
-import multiprocessing
 import os
 import platform
 import statistics
-import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -27,14 +21,14 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from benchmarks.machine import Stopwatch, describe_machine, peak_memory
+from benchmarks.costs import Cost, measure_costs
+from benchmarks.machine import describe_machine
 from keras_transformer.layers import MultiHeadAttention
 from keras_transformer.layers.compatibility import COMPATIBILITIES
 from pipelines.cli import plain_errors
 
 PAPERS = "scaled_dot"
 D_MODEL, HEADS = 512, 8  # Of the paper's base model.
-TURN_SECONDS = 0.5
 TRAINED = (PAPERS, "dot", "additive")
 """The functions that Section 3.2.1 compares."""
 SYMBOLS, PAIRS, WIDTH, BATCH_SIZE, TEST_SIZE = 16, 8, 256, 32, 2048
@@ -59,78 +53,8 @@ NOTES = """
 - {machine}. Python {python}, TensorFlow {tensorflow}, Keras {keras}."""
 
 
-class Cost(NamedTuple):
-    """What steps of training of one length cost."""
-
-    seconds: Sequence[float]
-    """Of a step, in each turn."""
-    other_cores: Sequence[float]
-    """That other processes kept busy during each turn."""
-    peak_memory: int
-    """Bytes, beyond those of a step of length 2."""
-
-    @property
-    def median(self) -> float:
-        return statistics.median(self.seconds)
-
-    @property
-    def spread(self) -> float:
-        return (max(self.seconds) - min(self.seconds)) / self.median
-
-
-def measure_costs(
-    names: Sequence[str], lengths: Sequence[int], repeats: int
-) -> Iterator[tuple[int, dict[str, Cost]]]:
-    """Let functions take turns, A B A B, each in a process of its own.
-
-    Args:
-        names: of compatibility functions.
-        lengths: positions that attend to as many, the longest last: a process's peak only grows.
-        repeats: turns of each function at each length.
-
-    Yields:
-        A length, and for each function what it cost there.
-    """
-    spawn = multiprocessing.get_context("spawn")
-    with ExitStack() as stack:
-        processes = {
-            name: stack.enter_context(ProcessPoolExecutor(1, mp_context=spawn)) for name in names
-        }
-
-        def ask(name, function, *arguments):
-            return processes[name].submit(function, *arguments).result()
-
-        start = {name: ask(name, _warm_up, name, 2) for name in names}
-        for length in sorted(lengths):
-            for name in names:
-                ask(name, _warm_up, name, length)
-            turns = [
-                {name: ask(name, _turn, name, length) for name in names} for _ in range(repeats)
-            ]
-            found = {}
-            for name in names:
-                seconds, other_cores = zip(*(turn[name] for turn in turns), strict=True)
-                found[name] = Cost(seconds, other_cores, ask(name, peak_memory) - start[name])
-            yield length, found
-
-
-def _warm_up(name: str, length: int) -> int:
-    _training_step(name, length)()
-    return peak_memory()
-
-
-def _turn(name: str, length: int) -> tuple[float, float]:
-    step, steps = _training_step(name, length), 0
-    end = time.perf_counter() + TURN_SECONDS
-    with Stopwatch() as watch:
-        while steps == 0 or time.perf_counter() < end:
-            step()
-            steps += 1
-    return watch.seconds / steps, watch.other_cores
-
-
-@functools.cache
-def _training_step(name: str, length: int):
+def training_step(name: str, length: int) -> Callable[[], float]:
+    """Return a function that runs a layer on a sentence of so many positions, there and back."""
     layer = MultiHeadAttention(HEADS, D_MODEL // HEADS, use_bias=False, compatibility=name)
     layer.build((1, length, D_MODEL))
     inputs = tf.random.normal((1, length, D_MODEL))
@@ -184,7 +108,9 @@ def lookup_model(name: str, key_dim: int) -> tuple[keras.Model, keras.Model]:
     return keras.Model(inputs, logits), keras.Model(inputs, weights)
 
 
-def train(name: str, key_dim: int, learning_rate: float, steps: int, seed: int):
+def train(
+    name: str, key_dim: int, learning_rate: float, steps: int, seed: int
+) -> tuple[float, float]:
     """Train a model for so many steps.
 
     Returns:
@@ -204,7 +130,9 @@ def train(name: str, key_dim: int, learning_rate: float, steps: int, seed: int):
 def report(args: argparse.Namespace) -> Iterator[str]:
     """Measure, and yield the lines of two Markdown tables and their notes as they come."""
     yield COST_HEADER
-    for length, costs in measure_costs(list(COMPATIBILITIES), args.lengths, args.repeats):
+    for length, costs in measure_costs(
+        training_step, list(COMPATIBILITIES), args.lengths, args.repeats
+    ):
         for name, cost in costs.items():
             yield cost_row(name, length, cost, costs[PAPERS])
     yield "\n" + TRAINING_HEADER
@@ -248,7 +176,9 @@ def cost_row(name: str, length: int, cost: Cost, papers: Cost) -> str:
     return f"| {' | '.join(map(str, cells))} |"
 
 
-def training_row(name: str, key_dim: int, results) -> str:
+def training_row(
+    name: str, key_dim: int, results: Mapping[float, Sequence[tuple[float, float]]]
+) -> str:
     """Return a line of the second table.
 
     Args:

@@ -5,7 +5,8 @@ from layer_checks import as_array
 from tiny import run_python
 
 from benchmarks import attention
-from benchmarks.attention import Cost, lookup_model, lookup_task, measure_costs, train
+from benchmarks.attention import lookup_model, lookup_task, train, training_step
+from benchmarks.costs import Cost, measure_costs
 
 
 def test_the_script_starts():
@@ -14,7 +15,9 @@ def test_the_script_starts():
 
 
 def test_additive_attention_needs_memory_for_each_pair_and_component():
-    costs = dict(measure_costs(["scaled_dot", "additive"], lengths=[200, 3], repeats=2))
+    costs = dict(
+        measure_costs(training_step, ["scaled_dot", "additive"], lengths=[200, 3], repeats=2)
+    )
     assert list(costs) == [3, 200]
     for of_length in costs.values():
         for cost in of_length.values():
