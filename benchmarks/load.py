@@ -54,10 +54,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         model = find_saved_model(args.model)
         if model is None:
             raise FileNotFoundError(f"There is no SavedModel in {args.model}: export one there.")
-    start = time.monotonic()
+    start = None
     batches, samples, errors, translations, changed = [], [], [], {}, 0
 
     def requests() -> Iterator[list[bytes]]:
+        nonlocal start
+        start = time.monotonic()  # Now that the host is built.
         draw = random.Random(1)
         while time.monotonic() < start + args.seconds:
             batches.append(draw.choices(sentences, k=draw.randint(1, args.max_batch)))
