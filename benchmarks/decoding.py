@@ -48,7 +48,7 @@ FIXED_LENGTH = 19
 """Subwords that a model with random weights writes for every sentence, before a last token."""
 LONGEST = 64
 """Subwords of a source, so that a compiled search has few shapes."""
-VOCAB_SIZE = 8000
+VOCAB_SIZE = 7500
 """Of models with random weights, unless --checkpoint has another vocabulary."""
 
 HEADER = """\
