@@ -23,9 +23,9 @@ from keras import ops
 
 from benchmarks.costs import Cost, measure_costs
 from benchmarks.machine import describe_machine
+from benchmarks.report import print_report
 from keras_transformer.layers import MultiHeadAttention
 from keras_transformer.layers.compatibility import COMPATIBILITIES
-from pipelines.cli import plain_errors
 
 PAPERS = "scaled_dot"
 D_MODEL, HEADS = 512, 8  # Of the paper's base model.
@@ -211,13 +211,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=3, help="trainings at a rate (default 3)")
     parser.add_argument("--output", type=Path, help="file for what is printed")
     args = parser.parse_args(argv)
-    lines = []
-    with plain_errors():
-        for line in report(args):
-            print(line, flush=True)
-            lines.append(line)
-        if args.output:
-            args.output.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print_report(report(args), args.output)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ import keras
 import sentencepiece
 
 from benchmarks.machine import describe_machine
+from benchmarks.report import print_report
 from benchmarks.turns import Measurement, measure
 from keras_transformer import Transformer
 from keras_transformer.config import DecodingConfig
@@ -33,7 +34,6 @@ from keras_transformer.export import export_ctranslate2, export_saved_model
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
 from keras_transformer.training import load_translator
 from keras_transformer.translator import Translator
-from pipelines.cli import plain_errors
 
 THEIRS = "CTranslate2"
 OURS = {"ours, portable": False, "ours, compiled": True}
@@ -219,13 +219,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, default=2, help="of each engine (default 2)")
     parser.add_argument("--output", type=Path, help="file for what is printed")
     args = parser.parse_args(argv)
-    lines = []
-    with plain_errors():
-        for line in report(args):
-            print(line, flush=True)
-            lines.append(line)
-        if args.output:
-            args.output.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print_report(report(args), args.output)
 
 
 if __name__ == "__main__":

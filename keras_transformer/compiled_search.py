@@ -78,7 +78,8 @@ class CompiledSearch:
             parts = [tensor[: end - start] for tensor in result]
             return end, *(tf.concat(pair, axis=0) for pair in zip(found, parts, strict=True))
 
-        length, n = tf.gather([_result_length(f) for f in self._functions], index), self._width
+        shapes = [_result_shape(function) for function in self._functions]
+        length, n = tf.gather([shape[2] for shape in shapes], index), shapes[0][1]
         _, ids, scores, lengths = tf.while_loop(
             lambda start, *found: start < batch,
             search_some,
@@ -99,7 +100,6 @@ class CompiledSearch:
         def compiled(source, limits):
             return search(source, limits, sizes)
 
-        self._width = compiled.get_concrete_function().structured_outputs.ids.shape[1]
         return compiled
 
 
@@ -142,8 +142,8 @@ def stage_sizes(length: int) -> tuple[int, ...]:
     return (*sizes, length)
 
 
-def _result_length(function):
-    return function.get_concrete_function().structured_outputs.ids.shape[2]
+def _result_shape(function):
+    return function.get_concrete_function().structured_outputs.ids.shape
 
 
 def _round_up(number, sizes):

@@ -38,8 +38,8 @@ class Translator:
         tokenizer: its `SentencePieceTokenizer`, for the source and, if alone, for the target.
         target_tokenizer: the target's, where the languages have separate vocabularies.
         decoding: the search, a `DecodingConfig`; by default the paper's beam of 4.
-        compiled: whether XLA compiles the search: several times as fast, after some seconds at
-            the first use of each size of input.
+        compiled: whether XLA compiles the search: faster, most of all for a single sentence, after
+            some seconds at the first use of each size of input.
 
     Raises:
         ValueError: a tokenizer's size is not that of the model's vocabulary.

@@ -29,8 +29,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--compiled",
         action="store_true",
-        help="for XLA to compile the search when it is loaded: several times as fast, on a server "
-        "started with --xla_cpu_compilation_enabled alone, as pipelines.serve starts it",
+        help="for XLA to compile the search when it is loaded: faster, most of all for single "
+        "sentences, and only for a server started with --xla_cpu_compilation_enabled, as "
+        "pipelines.serve starts it",
     )
     add_search_options(parser)
     args = parser.parse_args(argv)

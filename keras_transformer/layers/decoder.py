@@ -158,9 +158,9 @@ class DecoderLayer(keras.layers.Layer):
         outputs = self.feed_forward(self.feed_forward_residual.prepare(x), training=training)
         return self.feed_forward_residual(x, outputs, training=training), first, second
 
-    def empty_cache(self, batch, length=0):
-        """Return keys and values [B, H, length, K] of no position, for so many sentences."""
-        shapes = ((batch, self.num_heads, length, size) for size in (self.key_dim, self.value_dim))
+    def empty_cache(self, batch):
+        """Return keys and values [B, H, 0, K] of no position, for so many sentences."""
+        shapes = ((batch, self.num_heads, 0, size) for size in (self.key_dim, self.value_dim))
         return tuple(ops.zeros(shape, dtype=self.compute_dtype) for shape in shapes)
 
     def compute_output_shape(self, inputs_shape, memory_shape=None):
@@ -266,9 +266,9 @@ class Decoder(keras.layers.Layer):
             written.append(cache)
         return (x if self.final_norm is None else self.final_norm(x)), written
 
-    def empty_cache(self, batch, length=0):
+    def empty_cache(self, batch):
         """Return `DecoderLayer.empty_cache` of every layer."""
-        return [layer.empty_cache(batch, length) for layer in self.layers]
+        return [layer.empty_cache(batch) for layer in self.layers]
 
     def compute_output_shape(self, inputs_shape, memory_shape=None):
         return inputs_shape

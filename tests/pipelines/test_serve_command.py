@@ -180,12 +180,8 @@ def dry_run(capsys, *arguments):
     return shlex.split(out)
 
 
-def test_the_program_is_given_absolute_paths(model, path, capsys, monkeypatch):
-    monkeypatch.chdir(model.parent)
-    program(path, "tensorflow_model_server")
-    program(path, "docker")  # With a daemon, but the program comes first.
-    assert dry_run(capsys, "--model", "en_de") == [
-        "tensorflow_model_server",
+def usual_flags(model):
+    return [
         "--port=8500",
         "--rest_api_port=8501",
         "--rest_api_timeout_in_ms=60000",
@@ -193,6 +189,13 @@ def test_the_program_is_given_absolute_paths(model, path, capsys, monkeypatch):
         f"--model_base_path={model}",
         "--enable_profiler=false",
     ]
+
+
+def test_the_program_is_given_absolute_paths(model, path, capsys, monkeypatch):
+    monkeypatch.chdir(model.parent)
+    program(path, "tensorflow_model_server")
+    program(path, "docker")  # With a daemon, but the program comes first.
+    assert dry_run(capsys, "--model", "en_de") == ["tensorflow_model_server", *usual_flags(model)]
 
 
 def test_docker_gets_the_model_read_only_and_its_ports(model, path, capsys):
@@ -261,15 +264,7 @@ def test_the_server_takes_the_place_of_the_command_and_gets_its_signals(number, 
         received = [process.stdout.readline().rstrip("\n") for _ in range(7)]
         process.send_signal(number)
         err = process.stderr.read()
-    assert received == [
-        "--port=8500",
-        "--rest_api_port=8501",
-        "--rest_api_timeout_in_ms=60000",
-        "--model_name=en_de",
-        f"--model_base_path={model}",
-        "--enable_profiler=false",
-        "--tensorflow_session_parallelism=3",
-    ]
+    assert received == [*usual_flags(model), "--tensorflow_session_parallelism=3"]
     assert re.fullmatch(
         rf"Serving {model} as en_de, now version 10: REST at localhost:8501, gRPC at localhost:8500"
         rf".\ngot {number.name}\n",
