@@ -119,6 +119,9 @@ class DataConfig:
     """The SentencePiece model; its size is the model's vocab_size."""
     character_coverage: float = Field(default=1.0, ge=0.98, le=1)
     """Share of the training text's characters that get a subword of their own."""
+    subword_dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Rate of BPE-dropout: in training each epoch cuts the text anew, with so many merges left
+    out (Provilkov et al., 2020)."""
 
     @model_validator(mode="after")
     def _check(self):
@@ -147,6 +150,12 @@ class DataConfig:
             problems.append(
                 f"{kind} needs {', '.join(needed)}, received no {' and no '.join(missing)}; "
                 + ("give what is missing" if files or tfds else "give them, or tfds for a TFDS set")
+            )
+        if self.subword_dropout and self.subwords != "bpe":
+            problems.append(
+                "subword_dropout leaves out merges, which only subwords='bpe' has, received "
+                f"subword_dropout={self.subword_dropout} and subwords={self.subwords!r}; set it to "
+                "0 or choose 'bpe'"
             )
         if self.source_language is not None and self.source_language == self.target_language:
             problems.append(

@@ -196,3 +196,10 @@ def test_either_kind_of_text_is_enough(data, tmp_path):
     assert config.data.train_split == data.get("train_split", "train")
     config.to_file(tmp_path / "config.yaml")
     assert ExperimentConfig.from_file(tmp_path / "config.yaml") == config
+
+
+def test_only_bpe_has_merges_to_leave_out():
+    text = {"train_source": "train.tsv", "validation_source": "valid.tsv"}
+    assert DataConfig(**text, subword_dropout=0.1).subwords == "bpe"
+    with pytest.raises(ValueError, match=r"received subword_dropout=0.1 and subwords='unigram'"):
+        DataConfig(**text, subwords="unigram", subword_dropout=0.1)

@@ -4,12 +4,14 @@ from keras_transformer.data.batching import bucket_boundaries, plan_batches
 from keras_transformer.data.cleaning import EncodedPairs, encode_pairs
 from keras_transformer.data.pipeline import TokenBatches
 from keras_transformer.data.sources import read_lines, read_pairs, read_parallel, read_tsv
+from keras_transformer.data.subword_dropout import drop_merges
 from keras_transformer.data.tfds import read_tfds
 
 __all__ = [
     "EncodedPairs",
     "TokenBatches",
     "bucket_boundaries",
+    "drop_merges",
     "encode_pairs",
     "plan_batches",
     "read_lines",

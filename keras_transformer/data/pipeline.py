@@ -1,7 +1,7 @@
 """Token batches as a tf.data pipeline for `model.fit`."""
 
-from collections.abc import Iterator
-from itertools import chain, count, islice
+from collections.abc import Callable, Iterator
+from itertools import count, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,12 +28,15 @@ class TokenBatches:
         shuffle: Without it every pass has the same order, from short to long.
         steps_per_epoch: Batches of an epoch, each of which goes on where the last one ended; by
             default those of one pass over the pairs.
+        vary: Called with the pairs and the number of a pass, from 0, gives that pass other subwords
+            of the same pairs. The epochs then have as many batches as the first pass; where another
+            pass makes more or fewer, an epoch leaves some out or goes on with the next pass.
 
     Attributes:
         epoch: The epoch whose order the next iteration gives, from 0. A whole iteration moves it
             on by one, a look at the first batch does not. Set it to resume, before the iteration.
         tokens: Source and target tokens of an epoch, padding left out: a mean, where epochs are not
-            whole passes.
+            whole passes, and those of the first, where `vary` changes them.
 
     Raises:
         ValueError: As `plan_batches`.
@@ -58,16 +61,19 @@ class TokenBatches:
         seed: int = 0,
         shuffle: bool = True,
         steps_per_epoch: int | None = None,
+        vary: Callable[[EncodedPairs, int], EncodedPairs] | None = None,
     ):
         self.pairs = pairs
         self.batch_tokens = batch_tokens
         self.num_replicas = num_replicas
         self.seed = seed
         self.shuffle = shuffle
+        self.vary = vary
         self.epoch = 0
-        self._pass_length = len(self._plan(0))
+        first = self._pairs_of_pass(0)
+        self._pass_length = len(self._plan(first, 0))
         self._length = steps_per_epoch or self._pass_length
-        tokens = int(pairs.source_lengths.sum() + pairs.target_lengths.sum())
+        tokens = int(first.source_lengths.sum() + first.target_lengths.sum())
         self.tokens = tokens * self._length / self._pass_length
 
     def __len__(self) -> int:
@@ -89,9 +95,12 @@ class TokenBatches:
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(len(self)))
         return dataset.prefetch(_PREFETCHED)
 
-    def _plan(self, number: int) -> list[np.ndarray]:
+    def _pairs_of_pass(self, number: int) -> EncodedPairs:
+        return self.vary(self.pairs, number) if self.vary else self.pairs
+
+    def _plan(self, pairs: EncodedPairs, number: int) -> list[np.ndarray]:
         """Returns the batches of a pass over the pairs."""
-        source_lengths, target_lengths = self.pairs.source_lengths, self.pairs.target_lengths
+        source_lengths, target_lengths = pairs.source_lengths, pairs.target_lengths
         return plan_batches(
             np.maximum(source_lengths, target_lengths),
             self.batch_tokens,
@@ -102,13 +111,18 @@ class TokenBatches:
             group_by=source_lengths - target_lengths,
         )
 
+    def _passes(self, first: int) -> Iterator[tuple[EncodedPairs, np.ndarray]]:
+        for number in count(first):
+            pairs = self._pairs_of_pass(number)
+            for indices in self._plan(pairs, number):
+                yield pairs, indices
+
     def _epoch(self) -> Iterator[tuple[dict[str, np.ndarray], np.ndarray]]:
         epoch = self.epoch
         number, place = divmod(epoch * len(self), self._pass_length)
-        batches = chain.from_iterable(map(self._plan, count(number)))
-        of_epoch = islice(batches, place, place + len(self))
-        for step, indices in enumerate(of_epoch, start=1):
-            batch = self.pairs.padded_batch(indices)
+        of_epoch = islice(self._passes(number), place, place + len(self))
+        for step, (pairs, indices) in enumerate(of_epoch, start=1):
+            batch = pairs.padded_batch(indices)
             # Keras starts more iterators than it finishes (it looks at a first batch to build the
             # model) and never asks for more than the last batch: that one makes an epoch.
             if step == len(self):

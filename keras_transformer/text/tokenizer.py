@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import sentencepiece
@@ -119,6 +119,33 @@ class SentencePieceTokenizer(tf.Module):
         """
         names = tf.reshape(self._pieces(tf.reshape(ids, [-1])), tf.shape(ids))
         return tf.where(ids == PAD_ID, "", names)
+
+    def drop_merges(self, ids: Sequence[Sequence[int]], rate: float, seed: int) -> list[list[int]]:
+        """Cuts sentences into subwords anew, with merges left out at random.
+
+        It is BPE-dropout (Provilkov et al., 2020): a model that is trained on other subwords of the
+        same words each time learns what they are made of. For a model of model_type "bpe".
+
+        Args:
+            ids: The subwords of each sentence, without bos, eos and unk.
+            rate: The probability of each merge to be left out, from 0 to 1.
+            seed: The same gives the same subwords. It is SentencePiece's, of the whole process.
+
+        >>> from keras_transformer.text import train_sentencepiece
+        >>> tokenizer = SentencePieceTokenizer(train_sentencepiece(["ab ab"], vocab_size=265))
+        >>> [ids] = tokenizer.drop_merges(tokenizer.tokenize(["ab ab"]).to_list(), rate=1, seed=7)
+        >>> tokenizer.id_to_piece(ids)
+        ['▁', 'a', 'b', '▁', 'a', 'b']
+        """
+        sentencepiece.set_random_generator_seed(seed)
+        # A thread starts from the seed, and it takes a second one to start from it again.
+        return self._processor.encode(
+            self._processor.decode(ids),
+            enable_sampling=True,
+            alpha=rate,
+            nbest_size=-1,
+            num_threads=1,
+        )
 
     def id_to_piece(self, ids: Iterable[int]) -> list[str]:
         """Names each subword, as in the labels of an attention map.

@@ -4,14 +4,21 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import keras
 import tensorflow as tf
 
 from keras_transformer.config import DataConfig, DecodingConfig, ExperimentConfig
-from keras_transformer.data import TokenBatches, encode_pairs, read_pairs, read_tfds
+from keras_transformer.data import (
+    EncodedPairs,
+    TokenBatches,
+    drop_merges,
+    encode_pairs,
+    read_pairs,
+    read_tfds,
+)
 from keras_transformer.evaluation import score
 from keras_transformer.losses import LabelSmoothedCrossEntropy
 from keras_transformer.model import Transformer
@@ -66,6 +73,7 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
         num_replicas=strategy.num_replicas_in_sync,
         seed=training.seed,
         steps_per_epoch=training.steps_per_epoch,
+        vary=_subword_dropout(config, tokenizers),
     )
     model = compiled_model(config, strategy)
     checkpoints = Checkpoints(
@@ -115,6 +123,26 @@ def _read(data: DataConfig) -> tuple[Pairs, Pairs]:
         for split in (data.train_split, data.validation_split)
     )
     return train, validation
+
+
+def _subword_dropout(
+    config: ExperimentConfig, tokenizers: Tokenizers
+) -> Callable[[EncodedPairs, int], EncodedPairs] | None:
+    """Return what cuts the training text into other subwords in each pass."""
+    data, seed = config.data, config.training.seed
+    if not data.subword_dropout:
+        return None
+
+    def vary(pairs, number):
+        return drop_merges(
+            pairs,
+            tokenizers,
+            data.subword_dropout,
+            max_length=data.max_length,
+            seed=(seed, number),
+        )
+
+    return vary
 
 
 def compiled_model(config: ExperimentConfig, strategy: tf.distribute.Strategy) -> Transformer:
