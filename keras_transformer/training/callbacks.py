@@ -77,14 +77,20 @@ class Validation(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         logs["tokens_per_second"] = self.tokens / (time.perf_counter() - self.started)
         logs["learning_rate"] = float(self.model.optimizer.learning_rate)
+        logs |= self.measure()
+
+    def measure(self) -> dict[str, float]:
+        """Return `val_nll`, `val_accuracy` and `val_bleu` of the model as it is."""
         self.nll.reset_state()
         self.accuracy.reset_state()
         for inputs, labels in self.dataset:
             self.update(inputs, labels)
-        logs["val_nll"] = float(self.nll.result())
-        logs["val_accuracy"] = float(self.accuracy.result())
         hypotheses = self.translator([source for source, _ in self.pairs])
-        logs["val_bleu"] = score(hypotheses, [target for _, target in self.pairs]).bleu
+        return {
+            "val_nll": float(self.nll.result()),
+            "val_accuracy": float(self.accuracy.result()),
+            "val_bleu": score(hypotheses, [target for _, target in self.pairs]).bleu,
+        }
 
 
 class Checkpoints(keras.callbacks.Callback):

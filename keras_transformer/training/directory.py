@@ -28,18 +28,27 @@ def load_translator(
         FileNotFoundError: the directory has no finished training.
     """
     directory = Path(directory)
+    config = finished_config(directory)
+    model = keras.saving.load_model(directory / "model.keras", compile=False)
+    paths = vocabulary_paths(directory, config)
+    tokenizers = [SentencePieceTokenizer.from_file(path) for path in paths]
+    search = dataclasses.replace(config.decoding, **decoding)
+    return Translator(model, tokenizers[0], tokenizers[-1], search, compiled)
+
+
+def finished_config(directory: Path) -> ExperimentConfig:
+    """Return the configuration of a training that has ended.
+
+    Raises:
+        FileNotFoundError: the directory has none.
+    """
     for name in ("config.yaml", "model.keras"):
         if not (directory / name).exists():
             raise FileNotFoundError(
                 f"{directory / name} does not exist. Give the directory of a training that has "
                 "ended, the --output of pipelines.train."
             )
-    config = ExperimentConfig.from_file(directory / "config.yaml")
-    model = keras.saving.load_model(directory / "model.keras", compile=False)
-    paths = vocabulary_paths(directory, config)
-    tokenizers = [SentencePieceTokenizer.from_file(path) for path in paths]
-    search = dataclasses.replace(config.decoding, **decoding)
-    return Translator(model, tokenizers[0], tokenizers[-1], search, compiled)
+    return ExperimentConfig.from_file(directory / "config.yaml")
 
 
 def read_history(directory: str | os.PathLike) -> dict[str, list[float]]:
@@ -66,6 +75,35 @@ def check_claim(directory: Path, config: ExperimentConfig) -> None:
             "the configuration that it began with, but for more epochs and another search; choose "
             f"another directory, or remove this one. Compare with {path}."
         )
+
+
+def check_start(directory: Path, config: ExperimentConfig) -> None:
+    """Raise an error if a new training cannot start from the one that `init_from` names.
+
+    Raises:
+        FileNotFoundError: that has not ended.
+        ValueError: its model has other sizes, or the directory another vocabulary.
+    """
+    source = Path(config.training.init_from)
+    ours, theirs = config.model, finished_config(source).model
+    differences = [
+        f"{name} is {getattr(ours, name)} in place of {getattr(theirs, name)}"
+        for name in (field.name for field in dataclasses.fields(ours))
+        if "dropout" not in name and getattr(ours, name) != getattr(theirs, name)
+    ]
+    if differences:
+        raise ValueError(
+            f"A training that starts from {source} has a model of the same sizes, but for dropout; "
+            f"received other ones: {', '.join(differences)}. Leave them out of the options and of "
+            "the configuration: pipelines.train then takes them from there."
+        )
+    paths = (vocabulary_paths(place, config) for place in (directory, source))
+    for path, theirs in zip(*paths, strict=True):
+        if path.exists() and path.read_bytes() != theirs.read_bytes():
+            raise ValueError(
+                f"A training that starts from {source} has its vocabularies, and {path} is not "
+                f"{theirs}. Remove it, or choose another directory."
+            )
 
 
 def claim(

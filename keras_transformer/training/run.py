@@ -26,7 +26,12 @@ from keras_transformer.schedules import NoamSchedule
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
 from keras_transformer.training.callbacks import Checkpoints, EpochSeed, Validation
 from keras_transformer.training.checkpoints import average_checkpoints
-from keras_transformer.training.directory import check_claim, claim, vocabulary_paths
+from keras_transformer.training.directory import (
+    check_claim,
+    check_start,
+    claim,
+    vocabulary_paths,
+)
 from keras_transformer.training.strategy import replica_strategy
 from keras_transformer.translator import Translator
 
@@ -42,7 +47,8 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
     The directory gets config.yaml, the vocabularies, logs, checkpoints of the last epochs and of
     the best, and model.keras: the mean of the last checkpoints or the best single one, whichever
     translates the validation text better. A training that was interrupted goes on after its last
-    whole epoch when it is started again with the same directory.
+    whole epoch when it is started again with the same directory. One that starts from another, by
+    `init_from`, needs that until its first epoch is over, and leaves it as it is.
 
     Args:
         config: the experiment.
@@ -52,14 +58,20 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
         The trained model's translator.
 
     Raises:
-        FileNotFoundError: a text file is missing.
+        FileNotFoundError: a text file is missing, or the training to start from has not ended.
         ImportError, ConnectionError: as `read_tfds`, for text of TensorFlow Datasets.
-        ValueError: the directory holds a training with another configuration, or the text does not
-            fit the configuration.
+        ValueError: the directory holds a training with another configuration, or the text or the
+            training to start from does not fit the configuration.
     """
     directory = Path(directory)
     data, training = config.data, config.training
     check_claim(directory, config)
+    checkpoints = Checkpoints(
+        directory / "checkpoints", training.average_checkpoints, training.patience
+    )
+    starts_from_model = training.init_from is not None and not checkpoints.last()
+    if starts_from_model:
+        check_start(directory, config)
     strategy = replica_strategy(training.replicas)
     keras.utils.set_random_seed(training.seed)
     pairs, validation = _read(data)
@@ -76,12 +88,10 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
         vary=_subword_dropout(config, tokenizers),
     )
     model = compiled_model(config, strategy)
-    checkpoints = Checkpoints(
-        directory / "checkpoints", training.average_checkpoints, training.patience
-    )
+    validate = _validation(config, model, tokenizers, validation, batches.tokens)
     callbacks = [
         EpochSeed(batches),
-        _validation(config, model, tokenizers, validation, batches.tokens),
+        validate,
         keras.callbacks.CSVLogger(directory / "epochs.csv", append=True),
         keras.callbacks.TensorBoard(directory / "tensorboard"),
         checkpoints,  # The last: with its file an epoch is over.
@@ -90,6 +100,9 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
     claim(directory, config, tokenizers)
     with strategy.scope():
         done = checkpoints.restore(model)
+        if starts_from_model:
+            path = Path(training.init_from) / "model.keras"
+            model.set_weights(keras.saving.load_model(path, compile=False).get_weights())
     log.info(
         "%s parameters, %d batches an epoch, %d %s",
         f"{model.count_params():,}",
@@ -99,6 +112,9 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
     )
     if done:
         log.info("%d epochs are done already", done)
+    if starts_from_model:
+        before = validate.measure()
+        log.info("before training: val_nll %(val_nll).4f, val_bleu %(val_bleu).2f", before)
     if done < training.epochs and not checkpoints.out_of_patience():
         model.fit(
             batches.dataset(),
@@ -188,8 +204,13 @@ def _validation(
 
 
 def _tokenizers(config: ExperimentConfig, directory: Path, pairs: Pairs) -> Tokenizers:
-    """Return the directory's vocabularies, or train one on both sides or one on each."""
+    """Return the directory's vocabularies, or those of the training to start from.
+
+    Where there is neither, train one on both sides or one on each.
+    """
     paths = vocabulary_paths(directory, config)
+    if config.training.init_from and not all(path.exists() for path in paths):
+        paths = vocabulary_paths(Path(config.training.init_from), config)
     if all(path.exists() for path in paths):
         tokenizers = [SentencePieceTokenizer.from_file(path) for path in paths]
         return tokenizers[0], tokenizers[-1]

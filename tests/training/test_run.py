@@ -10,7 +10,6 @@ from keras_transformer import Transformer
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.evaluation import score
 from keras_transformer.training import average_checkpoints, load_translator, read_history, train
-from keras_transformer.training.callbacks import Validation
 
 VALIDATION = toy_pairs(420)[400:]
 
@@ -23,18 +22,6 @@ def weights_after(directory, epoch):
 
 def epochs_of(directory):
     return [int(epoch) + 1 for epoch in read_history(directory)["epoch"]]
-
-
-def interrupt_in_epoch(monkeypatch, number):
-    """Make training fail when that epoch has been trained, but not yet validated."""
-    validate = Validation.on_epoch_end
-
-    def fail(self, epoch, logs=None):
-        if epoch + 1 == number:
-            raise KeyboardInterrupt
-        validate(self, epoch, logs)
-
-    monkeypatch.setattr(Validation, "on_epoch_end", fail)
 
 
 def test_the_loss_falls_and_the_log_has_every_epoch():
@@ -107,11 +94,10 @@ def test_another_configuration_is_refused():
         train(dataclasses.replace(config, training=other), directory)
 
 
-def test_an_interrupted_training_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch):
+def test_an_interrupted_training_goes_on_as_if_it_had_not_been(tmp_path, interrupted_in_epoch):
     directory = toy_training()[0]
     config = ExperimentConfig.from_file(directory / "config.yaml")
-    with monkeypatch.context() as context, pytest.raises(KeyboardInterrupt):
-        interrupt_in_epoch(context, 2)
+    with interrupted_in_epoch(2):
         train(config, tmp_path)
     assert epochs_of(tmp_path) == [1]
     train(config, tmp_path)

@@ -1,0 +1,140 @@
+"""A trained model that goes on with other text, by `training.init_from`."""
+
+import dataclasses
+import shutil
+
+import keras
+import numpy as np
+import pytest
+from tiny import tiny_tokenizer, toy_experiment, toy_pairs, toy_training, write_toy_text
+
+from keras_transformer.config import ExperimentConfig
+from keras_transformer.evaluation import score
+from keras_transformer.training import load_translator, read_history, train
+from keras_transformer.training.directory import check_start
+
+STANDS_STILL = 1e-12  # As learning_rate_scale.
+
+
+def contents(directory):
+    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def assert_same_weights(received, expected, atol):
+    for weight, other in zip(received.get_weights(), expected.get_weights(), strict=True):
+        np.testing.assert_allclose(weight, other, atol=atol)
+
+
+@pytest.fixture
+def source():
+    return toy_training()[0]
+
+
+@pytest.fixture
+def continued(tmp_path, source):
+    """The experiment to go on with the toy training on 60 pairs, and fields to replace."""
+
+    def make(start=source, model=None, **training):
+        text = write_toy_text(tmp_path, train=60)
+        experiment = toy_experiment(text, init_from=str(start), **training)
+        return dataclasses.replace(
+            experiment, model=dataclasses.replace(experiment.model, **model or {})
+        )
+
+    return make
+
+
+def test_it_starts_where_the_other_ended(tmp_path, source, continued, caplog):
+    before = contents(source)
+    caplog.set_level("INFO", logger="keras_transformer")
+    # What has no weights may be another.
+    rates = {"dropout": 0.3, "attention_dropout": 0.1, "ffn_dropout": 0.2}
+    config = continued(model=rates, epochs=1, learning_rate_scale=STANDS_STILL)
+    translator = train(config, tmp_path / "run")
+    trained = keras.saving.load_model(source / "model.keras")
+    assert_same_weights(translator.model, trained, atol=1e-6)
+    assert translator.model.config == config.model != trained.config
+    sources, references = zip(*toy_pairs(80)[60:], strict=True)
+    bleu = score(load_translator(source, beam_size=1)(sources), references).bleu
+    assert bleu > 0.1
+    (nll,), (first_bleu,) = map(read_history(tmp_path / "run").get, ("val_nll", "val_bleu"))
+    assert first_bleu == pytest.approx(bleu)
+    assert f"before training: val_nll {nll:.4f}, val_bleu {bleu:.2f}" in caplog.messages
+    vocabulary = (tmp_path / "run" / "vocabulary.model").read_bytes()
+    assert vocabulary == (source / "vocabulary.model").read_bytes()
+    assert ExperimentConfig.from_file(tmp_path / "run" / "config.yaml") == config
+    assert contents(source) == before
+
+
+def test_separate_vocabularies_come_along(tmp_path, continued):
+    sizes = {"vocab_size": 330, "target_vocab_size": 350, "share_embeddings": "target"}
+    first = continued(model=sizes, epochs=1)
+    first = dataclasses.replace(first, training=dataclasses.replace(first.training, init_from=None))
+    started = train(first, tmp_path / "first")
+    config = continued(tmp_path / "first", sizes, epochs=1, learning_rate_scale=STANDS_STILL)
+    # A vocabulary of this text would be another.
+    config = dataclasses.replace(config, data=dataclasses.replace(first.data, subwords="unigram"))
+    translator = train(config, tmp_path / "run")
+    assert_same_weights(translator.model, started.model, atol=1e-6)
+    for name in ("source.model", "target.model"):
+        first, second = (tmp_path / run / name for run in ("first", "run"))
+        assert first.read_bytes() == second.read_bytes()
+
+
+def test_its_recipe_starts_anew(tmp_path, continued):
+    config = continued(epochs=1, warmup_steps=7, learning_rate_scale=0.01, steps_per_epoch=3)
+    train(config, tmp_path / "run")
+    # Of the fourth step, by an optimizer that has made none before.
+    expected = 0.01 * 32**-0.5 * 4 * 7**-1.5
+    assert read_history(tmp_path / "run")["learning_rate"] == [pytest.approx(expected)]
+
+
+def test_interrupted_it_goes_on_as_if_it_had_not_been(
+    tmp_path, source, continued, interrupted_in_epoch
+):
+    start = shutil.copytree(source, tmp_path / "start")
+    config = continued(start, epochs=3)
+    for epoch in (1, 2):  # From the initial weights again, and from the first epoch's.
+        with interrupted_in_epoch(epoch):
+            train(config, tmp_path / "run")
+    shutil.rmtree(start)  # It has been needed until the first epoch was over.
+    received = train(config, tmp_path / "run")
+    assert read_history(tmp_path / "run")["epoch"] == [0, 1, 2]
+    expected = train(continued(epochs=3), tmp_path / "uninterrupted")
+    assert_same_weights(received.model, expected.model, atol=1e-4)
+    assert read_history(tmp_path / "run")["loss"] == pytest.approx(
+        read_history(tmp_path / "uninterrupted")["loss"], rel=1e-4
+    )
+
+
+def test_every_size_that_differs_is_named(tmp_path, continued):
+    config = continued(model={"d_ff": 50, "norm": "pre", "dropout": 0.4})
+    with pytest.raises(
+        ValueError, match="other ones: d_ff is 50 in place of 48, norm is pre in place of post. Le"
+    ):
+        train(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_training_that_has_not_ended_is_no_start(tmp_path, continued):
+    with pytest.raises(FileNotFoundError, match="config.yaml does not exist. Give the directory"):
+        train(continued(tmp_path / "none"), tmp_path / "run")
+
+
+def test_another_vocabulary_is_refused_and_kept(tmp_path, continued):
+    path = tmp_path / "run" / "vocabulary.model"
+    path.parent.mkdir()
+    tiny_tokenizer(379).save(path)
+    before = contents(path.parent)
+    with pytest.raises(ValueError, match=r"run/vocabulary.model is not .*training/vocabulary.mod"):
+        train(continued(), path.parent)
+    assert contents(path.parent) == before
+    shutil.copy(toy_training()[0] / path.name, path)
+    check_start(path.parent, continued())
+
+
+def test_the_directory_to_start_from_is_not_written_to(source, continued):
+    before = contents(source)
+    with pytest.raises(ValueError, match="holds a training with another configuration"):
+        train(continued(), source)
+    assert contents(source) == before
