@@ -38,7 +38,8 @@ def plain_errors() -> Iterator[None]:
 class Command(BaseSettings):
     """A command whose options are fields: command line over --config file over --preset.
 
-    The file may name the preset too.
+    The preset is over what the training that --training.init_from names was made with, but for its
+    text. The file may name both too.
     """
 
     model_config = SettingsConfigDict(
@@ -60,6 +61,7 @@ def run_command(command: type[Command], argv: Sequence[str] | None = None) -> Co
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--config")
     parser.add_argument("--preset")
+    parser.add_argument("--training.init_from", dest="init_from")
     given = parser.parse_known_args(argv)[0]
     path = given.config
     try:
@@ -67,6 +69,10 @@ def run_command(command: type[Command], argv: Sequence[str] | None = None) -> Co
             values = read_yaml(path) if path else {}
             if preset := given.preset or values.get("preset"):
                 values = _merged(dataclasses.asdict(get_preset(str(preset))), values)
+            training = values.get("training")
+            in_file = training.get("init_from") if isinstance(training, dict) else None
+            if start := given.init_from or in_file:
+                values = _merged(_sections_of(str(start)), values)
     except yaml.YAMLError as error:
         sys.exit(f"error: {path} is not YAML: {error}")
     try:
@@ -75,6 +81,15 @@ def run_command(command: type[Command], argv: Sequence[str] | None = None) -> Co
         where = f" of {path} and the command line" if path else ""
         mistakes = [f"  {_mistake(mistake, command)}" for mistake in error.errors()]
         sys.exit("\n".join([f"error: the configuration{where} has mistakes:", *mistakes]))
+
+
+def _sections_of(directory: str) -> dict:
+    """Return the configuration of a finished training, but for its text."""
+    from keras_transformer.training.directory import finished_config
+
+    sections = dataclasses.asdict(finished_config(Path(directory)))
+    del sections["data"]
+    return sections
 
 
 def _merged(below: dict, above: dict) -> dict:

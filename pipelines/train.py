@@ -3,7 +3,8 @@
 Usage:
     python -m pipelines.train --config pipelines/configs/multi30k_en_de.yaml --output runs/en_de
 
-Options given beside --config replace those of the file: --training.epochs 3.
+Options given beside --config replace those of the file: --training.epochs 3. To go on with a
+trained model on other text, name its directory: --training.init_from runs/en_de.
 """
 
 import sys

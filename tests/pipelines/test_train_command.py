@@ -5,7 +5,7 @@ import pytest
 import yaml
 from tiny import ROOT, run_python, toy_experiment, toy_sentences, write_toy_text
 
-from keras_transformer.config import ExperimentConfig
+from keras_transformer.config import DataConfig, ExperimentConfig
 from keras_transformer.presets import PRESETS
 from keras_transformer.training import load_translator
 from pipelines import train
@@ -90,6 +90,28 @@ def test_file_and_options_replace_what_a_preset_has(trained, config_file):
     train.main(["--config", path, "--preset", "big"])
     big = experiment_of(PRESETS["big"], MINIMAL["data"], **MINIMAL["model"])
     assert trained.pop() == (big, "x")
+
+
+def test_a_training_to_start_from_gives_all_but_the_text(trained, config_file, training):
+    start = ExperimentConfig.from_file(f"{training}/config.yaml")
+    expected = dataclasses.replace(
+        start,
+        model=dataclasses.replace(start.model, dropout=0.3),
+        data=DataConfig(**MINIMAL["data"]),
+        training=dataclasses.replace(start.training, warmup_steps=9, init_from=training),
+    )
+    options = ["--training.warmup_steps", "9", "--model.dropout", "0.3", "--output", "x"]
+    path = config_file({"data": MINIMAL["data"]})
+    train.main(["--config", path, "--training.init_from", training, *options])
+    path = config_file({"data": MINIMAL["data"], "training": {"init_from": training}})
+    train.main(["--config", path, *options])
+    assert trained == [(expected, "x")] * 2
+
+
+def test_a_training_to_start_from_that_is_not_there_is_named(trained):
+    with pytest.raises(SystemExit, match="error: none/config.yaml does not exist. Give the direct"):
+        train.main(["--training.init_from", "none", "--output", "x"])
+    assert not trained
 
 
 def test_an_unknown_preset_is_refused_with_the_known_names(trained, config_file):
