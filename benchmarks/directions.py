@@ -1,0 +1,135 @@
+"""The directions in which Table 3 of the paper points, and whether results point there too."""
+
+import dataclasses
+import statistics
+from collections.abc import Iterator, Mapping
+
+MEASURES = ("perplexity", "bleu")
+
+
+@dataclasses.dataclass(frozen=True)
+class Scores:
+    """What a row of the table is judged by, on the development set."""
+
+    perplexity: float
+    """Per subword, of the given translations, without smoothing."""
+    bleu: float
+    """Of the model's own translations."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Direction:
+    """A claim of Section 6.2 about two rows."""
+
+    claim: str
+    better: str
+    """The row that should have the lower perplexity and the higher BLEU."""
+    worse: str
+    measures: tuple[str, ...] = MEASURES
+    equal: bool = False
+    """Whether the claim is that the two are as good as each other."""
+
+    def gain(self, rows: Mapping[str, Scores], measure: str) -> float:
+        """Return how much better the row is that should be: less perplexity, or more BLEU."""
+        better, worse = (getattr(rows[name], measure) for name in (self.better, self.worse))
+        return worse - better if measure == "perplexity" else better - worse
+
+
+@dataclasses.dataclass(frozen=True)
+class Judgement:
+    """What results say of a direction by one measure."""
+
+    direction: Direction
+    measure: str
+    gain: float
+    spread: float
+    """Largest less smallest of the base row with several seeds."""
+    verdict: str
+
+
+BASE = "base"
+DIRECTIONS = (
+    Direction("A: one head is worse", BASE, "a_num_heads_1"),
+    Direction("A: too many heads are worse", BASE, "a_num_heads_32"),
+    Direction("B: keys of half the size are worse", BASE, "b_key_dim_32"),
+    Direction("B: keys of a quarter of the size are worse", BASE, "b_key_dim_16"),
+    Direction("C: two thirds of the layers are worse", BASE, "c_num_layers_4"),
+    Direction("C: a third of the layers is worse", BASE, "c_num_layers_2"),
+    # Its BLEU in the paper is lower.
+    Direction("C: more layers are better", "c_num_layers_8", BASE, ("perplexity",)),
+    Direction("C: half of d_model is worse", BASE, "c_d_model_256"),
+    Direction("C: twice d_model is better", "c_d_model_1024", BASE),
+    Direction("C: half of d_ff is worse", BASE, "c_d_ff_1024"),
+    Direction("C: twice d_ff is better", "c_d_ff_4096", BASE),
+    Direction("D: no dropout is worse", BASE, "d_dropout_0.0"),
+    Direction(
+        "D: smoothing hurts perplexity", "d_label_smoothing_0.0", BASE, measures=("perplexity",)
+    ),
+    Direction("D: smoothing helps BLEU", BASE, "d_label_smoothing_0.0", measures=("bleu",)),
+    Direction("E: learned positions are as good", "e_position_learned", BASE, equal=True),
+    Direction("big is better", "big", BASE),
+)
+
+# Table 3: perplexity and BLEU on newstest2013, English to German.
+PAPER = {
+    BASE: Scores(4.92, 25.8),
+    "a_num_heads_1": Scores(5.29, 24.9),
+    "a_num_heads_4": Scores(5.00, 25.5),
+    "a_num_heads_16": Scores(4.91, 25.8),
+    "a_num_heads_32": Scores(5.01, 25.4),
+    "b_key_dim_16": Scores(5.16, 25.1),
+    "b_key_dim_32": Scores(5.01, 25.4),
+    "c_num_layers_2": Scores(6.11, 23.7),
+    "c_num_layers_4": Scores(5.19, 25.3),
+    "c_num_layers_8": Scores(4.88, 25.5),
+    "c_d_model_256": Scores(5.75, 24.5),
+    "c_d_model_1024": Scores(4.66, 26.0),
+    "c_d_ff_1024": Scores(5.12, 25.4),
+    "c_d_ff_4096": Scores(4.75, 26.2),
+    "d_dropout_0.0": Scores(5.77, 24.6),
+    "d_dropout_0.2": Scores(4.95, 25.5),
+    "d_label_smoothing_0.0": Scores(4.67, 25.3),
+    "d_label_smoothing_0.2": Scores(5.47, 25.7),
+    "e_position_learned": Scores(4.92, 25.7),
+    "big": Scores(4.33, 26.4),
+}
+
+
+def judge(gain: float, spread: float, equal: bool = False) -> str:
+    """Say whether a claim holds.
+
+    Args:
+        gain: how much better the row that should be better is.
+        spread: of the same row with several seeds: what chance alone does.
+        equal: whether the claim is that neither is better.
+
+    >>> [judge(gain, spread=0.5) for gain in (0.6, 0.5, -0.5, -0.6)]
+    ['holds', 'within the spread of seeds', 'within the spread of seeds', 'does not hold']
+    >>> [judge(gain, spread=0.5, equal=True) for gain in (0.6, 0.5, -0.5, -0.6)]
+    ['does not hold', 'holds', 'holds', 'does not hold']
+    """
+    if abs(gain) <= spread:
+        return "holds" if equal else "within the spread of seeds"
+    return "holds" if gain > 0 and not equal else "does not hold"
+
+
+def judgements(rows: Mapping[str, Scores]) -> Iterator[Judgement]:
+    """Judge each direction of which both rows are there, by each of its measures.
+
+    Args:
+        rows: by their names in `PAPER`. The rows base_seed_2 and so on are the base row with other
+            seeds; the mean of them all takes its place.
+    """
+    seeds = [scores for name, scores in rows.items() if name.startswith(BASE)]
+    if not seeds:
+        return
+    values = {measure: [getattr(one, measure) for one in seeds] for measure in MEASURES}
+    means = Scores(**{measure: statistics.mean(of) for measure, of in values.items()})
+    rows = {**rows, BASE: means}
+    for direction in DIRECTIONS:
+        if {direction.better, direction.worse} <= rows.keys():
+            for measure in direction.measures:
+                gain = direction.gain(rows, measure)
+                spread = max(values[measure]) - min(values[measure])
+                verdict = judge(gain, spread, direction.equal)
+                yield Judgement(direction, measure, gain, spread, verdict)

@@ -1,0 +1,255 @@
+"""Table 3 of the paper in the small: its variations of the model, trained on Multi30k.
+
+    python -m benchmarks.table3 --data data/multi30k --output runs/table3 --report table3.md
+
+Each row is that of the paper with a quarter of its widths and half of its layers, and is trained in
+a directory of its own with the same vocabulary, text and recipe. The table comes row by row; after
+it, whether the paper's directions hold. The same command goes on where an earlier one was stopped.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import platform
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import keras
+import tensorflow as tf
+
+from benchmarks.directions import BASE, PAPER, Judgement, Scores, judgements
+from benchmarks.machine import Stopwatch, describe_machine
+from benchmarks.report import print_report
+from keras_transformer.config import DataConfig, ExperimentConfig, TrainingConfig, TransformerConfig
+from keras_transformer.data import read_pairs
+from keras_transformer.presets import PRESETS, count_parameters
+from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
+from keras_transformer.training import read_history, train
+from pipelines.cli import plain_errors, start_log
+
+WIDTHS, LAYERS = 4, 2
+"""What the paper's sizes are divided by; heads stay as many."""
+VOCAB_SIZE, MAX_LENGTH = 4_000, 128
+RECIPE = TrainingConfig(
+    epochs=6, batch_tokens=1024, warmup_steps=1000, learning_rate_scale=0.8, average_checkpoints=1
+)
+SEEDS = 3
+"""Of the base row."""
+
+HEADER = """\
+| row | N | d_model | d_ff | h | d_k | d_v | P_drop | eps_ls | epochs | perplexity | BLEU \
+| the paper's | parameters | minutes | others |
+|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"""
+DIRECTIONS_HEADER = """
+| direction in the paper | measure | the paper's difference | here | spread of seeds | here it |
+|---|---|--:|--:|--:|---|"""
+NOTES = """
+- Rows have the paper's names; their d_model, d_ff, d_k and d_v are a quarter of its, N is half.
+- perplexity: per subword of the validation text, without smoothing. BLEU: sacrebleu's on it, by the
+  beam search of the paper. Both are of the last epoch's weights, with no average. the paper's: both
+  on newstest2013.
+- minutes: of the command that ended the row, its validation included. others: the cores that other
+  processes kept busy meanwhile.
+- A difference is positive where the row is better that the paper found better. spread of seeds:
+  largest less smallest of the base row with {seeds} seeds, whose mean stands for it; the other rows
+  have one, so that a difference of its size is no evidence.
+- {machine}. Python {python}, TensorFlow {tensorflow}, Keras {keras}."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Result(Scores):
+    """What a row's training came to."""
+
+    minutes: float
+    other_cores: float
+    """That other processes kept busy meanwhile."""
+
+
+def experiments(
+    data: DataConfig, recipe: TrainingConfig = RECIPE, vocab_size: int = VOCAB_SIZE
+) -> dict[str, ExperimentConfig]:
+    """Return the experiment of each row by its name, the base row's other seeds after it.
+
+    >>> rows = experiments(DataConfig(train_source="train.tsv", validation_source="valid.tsv"))
+    >>> base, half = (rows[name].model for name in ("base", "c_d_model_256"))
+    >>> (base.num_layers, base.d_model, base.d_ff, base.num_heads), half.d_model
+    ((3, 128, 512, 8), 64)
+    """
+    rows = {}
+    for name, preset in PRESETS.items():
+        if not name.startswith("table3_"):
+            continue
+        name = name.removeprefix("table3_")
+        training = dataclasses.replace(
+            recipe,
+            label_smoothing=preset.training.label_smoothing,
+            epochs=recipe.epochs * _times_the_steps(name),
+        )
+        rows[name] = ExperimentConfig(
+            model=scaled(preset.model, vocab_size),
+            data=data,
+            training=training,
+            decoding=preset.decoding,
+        )
+        if name == BASE:
+            for seed in range(recipe.seed + 1, recipe.seed + SEEDS):
+                other = dataclasses.replace(training, seed=seed)
+                rows[f"{name}_seed_{seed}"] = dataclasses.replace(rows[name], training=other)
+    return rows
+
+
+def _times_the_steps(name: str) -> int:
+    steps = {
+        row: PRESETS[f"table3_{row}"].training.epochs
+        * PRESETS[f"table3_{row}"].training.steps_per_epoch
+        for row in (name, BASE)
+    }
+    return steps[name] // steps[BASE]
+
+
+def scaled(model: TransformerConfig, vocab_size: int) -> TransformerConfig:
+    """Return a model of the paper in the small."""
+    widths = {
+        name: size // WIDTHS
+        for name in ("d_model", "d_ff", "key_dim", "value_dim")
+        if (size := getattr(model, name)) is not None
+    }
+    return dataclasses.replace(
+        model,
+        vocab_size=vocab_size,
+        num_layers=model.num_layers // LAYERS,
+        max_length=MAX_LENGTH,
+        **widths,
+    )
+
+
+def measure(config: ExperimentConfig, directory: Path, tokenizer: SentencePieceTokenizer) -> Result:
+    """Train a row, or what is left of its training, and return what it came to."""
+    path = directory / "result.json"
+    if path.exists() and ExperimentConfig.from_file(directory / "config.yaml") == config:
+        return Result(**json.loads(path.read_text(encoding="utf-8")))
+    directory.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(directory / "vocabulary.model")
+    keras.utils.clear_session()
+    # What Keras says of the epochs is no part of the table.
+    with Stopwatch() as watch, contextlib.redirect_stdout(sys.stderr):
+        train(config, directory)
+    chosen = json.loads((directory / "chosen.json").read_text(encoding="utf-8"))
+    result = Result(
+        perplexity=math.exp(read_history(directory)["val_nll"][-1]),
+        bleu=chosen["validation_bleu"]["average"],  # Of the last epoch alone.
+        minutes=watch.seconds / 60,
+        other_cores=watch.other_cores,
+    )
+    temporary = path.with_name("writing-result.json")
+    temporary.write_text(json.dumps(dataclasses.asdict(result)) + "\n", encoding="utf-8")
+    temporary.replace(path)
+    return result
+
+
+def report(rows: Mapping[str, ExperimentConfig], output: Path) -> Iterator[str]:
+    """Train rows, and yield the lines of the table as they come, and of what it shows.
+
+    Args:
+        rows: by their names, experiments on the same text with vocabularies of the same size.
+        output: the directory for a directory of each.
+    """
+    tokenizer = _tokenizer(next(iter(rows.values())), output)
+    results = {}
+    yield HEADER
+    for name, config in rows.items():
+        results[name] = measure(config, output / name, tokenizer)
+        yield table_row(name, config, results[name])
+    yield DIRECTIONS_HEADER
+    for judgement in judgements(results):
+        yield direction_row(judgement)
+    yield NOTES.format(
+        seeds=sum(name.startswith(BASE) for name in rows),
+        machine=describe_machine(),
+        python=platform.python_version(),
+        tensorflow=tf.__version__,
+        keras=keras.__version__,
+    )
+
+
+def _tokenizer(config: ExperimentConfig, output: Path) -> SentencePieceTokenizer:
+    """Return the vocabulary of all rows, which is trained once."""
+    path = output / "vocabulary.model"
+    if not path.exists():
+        pairs = read_pairs(config.data.train_source, config.data.train_target)
+        lines = [pair[side] for side in (0, 1) for pair in pairs]
+        output.mkdir(parents=True, exist_ok=True)
+        SentencePieceTokenizer(train_sentencepiece(lines, config.model.vocab_size)).save(path)
+    return SentencePieceTokenizer.from_file(path)
+
+
+def table_row(name: str, config: ExperimentConfig, result: Result) -> str:
+    """Return a line of the table."""
+    model, training = config.model, config.training
+    key_dim = model.key_dim or model.d_model // model.num_heads
+    papers = PAPER.get(name)
+    cells = (
+        *(name, model.num_layers, model.d_model, model.d_ff, model.num_heads),
+        *(key_dim, model.value_dim or key_dim, model.dropout, training.label_smoothing),
+        *(training.epochs, f"{result.perplexity:.2f}", f"{result.bleu:.1f}"),
+        f"{papers.perplexity:.2f}, {papers.bleu:.1f}" if papers else "",
+        *(f"{count_parameters(model):,}", f"{result.minutes:.1f}", f"{result.other_cores:.1f}"),
+    )
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def direction_row(judgement: Judgement) -> str:
+    """Return a line of the second table."""
+    direction, measure = judgement.direction, judgement.measure
+    cells = (
+        *(direction.claim, {"bleu": "BLEU"}.get(measure, measure)),
+        f"{direction.gain(PAPER, measure):+.2f}",
+        *(f"{judgement.gain:+.2f}", f"{judgement.spread:.2f}", judgement.verdict),
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=Path("data/multi30k"),
+        help="directory with train.en.gz, train.de.gz, val.en.gz and val.de.gz "
+        "(default data/multi30k)",
+    )
+    parser.add_argument(
+        "--output", type=Path, default=Path("runs/table3"), help="default runs/table3"
+    )
+    parser.add_argument("--rows", nargs="+", metavar="ROW", help="by their names (default all)")
+    parser.add_argument(
+        "--epochs", type=int, default=RECIPE.epochs, help=f"of a row (default {RECIPE.epochs})"
+    )
+    parser.add_argument("--report", type=Path, help="file for what is printed")
+    args = parser.parse_args(argv)
+    start_log()
+    with plain_errors():
+        data = DataConfig(
+            train_source=str(args.data / "train.en.gz"),
+            train_target=str(args.data / "train.de.gz"),
+            validation_source=str(args.data / "val.en.gz"),
+            validation_target=str(args.data / "val.de.gz"),
+            max_length=MAX_LENGTH,
+        )
+        rows = experiments(data, dataclasses.replace(RECIPE, epochs=args.epochs))
+        if unknown := set(args.rows or ()) - rows.keys():
+            raise ValueError(f"Rows are {', '.join(rows)}; received {', '.join(sorted(unknown))}.")
+    chosen = {name: rows[name] for name in rows if name in (args.rows or rows)}
+    print_report(report(chosen, args.output), args.report)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+import dataclasses
+import json
+import math
+
+import pytest
+from tiny import run_python, write_toy_text
+
+from benchmarks import table3
+from benchmarks.directions import BASE, DIRECTIONS, PAPER
+from benchmarks.table3 import experiments, report
+from keras_transformer.config import DataConfig, ExperimentConfig, TrainingConfig
+from keras_transformer.presets import count_parameters
+
+TEXT = {"train_source": "train.tsv", "validation_source": "valid.tsv"}
+
+# As Table 3 is printed: N, d_model, d_ff, h, d_k, d_v, P_drop, epsilon_ls and thousands of steps.
+PRINTED = {
+    "base": (6, 512, 2048, 8, 64, 64, 0.1, 0.1, 100),
+    "a_num_heads_1": (6, 512, 2048, 1, 512, 512, 0.1, 0.1, 100),
+    "a_num_heads_4": (6, 512, 2048, 4, 128, 128, 0.1, 0.1, 100),
+    "a_num_heads_16": (6, 512, 2048, 16, 32, 32, 0.1, 0.1, 100),
+    "a_num_heads_32": (6, 512, 2048, 32, 16, 16, 0.1, 0.1, 100),
+    "b_key_dim_16": (6, 512, 2048, 8, 16, 64, 0.1, 0.1, 100),
+    "b_key_dim_32": (6, 512, 2048, 8, 32, 64, 0.1, 0.1, 100),
+    "c_num_layers_2": (2, 512, 2048, 8, 64, 64, 0.1, 0.1, 100),
+    "c_num_layers_4": (4, 512, 2048, 8, 64, 64, 0.1, 0.1, 100),
+    "c_num_layers_8": (8, 512, 2048, 8, 64, 64, 0.1, 0.1, 100),
+    "c_d_model_256": (6, 256, 2048, 8, 32, 32, 0.1, 0.1, 100),
+    "c_d_model_1024": (6, 1024, 2048, 8, 128, 128, 0.1, 0.1, 100),
+    "c_d_ff_1024": (6, 512, 1024, 8, 64, 64, 0.1, 0.1, 100),
+    "c_d_ff_4096": (6, 512, 4096, 8, 64, 64, 0.1, 0.1, 100),
+    "d_dropout_0.0": (6, 512, 2048, 8, 64, 64, 0.0, 0.1, 100),
+    "d_dropout_0.2": (6, 512, 2048, 8, 64, 64, 0.2, 0.1, 100),
+    "d_label_smoothing_0.0": (6, 512, 2048, 8, 64, 64, 0.1, 0.0, 100),
+    "d_label_smoothing_0.2": (6, 512, 2048, 8, 64, 64, 0.1, 0.2, 100),
+    "e_position_learned": (6, 512, 2048, 8, 64, 64, 0.1, 0.1, 100),
+    "big": (6, 1024, 4096, 16, 64, 64, 0.3, 0.1, 300),
+}
+
+
+def of_one_seed(rows):
+    return {name: config for name, config in rows.items() if "seed" not in name}
+
+
+def cells(line):
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_rows_are_the_papers_in_the_small():
+    rows = of_one_seed(experiments(DataConfig(**TEXT)))
+    assert rows.keys() == PRINTED.keys() == PAPER.keys()
+    steps = rows[BASE].training.epochs
+    for name, (layers, d_model, d_ff, heads, *printed) in PRINTED.items():
+        key_dim, value_dim, dropout, smoothing, thousands = printed
+        model, training = rows[name].model, rows[name].training
+        received = (model.num_layers, model.d_model, model.d_ff, model.num_heads)
+        assert received == (layers / 2, d_model / 4, d_ff / 4, heads), name
+        default = model.d_model // model.num_heads
+        assert (model.key_dim or default) == key_dim / 4, name
+        assert (model.value_dim or model.key_dim or default) == value_dim / 4, name
+        assert (model.dropout, training.label_smoothing) == (dropout, smoothing), name
+        assert training.epochs * 100 == steps * thousands, name
+        assert model.position == ("learned" if name[0] == "e" else "sinusoidal")
+        assert (training.average_checkpoints, rows[name].decoding.beam_size) == (1, 4)
+
+
+def test_all_rows_share_text_vocabulary_and_seed():
+    rows = experiments(DataConfig(**TEXT), vocab_size=700)
+    shared = [
+        (config.data, config.model.vocab_size, config.training.seed, config.training.batch_tokens)
+        for config in of_one_seed(rows).values()
+    ]
+    assert set(map(str, shared)) == {str(shared[0])} and shared[0][1] == 700
+    seeds = [name for name in rows if "seed" in name]
+    assert seeds == ["base_seed_2", "base_seed_3"]
+    for seed, name in enumerate(seeds, start=2):
+        assert (rows[name].model, rows[name].training.seed) == (rows[BASE].model, seed)
+
+
+def test_directions_are_about_rows():
+    assert {name for one in DIRECTIONS for name in (one.better, one.worse)} <= PAPER.keys()
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    """The experiments of some rows on the toy language."""
+    data = DataConfig(**write_toy_text(tmp_path, train=60))
+    recipe = TrainingConfig(epochs=1, batch_tokens=600, average_checkpoints=1)
+    rows = experiments(data, recipe, vocab_size=380)
+    return lambda *names: {name: rows[name] for name in names}
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """The names of the rows whose training is asked for, which is not done."""
+    names = []
+
+    def train(config, directory):
+        names.append(directory.name)
+        if directory.name == "c_num_layers_4" and names.count("c_num_layers_4") == 1:
+            raise KeyboardInterrupt
+        assert (directory / "vocabulary.model").exists()
+        config.to_file(directory / "config.yaml")
+        number = len(names)
+        (directory / "epochs.csv").write_text(f"epoch,val_nll\n0,9.5\n1,{math.log(number)}\n")
+        bleu = {"average": 10 * number, "best": 99}
+        (directory / "chosen.json").write_text(json.dumps({"validation_bleu": bleu}))
+
+    monkeypatch.setattr(table3, "train", train)
+    return names
+
+
+def test_the_last_epoch_counts_and_what_has_ended_is_not_trained_again(tmp_path, sweep, trained):
+    rows = sweep("base", "base_seed_2", "c_num_layers_4", "b_key_dim_16")
+    lines = []
+    with pytest.raises(KeyboardInterrupt):
+        for line in report(rows, tmp_path / "sweep"):
+            lines.append(line)
+    again = list(report(rows, tmp_path / "sweep"))
+    assert trained == ["base", "base_seed_2", *["c_num_layers_4"] * 2, "b_key_dim_16"]
+    assert again[: len(lines)] == lines
+    table = [cells(line)[:13] for line in again[1:5]]
+    count = f"{count_parameters(rows['c_num_layers_4'].model):,}"
+    assert [row[10:13] for row in table] == [
+        ["1.00", "10.0", "4.92, 25.8"],
+        ["2.00", "20.0", ""],
+        ["4.00", "40.0", "5.19, 25.3"],
+        ["5.00", "50.0", "5.16, 25.1"],
+    ]
+    assert table[3][:10] == "b_key_dim_16 3 128 512 8 4 16 0.1 0.1 1".split()
+    assert count in again[3]
+    # To the mean of 1 and 2, of 10 and 20.
+    assert [cells(line) for line in again[6:-1]] == [
+        ["B: keys of a quarter of the size are worse", "perplexity", "+0.24", "+3.50", "1.00"]
+        + ["holds"],
+        ["B: keys of a quarter of the size are worse", "BLEU", "+0.70", "-35.00", "10.00"]
+        + ["does not hold"],
+        ["C: two thirds of the layers are worse", "perplexity", "+0.27", "+2.50", "1.00", "holds"],
+        ["C: two thirds of the layers are worse", "BLEU", "+0.50", "-25.00", "10.00"]
+        + ["does not hold"],
+    ]
+    assert "base row with 2 seeds" in again[-1]
+
+
+def test_a_row_of_fewer_epochs_is_trained_on(tmp_path, sweep, trained):
+    rows = sweep("base")
+    list(report(rows, tmp_path / "sweep"))
+    training = dataclasses.replace(rows["base"].training, epochs=2)
+    rows = {"base": dataclasses.replace(rows["base"], training=training)}
+    for _ in range(2):
+        list(report(rows, tmp_path / "sweep"))
+        assert trained == ["base", "base"]
+
+
+@pytest.mark.slow
+def test_two_rows_are_trained_and_shown(tmp_path, sweep, capsys):
+    rows = sweep("base", "c_num_layers_2")
+    lines = list(report(rows, tmp_path / "sweep"))
+    assert capsys.readouterr().out == ""
+    for line, name in zip(lines[1:3], rows, strict=True):
+        perplexity = float(cells(line)[10])
+        assert cells(line)[0] == name and 10 < perplexity < 10_000
+        vocabulary = (tmp_path / "sweep" / name / "vocabulary.model").read_bytes()
+        assert vocabulary == (tmp_path / "sweep" / "vocabulary.model").read_bytes()
+        assert ExperimentConfig.from_file(tmp_path / "sweep" / name / "config.yaml") == rows[name]
+    assert lines[4].startswith("| C: a third of the layers is worse | perplexity | +1.19 | ")
+    assert list(report(rows, tmp_path / "sweep")) == lines
+
+
+def test_an_unknown_row_is_refused_with_the_known_names():
+    with pytest.raises(SystemExit, match="error: Rows are base, base_seed_2, .*; received f_x."):
+        table3.main(["--rows", "base", "f_x"])
+
+
+def test_the_script_starts():
+    usage = run_python("-m", "benchmarks.table3", "--help").stdout
+    assert "--rows" in usage and "--report" in usage
