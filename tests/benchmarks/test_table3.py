@@ -92,16 +92,16 @@ def sweep(tmp_path):
 
 @pytest.fixture
 def trained(monkeypatch):
-    """The names of the rows whose training is asked for, which is not done."""
+    """The names of the rows whose training is asked for, which is not done; the third fails."""
     names = []
 
     def train(config, directory):
         names.append(directory.name)
-        if directory.name == "c_num_layers_4" and names.count("c_num_layers_4") == 1:
-            raise KeyboardInterrupt
+        number = len(names)
         assert (directory / "vocabulary.model").exists()
         config.to_file(directory / "config.yaml")
-        number = len(names)
+        if number == 3:
+            raise KeyboardInterrupt
         (directory / "epochs.csv").write_text(f"epoch,val_nll\n0,9.5\n1,{math.log(number)}\n")
         bleu = {"average": 10 * number, "best": 99}
         (directory / "chosen.json").write_text(json.dumps({"validation_bleu": bleu}))
@@ -142,14 +142,19 @@ def test_the_last_epoch_counts_and_what_has_ended_is_not_trained_again(tmp_path,
     assert "base row with 2 seeds" in again[-1]
 
 
-def test_a_row_of_fewer_epochs_is_trained_on(tmp_path, sweep, trained):
-    rows = sweep("base")
+def test_rows_of_fewer_epochs_are_trained_on(tmp_path, sweep, trained):
+    rows = sweep("base", "base_seed_2")
     list(report(rows, tmp_path / "sweep"))
-    training = dataclasses.replace(rows["base"].training, epochs=2)
-    rows = {"base": dataclasses.replace(rows["base"], training=training)}
-    for _ in range(2):
+    for name, config in rows.items():
+        training = dataclasses.replace(config.training, epochs=2)
+        rows[name] = dataclasses.replace(config, training=training)
+    with pytest.raises(KeyboardInterrupt):
         list(report(rows, tmp_path / "sweep"))
-        assert trained == ["base", "base"]
+    for _ in range(2):
+        lines = list(report(rows, tmp_path / "sweep"))
+        assert [cells(line)[10] for line in lines[1:3]] == ["4.00", "5.00"]
+        assert trained == ["base", "base_seed_2", "base", "base", "base_seed_2"]
+        assert len(lines) == 4  # No direction is about the seeds.
 
 
 @pytest.mark.slow
