@@ -58,8 +58,8 @@ NOTES = """
 - minutes: of the command that ended the row, its validation included. others: the cores that other
   processes kept busy meanwhile.
 - A difference is positive where the row is better that the paper found better. spread of seeds:
-  largest less smallest of the base row with {seeds} seeds, whose mean stands for it; the other rows
-  have one, so that a difference of its size is no evidence.
+  largest less smallest of the base row (trainings with seeds of their own: {seeds}), whose mean
+  stands for it. The other rows have one seed, so that a difference of that size is no evidence.
 - {machine}. Python {python}, TensorFlow {tensorflow}, Keras {keras}."""
 
 
