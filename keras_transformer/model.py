@@ -3,6 +3,7 @@
 import dataclasses
 
 import keras
+from keras import ops
 
 from keras_transformer.config import TransformerConfig
 from keras_transformer.layers import (
@@ -121,9 +122,12 @@ class Transformer(keras.Model):
     def encode(self, source, training=None):
         """Return the encoder's output [B, S, D] and its mask [B, 1, S] for ids [B, S]."""
         mask = padding_mask(source)
-        x = self.source_position(self.source_embedding(source))
-        x = self.source_dropout(x, training=training)
+        x = self._embed_source(source, training)
         return self.encoder(x, attention_mask=mask, training=training), mask
+
+    def _embed_source(self, source, training):
+        x = self.source_position(self.source_embedding(source))
+        return self.source_dropout(x, training=training)
 
     def decode(self, target, memory, memory_mask=None, training=None):
         """Return the logits of the token after each of the target's, and the attention weights.
@@ -142,6 +146,31 @@ class Transformer(keras.Model):
         x = self.target_dropout(x, training=training)
         x, weights = self.decoder.attend(x, memory, memory_mask, training)
         return self.output_embedding(x, reverse=True), weights
+
+    def attend(self, inputs):
+        """Return the weights of every attention in the model, without dropout (Figures 3 to 5).
+
+        Args:
+            inputs: as of `call`.
+
+        Returns:
+            "encoder": float32 [B, N, H, S, S], self-attention of the N encoder layers.
+            "decoder": float32 [B, N, H, T, T], self-attention of the decoder's.
+            "cross": float32 [B, N, H, T, S], the decoder's attention to the encoder's output.
+
+        >>> from keras import ops
+        >>> model = Transformer.from_preset("tiny", vocab_size=100, num_layers=3)
+        >>> ids = {"source": ops.array([[5, 6, 3]]), "target": ops.array([[2, 7]])}
+        >>> {name: tuple(weights.shape) for name, weights in model.attend(ids).items()}
+        {'encoder': (1, 3, 4, 3, 3), 'decoder': (1, 3, 4, 2, 2), 'cross': (1, 3, 4, 2, 3)}
+        """
+        mask = padding_mask(inputs["source"])
+        x = self._embed_source(inputs["source"], training=False)
+        memory, encoder = self.encoder.attend(x, mask, training=False)
+        _, layers = self.decode(inputs["target"], memory, mask, training=False)
+        decoder, cross = zip(*layers, strict=True)
+        weights = {"encoder": encoder, "decoder": decoder, "cross": cross}
+        return {name: ops.stack(list(layers), axis=1) for name, layers in weights.items()}
 
     def get_config(self):
         return {**super().get_config(), "config": dataclasses.asdict(self.config)}

@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     from keras_transformer.data.generated import generated_corpus
     from keras_transformer.evaluation import score
     from keras_transformer.export import export_saved_model
-    from keras_transformer.plots import attention_map, training_curves
+    from keras_transformer.plots import attention_map, save_figure, training_curves
     from keras_transformer.training import read_history, train
 
     directory = Path(args.directory)
@@ -79,12 +79,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     sources, references = zip(*corpus.test, strict=True)
     print(score(translator(sources, progress=True), references))
 
-    training_curves(read_history(directory), directory / "curves.png")
+    save_figure(training_curves(read_history(directory)), directory / "curves.png")
     source_pieces, target_pieces, weights = translator.attention(sources[0])
     # The heads of the last layer share the work: their mean shows all of it.
-    attention_map(
-        weights[-1].mean(axis=0), source_pieces, target_pieces, directory / "attention.png"
-    )
+    figure = attention_map(weights[-1].mean(axis=0), source_pieces, target_pieces)
+    save_figure(figure, directory / "attention.png")
     print(f"Drawn: {directory / 'curves.png'} and {directory / 'attention.png'}")
 
     version = export_saved_model(translator, args.output)

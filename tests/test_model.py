@@ -68,6 +68,27 @@ def test_a_sentence_does_not_depend_on_its_neighbours(variant):
     np.testing.assert_allclose(as_array(model(alone))[0], as_array(model(inputs))[1], atol=1e-5)
 
 
+@VARIANTS
+def test_attention_weights_are_those_behind_the_logits(variant):
+    model, inputs = build(dropout=0.5, **variant), sentences()
+    weights = {name: as_array(array) for name, array in model.attend(inputs).items()}
+    shapes = {name: array.shape for name, array in weights.items()}
+    assert shapes == {
+        "encoder": (B, 2, 2, S, S),
+        "decoder": (B, 2, 2, T, T),
+        "cross": (B, 2, 2, T, S),
+    }
+    for array in weights.values():
+        np.testing.assert_allclose(array.sum(axis=-1), 1, atol=1e-5)
+    assert not weights["encoder"][1, ..., 4:].any()  # Padding.
+    assert not weights["cross"][1, ..., 4:].any()
+    assert not np.triu(weights["decoder"], k=1).any()  # Later tokens.
+    memory, mask = model.encode(inputs["source"])
+    for i, (decoder, cross) in enumerate(model.decode(inputs["target"], memory, mask)[1]):
+        np.testing.assert_allclose(weights["decoder"][:, i], as_array(decoder), atol=1e-6)
+        np.testing.assert_allclose(weights["cross"][:, i], as_array(cross), atol=1e-6)
+
+
 def embeddings(model):
     layers = (model.source_embedding, model.target_embedding, model.output_embedding)
     return [layer.embeddings for layer in layers]

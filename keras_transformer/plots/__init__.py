@@ -1,0 +1,20 @@
+"""Pictures of a training, of attention and of what goes into it, for a paper or a screen."""
+
+from keras_transformer.plots.attention import attention_grid, attention_map
+from keras_transformer.plots.curves import learning_rate_curve, training_curves
+from keras_transformer.plots.lines import attention_lines
+from keras_transformer.plots.positions import position_map
+from keras_transformer.plots.sentence import SentenceAttention, sentence_attention
+from keras_transformer.plots.style import save_figure
+
+__all__ = [
+    "SentenceAttention",
+    "attention_grid",
+    "attention_lines",
+    "attention_map",
+    "learning_rate_curve",
+    "position_map",
+    "save_figure",
+    "sentence_attention",
+    "training_curves",
+]

@@ -1,0 +1,88 @@
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+import tensorflow as tf
+from matplotlib import image
+
+from pipelines import figures
+
+NAMES = {
+    *(
+        f"{kind}_{style}"
+        for kind in ("encoder", "decoder", "cross")
+        for style in ("attention", "lines")
+    ),
+    *("positions", "learning_rate", "training_curves"),
+}
+
+
+def images_of(directory):
+    """Return the names and the PNGs in a TensorBoard log."""
+    found = {}
+    for path in directory.iterdir():
+        for record in tf.data.TFRecordDataset(str(path)):
+            event = tf.compat.v1.Event.FromString(record.numpy())
+            for value in event.summary.value:
+                _width, _height, png = value.tensor.string_val
+                found[value.tag] = png
+    return found
+
+
+def test_each_picture_is_a_png_an_svg_and_an_image_of_a_log(training, tmp_path, capsys):
+    output = tmp_path / "new" / "figures"
+    figures.main(["--model", training, "--output", str(output), "one red dog sees"])
+    files = {path.name for path in output.iterdir()} - {"tensorboard"}
+    assert files == {f"{name}{suffix}" for name in NAMES for suffix in (".png", ".svg")}
+    logged = images_of(output / "tensorboard")
+    assert logged.keys() == NAMES
+    for name in NAMES:
+        height, width, _ = image.imread(output / f"{name}.png").shape
+        assert tf.io.decode_png(logged[name]).shape == (height, width, 3)
+        svg = ElementTree.parse(output / f"{name}.svg").getroot()
+        assert svg.tag == "{http://www.w3.org/2000/svg}svg"
+        inches = [float(svg.get(side).removesuffix("pt")) / 72 for side in ("width", "height")]
+        assert inches == pytest.approx([width / 200, height / 200], abs=0.01)
+    assert "encoder_attention, encoder_lines, decoder_" in capsys.readouterr().out
+
+
+def test_learned_positions_are_drawn_for_each_side():
+    from tiny import tiny_tokenizer
+
+    from keras_transformer import Transformer
+    from keras_transformer.translator import Translator
+
+    model = Transformer.from_preset(
+        "tiny", vocab_size=380, num_layers=1, d_model=8, position="learned", max_length=9
+    )
+    found = dict(figures.position_figures(Translator(model, tiny_tokenizer())))
+    assert list(found) == ["source_positions", "target_positions"]
+    shown = found["target_positions"].axes[0].images[0].get_array()
+    assert shown.shape == (8, figures.POSITIONS)
+    assert (shown[:, 8:] == shown[:, 8:9]).all()  # Later positions share the last vector.
+    assert (shown[:, :9] == model.target_position.embeddings.numpy().T).all()
+
+
+def test_the_layer_of_the_lines_is_chosen(translator):
+    found = dict(figures.attention_figures(translator, "one red", layer=1))
+    (caption,) = found["cross_lines"].texts
+    assert caption.get_text().startswith("Layer 1. Cross-attention: from each subword")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--layer", "2", "one"], "--layer must be 1 to 1 for this model, received 2"),
+        (["--layer", "0", "one"], "--layer must be 1 to 1 for this model, received 0"),
+        ([" "], "There is no word to attend to in ' '"),
+    ],
+)
+def test_what_cannot_be_drawn_is_told_and_nothing_is_written(options, message, training, tmp_path):
+    output = tmp_path / "figures"
+    with pytest.raises(SystemExit, match=f"error: {message}"):
+        figures.main(["--model", training, "--output", str(output), *options])
+    assert not output.exists()
+
+
+def test_the_model_must_be_a_training(saved_model, tmp_path):
+    with pytest.raises(SystemExit, match="error: .*config.yaml does not exist. Give the directory"):
+        figures.main(["--model", saved_model, "--output", str(tmp_path), "one"])

@@ -1,0 +1,27 @@
+import numpy as np
+import pytest
+
+from keras_transformer.layers import SinusoidalPositionEncoding
+from keras_transformer.plots import position_map
+
+
+def test_all_dimensions_are_shown_and_three_drawn():
+    layer = SinusoidalPositionEncoding()
+    layer.build((1, 7, 12))
+    encoding = np.asarray(layer.encoding(7))
+    above, below, _ = position_map(encoding, "Positions").axes
+    (image,) = above.images
+    assert np.array_equal(image.get_array(), encoding.T)
+    assert image.get_clim() == (-1, 1)
+    assert image.get_extent() == [-0.5, 6.5, 11.5, -0.5]  # Each cell around its numbers.
+    assert above.get_title() == "Positions"
+    for line, dimension in zip(below.get_lines(), (0, 3, 6), strict=True):
+        assert line.get_label() == f"dimension {dimension}"
+        assert np.array_equal(line.get_ydata(), encoding[:, dimension])
+    assert (below.get_xlabel(), above.get_ylabel()) == ("position", "dimension")
+
+
+@pytest.mark.parametrize("shape", [(12,), (1, 12), (1, 7, 12), (7, 0)])
+def test_another_shape_is_an_error(shape):
+    with pytest.raises(ValueError, match=r"must be \[T, D\] of at least 2 pos.*received shape"):
+        position_map(np.zeros(shape))

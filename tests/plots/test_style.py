@@ -1,0 +1,58 @@
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+from matplotlib import image, pyplot
+from matplotlib.figure import Figure
+
+from keras_transformer.plots import attention_map, save_figure, training_curves
+
+
+@pytest.fixture
+def figure():
+    return training_curves({"loss": [5.0, 3.0], "val_bleu": [1.0, 20.0]})
+
+
+def test_a_png_has_the_pixels_for_print(figure, tmp_path):
+    save_figure(figure, tmp_path / "curves.png")
+    height, width, _ = image.imread(tmp_path / "curves.png").shape
+    assert (width, height) == (960, 380)  # 2 panels of 2.4 by 1.9 inches, 200 dots each
+
+
+def test_the_suffix_chooses_the_format(figure, tmp_path):
+    save_figure(figure, tmp_path / "curves.svg")
+    assert ElementTree.parse(tmp_path / "curves.svg").getroot().tag.endswith("svg")
+    save_figure(figure, str(tmp_path / "curves.pdf"))
+    assert (tmp_path / "curves.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_pyplot_keeps_no_figure(tmp_path):
+    open_figures = pyplot.get_fignums()
+    training_curves({"loss": [5.0, 3.0]})
+    save_figure(attention_map([[1.0]], ["a"], ["b"]), tmp_path / "map.png")
+    assert pyplot.get_fignums() == open_figures
+
+
+def test_the_file_appears_whole_or_not_at_all(figure, tmp_path, monkeypatch):
+    path = tmp_path / "curves.png"
+    path.write_bytes(b"an older picture")
+
+    def save_half(self, file, **options):
+        file.write_bytes(b"half")
+        raise OSError("disk full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Figure, "savefig", save_half)
+        with pytest.raises(OSError, match="disk full"):
+            save_figure(figure, path)
+    assert path.read_bytes() == b"an older picture"
+
+    save_figure(figure, path)
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert [file.name for file in tmp_path.iterdir()] == ["curves.png"]
+
+
+@pytest.mark.parametrize("name", ["curves", "curves.jpg"])
+def test_another_suffix_is_an_error(figure, tmp_path, name):
+    with pytest.raises(ValueError, match=f"must end in .png, .svg or .pdf, received '{name}'"):
+        save_figure(figure, tmp_path / name)
+    assert not list(tmp_path.iterdir())
