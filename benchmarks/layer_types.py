@@ -1,0 +1,207 @@
+"""Section 4 as a measurement: Table 1 beside the time and memory of the layers that it compares.
+
+    python -m benchmarks.layer_types --plot layer_types.svg
+
+Self-attention needs n^2 d operations where a recurrent layer needs n d^2, so that it is the cheaper
+one for sequences that are shorter than they are wide. The first table has what Table 1 says and
+what a run takes, the second the length at which the two layers take the same time.
+"""
+
+import argparse
+import itertools
+import math
+import os
+import platform
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import keras
+import tensorflow as tf
+
+from benchmarks.costs import Cost, measure_costs
+from benchmarks.machine import describe_machine
+from benchmarks.report import print_report
+from benchmarks.sequence_layers import (
+    HEADS,
+    KERNEL,
+    NEIGHBOURS,
+    RECURRENT,
+    SELF_ATTENTION,
+    TABLE_1,
+    make_layer,
+    multiply_adds,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+BATCH_SIZE = 8
+Costs = Mapping[tuple[int, int, str], Cost]
+"""By width d, length n and name of a layer, what it costs."""
+
+HEADER = """\
+| layer | d | n | operations | sequential | path | multiply-adds | ms | spread | peak MB | others |
+|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"""
+CROSSING_HEADER = """\
+| d | n of equal operations | n of equal time |
+|--:|--:|--:|"""
+NOTES = """
+- operations, sequential, path: the formulas of Table 1, in millions, with k = {kernel} and
+  r = {neighbours}. Those of self-attention and of the recurrent layer are equal at n = d. The layer
+  "multi-head" is self-attention of {heads} heads with its projections, which the paper's formula
+  leaves out; so does the layer "self-attention" here, softmax(x x^T / sqrt(d)) x.
+- multiply-adds: millions, of the matrix products that the layer here makes for a sequence.
+- ms: of a run, forwards, on {batch} sequences, the median of {repeats} turns of half a second or
+  of one run. spread: slowest less fastest turn, by the median. peak MB: the most memory that the
+  layer's process held, beyond what it held after a run of length 2. others: the most cores that
+  other processes kept busy during a turn.
+- {machine}. Python {python}, TensorFlow {tensorflow}, Keras {keras}."""
+
+
+def run_of(case: str, n: int) -> Callable[[], float]:
+    """Return a function that runs a layer, such as "recurrent 64" of width 64, on n positions."""
+    name, d = case.split()
+    layer = make_layer(name, int(d))
+    inputs = tf.random.normal((BATCH_SIZE, n, int(d)))
+    run = tf.function(lambda x: tf.reduce_sum(layer(x)), autograph=False)
+    run(inputs)  # Keras makes the weights in the first trace.
+    return lambda: float(run(inputs))  # The number is there when the run is done.
+
+
+def report(args: argparse.Namespace) -> Iterator[str]:
+    """Measure, and yield the lines of two Markdown tables and their notes as they come."""
+    costs: dict[tuple[int, int, str], Cost] = {}
+    yield HEADER
+    for d in args.widths:
+        cases = {f"{name} {d}": name for name in TABLE_1}
+        for n, found in measure_costs(run_of, list(cases), args.lengths, args.repeats):
+            for case, cost in found.items():
+                costs[d, n, cases[case]] = cost
+                yield row(cases[case], d, n, cost)
+    yield "\n" + CROSSING_HEADER
+    for d in args.widths:
+        yield f"| {d} | {d} | {_number(crossing(costs, d))} |"
+    yield NOTES.format(
+        kernel=KERNEL,
+        neighbours=NEIGHBOURS,
+        heads=HEADS,
+        batch=BATCH_SIZE,
+        repeats=args.repeats,
+        machine=describe_machine(),
+        python=platform.python_version(),
+        tensorflow=tf.__version__,
+        keras=keras.__version__,
+    )
+    if args.plot:
+        from keras_transformer.plots import save_figure
+
+        save_figure(plot(costs), args.plot)
+
+
+def row(name: str, d: int, n: int, cost: Cost) -> str:
+    """Return a line of the first table."""
+    says = TABLE_1[name](n, d)
+    cells = (
+        *(name, d, n),
+        f"{says.operations / 1e6:,.1f}",
+        f"{says.sequential:,}",
+        f"{says.path:,.3g}" if says.path < 1000 else f"{says.path:,.0f}",
+        f"{multiply_adds(name, n, d) / 1e6:,.1f}",
+        f"{1000 * cost.median:,.1f}",
+        f"{cost.spread:.0%}",
+        f"{cost.peak_memory / 1e6:,.0f}",
+        f"{max(cost.other_cores):.1f}",
+    )
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def crossing(costs: Costs, d: int) -> float | None:
+    """Return the length from which self-attention takes longer than a recurrent layer.
+
+    Between two measured lengths, times are taken to be powers of the length. None if one of the
+    layers is the faster one at all of them.
+    """
+    lengths = sorted({n for width, n, _ in costs if width == d})
+    lead = [
+        math.log(costs[d, n, SELF_ATTENTION].median / costs[d, n, RECURRENT].median)
+        for n in lengths
+    ]
+    for (n, before), (m, after) in itertools.pairwise(zip(lengths, lead, strict=True)):
+        if before <= 0 < after:
+            return n * (m / n) ** (before / (before - after))
+    return None
+
+
+def _number(length: float | None) -> str:
+    return "none measured" if length is None else f"{length:,.0f}"
+
+
+def plot(costs: Costs) -> "Figure":
+    """Draw operations by the formulas above measured times, over lengths, a column for each d."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    from keras_transformer.plots.style import COLOURS, GREY, STYLE
+
+    widths = sorted({d for d, _, _ in costs})
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(2.3 * len(widths), 4.2), layout="constrained")
+        panels = figure.subplots(2, len(widths), sharex=True, sharey="row", squeeze=False)
+        for d, (above, below) in zip(widths, panels.T, strict=True):
+            lengths = sorted({n for width, n, _ in costs if width == d})
+            for name, colour in zip(TABLE_1, COLOURS, strict=False):
+                operations = [TABLE_1[name](n, d).operations for n in lengths]
+                seconds = [costs[d, n, name].median for n in lengths]
+                style = {"color": colour, "marker": ".", "markersize": 4}
+                above.loglog(lengths, operations, label=name, **style)
+                below.loglog(lengths, [1000 * s for s in seconds], **style)
+            for axes, place, text in (
+                (above, d, f"n = d = {d}"),
+                (below, crossing(costs, d), f"n = {_number(crossing(costs, d))}"),
+            ):
+                if place is None:
+                    continue
+                axes.axvline(place, color=GREY, lw=0.6, linestyle=":", zorder=0)
+                axes.annotate(
+                    text,
+                    (place, 1),
+                    xycoords=("data", "axes fraction"),
+                    xytext=(3, 0),
+                    textcoords="offset points",
+                    verticalalignment="top",
+                    fontsize=7,
+                    color=GREY,
+                )
+            above.set_title(f"d = {d}", fontsize=8)
+            below.set_xlabel("length n")
+            below.set_xticks(lengths, [f"{n}" for n in lengths])
+            below.xaxis.minorticks_off()
+        panels[0, 0].set_ylabel("operations, Table 1")
+        panels[1, 0].set_ylabel("milliseconds, measured")
+        figure.legend(
+            *panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=5
+        )
+    return figure
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    lengths, widths = [64, 128, 256, 512, 1024], [128, 256, 512]
+    parser.add_argument(
+        "--lengths", type=int, nargs="+", default=lengths, help="default 64 to 1024"
+    )
+    parser.add_argument("--widths", type=int, nargs="+", default=widths, help="default 128 to 512")
+    parser.add_argument("--repeats", type=int, default=3, help="turns of a layer (default 3)")
+    parser.add_argument("--output", type=Path, help="file for what is printed")
+    parser.add_argument("--plot", type=Path, help="file for a picture, .png, .svg or .pdf")
+    args = parser.parse_args(argv)
+    print_report(report(args), args.output)
+
+
+if __name__ == "__main__":
+    main()
