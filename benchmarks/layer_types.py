@@ -169,20 +169,20 @@ def plot(costs: Costs) -> "Figure":
                     text,
                     (place, 1),
                     xycoords=("data", "axes fraction"),
-                    xytext=(3, 0),
+                    xytext=(0, 2),
                     textcoords="offset points",
-                    verticalalignment="top",
+                    horizontalalignment="center",
                     fontsize=7,
                     color=GREY,
                 )
-            above.set_title(f"d = {d}", fontsize=8)
+            above.set_title(f"d = {d}", fontsize=8, pad=14)
             below.set_xlabel("length n")
             below.set_xticks(lengths, [f"{n}" for n in lengths])
             below.xaxis.minorticks_off()
         panels[0, 0].set_ylabel("operations, Table 1")
         panels[1, 0].set_ylabel("milliseconds, measured")
         figure.legend(
-            *panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=5
+            *panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3
         )
     return figure
 
@@ -191,11 +191,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    lengths, widths = [64, 128, 256, 512, 1024], [128, 256, 512]
+    lengths, widths = [64, 128, 256, 512, 1024], [64, 256]
     parser.add_argument(
         "--lengths", type=int, nargs="+", default=lengths, help="default 64 to 1024"
     )
-    parser.add_argument("--widths", type=int, nargs="+", default=widths, help="default 128 to 512")
+    parser.add_argument("--widths", type=int, nargs="+", default=widths, help="default 64 and 256")
     parser.add_argument("--repeats", type=int, default=3, help="turns of a layer (default 3)")
     parser.add_argument("--output", type=Path, help="file for what is printed")
     parser.add_argument("--plot", type=Path, help="file for a picture, .png, .svg or .pdf")
