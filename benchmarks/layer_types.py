@@ -200,6 +200,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, help="file for what is printed")
     parser.add_argument("--plot", type=Path, help="file for a picture, .png, .svg or .pdf")
     args = parser.parse_args(argv)
+    if args.plot and args.plot.suffix not in (".png", ".svg", ".pdf"):  # Known before, not after.
+        parser.error(f"--plot must end in .png, .svg or .pdf, received {args.plot.name!r}")
     print_report(report(args), args.output)
 
 

@@ -184,5 +184,11 @@ def test_the_report_has_every_layer_and_the_crossing(monkeypatch, tmp_path, caps
     assert files[1].read_text().startswith("<?xml")
 
 
+def test_a_plot_of_another_kind_is_refused_before_measuring(capsys):
+    with pytest.raises(SystemExit):
+        layer_types.main(["--plot", "plot.jpg"])
+    assert "--plot must end in .png, .svg or .pdf, received 'plot.jpg'" in capsys.readouterr().err
+
+
 def test_the_script_starts():
     assert "--widths" in run_python("-m", "benchmarks.layer_types", "--help").stdout
