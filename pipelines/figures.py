@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 POSITIONS = 100
 CAPTIONS = {
     "encoder": "Self-attention of the encoder: from each subword of the sentence to all of them.",
-    "decoder": "Self-attention of the decoder: from each subword that it reads to itself and those before.",
+    "decoder": "Self-attention of the decoder: from each subword read to those up to it.",
     "cross": "Cross-attention: from each subword that is written to those of the sentence.",
 }
 
