@@ -30,7 +30,7 @@ from keras_transformer.config import DecodingConfig
 from keras_transformer.data import read_lines
 from keras_transformer.data.generated import GeneratedCorpus, generated_corpus
 from keras_transformer.evaluation import score
-from keras_transformer.export import export_ctranslate2, export_saved_model
+from keras_transformer.export import export_ctranslate2, write_graph
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
 from keras_transformer.training import load_translator
 from keras_transformer.translator import Translator
@@ -93,11 +93,11 @@ def _generated() -> GeneratedCorpus:
 def export(translator: Translator, folder: Path) -> dict[str, Path]:
     """Export a translator for each engine, and return where, by the engine's name."""
     parts = (translator.model, translator.tokenizer, translator.target_tokenizer)
-    exports = {
-        name: export_saved_model(Translator(*parts, translator.decoding, compiled), folder / name)
-        for name, compiled in OURS.items()
-    }
-    return exports | {THEIRS: export_ctranslate2(translator, folder / THEIRS)}
+    for name, compiled in OURS.items():
+        # `export_saved_model` would run each in all shapes that its search is compiled for.
+        write_graph(Translator(*parts, translator.decoding, compiled), folder / name)
+    export_ctranslate2(translator, folder / THEIRS)
+    return {name: folder / name for name in (*OURS, THEIRS)}
 
 
 def compare(

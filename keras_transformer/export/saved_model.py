@@ -52,16 +52,10 @@ def export_saved_model(
         The directory of the new version: path/1, or one more than the highest there is.
     """
     path = Path(path)
-    functions = trace_signatures(translator)
-    signatures = describe_signatures(functions)
-    facts = {**(facts or {}), **export_facts(translator, signatures)}
-    serving = tf.Module()
-    # These are TensorFlow's own variables, the same in every signature: of the Keras ones that hold
-    # them no value is restored.
-    serving.weights = functions["serving_default"].variables
     temporary = path / f"writing-{uuid.uuid4().hex}"
     try:
-        tf.saved_model.save(serving, str(temporary), signatures=functions)
+        signatures = write_graph(translator, temporary)
+        facts = {**(facts or {}), **export_facts(translator, signatures)}
         requests = warmup_requests(translator, signatures)
         replay(temporary, requests)
         extra = temporary / "assets.extra"
@@ -78,6 +72,17 @@ def export_saved_model(
         return _publish(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def write_graph(translator: Translator, path: str | os.PathLike) -> dict[str, dict]:
+    """Write no more than the SavedModel itself, and return what its signatures take and give."""
+    functions = trace_signatures(translator)
+    serving = tf.Module()
+    # These are TensorFlow's own variables, the same in every signature: of the Keras ones that hold
+    # them no value is restored.
+    serving.weights = functions["serving_default"].variables
+    tf.saved_model.save(serving, str(path), signatures=functions)
+    return describe_signatures(functions)
 
 
 def _publish(temporary: Path, path: Path) -> Path:
