@@ -2,9 +2,13 @@
 
 Usage:
     python -m pipelines.evaluate --model runs/en_de --source test.en --target test.de
+    python -m pipelines.evaluate --model runs/base --tfds wmt14_translate/de-en --split test \\
+        --source-language en --target-language de
 """
 
 import argparse
+import contextlib
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,17 +18,16 @@ from pipelines.cli import add_model_options, as_line, load_model, plain_errors, 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     add_model_options(parser)
-    parser.add_argument("--source", required=True, help="text, or TSV without --target; .gz too")
-    parser.add_argument("--target", help="reference translations, line by line")
+    _add_text_options(parser)
     parser.add_argument("--json", metavar="FILE", help="also write the scores here")
     parser.add_argument("--translations", metavar="FILE", help="also write the translations here")
     args = parser.parse_args(argv)
     start_log()
-    from keras_transformer.data import read_pairs
     from keras_transformer.evaluation import score
 
     with plain_errors():
-        pairs = read_pairs(args.source, args.target)
+        _check_text(args)
+        pairs = _read_text(args)
         translations = load_model(args)([source for source, _ in pairs], True)
         scores = score(translations, [target for _, target in pairs])
         print(scores)
@@ -36,6 +39,60 @@ def main(argv: Sequence[str] | None = None) -> None:
             temporary.replace(path)
         if args.json:
             scores.to_json(args.json)
+
+
+def _add_text_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("text", "In files, or a split of a set of TFDS.")
+    group.add_argument("--source", help="text, or TSV without --target; .gz too")
+    group.add_argument("--target", help="reference translations, line by line")
+    group.add_argument("--tfds", help="a translation set, such as wmt14_translate/de-en")
+    group.add_argument("--split", help="the set's split (default test)")
+    group.add_argument("--source-language", help="the set's language to translate from, such as en")
+    group.add_argument("--target-language", help="the set's language to translate into")
+
+
+def _check_text(args: argparse.Namespace) -> None:
+    """Raise a ValueError that names every mistake in the options of `_add_text_options`."""
+
+    def given(*names):
+        return [f"--{name}" for name in names if getattr(args, name.replace("-", "_")) is not None]
+
+    files = given("source", "target")
+    languages = ("source-language", "target-language")
+    tfds = given("tfds", "split", *languages)
+    problems = []
+    if files and tfds:
+        problems.append(
+            "text is either in files or in a TFDS set, received "
+            f"{', '.join(files)} and {', '.join(tfds)}; leave out those of one kind"
+        )
+    elif not files and not tfds:
+        problems.append(
+            f"there is no text; give --source, or --tfds with --{' and --'.join(languages)}"
+        )
+    else:
+        needed = ("tfds", *languages) if tfds else ("source",)
+        missing = [f"--{name}" for name in needed if f"--{name}" not in files + tfds]
+        if missing:
+            kind = "a TFDS set" if tfds else "text in files"
+            problems.append(f"{kind} needs {' and '.join(missing)} too")
+    if args.source_language is not None and args.source_language == args.target_language:
+        problems.append(
+            "--source-language and --target-language must be two languages, received "
+            f"{args.source_language} for both"
+        )
+    if problems:
+        raise ValueError("; ".join(problems))
+
+
+def _read_text(args: argparse.Namespace) -> list[tuple[str, str]]:
+    from keras_transformer.data import read_pairs, read_tfds
+
+    if args.tfds is None:
+        return read_pairs(args.source, args.target)
+    languages = args.source_language, args.target_language
+    with contextlib.redirect_stdout(sys.stderr):  # TFDS prints that it prepares a set.
+        return read_tfds(args.tfds, args.split or "test", *languages)
 
 
 if __name__ == "__main__":

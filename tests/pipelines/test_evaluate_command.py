@@ -1,6 +1,7 @@
 import json
 
 import pytest
+import tensorflow_datasets as tfds
 from tiny import toy_pairs
 
 from keras_transformer.evaluation import score
@@ -57,3 +58,70 @@ def test_texts_of_different_length_are_refused(training, text):
 def test_a_saved_models_search_cannot_be_changed(saved_model, text):
     with pytest.raises(SystemExit, match="error: .*a SavedModel is fixed: leave out --beam-size"):
         evaluate.main(["--model", saved_model, "--beam-size", "1", *text])
+
+
+class ScoredTranslate(tfds.core.GeneratorBasedBuilder):
+    """A set of TFDS with the pairs as its test split."""
+
+    VERSION = tfds.core.Version("1.0.0")
+
+    def _info(self):
+        features = tfds.features.Translation(("de", "en"))
+        return tfds.core.DatasetInfo(builder=self, features=features)
+
+    def _split_generators(self, dl_manager):
+        return {"test": self._generate_examples(PAIRS), "dev": self._generate_examples(PAIRS[:5])}
+
+    def _generate_examples(self, pairs):
+        for number, (english, german) in enumerate(pairs):
+            yield number, {"de": german, "en": english}
+
+
+SET = ["--tfds", "scored_translate", "--source-language", "en", "--target-language", "de"]
+
+
+@pytest.fixture
+def tfds_dir(tmp_path, monkeypatch):
+    """Where TFDS keeps its data."""
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "tfds"))
+
+
+def test_a_set_of_tfds_has_the_scores_of_the_same_text_in_files(training, text, tfds_dir, capsys):
+    evaluate.main(["--model", training, *text])
+    expected = capsys.readouterr().out
+    evaluate.main(["--model", training, *SET])  # BLEU is the same in any order of the sentences.
+    assert capsys.readouterr().out == expected
+
+
+def test_split_and_direction_of_a_set_are_chosen(training, translator, tfds_dir, capsys):
+    evaluate.main(["--model", training, *SET, "--split", "dev"])
+    translations = translator([source for source, _ in PAIRS[:5]])
+    expected = score(translations, [target for _, target in PAIRS[:5]])
+    assert capsys.readouterr().out == f"{expected}\n"
+    turned = [*SET[:2], "--source-language", "de", "--target-language", "en", "--split", "dev"]
+    evaluate.main(["--model", training, *turned])
+    translations = translator([target for _, target in PAIRS[:5]])
+    expected = score(translations, [source for source, _ in PAIRS[:5]])
+    assert capsys.readouterr().out == f"{expected}\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("", "no text; give --source, or --tfds with --source-language and --target-language"),
+        ("--target b", "text in files needs --source too"),
+        ("--tfds a", "a TFDS set needs --source-language and --target-language too"),
+        ("--split dev", "needs --tfds and --source-language and --target-language too"),
+        ("--source a --tfds b --split c", "received --source and --tfds, --split; leave out those"),
+        ("--source a --source-language en", "received --source and --source-language; leave out"),
+        (
+            "--source a --target b --tfds c --source-language en --target-language en",
+            "received --source, --target and --tfds, --source-language, --target-language; leave "
+            "out those of one kind; --source-language and --target-language must be two "
+            "languages, received en for both",
+        ),
+    ],
+)
+def test_mistakes_about_the_text_are_told_together(options, message):
+    with pytest.raises(SystemExit, match=f"error: .*{message}"):
+        evaluate.main(["--model", "none", *options.split()])
