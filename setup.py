@@ -7,6 +7,7 @@ from setuptools import find_packages, setup
 
 ROOT = Path(__file__).parent
 SERVING = ["tensorflow-serving-api>=2.20,<3"]  # gRPC for pipelines.client
+PUBLISHED = ["sacremoses>=0.2,<0.3"]  # Moses' tokenizer for pipelines.evaluate --published
 TFDS = [
     "tensorflow-datasets>=4.9.10,<5",
     "importlib_resources",  # TFDS imports it and does not say so.
@@ -50,9 +51,11 @@ setup(
         "tqdm>=4.66",
     ],
     extras_require={
+        "published": PUBLISHED,
         "serving": SERVING,
         "tfds": TFDS,
         "test": [
+            *PUBLISHED,
             *SERVING,
             *TFDS,
             "ctranslate2>=4.8,<5",

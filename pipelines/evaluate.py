@@ -19,17 +19,28 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     add_model_options(parser)
     _add_text_options(parser)
+    parser.add_argument(
+        "--published",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        help="score beside as published figures were, in the target language: paper (WMT 2014, "
+        "tokenised and split at hyphens) or multi30k (lower-cased, normalised and tokenised)",
+    )
     parser.add_argument("--json", metavar="FILE", help="also write the scores here")
     parser.add_argument("--translations", metavar="FILE", help="also write the translations here")
     args = parser.parse_args(argv)
     start_log()
-    from keras_transformer.evaluation import score
+    from keras_transformer.evaluation import published_tokenizer, score
 
     with plain_errors():
-        _check_text(args)
+        _check(args)
+        for name in args.published:
+            published_tokenizer(name, args.target_language)  # Fails now if at all.
         pairs = _read_text(args)
         translations = load_model(args)([source for source, _ in pairs], True)
-        scores = score(translations, [target for _, target in pairs])
+        references = [target for _, target in pairs]
+        scores = score(translations, references, args.published, args.target_language)
         print(scores)
         if args.translations:
             path = Path(args.translations)
@@ -48,19 +59,24 @@ def _add_text_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--tfds", help="a translation set, such as wmt14_translate/de-en")
     group.add_argument("--split", help="the set's split (default test)")
     group.add_argument("--source-language", help="the set's language to translate from, such as en")
-    group.add_argument("--target-language", help="the set's language to translate into")
+    group.add_argument("--target-language", help="the language to translate into, for --published")
 
 
-def _check_text(args: argparse.Namespace) -> None:
-    """Raise a ValueError that names every mistake in the options of `_add_text_options`."""
+def _check(args: argparse.Namespace) -> None:
+    """Raise a ValueError that names every mistake about the text and the ways to score it."""
+    from keras_transformer.evaluation import PUBLISHED
 
-    def given(*names):
-        return [f"--{name}" for name in names if getattr(args, name.replace("-", "_")) is not None]
+    def given(*options):
+        names = (option.removeprefix("--").replace("-", "_") for option in options)
+        return [
+            o for o, name in zip(options, names, strict=True) if getattr(args, name) is not None
+        ]
 
-    files = given("source", "target")
-    languages = ("source-language", "target-language")
-    tfds = given("tfds", "split", *languages)
     problems = []
+    languages = ("--source-language", "--target-language")
+    files, tfds = given("--source", "--target"), given("--tfds", "--split", languages[0])
+    needed = ("--tfds", *languages) if tfds else ("--source",)
+    missing = [option for option in needed if option not in given(*needed)]
     if files and tfds:
         problems.append(
             "text is either in files or in a TFDS set, received "
@@ -68,19 +84,23 @@ def _check_text(args: argparse.Namespace) -> None:
         )
     elif not files and not tfds:
         problems.append(
-            f"there is no text; give --source, or --tfds with --{' and --'.join(languages)}"
+            f"there is no text; give --source, or --tfds with {' and '.join(languages)}"
         )
-    else:
-        needed = ("tfds", *languages) if tfds else ("source",)
-        missing = [f"--{name}" for name in needed if f"--{name}" not in files + tfds]
-        if missing:
-            kind = "a TFDS set" if tfds else "text in files"
-            problems.append(f"{kind} needs {' and '.join(missing)} too")
+    elif missing:
+        kind = "a TFDS set" if tfds else "text in files"
+        problems.append(f"{kind} needs {' and '.join(missing)} too")
     if args.source_language is not None and args.source_language == args.target_language:
         problems.append(
-            "--source-language and --target-language must be two languages, received "
-            f"{args.source_language} for both"
+            f"{' and '.join(languages)} must be two languages, received {args.source_language} "
+            "for both"
         )
+    unknown = [name for name in args.published if name not in PUBLISHED]
+    if unknown:
+        problems.append(
+            f"--published takes {' and '.join(PUBLISHED)}, received {' and '.join(unknown)}"
+        )
+    if args.published and args.target_language is None:
+        problems.append("--published needs --target-language, such as de")
     if problems:
         raise ValueError("; ".join(problems))
 

@@ -1,5 +1,18 @@
 """How good translations are."""
 
 from keras_transformer.evaluation.bleu import Scores, score
+from keras_transformer.evaluation.published import (
+    PUBLISHED,
+    PublishedBleu,
+    published_bleu,
+    published_tokenizer,
+)
 
-__all__ = ["Scores", "score"]
+__all__ = [
+    "PUBLISHED",
+    "PublishedBleu",
+    "Scores",
+    "published_bleu",
+    "published_tokenizer",
+    "score",
+]

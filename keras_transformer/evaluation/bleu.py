@@ -3,11 +3,13 @@
 import dataclasses
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF
+
+from keras_transformer.evaluation.published import PublishedBleu, published_bleu
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,6 +22,7 @@ class Scores:
         signature: how `bleu` was computed, with sacrebleu's version; to be printed beside it.
         chrf_signature: the same for `chrf`.
         sentences: how many were compared.
+        published: the scores beside them that are computed as published ones are, by name.
     """
 
     bleu: float
@@ -27,12 +30,16 @@ class Scores:
     signature: str
     chrf_signature: str
     sentences: int
+    published: Mapping[str, PublishedBleu] = dataclasses.field(default_factory=dict)
 
     def __str__(self):
-        return (
+        lines = [
             f"BLEU {self.bleu:.2f} ({self.signature}), chrF {self.chrf:.2f} "
             f"({self.chrf_signature}), sentences: {self.sentences:,}"
-        )
+        ]
+        for name, score in self.published.items():
+            lines.append(f"BLEU as {name} {score.bleu:.2f} ({score.signature})")
+        return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the scores by name, ready for JSON."""
@@ -46,7 +53,12 @@ class Scores:
         temporary.replace(path)
 
 
-def score(hypotheses: Sequence[str], references: Sequence[str]) -> Scores:
+def score(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    published: Sequence[str] = (),
+    language: str | None = None,
+) -> Scores:
     """Compare translations with references, one of each for a sentence, in the same order.
 
     Both are text as a reader wants it: detokenised, in its own case. sacrebleu splits them by its
@@ -55,12 +67,16 @@ def score(hypotheses: Sequence[str], references: Sequence[str]) -> Scores:
     Args:
         hypotheses: the translations.
         references: what they should be.
+        published: names of `published_bleu`, to score beside in these ways too.
+        language: of both sides, such as "de", which those need.
 
     Returns:
         The `Scores` of the whole corpus; they are no averages of the sentences' scores.
 
     Raises:
-        ValueError: the counts differ, or are 0.
+        ImportError: `published` needs sacremoses, which is not installed.
+        ValueError: the counts differ, or are 0, or a name of `published` is unknown, or those lack
+            the language.
 
     >>> scores = score(["Ein Hund rennt schnell."], ["Ein Hund rennt sehr schnell."])
     >>> round(scores.bleu, 1), round(scores.chrf, 1), scores.sentences
@@ -76,6 +92,8 @@ def score(hypotheses: Sequence[str], references: Sequence[str]) -> Scores:
         )
     if not hypotheses:
         raise ValueError("score needs at least one sentence, received none. Check the input files.")
+    if published and language is None:
+        raise ValueError("published scores need the text's language, received none. Try 'de'.")
     bleu, chrf = BLEU(tokenize="13a"), CHRF()
     return Scores(
         bleu=bleu.corpus_score(hypotheses, [references]).score,
@@ -83,4 +101,7 @@ def score(hypotheses: Sequence[str], references: Sequence[str]) -> Scores:
         signature=str(bleu.get_signature()),
         chrf_signature=str(chrf.get_signature()),
         sentences=len(hypotheses),
+        published={
+            name: published_bleu(hypotheses, references, name, language) for name in published
+        },
     )

@@ -79,7 +79,9 @@ def test_json_round_trip(tmp_path):
     path.write_text("an older file")
     scores.to_json(path)
     values = json.loads(path.read_text(encoding="utf-8"))
-    assert list(values) == ["bleu", "chrf", "signature", "chrf_signature", "sentences"]
+    assert list(values) == [
+        *("bleu", "chrf", "signature", "chrf_signature", "sentences", "published")
+    ]
     assert Scores(**values) == scores
     assert [file.name for file in tmp_path.iterdir()] == ["scores.json"]
 

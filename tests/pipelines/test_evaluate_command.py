@@ -1,4 +1,5 @@
 import json
+import sys
 
 import pytest
 import tensorflow_datasets as tfds
@@ -115,13 +116,36 @@ def test_split_and_direction_of_a_set_are_chosen(training, translator, tfds_dir,
         ("--source a --tfds b --split c", "received --source and --tfds, --split; leave out those"),
         ("--source a --source-language en", "received --source and --source-language; leave out"),
         (
+            "--source a --published wmt --target-language de",
+            "takes paper and multi30k, received wmt",
+        ),
+        ("--published paper", "no text; .*; --published needs --target-language, such as de"),
+        (
             "--source a --target b --tfds c --source-language en --target-language en",
-            "received --source, --target and --tfds, --source-language, --target-language; leave "
+            "received --source, --target and --tfds, --source-language; leave "
             "out those of one kind; --source-language and --target-language must be two "
             "languages, received en for both",
         ),
     ],
 )
-def test_mistakes_about_the_text_are_told_together(options, message):
+def test_mistakes_are_told_together(options, message):
     with pytest.raises(SystemExit, match=f"error: .*{message}"):
         evaluate.main(["--model", "none", *options.split()])
+
+
+def test_other_scores_come_after_sacrebleus(training, translator, text, tmp_path, capsys):
+    options = ["--target-language", "de", "--json", str(tmp_path / "s.json")]
+    evaluate.main(["--model", training, *text, *options, "--published", "paper", "multi30k"])
+    translations = translator([source for source, _ in PAIRS])
+    references = [target for _, target in PAIRS]
+    expected = score(translations, references, ["paper", "multi30k"], "de")
+    assert capsys.readouterr().out == f"{expected}\n"
+    assert json.loads((tmp_path / "s.json").read_text()) == expected.to_dict()
+
+
+def test_a_missing_package_is_told_before_the_work(training, text, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sacremoses", None)
+    monkeypatch.setattr(evaluate, "load_model", None)
+    options = ["--target-language", "de", "--published", "paper"]
+    with pytest.raises(SystemExit, match="error: .* pip install sacremoses"):
+        evaluate.main(["--model", training, *text, *options])
