@@ -42,6 +42,7 @@ BY_THE_SCRIPTS = {
             "Dr. Meier wohnt am 3. Mai ##AT##-##AT## Platz 1 ##AT##-##AT## 2-3 .",
             "dr. meier wohnt am 3. mai-platz 1-2-3 .",
         ),
+        ("Sie ruft: ’Los!’", "Sie ruft : ’ Los ! ’", "sie ruft : &quot; los ! &quot;"),
         (
             "Leute <b> | [x]",
             "Leute &lt; b &gt; &#124; &#91; x &#93;",
