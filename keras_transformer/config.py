@@ -115,8 +115,8 @@ class DataConfig:
     """The split of the TFDS set to choose a checkpoint by."""
     max_length: int = Field(default=128, gt=1)
     """Training pairs with a side of more subwords, eos included, are left out and counted."""
-    subwords: Literal["bpe", "unigram"] = "bpe"
-    """The SentencePiece model; its size is the model's vocab_size."""
+    subwords: Literal["bpe", "unigram", "wordpiece"] = "bpe"
+    """A SentencePiece model, bpe or unigram, or word pieces; its size is the model's vocab_size."""
     character_coverage: float = Field(default=1.0, ge=0.98, le=1)
     """Share of the training text's characters that get a subword of their own."""
     subword_dropout: float = Field(default=0.0, ge=0, lt=1)

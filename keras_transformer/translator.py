@@ -17,7 +17,7 @@ from keras_transformer.decoding import (
 )
 from keras_transformer.model import Transformer
 from keras_transformer.model_step import ModelStep
-from keras_transformer.text import SentencePieceTokenizer
+from keras_transformer.text import Tokenizer
 
 _TEXT = tf.TensorSpec([None], tf.string, name="text")
 _NO_TRANSLATION = -1e9
@@ -35,7 +35,8 @@ class Translator:
 
     Args:
         model: a trained `Transformer`.
-        tokenizer: its `SentencePieceTokenizer`, for the source and, if alone, for the target.
+        tokenizer: its `SentencePieceTokenizer` or `WordPieceTokenizer`, for the source and, if
+            alone, for the target.
         target_tokenizer: the target's, where the languages have separate vocabularies.
         decoding: the search, a `DecodingConfig`; by default the paper's beam of 4.
         compiled: whether XLA compiles the search: faster, most of all for a single sentence, after
@@ -44,7 +45,7 @@ class Translator:
     Raises:
         ValueError: a tokenizer's size is not that of the model's vocabulary.
 
-    >>> from keras_transformer.text import train_sentencepiece
+    >>> from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
     >>> tokenizer = SentencePieceTokenizer(train_sentencepiece(["a b c d e f g"], 270))
     >>> model = Transformer.from_preset("tiny", vocab_size=tokenizer.vocab_size, num_layers=1)
     >>> search = DecodingConfig(beam_size=1, extra_length=2)
@@ -58,8 +59,8 @@ class Translator:
     def __init__(
         self,
         model: Transformer,
-        tokenizer: SentencePieceTokenizer,
-        target_tokenizer: SentencePieceTokenizer | None = None,
+        tokenizer: Tokenizer,
+        target_tokenizer: Tokenizer | None = None,
         decoding: DecodingConfig | None = None,
         compiled: bool = False,
     ):

@@ -11,7 +11,7 @@ import numpy as np
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID
 
 if TYPE_CHECKING:
-    from keras_transformer.text import SentencePieceTokenizer
+    from keras_transformer.text import Tokenizer
 
 _LOGGER = logging.getLogger(__name__)
 _LINES_AT_ONCE = 8192
@@ -76,8 +76,8 @@ class EncodedPairs:
 
 def encode_pairs(
     pairs: Iterable[tuple[str, str]],
-    source_tokenizer: "SentencePieceTokenizer",
-    target_tokenizer: "SentencePieceTokenizer",
+    source_tokenizer: "Tokenizer",
+    target_tokenizer: "Tokenizer",
     max_length: int,
 ) -> EncodedPairs:
     """Tokenizes sentence pairs and drops those that cannot be trained on, which the log counts.
@@ -141,9 +141,7 @@ def _chunks(pairs: Iterable[tuple[str, str]], size: int) -> Iterator[list[tuple[
         yield chunk
 
 
-def _tokenize(
-    tokenizer: "SentencePieceTokenizer", sentences: Iterable[str]
-) -> tuple[np.ndarray, np.ndarray]:
+def _tokenize(tokenizer: "Tokenizer", sentences: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
     """All ids one after another, and the number of each sentence's."""
     ragged = tokenizer.tokenize([sentence.strip() for sentence in sentences])
     return ragged.values.numpy(), ragged.row_lengths().numpy()

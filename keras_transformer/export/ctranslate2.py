@@ -18,9 +18,10 @@ _LONGEST_INPUT = 1024  # CTranslate2's default, after which it cuts off a source
 def export_ctranslate2(translator: Translator, path: str | os.PathLike) -> Path:
     """Write a translator's model as a directory for CTranslate2 (https://opennmt.net/CTranslate2).
 
-    CTranslate2 takes subwords and returns subwords, so the directory also has the vocabulary as a
-    SentencePiece model: vocabulary.model, or source.model and target.model. The weights are
-    float32; CTranslate2 makes others of them as it loads, such as `compute_type="int8"`.
+    CTranslate2 takes subwords and returns subwords, so the directory also has the vocabulary, as
+    `SentencePieceTokenizer` or `WordPieceTokenizer` saves it: vocabulary.model, or source.model and
+    target.model. The weights are float32; CTranslate2 makes others of them as it loads, such as
+    `compute_type="int8"`.
 
     The search is CTranslate2's, with its options and not the translator's. In particular it divides
     log-probabilities by length ** length_penalty, without eos, and not by Wu's formula. Positions

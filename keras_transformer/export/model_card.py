@@ -42,6 +42,7 @@ def export_facts(translator: Translator, signatures: Mapping[str, Any]) -> dict[
         "compiled": translator.compiled,
         "parameters": model.count_params(),
         "vocabulary": {
+            "tokenizer": type(source).__name__,
             "source": source.vocab_size,
             "target": target.vocab_size,
             "shared": source is target,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from keras_transformer.compiled_search import search_shapes
-from keras_transformer.text import SentencePieceTokenizer
+from keras_transformer.text import Tokenizer
 from keras_transformer.translator import Translator
 
 SIZES = ((1, 8), (1, 64), (8, 32))
@@ -45,7 +45,7 @@ def warmup_requests(translator: Translator, signatures: Mapping[str, Mapping]) -
     ]
 
 
-def _text(tokenizer: SentencePieceTokenizer, length: int) -> bytes:
+def _text(tokenizer: Tokenizer, length: int) -> bytes:
     """Return a word, repeated until there are so many subwords, one for eos included."""
     pieces = tokenizer.id_to_piece(range(tokenizer.vocab_size))
     words = [piece[1:] for piece in pieces if piece.startswith("▁") and len(piece) > 1]

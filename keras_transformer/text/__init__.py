@@ -2,5 +2,15 @@
 
 from keras_transformer.text.tokenizer import SentencePieceTokenizer
 from keras_transformer.text.training import train_sentencepiece
+from keras_transformer.text.word_piece import WordPieceTokenizer
+from keras_transformer.text.word_piece_training import train_word_piece
 
-__all__ = ["SentencePieceTokenizer", "train_sentencepiece"]
+Tokenizer = SentencePieceTokenizer | WordPieceTokenizer
+
+__all__ = [
+    "SentencePieceTokenizer",
+    "Tokenizer",
+    "WordPieceTokenizer",
+    "train_sentencepiece",
+    "train_word_piece",
+]

@@ -10,7 +10,7 @@ from typing import Any
 import keras
 
 from keras_transformer.config import ExperimentConfig
-from keras_transformer.text import SentencePieceTokenizer
+from keras_transformer.text import SentencePieceTokenizer, Tokenizer, WordPieceTokenizer
 from keras_transformer.translator import Translator
 
 
@@ -30,10 +30,8 @@ def load_translator(
     directory = Path(directory)
     config = finished_config(directory)
     model = keras.saving.load_model(directory / "model.keras", compile=False)
-    paths = vocabulary_paths(directory, config)
-    tokenizers = [SentencePieceTokenizer.from_file(path) for path in paths]
     search = dataclasses.replace(config.decoding, **decoding)
-    return Translator(model, tokenizers[0], tokenizers[-1], search, compiled)
+    return Translator(model, *read_tokenizers(directory, config), search, compiled)
 
 
 def finished_config(directory: Path) -> ExperimentConfig:
@@ -106,14 +104,20 @@ def check_start(directory: Path, config: ExperimentConfig) -> None:
             )
 
 
-def claim(
-    directory: Path, config: ExperimentConfig, tokenizers: Sequence[SentencePieceTokenizer]
-) -> None:
+def claim(directory: Path, config: ExperimentConfig, tokenizers: Sequence[Tokenizer]) -> None:
     """Write the configuration and the vocabularies, or the one that both languages share."""
     directory.mkdir(parents=True, exist_ok=True)
     config.to_file(directory / "config.yaml")
     for path, tokenizer in zip(vocabulary_paths(directory, config), tokenizers, strict=False):
         tokenizer.save(path)
+
+
+def read_tokenizers(directory: Path, config: ExperimentConfig) -> tuple[Tokenizer, Tokenizer]:
+    """Return the tokenizers of source and target, the same object where they share one."""
+    is_wordpiece = config.data.subwords == "wordpiece"
+    kind = WordPieceTokenizer if is_wordpiece else SentencePieceTokenizer
+    tokenizers = [kind.from_file(path) for path in vocabulary_paths(directory, config)]
+    return tokenizers[0], tokenizers[-1]
 
 
 def vocabulary_paths(directory: Path, config: ExperimentConfig) -> list[Path]:

@@ -23,13 +23,20 @@ from keras_transformer.evaluation import score
 from keras_transformer.losses import LabelSmoothedCrossEntropy
 from keras_transformer.model import Transformer
 from keras_transformer.schedules import NoamSchedule
-from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
+from keras_transformer.text import (
+    SentencePieceTokenizer,
+    Tokenizer,
+    WordPieceTokenizer,
+    train_sentencepiece,
+    train_word_piece,
+)
 from keras_transformer.training.callbacks import Checkpoints, EpochSeed, Validation
 from keras_transformer.training.checkpoints import average_checkpoints
 from keras_transformer.training.directory import (
     check_claim,
     check_start,
     claim,
+    read_tokenizers,
     vocabulary_paths,
 )
 from keras_transformer.training.strategy import replica_strategy
@@ -38,7 +45,7 @@ from keras_transformer.translator import Translator
 log = logging.getLogger(__name__)
 
 Pairs = Sequence[tuple[str, str]]
-Tokenizers = tuple[SentencePieceTokenizer, SentencePieceTokenizer]
+Tokenizers = tuple[Tokenizer, Tokenizer]
 
 
 def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
@@ -208,28 +215,28 @@ def _tokenizers(config: ExperimentConfig, directory: Path, pairs: Pairs) -> Toke
 
     Where there is neither, train one on both sides or one on each.
     """
-    paths = vocabulary_paths(directory, config)
-    if config.training.init_from and not all(path.exists() for path in paths):
-        paths = vocabulary_paths(Path(config.training.init_from), config)
-    if all(path.exists() for path in paths):
-        tokenizers = [SentencePieceTokenizer.from_file(path) for path in paths]
-        return tokenizers[0], tokenizers[-1]
+    starts = [Path(config.training.init_from)] if config.training.init_from else []
+    for place in (directory, *starts):
+        if all(path.exists() for path in vocabulary_paths(place, config)):
+            return read_tokenizers(place, config)
     sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
-    if len(paths) == 1:
+    if config.model.target_vocab_size is None:
         jobs = [(sources + targets, config.model.vocab_size)]
     else:
         jobs = [(sources, config.model.vocab_size), (targets, config.model.target_vocab_size)]
     tokenizers = []
     for lines, size in jobs:
         log.info("training a vocabulary of %s subwords", f"{size:,}")
-        model = train_sentencepiece(
-            lines,
-            size,
-            model_type=config.data.subwords,
-            character_coverage=config.data.character_coverage,
-        )
-        tokenizers.append(SentencePieceTokenizer(model))
+        tokenizers.append(_train_tokenizer(config.data, lines, size))
     return tokenizers[0], tokenizers[-1]
+
+
+def _train_tokenizer(data: DataConfig, lines: Sequence[str], size: int) -> Tokenizer:
+    coverage = data.character_coverage
+    if data.subwords == "wordpiece":
+        return WordPieceTokenizer(train_word_piece(lines, size, character_coverage=coverage))
+    model = train_sentencepiece(lines, size, model_type=data.subwords, character_coverage=coverage)
+    return SentencePieceTokenizer(model)
 
 
 def _choose(

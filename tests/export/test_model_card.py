@@ -20,7 +20,12 @@ def test_export_json_says_how_the_model_was_made(exported, facts):
     assert {key: facts[key] for key in exported.facts} == exported.facts
     assert facts["compiled"] is False
     assert facts["parameters"] == exported.translator.model.count_params()
-    assert facts["vocabulary"] == {"source": 380, "target": 380, "shared": True}
+    assert facts["vocabulary"] == {
+        "tokenizer": "SentencePieceTokenizer",
+        "source": 380,
+        "target": 380,
+        "shared": True,
+    }
     assert facts["decoding"]["beam_size"] == 3
     assert facts["decoding"]["num_hypotheses"] == 2
     assert facts["model"]["d_ff"] == 20

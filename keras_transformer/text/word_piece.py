@@ -1,0 +1,242 @@
+"""WordPiece in TensorFlow ops: strings to subword ids and back, inside the graph."""
+
+import os
+import re
+import unicodedata
+from collections.abc import Iterable
+from pathlib import Path
+
+import tensorflow as tf
+import tensorflow_text
+
+from keras_transformer.config import EOS_ID, PAD_ID, UNK_ID
+
+FIRST_BYTE_ID = EOS_ID + 1
+RESERVED = ["<pad>", "<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
+"""The first pieces of every vocabulary, which no text is matched with."""
+WORD_MARK = "▁"
+"""How a space reads in the name of a piece. Itself, as text, it is spelled in bytes."""
+
+# In the graph a word begins with this character, which is white space and so in no text.
+_MARK = "\x1f"
+_WHITE_SPACE = r"[\s\pZ\x0b\x1c-\x1f\x{85}]+"
+_ANY_WORD = rf"{_MARK}?(?:[\pL\pM]+|\pN+|[^\pL\pM\pN{_MARK}])|{_MARK}"
+
+
+class WordPieceTokenizer(tf.Module):
+    """A WordPiece vocabulary (Wu et al., 2016) that tokenizes inside a TensorFlow graph.
+
+    Text is normalised to NFKC, its white space to single spaces. Runs of letters, runs of digits
+    and other single characters are cut into the longest pieces there are, from the left. A piece
+    after a space begins with "▁". A character that the vocabulary does not have is spelled as its
+    UTF-8 bytes, so that no text becomes unk. The vocabulary travels inside the graph, as with
+    `SentencePieceTokenizer`, whose methods these are.
+
+    Args:
+        model: The bytes of a vocabulary in UTF-8, a piece a line, as `train_word_piece` makes it.
+
+    Attributes:
+        model: The bytes it was made from.
+        vocab_size: The number of its pieces, control pieces and bytes included (V).
+
+    Raises:
+        TypeError: `model` is not bytes.
+        ValueError: `model` is no such vocabulary.
+
+    >>> from keras_transformer.text import train_word_piece
+    >>> tokenizer = WordPieceTokenizer(train_word_piece(["a dog", "a cat"], vocab_size=270))
+    >>> ids = tokenizer.tokenize(["a cat", "", "a dog 🐕"])
+    >>> [text.decode() for text in tokenizer.detokenize(ids).numpy()]
+    ['a cat', '', 'a dog 🐕']
+    """
+
+    def __init__(self, model: bytes):
+        super().__init__(name="word_piece_tokenizer")
+        self._names = _read(model)
+        self.model = model
+        self.vocab_size = len(self._names)
+        # In bytes of the text before it is normalised: a character has at most 4 of them.
+        self._longest_piece = 4 * max(len(name) for name in self._names)
+        pieces = self._names[len(RESERVED) :]
+        self._pieces_in_graph = [piece.replace(WORD_MARK, _MARK) for piece in pieces]
+        characters = {piece for piece in pieces if len(piece) == 1} - {WORD_MARK}
+        self._unknown, self._word = _patterns(characters)
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike) -> "WordPieceTokenizer":
+        """Reads a vocabulary file.
+
+        Raises:
+            FileNotFoundError: There is no such file.
+        """
+        path = Path(path)
+        if not path.is_file():
+            raise FileNotFoundError(
+                f"{path} must be a WordPiece vocabulary, but there is no such file. Check the "
+                "path, or make one with keras_transformer.text.train_word_piece."
+            )
+        return cls(path.read_bytes())
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Writes the vocabulary to a file, which `from_file` reads."""
+        path = Path(path)
+        temporary = path.with_name(path.name + ".tmp")
+        temporary.write_bytes(self.model)
+        temporary.replace(path)
+
+    def tokenize(self, text: tf.Tensor, max_length: int | None = None) -> tf.RaggedTensor:
+        """Splits each text into subwords.
+
+        Args:
+            text: `[B]` strings in UTF-8; bytes that are not UTF-8 count as U+FFFD.
+            max_length: The most subwords of a text, after which it is cut off. Of a text of
+                megabytes no more is looked at than so many of the longest subwords could have.
+
+        Returns:
+            `[B, None]` int32 ids, without bos and eos; none for an empty text.
+        """
+        text = tf.convert_to_tensor(text, tf.string)
+        if max_length is None:
+            return self._tokenize(text)
+        return self._tokenize(tf.strings.substr(text, 0, max_length * self._longest_piece))[
+            :, :max_length
+        ]
+
+    def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+        """Joins subwords into text, whatever the ids are.
+
+        Args:
+            ids: `[B, T]` integers, dense or ragged. Pad, bos and eos are dropped wherever they
+                are, and so are ids outside the vocabulary.
+
+        Returns:
+            `[B]` strings in UTF-8; an unk reads " ⁇ ".
+        """
+        if isinstance(ids, tf.RaggedTensor):
+            ids = ids.to_tensor(PAD_ID)
+        ids = tf.convert_to_tensor(ids)
+        is_piece = (ids >= 0) & (ids < self.vocab_size)
+        return self._detokenize(tf.cast(tf.where(is_piece, ids, PAD_ID), tf.int32))
+
+    def pieces(self, ids: tf.Tensor) -> tf.Tensor:
+        """Names each subword inside the graph, as `id_to_piece` does outside.
+
+        Args:
+            ids: int32 of any shape, all in the vocabulary.
+
+        Returns:
+            Strings in UTF-8 in the shape of `ids`; "" for padding.
+        """
+        return tf.reshape(self._pieces(tf.reshape(ids, [-1])), tf.shape(ids))
+
+    def id_to_piece(self, ids: Iterable[int]) -> list[str]:
+        """Names each subword, as in the labels of an attention map.
+
+        Raises:
+            IndexError: An id is outside the vocabulary.
+
+        >>> from keras_transformer.text import train_word_piece
+        >>> tokenizer = WordPieceTokenizer(train_word_piece(["ab ab"], vocab_size=264))
+        >>> tokenizer.id_to_piece([2, *tokenizer.tokenize(["ab"])[0].numpy(), 3])
+        ['<s>', '▁ab', '</s>']
+        """
+        ids = [int(i) for i in ids]
+        for i in ids:
+            if not 0 <= i < self.vocab_size:
+                raise IndexError(f"ids must be from 0 to {self.vocab_size - 1}, received {i}.")
+        return [self._names[i] for i in ids]
+
+    # Each is a function of its own so that the graph has the vocabulary once, however often it is
+    # used.
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
+    def _tokenize(self, text):
+        words = tf.strings.split(tf.strings.regex_replace(normalized(text), self._word, r"\0 "))
+        is_unknown = tf.strings.regex_full_match(words.values, self._unknown)
+        wordpiece = tensorflow_text.FastWordpieceTokenizer(
+            [*RESERVED, *self._pieces_in_graph],
+            suffix_indicator="",
+            max_bytes_per_word=2**31 - 1,
+            token_out_type=tf.int32,
+            unknown_token=RESERVED[UNK_ID],
+            no_pretokenization=True,
+        )
+        known = wordpiece.tokenize(tf.where(is_unknown, "", words.values))
+        unknown = tf.strings.bytes_split(tf.where(is_unknown, words.values, ""))
+        values = tf.reshape(tf.io.decode_raw(unknown.values, tf.uint8), [-1])
+        unknown = unknown.with_values(FIRST_BYTE_ID + tf.cast(values, tf.int32))
+        return words.with_values(tf.concat([known, unknown], axis=1)).merge_dims(1, 2)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)], autograph=False)
+    def _detokenize(self, ids):
+        special = [b""] * FIRST_BYTE_ID
+        special[UNK_ID] = " ⁇ ".encode()
+        texts = [*special, *(bytes([byte]) for byte in range(256))]
+        texts += [piece.replace(_MARK, " ").encode() for piece in self._pieces_in_graph]
+        text = tf.strings.reduce_join(tf.gather(tf.constant(texts), ids), axis=1)
+        return _valid(tf.strings.regex_replace(text, "^ ", ""))
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)], autograph=False)
+    def _pieces(self, ids):
+        return tf.gather(tf.constant(["", *self._names[PAD_ID + 1 :]]), ids)
+
+
+def words_of(text: tf.Tensor) -> tf.Tensor:
+    """Return the words of all texts `[B]` one after another, as a vocabulary is learned from them.
+
+    A word after a space, or at the beginning of a text, begins with `WORD_MARK`.
+    """
+    words = tf.strings.split(tf.strings.regex_replace(normalized(text), _ANY_WORD, r"\0 "))
+    return tf.strings.regex_replace(words.values, f"^{_MARK}", WORD_MARK)
+
+
+def normalized(text: tf.Tensor) -> tf.Tensor:
+    """Return `[B]` texts in NFKC, with a mark where white space was and at the beginning."""
+    text = tensorflow_text.normalize_utf8(_valid(text), "NFKC")
+    text = tf.strings.regex_replace(tf.strings.join([_MARK, text]), _WHITE_SPACE, _MARK)
+    return tf.strings.regex_replace(text, f"{_MARK}$", "")
+
+
+def _valid(text):
+    return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
+
+
+def _patterns(characters: Iterable[str]) -> tuple[str, str]:
+    """Return the patterns of a character that is unknown, and of a word."""
+    kinds = {"L": "", "N": "", "": ""}
+    for character in sorted(characters):
+        kind = unicodedata.category(character)[0].replace("M", "L")
+        kinds[kind if kind in kinds else ""] += rf"\x{{{ord(character):x}}}"
+    runs = [f"[{kind}]{'+' if name else ''}" for name, kind in kinds.items() if kind]
+    unknown = f"[^{_MARK}{''.join(kinds.values())}]"
+    return unknown, "|".join([*(f"{_MARK}?{run}" for run in runs), _MARK, unknown])
+
+
+def _read(model: bytes) -> list[str]:
+    """Return the names of the pieces."""
+    if not isinstance(model, bytes):
+        raise TypeError(
+            f"model must be the bytes of a WordPiece vocabulary, received {type(model).__name__}. "
+            "Use WordPieceTokenizer.from_file for a path."
+        )
+    advice = "Read it from a file that train_word_piece made."
+    try:
+        names = model.decode().removesuffix("\n").split("\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"model must be text in UTF-8, received other bytes. {advice}") from error
+    if names[: len(RESERVED)] != RESERVED:
+        raise ValueError(
+            f"a WordPiece vocabulary must begin with {', '.join(RESERVED[:5])} and so on to "
+            f"{RESERVED[-1]}, received {', '.join(names[:5])[:80]!r}. {advice}"
+        )
+    pieces = names[len(RESERVED) :]
+    missing = {WORD_MARK, *"".join(pieces)} - {*pieces}
+    is_wrong = any(re.search(f"^$|[\\s\0-\x1f]|.{WORD_MARK}", piece) for piece in pieces)
+    if missing or is_wrong or len({*names}) < len(names):
+        lacking = ", ".join(sorted(missing)[:5]) or "none"
+        raise ValueError(
+            "the pieces of a WordPiece vocabulary must be different, have no white space, begin "
+            f"with {WORD_MARK} where a space is, and have every character of theirs as a piece; "
+            f"received {len(pieces):,} pieces that lack {lacking}. {advice}"
+        )
+    return names
