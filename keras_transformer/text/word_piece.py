@@ -162,10 +162,21 @@ class WordPieceTokenizer(tf.Module):
             no_pretokenization=True,
         )
         known = wordpiece.tokenize(tf.where(is_unknown, "", words.values))
-        unknown = tf.strings.bytes_split(tf.where(is_unknown, words.values, ""))
-        values = tf.reshape(tf.io.decode_raw(unknown.values, tf.uint8), [-1])
-        unknown = unknown.with_values(FIRST_BYTE_ID + tf.cast(values, tf.int32))
-        return words.with_values(tf.concat([known, unknown], axis=1)).merge_dims(1, 2)
+        unknown = tf.where(is_unknown, words.values, "")
+        spelled = tf.io.decode_raw(tf.strings.reduce_join(unknown), tf.uint8)
+        ids = tf.concat([known.values, FIRST_BYTE_ID + tf.cast(spelled, tf.int32)], axis=0)
+        # Each word's ids are where they came to, and are brought into the words' order.
+        counts = tf.cast(tf.strings.length(unknown), tf.int64)
+        limits = tf.size(known.values, tf.int64) + tf.cumsum(counts)
+        order = tf.ragged.range(
+            tf.where(is_unknown, limits - counts, known.row_starts()),
+            tf.where(is_unknown, limits, known.row_limits()),
+        )
+        return tf.RaggedTensor.from_row_splits(
+            tf.gather(ids, order.values),
+            tf.gather(order.row_splits, words.row_splits),
+            validate=False,
+        )
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)], autograph=False)
     def _detokenize(self, ids):

@@ -162,6 +162,8 @@ def test_the_configurations_of_the_papers_runs(trained, name, preset, changes):
     train.main(["--config", str(CONFIGS[name]), "--output", "x"])
     data = dataclasses.asdict(trained[0][0].data)
     assert trained[0][0] == experiment_of(PRESETS[preset], data, **changes)
+    # Section 5.1: byte pairs for German, word pieces for French.
+    assert data["subwords"] == ("wordpiece" if "en_fr" in name else "bpe")
 
 
 def test_the_environment_is_no_option(trained, config_file, monkeypatch):

@@ -9,6 +9,7 @@ from tiny import run_python, toy_experiment, toy_pairs, toy_sentences, toy_train
 from keras_transformer import Transformer
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.evaluation import score
+from keras_transformer.text import WordPieceTokenizer
 from keras_transformer.training import average_checkpoints, load_translator, read_history, train
 
 VALIDATION = toy_pairs(420)[400:]
@@ -176,6 +177,24 @@ def test_tsv_separate_vocabularies_and_low_precision(tmp_path, precision):
     loaded = load_translator(tmp_path / "run")
     assert (loaded.tokenizer.vocab_size, loaded.target_tokenizer.vocab_size) == (330, 350)
     assert loaded(toy_sentences(5)) == translator(toy_sentences(5))
+
+
+def test_word_pieces_are_trained_kept_and_loaded(tmp_path):
+    data = write_toy_text(tmp_path, train=60) | {"subwords": "wordpiece"}
+    config = toy_experiment(data, epochs=1)
+    config = dataclasses.replace(config, model=dataclasses.replace(config.model, vocab_size=300))
+    translator = train(config, tmp_path / "run")
+    assert isinstance(translator.tokenizer, WordPieceTokenizer)
+    assert (tmp_path / "run" / "vocabulary.model").read_bytes() == translator.tokenizer.model
+    loaded = load_translator(tmp_path / "run")
+    assert isinstance(loaded.tokenizer, WordPieceTokenizer)
+    assert loaded.tokenizer is loaded.target_tokenizer
+    assert loaded(toy_sentences(5)) == translator(toy_sentences(5))
+    longer = dataclasses.replace(config.training, epochs=2)
+    train(
+        dataclasses.replace(config, training=longer), tmp_path / "run"
+    )  # Goes on with the same vocabulary.
+    assert epochs_of(tmp_path / "run") == [1, 2]
 
 
 TWO_REPLICAS = """
