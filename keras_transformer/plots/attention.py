@@ -20,7 +20,7 @@ def attention_map(
 ) -> "Figure":
     """Draw where each target token attends to in the source (Section 3.2).
 
-    Target tokens go down, source tokens across; SentencePiece's word mark "▁" is shown as it is.
+    Target tokens go down, source tokens across; the mark "▁" of a word's start is shown as it is.
     The picture grows with the number of tokens. For scripts that the font of matplotlib lacks, set
     another in `matplotlib.rcParams["font.family"]`.
 

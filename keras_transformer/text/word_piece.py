@@ -32,6 +32,9 @@ class WordPieceTokenizer(tf.Module):
     UTF-8 bytes, so that no text becomes unk. The vocabulary travels inside the graph, as with
     `SentencePieceTokenizer`, whose methods these are.
 
+    The normalisation is of the Unicode version of the TensorFlow Text at hand: 16, and 12 in model
+    servers before 2.20. Versions differ in characters that were added between them, none other.
+
     Args:
         model: The bytes of a vocabulary in UTF-8, a piece a line, as `train_word_piece` makes it.
 
