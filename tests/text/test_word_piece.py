@@ -120,7 +120,7 @@ def test_a_batch_gives_what_its_rows_give_alone(tokenizer):
 
 
 def test_long_texts_are_whole_or_cut_as_asked(tokenizer):
-    texts = ["the cat " * 99_000, "z" * 1_000_000, " " * 1_000_000, b"\xff" * 300_000]
+    texts = ["the cat " * 99_000, "s" * 1_000_000, " " * 1_000_000, b"\xff" * 300_000]
     ids = tokenizer.tokenize(texts)
     assert decoded(tokenizer.detokenize(ids)) == [
         *(texts[0].strip(), texts[1], "", "\ufffd" * 300_000)
