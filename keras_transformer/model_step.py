@@ -4,6 +4,7 @@ import keras
 import tensorflow as tf
 
 from keras_transformer.decoding import Stages, State
+from keras_transformer.layers.linear import linear
 from keras_transformer.model import Transformer
 
 
@@ -50,8 +51,8 @@ class ModelStep:
         embeddings = [model.target_embedding, model.output_embedding]
         variables = [v for layer in (model.decoder, *embeddings) for v in layer.weights]
         self.weights = [(variable, tf.convert_to_tensor(variable)) for variable in variables]
-        self.joined = model.decoder.join_projections()
-        self.output_kernel = tf.transpose(model.output_embedding.embeddings)[tf.newaxis]
+        self.kernels = tf.nest.map_structure(self._in_parts, model.decoder.step_kernels())
+        self.output_kernel = self._in_parts(tf.transpose(model.output_embedding.embeddings))
 
     @property
     def stages(self) -> Stages | None:
@@ -80,14 +81,30 @@ class ModelStep:
                 self.memory_mask,
                 cache,
                 write=lambda cached, heads: self._write(cached, heads, position),
+                kernels=self.kernels,
                 visible=mask,
-                joined=self.joined,
             )
             logits = self._logits(x)
         return logits, (cache, visible)
 
+    def _in_parts(self, kernel):
+        """Return a kernel [D, U] as two halves, [2, D, U / 2], if there is but a single row.
+
+        TensorFlow wakes its threads for the product of a row and a matrix, which takes longer than
+        the product, but not for those of a row and two matrices, unless they are large. XLA is best
+        at the one.
+        """
+        is_kernel = kernel is not None and len(kernel.shape) == 2
+        if not is_kernel or kernel.shape[1] % 2 or self.sizes is not None:
+            return kernel
+        inputs, units = kernel.shape
+        parts = tf.where(self.batch * self.beam_size == 1, 2, 1)
+        kernel = tf.reshape(kernel, [inputs, parts, units // parts])
+        return tf.transpose(kernel, [1, 0, 2])
+
     def _logits(self, x):
-        logits = tf.cast(tf.matmul(x, tf.cast(self.output_kernel, x.dtype))[0], tf.float32)
+        logits = linear(x, self.output_kernel, units=self.model.output_embedding.vocab_size)
+        logits = tf.cast(logits[0], tf.float32)
         return logits if self.logit_bias is None else logits + self.logit_bias
 
     def _write(self, cached, heads, position):

@@ -84,11 +84,14 @@ def run_command(command: type[Command], argv: Sequence[str] | None = None) -> Co
 
 
 def _sections_of(directory: str) -> dict:
-    """Return the configuration of a finished training, but for its text."""
+    """Return the configuration of a finished training, but for its text.
+
+    Its kind of subwords is the vocabulary's, which the new training takes over.
+    """
     from keras_transformer.training.directory import finished_config
 
     sections = dataclasses.asdict(finished_config(Path(directory)))
-    del sections["data"]
+    sections["data"] = {"subwords": sections["data"]["subwords"]}
     return sections
 
 

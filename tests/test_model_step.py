@@ -16,8 +16,8 @@ SIZES = pytest.mark.parametrize("sizes", [None, (2, 4, T)], ids=["growing", "fix
 
 
 def build(**variant):
-    sizes = {"d_model": 8, "d_ff": 11, "num_heads": 2, "key_dim": 3, "value_dim": 5}
-    model = Transformer(TransformerConfig(vocab_size=V, num_layers=2, **sizes, **variant))
+    sizes = {"d_model": 8, "d_ff": 11, "num_heads": 2, "key_dim": 3, "value_dim": 5} | variant
+    model = Transformer(TransformerConfig(vocab_size=V, num_layers=2, **sizes))
     randomise(model)
     return model
 
@@ -52,6 +52,16 @@ def test_cached_steps_equal_the_full_pass(variant, sizes, beams):
     step = ModelStep(model, tf.constant(source), beams, T, bias, sizes)
     own = np.tile(np.arange(B * beams)[:, None], T)
     np.testing.assert_allclose(run(step, tokens, own), expected, atol=1e-5)
+
+
+@SIZES
+@pytest.mark.parametrize("d_ff", [11, 12])
+def test_a_single_row_whose_kernels_are_in_halves_where_they_can_be(sizes, d_ff):
+    model = build(d_ff=d_ff)
+    source, tokens = sources()[:1], np.random.randint(4, V, size=(1, T)).astype("int32")
+    step = ModelStep(model, tf.constant(source), 1, T, sizes=sizes)
+    received = run(step, tokens, np.zeros((1, T), int))
+    np.testing.assert_allclose(received, model({"source": source, "target": tokens}), atol=1e-5)
 
 
 @SIZES

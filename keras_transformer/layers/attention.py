@@ -168,7 +168,8 @@ class MultiHeadAttention(keras.layers.Layer):
         Args:
             inputs: float [B, T, D], or [1, B * T, D] with `length`.
             length: T.
-            joined: what `join_projections` returned; by default it is computed here.
+            joined: what `join_projections` returned, its kernel perhaps in parts (see `linear`); by
+                default it is computed here.
         """
         names = ("query", "key", "value")
         return self._project(inputs, names, length, joined)
@@ -193,10 +194,11 @@ class MultiHeadAttention(keras.layers.Layer):
         return ops.concatenate(kernels, axis=1), ops.concatenate(biases) if self.use_bias else None
 
     def _project(self, inputs, names, length=None, joined=None):
-        outputs = linear(inputs, *(joined or self.join_projections(names)))
+        keys, values = self.num_heads * self.key_dim, self.num_heads * self.value_dim
+        units = sum(values if name == "value" else keys for name in names)
+        outputs = linear(inputs, *(joined or self.join_projections(names)), units)
         parts = [outputs]
         if len(names) > 1:
-            keys, values = self.num_heads * self.key_dim, self.num_heads * self.value_dim
             # In a graph a split into equal parts is one operation, and any other is eight.
             ends = [keys, 2 * keys][: len(names) - 1]
             parts = ops.split(outputs, len(names) if keys == values else ends, axis=-1)

@@ -109,14 +109,22 @@ class DecoderLayer(keras.layers.Layer):
             heads = (self.cross_attention.project_query(x), *self.project_memory(memory))
             return self.cross_attention.attend(*heads, memory_mask, training=training)
 
-        outputs, *weights = self._run(inputs, attend_self, attend_memory, training)
+        def feed_forward(x):
+            return self.feed_forward(x, training=training)
+
+        outputs, *weights = self._run(inputs, attend_self, attend_memory, feed_forward, training)
         return outputs, tuple(weights)
 
     def project_memory(self, memory):
         """Return the heads of the memory's keys and values, once for all steps of a search."""
         return self.cross_attention.project_memory(memory)
 
-    def step(self, inputs, memory_heads, memory_mask, cache, write, visible=None, joined=None):
+    def step_kernels(self):
+        """Return what is the same in all steps: projections of self-attention, and kernels."""
+        projections, feed_forward = self.self_attention.join_projections(), self.feed_forward
+        return projections, (feed_forward.inner_kernel, feed_forward.outer_kernel)
+
+    def step(self, inputs, memory_heads, memory_mask, cache, write, kernels, visible=None):
         """Run the layer on the next position of N beams of each sentence, without dropout.
 
         The beams of a sentence share its memory, and one cache that holds the tokens of them all.
@@ -128,17 +136,18 @@ class DecoderLayer(keras.layers.Layer):
             cache: keys and values [B, H, P, K] of positions before; see `empty_cache`.
             write: `write(cached, heads) -> cached` adds the heads [B, H, N, K] of this position to
                 the keys or the values of the cache.
+            kernels: what `step_kernels` returned, each perhaps in parts (see `linear`).
             visible: bool [B, N, P'], which of the keys so written a beam may attend to: its own and
                 those of the beams that it continues. By default, which suits N = 1, all.
-            joined: `self_attention.join_projections()`, if computed before.
 
         Returns:
             The output [1, B * N, D] and the cache as `write` returned it.
         """
         beams = 1 if visible is None else visible.shape[1]
+        projections, feed_forward_kernels = kernels
 
         def attend_self(x):
-            query, key, value = self.self_attention.project_self(x, beams, joined)
+            query, key, value = self.self_attention.project_self(x, beams, projections)
             written = write(cache[0], key), write(cache[1], value)
             return self.self_attention.attend_rows(query, *written, visible), written
 
@@ -147,15 +156,18 @@ class DecoderLayer(keras.layers.Layer):
             query = self.cross_attention.project_query(x, beams)
             return self.cross_attention.attend_rows(query, *memory_heads, memory_mask), None
 
-        outputs, cache, _ = self._run(inputs, attend_self, attend_memory, training=False)
+        def feed_forward(x):
+            return self.feed_forward.step(x, *feed_forward_kernels)
+
+        outputs, cache, _ = self._run(inputs, attend_self, attend_memory, feed_forward)
         return outputs, cache
 
-    def _run(self, inputs, attend_self, attend_memory, training):
+    def _run(self, inputs, attend_self, attend_memory, feed_forward, training=False):
         outputs, first = attend_self(self.self_attention_residual.prepare(inputs))
         x = self.self_attention_residual(inputs, outputs, training=training)
         outputs, second = attend_memory(self.cross_attention_residual.prepare(x))
         x = self.cross_attention_residual(x, outputs, training=training)
-        outputs = self.feed_forward(self.feed_forward_residual.prepare(x), training=training)
+        outputs = feed_forward(self.feed_forward_residual.prepare(x))
         return self.feed_forward_residual(x, outputs, training=training), first, second
 
     def empty_cache(self, batch):
@@ -248,21 +260,19 @@ class Decoder(keras.layers.Layer):
         """Return `DecoderLayer.project_memory` of every layer."""
         return [layer.project_memory(memory) for layer in self.layers]
 
-    def join_projections(self):
-        """Return `MultiHeadAttention.join_projections` of every layer's self-attention."""
-        return [layer.self_attention.join_projections() for layer in self.layers]
+    def step_kernels(self):
+        """Return `DecoderLayer.step_kernels` of every layer."""
+        return [layer.step_kernels() for layer in self.layers]
 
-    def step(self, inputs, memory_heads, memory_mask, caches, write, visible=None, joined=None):
+    def step(self, inputs, memory_heads, memory_mask, caches, write, kernels, visible=None):
         """Run all layers as `DecoderLayer.step`.
 
-        `memory_heads`, `caches` and `joined` are lists over the layers.
+        `memory_heads`, `caches` and `kernels` are lists over the layers.
         """
         x, written = inputs, []
-        joined = [None] * len(self.layers) if joined is None else joined
-        for layer, heads, cache, kernel in zip(
-            self.layers, memory_heads, caches, joined, strict=True
-        ):
-            x, cache = layer.step(x, heads, memory_mask, cache, write, visible, kernel)
+        for layer, *given in zip(self.layers, memory_heads, caches, kernels, strict=True):
+            heads, cache, layer_kernels = given
+            x, cache = layer.step(x, heads, memory_mask, cache, write, layer_kernels, visible)
             written.append(cache)
         return (x if self.final_norm is None else self.final_norm(x)), written
 

@@ -56,6 +56,11 @@ class FeedForward(keras.layers.Layer):
         hidden = self.inner_dropout(hidden, training=training)
         return linear(hidden, self.outer_kernel, self.outer_bias)
 
+    def step(self, inputs, inner_kernel, outer_kernel):
+        """Return what `call` returns for [1, R, D], with kernels as `linear` takes them."""
+        hidden = ops.relu(linear(inputs, inner_kernel, self.inner_bias, self.d_ff))
+        return linear(hidden, outer_kernel, self.outer_bias, self.d_model)
+
     def compute_output_shape(self, input_shape):
         return input_shape
 

@@ -83,17 +83,20 @@ def check_start(directory: Path, config: ExperimentConfig) -> None:
         ValueError: its model has other sizes, or the directory another vocabulary.
     """
     source = Path(config.training.init_from)
-    ours, theirs = config.model, finished_config(source).model
+    ours, theirs = (
+        dataclasses.asdict(c.model) | {"subwords": c.data.subwords}
+        for c in (config, finished_config(source))
+    )
     differences = [
-        f"{name} is {getattr(ours, name)} in place of {getattr(theirs, name)}"
-        for name in (field.name for field in dataclasses.fields(ours))
-        if "dropout" not in name and getattr(ours, name) != getattr(theirs, name)
+        f"{name} is {ours[name]} in place of {theirs[name]}"
+        for name in ours
+        if "dropout" not in name and ours[name] != theirs[name]
     ]
     if differences:
         raise ValueError(
-            f"A training that starts from {source} has a model of the same sizes, but for dropout; "
-            f"received other ones: {', '.join(differences)}. Leave them out of the options and of "
-            "the configuration: pipelines.train then takes them from there."
+            f"A training that starts from {source} has its subwords and, but for dropout, a model "
+            f"of the same sizes; received other ones: {', '.join(differences)}. Leave them out of "
+            "the options and of the configuration: pipelines.train then takes them from there."
         )
     paths = (vocabulary_paths(place, config) for place in (directory, source))
     for path, theirs in zip(*paths, strict=True):

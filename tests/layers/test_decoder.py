@@ -99,6 +99,7 @@ def steps(layer, x, memory, mask, beams):
             mask,
             cache,
             write=lambda cached, new: keras.ops.concatenate([cached, new], axis=2),
+            kernels=layer.step_kernels(),
             visible=np.tile(visible, (B, 1, 1)) if beams > 1 else None,
         )
         outputs.append(as_array(output)[0])
@@ -127,13 +128,21 @@ def test_cached_steps_of_the_stack_equal_the_full_pass(norm):
     assert len(caches) == 2
 
 
-def test_projections_joined_beforehand_change_nothing():
-    decoder = build(Decoder, num_layers=2)
-    x, memory = normal(1, B, D), decoder.project_memory(normal(B, S, D))
-    arguments = (x, memory, padding(7, 4), decoder.empty_cache(B), lambda cached, new: new)
-    expected, _ = decoder.step(*arguments)
-    received, _ = decoder.step(*arguments, joined=decoder.join_projections())
-    assert np.array_equal(as_array(received), as_array(expected))
+def test_kernels_in_parts_change_nothing_for_a_single_row():
+    """D 6 in 3 parts, the joined projections in 2 and the feed-forward network's 11 in 11."""
+    layer = build(DecoderLayer)
+    (projections, bias), (inner, outer) = layer.step_kernels()
+    arguments = (normal(1, 1, D), layer.project_memory(normal(1, S, D)), padding(4)[:, :, :S])
+    arguments += (layer.empty_cache(1), lambda cached, new: new)
+
+    def parts(kernel, number):
+        kernel = as_array(kernel)
+        return np.stack(np.split(kernel, number, axis=1))
+
+    expected, _ = layer.step(*arguments, layer.step_kernels())
+    split = (parts(projections, 2), bias), (parts(inner, inner.shape[1]), parts(outer, 3))
+    received, _ = layer.step(*arguments, split)
+    np.testing.assert_allclose(as_array(received), as_array(expected), atol=1e-6)
 
 
 def test_the_layers_attention_weights_are_those_of_its_output():

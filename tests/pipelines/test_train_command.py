@@ -108,6 +108,20 @@ def test_a_training_to_start_from_gives_all_but_the_text(trained, config_file, t
     assert trained == [(expected, "x")] * 2
 
 
+def test_a_training_to_start_from_gives_its_kind_of_subwords(
+    trained, config_file, training, tmp_path
+):
+    start = ExperimentConfig.from_file(f"{training}/config.yaml")
+    data = dataclasses.replace(start.data, subwords="wordpiece")
+    directory = tmp_path / "start"
+    directory.mkdir()
+    dataclasses.replace(start, data=data).to_file(directory / "config.yaml")
+    (directory / "model.keras").touch()
+    path = config_file({"data": MINIMAL["data"]})
+    train.main(["--config", path, "--training.init_from", str(directory), "--output", "x"])
+    assert trained.pop()[0].data == DataConfig(**MINIMAL["data"], subwords="wordpiece")
+
+
 def test_a_training_to_start_from_that_is_not_there_is_named(trained):
     with pytest.raises(SystemExit, match="error: none/config.yaml does not exist. Give the direct"):
         train.main(["--training.init_from", "none", "--output", "x"])

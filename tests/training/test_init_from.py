@@ -72,8 +72,9 @@ def test_separate_vocabularies_come_along(tmp_path, continued):
     first = dataclasses.replace(first, training=dataclasses.replace(first.training, init_from=None))
     started = train(first, tmp_path / "first")
     config = continued(tmp_path / "first", sizes, epochs=1, learning_rate_scale=STANDS_STILL)
-    # A vocabulary of this text would be another.
-    config = dataclasses.replace(config, data=dataclasses.replace(first.data, subwords="unigram"))
+    # A vocabulary that this trained would be another.
+    data = dataclasses.replace(first.data, character_coverage=0.98)
+    config = dataclasses.replace(config, data=data)
     translator = train(config, tmp_path / "run")
     assert_same_weights(translator.model, started.model, atol=1e-6)
     for name in ("source.model", "target.model"):
@@ -114,6 +115,13 @@ def test_every_size_that_differs_is_named(tmp_path, continued):
     ):
         train(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_other_subwords_are_refused(tmp_path, continued):
+    config = continued()
+    data = dataclasses.replace(config.data, subwords="wordpiece")
+    with pytest.raises(ValueError, match="other ones: subwords is wordpiece in place of bpe"):
+        train(dataclasses.replace(config, data=data), tmp_path / "run")
 
 
 def test_a_training_that_has_not_ended_is_no_start(tmp_path, continued):
