@@ -1,11 +1,10 @@
 """Subword tokenizers that run inside a TensorFlow graph, and the training of their vocabularies."""
 
+from keras_transformer.text.base import Tokenizer
 from keras_transformer.text.tokenizer import SentencePieceTokenizer
 from keras_transformer.text.training import train_sentencepiece
 from keras_transformer.text.word_piece import WordPieceTokenizer
 from keras_transformer.text.word_piece_training import train_word_piece
-
-Tokenizer = SentencePieceTokenizer | WordPieceTokenizer
 
 __all__ = [
     "SentencePieceTokenizer",

@@ -1,21 +1,20 @@
 """SentencePiece as a TensorFlow op: strings to subword ids and back, inside the graph."""
 
 import hashlib
-import os
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import sentencepiece
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the ops
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from keras_transformer.text.base import Tokenizer
 
 _NBEST_SIZE, _ALPHA = 0, 1.0  # No sampling.
 _OPTIONS = (False, False, False)  # add_bos, add_eos, reverse
 
 
-class SentencePieceTokenizer(tf.Module):
+class SentencePieceTokenizer(Tokenizer):
     """A SentencePiece model (Kudo and Richardson, 2018) that tokenizes inside a TensorFlow graph.
 
     It adds neither bos nor eos: the caller does, with TensorFlow ops. The model travels inside the
@@ -40,83 +39,21 @@ class SentencePieceTokenizer(tf.Module):
     ['a cat', '', 'a dog 🐕']
     """
 
+    KIND = "SentencePiece model"
+    TRAINED_BY = "train_sentencepiece"
+
     def __init__(self, model: bytes):
-        super().__init__(name="sentencepiece_tokenizer")
         self._processor = _load(model)
-        self.model = model
-        self.vocab_size: int = self._processor.get_piece_size()
-        pieces = self.id_to_piece(range(self.vocab_size))
-        # In bytes of the text before it is normalised: a character has at most 4 of them.
-        self._longest_piece = 4 * max(len(piece) for piece in pieces)
+        super().__init__(model, self.id_to_piece(range(self._processor.get_piece_size())))
 
-    @classmethod
-    def from_file(cls, path: str | os.PathLike) -> "SentencePieceTokenizer":
-        """Reads a SentencePiece model file.
-
-        Raises:
-            FileNotFoundError: There is no such file.
-        """
-        path = Path(path)
-        if not path.is_file():
-            raise FileNotFoundError(
-                f"{path} must be a SentencePiece model, but there is no such file. Check the path, "
-                "or make a model with keras_transformer.text.train_sentencepiece."
-            )
-        return cls(path.read_bytes())
-
-    def save(self, path: str | os.PathLike) -> None:
-        """Writes the model to a file, which `from_file` and the sentencepiece tools read."""
-        path = Path(path)
-        temporary = path.with_name(path.name + ".tmp")
-        temporary.write_bytes(self.model)
-        temporary.replace(path)
-
-    def tokenize(self, text: tf.Tensor, max_length: int | None = None) -> tf.RaggedTensor:
-        """Splits each text into subwords.
-
-        Args:
-            text: `[B]` strings in UTF-8; bytes that are not UTF-8 count as U+FFFD.
-            max_length: The most subwords of a text, after which it is cut off. Of a text of
-                megabytes no more is looked at than so many of the longest subwords could have.
-
-        Returns:
-            `[B, None]` int32 ids, without bos and eos; none for an empty text.
-        """
-        text = tf.convert_to_tensor(text, tf.string)
-        if max_length is None:
-            return self._tokenize(text)
-        return self._tokenize(tf.strings.substr(text, 0, max_length * self._longest_piece))[
-            :, :max_length
-        ]
-
-    def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
-        """Joins subwords into text, whatever the ids are.
-
-        Args:
-            ids: `[B, T]` integers, dense or ragged. Pad, bos and eos are dropped wherever they
-                are, and so are ids outside the vocabulary.
-
-        Returns:
-            `[B]` strings in UTF-8; an unk reads " ⁇ ".
-        """
-        if isinstance(ids, tf.RaggedTensor):
-            ids = ids.to_tensor(PAD_ID)
-        ids = tf.convert_to_tensor(ids)
+    def _detokenize(self, ids):
         # For one id outside the vocabulary the op would fail the whole batch.
         is_text = (ids == UNK_ID) | ((ids > EOS_ID) & (ids < self.vocab_size))
         values = tf.cast(tf.boolean_mask(ids, is_text), tf.int32)
         counts = tf.reduce_sum(tf.cast(is_text, tf.int64), axis=1)
-        return self._detokenize(tf.RaggedTensor.from_row_lengths(values, counts, validate=False))
+        return self._join(tf.RaggedTensor.from_row_lengths(values, counts, validate=False))
 
-    def pieces(self, ids: tf.Tensor) -> tf.Tensor:
-        """Names each subword inside the graph, as `id_to_piece` does outside.
-
-        Args:
-            ids: int32 of any shape, all in the vocabulary.
-
-        Returns:
-            Strings in UTF-8 in the shape of `ids`; "" for padding.
-        """
+    def pieces(self, ids):
         names = tf.reshape(self._pieces(tf.reshape(ids, [-1])), tf.shape(ids))
         return tf.where(ids == PAD_ID, "", names)
 
@@ -147,17 +84,7 @@ class SentencePieceTokenizer(tf.Module):
             num_threads=1,
         )
 
-    def id_to_piece(self, ids: Iterable[int]) -> list[str]:
-        """Names each subword, as in the labels of an attention map.
-
-        Raises:
-            IndexError: An id is outside the vocabulary.
-
-        >>> from keras_transformer.text import train_sentencepiece
-        >>> tokenizer = SentencePieceTokenizer(train_sentencepiece(["ab ab"], vocab_size=265))
-        >>> tokenizer.id_to_piece([2, *tokenizer.tokenize(["ab"])[0].numpy(), 3])
-        ['<s>', '▁ab', '</s>']
-        """
+    def id_to_piece(self, ids):
         return [self._processor.id_to_piece(int(i)) for i in ids]
 
     # The ops are TensorFlow Text's, by their names, because its Python class would put the model
@@ -179,7 +106,7 @@ class SentencePieceTokenizer(tf.Module):
         )
 
     @tf.function(input_signature=[tf.RaggedTensorSpec([None, None], tf.int32)])
-    def _detokenize(self, ids):
+    def _join(self, ids):
         inputs = [self._resource(), ids.values, ids.row_splits, *_OPTIONS]
         return _op("SentencepieceDetokenizeOp", inputs, [tf.string])[0]
 

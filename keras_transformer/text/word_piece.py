@@ -1,15 +1,14 @@
 """WordPiece in TensorFlow ops: strings to subword ids and back, inside the graph."""
 
-import os
 import re
 import unicodedata
 from collections.abc import Iterable
-from pathlib import Path
 
 import tensorflow as tf
 import tensorflow_text
 
 from keras_transformer.config import EOS_ID, PAD_ID, UNK_ID
+from keras_transformer.text.base import Tokenizer
 
 FIRST_BYTE_ID = EOS_ID + 1
 RESERVED = ["<pad>", "<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
@@ -23,7 +22,7 @@ _WHITE_SPACE = r"[\s\pZ\x0b\x1c-\x1f\x{85}]+"
 _ANY_WORD = rf"{_MARK}?(?:[\pL\pM]+|\pN+|[^\pL\pM\pN{_MARK}])|{_MARK}"
 
 
-class WordPieceTokenizer(tf.Module):
+class WordPieceTokenizer(Tokenizer):
     """A WordPiece vocabulary (Wu et al., 2016) that tokenizes inside a TensorFlow graph.
 
     Text is normalised to NFKC, its white space to single spaces. Runs of letters, runs of digits
@@ -53,96 +52,25 @@ class WordPieceTokenizer(tf.Module):
     ['a cat', '', 'a dog 🐕']
     """
 
+    KIND = "WordPiece vocabulary"
+    TRAINED_BY = "train_word_piece"
+
     def __init__(self, model: bytes):
-        super().__init__(name="word_piece_tokenizer")
         self._names = _read(model)
-        self.model = model
-        self.vocab_size = len(self._names)
-        # In bytes of the text before it is normalised: a character has at most 4 of them.
-        self._longest_piece = 4 * max(len(name) for name in self._names)
+        super().__init__(model, self._names)
         pieces = self._names[len(RESERVED) :]
         self._pieces_in_graph = [piece.replace(WORD_MARK, _MARK) for piece in pieces]
         characters = {piece for piece in pieces if len(piece) == 1} - {WORD_MARK}
         self._unknown, self._word = _patterns(characters)
 
-    @classmethod
-    def from_file(cls, path: str | os.PathLike) -> "WordPieceTokenizer":
-        """Reads a vocabulary file.
-
-        Raises:
-            FileNotFoundError: There is no such file.
-        """
-        path = Path(path)
-        if not path.is_file():
-            raise FileNotFoundError(
-                f"{path} must be a WordPiece vocabulary, but there is no such file. Check the "
-                "path, or make one with keras_transformer.text.train_word_piece."
-            )
-        return cls(path.read_bytes())
-
-    def save(self, path: str | os.PathLike) -> None:
-        """Writes the vocabulary to a file, which `from_file` reads."""
-        path = Path(path)
-        temporary = path.with_name(path.name + ".tmp")
-        temporary.write_bytes(self.model)
-        temporary.replace(path)
-
-    def tokenize(self, text: tf.Tensor, max_length: int | None = None) -> tf.RaggedTensor:
-        """Splits each text into subwords.
-
-        Args:
-            text: `[B]` strings in UTF-8; bytes that are not UTF-8 count as U+FFFD.
-            max_length: The most subwords of a text, after which it is cut off. Of a text of
-                megabytes no more is looked at than so many of the longest subwords could have.
-
-        Returns:
-            `[B, None]` int32 ids, without bos and eos; none for an empty text.
-        """
-        text = tf.convert_to_tensor(text, tf.string)
-        if max_length is None:
-            return self._tokenize(text)
-        return self._tokenize(tf.strings.substr(text, 0, max_length * self._longest_piece))[
-            :, :max_length
-        ]
-
-    def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
-        """Joins subwords into text, whatever the ids are.
-
-        Args:
-            ids: `[B, T]` integers, dense or ragged. Pad, bos and eos are dropped wherever they
-                are, and so are ids outside the vocabulary.
-
-        Returns:
-            `[B]` strings in UTF-8; an unk reads " ⁇ ".
-        """
-        if isinstance(ids, tf.RaggedTensor):
-            ids = ids.to_tensor(PAD_ID)
-        ids = tf.convert_to_tensor(ids)
+    def _detokenize(self, ids):
         is_piece = (ids >= 0) & (ids < self.vocab_size)
-        return self._detokenize(tf.cast(tf.where(is_piece, ids, PAD_ID), tf.int32))
+        return self._join(tf.cast(tf.where(is_piece, ids, PAD_ID), tf.int32))
 
-    def pieces(self, ids: tf.Tensor) -> tf.Tensor:
-        """Names each subword inside the graph, as `id_to_piece` does outside.
-
-        Args:
-            ids: int32 of any shape, all in the vocabulary.
-
-        Returns:
-            Strings in UTF-8 in the shape of `ids`; "" for padding.
-        """
+    def pieces(self, ids):
         return tf.reshape(self._pieces(tf.reshape(ids, [-1])), tf.shape(ids))
 
-    def id_to_piece(self, ids: Iterable[int]) -> list[str]:
-        """Names each subword, as in the labels of an attention map.
-
-        Raises:
-            IndexError: An id is outside the vocabulary.
-
-        >>> from keras_transformer.text import train_word_piece
-        >>> tokenizer = WordPieceTokenizer(train_word_piece(["ab ab"], vocab_size=264))
-        >>> tokenizer.id_to_piece([2, *tokenizer.tokenize(["ab"])[0].numpy(), 3])
-        ['<s>', '▁ab', '</s>']
-        """
+    def id_to_piece(self, ids):
         ids = [int(i) for i in ids]
         for i in ids:
             if not 0 <= i < self.vocab_size:
@@ -182,7 +110,7 @@ class WordPieceTokenizer(tf.Module):
         )
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)], autograph=False)
-    def _detokenize(self, ids):
+    def _join(self, ids):
         special = [b""] * FIRST_BYTE_ID
         special[UNK_ID] = " ⁇ ".encode()
         texts = [*special, *(bytes([byte]) for byte in range(256))]

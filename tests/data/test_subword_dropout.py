@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from keras_transformer.config import UNK_ID
 from keras_transformer.data import EncodedPairs, TokenBatches, drop_merges, encode_pairs
@@ -40,7 +41,8 @@ def test_other_subwords_of_the_same_text(pairs, tokenizers):
     varied = drop_merges(pairs, tokenizers, 0.1, max_length=64, seed=5)
     assert len(varied) == len(pairs)
     for tokenizer, before, after in zip(tokenizers, sides(pairs), sides(varied), strict=True):
-        assert tokenizer._processor.decode(after) == tokenizer._processor.decode(before)
+        texts = [tokenizer.detokenize(tf.ragged.constant(ids)).numpy() for ids in (before, after)]
+        assert np.array_equal(*texts)
         changed = np.mean([a != b for a, b in zip(before, after, strict=True)])
         assert 0.5 < changed < 1
         longer = sum(map(len, after)) / sum(map(len, before))
