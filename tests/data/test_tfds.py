@@ -10,6 +10,7 @@ import threading
 import pytest
 import tensorflow_datasets as tfds
 from tensorflow_datasets.core.download import checksums, downloader
+from toy_tfds import register_pairs
 
 from keras_transformer.data import read_tfds
 from keras_transformer.data import tfds as ours
@@ -26,21 +27,7 @@ PAIRS = [
 ]
 
 
-class ToyTranslate(tfds.core.GeneratorBasedBuilder):
-    """A small set whose languages are in the order of TFDS's names, not in ours."""
-
-    VERSION = tfds.core.Version("1.0.0")
-
-    def _info(self):
-        features = tfds.features.Translation(("de", "en"))
-        return tfds.core.DatasetInfo(builder=self, features=features)
-
-    def _split_generators(self, dl_manager):
-        return {"train": self._generate_examples(PAIRS), "dev": self._generate_examples(PAIRS[:2])}
-
-    def _generate_examples(self, pairs):
-        for number, (english, german) in enumerate(pairs):
-            yield number, {"de": german, "en": english}
+ToyTranslate = register_pairs("toy_translate", train=PAIRS, dev=PAIRS[:2])
 
 
 def read_toy(directory, split="train", source="en", target="de"):
@@ -145,6 +132,7 @@ def test_multi30k_names_all_its_files(tmp_path, no_network):
 class GoneTranslate(ToyTranslate):
     """A set whose file, without a known checksum, the server no longer has."""
 
+    name = "gone_translate"
     URL = ""
 
     def _split_generators(self, dl_manager):

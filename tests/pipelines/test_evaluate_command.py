@@ -2,8 +2,8 @@ import json
 import sys
 
 import pytest
-import tensorflow_datasets as tfds
 from tiny import toy_pairs
+from toy_tfds import register_pairs
 
 from keras_transformer.evaluation import score
 from pipelines import evaluate
@@ -61,23 +61,7 @@ def test_a_saved_models_search_cannot_be_changed(saved_model, text):
         evaluate.main(["--model", saved_model, "--beam-size", "1", *text])
 
 
-class ScoredTranslate(tfds.core.GeneratorBasedBuilder):
-    """A set of TFDS with the pairs as its test split."""
-
-    VERSION = tfds.core.Version("1.0.0")
-
-    def _info(self):
-        features = tfds.features.Translation(("de", "en"))
-        return tfds.core.DatasetInfo(builder=self, features=features)
-
-    def _split_generators(self, dl_manager):
-        return {"test": self._generate_examples(PAIRS), "dev": self._generate_examples(PAIRS[:5])}
-
-    def _generate_examples(self, pairs):
-        for number, (english, german) in enumerate(pairs):
-            yield number, {"de": german, "en": english}
-
-
+register_pairs("scored_translate", test=PAIRS, dev=PAIRS[:5])
 SET = ["--tfds", "scored_translate", "--source-language", "en", "--target-language", "de"]
 
 
