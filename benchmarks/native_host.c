@@ -1,10 +1,10 @@
 // Runs a SavedModel from strings to strings as a model server does: TensorFlow, threads, no Python.
 //
-//   native_host OPS SAVED_MODEL INPUT OUTPUT THREADS INTRA_OP INTER_OP XLA
+//   native_host SAVED_MODEL INPUT OUTPUT THREADS INTRA_OP INTER_OP XLA [OPS...]
 //
-// OPS is the library with the tokenizer's ops, INPUT and OUTPUT are the tensors of a signature
-// (such as serving_default_text:0), INTRA_OP and INTER_OP are TensorFlow's session options, 0 to
-// 127, and XLA is 1 or 0: whether compiled functions may run, which a server by default refuses.
+// INPUT and OUTPUT are the tensors of a signature (such as serving_default_text:0), INTRA_OP and
+// INTER_OP are TensorFlow's session options, 0 to 127, XLA is 1 or 0: whether compiled functions may
+// run, which a server by default refuses. OPS are the libraries with the tokenizers' ops.
 //
 // A request, on standard input: the number of strings, then each as its size and its bytes.
 // An answer, on standard output as soon as it is ready: the number of the request, TF_SessionRun's
@@ -141,25 +141,28 @@ static void *serve(void *unused) {
 }
 
 int main(int argc, char **argv) {
-  if (argc != 9) fail("usage", "OPS SAVED_MODEL INPUT OUTPUT THREADS INTRA_OP INTER_OP XLA");
-  int threads = atoi(argv[5]);
-  if (threads < 1) fail(argv[5], "expected a number of threads, 1 or more");
-  if (atoi(argv[8]) == 0) DisableXlaCompilation();
+  if (argc < 8) fail("usage", "SAVED_MODEL INPUT OUTPUT THREADS INTRA_OP INTER_OP XLA [OPS...]");
+  int threads = atoi(argv[4]);
+  if (threads < 1) fail(argv[4], "expected a number of threads, 1 or more");
+  if (atoi(argv[7]) == 0) DisableXlaCompilation();
   TF_Status *status = TF_NewStatus();
-  TF_Library *ops = TF_LoadLibrary(argv[1], status);
-  check(status, argv[1]);
+  for (int i = 8; i < argc; i++) {
+    TF_Library *ops = TF_LoadLibrary(argv[i], status);
+    check(status, argv[i]);
+    TF_DeleteLibraryHandle(ops);  // Its ops stay.
+  }
 
   // The fields intra_op_parallelism_threads, 2, and inter_op_parallelism_threads, 5.
-  const char config[] = {2 << 3, (char)atoi(argv[6]), 5 << 3, (char)atoi(argv[7])};
+  const char config[] = {2 << 3, (char)atoi(argv[5]), 5 << 3, (char)atoi(argv[6])};
   TF_SessionOptions *options = TF_NewSessionOptions();
   TF_SetConfig(options, config, sizeof config, status);
   check(status, "session options");
   const char *tags[] = {"serve"};
   TF_Graph *graph = TF_NewGraph();
-  session = TF_LoadSessionFromSavedModel(options, NULL, argv[2], tags, 1, graph, NULL, status);
-  check(status, argv[2]);
-  input = find_strings(graph, argv[3]);
-  output = find_strings(graph, argv[4]);
+  session = TF_LoadSessionFromSavedModel(options, NULL, argv[1], tags, 1, graph, NULL, status);
+  check(status, argv[1]);
+  input = find_strings(graph, argv[2]);
+  output = find_strings(graph, argv[3]);
 
   pthread_t *workers = calloc((size_t)threads, sizeof *workers);
   if (workers == NULL) fail("threads", "out of memory");
@@ -173,6 +176,5 @@ int main(int argc, char **argv) {
   TF_DeleteSession(session, status);
   TF_DeleteGraph(graph);
   TF_DeleteSessionOptions(options);
-  TF_DeleteLibraryHandle(ops);
   TF_DeleteStatus(status);
 }

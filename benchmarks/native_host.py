@@ -59,8 +59,8 @@ def serve(
     Raises:
         RuntimeError: the process has failed; the error has what it wrote.
     """
-    arguments = [build(), tokenizer_ops(), saved_model, *_tensors(saved_model)]
-    arguments += [threads, intra_op, inter_op, int(xla)]
+    arguments = [build(), saved_model, *_tensors(saved_model)]
+    arguments += [threads, intra_op, inter_op, int(xla), *tokenizer_ops()]
     pipe = subprocess.PIPE
     with tempfile.TemporaryFile("w+", errors="replace") as log:
         with (
@@ -104,10 +104,11 @@ def _directory() -> tempfile.TemporaryDirectory:
     return tempfile.TemporaryDirectory()  # Removed when the process ends.
 
 
-def tokenizer_ops() -> Path:
-    """Return the library of tensorflow-text that has the SentencePiece ops."""
+def tokenizer_ops() -> list[Path]:
+    """Return the libraries of tensorflow-text that have the ops of both kinds of tokenizer."""
     (package,) = importlib.util.find_spec("tensorflow_text").submodule_search_locations
-    return Path(package) / "python" / "ops" / "_sentencepiece_tokenizer.so"
+    names = ("sentencepiece_tokenizer", "fast_wordpiece_tokenizer", "normalize_ops")
+    return [Path(package) / "python" / "ops" / f"_{name}.so" for name in names]
 
 
 def _tensors(saved_model: Path) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 from tiny import NO_UTF8, ODD, tiny_model, toy_pairs, toy_sentences
 
+from benchmarks.native_host import serve
 from keras_transformer.config import DecodingConfig
 from keras_transformer.export import export_ctranslate2, export_saved_model
 from keras_transformer.text import WordPieceTokenizer, train_word_piece
@@ -29,6 +31,14 @@ def translator():
 @pytest.fixture(scope="module")
 def version(tmp_path_factory):
     return export_saved_model(translator(), tmp_path_factory.mktemp("saved_models") / "toy")
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="the host is built with gcc")
+def test_a_host_without_python_has_the_translators_bytes(version):
+    texts = [text.encode() for text in [*toy_sentences(14), *ODD]] + NO_UTF8
+    (answer,) = serve(version, [texts])
+    assert answer.error is None
+    assert answer.texts == translator().translate(texts).numpy().tolist()
 
 
 @pytest.fixture(scope="module")
