@@ -166,7 +166,7 @@ class Translator:
         """Return how the decoder attended to the text while translating it.
 
         The heads of a layer share the work, and their mean shows all of it at a fraction of the
-        size; `attention` has them apart.
+        size; `plots.sentence_attention` has them apart.
 
         Returns:
             source_tokens: string [B, S], the text's subwords and eos, then "".
@@ -174,36 +174,16 @@ class Translator:
             attention: float32 [B, layers, T, S], each layer's cross-attention: what a target
                 subword takes from each of the source, 1 in all; 0 where there is no subword.
         """
-        source, target, weights = self._cross_attention(text)
+        source, best = self._search_text(text, num_hypotheses=1)
+        target = best.ids[:, 0]
+        _, weights = self._decode_whole(source, target)
+        is_token = (target != PAD_ID)[:, tf.newaxis, :, tf.newaxis]
+        weights = [tf.where(is_token, cross, 0.0) for _, cross in weights]
         return {
             "source_tokens": self.tokenizer.pieces(source),
             "target_tokens": self.target_tokenizer.pieces(target),
             "attention": tf.stack([tf.reduce_mean(heads, axis=1) for heads in weights], axis=1),
         }
-
-    def attention(self, sentence: str) -> tuple[list[str], list[str], np.ndarray]:
-        """Return how the decoder attended to a sentence while translating it (Figures 3 to 5).
-
-        Returns:
-            The subwords of the sentence (S), those of its translation (T), and the weights of
-            cross-attention, float32 [layers, H, T, S].
-        """
-        source, target, weights = self._cross_attention(tf.constant([sentence]))
-        target = target[:, : tf.math.count_nonzero(target != PAD_ID)]
-        return (
-            self.tokenizer.id_to_piece(source[0].numpy()),
-            self.target_tokenizer.id_to_piece(target[0].numpy()),
-            np.stack([heads[0, :, : target.shape[1]] for heads in weights]),
-        )
-
-    @tf.function(input_signature=[_TEXT], autograph=False)
-    def _cross_attention(self, text):
-        """Return ids of text [B, S] and translation [B, T], and each layer's [B, H, T, S]."""
-        source, best = self._search_text(text, num_hypotheses=1)
-        target = best.ids[:, 0]
-        _, weights = self._decode_whole(source, target)
-        is_token = (target != PAD_ID)[:, tf.newaxis, :, tf.newaxis]
-        return source, target, [tf.where(is_token, cross, 0.0) for _, cross in weights]
 
     @tf.function(autograph=False)
     def _search_text(self, text, num_hypotheses, scores=True):

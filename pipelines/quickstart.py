@@ -51,7 +51,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     from keras_transformer.data.generated import generated_corpus
     from keras_transformer.evaluation import score
     from keras_transformer.export import export_saved_model
-    from keras_transformer.plots import attention_map, save_figure, training_curves
+    from keras_transformer.plots import (
+        attention_map,
+        save_figure,
+        sentence_attention,
+        training_curves,
+    )
     from keras_transformer.training import read_history, train
 
     directory = Path(args.directory)
@@ -80,9 +85,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(score(translator(sources, progress=True), references))
 
     save_figure(training_curves(read_history(directory)), directory / "curves.png")
-    source_pieces, target_pieces, weights = translator.attention(sources[0])
+    found = sentence_attention(translator, sources[0])
     # The heads of the last layer share the work: their mean shows all of it.
-    figure = attention_map(weights[-1].mean(axis=0), source_pieces, target_pieces)
+    figure = attention_map(found.cross[-1].mean(axis=0), found.source, found.written)
     save_figure(figure, directory / "attention.png")
     print(f"Drawn: {directory / 'curves.png'} and {directory / 'attention.png'}")
 

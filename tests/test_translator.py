@@ -197,16 +197,6 @@ def test_tokenizers_of_other_sizes_are_refused():
         Translator(tiny_model(330, target_vocab_size=350), source, joint)
 
 
-def test_attention_has_a_row_for_each_subword_of_the_translation():
-    translator = tiny_translator(beam_size=3, extra_length=6)
-    source, target, weights = translator.attention(SENTENCES[2])
-    assert source == [*(f"▁{word}" for word in SENTENCES[2].split()), "</s>"]
-    assert target == translator.tokenizer.id_to_piece(search(translator, [SENTENCES[2]])[0][0])
-    assert weights.shape == (2, 3, len(target), len(source))
-    assert len(target) != len(source)
-    np.testing.assert_allclose(weights.sum(axis=-1), 1, rtol=1e-5)
-
-
 def test_sentences_of_similar_length_share_a_batch_and_come_back_in_order():
     batches = []
 

@@ -42,14 +42,8 @@ def attention_map(
     import matplotlib
     from matplotlib.figure import Figure
 
-    weights = np.asarray(weights, dtype="float32")
-    height, width = len(target_tokens), len(source_tokens)
-    if weights.shape != (height, width) or weights.size == 0:
-        raise ValueError(
-            "attention_map needs weights [T, S] for T target and S source tokens, at least one of "
-            f"each, received shape {weights.shape} for {height} target and {width} source tokens. "
-            "Take one sentence and one head, without padding."
-        )
+    weights = check_weights(weights, source_tokens, target_tokens, "[T, S]")
+    height, width = weights.shape
     cell = min(0.2, 25 / max(height, width))  # inches; at most 5,000 pixels a side
     with matplotlib.rc_context(STYLE | {"font.size": min(8, 40 * cell)}):
         figure = Figure(figsize=(width * cell, height * cell))
