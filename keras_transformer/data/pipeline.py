@@ -69,6 +69,7 @@ class TokenBatches:
         self.seed = seed
         self.shuffle = shuffle
         self.vary = vary
+        self._varied: tuple[int, EncodedPairs] | None = None
         self.epoch = 0
         first = self._pairs_of_pass(0)
         self._pass_length = len(self._plan(first, 0))
@@ -96,7 +97,12 @@ class TokenBatches:
         return dataset.prefetch(_PREFETCHED)
 
     def _pairs_of_pass(self, number: int) -> EncodedPairs:
-        return self.vary(self.pairs, number) if self.vary else self.pairs
+        if self.vary is None:
+            return self.pairs
+        # Keras begins an epoch more than once, and to vary a large text takes minutes.
+        if self._varied is None or self._varied[0] != number:
+            self._varied = number, self.vary(self.pairs, number)
+        return self._varied[1]
 
     def _plan(self, pairs: EncodedPairs, number: int) -> list[np.ndarray]:
         """Returns the batches of a pass over the pairs."""

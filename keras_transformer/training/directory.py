@@ -99,11 +99,11 @@ def check_start(directory: Path, config: ExperimentConfig) -> None:
             "the options and of the configuration: pipelines.train then takes them from there."
         )
     paths = (vocabulary_paths(place, config) for place in (directory, source))
-    for path, theirs in zip(*paths, strict=True):
-        if path.exists() and path.read_bytes() != theirs.read_bytes():
+    for own, original in zip(*paths, strict=True):
+        if own.exists() and own.read_bytes() != original.read_bytes():
             raise ValueError(
-                f"A training that starts from {source} has its vocabularies, and {path} is not "
-                f"{theirs}. Remove it, or choose another directory."
+                f"A training that starts from {source} has its vocabularies, and {own} is not "
+                f"{original}. Remove it, or choose another directory."
             )
 
 
