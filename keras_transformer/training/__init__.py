@@ -2,11 +2,13 @@
 
 from keras_transformer.training.checkpoints import average_checkpoints
 from keras_transformer.training.directory import load_translator, read_history
+from keras_transformer.training.memory import keep_freed_memory
 from keras_transformer.training.run import train
 from keras_transformer.training.strategy import replica_strategy
 
 __all__ = [
     "average_checkpoints",
+    "keep_freed_memory",
     "load_translator",
     "read_history",
     "replica_strategy",

@@ -39,6 +39,7 @@ from keras_transformer.training.directory import (
     read_tokenizers,
     vocabulary_paths,
 )
+from keras_transformer.training.memory import keep_freed_memory
 from keras_transformer.training.strategy import replica_strategy
 from keras_transformer.translator import Translator
 
@@ -79,6 +80,7 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
     starts_from_model = training.init_from is not None and not checkpoints.last()
     if starts_from_model:
         check_start(directory, config)
+    keep_freed_memory()
     strategy = replica_strategy(training.replicas)
     keras.utils.set_random_seed(training.seed)
     pairs, validation = _read(data)
