@@ -62,6 +62,7 @@ setup(
             "dill>=0.3",  # For tensorflow_datasets.testing.
             "hypothesis>=6.100",
             "jax>=0.5",
+            "keras-hub>=0.21,<1",
             "markdown-it-py>=3",
             "pytest>=8.3",
             "ruff>=0.17,<0.18",  # another version may format otherwise

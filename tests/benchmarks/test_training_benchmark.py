@@ -1,0 +1,73 @@
+import numpy as np
+import pytest
+from tiny import run_python, tiny_tokenizer, toy_pairs
+
+from benchmarks import training
+from benchmarks.costs import Cost, processes, run_step, take_turns
+from benchmarks.trainers import TRAINERS, load_batches, make_step, save_batches
+from benchmarks.training import read_batches, table_row
+from keras_transformer.config import TransformerConfig
+
+
+def test_the_script_starts():
+    assert "--precisions" in run_python("-m", "benchmarks.training", "--help").stdout
+
+
+@pytest.fixture(scope="module")
+def batches():
+    random = np.random.default_rng(1)
+    return [
+        (random.integers(4, 30, (6, s)).astype("int32"), random.integers(4, 9, (6, t)))
+        for s, t in ((7, 5), (4, 8))
+    ]
+
+
+@pytest.fixture(scope="module")
+def file(batches, tmp_path_factory):
+    path = tmp_path_factory.mktemp("batches") / "batches.npz"
+    save_batches([(source, labels.astype("int32")) for source, labels in batches], path)
+    return str(path)
+
+
+def test_batches_come_back_from_their_file(batches, file):
+    for saved, read in zip(batches, load_batches(file), strict=True):
+        for ids, same in zip(saved, read, strict=True):
+            np.testing.assert_array_equal(ids, same)
+            assert same.dtype == np.int32
+
+
+@pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
+def test_every_trainer_learns(file, precision):
+    config = TransformerConfig(30, num_layers=1, d_model=16, d_ff=24, num_heads=2, dropout=0.0)
+    case, names = (config, precision, file), list(TRAINERS)
+    with processes(names) as ask:
+        costs = take_turns(ask, make_step, names, case, repeats=2)
+        losses = {
+            name: [ask(name, run_step, make_step, name, case) for _ in range(8)] for name in names
+        }
+    assert costs.keys() == losses.keys() == TRAINERS.keys()
+    for name in names:
+        assert len(costs[name].seconds) == 2 and costs[name].peak_memory > 1e8
+        assert losses[name][-1] < losses[name][0] < 2 * np.log(30), name
+
+
+def test_batches_are_the_first_of_an_epoch_over_the_text(monkeypatch):
+    monkeypatch.setitem(training.BATCHES, "tiny", (60, 3))
+    batches = read_batches(toy_pairs(200), tiny_tokenizer(), "tiny")
+    assert len(batches) == 3
+    for source, labels in batches:
+        assert len(source) == len(labels)
+        assert 30 < labels.size <= 60
+
+
+def test_rows():
+    ours, peer = Cost([2.0, 1.0, 4.0], [0.1, 0.4, 0.2], 7_000_000), Cost([3.0], [0.0], 5)
+    slower = Cost([5.0], [0.0], 5)
+    row = table_row("tiny", "float32", "ours", 900, ours, 3.14159, [slower, peer])
+    assert row == "| tiny | float32 | ours | 450 | 150% | 1.50 | 3.14 | 7 | 0.4 |"
+    assert " |  | 3.14 |" in table_row("tiny", "float32", "ours", 900, ours, 3.14159, [])
+
+
+def test_peers_that_are_not_installed_are_left_out(monkeypatch):
+    monkeypatch.setattr(training, "PACKAGES", {"KerasHub": "no_such_package", "PyTorch": "json"})
+    assert training.installed() == ["ours", "ours, memory given back", "PyTorch"]
