@@ -65,6 +65,7 @@ setup(
             "keras-hub>=0.21,<1",
             "markdown-it-py>=3",
             "pytest>=8.3",
+            "pytest-xdist>=3.6",
             "ruff>=0.17,<0.18",  # another version may format otherwise
             "torch>=2.6,<2.14",
             "transformers>=5,<6",

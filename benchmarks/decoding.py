@@ -47,7 +47,7 @@ SENTENCES = {  # by batch size, so many that a run takes some seconds
 FIXED_LENGTH = 19
 """Subwords that a model with random weights writes for every sentence, before a last token."""
 LONGEST = 64
-"""Subwords of a source, so that a compiled search has few shapes."""
+"""Subwords of a source, so that a compiled search has few shapes, and of a translation."""
 VOCAB_SIZE = 7500
 """Of models with random weights, unless --checkpoint has another vocabulary."""
 
@@ -82,7 +82,8 @@ def translators(names: Sequence[str], checkpoint: str | None) -> Iterator[tuple[
             search = DecodingConfig(beam_size=beam_size, **options, **fixed)
             yield name, Translator(model, tokenizer, decoding=search)
     for beam_size in BEAM_SIZES if checkpoint else ():
-        yield "trained", load_translator(checkpoint, beam_size=beam_size, **options)
+        search = {"beam_size": beam_size, "max_length": LONGEST}
+        yield "trained", load_translator(checkpoint, **search, **options)
 
 
 @functools.cache
@@ -124,8 +125,7 @@ def compare(
         "beam_size": search.beam_size,
         "length_penalty": search.length_penalty,
         "min_decoding_length": search.min_length,
-        # Theirs counts eos. Without max_length ours depends on the source, and is seldom come to.
-        "max_decoding_length": 1 + (search.max_length or search.max_source_length),
+        "max_decoding_length": 1 + search.max_length,  # Theirs counts eos.
         # What our search never writes.
         "disable_unk": True,
         "suppress_sequences": [["<pad>"], ["<s>"]],

@@ -1,7 +1,7 @@
 """How fast a model trains on the CPU, beside KerasHub and PyTorch on the same batches.
 
     python -m benchmarks.training
-    python -m benchmarks.training --source train.en --target train.de --models tiny
+    python -m benchmarks.training --source train.en --target train.de --precisions float32
 
 Peers that are not installed are left out; they come with `pip install keras-hub torch`. All make
 whole steps: forwards, backwards and Adam. They take turns, each in a process of its own.
@@ -33,7 +33,7 @@ from keras_transformer.presets import PRESETS
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
 
 VOCAB_SIZE = 7500
-BATCHES = {"tiny": (4096, 10), "base": (1024, 5)}
+BATCHES = {"tiny": (4096, 10), "base": (1024, 2)}
 """By the model's name: target tokens of a batch, and batches of a run."""
 PACKAGES = {"KerasHub": "keras_hub", "PyTorch": "torch"}
 
