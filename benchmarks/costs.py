@@ -54,9 +54,13 @@ def measure_costs(
         start = {name: ask(name, _warm_up, make_step, name, 2) for name in names}
         for length in sorted(lengths):
             costs = take_turns(ask, make_step, names, length, repeats)
-            for name, cost in costs.items():
-                costs[name] = cost._replace(peak_memory=cost.peak_memory - start[name])
-            yield length, costs
+            yield (
+                length,
+                {
+                    name: cost._replace(peak_memory=cost.peak_memory - start[name])
+                    for name, cost in costs.items()
+                },
+            )
 
 
 @contextmanager

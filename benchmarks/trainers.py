@@ -1,26 +1,22 @@
 """Trainers for `benchmarks.training`: ours, and those of other libraries on the same batches.
 
-Each takes sizes, batches and a precision, and returns a function that makes a step of the optimizer
-on every batch, once, and returns the mean of the losses.
+Each is prepared with sizes, batches and a precision, and then makes a pass at a time.
 """
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from keras_transformer.config import (
-    BOS_ID,
-    PAD_ID,
-    DataConfig,
-    ExperimentConfig,
-    TrainingConfig,
-    TransformerConfig,
-)
+from keras_transformer.config import BOS_ID, PAD_ID, TransformerConfig
+from keras_transformer.training import keep_freed_memory
 
 Batch = tuple[np.ndarray, np.ndarray]
 """Source and labels, int32 [B, S] and [B, T]."""
+Pass = Callable[[], float]
+"""Steps of the optimizer on every batch, once; returns the mean of the losses."""
 LEARNING_RATE = 1e-4
 LONGEST = 256
 """Positions that learned encodings have room for."""
@@ -40,41 +36,39 @@ def load_batches(path: str) -> list[Batch]:
         return [(file[f"source{i}"], file[f"labels{i}"]) for i in range(len(file.files) // 2)]
 
 
-def make_step(name: str, case: tuple[TransformerConfig, str, str]) -> Callable[[], float]:
+def make_step(name: str, case: tuple[TransformerConfig, str, str]) -> Pass:
     """Return one pass over the batches by the trainer of this name.
 
     Args:
-        name: a key of `TRAINERS`.
+        name: a key of `TRAINERS`, perhaps with `KEPT`.
         case: the model's sizes, the precision as Keras names it, and the file of `save_batches`.
     """
     config, precision, path = case
-    return TRAINERS[name](config, load_batches(path), precision)
+    if name.endswith(KEPT):
+        keep_freed_memory()
+    return TRAINERS[name.removesuffix(KEPT)](config, load_batches(path), precision)
 
 
-def ours(config, batches, precision):
-    """`model.fit` on a model, loss and optimizer of ours, in a process prepared as `train` does."""
-    from keras_transformer.training import keep_freed_memory
+def ours(config: TransformerConfig, batches: Sequence[Batch], precision: str) -> Pass:
+    """`model.fit` on a model and loss of ours, with all the dropout that one of the peers has."""
+    import keras
 
-    keep_freed_memory()
-    return _ours(config, batches, precision)
+    from keras_transformer import Transformer
+    from keras_transformer.losses import LabelSmoothedCrossEntropy
 
-
-def _ours(config, batches, precision):
-    import tensorflow as tf
-
-    from keras_transformer.training.run import compiled_model
-
-    recipe = TrainingConfig(warmup_steps=1000, precision=precision)  # About 1e-4 at step 50.
-    experiment = ExperimentConfig(model=config, data=_NO_TEXT, training=recipe)
-    model = compiled_model(experiment, tf.distribute.get_strategy())
+    keras.utils.set_random_seed(1)
+    rates = {"attention_dropout": config.dropout, "ffn_dropout": config.dropout}
+    model = Transformer(replace(config, **rates), dtype=precision)
+    model.compile(_adam(), LabelSmoothedCrossEntropy(0.1), jit_compile=False)
     return _fit(model, lambda source, decoder: {"source": source, "target": decoder}, batches)
 
 
-def keras_hub(config, batches, precision):
+def of_keras_hub(config: TransformerConfig, batches: Sequence[Batch], precision: str) -> Pass:
     """KerasHub's layers in a functional model, as keras.io's example of translation has them."""
     import keras
     import keras_hub
 
+    keras.utils.set_random_seed(1)
     keras.mixed_precision.set_global_policy(precision)
     layers = keras_hub.layers
     embedding = layers.TokenAndPositionEmbedding(
@@ -89,23 +83,18 @@ def keras_hub(config, batches, precision):
     for _ in range(config.num_layers):
         hidden = layers.TransformerDecoder(**sizes, dropout=config.dropout)(hidden, memory)
     model = keras.Model([source, target], embedding.token_embedding(hidden, reverse=True))
-    model.compile(
-        keras.optimizers.Adam(LEARNING_RATE, beta_2=0.98, epsilon=1e-9),
-        keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=PAD_ID),
-        jit_compile=False,
-    )
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=PAD_ID)
+    model.compile(_adam(), loss, jit_compile=False)
     return _fit(model, lambda source, decoder: (source, decoder), batches)
 
 
-def keras_hub_memory_kept(config, batches, precision):
-    """KerasHub in a process whose C library was told what ours is."""
-    from keras_transformer.training import keep_freed_memory
+def _adam():
+    import keras
 
-    keep_freed_memory()
-    return keras_hub(config, batches, precision)
+    return keras.optimizers.Adam(LEARNING_RATE, beta_2=0.98, epsilon=1e-9)
 
 
-def pytorch(config, batches, precision):
+def of_pytorch(config: TransformerConfig, batches: Sequence[Batch], precision: str) -> Pass:
     """`torch.nn.Transformer`, in a loop of the fewest lines, with the fused Adam."""
     import torch
     from torch.nn import functional
@@ -185,14 +174,6 @@ def _fit(model, make_inputs, batches):
     return lambda: model.fit(dataset, epochs=1, shuffle=False, verbose=0).history["loss"][0]
 
 
-_NO_TEXT = DataConfig(
-    train_source="-", train_target="-", validation_source="-", validation_target="-"
-)
-TRAINERS = {
-    "ours": ours,
-    "ours, memory given back": _ours,
-    "KerasHub": keras_hub,
-    "KerasHub, memory kept": keras_hub_memory_kept,
-    "PyTorch": pytorch,
-}
-"""By the name in the table."""
+TRAINERS = {"ours": ours, "KerasHub": of_keras_hub, "PyTorch": of_pytorch}
+KEPT = ", memory kept"
+"""What the name of a trainer ends in whose process calls `keep_freed_memory`."""

@@ -19,13 +19,14 @@ from itertools import islice
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 
 import numpy as np
 
 from benchmarks.costs import Cost, processes, run_step, take_turns
 from benchmarks.machine import describe_machine
 from benchmarks.report import print_report
-from benchmarks.trainers import TRAINERS, Batch, make_step, save_batches
+from benchmarks.trainers import KEPT, TRAINERS, Batch, make_step, save_batches
 from keras_transformer.config import PAD_ID
 from keras_transformer.data import TokenBatches, encode_pairs, read_pairs
 from keras_transformer.data.generated import generated_corpus
@@ -33,8 +34,8 @@ from keras_transformer.presets import PRESETS
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
 
 VOCAB_SIZE = 7500
-BATCHES = {"tiny": (4096, 10), "base": (1024, 2)}
-"""By the model's name: target tokens of a batch, and batches of a run."""
+BATCHES = {"tiny": (4096, 5), "base": (1024, 2)}
+"""By the model's name: target tokens of a batch, padding included, and batches of a run."""
 PACKAGES = {"KerasHub": "keras_hub", "PyTorch": "torch"}
 
 HEADER = """\
@@ -43,10 +44,13 @@ HEADER = """\
 NOTES = """
 - tokens/s: source and target tokens a second, padding left out, in the median of {repeats} runs
   over the same batches: {batches}. spread: slowest less fastest run, by the median. ratio: to the
-  fastest peer as it is installed.
-- loss: mean over the batches of a last run, to show that all learn; KerasHub's is not smoothed.
-- memory kept: `keras_transformer.training.keep_freed_memory` was called, as `train` does. memory
-  given back: it was not.
+  fastest peer in a process of the same kind.
+- memory kept: the process called `keras_transformer.training.keep_freed_memory`, as `train` does.
+- All have the preset's dropout on the sub-layers' outputs and the attention weights, ours and
+  PyTorch on embeddings and inside the feed-forward networks too. The peers' projections have
+  biases; KerasHub's loss is not smoothed and its positions are learned; PyTorch ends each stack in
+  a norm.
+- loss: mean over the batches of a last run, to show that all learn.
 - peak MB: of the trainer's process. others: the most cores that other processes kept busy during a
   run.
 - {machine}. Python {python}, {versions}."""
@@ -67,7 +71,8 @@ def installed() -> list[str]:
     missing = {
         name for name, package in PACKAGES.items() if importlib.util.find_spec(package) is None
     }
-    return [name for name in TRAINERS if name.partition(",")[0] not in missing]
+    names = [name for name in TRAINERS if name not in missing]
+    return [f"{name}{kept}" for name in names for kept in ("", KEPT)]
 
 
 def table_row(
@@ -95,6 +100,7 @@ def table_row(
 
 def report(args: argparse.Namespace) -> Iterator[str]:
     """Measure, and yield the lines of a Markdown table and its notes as they come."""
+    counts = {}
     if args.source:
         pairs = read_pairs(args.source, args.target)
     else:
@@ -105,6 +111,7 @@ def report(args: argparse.Namespace) -> Iterator[str]:
     yield HEADER
     for model in args.models:
         batches = read_batches(pairs, tokenizer, model)
+        counts[model] = len(batches)
         tokens = sum(int(np.count_nonzero(ids != PAD_ID)) for pair in batches for ids in pair)
         config = replace(PRESETS[model].model, vocab_size=tokenizer.vocab_size)
         for precision in args.precisions:
@@ -114,15 +121,15 @@ def report(args: argparse.Namespace) -> Iterator[str]:
                 case = (config, precision, str(path))
                 costs = take_turns(ask, make_step, names, case, args.repeats)
                 losses = {name: ask(name, run_step, make_step, name, case) for name in names}
-            peers = [costs[name] for name in PACKAGES if name in costs]
             for name, cost in costs.items():
+                kept = KEPT if name.endswith(KEPT) else ""
+                peers = [costs[f"{peer}{kept}"] for peer in PACKAGES if f"{peer}{kept}" in costs]
                 yield table_row(model, precision, name, tokens, cost, losses[name], peers)
     yield NOTES.format(
         repeats=args.repeats,
         batches="; ".join(
-            f"{model}: {count} of {size:,} target tokens"
-            for model, (size, count) in BATCHES.items()
-            if model in args.models
+            f"{model}: {count} of {BATCHES[model][0]:,} target tokens at most"
+            for model, count in counts.items()
         ),
         machine=describe_machine(),
         python=platform.python_version(),
@@ -145,7 +152,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--target", help="its translations, line by line")
     parser.add_argument("--repeats", type=int, default=5, help="runs of each trainer (default 5)")
     parser.add_argument("--output", type=Path, help="file for what is printed")
-    print_report(report(args := parser.parse_args(argv)), args.output)
+    args = parser.parse_args(argv)
+    if args.target and not args.source:
+        parser.error("--target is the translation of --source: give both")
+    print_report(report(args), args.output)
 
 
 if __name__ == "__main__":

@@ -116,9 +116,9 @@ def check_weights(weights, key_tokens, query_tokens, axes: str) -> np.ndarray:
     sizes = len(query_tokens), len(key_tokens)
     if weights.ndim != axes.count(",") + 1 or weights.shape[-2:] != sizes or weights.size == 0:
         raise ValueError(
-            f"weights must be {axes} for T queries and S keys, at least one of each, received "
-            f"shape {weights.shape} for {sizes[0]} query and {sizes[1]} key tokens. Take one "
-            "sentence, without padding."
+            f"weights must be {axes} for T tokens that attend to S, at least one of each, received "
+            f"shape {weights.shape} for {sizes[0]} tokens and {sizes[1]}. Take one sentence, "
+            "without padding, and of layers and heads what these axes have."
         )
     return weights
 

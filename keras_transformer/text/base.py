@@ -4,7 +4,7 @@ import abc
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import tensorflow as tf
 
@@ -19,27 +19,35 @@ class Tokenizer(tf.Module, abc.ABC):
 
     Args:
         model: The bytes of a vocabulary.
-        names: The name of each of its pieces.
 
     Attributes:
         model: The bytes it was made from.
         vocab_size: The number of its pieces, control pieces included (V).
+
+    Raises:
+        TypeError: `model` is not bytes.
+        ValueError: `model` is no such vocabulary.
     """
 
-    KIND: ClassVar[str]
+    _KIND: ClassVar[str]
     """What a file of it holds, in messages."""
-    TRAINED_BY: ClassVar[str]
+    _TRAINED_BY: ClassVar[str]
     """The function that makes one."""
 
-    def __init__(self, model: bytes, names: list[str]):
+    def __init__(self, model: bytes):
         super().__init__()
+        self._names = self._read(model)
         self.model = model
-        self.vocab_size = len(names)
+        self.vocab_size = len(self._names)
         # In bytes of the text before it is normalised: a character has at most 4 of them.
-        self._longest_piece = 4 * max(len(name) for name in names)
+        self._longest_piece = 4 * max(len(name) for name in self._names)
+
+    @abc.abstractmethod
+    def _read(self, model: bytes) -> list[str]:
+        """Returns the names of a vocabulary's pieces, and raises what the constructor does."""
 
     @classmethod
-    def from_file(cls, path: str | os.PathLike) -> "Tokenizer":
+    def from_file(cls, path: str | os.PathLike) -> Self:
         """Reads a vocabulary file.
 
         Raises:
@@ -48,13 +56,13 @@ class Tokenizer(tf.Module, abc.ABC):
         path = Path(path)
         if not path.is_file():
             raise FileNotFoundError(
-                f"{path} must be a {cls.KIND}, but there is no such file. Check the path, "
-                f"or make one with keras_transformer.text.{cls.TRAINED_BY}."
+                f"{path} must be a {cls._KIND}, but there is no such file. Check the path, "
+                f"or make one with keras_transformer.text.{cls._TRAINED_BY}."
             )
         return cls(path.read_bytes())
 
     def save(self, path: str | os.PathLike) -> None:
-        """Writes the vocabulary to a file, which `from_file` reads."""
+        """Writes the vocabulary to a file, which `from_file` and the tools of its kind read."""
         path = Path(path)
         temporary = path.with_name(path.name + ".tmp")
         temporary.write_bytes(self.model)
@@ -90,7 +98,7 @@ class Tokenizer(tf.Module, abc.ABC):
                 are, and so are ids outside the vocabulary.
 
         Returns:
-            `[B]` strings in UTF-8; an unk reads " ⁇ ".
+            `[B]` strings in UTF-8; an unk reads "⁇" between spaces, perhaps without the first.
         """
         if isinstance(ids, tf.RaggedTensor):
             ids = ids.to_tensor(PAD_ID)
@@ -111,7 +119,6 @@ class Tokenizer(tf.Module, abc.ABC):
             Strings in UTF-8 in the shape of `ids`; "" for padding.
         """
 
-    @abc.abstractmethod
     def id_to_piece(self, ids: Iterable[int]) -> list[str]:
         """Names each subword, as in the labels of an attention map.
 
@@ -123,3 +130,8 @@ class Tokenizer(tf.Module, abc.ABC):
         >>> tokenizer.id_to_piece([2, *tokenizer.tokenize(["ab"])[0].numpy(), 3])
         ['<s>', '▁ab', '</s>']
         """
+        ids = [int(i) for i in ids]
+        for i in ids:
+            if not 0 <= i < self.vocab_size:
+                raise IndexError(f"ids must be from 0 to {self.vocab_size - 1}, received {i}.")
+        return [self._names[i] for i in ids]

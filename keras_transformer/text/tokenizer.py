@@ -39,21 +39,21 @@ class SentencePieceTokenizer(Tokenizer):
     ['a cat', '', 'a dog 🐕']
     """
 
-    KIND = "SentencePiece model"
-    TRAINED_BY = "train_sentencepiece"
+    _KIND = "SentencePiece model"
+    _TRAINED_BY = "train_sentencepiece"
 
-    def __init__(self, model: bytes):
+    def _read(self, model: bytes) -> list[str]:
         self._processor = _load(model)
-        super().__init__(model, self.id_to_piece(range(self._processor.get_piece_size())))
+        return [self._processor.id_to_piece(i) for i in range(self._processor.get_piece_size())]
 
-    def _detokenize(self, ids):
+    def _detokenize(self, ids: tf.Tensor) -> tf.Tensor:
         # For one id outside the vocabulary the op would fail the whole batch.
         is_text = (ids == UNK_ID) | ((ids > EOS_ID) & (ids < self.vocab_size))
         values = tf.cast(tf.boolean_mask(ids, is_text), tf.int32)
         counts = tf.reduce_sum(tf.cast(is_text, tf.int64), axis=1)
         return self._join(tf.RaggedTensor.from_row_lengths(values, counts, validate=False))
 
-    def pieces(self, ids):
+    def pieces(self, ids: tf.Tensor) -> tf.Tensor:
         names = tf.reshape(self._pieces(tf.reshape(ids, [-1])), tf.shape(ids))
         return tf.where(ids == PAD_ID, "", names)
 
@@ -83,9 +83,6 @@ class SentencePieceTokenizer(Tokenizer):
             nbest_size=-1,
             num_threads=1,
         )
-
-    def id_to_piece(self, ids):
-        return [self._processor.id_to_piece(int(i)) for i in ids]
 
     # The ops are TensorFlow Text's, by their names, because its Python class would put the model
     # into the graph, and load it, once for each place that uses it. The shared name makes one

@@ -52,30 +52,25 @@ class WordPieceTokenizer(Tokenizer):
     ['a cat', '', 'a dog 🐕']
     """
 
-    KIND = "WordPiece vocabulary"
-    TRAINED_BY = "train_word_piece"
+    _KIND = "WordPiece vocabulary"
+    _TRAINED_BY = "train_word_piece"
 
     def __init__(self, model: bytes):
-        self._names = _read(model)
-        super().__init__(model, self._names)
+        super().__init__(model)
         pieces = self._names[len(RESERVED) :]
         self._pieces_in_graph = [piece.replace(WORD_MARK, _MARK) for piece in pieces]
         characters = {piece for piece in pieces if len(piece) == 1} - {WORD_MARK}
         self._unknown, self._word = _patterns(characters)
 
-    def _detokenize(self, ids):
+    def _read(self, model: bytes) -> list[str]:
+        return _read(model)
+
+    def _detokenize(self, ids: tf.Tensor) -> tf.Tensor:
         is_piece = (ids >= 0) & (ids < self.vocab_size)
         return self._join(tf.cast(tf.where(is_piece, ids, PAD_ID), tf.int32))
 
-    def pieces(self, ids):
+    def pieces(self, ids: tf.Tensor) -> tf.Tensor:
         return tf.reshape(self._pieces(tf.reshape(ids, [-1])), tf.shape(ids))
-
-    def id_to_piece(self, ids):
-        ids = [int(i) for i in ids]
-        for i in ids:
-            if not 0 <= i < self.vocab_size:
-                raise IndexError(f"ids must be from 0 to {self.vocab_size - 1}, received {i}.")
-        return [self._names[i] for i in ids]
 
     # Each is a function of its own so that the graph has the vocabulary once, however often it is
     # used.

@@ -56,7 +56,8 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
     the best, and model.keras: the mean of the last checkpoints or the best single one, whichever
     translates the validation text better. A training that was interrupted goes on after its last
     whole epoch when it is started again with the same directory. One that starts from another, by
-    `init_from`, needs that until its first epoch is over, and leaves it as it is.
+    `init_from`, needs that until its first epoch is over, and leaves it as it is. Without a GPU the
+    process keeps the memory of tensors from then on: see `keep_freed_memory`.
 
     Args:
         config: the experiment.
@@ -80,7 +81,8 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
     starts_from_model = training.init_from is not None and not checkpoints.last()
     if starts_from_model:
         check_start(directory, config)
-    keep_freed_memory()
+    if not tf.config.list_physical_devices("GPU"):
+        keep_freed_memory()
     strategy = replica_strategy(training.replicas)
     keras.utils.set_random_seed(training.seed)
     pairs, validation = _read(data)

@@ -89,6 +89,21 @@ def test_a_sentence_that_would_be_too_long_or_has_unk_keeps_its_subwords(pairs, 
     assert len(target) > 2
 
 
+def test_a_pass_is_cut_once_however_often_it_is_begun(pairs):
+    cut = []
+
+    def vary(pairs, number):
+        cut.append(number)
+        return pairs
+
+    batches = TokenBatches(pairs, 4096, vary=vary)
+    for _ in range(2):
+        next(iter(batches.dataset()))  # A look, as Keras has it.
+    for _ in range(2):
+        list(batches.dataset())
+    assert cut == [0, 1]
+
+
 def test_each_epoch_has_its_own_subwords_and_resumes_with_them(pairs, tokenizers):
     def batches():
         return TokenBatches(

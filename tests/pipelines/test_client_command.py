@@ -226,9 +226,9 @@ def test_a_timeout_is_not_asked_again(server, address):
         late.wait(timeout=20)
 
     server.on_predict = on_predict
-    message = failure(*address, "--timeout", "0.2", "one")
+    message = failure(*address, "--timeout", "1", "one")
     late.set()
-    assert "did not answer within 0.2 seconds" in message
+    assert "did not answer within 1" in message
     assert "--timeout" in message
     assert next(calls) == 1
 

@@ -91,9 +91,9 @@ def test_a_dollar_sign_starts_no_formula():
 @pytest.mark.parametrize(
     ("weights", "source", "target", "message"),
     [
-        (WEIGHTS.T, SOURCE, TARGET, r"received shape \(5, 3\) for 3 query and 5 key tokens"),
+        (WEIGHTS.T, SOURCE, TARGET, r"received shape \(5, 3\) for 3 tokens and 5"),
         (WEIGHTS[None], SOURCE, TARGET, r"received shape \(1, 3, 5\)"),
-        (WEIGHTS, SOURCE[:-1], TARGET, "for 3 query and 4 key tokens"),
+        (WEIGHTS, SOURCE[:-1], TARGET, "for 3 tokens and 4"),
         (np.zeros((0, 2)), ["a", "b"], [], "at least one of each"),
     ],
 )

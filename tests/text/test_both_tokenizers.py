@@ -129,7 +129,7 @@ def test_pieces_have_names(tokenizer):
     in_graph = tokenizer.pieces(tf.constant([ids[:4], ids[4:]]))
     assert [name.decode() for name in in_graph.numpy().ravel()] == ["", *names[1:]]
     for outside in (-1, VOCAB_SIZE):
-        with pytest.raises(IndexError):
+        with pytest.raises(IndexError, match=f"from 0 to 299, received {outside}"):
             tokenizer.id_to_piece([outside])
 
 
@@ -181,6 +181,10 @@ def test_a_file_gives_the_same_tokenizer(tokenizer, tmp_path):
 
 
 def test_a_missing_file_is_named(tokenizer, tmp_path):
-    message = rf"absent\.model must be a {tokenizer.KIND}, .*{tokenizer.TRAINED_BY}\."
+    kinds = {
+        SentencePieceTokenizer: "SentencePiece model, .*train_sentencepiece",
+        WordPieceTokenizer: "WordPiece vocabulary, .*train_word_piece",
+    }
+    message = rf"absent\.model must be a {kinds[type(tokenizer)]}"
     with pytest.raises(FileNotFoundError, match=message):
         type(tokenizer).from_file(tmp_path / "absent.model")
