@@ -2,7 +2,7 @@
 
 import ctypes
 
-_TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # Of mallopt(3).
+_TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8  # Of mallopt(3).
 
 
 def keep_freed_memory() -> bool:
@@ -19,4 +19,6 @@ def keep_freed_memory() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):  # Other systems have no mallopt.
         return False
-    return bool(mallopt(_MMAP_MAX, 0) and mallopt(_TRIM_THRESHOLD, -1))
+    # Threads' own arenas would give back what is larger than 64 MB whatever the threshold is.
+    options = ((_ARENA_MAX, 1), (_MMAP_MAX, 0), (_TRIM_THRESHOLD, -1))
+    return all([mallopt(option, value) for option, value in options])
