@@ -174,5 +174,5 @@ def test_nothing_is_cut_off_or_covers_its_neighbour(heads, length):
 def test_weights_of_another_shape_are_an_error(draw):
     fits = (LAYERS, HEADS, T, S) if draw is attention_grid else (HEADS, T, S)
     for shape in ((*fits[:-2], S, T), fits[1:], (*fits[:-1], 0)):
-        with pytest.raises(ValueError, match=r"weights must be \[.*H, T, S\].*for 3 query and 5"):
+        with pytest.raises(ValueError, match=r"weights must be \[.*H, T, S\].*for 3 tokens and 5"):
             draw(np.zeros(shape), SOURCE, TARGET)
