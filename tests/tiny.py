@@ -7,8 +7,10 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
+from tensorflow.core.protobuf import saved_model_pb2
 
 from keras_transformer import Transformer, TransformerConfig
 from keras_transformer.config import EOS_ID, DecodingConfig, ExperimentConfig
@@ -158,6 +160,15 @@ def toy_training():
 @functools.cache
 def _directory():
     return tempfile.TemporaryDirectory()  # Removed when the process ends.
+
+
+def saved_graph(version):
+    """The `nodes` of a SavedModel's graph, those of its `functions` included, and `signatures`."""
+    content = (version / "saved_model.pb").read_bytes()
+    (graph,) = saved_model_pb2.SavedModel.FromString(content).meta_graphs
+    functions = graph.graph_def.library.function
+    nodes = [*graph.graph_def.node, *(node for f in functions for node in f.node_def)]
+    return SimpleNamespace(nodes=nodes, functions=functions, signatures=graph.signature_def)
 
 
 def run_python(*arguments, root=ROOT, **options):

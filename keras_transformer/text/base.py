@@ -36,6 +36,11 @@ class Tokenizer(tf.Module, abc.ABC):
 
     def __init__(self, model: bytes):
         super().__init__()
+        if not isinstance(model, bytes):
+            raise TypeError(
+                f"model must be the bytes of a {self._KIND}, received {type(model).__name__}. "
+                f"Use {type(self).__name__}.from_file for a path."
+            )
         self._names = self._read(model)
         self.model = model
         self.vocab_size = len(self._names)
@@ -44,7 +49,7 @@ class Tokenizer(tf.Module, abc.ABC):
 
     @abc.abstractmethod
     def _read(self, model: bytes) -> list[str]:
-        """Returns the names of a vocabulary's pieces, and raises what the constructor does."""
+        """Returns the names of a vocabulary's pieces, or raises the ValueError for other bytes."""
 
     @classmethod
     def from_file(cls, path: str | os.PathLike) -> Self:

@@ -17,8 +17,7 @@ _OPTIONS = (False, False, False)  # add_bos, add_eos, reverse
 class SentencePieceTokenizer(Tokenizer):
     """A SentencePiece model (Kudo and Richardson, 2018) that tokenizes inside a TensorFlow graph.
 
-    It adds neither bos nor eos: the caller does, with TensorFlow ops. The model travels inside the
-    graph, so that a SavedModel of a module that holds a tokenizer needs no vocabulary file.
+    Its methods are those of every `Tokenizer`, and `drop_merges`.
 
     Args:
         model: The bytes of a SentencePiece model with pad 0, unk 1, bos 2 and eos 3, as
@@ -120,11 +119,6 @@ def _op(name, inputs, dtypes, **attributes):
 
 
 def _load(model: bytes) -> sentencepiece.SentencePieceProcessor:
-    if not isinstance(model, bytes):
-        raise TypeError(
-            f"model must be the bytes of a SentencePiece model, received {type(model).__name__}. "
-            "Use SentencePieceTokenizer.from_file for a path."
-        )
     processor = sentencepiece.SentencePieceProcessor()
     try:
         processor.LoadFromSerializedProto(model)

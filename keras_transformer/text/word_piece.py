@@ -28,8 +28,7 @@ class WordPieceTokenizer(Tokenizer):
     Text is normalised to NFKC, its white space to single spaces. Runs of letters, runs of digits
     and other single characters are cut into the longest pieces there are, from the left. A piece
     after a space begins with "▁". A character that the vocabulary does not have is spelled as its
-    UTF-8 bytes, so that no text becomes unk. The vocabulary travels inside the graph, as with
-    `SentencePieceTokenizer`, whose methods these are.
+    UTF-8 bytes, so that no text becomes unk. Its methods are those of every `Tokenizer`.
 
     The normalisation is of the Unicode version of the TensorFlow Text at hand: 16, and 12 in model
     servers before 2.20. Versions differ in characters that were added between them, none other.
@@ -63,7 +62,29 @@ class WordPieceTokenizer(Tokenizer):
         self._unknown, self._word = _patterns(characters)
 
     def _read(self, model: bytes) -> list[str]:
-        return _read(model)
+        advice = "Read it from a file that train_word_piece made."
+        try:
+            names = model.decode().removesuffix("\n").split("\n")
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"model must be text in UTF-8, received other bytes. {advice}"
+            ) from error
+        if names[: len(RESERVED)] != RESERVED:
+            raise ValueError(
+                f"a WordPiece vocabulary must begin with {', '.join(RESERVED[:5])} and so on to "
+                f"{RESERVED[-1]}, received {', '.join(names[:5])[:80]!r}. {advice}"
+            )
+        pieces = names[len(RESERVED) :]
+        missing = {WORD_MARK, *"".join(pieces)} - {*pieces}
+        is_wrong = any(re.search(f"^$|[\\s\0-\x1f]|.{WORD_MARK}", piece) for piece in pieces)
+        if missing or is_wrong or len({*names}) < len(names):
+            lacking = ", ".join(sorted(missing)[:5]) or "none"
+            raise ValueError(
+                "the pieces of a WordPiece vocabulary must be different, have no white space, "
+                f"begin with {WORD_MARK} where a space is, and have every character of theirs as "
+                f"a piece; received {len(pieces):,} pieces that lack {lacking}. {advice}"
+            )
+        return names
 
     def _detokenize(self, ids: tf.Tensor) -> tf.Tensor:
         is_piece = (ids >= 0) & (ids < self.vocab_size)
@@ -147,33 +168,3 @@ def _patterns(characters: Iterable[str]) -> tuple[str, str]:
     runs = [f"[{kind}]{'+' if name else ''}" for name, kind in kinds.items() if kind]
     unknown = f"[^{_MARK}{''.join(kinds.values())}]"
     return unknown, "|".join([*(f"{_MARK}?{run}" for run in runs), _MARK, unknown])
-
-
-def _read(model: bytes) -> list[str]:
-    """Return the names of the pieces."""
-    if not isinstance(model, bytes):
-        raise TypeError(
-            f"model must be the bytes of a WordPiece vocabulary, received {type(model).__name__}. "
-            "Use WordPieceTokenizer.from_file for a path."
-        )
-    advice = "Read it from a file that train_word_piece made."
-    try:
-        names = model.decode().removesuffix("\n").split("\n")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"model must be text in UTF-8, received other bytes. {advice}") from error
-    if names[: len(RESERVED)] != RESERVED:
-        raise ValueError(
-            f"a WordPiece vocabulary must begin with {', '.join(RESERVED[:5])} and so on to "
-            f"{RESERVED[-1]}, received {', '.join(names[:5])[:80]!r}. {advice}"
-        )
-    pieces = names[len(RESERVED) :]
-    missing = {WORD_MARK, *"".join(pieces)} - {*pieces}
-    is_wrong = any(re.search(f"^$|[\\s\0-\x1f]|.{WORD_MARK}", piece) for piece in pieces)
-    if missing or is_wrong or len({*names}) < len(names):
-        lacking = ", ".join(sorted(missing)[:5]) or "none"
-        raise ValueError(
-            "the pieces of a WordPiece vocabulary must be different, have no white space, begin "
-            f"with {WORD_MARK} where a space is, and have every character of theirs as a piece; "
-            f"received {len(pieces):,} pieces that lack {lacking}. {advice}"
-        )
-    return names

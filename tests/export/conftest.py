@@ -2,8 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 import tensorflow as tf
-from tensorflow.core.protobuf import saved_model_pb2
-from tiny import tiny_translator
+from tiny import saved_graph, tiny_translator
 
 from keras_transformer.export import export_saved_model
 
@@ -27,11 +26,7 @@ def exported(tmp_path_factory):
 @pytest.fixture(scope="session")
 def graph(exported):
     """What saved_model.pb says: `nodes`, those of `functions` included, and `signatures`."""
-    content = (exported.version / "saved_model.pb").read_bytes()
-    (graph,) = saved_model_pb2.SavedModel.FromString(content).meta_graphs
-    functions = graph.graph_def.library.function
-    nodes = [*graph.graph_def.node, *(node for f in functions for node in f.node_def)]
-    return SimpleNamespace(nodes=nodes, functions=functions, signatures=graph.signature_def)
+    return saved_graph(exported.version)
 
 
 @pytest.fixture(scope="session")

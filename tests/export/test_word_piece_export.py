@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.core.protobuf import saved_model_pb2
-from tiny import NO_UTF8, ODD, tiny_model, toy_pairs, toy_sentences
+from tiny import NO_UTF8, ODD, saved_graph, tiny_model, toy_pairs, toy_sentences
 
 from benchmarks.native_host import serve
 from keras_transformer.config import DecodingConfig
@@ -43,10 +42,7 @@ def test_a_host_without_python_has_the_translators_bytes(version):
 
 @pytest.fixture(scope="module")
 def graph(version):
-    content = (version / "saved_model.pb").read_bytes()
-    (graph,) = saved_model_pb2.SavedModel.FromString(content).meta_graphs
-    functions = graph.graph_def.library.function
-    return [*graph.graph_def.node, *(node for f in functions for node in f.node_def)]
+    return saved_graph(version).nodes
 
 
 def test_the_servers_session_has_the_translators_results(version):
