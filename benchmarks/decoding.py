@@ -7,15 +7,21 @@ The first measures models with random weights that write exactly 20 tokens for e
 second also measures a trained model, whose translations end where they end. Ours is given text and
 returns text; CTranslate2 is given subwords and returns subwords. Engines take turns, each in a
 process of its own.
+
+Models with random weights of KerasHub, if it is installed, and of OpenNMT-tf, if --opennmt-python
+names a Python that has it, translate in turn with the first.
 """
 
 import argparse
 import functools
+import importlib.util
 import os
 import platform
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -26,7 +32,7 @@ from benchmarks.machine import describe_machine
 from benchmarks.report import print_report
 from benchmarks.turns import Measurement, measure
 from keras_transformer import Transformer
-from keras_transformer.config import DecodingConfig
+from keras_transformer.config import EOS_ID, DecodingConfig
 from keras_transformer.data import read_lines
 from keras_transformer.data.generated import GeneratedCorpus, generated_corpus
 from keras_transformer.evaluation import score
@@ -50,6 +56,7 @@ LONGEST = 64
 """Subwords of a source, so that a compiled search has few shapes, and of a translation."""
 VOCAB_SIZE = 7500
 """Of models with random weights, unless --checkpoint has another vocabulary."""
+SIZES = ("vocab_size", "num_layers", "d_model", "d_ff", "num_heads")
 
 HEADER = """\
 | model | search | batch | engine | tokens/s | spread | ratio | same | peak MB | others |
@@ -57,7 +64,8 @@ HEADER = """\
 NOTES = """
 - tokens/s: subwords and ends written a second, in the median of {repeats} runs over the same
   sentences. spread: slowest less fastest run, by the median. ratio: to CTranslate2.
-- same: translations that are CTranslate2's in every subword. Both search without a length penalty,
+- same: translations that are CTranslate2's in every subword; the weights of KerasHub and OpenNMT-tf
+  are others. Ours and CTranslate2 search without a length penalty,
   which they define differently. At the limit, where random weights end, CTranslate2 takes what is
   best, and ours what has an end.
 - peak MB: of the engine's process. others: the most cores that other processes kept busy during a
@@ -109,6 +117,7 @@ def compare(
     batch_size: int,
     repeats: int,
     threads: int,
+    peers: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Measurement]:
     """Translate the same sentences with each of a translator's exports, and return what was found.
 
@@ -119,6 +128,8 @@ def compare(
         batch_size: sentences, of similar length, that are translated at once.
         repeats: how often each engine translates them.
         threads: of each engine.
+        peers: names of `benchmarks.peers.PEERS`, each with the Python that runs it. They have the
+            sizes of the translator's model, and write as many tokens as its search must.
     """
     search = translator.decoding
     options = {
@@ -145,14 +156,31 @@ def compare(
             "options": options,
             "batches": [[rows[i] for i in batch] for batch in batches],
         }
+    sizes = {size: getattr(translator.model.config, size) for size in SIZES}
+    with_eos = [[*row, EOS_ID] for row in ids.to_list()]
+    for name, python in peers.items():
+        tasks[name] = {
+            "engine": name,
+            "python": python,
+            "threads": threads,
+            "options": sizes | {"beam_size": search.beam_size, "length": 1 + search.max_length},
+            "batches": [[with_eos[i] for i in batch] for batch in batches],
+        }
     found = measure(tasks, repeats)
     decoder = sentencepiece.SentencePieceProcessor(model_proto=translator.target_tokenizer.model)
     found[THEIRS].texts = decoder.decode(found[THEIRS].tokens)
     places = sorted(range(len(order)), key=order.__getitem__)
-    for measurement in found.values():
+    for name in exports:
+        measurement = found[name]
         measurement.tokens = [measurement.tokens[place] for place in places]
         measurement.texts = [measurement.texts[place] for place in places]
     return found
+
+
+def installed_peers(opennmt_python: str | None) -> dict[str, str]:
+    """Return the names of the peers that can be measured, each with the Python that runs it."""
+    peers = {"KerasHub": sys.executable} if importlib.util.find_spec("keras_hub") else {}
+    return peers | ({"OpenNMT-tf": opennmt_python} if opennmt_python else {})
 
 
 def table_row(model: str, search: str, batch_size: int, engine: str, ours, theirs) -> str:
@@ -162,7 +190,7 @@ def table_row(model: str, search: str, batch_size: int, engine: str, ours, their
         f"{ours.tokens_per_second:,.0f}",
         f"{ours.spread:.0%}",
         f"{ours.tokens_per_second / theirs.tokens_per_second:.2f}",
-        f"{ours.share_same(theirs):.1%}",
+        f"{ours.share_same(theirs):.1%}" if ours.texts else "",
         f"{ours.peak_memory / 1e6:,.0f}",
         f"{max(ours.other_cores):.1f}",
     )
@@ -173,6 +201,7 @@ def report(args: argparse.Namespace) -> Iterator[str]:
     """Measure, and yield the lines of a Markdown table and its notes as they come."""
     sentences = read_lines(args.source) if args.source else [en for en, _ in _generated().test]
     references = read_lines(args.reference) if args.reference else None
+    peers = installed_peers(args.opennmt_python)
     versions, scores = {}, []
     yield HEADER
     for name, translator in translators(args.models, args.checkpoint):
@@ -189,6 +218,7 @@ def report(args: argparse.Namespace) -> Iterator[str]:
                     batch_size=batch_size,
                     repeats=args.repeats,
                     threads=args.threads,
+                    peers={} if name == "trained" else peers,
                 )
                 for engine, measurement in found.items():
                     yield table_row(name, search, batch_size, engine, measurement, found[THEIRS])
@@ -213,6 +243,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--models", nargs="*", choices=["tiny", "base"], default=["tiny", "base"])
     parser.add_argument("--checkpoint", help="directory of a training, to be measured too")
+    parser.add_argument("--opennmt-python", help="a Python that has OpenNMT-tf, to be measured too")
     parser.add_argument("--source", help="sentences, text or .gz; generated ones by default")
     parser.add_argument("--reference", help="their translations, for the BLEU of --checkpoint")
     parser.add_argument("--repeats", type=int, default=5, help="runs of each engine (default 5)")

@@ -11,6 +11,7 @@ import json
 import sys
 
 from benchmarks.machine import Stopwatch, peak_memory
+from benchmarks.peers import PEERS, Peer
 
 
 class SavedModel:
@@ -65,12 +66,14 @@ class CTranslate2:
         return [result.hypotheses[0] for result in self.translate(subwords)], []
 
 
-ENGINES = {"SavedModel": SavedModel, "CTranslate2": CTranslate2}
-
-
 def main() -> None:
     task = json.loads(sys.stdin.readline())
-    engine = ENGINES[task["engine"]](task["path"], task["threads"], task["options"])
+    name, threads, options = (task[key] for key in ("engine", "threads", "options"))
+    if name in PEERS:
+        engine = Peer(PEERS[name], threads, options)
+    else:
+        kind = {"SavedModel": SavedModel, "CTranslate2": CTranslate2}[name]
+        engine = kind(task["path"], threads, options)
     batches = task["batches"]
     for batch in batches:
         engine.translate(batch)

@@ -30,6 +30,7 @@ class Measurement:
     tokens: list[list[str]]
     """The subwords of each translation, eos included."""
     texts: list[str]
+    """Of the translations; none from an engine whose weights are its own."""
 
     @property
     def tokens_per_second(self) -> float:
@@ -48,10 +49,10 @@ class Measurement:
 class Worker:
     """A process with an engine; see `benchmarks.engine`."""
 
-    def __init__(self, threads: int):
+    def __init__(self, threads: int, python: str = sys.executable):
         self._log = tempfile.TemporaryFile("w+", errors="replace")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.engine"],
+            [python, "-m", "benchmarks.engine"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -90,7 +91,8 @@ def measure(tasks: Mapping[str, Mapping[str, Any]], repeats: int) -> dict[str, M
     """Run engines in turn, A B A B, each in its own process.
 
     Args:
-        tasks: by the engine's name, what `benchmarks.engine` reads first.
+        tasks: by the engine's name, what `benchmarks.engine` reads first, perhaps with the
+            "python" that runs it.
         repeats: how often each engine translates all of its sentences.
 
     Raises:
@@ -98,7 +100,8 @@ def measure(tasks: Mapping[str, Mapping[str, Any]], repeats: int) -> dict[str, M
     """
     with ExitStack() as stack:
         workers = {
-            name: stack.enter_context(Worker(task["threads"])) for name, task in tasks.items()
+            name: stack.enter_context(Worker(task["threads"], task.get("python", sys.executable)))
+            for name, task in tasks.items()
         }
         for name, worker in workers.items():
             worker.ask(tasks[name])

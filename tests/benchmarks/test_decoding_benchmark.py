@@ -50,6 +50,36 @@ def test_speed_spread_and_agreement():
     assert row == "| tiny | greedy | 64 | ours, portable | 5 | 200% | 0.50 | 75.0% | 3 | 0.3 |"
 
 
+def test_a_peer_has_weights_of_its_own():
+    theirs = measured([["a", "</s>"]])
+    peer = measured([["7", "9"]], seconds=[0.5])
+    peer.texts = []
+    row = decoding.table_row("base", "beam 4", 1, "KerasHub", peer, theirs)
+    assert row == "| base | beam 4 | 1 | KerasHub | 4 | 0% | 2.00 |  | 3 | 0.3 |"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_a_peer_writes_as_many_tokens_as_it_must(beam_size):
+    pytest.importorskip("keras_hub", reason="KerasHub is not installed")
+    sizes = {"vocab_size": 30, "num_layers": 2, "d_model": 16, "d_ff": 24, "num_heads": 2}
+    task = {
+        "engine": "KerasHub",
+        "threads": 1,
+        "options": sizes | {"beam_size": beam_size, "length": 5},
+        "batches": [[[5, 6, 7, 3], [8, 3]], [[9, 10, 3]]],
+    }
+    found = measure({"KerasHub": task}, repeats=2)["KerasHub"]
+    assert [len(row) for row in found.tokens] == [5, 5, 5] and found.texts == []
+    assert {int(token) for row in found.tokens for token in row} <= {*range(30)}
+    assert found.version.startswith("KerasHub ")
+
+
+def test_opennmt_is_measured_where_its_python_is_named():
+    assert "OpenNMT-tf" not in decoding.installed_peers(None)
+    assert decoding.installed_peers("python3.10")["OpenNMT-tf"] == "python3.10"
+
+
 def test_the_same_subwords_in_another_text_are_not_the_same():
     ours, theirs = measured([["a"], ["b"]]), measured([["a"], ["b"]])
     ours.texts = ["a", "B"]
@@ -81,7 +111,7 @@ def test_the_report_has_a_row_for_each_engine_and_cell(capsys, tmp_path, monkeyp
         ["--source", str(tmp_path / "source"), "--reference", str(tmp_path / "reference")]
         + ["--repeats", "1", "--threads", "3", "--output", str(tmp_path / "report")]
     )
-    options = {"repeats": 1, "threads": 3}
+    options = {"repeats": 1, "threads": 3, "peers": {}}
     assert asked == [
         (["one", "two", "three", "four"], 64, options),
         (["one", "three"], 1, options),
