@@ -49,6 +49,7 @@ setup(
         "tensorflow>=2.21,<2.22",
         "tensorflow-text>=2.21,<2.22",
         "tqdm>=4.66",
+        "urllib3>=2,<3",
     ],
     extras_require={
         "published": PUBLISHED,

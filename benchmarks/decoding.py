@@ -26,7 +26,7 @@ from types import MappingProxyType
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import keras
-import sentencepiece
+import tensorflow as tf
 
 from benchmarks.machine import describe_machine
 from benchmarks.report import print_report
@@ -90,8 +90,10 @@ def translators(names: Sequence[str], checkpoint: str | None) -> Iterator[tuple[
             search = DecodingConfig(beam_size=beam_size, **options, **fixed)
             yield name, Translator(model, tokenizer, decoding=search)
     for beam_size in BEAM_SIZES if checkpoint else ():
-        search = {"beam_size": beam_size, "max_length": LONGEST}
-        yield "trained", load_translator(checkpoint, **search, **options)
+        trained = load_translator(checkpoint)
+        search = DecodingConfig(beam_size=beam_size, max_length=LONGEST, **options)
+        tokenizers = trained.tokenizer, trained.target_tokenizer
+        yield "trained", Translator(trained.model, *tokenizers, search)
 
 
 @functools.cache
@@ -167,8 +169,12 @@ def compare(
             "batches": [[with_eos[i] for i in batch] for batch in batches],
         }
     found = measure(tasks, repeats)
-    decoder = sentencepiece.SentencePieceProcessor(model_proto=translator.target_tokenizer.model)
-    found[THEIRS].texts = decoder.decode(found[THEIRS].tokens)
+    target = translator.target_tokenizer
+    id_of = {piece: i for i, piece in enumerate(target.id_to_piece(range(target.vocab_size)))}
+    theirs = tf.ragged.constant(
+        [[id_of[piece] for piece in row] for row in found[THEIRS].tokens], tf.int32, ragged_rank=1
+    )
+    found[THEIRS].texts = [text.decode() for text in target.detokenize(theirs).numpy()]
     places = sorted(range(len(order)), key=order.__getitem__)
     for name in exports:
         measurement = found[name]

@@ -29,9 +29,11 @@ from benchmarks.machine import Stopwatch, describe_machine
 from benchmarks.report import print_report
 from keras_transformer.config import DataConfig, ExperimentConfig, TrainingConfig, TransformerConfig
 from keras_transformer.data import read_pairs
+from keras_transformer.files import whole_file
 from keras_transformer.presets import PRESETS, count_parameters
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
 from keras_transformer.training import read_history, train
+from keras_transformer.training.directory import check_claim
 from pipelines.cli import plain_errors, start_log
 
 WIDTHS, LAYERS = 4, 2
@@ -135,6 +137,7 @@ def measure(config: ExperimentConfig, directory: Path, tokenizer: SentencePieceT
     path = directory / "result.json"
     if path.exists() and ExperimentConfig.from_file(directory / "config.yaml") == config:
         return Result(**json.loads(path.read_text(encoding="utf-8")))
+    check_claim(directory, config)
     directory.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)  # It was of fewer epochs.
     tokenizer.save(directory / "vocabulary.model")
@@ -149,9 +152,8 @@ def measure(config: ExperimentConfig, directory: Path, tokenizer: SentencePieceT
         minutes=watch.seconds / 60,
         other_cores=watch.other_cores,
     )
-    temporary = path.with_name("writing-result.json")
-    temporary.write_text(json.dumps(dataclasses.asdict(result)) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    with whole_file(path) as temporary:
+        temporary.write_text(json.dumps(dataclasses.asdict(result)) + "\n", encoding="utf-8")
     return result
 
 

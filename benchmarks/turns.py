@@ -58,7 +58,8 @@ class Worker:
             stderr=self._log,
             text=True,
             cwd=ROOT,
-            env=os.environ | {"OMP_NUM_THREADS": str(threads), "CT2_VERBOSE": "1"},
+            env=os.environ
+            | {"OMP_NUM_THREADS": str(threads), "CT2_VERBOSE": "1", "CUDA_VISIBLE_DEVICES": "-1"},
         )
 
     def __enter__(self):

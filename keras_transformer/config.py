@@ -9,6 +9,8 @@ import yaml
 from pydantic import ConfigDict, Field, TypeAdapter, model_validator
 from pydantic.dataclasses import dataclass
 
+from keras_transformer.files import whole_file
+
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
 
 _FORBID_EXTRA = ConfigDict(extra="forbid", use_attribute_docstrings=True)
@@ -312,11 +314,9 @@ class ExperimentConfig:
 
     def to_file(self, path: str | os.PathLike) -> None:
         """Write a YAML file that `from_file` reads back to an equal configuration."""
-        path = Path(path)
-        temporary = path.with_name(path.name + ".tmp")
         text = yaml.safe_dump(dataclasses.asdict(self), sort_keys=False, allow_unicode=True)
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
+        with whole_file(Path(path)) as temporary:
+            temporary.write_text(text, encoding="utf-8")
 
 
 def read_yaml(path: str | os.PathLike) -> dict[str, Any]:

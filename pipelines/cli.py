@@ -14,7 +14,7 @@ import yaml
 from pydantic import TypeAdapter
 from pydantic_settings import BaseSettings, CliApp, SettingsConfigDict
 
-from keras_transformer.config import DecodingConfig, read_yaml
+from keras_transformer.config import DecodingConfig, ExperimentConfig, read_yaml
 from keras_transformer.presets import get_preset
 
 
@@ -62,6 +62,7 @@ def run_command(command: type[Command], argv: Sequence[str] | None = None) -> Co
     parser.add_argument("--config")
     parser.add_argument("--preset")
     parser.add_argument("--training.init_from", dest="init_from")
+    parser.add_argument("--output")
     given = parser.parse_known_args(argv)[0]
     path = given.config
     try:
@@ -72,7 +73,7 @@ def run_command(command: type[Command], argv: Sequence[str] | None = None) -> Co
             training = values.get("training")
             in_file = training.get("init_from") if isinstance(training, dict) else None
             if start := given.init_from or in_file:
-                values = _merged(_sections_of(str(start)), values)
+                values = _merged(_sections_of(str(start), given.output), values)
     except yaml.YAMLError as error:
         sys.exit(f"error: {path} is not YAML: {error}")
     try:
@@ -83,14 +84,21 @@ def run_command(command: type[Command], argv: Sequence[str] | None = None) -> Co
         sys.exit("\n".join([f"error: the configuration{where} has mistakes:", *mistakes]))
 
 
-def _sections_of(directory: str) -> dict:
+def _sections_of(start: str, output: str | None) -> dict:
     """Return the configuration of a finished training, but for its text.
 
-    Its kind of subwords is the vocabulary's, which the new training takes over.
+    Its kind of subwords is the vocabulary's, which the new training takes over. A training that has
+    begun in `output` goes on with what it took over then: its start may have changed since.
     """
     from keras_transformer.training.directory import finished_config
 
-    sections = dataclasses.asdict(finished_config(Path(directory)))
+    begun = Path(output or "") / "config.yaml"
+    config = (
+        ExperimentConfig.from_file(begun)
+        if output and begun.exists()
+        else finished_config(Path(start))
+    )
+    sections = dataclasses.asdict(config)
     sections["data"] = {"subwords": sections["data"]["subwords"]}
     return sections
 

@@ -3,7 +3,7 @@
 Usage:
     python -m pipelines.client --model en_de "A dog runs on the beach."
 
-What is no UTF-8 is sent as U+FFFD, as in pipelines.translate, so that what the server gets is text
+What is no UTF-8 is sent as U+FFFD, so that what the server gets is text
 that can be read in its logs, over REST and gRPC alike.
 """
 
@@ -15,6 +15,7 @@ import json
 import os
 import sys
 import urllib.parse
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -67,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 print(as_line(prediction))
             sys.stdout.flush()
             printed += len(predictions)
-    except (EOFError, ImportError, OSError, ServerError, ValueError) as error:
+    except (EOFError, ImportError, OSError, ServerError, ValueError, zlib.error) as error:
         sys.exit(f"error: {error}" + (f" The first {printed} lines are done." if printed else ""))
 
 

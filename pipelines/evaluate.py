@@ -32,6 +32,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     start_log()
     from keras_transformer.evaluation import published_tokenizer, score
+    from keras_transformer.files import whole_file
 
     with plain_errors():
         _check(args)
@@ -43,11 +44,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         scores = score(translations, references, args.published, args.target_language)
         print(scores)
         if args.translations:
-            path = Path(args.translations)
-            temporary = path.with_name(path.name + ".tmp")
             text = "".join(f"{as_line(translation)}\n" for translation in translations)
-            temporary.write_text(text, encoding="utf-8")
-            temporary.replace(path)
+            with whole_file(Path(args.translations)) as temporary:
+                temporary.write_text(text, encoding="utf-8")
         if args.json:
             scores.to_json(args.json)
 
@@ -77,6 +76,9 @@ def _check(args: argparse.Namespace) -> None:
     files, tfds = given("--source", "--target"), given("--tfds", "--split", languages[0])
     needed = ("--tfds", *languages) if tfds else ("--source",)
     missing = [option for option in needed if option not in given(*needed)]
+    for option, path in (("--json", args.json), ("--translations", args.translations)):
+        if path and not Path(path).absolute().parent.is_dir():
+            problems.append(f"{option} must be in a directory that exists, received {path}")
     if files and tfds:
         problems.append(
             "text is either in files or in a TFDS set, received "

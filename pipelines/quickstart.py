@@ -9,12 +9,14 @@ exported model in a process that has nothing of this package.
 
 import argparse
 import json
+import os
 import shlex
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 from pipelines.cli import plain_errors, start_log
 
@@ -94,7 +96,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     version = export_saved_model(translator, args.output)
     print(f"\nWhat {version} says to a process with only tensorflow and tensorflow_text:")
     client = subprocess.run(
-        [sys.executable, "-c", CLIENT, str(version), *sources[:3]], capture_output=True, text=True
+        [sys.executable, "-c", CLIENT, str(version), *sources[:3]],
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": "-1"},  # This process holds the GPU's memory.
+        capture_output=True,
+        text=True,
     )
     if client.returncode:
         sys.exit(client.stderr)
@@ -102,12 +107,13 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     base = Path(args.output).resolve()
     request = shlex.quote(json.dumps({"instances": [sources[0]]}))
+    url = shlex.quote(f"localhost:8501/v1/models/{quote(base.name)}:predict")
     print(f"""
 Serve it:
-  tensorflow_model_server --rest_api_port=8501 --model_name={base.name} \\
+  tensorflow_model_server --rest_api_port=8501 --model_name={shlex.quote(base.name)} \\
     --model_base_path={shlex.quote(str(base))}
 and ask:
-  curl -d {request} localhost:8501/v1/models/{base.name}:predict
+  curl -d {request} {url}
 
 {time.monotonic() - started:.0f} seconds in all.""")
 

@@ -171,7 +171,7 @@ def server_flags(
         flags.append(f"--monitoring_config_file={seen_at / 'serving' / monitoring.name}")
     export = version / "assets.extra" / "export.json"
     if export.exists() and json.loads(export.read_text(encoding="utf-8")).get("compiled"):
-        # Without it a compiled model loads, and then every request fails.
+        # Without it the warm-up fails, and a compiled model is not loaded.
         flags.append("--xla_cpu_compilation_enabled=true")
     return flags
 

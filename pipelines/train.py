@@ -7,6 +7,7 @@ Options given beside --config replace those of the file: --training.epochs 3. To
 trained model on other text, name its directory: --training.init_from runs/en_de.
 """
 
+import shlex
 import sys
 from collections.abc import Sequence
 
@@ -57,8 +58,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         sys.exit("Interrupted. The same command goes on after the last whole epoch.")
     print(f"The model is in {command.output}. Score it, or export it for serving:")
-    print(f"  python -m pipelines.evaluate --model {command.output} --source FILE --target FILE")
-    print(f"  python -m pipelines.export --checkpoint {command.output} --output saved_models/NAME")
+    output = shlex.quote(command.output)
+    print(f"  python -m pipelines.evaluate --model {output} --source FILE --target FILE")
+    print(f"  python -m pipelines.export --checkpoint {output} --output saved_models/NAME")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,9 @@
 
 It loads a model as the server does, in a session, runs its warm-up requests, goes on to a higher
 version when there is one, and answers Predict over REST and gRPC, the model's status and its
-metadata, with the server's formats, messages and statuses. It knows inputs of strings alone, takes
-the server's flags, and does no batching. Written after tensorflow/serving: util/json_tensor.cc,
+metadata, with the server's formats, messages and statuses. It knows inputs of strings alone, and
+takes the server's flags. Of batching it knows only that a request of too many rows is refused, one
+of the warm-up too. Written after tensorflow/serving: util/json_tensor.cc,
 model_servers/http_rest_api_util.cc and servables/tensorflow/predict_util.cc.
 
     python tests/model_server.py --port=8500 --rest_api_port=8501 --model_name=en_de \
@@ -40,9 +41,10 @@ def invalid(message):
 
 
 class Model:
-    """A version of a model, with its warm-up done."""
+    """A version of a model, with its warm-up done; `most_rows` of a request, by default any."""
 
-    def __init__(self, directory):
+    def __init__(self, directory, most_rows=None):
+        self.most_rows = most_rows
         self.session = tf.compat.v1.Session(graph=tf.Graph())
         with self.session.graph.as_default():
             loaded = tf.compat.v1.saved_model.load(self.session, ["serve"], str(directory))
@@ -64,6 +66,10 @@ class Model:
         if inputs.keys() != signature.inputs.keys():
             sent, wanted = ",".join(sorted(inputs)), ",".join(sorted(signature.inputs))
             raise invalid(f"input size does not match signature: {{{sent}}} != {{{wanted}}}")
+        rows = max(map(len, inputs.values()))
+        if self.most_rows is not None and rows > self.most_rows:
+            limit = f"maximum input batch size {self.most_rows}"
+            raise invalid(f"Task size {rows} is larger than {limit}")
         feeds = {signature.inputs[name].name: value for name, value in inputs.items()}
         fetches = {name: tensor.name for name, tensor in signature.outputs.items()}
         return self.session.run(fetches, feeds)
@@ -74,12 +80,13 @@ class ModelServer:
 
     Attributes:
         port, rest_port: where it listens; a free one for each that is not given.
+        batching: whether batching_params.pbtxt of a version says how large its batches are.
         on_predict: called as each request comes. An error of `tf.errors` that it raises is the
             answer; a ConnectionResetError breaks the connection.
     """
 
-    def __init__(self, base, name, port=0, rest_port=0):
-        self.base, self.name = Path(base), name
+    def __init__(self, base, name, port=0, rest_port=0, batching=False):
+        self.base, self.name, self.batching = Path(base), name, batching
         self.on_predict = lambda: None
         self.version = None
         self.load_highest()
@@ -103,7 +110,9 @@ class ModelServer:
     def load_highest(self):
         highest = max(int(path.name) for path in self.base.iterdir() if path.name.isdecimal())
         if highest != self.version:
-            self.model = Model(self.base / str(highest))  # The one before serves meanwhile.
+            directory = self.base / str(highest)
+            # The one before serves meanwhile.
+            self.model = Model(directory, most_rows(directory) if self.batching else None)
             self.version = highest
 
     def find(self, name, version=None):
@@ -135,6 +144,11 @@ class ModelServer:
             "model_spec": {"name": name, "signature_name": "", "version": str(self.version)},
             "metadata": {"signature_def": {"signature_def": signatures}},
         }
+
+
+def most_rows(version):
+    text = (version / "batching_params.pbtxt").read_text(encoding="utf-8")
+    return int(re.search(r"^max_batch_size { value: (\d+) }", text, re.MULTILINE)[1])
 
 
 def rest_predict(model, body):
@@ -283,7 +297,8 @@ def main():
     if args.batching_parameters_file and args.enable_batching != "true":
         parser.error("batching_parameters_file is set without setting enable_batching to true")
     ports = args.port, args.rest_api_port
-    with ModelServer(args.model_base_path, args.model_name, *ports) as server:
+    batching = args.enable_batching == args.enable_per_model_batching_parameters == "true"
+    with ModelServer(args.model_base_path, args.model_name, *ports, batching) as server:
         while True:
             time.sleep(1)
             server.load_highest()

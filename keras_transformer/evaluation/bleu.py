@@ -10,6 +10,7 @@ from typing import Any
 from sacrebleu.metrics import BLEU, CHRF
 
 from keras_transformer.evaluation.published import PublishedBleu, published_bleu
+from keras_transformer.files import whole_file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,10 +48,8 @@ class Scores:
 
     def to_json(self, path: str | os.PathLike) -> None:
         """Write the scores as a JSON object; the file appears only when it is whole."""
-        path = Path(path)
-        temporary = path.with_name(path.name + ".tmp")
-        temporary.write_text(json.dumps(self.to_dict(), indent=2) + "\n", encoding="utf-8")
-        temporary.replace(path)
+        with whole_file(Path(path)) as temporary:
+            temporary.write_text(json.dumps(self.to_dict(), indent=2) + "\n", encoding="utf-8")
 
 
 def score(

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
+from urllib.parse import quote
 
 import yaml
 
@@ -90,7 +91,7 @@ def _requests(model: str, signatures: Mapping[str, Mapping]) -> str:
         texts = {key: f"Some {key}." for key in about["inputs"]}
         instance = texts if len(texts) > 1 else texts["text"]
         body = shlex.quote(json.dumps({"signature_name": name, "instances": [instance]}))
-        url = shlex.quote(f"localhost:8501/v1/models/{model}:predict")
+        url = shlex.quote(f"localhost:8501/v1/models/{quote(model)}:predict")
         lines.append(f"curl -d {body} {url}\n")
     return "".join(lines)
 

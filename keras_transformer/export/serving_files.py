@@ -3,13 +3,20 @@
 import json
 from pathlib import Path
 
-BATCHING = """\
+from keras_transformer.compiled_search import BATCH_SIZES
+from keras_transformer.files import whole_file
+
+MOST_ROWS = BATCH_SIZES[-1]
+"""Of a batch of the model server. More would be of no use to a compiled search, which takes them in
+parts of so many, and fewer would refuse the requests that warm it up."""
+
+BATCHING = f"""\
 # How the model server joins requests into batches (--enable_batching). A batch takes as long as its
 # longest translation, so larger ones are seldom faster. A request of more rows than max_batch_size
-# is refused.
-max_batch_size { value: 32 }
-batch_timeout_micros { value: 5000 }
-max_enqueued_batches { value: 100 }
+# is refused. With fewer than {MOST_ROWS} a compiled model is not loaded: its warm-up has as many.
+max_batch_size {{ value: {MOST_ROWS} }}
+batch_timeout_micros {{ value: 5000 }}
+max_enqueued_batches {{ value: 100 }}
 """
 
 _MODELS = """\
@@ -46,6 +53,5 @@ def write_serving_files(path: Path) -> None:
     }
     for file, text in files.items():
         if not (directory / file).exists():
-            temporary = directory / f"{file}.tmp"
-            temporary.write_text(text, encoding="utf-8")
-            temporary.rename(directory / file)
+            with whole_file(directory / file) as temporary:
+                temporary.write_text(text, encoding="utf-8")

@@ -48,9 +48,9 @@ def attention(scores, value, attention_mask=None, dropout=None):
 class MultiHeadAttention(keras.layers.Layer):
     """Attention of several heads, each in its own projection of the inputs (Section 3.2.2).
 
-    The arguments are those of `keras.layers.MultiHeadAttention`, and `compatibility`. Masks are
-    explicit: implicit Keras masks are neither read nor written. Where a query may attend to no key,
-    its output is exactly 0.
+    Arguments and calls are those of `keras.layers.MultiHeadAttention`, as far as the paper's layer
+    needs them, and `compatibility`. Masks are explicit: implicit Keras masks are neither read nor
+    written. Where a query may attend to no key, its output is exactly 0.
 
     Args:
         num_heads: H, the number of heads.

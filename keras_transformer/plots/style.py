@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from keras_transformer.files import whole_file
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -67,7 +69,5 @@ def save_figure(figure: "Figure", path: str | os.PathLike) -> None:
     path = Path(path)
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise ValueError(f"path must end in .png, .svg or .pdf, received {path.name!r}. Rename it.")
-    temporary = path.with_name(path.name + ".tmp")
-    with matplotlib.rc_context(STYLE):
-        figure.savefig(temporary, format=path.suffix[1:], dpi=200)
-    temporary.replace(path)
+    with matplotlib.rc_context(STYLE), whole_file(path) as temporary:
+        figure.savefig(temporary, dpi=200)

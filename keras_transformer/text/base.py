@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 import tensorflow as tf
 
 from keras_transformer.config import PAD_ID
+from keras_transformer.files import whole_file
 
 
 class Tokenizer(tf.Module, abc.ABC):
@@ -68,10 +69,8 @@ class Tokenizer(tf.Module, abc.ABC):
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes the vocabulary to a file, which `from_file` and the tools of its kind read."""
-        path = Path(path)
-        temporary = path.with_name(path.name + ".tmp")
-        temporary.write_bytes(self.model)
-        temporary.replace(path)
+        with whole_file(Path(path)) as temporary:
+            temporary.write_bytes(self.model)
 
     def tokenize(self, text: tf.Tensor, max_length: int | None = None) -> tf.RaggedTensor:
         """Splits each text into subwords.

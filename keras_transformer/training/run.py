@@ -20,6 +20,7 @@ from keras_transformer.data import (
     read_tfds,
 )
 from keras_transformer.evaluation import score
+from keras_transformer.files import whole_file
 from keras_transformer.losses import LabelSmoothedCrossEntropy
 from keras_transformer.model import Transformer
 from keras_transformer.schedules import NoamSchedule
@@ -90,16 +91,17 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
     log.info("text to train on:")
     encoded = encode_pairs(pairs, *tokenizers, data.max_length)
     del pairs  # Gigabytes for a large text.
+    share = training.batch_tokens // strategy.num_replicas_in_sync
     batches = TokenBatches(
         encoded,
         training.batch_tokens,
         num_replicas=strategy.num_replicas_in_sync,
         seed=training.seed,
         steps_per_epoch=training.steps_per_epoch,
-        vary=_subword_dropout(config, tokenizers),
+        vary=_subword_dropout(config, tokenizers, share),
     )
     model = compiled_model(config, strategy)
-    validate = _validation(config, model, tokenizers, validation, batches.tokens)
+    validate = _validation(config, model, tokenizers, validation, share, batches.tokens)
     callbacks = [
         EpochSeed(batches),
         validate,
@@ -126,7 +128,9 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
     if starts_from_model:
         before = validate.measure()
         log.info("before training: val_nll %(val_nll).4f, val_bleu %(val_bleu).2f", before)
-    if done < training.epochs and not checkpoints.out_of_patience():
+    if checkpoints.out_of_patience():
+        log.info("its patience of %d epochs is at an end", training.patience)
+    elif done < training.epochs:
         model.fit(
             batches.dataset(),
             epochs=training.epochs,
@@ -153,9 +157,12 @@ def _read(data: DataConfig) -> tuple[Pairs, Pairs]:
 
 
 def _subword_dropout(
-    config: ExperimentConfig, tokenizers: Tokenizers
+    config: ExperimentConfig, tokenizers: Tokenizers, share: int
 ) -> Callable[[EncodedPairs, int], EncodedPairs] | None:
-    """Return what cuts the training text into other subwords in each pass."""
+    """Return what cuts the training text into other subwords in each pass.
+
+    No sentence becomes longer than `share`, a replica's tokens of a batch.
+    """
     data, seed = config.data, config.training.seed
     if not data.subword_dropout:
         return None
@@ -165,7 +172,7 @@ def _subword_dropout(
             pairs,
             tokenizers,
             data.subword_dropout,
-            max_length=data.max_length,
+            max_length=min(data.max_length, share),
             seed=(seed, number),
         )
 
@@ -199,15 +206,15 @@ def _validation(
     model: Transformer,
     tokenizers: Tokenizers,
     pairs: Pairs,
+    share: int,
     tokens: float,
 ) -> Validation:
+    """Return the validation: on one device, so in batches of a replica's `share` of tokens."""
     log.info("text to validate on:")
+    encoded = encode_pairs(pairs, *tokenizers, config.data.max_length)
+    longest = max(encoded.source_lengths.max(), encoded.target_lengths.max())
     return Validation(
-        TokenBatches(
-            encode_pairs(pairs, *tokenizers, config.data.max_length),
-            config.training.batch_tokens,
-            shuffle=False,
-        ),
+        TokenBatches(encoded, max(share, int(longest)), shuffle=False),
         pairs,
         Translator(model, *tokenizers, DecodingConfig(beam_size=1)),
         tokens=tokens,
@@ -262,13 +269,13 @@ def _choose(
         log.info("validation BLEU of the %s: %.2f", name, bleu[name])
     chosen = max(bleu, key=bleu.get)
     average_checkpoints(model, candidates[chosen])
-    temporary = directory / "writing-model.keras"
-    model.save(temporary)
-    temporary.replace(directory / "model.keras")
+    with whole_file(directory / "model.keras") as temporary:
+        model.save(temporary)
     report = {
         "chosen": chosen,
         "checkpoints": [path.name for path in candidates[chosen]],
         "validation_bleu": bleu,
     }
-    (directory / "chosen.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    with whole_file(directory / "chosen.json") as temporary:
+        temporary.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     return translator

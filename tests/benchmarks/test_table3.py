@@ -157,6 +157,19 @@ def test_rows_of_fewer_epochs_are_trained_on(tmp_path, sweep, trained):
         assert len(lines) == 4  # No direction is about the seeds.
 
 
+def test_another_recipe_is_refused_and_keeps_the_result(tmp_path, sweep, trained):
+    rows = sweep("base")
+    list(report(rows, tmp_path / "sweep"))
+    (path,) = (tmp_path / "sweep").glob("*/result.json")
+    before = path.read_bytes()
+    training = dataclasses.replace(rows["base"].training, warmup_steps=9)
+    with pytest.raises(ValueError, match="holds a training with another configuration"):
+        list(
+            report({"base": dataclasses.replace(rows["base"], training=training)}, path.parents[1])
+        )
+    assert trained == ["base"] and path.read_bytes() == before
+
+
 @pytest.mark.slow
 def test_two_rows_are_trained_and_shown(tmp_path, sweep, capsys):
     rows = sweep("base", "c_num_layers_2")

@@ -41,7 +41,7 @@ def test_a_server_reads_them(exported, messages):
     serving = exported.version.parent / "serving"
     for path in (serving / "batching.config", exported.version / "batching_params.pbtxt"):
         batching = text_format.Parse(path.read_text(), batching_parameters())
-        assert batching.max_batch_size.value == 32
+        assert batching.max_batch_size.value == 64
         assert batching.batch_timeout_micros.value > 0
     text = (serving / "monitoring.config").read_text()
     prometheus = text_format.Parse(text, monitoring_config()).prometheus_config

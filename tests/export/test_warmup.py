@@ -1,10 +1,18 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from model_server import most_rows
 from tensorflow_serving.apis import prediction_log_pb2
 from tiny import tiny_tokenizer
 
-from keras_transformer.export.warmup import Request, _varint, replay, write_warmup
+from keras_transformer.export.warmup import (
+    Request,
+    _varint,
+    replay,
+    warmup_requests,
+    write_warmup,
+)
+from keras_transformer.translator import Translator
 
 
 def read(path):
@@ -34,6 +42,16 @@ def test_every_signature_is_warmed_up_with_every_size(requests, graph):
     for name, signature in served.items():
         assert sizes[name] == [len(signature.inputs) * [(rows,)] for rows in (1, 1, 8)]
     assert len(requests) < 1000  # More are refused.
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_no_request_has_more_rows_than_a_batching_server_takes(exported, compiled):
+    translator = exported.translator
+    parts = (translator.model, translator.tokenizer, None, translator.decoding)
+    requests = warmup_requests(Translator(*parts, compiled), {"n": {"inputs": {"text": "string"}}})
+    rows = {len(request.inputs["text"]) for request in requests}
+    assert max(rows) == (64 if compiled else 8)
+    assert max(rows) <= most_rows(exported.version)
 
 
 def test_the_requests_are_answered(requests, serve):

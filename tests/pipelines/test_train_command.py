@@ -1,5 +1,6 @@
 import dataclasses
 import gzip
+import shutil
 
 import pytest
 import yaml
@@ -122,6 +123,21 @@ def test_a_training_to_start_from_gives_its_kind_of_subwords(
     assert trained.pop()[0].data == DataConfig(**MINIMAL["data"], subwords="wordpiece")
 
 
+def test_a_training_that_has_begun_needs_its_start_no_more(
+    trained, config_file, training, tmp_path
+):
+    start = shutil.copytree(training, tmp_path / "start")
+    path = config_file({"data": MINIMAL["data"]})
+    run = tmp_path / "run"
+    command = ["--config", path, "--training.init_from", str(start), "--output", str(run)]
+    train.main(command)
+    run.mkdir()
+    trained[0][0].to_file(run / "config.yaml")
+    shutil.rmtree(start)
+    train.main(command)
+    assert trained[0] == trained[1]
+
+
 def test_a_training_to_start_from_that_is_not_there_is_named(trained):
     with pytest.raises(SystemExit, match="error: none/config.yaml does not exist. Give the direct"):
         train.main(["--training.init_from", "none", "--output", "x"])
@@ -148,7 +164,8 @@ def test_a_committed_configuration_needs_nothing_more(trained, name):
     source, target = name.split("_")[1:3]
     if name.endswith("_tfds"):
         assert (data.source_language, data.target_language) == (source, target)
-        assert data.tfds == f"wmt14_translate/{target}-{source}"
+        sets = {"multi30k": "multi30k", "wmt14": f"wmt14_translate/{target}-{source}"}
+        assert data.tfds == sets[name.partition("_")[0]]
         return
     folder = "multi30k" if name.startswith("multi30k") else f"wmt14_{source}_{target}"
     for path, language in (
@@ -178,6 +195,14 @@ def test_the_configurations_of_the_papers_runs(trained, name, preset, changes):
     assert trained[0][0] == experiment_of(PRESETS[preset], data, **changes)
     # Section 5.1: byte pairs for German, word pieces for French.
     assert data["subwords"] == ("wordpiece" if "en_fr" in name else "bpe")
+
+
+@pytest.mark.parametrize("name", [name for name in CONFIGS if name.endswith("_tfds")])
+def test_a_configuration_for_tfds_is_the_one_for_files_but_for_the_text(trained, name):
+    for name in (name, name.removesuffix("_tfds")):
+        train.main(["--config", str(CONFIGS[name]), "--output", "x"])
+    (tfds, _), (files, _) = trained
+    assert dataclasses.replace(tfds, data=files.data) == files
 
 
 def test_the_environment_is_no_option(trained, config_file, monkeypatch):

@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import re
 
 import keras
 import numpy as np
@@ -10,7 +11,13 @@ from keras_transformer import Transformer
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.evaluation import score
 from keras_transformer.text import WordPieceTokenizer
-from keras_transformer.training import average_checkpoints, load_translator, read_history, train
+from keras_transformer.training import (
+    average_checkpoints,
+    load_translator,
+    read_history,
+    run,
+    train,
+)
 
 VALIDATION = toy_pairs(420)[400:]
 
@@ -158,6 +165,27 @@ def test_a_mistake_leaves_the_directory_free(tmp_path):
     with pytest.raises(ValueError, match="batch_tokens must be at least"):
         train(too_small, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_subword_dropout_makes_no_sentence_that_fits_no_batch(tmp_path):
+    data = write_toy_text(tmp_path, train=60) | {"subword_dropout": 0.9}
+    with pytest.raises(ValueError, match="batch_tokens must be at least") as error:
+        train(toy_experiment(data, batch_tokens=3), tmp_path / "run")
+    smallest = int(re.search(r"at least (\d+)", str(error.value))[1])
+    train(toy_experiment(data, batch_tokens=smallest, epochs=2), tmp_path / "run")
+    assert epochs_of(tmp_path / "run") == [1, 2]
+
+
+def test_validation_takes_the_share_of_a_replica():
+    directory, translator = toy_training()
+    config = ExperimentConfig.from_file(directory / "config.yaml")
+    tokenizers = translator.tokenizer, translator.target_tokenizer
+    validation = run._validation(config, translator.model, tokenizers, VALIDATION, 20, tokens=1.0)
+    sizes = [labels.shape for _, labels in validation.dataset]
+    assert sum(rows for rows, _ in sizes) == len(VALIDATION)
+    assert max(rows * length for rows, length in sizes) <= 20
+    alone = run._validation(config, translator.model, tokenizers, VALIDATION, 1, tokens=1.0)
+    assert len([*alone.dataset]) >= len(sizes)  # Every sentence has room.
 
 
 @pytest.mark.parametrize(
