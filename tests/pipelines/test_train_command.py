@@ -199,8 +199,8 @@ def test_the_configurations_of_the_papers_runs(trained, name, preset, changes):
 
 @pytest.mark.parametrize("name", [name for name in CONFIGS if name.endswith("_tfds")])
 def test_a_configuration_for_tfds_is_the_one_for_files_but_for_the_text(trained, name):
-    for name in (name, name.removesuffix("_tfds")):
-        train.main(["--config", str(CONFIGS[name]), "--output", "x"])
+    for config in (name, name.removesuffix("_tfds")):
+        train.main(["--config", str(CONFIGS[config]), "--output", "x"])
     (tfds, _), (files, _) = trained
     assert dataclasses.replace(tfds, data=files.data) == files
 
