@@ -1,0 +1,38 @@
+"""The model that comes with the repository, and what README.md says of it."""
+
+import json
+import re
+import shlex
+
+import pytest
+from tiny import ROOT, run_python
+
+NAME = "saved_models/multi30k_en_de"
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def scores():
+    (version,) = (path for path in (ROOT / NAME).iterdir() if path.name.isdigit())
+    facts = json.loads((version / "assets.extra" / "export.json").read_text(encoding="utf-8"))
+    return facts["scores"]
+
+
+def test_the_readme_has_the_scores_of_its_model_card(scores):
+    (row,) = re.findall(rf"^\| \[`{NAME}`\].*$", README, re.MULTILINE)
+    cells = [cell.strip() for cell in row.split("|")]
+    for score in (scores["bleu"], scores["chrf"], scores["published"]["multi30k"]["bleu"]):
+        assert f"{score:.1f}" in cells
+    assert scores["signature"] in README
+
+
+def test_the_readmes_command_prints_the_readmes_translations():
+    command = rf"```bash\npython (-m pipelines.translate --model {NAME} .*?)```"
+    ((command, printed),) = re.findall(rf"{command}\n\n```text\n(.*?)```", README, re.DOTALL)
+    arguments = shlex.split(command.replace("\\\n", ""))
+    assert run_python(*arguments, cwd=ROOT).stdout == printed
+
+
+def test_it_is_small():
+    files = [path for path in (ROOT / NAME).rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < 16_000_000
