@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 
 import keras
 import numpy as np
@@ -201,6 +200,7 @@ def training_row(
 
 
 def main(argv: Sequence[str] | None = None) -> None:
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

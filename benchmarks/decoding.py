@@ -17,6 +17,7 @@ import functools
 import importlib.util
 import os
 import platform
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -64,10 +65,10 @@ HEADER = """\
 NOTES = """
 - tokens/s: subwords and ends written a second, in the median of {repeats} runs over the same
   sentences. spread: slowest less fastest run, by the median. ratio: to CTranslate2.
-- same: translations that are CTranslate2's in every subword; the weights of KerasHub and OpenNMT-tf
-  are others. Ours and CTranslate2 search without a length penalty,
-  which they define differently. At the limit, where random weights end, CTranslate2 takes what is
-  best, and ours what has an end.
+- same: translations that are CTranslate2's in every subword; KerasHub and OpenNMT-tf have random
+  weights of their own. Ours and CTranslate2 search without a length penalty, which they define
+  differently. At the limit, where random weights end, CTranslate2 takes what is best, and ours what
+  has an end.
 - peak MB: of the engine's process. others: the most cores that other processes kept busy during a
   run; rows can be compared only where this is small.
 - {threads} threads: TensorFlow's intra_op and inter_op each, CTranslate2's intra_threads.
@@ -186,7 +187,9 @@ def compare(
 def installed_peers(opennmt_python: str | None) -> dict[str, str]:
     """Return the names of the peers that can be measured, each with the Python that runs it."""
     peers = {"KerasHub": sys.executable} if importlib.util.find_spec("keras_hub") else {}
-    return peers | ({"OpenNMT-tf": opennmt_python} if opennmt_python else {})
+    if opennmt_python:
+        peers["OpenNMT-tf"] = shutil.which(opennmt_python) or opennmt_python
+    return {name: os.path.abspath(python) for name, python in peers.items()}
 
 
 def table_row(model: str, search: str, batch_size: int, engine: str, ours, theirs) -> str:

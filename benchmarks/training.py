@@ -19,7 +19,6 @@ from itertools import islice
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 
 import numpy as np
 
@@ -142,6 +141,7 @@ def report(args: argparse.Namespace) -> Iterator[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -73,7 +73,8 @@ def run_command(command: type[Command], argv: Sequence[str] | None = None) -> Co
             training = values.get("training")
             in_file = training.get("init_from") if isinstance(training, dict) else None
             if start := given.init_from or in_file:
-                values = _merged(_sections_of(str(start), given.output), values)
+                output = given.output or values.get("output")
+                values = _merged(_sections_of(str(start), output), values)
     except yaml.YAMLError as error:
         sys.exit(f"error: {path} is not YAML: {error}")
     try:
@@ -87,17 +88,18 @@ def run_command(command: type[Command], argv: Sequence[str] | None = None) -> Co
 def _sections_of(start: str, output: str | None) -> dict:
     """Return the configuration of a finished training, but for its text.
 
-    Its kind of subwords is the vocabulary's, which the new training takes over. A training that has
-    begun in `output` goes on with what it took over then: its start may have changed since.
+    Its kind of subwords is the vocabulary's, which the new training takes over. Where it is gone,
+    the training that has begun in `output` still has all that it took over.
     """
     from keras_transformer.training.directory import finished_config
 
-    begun = Path(output or "") / "config.yaml"
-    config = (
-        ExperimentConfig.from_file(begun)
-        if output and begun.exists()
-        else finished_config(Path(start))
-    )
+    try:
+        config = finished_config(Path(start))
+    except FileNotFoundError:
+        begun = Path(output or "") / "config.yaml"
+        if output is None or not begun.exists():
+            raise
+        config = ExperimentConfig.from_file(begun)
     sections = dataclasses.asdict(config)
     sections["data"] = {"subwords": sections["data"]["subwords"]}
     return sections

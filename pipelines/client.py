@@ -3,8 +3,8 @@
 Usage:
     python -m pipelines.client --model en_de "A dog runs on the beach."
 
-What is no UTF-8 is sent as U+FFFD, so that what the server gets is text
-that can be read in its logs, over REST and gRPC alike.
+What is no UTF-8 is sent as U+FFFD, so that what the server gets is text that can be read in its
+logs, over REST and gRPC alike.
 """
 
 import argparse
@@ -47,7 +47,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         "--url", default="localhost:8501", help="the server's REST API (default localhost:8501)"
     )
     address.add_argument("--grpc", metavar="HOST:PORT", help="the server's gRPC API, in its place")
-    parser.add_argument("--batch-size", type=int, default=16, help="sentences a request (16)")
+    parser.add_argument(
+        "--batch-size",
+        type=int,
+        default=16,
+        help="sentences a request (16); as pipelines.serve starts it, a server takes up to 64",
+    )
     parser.add_argument("--in-flight", type=int, default=4, help="requests at a time (4)")
     parser.add_argument("--timeout", type=float, default=60, help="seconds for a request (60)")
     parser.add_argument("sentences", nargs="*", help="what to translate; else --input is read")

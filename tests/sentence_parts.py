@@ -11,10 +11,7 @@ from keras_transformer.data.generated.phrases import (
     pronoun,
     to_place,
 )
-from keras_transformer.data.generated.verbs import (
-    TRANSITIVE,
-    verb_named,
-)
+from keras_transformer.data.generated.verbs import TRANSITIVE, verb_named
 
 ANNA, PAUL, HE, SHE, WE, THEY = (
     name("Anna"),

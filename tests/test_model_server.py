@@ -160,6 +160,13 @@ def test_grpc_takes_whatever_bytes_there_are_and_nothing(texts, server, translat
     assert tf.make_ndarray(outputs["translation"]).tolist() == expected
 
 
+def test_a_request_may_have_as_many_rows_as_a_batch(server, translator):
+    texts = [SENTENCES[i % len(SENTENCES)] for i in range(64)]
+    assert post(server.url, {"instances": texts}) == (200, {"predictions": translator(texts)})
+    status, answer = post(server.url, {"instances": [*texts, "red"]})
+    assert status == 400 and "larger than maximum input batch size 64" in answer["error"]
+
+
 @pytest.mark.parametrize("api", ["rest", "grpc"])
 def test_the_client_prints_the_translators_strings(api, server, translator, capsys):
     address = {"rest": ["--url", server.rest], "grpc": ["--grpc", server.grpc]}[api]

@@ -13,8 +13,8 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 @pytest.fixture(scope="module")
 def scores():
-    (version,) = (path for path in (ROOT / NAME).iterdir() if path.name.isdigit())
-    facts = json.loads((version / "assets.extra" / "export.json").read_text(encoding="utf-8"))
+    path = ROOT / NAME / "1" / "assets.extra" / "export.json"
+    facts = json.loads(path.read_text(encoding="utf-8"))
     return facts["scores"]
 
 
@@ -34,5 +34,5 @@ def test_the_readmes_command_prints_the_readmes_translations():
 
 
 def test_it_is_small():
-    files = [path for path in (ROOT / NAME).rglob("*") if path.is_file()]
+    files = [path for path in (ROOT / NAME / "1").rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) < 16_000_000

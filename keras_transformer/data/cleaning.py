@@ -120,7 +120,7 @@ def encode_pairs(
     kept = total - empty - too_long
     if not kept:
         raise ValueError(
-            f"there must be a sentence pair of use, received {total:,}: {empty:,} with an "
+            f"there must be a usable sentence pair, received {total:,}: {empty:,} with an "
             f"empty side and {too_long:,} longer than {max_length} tokens. Check the files, or "
             "raise max_length."
         )

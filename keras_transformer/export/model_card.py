@@ -17,12 +17,13 @@ _PACKAGES = ("keras-transformer-mt", "keras", "tensorflow", "tensorflow-text")
 _HEAD = """\
 # {name}
 
-A Transformer that translates text, exported for `tensorflow_model_server`: strings in, strings out,
-any number of rows in a request, of which each is answered as if it were alone. Bytes that are no
-UTF-8 count as U+FFFD. Of a longer text the first {max_source_length} subwords, eos included, are
-translated; one without any has the translation "" with score 0 and length 0. A score is
-log-probability / length penalty, and -1e9 where there is no translation. Lengths are in subwords,
-eos included. Rows of subwords are filled up with "", those of attention with 0.
+A Transformer that translates text, exported for `tensorflow_model_server`: strings in, strings
+out, any number of rows in a request, of which each is answered as if it were alone. (A server
+that batches refuses more than its `max_batch_size`.) Bytes that are no UTF-8 count as U+FFFD. Of
+a longer text the first {max_source_length} subwords, eos included, are translated; one without
+any has the translation "" with score 0 and length 0. A score is log-probability / length penalty,
+and -1e9 where there is no translation. Lengths are in subwords, eos included. Rows of subwords
+are filled up with "", those of attention with 0.
 
 ## Signatures
 

@@ -129,7 +129,7 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
         before = validate.measure()
         log.info("before training: val_nll %(val_nll).4f, val_bleu %(val_bleu).2f", before)
     if checkpoints.out_of_patience():
-        log.info("its patience of %d epochs is at an end", training.patience)
+        log.info("no better epoch among the last %d: the training has ended", training.patience)
     elif done < training.epochs:
         model.fit(
             batches.dataset(),

@@ -1,3 +1,7 @@
+import os
+import sys
+from pathlib import Path
+
 import pytest
 from tiny import tiny_model, tiny_tokenizer, toy_sentences
 
@@ -77,7 +81,35 @@ def test_a_peer_writes_as_many_tokens_as_it_must(beam_size):
 
 def test_opennmt_is_measured_where_its_python_is_named():
     assert "OpenNMT-tf" not in decoding.installed_peers(None)
-    assert decoding.installed_peers("python3.10")["OpenNMT-tf"] == "python3.10"
+    peers = decoding.installed_peers(os.path.relpath(sys.executable))
+    assert peers["OpenNMT-tf"] == os.path.abspath(sys.executable)
+
+
+def test_peers_have_the_sizes_of_the_model_and_ids_with_eos(monkeypatch):
+    lengths = {"min_length": 4, "max_length": 4, "max_source_length": 16}
+    search = DecodingConfig(beam_size=3, length_penalty=0.0, **lengths)
+    translator = Translator(tiny_model(), tiny_tokenizer(), decoding=search)
+    asked = {}
+
+    def measure(tasks, repeats):
+        asked.update(tasks)
+        return {name: measured([["▁red"]] * len(SENTENCES)) for name in tasks}
+
+    monkeypatch.setattr(decoding, "measure", measure)
+    settings = {"batch_size": 4, "repeats": 1, "threads": 2}
+    peers = {"OpenNMT-tf": "/python3.10"}
+    exports = {"CTranslate2": Path("model")}
+    found = decoding.compare(translator, exports, SENTENCES, **settings, peers=peers)
+    assert found.keys() == {"CTranslate2", "OpenNMT-tf"}
+    task, theirs = asked["OpenNMT-tf"], asked["CTranslate2"]
+    assert (task["python"], task["threads"]) == ("/python3.10", 2)
+    assert task["options"] == {
+        **{"vocab_size": 380, "num_layers": 2, "d_model": 12, "d_ff": 20, "num_heads": 3},
+        **{"beam_size": 3, "length": 5},
+    }
+    for rows, subwords in zip(task["batches"], theirs["batches"], strict=True):
+        assert [len(row) - 1 for row in rows] == [len(row) for row in subwords]
+        assert {row[-1] for row in rows} == {3}
 
 
 def test_the_same_subwords_in_another_text_are_not_the_same():

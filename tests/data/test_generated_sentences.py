@@ -37,17 +37,9 @@ from keras_transformer.data.generated.pairs import (
     that_someone,
     who_does,
 )
-from keras_transformer.data.generated.phrases import (
-    Adverbial,
-    fixed,
-    refer_back,
-)
+from keras_transformer.data.generated.phrases import Adverbial, fixed, refer_back
 from keras_transformer.data.generated.predicates import being, stay_at_home
-from keras_transformer.data.generated.verbs import (
-    KNOW,
-    LIVE,
-    TRY,
-)
+from keras_transformer.data.generated.verbs import KNOW, LIVE, TRY
 
 
 def test_yes_or_no_questions_start_with_the_verb():

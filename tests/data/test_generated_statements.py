@@ -23,9 +23,7 @@ from sentence_parts import (
 
 from keras_transformer.data.generated.adjectives import ADJECTIVES
 from keras_transformer.data.generated.adverbials import ALREADY, CAUSES, NEVER, number_words
-from keras_transformer.data.generated.pairs import (
-    statement,
-)
+from keras_transformer.data.generated.pairs import statement
 from keras_transformer.data.generated.phrases import (
     Adverbial,
     fixed,

@@ -129,13 +129,18 @@ def test_a_training_that_has_begun_needs_its_start_no_more(
     start = shutil.copytree(training, tmp_path / "start")
     path = config_file({"data": MINIMAL["data"]})
     run = tmp_path / "run"
-    command = ["--config", path, "--training.init_from", str(start), "--output", str(run)]
-    train.main(command)
+    command = ["--config", path, "--training.init_from", str(start), "--training.epochs", "7"]
+    train.main([*command, "--output", str(run)])
     run.mkdir()
     trained[0][0].to_file(run / "config.yaml")
+    # An option that is left out is another configuration, which `train` refuses.
+    train.main([*command[:-2], "--output", str(run)])
+    assert trained.pop()[0].training.epochs == 3
     shutil.rmtree(start)
+    train.main([*command, "--output", str(run)])
+    path = config_file({"data": MINIMAL["data"], "output": str(run)})
     train.main(command)
-    assert trained[0] == trained[1]
+    assert trained == [trained[0]] * 3
 
 
 def test_a_training_to_start_from_that_is_not_there_is_named(trained):
@@ -202,7 +207,10 @@ def test_a_configuration_for_tfds_is_the_one_for_files_but_for_the_text(trained,
     for config in (name, name.removesuffix("_tfds")):
         train.main(["--config", str(CONFIGS[config]), "--output", "x"])
     (tfds, _), (files, _) = trained
-    assert dataclasses.replace(tfds, data=files.data) == files
+    text = {"tfds": None, "source_language": None, "target_language": None}
+    paths = ("train_source", "train_target", "validation_source", "validation_target")
+    text |= {path: getattr(files.data, path) for path in paths}
+    assert dataclasses.replace(tfds, data=dataclasses.replace(tfds.data, **text)) == files
 
 
 def test_the_environment_is_no_option(trained, config_file, monkeypatch):
