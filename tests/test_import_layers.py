@@ -18,11 +18,12 @@ layers
 losses metrics schedules decoding
 presets
 config
+files
 """.strip().split("\n")
 ROW = {part: row for row, parts in enumerate(ROWS) for part in parts.split()}
 # The metrics report what the loss computes.
 SAME_ROW = {("metrics", "losses")}
-ON_KERAS_ALONE = ["config", "presets", "losses", "metrics", "schedules", "layers", "model"]
+ON_KERAS_ALONE = ["files", "config", "presets", "losses", "metrics", "schedules", "layers", "model"]
 
 MODULES = sorted([*ROOT.glob("keras_transformer/**/*.py"), *ROOT.glob("pipelines/**/*.py")])
 

@@ -59,7 +59,7 @@ def test_the_card_has_a_row_and_a_request_for_each_signature(facts, tokens):
     for command, name in zip(commands.splitlines(), facts["signatures"], strict=True):
         curl, option, body, url = shlex.split(command)
         assert (curl, option) == ("curl", "-d")
-        assert url == "localhost:8501/v1/models/toy model:predict"
+        assert url == "localhost:8501/v1/models/toy%20model:predict"
         request = json.loads(body)
         assert request["signature_name"] == name
         (instance,) = request["instances"]
