@@ -22,7 +22,6 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -120,7 +119,7 @@ def compare(
     batch_size: int,
     repeats: int,
     threads: int,
-    peers: Mapping[str, str] = MappingProxyType({}),
+    peers: Mapping[str, str],
 ) -> dict[str, Measurement]:
     """Translate the same sentences with each of a translator's exports, and return what was found.
 
@@ -149,26 +148,23 @@ def compare(
     subwords = [translator.tokenizer.id_to_piece(row) for row in ids]
     order = sorted(range(len(sentences)), key=lambda i: len(subwords[i]))
     batches = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
-    tasks = {}
-    for name, path in exports.items():
-        engine, rows = (THEIRS, subwords) if name == THEIRS else ("SavedModel", sentences)
-        tasks[name] = {
-            "engine": engine,
-            "path": str(path),
-            "threads": threads,
-            "options": options,
-            "batches": [[rows[i] for i in batch] for batch in batches],
-        }
-    sizes = {size: getattr(translator.model.config, size) for size in SIZES}
     with_eos = [[*row, EOS_ID] for row in ids.to_list()]
-    for name, python in peers.items():
-        tasks[name] = {
-            "engine": name,
+    sizes = {size: getattr(translator.model.config, size) for size in SIZES}
+    sizes |= {"beam_size": search.beam_size, "length": 1 + search.max_length}
+
+    def task(engine, rows, python=sys.executable, **options):
+        chosen = [[rows[i] for i in batch] for batch in batches]
+        return {
+            "engine": engine,
             "python": python,
             "threads": threads,
-            "options": sizes | {"beam_size": search.beam_size, "length": 1 + search.max_length},
-            "batches": [[with_eos[i] for i in batch] for batch in batches],
+            "options": options,
+            "batches": chosen,
         }
+
+    tasks = {name: task("SavedModel", sentences, path=str(path)) for name, path in exports.items()}
+    tasks[THEIRS] = task(THEIRS, subwords, path=str(exports[THEIRS]), **options)
+    tasks |= {name: task(name, with_eos, python, **sizes) for name, python in peers.items()}
     found = measure(tasks, repeats)
     target = translator.target_tokenizer
     id_of = {piece: i for i, piece in enumerate(target.id_to_piece(range(target.vocab_size)))}

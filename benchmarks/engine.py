@@ -2,11 +2,12 @@
 
 It reads a task from standard input, JSON in a line, and then commands, and answers each in a line:
 
-    {"engine", "path", "threads", "batches", "options"} -> null, when the engine is loaded and warm
+    {"engine", "threads", "options", "batches"} -> null, when the engine is loaded and warm
     "run" -> {"seconds", "other_cores"} of all batches, one after the other
     "end" -> {"peak_memory", "version", "tokens", "texts"}
 """
 
+import functools
 import json
 import sys
 
@@ -17,7 +18,7 @@ from benchmarks.peers import PEERS, Peer
 class SavedModel:
     """An exported model in a session, as the model server has it: from texts to texts."""
 
-    def __init__(self, path, threads, options):
+    def __init__(self, threads, path):
         import tensorflow as tf
         import tensorflow_text  # noqa: F401  registers the tokenizer's ops
 
@@ -49,7 +50,7 @@ class SavedModel:
 class CTranslate2:
     """A model of `export_ctranslate2`: from subwords to subwords."""
 
-    def __init__(self, path, threads, options):
+    def __init__(self, threads, path, **options):
         import ctranslate2
 
         self.version = f"CTranslate2 {ctranslate2.__version__}"
@@ -66,14 +67,14 @@ class CTranslate2:
         return [result.hypotheses[0] for result in self.translate(subwords)], []
 
 
+ENGINES = {"SavedModel": SavedModel, "CTranslate2": CTranslate2} | {
+    name: functools.partial(Peer, build) for name, build in PEERS.items()
+}
+
+
 def main() -> None:
     task = json.loads(sys.stdin.readline())
-    name, threads, options = (task[key] for key in ("engine", "threads", "options"))
-    if name in PEERS:
-        engine = Peer(PEERS[name], threads, options)
-    else:
-        kind = {"SavedModel": SavedModel, "CTranslate2": CTranslate2}[name]
-        engine = kind(task["path"], threads, options)
+    engine = ENGINES[task["engine"]](task["threads"], **task["options"])
     batches = task["batches"]
     for batch in batches:
         engine.translate(batch)

@@ -15,7 +15,7 @@ PAD_ID, BOS_ID = 0, 2
 class Peer:
     """A library's search in a `tf.function`, from padded ids [B, S] to tokens [B, length]."""
 
-    def __init__(self, build, threads, options):
+    def __init__(self, build, threads, **options):
         import tensorflow as tf
 
         tf.config.threading.set_intra_op_parallelism_threads(threads)

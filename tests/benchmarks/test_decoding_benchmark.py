@@ -24,7 +24,9 @@ def test_all_engines_write_as_much(beam_size, tmp_path, monkeypatch):
     translator = Translator(tiny_model(), tiny_tokenizer(), decoding=search)
     exports = decoding.export(translator, tmp_path)
     assert exports.keys() == {"ours, portable", "ours, compiled", "CTranslate2"}
-    found = decoding.compare(translator, exports, SENTENCES, batch_size=4, repeats=2, threads=1)
+    found = decoding.compare(
+        translator, exports, SENTENCES, batch_size=4, repeats=2, threads=1, peers={}
+    )
     assert found.keys() == exports.keys()
     for measurement in found.values():
         assert [len(tokens) for tokens in measurement.tokens] == [5, 0, 5, 5, 5, 5]
@@ -119,7 +121,7 @@ def test_the_same_subwords_in_another_text_are_not_the_same():
 
 
 def test_an_engine_that_fails_is_reported_with_what_it_wrote(tmp_path):
-    task = {"engine": "SavedModel", "path": str(tmp_path), "threads": 1, "options": {}}
+    task = {"engine": "SavedModel", "threads": 1, "options": {"path": str(tmp_path)}}
     with pytest.raises(RuntimeError, match="has failed:\n(.|\n)*SavedModel file does not exist"):
         measure({"ours": task | {"batches": []}}, repeats=1)
 
