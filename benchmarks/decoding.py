@@ -47,7 +47,7 @@ OURS = {"ours, portable": False, "ours, compiled": True}
 BEAM_SIZES = {1: "greedy", 4: "beam 4"}
 SENTENCES = {  # by batch size, so many that a run takes some seconds
     "tiny": {64: 1000, 1: 100},
-    "base": {64: 256, 1: 32},
+    "base": {64: 128, 1: 16},
     "trained": {64: 1000, 1: 100},
 }
 FIXED_LENGTH = 19
