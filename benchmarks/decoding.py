@@ -134,7 +134,7 @@ def compare(
             sizes of the translator's model, and write as many tokens as its search must.
     """
     search = translator.decoding
-    options = {
+    their_options = {
         "beam_size": search.beam_size,
         "length_penalty": search.length_penalty,
         "min_decoding_length": search.min_length,
@@ -153,17 +153,16 @@ def compare(
     sizes |= {"beam_size": search.beam_size, "length": 1 + search.max_length}
 
     def task(engine, rows, python=sys.executable, **options):
-        chosen = [[rows[i] for i in batch] for batch in batches]
         return {
             "engine": engine,
             "python": python,
             "threads": threads,
             "options": options,
-            "batches": chosen,
+            "batches": [[rows[i] for i in batch] for batch in batches],
         }
 
     tasks = {name: task("SavedModel", sentences, path=str(path)) for name, path in exports.items()}
-    tasks[THEIRS] = task(THEIRS, subwords, path=str(exports[THEIRS]), **options)
+    tasks[THEIRS] = task(THEIRS, subwords, path=str(exports[THEIRS]), **their_options)
     tasks |= {name: task(name, with_eos, python, **sizes) for name, python in peers.items()}
     found = measure(tasks, repeats)
     target = translator.target_tokenizer
