@@ -99,6 +99,7 @@ def measure_all(
 ) -> Iterator[Result]:
     """Train rows, each with its share of the cores, and yield in order what they came to."""
     vocabulary = _vocabulary(next(iter(rows.values())), output)
+    processes = min(processes, len(rows))  # A core without a row would be idle.
     if processes == 1:
         for name, config in rows.items():
             yield measure(config, output / name, vocabulary)
@@ -106,7 +107,7 @@ def measure_all(
     # A process that is forked from one that runs TensorFlow hangs.
     fresh = multiprocessing.get_context("spawn")
     threads = max(1, os.cpu_count() // processes)
-    pool = ProcessPoolExecutor(processes, fresh, _take_threads, (threads,))
+    pool = ProcessPoolExecutor(processes, fresh, _start_process, (threads,))
     # Last, the row of the most epochs would be trained alone.
     longest_first = sorted(rows, key=lambda name: -rows[name].training.epochs)
     try:
@@ -119,9 +120,9 @@ def measure_all(
         pool.shutdown(cancel_futures=True)
 
 
-def _take_threads(count: int) -> None:
-    tf.config.threading.set_intra_op_parallelism_threads(count)
-    tf.config.threading.set_inter_op_parallelism_threads(count)
+def _start_process(threads: int) -> None:
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    tf.config.threading.set_inter_op_parallelism_threads(threads)
     start_log()
 
 
@@ -131,7 +132,7 @@ def report(rows: Mapping[str, ExperimentConfig], output: Path, processes: int = 
     Args:
         rows: by their names, experiments on the same text with vocabularies of the same size.
         output: the directory for a directory of each.
-        processes: how many rows are trained at a time.
+        processes: how many rows are trained at a time; a single one has all cores.
     """
     results = {}
     yield HEADER

@@ -171,6 +171,11 @@ def test_another_recipe_is_refused_and_keeps_the_result(tmp_path, sweep, trained
     assert trained == ["base"] and path.read_bytes() == before
 
 
+def test_a_single_row_has_this_process_with_all_cores(tmp_path, sweep, trained):
+    list(report(sweep("base"), tmp_path / "sweep", processes=4))
+    assert trained == ["base"]  # Other processes would not have the stand-in.
+
+
 @pytest.mark.slow
 def test_two_rows_are_trained_at_a_time_and_shown(tmp_path, sweep, capfd):
     rows = sweep("base", "c_num_layers_2")
