@@ -38,7 +38,7 @@ def plain_errors() -> Iterator[None]:
 class Command(BaseSettings):
     """A command whose options are fields: command line over --config file over --preset.
 
-    The preset is over what the training that --training.init_from names was made with, but for its
+    The preset is over what the model that --training.init_from names was made with, but for its
     text. The file may name both too.
     """
 
@@ -86,15 +86,15 @@ def run_command(command: type[Command], argv: Sequence[str] | None = None) -> Co
 
 
 def _sections_of(start: str, output: str | None) -> dict:
-    """Return the configuration of a finished training, but for its text.
+    """Return the configuration of the model to start from, but for its text.
 
     Its kind of subwords is the vocabulary's, which the new training takes over. Where it is gone,
     the training that has begun in `output` still has all that it took over.
     """
-    from keras_transformer.training.directory import finished_config
+    from keras_transformer.training.start import find_start
 
     try:
-        config = finished_config(Path(start))
+        config = find_start(start).config
     except FileNotFoundError:
         begun = Path(output or "") / "config.yaml"
         if output is None or not begun.exists():

@@ -10,6 +10,7 @@ import numpy as np
 
 from keras_transformer.config import BOS_ID, EOS_ID, UNK_ID
 from keras_transformer.layers.layer_norm import NORM_EPSILON
+from keras_transformer.text import save_tokenizers
 from keras_transformer.translator import Translator
 
 _LONGEST_INPUT = 1024  # CTranslate2's default, after which it cuts off a source sentence.
@@ -76,17 +77,12 @@ def export_ctranslate2(translator: Translator, path: str | os.PathLike) -> Path:
     try:
         temporary.mkdir()
         spec.save(str(temporary))
-        for name, tokenizer in _vocabularies(translator).items():
-            tokenizer.save(temporary / name)
+        tokenizers = translator.tokenizer, translator.target_tokenizer
+        shared = tokenizers[0].model == tokenizers[1].model
+        save_tokenizers(temporary, tokenizers, shared)
         return temporary.rename(path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _vocabularies(translator):
-    if translator.tokenizer.model == translator.target_tokenizer.model:
-        return {"vocabulary.model": translator.tokenizer}
-    return {"source.model": translator.tokenizer, "target.model": translator.target_tokenizer}
 
 
 def _set_model(spec, translator):

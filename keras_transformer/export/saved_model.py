@@ -14,6 +14,7 @@ from keras_transformer.export.model_card import export_facts, model_card
 from keras_transformer.export.serving_files import BATCHING, write_serving_files
 from keras_transformer.export.signatures import describe_signatures, trace_signatures
 from keras_transformer.export.warmup import replay, warmup_requests, write_warmup
+from keras_transformer.text import save_tokenizers
 from keras_transformer.translator import Translator
 
 
@@ -34,6 +35,7 @@ def export_saved_model(
     - assets.extra/tf_serving_warmup_requests, which the server runs when it loads the model, and
       which have been run here in the same way;
     - assets.extra/export.json, how it was made, and README.md, the same as a model card;
+    - assets.extra/vocabulary.model, or source.model and target.model;
     - batching_params.pbtxt, for a server with --enable_per_model_batching_parameters.
 
     In path/serving are the server's configuration files, of which those that exist are kept.
@@ -61,6 +63,8 @@ def export_saved_model(
         extra = temporary / "assets.extra"
         extra.mkdir()
         write_warmup(extra / "tf_serving_warmup_requests", requests)
+        tokenizers = translator.tokenizer, translator.target_tokenizer
+        save_tokenizers(extra, tokenizers, facts["vocabulary"]["shared"])
         texts = {
             extra / "export.json": json.dumps(facts, indent=2) + "\n",
             temporary / "README.md": model_card(path.resolve().name, facts),

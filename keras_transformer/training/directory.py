@@ -10,8 +10,17 @@ from typing import Any
 import keras
 
 from keras_transformer.config import ExperimentConfig
-from keras_transformer.text import SentencePieceTokenizer, Tokenizer, WordPieceTokenizer
+from keras_transformer.text import (
+    SentencePieceTokenizer,
+    Tokenizer,
+    WordPieceTokenizer,
+    save_tokenizers,
+    vocabulary_paths,
+)
 from keras_transformer.translator import Translator
+
+Tokenizers = tuple[Tokenizer, Tokenizer]
+"""Of source and target."""
 
 
 def load_translator(
@@ -31,7 +40,8 @@ def load_translator(
     config = finished_config(directory)
     model = keras.saving.load_model(directory / "model.keras", compile=False)
     search = dataclasses.replace(config.decoding, **decoding)
-    return Translator(model, *read_tokenizers(directory, config), search, compiled)
+    tokenizers = read_tokenizers(own_vocabularies(directory, config), config.data.subwords)
+    return Translator(model, *tokenizers, search, compiled)
 
 
 def finished_config(directory: Path) -> ExperimentConfig:
@@ -75,56 +85,25 @@ def check_claim(directory: Path, config: ExperimentConfig) -> None:
         )
 
 
-def check_start(directory: Path, config: ExperimentConfig) -> None:
-    """Raise an error if a new training cannot start from the one that `init_from` names.
-
-    Raises:
-        FileNotFoundError: that has not ended.
-        ValueError: its model has other sizes, or the directory another vocabulary.
-    """
-    source = Path(config.training.init_from)
-    ours, theirs = (
-        dataclasses.asdict(c.model) | {"subwords": c.data.subwords}
-        for c in (config, finished_config(source))
-    )
-    differences = [
-        f"{name} is {ours[name]} in place of {theirs[name]}"
-        for name in ours
-        if "dropout" not in name and ours[name] != theirs[name]
-    ]
-    if differences:
-        raise ValueError(
-            f"A training that starts from {source} has its subwords and, but for dropout, a model "
-            f"of the same sizes; received other ones: {', '.join(differences)}. Leave them out of "
-            "the options and of the configuration: pipelines.train then takes them from there."
-        )
-    paths = (vocabulary_paths(place, config) for place in (directory, source))
-    for own, original in zip(*paths, strict=True):
-        if own.exists() and own.read_bytes() != original.read_bytes():
-            raise ValueError(
-                f"A training that starts from {source} has its vocabularies, and {own} is not "
-                f"{original}. Remove it, or choose another directory."
-            )
-
-
-def claim(directory: Path, config: ExperimentConfig, tokenizers: Sequence[Tokenizer]) -> None:
+def claim(directory: Path, config: ExperimentConfig, tokenizers: Tokenizers) -> None:
     """Write the configuration and the vocabularies, or the one that both languages share."""
     directory.mkdir(parents=True, exist_ok=True)
     config.to_file(directory / "config.yaml")
-    for path, tokenizer in zip(vocabulary_paths(directory, config), tokenizers, strict=False):
-        tokenizer.save(path)
+    save_tokenizers(directory, tokenizers, config.model.target_vocab_size is None)
 
 
-def read_tokenizers(directory: Path, config: ExperimentConfig) -> tuple[Tokenizer, Tokenizer]:
-    """Return the tokenizers of source and target, the same object where they share one."""
-    is_wordpiece = config.data.subwords == "wordpiece"
-    kind = WordPieceTokenizer if is_wordpiece else SentencePieceTokenizer
-    tokenizers = [kind.from_file(path) for path in vocabulary_paths(directory, config)]
+def read_tokenizers(paths: Sequence[Path], subwords: str) -> Tokenizers:
+    """Return the tokenizers of source and target, the same object where they share one.
+
+    Args:
+        paths: as `vocabulary_paths` returns them.
+        subwords: their kind, as in `DataConfig`.
+    """
+    kind = WordPieceTokenizer if subwords == "wordpiece" else SentencePieceTokenizer
+    tokenizers = [kind.from_file(path) for path in paths]
     return tokenizers[0], tokenizers[-1]
 
 
-def vocabulary_paths(directory: Path, config: ExperimentConfig) -> list[Path]:
-    """Return the file of the joint vocabulary, or those of source and target."""
-    if config.model.target_vocab_size is None:
-        return [directory / "vocabulary.model"]
-    return [directory / "source.model", directory / "target.model"]
+def own_vocabularies(directory: Path, config: ExperimentConfig) -> list[Path]:
+    """Return the files of a training's vocabularies, whether they are there yet or not."""
+    return vocabulary_paths(directory, config.model.target_vocab_size is None)

@@ -34,20 +34,20 @@ from keras_transformer.text import (
 from keras_transformer.training.callbacks import Checkpoints, EpochSeed, Validation
 from keras_transformer.training.checkpoints import average_checkpoints
 from keras_transformer.training.directory import (
+    Tokenizers,
     check_claim,
-    check_start,
     claim,
+    own_vocabularies,
     read_tokenizers,
-    vocabulary_paths,
 )
 from keras_transformer.training.memory import keep_freed_memory
+from keras_transformer.training.start import Start, check_start
 from keras_transformer.training.strategy import replica_strategy
 from keras_transformer.translator import Translator
 
 log = logging.getLogger(__name__)
 
 Pairs = Sequence[tuple[str, str]]
-Tokenizers = tuple[Tokenizer, Tokenizer]
 
 
 def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
@@ -56,9 +56,9 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
     The directory gets config.yaml, the vocabularies, logs, checkpoints of the last epochs and of
     the best, and model.keras: the mean of the last checkpoints or the best single one, whichever
     translates the validation text better. A training that was interrupted goes on after its last
-    whole epoch when it is started again with the same directory. One that starts from another, by
-    `init_from`, needs that until its first epoch is over, and leaves it as it is. Without a GPU the
-    process keeps the memory of tensors from then on: see `keep_freed_memory`.
+    whole epoch when it is started again with the same directory. One that starts from a trained
+    model, by `init_from`, needs that until its first epoch is over, and leaves it as it is. Without
+    a GPU the process keeps the memory of tensors from then on: see `keep_freed_memory`.
 
     Args:
         config: the experiment.
@@ -68,10 +68,10 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
         The trained model's translator.
 
     Raises:
-        FileNotFoundError: a text file is missing, or the training to start from has not ended.
+        FileNotFoundError: a text file is missing, or there is no model to start from.
         ImportError, ConnectionError: as `read_tfds`, for text of TensorFlow Datasets.
         ValueError: the directory holds a training with another configuration, or the text or the
-            training to start from does not fit the configuration.
+            model to start from does not fit the configuration.
     """
     directory = Path(directory)
     data, training = config.data, config.training
@@ -79,15 +79,15 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
     checkpoints = Checkpoints(
         directory / "checkpoints", training.average_checkpoints, training.patience
     )
-    starts_from_model = training.init_from is not None and not checkpoints.last()
-    if starts_from_model:
-        check_start(directory, config)
+    start = None
+    if training.init_from is not None and not checkpoints.last():
+        start = check_start(directory, config)
     if not tf.config.list_physical_devices("GPU"):
         keep_freed_memory()
     strategy = replica_strategy(training.replicas)
     keras.utils.set_random_seed(training.seed)
     pairs, validation = _read(data)
-    tokenizers = _tokenizers(config, directory, pairs)
+    tokenizers = _tokenizers(config, directory, start, pairs)
     log.info("text to train on:")
     encoded = encode_pairs(pairs, *tokenizers, data.max_length)
     del pairs  # Gigabytes for a large text.
@@ -113,9 +113,8 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
     claim(directory, config, tokenizers)
     with strategy.scope():
         done = checkpoints.restore(model)
-        if starts_from_model:
-            path = Path(training.init_from) / "model.keras"
-            model.set_weights(keras.saving.load_model(path, compile=False).get_weights())
+        if start:
+            start.set_weights(model)
     log.info(
         "%s parameters, %d batches an epoch, %d %s",
         f"{model.count_params():,}",
@@ -125,7 +124,7 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
     )
     if done:
         log.info("%d epochs are done already", done)
-    if starts_from_model:
+    if start:
         before = validate.measure()
         log.info("before training: val_nll %(val_nll).4f, val_bleu %(val_bleu).2f", before)
     if checkpoints.out_of_patience():
@@ -221,15 +220,17 @@ def _validation(
     )
 
 
-def _tokenizers(config: ExperimentConfig, directory: Path, pairs: Pairs) -> Tokenizers:
-    """Return the directory's vocabularies, or those of the training to start from.
+def _tokenizers(
+    config: ExperimentConfig, directory: Path, start: Start | None, pairs: Pairs
+) -> Tokenizers:
+    """Return the directory's vocabularies, or those of the model to start from.
 
     Where there is neither, train one on both sides or one on each.
     """
-    starts = [Path(config.training.init_from)] if config.training.init_from else []
-    for place in (directory, *starts):
-        if all(path.exists() for path in vocabulary_paths(place, config)):
-            return read_tokenizers(place, config)
+    own = own_vocabularies(directory, config)
+    for paths in (own, start.vocabularies if start else own):
+        if all(path.exists() for path in paths):
+            return read_tokenizers(paths, config.data.subwords)
     sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
     if config.model.target_vocab_size is None:
         jobs = [(sources + targets, config.model.vocab_size)]

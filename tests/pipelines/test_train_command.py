@@ -144,7 +144,7 @@ def test_a_training_that_has_begun_needs_its_start_no_more(
 
 
 def test_a_training_to_start_from_that_is_not_there_is_named(trained):
-    with pytest.raises(SystemExit, match="error: none/config.yaml does not exist. Give the direct"):
+    with pytest.raises(SystemExit, match="error: none/config.yaml does.* An exported model will"):
         train.main(["--training.init_from", "none", "--output", "x"])
     assert not trained
 

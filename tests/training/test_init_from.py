@@ -1,4 +1,4 @@
-"""A trained model that goes on with other text, by `training.init_from`."""
+"""A trained or an exported model that goes on with other text, by `training.init_from`."""
 
 import dataclasses
 import shutil
@@ -10,8 +10,10 @@ from tiny import tiny_tokenizer, toy_experiment, toy_pairs, toy_training, write_
 
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.evaluation import score
+from keras_transformer.export import export_saved_model
 from keras_transformer.training import load_translator, read_history, train
-from keras_transformer.training.directory import check_start
+from keras_transformer.training.start import check_start, find_start
+from pipelines.export import training_facts
 
 STANDS_STILL = 1e-12  # As learning_rate_scale.
 
@@ -28,6 +30,19 @@ def assert_same_weights(received, expected, atol):
 @pytest.fixture
 def source():
     return toy_training()[0]
+
+
+@pytest.fixture
+def export(tmp_path, monkeypatch):
+    """Export a training, and return the model's directory."""
+    monkeypatch.setattr("keras_transformer.export.signatures._METHODS", ())
+
+    def make(directory, **options):
+        path = tmp_path / "saved_models" / "toy"
+        export_saved_model(load_translator(directory, **options), path, training_facts(directory))
+        return path
+
+    return make
 
 
 @pytest.fixture
@@ -66,12 +81,41 @@ def test_it_starts_where_the_other_ended(tmp_path, source, continued, caplog):
     assert contents(source) == before
 
 
-def test_separate_vocabularies_come_along(tmp_path, continued):
+@pytest.mark.parametrize("compiled", [False, True])
+def test_it_starts_from_an_exported_model(tmp_path, source, export, continued, compiled):
+    start = export(source, compiled=compiled, beam_size=3)
+    before = contents(start)
+    assert find_start(start).config == dataclasses.replace(
+        ExperimentConfig.from_file(source / "config.yaml"),
+        decoding=load_translator(source, beam_size=3).decoding,
+    )
+    config = continued(start, epochs=1, learning_rate_scale=STANDS_STILL)
+    translator = train(config, tmp_path / "run")
+    assert_same_weights(translator.model, keras.saving.load_model(source / "model.keras"), 1e-6)
+    vocabulary = (tmp_path / "run" / "vocabulary.model").read_bytes()
+    assert vocabulary == (source / "vocabulary.model").read_bytes()
+    assert contents(start) == before
+
+
+def test_of_an_exported_model_it_needs_recipe_and_vocabulary(tmp_path, source, export, continued):
+    export_saved_model(load_translator(source), tmp_path / "own")
+    with pytest.raises(ValueError, match="own/1/assets.extra/export.json has no data and no train"):
+        train(continued(tmp_path / "own"), tmp_path / "run")
+    start = export(source)
+    (start / "1" / "assets.extra" / "vocabulary.model").unlink()
+    with pytest.raises(ValueError, match="there is no .*toy/1/assets.extra/vocabulary.model. Exp"):
+        train(continued(start), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("exported", [False, True])
+def test_separate_vocabularies_come_along(tmp_path, continued, export, exported):
     sizes = {"vocab_size": 330, "target_vocab_size": 350, "share_embeddings": "target"}
     first = continued(model=sizes, epochs=1)
     first = dataclasses.replace(first, training=dataclasses.replace(first.training, init_from=None))
     started = train(first, tmp_path / "first")
-    config = continued(tmp_path / "first", sizes, epochs=1, learning_rate_scale=STANDS_STILL)
+    start = export(tmp_path / "first") if exported else tmp_path / "first"
+    config = continued(start, sizes, epochs=1, learning_rate_scale=STANDS_STILL)
     # A vocabulary that this trained would be another.
     data = dataclasses.replace(first.data, character_coverage=0.98)
     config = dataclasses.replace(config, data=data)
