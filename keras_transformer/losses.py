@@ -90,7 +90,7 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
         y_true = ops.convert_to_tensor(y_true)
         weights = token_weights(y_true, sample_weight)
         total = ops.sum(weights * self.call(y_true, ops.convert_to_tensor(y_pred)))
-        count = _sum_over_replicas(ops.sum(weights))
+        count = sum_over_replicas(ops.sum(weights))
         return total / ops.where(count > 0, count, 1.0)
 
     def call(self, y_true, y_pred):
@@ -115,7 +115,8 @@ def token_weights(labels, sample_weight=None):
     return weights * sample_weight
 
 
-def _sum_over_replicas(value):
+def sum_over_replicas(value):
+    """Return the sum of what each replica has, the value itself where there is one replica."""
     # Keras adds the replicas' gradients up but has no sum of anything else over replicas.
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf

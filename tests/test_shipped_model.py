@@ -5,7 +5,14 @@ import re
 import shlex
 
 import pytest
+import tensorflow as tf
 from tiny import ROOT, run_python
+
+from keras_transformer import Transformer
+from keras_transformer.export import load_saved_model
+from keras_transformer.training.directory import read_tokenizers
+from keras_transformer.training.start import find_start
+from keras_transformer.translator import Translator
 
 NAME = "saved_models/multi30k_en_de"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -31,6 +38,17 @@ def test_the_readmes_command_prints_the_readmes_translations():
     ((command, printed),) = re.findall(rf"{command}\n\n```text\n(.*?)```", README, re.DOTALL)
     arguments = shlex.split(command.replace("\\\n", ""))
     assert run_python(*arguments, cwd=ROOT).stdout == printed
+
+
+def test_it_can_be_trained_further():
+    start = find_start(ROOT / NAME)
+    model = Transformer(start.config.model)
+    start.set_weights(model)
+    tokenizers = read_tokenizers(start.vocabularies, start.config.data.subwords)
+    translator = Translator(model, *tokenizers, start.config.decoding)
+    sentence = "A dog runs on the beach."
+    (exported,) = load_saved_model(ROOT / NAME)(tf.constant([sentence])).numpy()
+    assert translator([sentence]) == [exported.decode()]
 
 
 def test_it_is_small():
