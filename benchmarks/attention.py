@@ -1,10 +1,12 @@
 """Section 3.2.1 as a measurement: what the paper says of attention by scaled dot products.
 
     python -m benchmarks.attention
+    python -m benchmarks.attention --functions scaled_dot keras --lengths 64 256 1024 4096
 
 The first table has what the compatibility functions cost: time and memory of a step of training,
-over lengths. The second has how well they train as the size of queries and keys grows, on a task
-that one head can do: to look up, among pairs of a key and a value, the value of a key.
+over lengths, beside Keras's own layer. The second has how well they train as the size of queries
+and keys grows, on a task that one head can do: to look up, among pairs of a key and a value, the
+value of a key.
 """
 
 import argparse
@@ -27,7 +29,7 @@ from benchmarks.report import print_report, table_line
 from keras_transformer.layers import MultiHeadAttention
 from keras_transformer.layers.compatibility import COMPATIBILITIES
 
-PAPERS = "scaled_dot"
+PAPERS, KERAS = "scaled_dot", "keras"
 D_MODEL, HEADS = 512, 8  # Of the paper's base model.
 TRAINED = (PAPERS, "dot", "additive")
 """The functions that Section 3.2.1 compares."""
@@ -41,6 +43,7 @@ TRAINING_HEADER = """\
 | function | key_dim | loss | of the seeds | learning rate | largest weight at first |
 |---|--:|--:|--:|--:|--:|"""
 NOTES = """
+- keras: `keras.layers.MultiHeadAttention`.
 - First table: a layer of {heads} heads of size {size} attends to one sentence, forwards and
   backwards. ms: the median of {repeats} turns of half a second or of one step. spread: slowest less
   fastest turn, by the median. ratio: to {papers}. peak MB: the most memory that the function's
@@ -55,9 +58,13 @@ NOTES = """
 
 def training_step(name: str, length: int) -> Callable[[], float]:
     """Return a function that runs a layer on a sentence of so many positions, there and back."""
-    layer = MultiHeadAttention(HEADS, D_MODEL // HEADS, use_bias=False, compatibility=name)
-    layer.build((1, length, D_MODEL))
+    sizes = {"num_heads": HEADS, "key_dim": D_MODEL // HEADS, "use_bias": False}
+    if name == KERAS:
+        layer = keras.layers.MultiHeadAttention(**sizes)
+    else:
+        layer = MultiHeadAttention(**sizes, compatibility=name)
     inputs = tf.random.normal((1, length, D_MODEL))
+    layer(inputs[:, :2], inputs[:, :2])  # Makes the weights.
 
     @tf.function(autograph=False)
     def step(inputs):
@@ -129,15 +136,16 @@ def train(
 
 def report(args: argparse.Namespace) -> Iterator[str]:
     """Measure, and yield the lines of two Markdown tables and their notes as they come."""
+    functions = list(dict.fromkeys([PAPERS, *args.functions]))  # What the ratios are to.
     yield COST_HEADER
-    for length, costs in measure_costs(
-        training_step, list(COMPATIBILITIES), args.lengths, args.repeats
-    ):
+    for length, costs in measure_costs(training_step, functions, args.lengths, args.repeats):
         for name, cost in costs.items():
             yield cost_row(name, length, cost, costs[PAPERS])
-    yield "\n" + TRAINING_HEADER
+    trained = [name for name in TRAINED if name in functions]
+    if args.key_dims and trained:
+        yield "\n" + TRAINING_HEADER
     for key_dim in args.key_dims:
-        for name in TRAINED:
+        for name in trained:
             results = {
                 rate: [train(name, key_dim, rate, args.steps, 1 + i) for i in range(args.seeds)]
                 for rate in LEARNING_RATES
@@ -205,9 +213,17 @@ def main(argv: Sequence[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     lengths, sizes = [64, 128, 256, 512], [4, 16, 64, 256, 512]
+    functions = [*COMPATIBILITIES, KERAS]
+    parser.add_argument(
+        "--functions",
+        nargs="+",
+        choices=functions,
+        default=functions,
+        help="beside scaled_dot (default all)",
+    )
     parser.add_argument("--lengths", type=int, nargs="+", default=lengths, help="default 64 to 512")
     parser.add_argument("--repeats", type=int, default=5, help="turns of a function (default 5)")
-    parser.add_argument("--key-dims", type=int, nargs="+", default=sizes, help="default 4 to 512")
+    parser.add_argument("--key-dims", type=int, nargs="*", default=sizes, help="default 4 to 512")
     parser.add_argument("--steps", type=int, default=200, help="of a training (default 200)")
     parser.add_argument("--seeds", type=int, default=3, help="trainings at a rate (default 3)")
     parser.add_argument("--output", type=Path, help="file for what is printed")

@@ -15,9 +15,8 @@ def test_the_script_starts():
 
 
 def test_additive_attention_needs_memory_for_each_pair_and_component():
-    costs = dict(
-        measure_costs(training_step, ["scaled_dot", "additive"], lengths=[200, 3], repeats=2)
-    )
+    names = ["scaled_dot", "additive", "keras"]
+    costs = dict(measure_costs(training_step, names, lengths=[200, 3], repeats=2))
     assert list(costs) == [3, 200]
     for of_length in costs.values():
         for cost in of_length.values():
