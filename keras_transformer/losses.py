@@ -29,11 +29,9 @@ def smoothed_cross_entropy(labels, logits, label_smoothing=0.0):
 
     @ops.custom_gradient
     def cross_entropy(logits):
-        highest = ops.max(logits, axis=-1, keepdims=True)
-        exponentials = ops.exp(logits - highest)
-        normaliser = ops.sum(exponentials, axis=-1, keepdims=True)
+        probabilities, log_normaliser, highest = softmax(logits)
         at_label = ops.take_along_axis(logits, flat_labels, axis=-1)
-        values = ops.log(normaliser) + (1 - label_smoothing) * (highest - at_label)
+        values = log_normaliser + (1 - label_smoothing) * (highest - at_label)
         if label_smoothing:
             mean = ops.mean(logits, axis=-1, keepdims=True)
             values = values + label_smoothing * (highest - mean)
@@ -42,8 +40,8 @@ def smoothed_cross_entropy(labels, logits, label_smoothing=0.0):
             upstream = args[0] if upstream is None else upstream
             # Softmax minus the smoothed label, whose one place that differs is then overwritten:
             # that value is computed apart, so that the large tensor is updated and not copied.
-            gradients = exponentials * (upstream / normaliser) - upstream * uniform
-            softmax_at_label = ops.exp(at_label - highest) / normaliser
+            gradients = probabilities * upstream - upstream * uniform
+            softmax_at_label = ops.exp(at_label - highest - log_normaliser)
             own = upstream * (softmax_at_label - uniform - (1 - label_smoothing))
             rows = ops.expand_dims(ops.arange(ops.shape(flat_labels)[0], dtype="int32"), 1)
             places = ops.concatenate([rows, flat_labels], axis=1)
@@ -53,6 +51,24 @@ def smoothed_cross_entropy(labels, logits, label_smoothing=0.0):
 
     flat_logits = ops.reshape(ops.cast(logits, "float32"), (-1, vocab_size))
     return ops.reshape(cross_entropy(flat_logits), ops.shape(labels))
+
+
+def softmax(logits):
+    """Return the softmax, the log of its denominator, and the highest logit, which that leaves out.
+
+    So log-probabilities are `logits - highest - log_normaliser`. The softmax is the backend's own
+    operation, which on a CPU is several times as fast as its parts.
+
+    Args:
+        logits: float [..., V].
+
+    Returns:
+        [..., V], and twice [..., 1].
+    """
+    probabilities = ops.softmax(logits)
+    # Of the highest logit the probability is one over the denominator.
+    log_normaliser = -ops.log(ops.max(probabilities, axis=-1, keepdims=True))
+    return probabilities, log_normaliser, ops.max(logits, axis=-1, keepdims=True)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_transformer.losses import (
     smoothed_cross_entropy,
+    softmax,
     sum_over_replicas,
     token_weights,
 )
@@ -44,12 +45,9 @@ def divergence_of_pairs(logits):
 
     @ops.custom_gradient
     def divergence(logits):
-        highest = ops.max(logits, axis=-1, keepdims=True)
-        exponentials = ops.exp(logits - highest)
-        normaliser = ops.sum(exponentials, axis=-1, keepdims=True)
-        probabilities = exponentials / normaliser
+        probabilities, log_normaliser, highest = softmax(logits)
         one, other = probabilities[:, 0], probabilities[:, 1]
-        shift = highest + ops.log(normaliser)
+        shift = highest + log_normaliser
         # The log of one's probabilities less that of the other's.
         difference = logits[:, 0] - logits[:, 1] - (shift[:, 0] - shift[:, 1])
         from_other = ops.sum(one * difference, axis=-1, keepdims=True)
