@@ -29,7 +29,11 @@ def smoothed_cross_entropy(labels, logits, label_smoothing=0.0):
 
     @ops.custom_gradient
     def cross_entropy(logits):
-        probabilities, log_normaliser, highest = softmax(logits)
+        # The backend's own softmax is one operation, on a CPU much faster than its parts. Of the
+        # highest logit the probability is one over the denominator.
+        probabilities = ops.softmax(logits)
+        log_normaliser = -ops.log(ops.max(probabilities, axis=-1, keepdims=True))
+        highest = ops.max(logits, axis=-1, keepdims=True)
         at_label = ops.take_along_axis(logits, flat_labels, axis=-1)
         values = log_normaliser + (1 - label_smoothing) * (highest - at_label)
         if label_smoothing:
@@ -51,24 +55,6 @@ def smoothed_cross_entropy(labels, logits, label_smoothing=0.0):
 
     flat_logits = ops.reshape(ops.cast(logits, "float32"), (-1, vocab_size))
     return ops.reshape(cross_entropy(flat_logits), ops.shape(labels))
-
-
-def softmax(logits):
-    """Return the softmax, the log of its denominator, and the highest logit, which that leaves out.
-
-    So log-probabilities are `logits - highest - log_normaliser`. The softmax is the backend's own
-    operation, which on a CPU is several times as fast as its parts.
-
-    Args:
-        logits: float [..., V].
-
-    Returns:
-        [..., V], and twice [..., 1].
-    """
-    probabilities = ops.softmax(logits)
-    # Of the highest logit the probability is one over the denominator.
-    log_normaliser = -ops.log(ops.max(probabilities, axis=-1, keepdims=True))
-    return probabilities, log_normaliser, ops.max(logits, axis=-1, keepdims=True)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -106,7 +92,7 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
         y_true = ops.convert_to_tensor(y_true)
         weights = token_weights(y_true, sample_weight)
         total = ops.sum(weights * self.call(y_true, ops.convert_to_tensor(y_pred)))
-        count = sum_over_replicas(ops.sum(weights))
+        count = _sum_over_replicas(ops.sum(weights))
         return total / ops.where(count > 0, count, 1.0)
 
     def call(self, y_true, y_pred):
@@ -131,8 +117,7 @@ def token_weights(labels, sample_weight=None):
     return weights * sample_weight
 
 
-def sum_over_replicas(value):
-    """Return the sum of what each replica has, the value itself where there is one replica."""
+def _sum_over_replicas(value):
     # Keras adds the replicas' gradients up but has no sum of anything else over replicas.
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf

@@ -6,7 +6,6 @@ import tempfile
 
 import keras
 import numpy as np
-from keras import ops
 
 
 def run_layer_checks(
@@ -61,29 +60,6 @@ def as_array(tensor):
     if "float" in keras.backend.standardize_dtype(tensor.dtype):
         tensor = keras.ops.cast(tensor, "float32")
     return keras.ops.convert_to_numpy(tensor)
-
-
-def value_and_gradient(function, x, dtype="float32"):
-    """Return function(x) and its gradient with respect to x, whatever the backend."""
-    x = ops.cast(ops.convert_to_tensor(x), dtype)
-    match keras.backend.backend():
-        case "tensorflow":
-            import tensorflow as tf
-
-            with tf.GradientTape() as tape:
-                tape.watch(x)
-                value = function(x)
-            return float(value), as_array(tape.gradient(value, x))
-        case "jax":
-            import jax
-
-            value, gradient = jax.jit(jax.value_and_grad(function))(x)
-            return float(value), as_array(gradient)
-        case "torch":
-            x = x.detach().requires_grad_()
-            value = function(x)
-            value.backward()
-            return float(value), as_array(x.grad)
 
 
 def assert_close(received, expected, tolerance=1e-5):

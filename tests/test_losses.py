@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from layer_checks import as_array, value_and_gradient
+from layer_checks import as_array
 
 from keras_transformer.losses import (
     LabelSmoothedCrossEntropy,
@@ -30,6 +30,29 @@ def dense_loss(labels, logits, epsilon):
     values = -ops.sum(target * ops.log_softmax(ops.cast(logits, "float32")), axis=-1)
     weights = ops.cast(ops.not_equal(labels, 0), "float32")
     return ops.sum(values * weights) / ops.sum(weights)
+
+
+def value_and_gradient(function, x, dtype="float32"):
+    """Return function(x) and its gradient with respect to x, whatever the backend."""
+    x = ops.cast(ops.convert_to_tensor(x), dtype)
+    match keras.backend.backend():
+        case "tensorflow":
+            import tensorflow as tf
+
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                value = function(x)
+            return float(value), as_array(tape.gradient(value, x))
+        case "jax":
+            import jax
+
+            value, gradient = jax.jit(jax.value_and_grad(function))(x)
+            return float(value), as_array(gradient)
+        case "torch":
+            x = x.detach().requires_grad_()
+            value = function(x)
+            value.backward()
+            return float(value), as_array(x.grad)
 
 
 def test_one_token_by_hand():

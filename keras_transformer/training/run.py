@@ -23,7 +23,6 @@ from keras_transformer.evaluation import score
 from keras_transformer.files import whole_file
 from keras_transformer.losses import LabelSmoothedCrossEntropy
 from keras_transformer.model import Transformer
-from keras_transformer.r_drop import RDropLoss, each_row_twice
 from keras_transformer.schedules import NoamSchedule
 from keras_transformer.text import (
     SentencePieceTokenizer,
@@ -131,9 +130,8 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
     if checkpoints.out_of_patience():
         log.info("no better epoch among the last %d: the training has ended", training.patience)
     elif done < training.epochs:
-        dataset = batches.dataset()
         model.fit(
-            dataset.map(each_row_twice) if training.r_drop else dataset,
+            batches.dataset(),
             epochs=training.epochs,
             initial_epoch=done,
             shuffle=False,
@@ -195,9 +193,7 @@ def compiled_model(config: ExperimentConfig, strategy: tf.distribute.Strategy) -
                 beta_2=training.beta_2,
                 epsilon=training.epsilon,
             ),
-            loss=RDropLoss(training.r_drop, training.label_smoothing)
-            if training.r_drop
-            else LabelSmoothedCrossEntropy(training.label_smoothing),
+            loss=LabelSmoothedCrossEntropy(training.label_smoothing),
             # XLA would compile the step anew for each length of a batch.
             jit_compile=False,
         )

@@ -9,7 +9,6 @@ import tensorflow as tf
 from tiny import toy_experiment
 
 from keras_transformer.presets import PRESETS
-from keras_transformer.r_drop import each_row_twice
 from keras_transformer.training.run import compiled_model
 
 D, V = 8, 17
@@ -93,13 +92,3 @@ def test_the_loss_and_adams_updates_of_some_steps(make_model, monkeypatch):
         for t, update in enumerate(adam(of_weight, rates)):
             received = weights[t + 1][i] - weights[t][i]
             np.testing.assert_allclose(received, update, rtol=0, atol=1e-6)
-
-
-def test_by_r_drop_a_step_without_dropout_is_the_same_step(make_model):
-    model, plain = make_model(r_drop=5.0, warmup_steps=3), make_model(warmup_steps=3)
-    for _ in range(2):
-        expected = plain.train_on_batch(INPUTS, LABELS)
-        received = model.train_on_batch(*each_row_twice(INPUTS, LABELS))
-        assert received == pytest.approx(expected, abs=1e-6)
-    for one, other in zip(model.get_weights(), plain.get_weights(), strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-6)

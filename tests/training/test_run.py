@@ -176,17 +176,6 @@ def test_subword_dropout_makes_no_sentence_that_fits_no_batch(tmp_path):
     assert epochs_of(tmp_path / "run") == [1, 2]
 
 
-def test_r_drop_trains_by_its_loss(tmp_path):
-    data = write_toy_text(tmp_path, train=60)
-    losses = {}
-    for weight in (0.0, 5.0):
-        config = toy_experiment(data, r_drop=weight, epochs=2)
-        train(config, tmp_path / f"run-{weight}")
-        losses[weight] = read_history(tmp_path / f"run-{weight}")["loss"]
-    assert losses[5.0][0] > losses[0.0][0]  # With dropout two predictions are apart.
-    assert losses[5.0][1] < losses[5.0][0]
-
-
 def test_validation_takes_the_share_of_a_replica():
     directory, translator = toy_training()
     config = ExperimentConfig.from_file(directory / "config.yaml")
