@@ -55,11 +55,13 @@ def ours(config: TransformerConfig, batches: Sequence[Batch], precision: str) ->
 
     from keras_transformer import Transformer
     from keras_transformer.losses import LabelSmoothedCrossEntropy
+    from keras_transformer.optimizers import FusedAdam
 
     keras.utils.set_random_seed(1)
     rates = {"attention_dropout": config.dropout, "ffn_dropout": config.dropout}
     model = Transformer(replace(config, **rates), dtype=precision)
-    model.compile(_adam(), LabelSmoothedCrossEntropy(0.1), jit_compile=False)
+    adam = FusedAdam(LEARNING_RATE, beta_2=0.98, epsilon=1e-9)
+    model.compile(adam, LabelSmoothedCrossEntropy(0.1), jit_compile=False)
     return _fit(model, lambda source, decoder: {"source": source, "target": decoder}, batches)
 
 
@@ -84,14 +86,9 @@ def of_keras_hub(config: TransformerConfig, batches: Sequence[Batch], precision:
         hidden = layers.TransformerDecoder(**sizes, dropout=config.dropout)(hidden, memory)
     model = keras.Model([source, target], embedding.token_embedding(hidden, reverse=True))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=PAD_ID)
-    model.compile(_adam(), loss, jit_compile=False)
+    adam = keras.optimizers.Adam(LEARNING_RATE, beta_2=0.98, epsilon=1e-9)
+    model.compile(adam, loss, jit_compile=False)
     return _fit(model, lambda source, decoder: (source, decoder), batches)
-
-
-def _adam():
-    import keras
-
-    return keras.optimizers.Adam(LEARNING_RATE, beta_2=0.98, epsilon=1e-9)
 
 
 def of_pytorch(config: TransformerConfig, batches: Sequence[Batch], precision: str) -> Pass:

@@ -10,7 +10,7 @@ import keras
 import pytest
 
 ROOT = Path(__file__).parents[1]
-MODULES = ["losses.py", "metrics.py", "schedules.py", "model.py", "layers"]
+MODULES = ["losses.py", "metrics.py", "optimizers.py", "schedules.py", "model.py", "layers"]
 PATHS = [f"keras_transformer/{name}" for name in MODULES]  # Their examples.
 PATHS += [f"tests/test_{name}" if name.endswith(".py") else f"tests/{name}" for name in MODULES]
 

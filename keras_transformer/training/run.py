@@ -23,6 +23,7 @@ from keras_transformer.evaluation import score
 from keras_transformer.files import whole_file
 from keras_transformer.losses import LabelSmoothedCrossEntropy
 from keras_transformer.model import Transformer
+from keras_transformer.optimizers import FusedAdam
 from keras_transformer.schedules import NoamSchedule
 from keras_transformer.text import (
     SentencePieceTokenizer,
@@ -187,7 +188,7 @@ def compiled_model(config: ExperimentConfig, strategy: tf.distribute.Strategy) -
             config.model.d_model, training.warmup_steps, training.learning_rate_scale
         )
         model.compile(
-            optimizer=keras.optimizers.Adam(
+            optimizer=FusedAdam(
                 schedule,
                 beta_1=training.beta_1,
                 beta_2=training.beta_2,

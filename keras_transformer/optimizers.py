@@ -1,0 +1,50 @@
+"""Adam (Section 5.3), as fast as the memory is."""
+
+import keras
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class FusedAdam(keras.optimizers.Adam):
+    """Keras's Adam, whose whole update XLA compiles into one pass over the weights (Section 5.3).
+
+    Operation by operation, as Keras makes it, an update goes over weights, gradients and both
+    moments a dozen times. The compiled one is made once, in the first step, since nothing in it
+    depends on the batch. It is for TensorFlow on CPUs inside `model.fit` with one replica;
+    everywhere else the update is Keras's. Arguments and state are those of `keras.optimizers.Adam`,
+    and so are the results, but for one thing: where a subword comes more than once in a batch,
+    Keras squares its gradients before it adds them up, and this one after.
+
+    >>> weight = keras.Variable([1.0, 2.0])
+    >>> adam = FusedAdam(learning_rate=0.5)
+    >>> adam.apply([keras.ops.array([3.0, -4.0])], [weight])
+    >>> keras.ops.convert_to_numpy(weight).round(3).tolist()  # A first step is of the rate's size.
+    [0.5, 2.5]
+    """
+
+    def apply(self, grads, trainable_variables=None):
+        if keras.backend.backend() != "tensorflow":
+            super().apply(grads, trainable_variables)
+            return
+        import tensorflow as tf
+
+        # Those of embeddings are tf.IndexedSlices, one for each place in the batch.
+        grads = [None if grad is None else tf.convert_to_tensor(grad) for grad in grads]
+        if not _can_compile():
+            super().apply(grads, trainable_variables)
+            return
+
+        @tf.function(jit_compile=True, autograph=False)
+        def update(grads):
+            super(FusedAdam, self).apply(grads, trainable_variables)
+
+        update(grads)
+
+
+def _can_compile() -> bool:
+    import tensorflow as tf
+
+    return (
+        not tf.executing_eagerly()  # It would be compiled anew in each step.
+        and tf.distribute.get_strategy().num_replicas_in_sync == 1
+        and not tf.config.list_physical_devices("GPU")
+    )
