@@ -206,9 +206,9 @@ class TrainingConfig:
     seed: int = Field(default=1, ge=0, lt=2**32)
     """Seed of initial weights, dropout and the order of the batches."""
     init_from: str | None = None
-    """Directory of a finished training, or of an exported model, to start from: its weights, sizes
-    and vocabularies, with a new optimizer and schedule; without it, from random weights and a
-    vocabulary of the text."""
+    """Directory of a finished training, or of an exported model (its last version, if it names
+    none), to start from: its weights, sizes and vocabularies, with a new optimizer and schedule;
+    without it, from random weights and a vocabulary of the text."""
 
 
 @dataclass(frozen=True, kw_only=True, config=_FORBID_EXTRA)

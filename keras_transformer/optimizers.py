@@ -8,11 +8,14 @@ class FusedAdam(keras.optimizers.Adam):
     """Keras's Adam, whose whole update XLA compiles into one pass over the weights (Section 5.3).
 
     Operation by operation, as Keras makes it, an update goes over weights, gradients and both
-    moments a dozen times. The compiled one is made once, in the first step, since nothing in it
-    depends on the batch. It is for TensorFlow on CPUs inside `model.fit` with one replica;
-    everywhere else the update is Keras's. Arguments and state are those of `keras.optimizers.Adam`,
-    and so are the results, but for one thing: where a subword comes more than once in a batch,
-    Keras squares its gradients before it adds them up, and this one after.
+    moments a dozen times. It is compiled with TensorFlow on CPUs, in a graph such as that of
+    `model.fit`, where there is no `tf.distribute` strategy: once for each trace of the step, since
+    nothing in it depends on the batch. Elsewhere it is Keras's, operation by operation.
+
+    Arguments and state are those of `keras.optimizers.Adam`. So are the results, but for an
+    embedding that is not tied to the softmax: where a subword comes more than once in a batch,
+    TensorFlow gives a gradient for each place, which Keras squares before it adds them up, and
+    this after.
 
     >>> weight = keras.Variable([1.0, 2.0])
     >>> adam = FusedAdam(learning_rate=0.5)
@@ -27,7 +30,7 @@ class FusedAdam(keras.optimizers.Adam):
             return
         import tensorflow as tf
 
-        # Those of embeddings are tf.IndexedSlices, one for each place in the batch.
+        # Those of an embedding alone are tf.IndexedSlices, with a row for each place in the batch.
         grads = [None if grad is None else tf.convert_to_tensor(grad) for grad in grads]
         if not _can_compile():
             super().apply(grads, trainable_variables)
@@ -45,6 +48,6 @@ def _can_compile() -> bool:
 
     return (
         not tf.executing_eagerly()  # It would be compiled anew in each step.
-        and tf.distribute.get_strategy().num_replicas_in_sync == 1
+        and not tf.distribute.has_strategy()  # Keras merges the replicas' calls.
         and not tf.config.list_physical_devices("GPU")
     )

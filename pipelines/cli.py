@@ -95,7 +95,7 @@ def _sections_of(start: str, output: str | None) -> dict:
 
     try:
         config = find_start(start).config
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError):
         begun = Path(output or "") / "config.yaml"
         if output is None or not begun.exists():
             raise

@@ -45,6 +45,18 @@ def test_its_steps_are_those_of_keras_on_dense_gradients(rate, eager, embed):
         np.testing.assert_allclose(as_array(one), as_array(other), atol=1e-5)
 
 
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="for tf.function")
+@pytest.mark.parametrize("scaled", [False, True])
+def test_steps_are_the_same_several_at_a_time_and_with_a_scaled_loss(scaled):
+    optimizer = FusedAdam(0.1, **OPTIONS)
+    if scaled:
+        optimizer = keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=2.0**10)
+    model = fitted(optimizer, embed=True, steps_per_execution=2, jit_compile=False)
+    plain = fitted(keras.optimizers.Adam(0.1, **OPTIONS), embed=False)
+    for one, other in zip(model.get_weights(), plain.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+
+
 def test_its_state_has_the_names_of_keras():
     names = [
         [variable.path for variable in fitted(optimizer, embed=True).optimizer.variables]

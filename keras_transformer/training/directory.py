@@ -85,6 +85,16 @@ def check_claim(directory: Path, config: ExperimentConfig) -> None:
         )
 
 
+def check_vocabularies(directory: Path, config: ExperimentConfig) -> None:
+    """Raise a FileNotFoundError if a training that has begun lacks a vocabulary."""
+    paths = own_vocabularies(directory, config)
+    if missing := [str(path) for path in paths if not path.exists()]:
+        raise FileNotFoundError(
+            f"A training goes on with the vocabularies that it began with; there is no "
+            f"{' and no '.join(missing)}. Put back what was there, or choose another directory."
+        )
+
+
 def claim(directory: Path, config: ExperimentConfig, tokenizers: Tokenizers) -> None:
     """Write the configuration and the vocabularies, or the one that both languages share."""
     directory.mkdir(parents=True, exist_ok=True)

@@ -37,6 +37,7 @@ from keras_transformer.training.checkpoints import average_checkpoints
 from keras_transformer.training.directory import (
     Tokenizers,
     check_claim,
+    check_vocabularies,
     claim,
     own_vocabularies,
     read_tokenizers,
@@ -69,7 +70,8 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
         The trained model's translator.
 
     Raises:
-        FileNotFoundError: a text file is missing, or there is no model to start from.
+        FileNotFoundError: a text file is missing, or a vocabulary of a training that goes on, or
+            there is no model to start from.
         ImportError, ConnectionError: as `read_tfds`, for text of TensorFlow Datasets.
         ValueError: the directory holds a training with another configuration, or the text or the
             model to start from does not fit the configuration.
@@ -81,7 +83,9 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
         directory / "checkpoints", training.average_checkpoints, training.patience
     )
     start = None
-    if training.init_from is not None and not checkpoints.last():
+    if checkpoints.last():
+        check_vocabularies(directory, config)
+    elif training.init_from is not None:
         start = check_start(directory, config)
     if not tf.config.list_physical_devices("GPU"):
         keep_freed_memory()

@@ -36,10 +36,11 @@ def find_start(path: str | os.PathLike) -> Start:
         FileNotFoundError: there is neither.
         ValueError: the exported model does not say how it was trained, or lacks its vocabularies.
     """
-    version = find_saved_model(path)
+    path = Path(path)
+    # A model may have been exported into the directory of its training, which is then the newer.
+    version = None if (path / "config.yaml").exists() else find_saved_model(path)
     if version is not None:
         return _exported(version)
-    path = Path(path)
     try:
         config = finished_config(path)
     except FileNotFoundError as error:
@@ -93,8 +94,8 @@ def check_start(directory: Path, config: ExperimentConfig) -> Start:
         FileNotFoundError: there is none.
         ValueError: its model has other sizes, or the directory another vocabulary.
     """
-    name = config.training.init_from
-    start = find_start(name)
+    origin = config.training.init_from
+    start = find_start(origin)
     ours, theirs = (
         dataclasses.asdict(c.model) | {"subwords": c.data.subwords} for c in (config, start.config)
     )
@@ -105,7 +106,7 @@ def check_start(directory: Path, config: ExperimentConfig) -> Start:
     ]
     if differences:
         raise ValueError(
-            f"A training that starts from {name} has its subwords and, but for dropout, a model "
+            f"A training that starts from {origin} has its subwords and, but for dropout, a model "
             f"of the same sizes; received other ones: {', '.join(differences)}. Leave them out of "
             "the options and of the configuration: pipelines.train then takes them from there."
         )
@@ -113,7 +114,7 @@ def check_start(directory: Path, config: ExperimentConfig) -> Start:
     for own, original in zip(paths, start.vocabularies, strict=True):
         if own.exists() and own.read_bytes() != original.read_bytes():
             raise ValueError(
-                f"A training that starts from {name} has its vocabularies, and {own} is not "
+                f"A training that starts from {origin} has its vocabularies, and {own} is not "
                 f"{original}. Remove it, or choose another directory."
             )
     return start

@@ -97,6 +97,13 @@ def test_it_starts_from_an_exported_model(tmp_path, source, export, continued, c
     assert contents(start) == before
 
 
+def test_an_export_inside_a_trainings_directory_is_not_its_start(tmp_path, source, monkeypatch):
+    monkeypatch.setattr("keras_transformer.export.signatures._METHODS", ())
+    directory = shutil.copytree(source, tmp_path / "both")
+    export_saved_model(load_translator(source), directory)
+    assert find_start(directory).vocabularies == [directory / "vocabulary.model"]
+
+
 def test_of_an_exported_model_it_needs_recipe_and_vocabulary(tmp_path, source, export, continued):
     export_saved_model(load_translator(source), tmp_path / "own")
     with pytest.raises(ValueError, match="own/1/assets.extra/export.json has no data and no train"):

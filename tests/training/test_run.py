@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import re
+import shutil
 
 import keras
 import numpy as np
@@ -165,6 +166,17 @@ def test_a_mistake_leaves_the_directory_free(tmp_path):
     with pytest.raises(ValueError, match="batch_tokens must be at least"):
         train(too_small, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_training_that_has_lost_its_vocabulary_does_not_go_on(tmp_path):
+    directory = shutil.copytree(toy_training()[0], tmp_path / "run")
+    (directory / "vocabulary.model").unlink()
+    config = ExperimentConfig.from_file(directory / "config.yaml")
+    with pytest.raises(
+        FileNotFoundError, match="there is no .*run/vocabulary.model. Put back what"
+    ):
+        train(config, directory)
+    assert not (directory / "vocabulary.model").exists()
 
 
 def test_subword_dropout_makes_no_sentence_that_fits_no_batch(tmp_path):
