@@ -50,6 +50,7 @@ NOTES = """
   biases; KerasHub's loss is not smoothed and its positions are learned; PyTorch ends each stack in
   a norm.
 - loss: mean over the batches of a last run, to show that all learn.
+- Ours updates by `optimizers.FusedAdam`, KerasHub by Keras's Adam, PyTorch by its fused one.
 - peak MB: of the trainer's process. others: the most cores that other processes kept busy during a
   run.
 - {machine}. Python {python}, {versions}."""
