@@ -24,10 +24,12 @@ N, D = 40, 16
 def reach(layer, n=N, d=D):
     """Return bool [n, n]: whether an output, down, depends on an input, across."""
     x = tf.constant(np.random.default_rng(1).normal(size=(1, n, d)), tf.float32)
-    with tf.GradientTape() as tape:
+    with tf.GradientTape(persistent=True) as tape:
         tape.watch(x)
         outputs = tf.reduce_sum(layer(x), axis=-1)
-    return np.abs(tape.jacobian(outputs, x)[0, :, 0]).sum(axis=-1) > 0
+    # Row by row: of all rows at once TensorFlow 2.21 crashes on some processors.
+    jacobian = tape.jacobian(outputs, x, experimental_use_pfor=False)
+    return np.abs(jacobian[0, :, 0]).sum(axis=-1) > 0
 
 
 def layers_until_all_is_joined(of_one):

@@ -180,7 +180,8 @@ def test_a_server_sees_a_version_only_when_it_is_whole(tmp_path, monkeypatch):
     assert seen[-1][:2] == (temporary, version)
     assert sorted(seen[-1][2]) == [
         *("README.md", "assets.extra", "assets.extra/export.json"),
-        *("assets.extra/tf_serving_warmup_requests", "batching_params.pbtxt", "saved_model.pb"),
+        *("assets.extra/tf_serving_warmup_requests", "assets.extra/vocabulary.model"),
+        *("batching_params.pbtxt", "saved_model.pb"),
     ]
     assert sorted(tmp_path.iterdir()) == [version, tmp_path / "serving"]
 
