@@ -32,7 +32,11 @@ class FusedAdam(keras.optimizers.Adam):
 
         # Those of an embedding alone are tf.IndexedSlices, with a row for each place in the batch.
         grads = [None if grad is None else tf.convert_to_tensor(grad) for grad in grads]
-        if not _can_compile():
+        if (
+            tf.executing_eagerly()  # It would be compiled anew in each step.
+            or tf.distribute.has_strategy()  # Keras merges the replicas' calls.
+            or tf.config.list_physical_devices("GPU")
+        ):
             super().apply(grads, trainable_variables)
             return
 
@@ -41,13 +45,3 @@ class FusedAdam(keras.optimizers.Adam):
             super(FusedAdam, self).apply(grads, trainable_variables)
 
         update(grads)
-
-
-def _can_compile() -> bool:
-    import tensorflow as tf
-
-    return (
-        not tf.executing_eagerly()  # It would be compiled anew in each step.
-        and not tf.distribute.has_strategy()  # Keras merges the replicas' calls.
-        and not tf.config.list_physical_devices("GPU")
-    )

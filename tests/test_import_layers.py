@@ -97,7 +97,7 @@ def test_no_private_api_is_imported(path):
 @pytest.mark.parametrize("part", ON_KERAS_ALONE)
 def test_the_core_is_written_on_keras_alone(part):
     # For a sum over replicas, and for XLA.
-    allowed = {"losses": [("tensorflow", False)], "optimizers": [("tensorflow", False)] * 2}
+    allowed = {"losses": [("tensorflow", False)], "optimizers": [("tensorflow", False)]}
     found = [
         (name, at_module_level)
         for path in MODULES

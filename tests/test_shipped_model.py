@@ -10,7 +10,7 @@ from tiny import ROOT, run_python
 
 from keras_transformer import Transformer
 from keras_transformer.export import load_saved_model
-from keras_transformer.training.directory import read_tokenizers
+from keras_transformer.text import read_tokenizers
 from keras_transformer.training.start import find_start
 from keras_transformer.translator import Translator
 

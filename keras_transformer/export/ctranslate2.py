@@ -78,8 +78,8 @@ def export_ctranslate2(translator: Translator, path: str | os.PathLike) -> Path:
         temporary.mkdir()
         spec.save(str(temporary))
         tokenizers = translator.tokenizer, translator.target_tokenizer
-        shared = tokenizers[0].model == tokenizers[1].model
-        save_tokenizers(temporary, tokenizers, shared)
+        one = tokenizers[0].model == tokenizers[1].model
+        save_tokenizers(temporary, tokenizers, shared=one)
         return temporary.rename(path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -1,7 +1,7 @@
 """Subword tokenizers that run inside a TensorFlow graph, and the training of their vocabularies."""
 
 from keras_transformer.text.base import Tokenizer
-from keras_transformer.text.files import save_tokenizers, vocabulary_paths
+from keras_transformer.text.files import read_tokenizers, save_tokenizers, vocabulary_paths
 from keras_transformer.text.tokenizer import SentencePieceTokenizer
 from keras_transformer.text.training import train_sentencepiece
 from keras_transformer.text.word_piece import WordPieceTokenizer
@@ -11,6 +11,7 @@ __all__ = [
     "SentencePieceTokenizer",
     "Tokenizer",
     "WordPieceTokenizer",
+    "read_tokenizers",
     "save_tokenizers",
     "train_sentencepiece",
     "train_word_piece",

@@ -3,7 +3,6 @@
 import csv
 import dataclasses
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,8 @@ import keras
 
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.text import (
-    SentencePieceTokenizer,
     Tokenizer,
-    WordPieceTokenizer,
+    read_tokenizers,
     save_tokenizers,
     vocabulary_paths,
 )
@@ -100,18 +98,6 @@ def claim(directory: Path, config: ExperimentConfig, tokenizers: Tokenizers) -> 
     directory.mkdir(parents=True, exist_ok=True)
     config.to_file(directory / "config.yaml")
     save_tokenizers(directory, tokenizers, config.model.target_vocab_size is None)
-
-
-def read_tokenizers(paths: Sequence[Path], subwords: str) -> Tokenizers:
-    """Return the tokenizers of source and target, the same object where they share one.
-
-    Args:
-        paths: as `vocabulary_paths` returns them.
-        subwords: their kind, as in `DataConfig`.
-    """
-    kind = WordPieceTokenizer if subwords == "wordpiece" else SentencePieceTokenizer
-    tokenizers = [kind.from_file(path) for path in paths]
-    return tokenizers[0], tokenizers[-1]
 
 
 def own_vocabularies(directory: Path, config: ExperimentConfig) -> list[Path]:

@@ -29,6 +29,7 @@ from keras_transformer.text import (
     SentencePieceTokenizer,
     Tokenizer,
     WordPieceTokenizer,
+    read_tokenizers,
     train_sentencepiece,
     train_word_piece,
 )
@@ -40,7 +41,6 @@ from keras_transformer.training.directory import (
     check_vocabularies,
     claim,
     own_vocabularies,
-    read_tokenizers,
 )
 from keras_transformer.training.memory import keep_freed_memory
 from keras_transformer.training.start import Start, check_start
@@ -228,14 +228,13 @@ def _validation(
 def _tokenizers(
     config: ExperimentConfig, directory: Path, start: Start | None, pairs: Pairs
 ) -> Tokenizers:
-    """Return the directory's vocabularies, or those of the model to start from.
+    """Return the vocabularies of the model to start from, or else the directory's.
 
     Where there is neither, train one on both sides or one on each.
     """
-    own = own_vocabularies(directory, config)
-    for paths in (own, start.vocabularies if start else own):
-        if all(path.exists() for path in paths):
-            return read_tokenizers(paths, config.data.subwords)
+    paths = start.vocabularies if start else own_vocabularies(directory, config)
+    if start or all(path.exists() for path in paths):
+        return read_tokenizers(paths, config.data.subwords)
     sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
     if config.model.target_vocab_size is None:
         jobs = [(sources + targets, config.model.vocab_size)]
