@@ -167,7 +167,9 @@ def _fit(model, make_inputs, batches):
     dataset = tf.data.Dataset.from_generator(
         elements, output_signature=(make_inputs(ids, ids), ids)
     )
-    dataset = dataset.cache().prefetch(2)
+    options = tf.data.Options()
+    options.autotune.enabled = False  # Its thread may keep the end of fit waiting.
+    dataset = dataset.cache().prefetch(2).with_options(options)
     return lambda: model.fit(dataset, epochs=1, shuffle=False, verbose=0).history["loss"][0]
 
 

@@ -94,7 +94,11 @@ class TokenBatches:
             self._epoch, output_signature=({"source": ids, "target": ids}, ids)
         )
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(len(self)))
-        return dataset.prefetch(_PREFETCHED)
+        options = tf.data.Options()
+        # There is nothing to tune, and `fit` may wait for the tuner's thread to wake when it is
+        # over, for as long again as it took or for a minute.
+        options.autotune.enabled = False
+        return dataset.prefetch(_PREFETCHED).with_options(options)
 
     def _pairs_of_pass(self, number: int) -> EncodedPairs:
         if self.vary is None:

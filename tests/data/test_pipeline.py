@@ -194,3 +194,8 @@ def test_two_replicas_count_every_token_once_an_epoch():
     assert result["tokens"] == [sum(TARGET_LENGTHS)] * 4
     assert result["steps"] == 2 * result["length"]
     assert result["epoch"] == 2
+
+
+def test_no_thread_tunes_a_dataset_that_has_nothing_to_tune(pairs):
+    # The end of `fit` may wait for such a thread, by up to a minute.
+    assert TokenBatches(pairs, 64).dataset().options().autotune.enabled is False
