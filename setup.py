@@ -35,7 +35,7 @@ setup(
         "keras_transformer.data": ["checksums.tsv"],
         "pipelines": ["configs/*.yaml"],
     },
-    python_requires=">=3.11",
+    python_requires=">=3.11,<3.14",  # as tensorflow-text has wheels
     install_requires=[
         "keras>=3.15.1,<4",
         "matplotlib>=3.10",

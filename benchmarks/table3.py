@@ -54,9 +54,9 @@ NOTES = """
   on newstest2013.
 - minutes: of the command that ended the row, its validation included. others: the cores that other
   processes kept busy meanwhile, those with other rows included.
-- A difference is positive where the row is better that the paper found better. spread of seeds:
-  largest less smallest of the base row (trainings with seeds of their own: {seeds}), whose mean
-  stands for it. The other rows have one seed, so that a difference of that size is no evidence.
+- A difference is positive where the row that the paper found better is better here too. base is the
+  mean of its seeds ({seeds}), and the spread of seeds is their largest less their smallest. The
+  other rows have one seed, so that a smaller difference than that shows nothing.
 - {machine}. Python {python}, TensorFlow {tensorflow}, Keras {keras}."""
 
 

@@ -7,7 +7,7 @@ used, so that models also run on other Keras backends.
 
 import importlib
 
-from keras_transformer import layers, losses, metrics, presets, schedules
+from keras_transformer import layers, losses, metrics, optimizers, presets, schedules
 from keras_transformer.config import TransformerConfig
 from keras_transformer.model import Transformer
 
@@ -22,6 +22,7 @@ __all__ = [
     "layers",
     "losses",
     "metrics",
+    "optimizers",
     "presets",
     "schedules",
     *_LATER,

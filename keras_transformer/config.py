@@ -220,7 +220,8 @@ class DecodingConfig:
     length_penalty: float = Field(default=0.6, ge=0)
     """Exponent alpha of Wu et al. (2016)."""
     extra_length: int = Field(default=50, ge=0)
-    """A translation has at most as many subwords as its source and this many more."""
+    """A translation has at most as many subwords as its source, both with eos, and this many
+    more."""
     max_source_length: int = Field(default=512, gt=1)
     """Subwords of a source sentence, eos included, after which it is cut off."""
     num_hypotheses: int | None = Field(default=None, gt=0)
@@ -229,7 +230,8 @@ class DecodingConfig:
     min_length: int = Field(default=0, ge=0)
     """A translation has at least this many subwords, unless its limit is lower."""
     max_length: int | None = Field(default=None, gt=0)
-    """A translation has at most this many subwords, however long its source is."""
+    """A translation has at most this many subwords, however long its source is, unless its prefix
+    has more."""
     no_repeat_ngram_size: int = Field(default=0, ge=0)
     """No sequence of this many subwords comes twice in a translation; 0 allows any repetition."""
     repetition_penalty: float = Field(default=1.0, ge=1, allow_inf_nan=False)

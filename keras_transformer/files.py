@@ -1,5 +1,6 @@
 """Files that are whole or not there."""
 
+import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,13 @@ def whole_file(path: Path) -> Iterator[Path]:
     temporary = path.with_name(f"writing-{uuid.uuid4().hex}-{path.name}")
     try:
         yield temporary
-        temporary.replace(path)
+        flush_and_rename(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def flush_and_rename(temporary: Path, path: Path) -> Path:
+    """Give a file its name, once it is on the disk: a power loss may keep one without the other."""
+    with open(temporary, "rb") as file:
+        os.fsync(file.fileno())
+    return temporary.replace(path)

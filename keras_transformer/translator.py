@@ -21,6 +21,8 @@ from keras_transformer.text import Tokenizer
 
 _TEXT = tf.TensorSpec([None], tf.string, name="text")
 _NO_TRANSLATION = -1e9
+_MOST_TOKENS = 4096
+"""How many of a batch, padding included, are scored at a time."""
 _MULTIPLIER = 6364136223846793005  # Knuth's, of 64 bits: sentences hardly share a sum of powers.
 
 
@@ -30,7 +32,7 @@ class Translator:
     Called, it translates any number of sentences. Its other methods are what the exported model
     does, from `text`, string [B], to tensors of B rows, each of which depends on its row of `text`
     alone. A text without subwords, such as "" or a space, has the translation "" of length 0 and
-    score 0. Bytes that are no UTF-8 count as U+FFFD, and of a text of more than
+    score 0. Bytes that are not UTF-8 count as U+FFFD, and of a text of more than
     `decoding.max_source_length` subwords the first are translated.
 
     Args:
@@ -144,22 +146,18 @@ class Translator:
     def score(self, text: tf.Tensor, translation: tf.Tensor) -> dict[str, tf.Tensor]:
         """Return what the model thinks of given translations, string [B].
 
-        Of a translation that is longer than any that the search writes, the beginning counts.
+        Of a translation that is longer than any source and `extra_length`, the beginning counts.
 
         Returns:
-            score: float32 [B], log-probability / length penalty, as the search computes it.
+            score: float32 [B], log-probability / length penalty, with eos and without the rules
+                of the search.
             length: int32 [B], the translation's subwords, eos included.
         """
         # Packing refuses inputs of different sizes.
         text, translation = tf.unstack(tf.stack([text, translation]))
         longest = self.decoding.max_source_length + self.decoding.extra_length
         target, lengths = _encode(self.target_tokenizer, translation, longest)
-        logits, _ = self._decode_whole(self.encode_text(text)[0], target)
-        log_probs = tf.nn.log_softmax(logits + self._penalties)
-        return {
-            "score": score_tokens(log_probs, target, self.decoding.length_penalty),
-            "length": lengths,
-        }
+        return {"score": self._score_ids(self.encode_text(text)[0], target), "length": lengths}
 
     @tf.function(input_signature=[_TEXT], autograph=False)
     def attend(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -198,6 +196,25 @@ class Translator:
             scores=tf.where(is_text, found.scores, nothing),
             lengths=tf.where(is_text, found.lengths, 0),
         )
+
+    def _score_ids(self, source, target):
+        """Return the scores [B] of ids [B, T] for ids [B, S], in parts: [B, T, V] may be large."""
+        size = tf.maximum(tf.shape(source)[1], tf.shape(target)[1])
+        rows = tf.maximum(_MOST_TOKENS // size, 1)
+
+        def score_some(start, scores):
+            part = slice(start, start + rows)
+            logits, _ = self._decode_whole(source[part], target[part])
+            log_probs = tf.nn.log_softmax(logits + self._penalties)
+            found = score_tokens(log_probs, target[part], self.decoding.length_penalty)
+            return start + rows, tf.concat([scores, found], axis=0)
+
+        return tf.while_loop(
+            lambda start, scores: start < tf.shape(target)[0],
+            score_some,
+            (0, tf.zeros([0])),
+            shape_invariants=(tf.TensorShape([]), tf.TensorShape([None])),
+        )[1]
 
     def _decode_whole(self, source, target):
         """Return logits [B, T, V] and attention weights for ids [B, S] and [B, T] with eos."""

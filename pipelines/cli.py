@@ -39,7 +39,7 @@ class Command(BaseSettings):
     """A command whose options are fields: command line over --config file over --preset.
 
     The preset is over what the model that --training.init_from names was made with, but for its
-    text. The file may name both too.
+    text, precision and replicas. The file may name both too.
     """
 
     model_config = SettingsConfigDict(
@@ -86,21 +86,20 @@ def run_command(command: type[Command], argv: Sequence[str] | None = None) -> Co
 
 
 def _sections_of(start: str, output: str | None) -> dict:
-    """Return the configuration of the model to start from, but for its text.
+    """Return the configuration of the model to start from, but for its text and its machine's.
 
-    Its kind of subwords is the vocabulary's, which the new training takes over. Where it is gone,
-    the training that has begun in `output` still has all that it took over.
+    Its kind of subwords is the vocabulary's, which the new training takes over. Once a training has
+    begun in `output`, that has all that it took over, whatever has become of its start.
     """
     from keras_transformer.training.start import find_start
 
-    try:
-        config = find_start(start).config
-    except (FileNotFoundError, ValueError):
-        begun = Path(output or "") / "config.yaml"
-        if output is None or not begun.exists():
-            raise
-        config = ExperimentConfig.from_file(begun)
-    sections = dataclasses.asdict(config)
+    begun = Path(output or "") / "config.yaml"
+    if output is not None and begun.exists():
+        sections = dataclasses.asdict(ExperimentConfig.from_file(begun))
+    else:
+        sections = dataclasses.asdict(find_start(start).config)
+        # Another machine may be slow in bfloat16, or have other devices.
+        del sections["training"]["precision"], sections["training"]["replicas"]
     sections["data"] = {"subwords": sections["data"]["subwords"]}
     return sections
 
@@ -182,7 +181,9 @@ def load_model(args: argparse.Namespace) -> Callable[[Sequence[str], bool], list
             f"There is no directory {args.model}. Give that of a training (the --output of "
             "pipelines.train) or of an exported SavedModel."
         )
-    if find_saved_model(args.model) is None:
+    # A model may have been exported into the directory of its training, which is then the newer.
+    is_training = (Path(args.model) / "config.yaml").exists()
+    if is_training or find_saved_model(args.model) is None:
         translator = load_translator(args.model, **search)
         return lambda sentences, progress: translator(sentences, args.batch_size, progress)
     if search:

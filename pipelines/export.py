@@ -27,6 +27,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         help="for the model card: what pipelines.evaluate --json wrote of this model",
     )
     parser.add_argument(
+        "--description",
+        metavar="TEXT",
+        help="for the model card, in Markdown: languages, kind of text, terms of use",
+    )
+    parser.add_argument(
         "--compiled",
         action="store_true",
         help="for XLA to compile the search when it is loaded: faster, most of all for single "
@@ -42,7 +47,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         translator = load_translator(
             args.checkpoint, compiled=args.compiled, **search_options(args)
         )
-        facts = {"command": shlex.join(["python", "-m", "pipelines.export", *argv])}
+        facts = {"description": args.description} if args.description else {}
+        facts["command"] = shlex.join(["python", "-m", "pipelines.export", *argv])
         facts |= training_facts(Path(args.checkpoint))
         if args.scores:
             facts["scores"] = json.loads(Path(args.scores).read_text(encoding="utf-8"))

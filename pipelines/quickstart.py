@@ -19,6 +19,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from pipelines.cli import plain_errors, start_log
+from pipelines.export import training_facts
 
 CONFIG = Path(__file__).parent / "configs" / "quickstart.yaml"
 
@@ -93,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     save_figure(figure, directory / "attention.png")
     print(f"Drawn: {directory / 'curves.png'} and {directory / 'attention.png'}")
 
-    version = export_saved_model(translator, args.output)
+    version = export_saved_model(translator, args.output, training_facts(directory))
     print(f"\nWhat {version} says to a process with only tensorflow and tensorflow_text:")
     client = subprocess.run(
         [sys.executable, "-c", CLIENT, str(version), *sources[:3]],
@@ -105,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         sys.exit(client.stderr)
     print(client.stdout, end="")
 
-    base = Path(args.output).resolve()
+    base = Path(os.path.abspath(args.output))  # A link keeps its name, as in pipelines.serve.
     request = shlex.quote(json.dumps({"instances": [sources[0]]}))
     url = shlex.quote(f"localhost:8501/v1/models/{quote(base.name)}:predict")
     print(f"""

@@ -151,6 +151,24 @@ def test_a_translation_has_at_most_the_sources_subwords_and_the_extra_ones():
     assert search(short, SENTENCES)[0] == cut
 
 
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_no_translation_has_more_than_max_length_subwords(beam_size):
+    translator = tiny_translator(beam_size=beam_size, extra_length=6, max_length=4)
+    ids = search(translator, SENTENCES)[0]
+    assert all(row[-1] == EOS_ID and EOS_ID not in row[:-1] for row in ids)
+    assert max(map(len, ids)) == 4 + 1
+
+
+def test_scores_in_parts_are_those_at_once(monkeypatch):
+    translations = SENTENCES[::-1]
+    whole = tiny_translator().score(SENTENCES, translations)
+    monkeypatch.setattr("keras_transformer.translator._MOST_TOKENS", 40)
+    parts = tiny_translator().score(SENTENCES, translations)
+    np.testing.assert_allclose(parts["score"], whole["score"], rtol=1e-5)
+    assert parts["score"].shape == (len(SENTENCES),)
+    assert len(set(np.round(whole["score"], 3))) > len(SENTENCES) / 2
+
+
 def test_a_long_source_is_cut_off():
     translator = tiny_translator(beam_size=1, extra_length=6, max_source_length=4)
     whole = tiny_translator(beam_size=1, extra_length=6)

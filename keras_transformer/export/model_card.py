@@ -15,15 +15,13 @@ from keras_transformer.translator import Translator
 _PACKAGES = ("keras-transformer-mt", "keras", "tensorflow", "tensorflow-text")
 
 _HEAD = """\
-# {name}
-
 A Transformer that translates text, exported for `tensorflow_model_server`: strings in, strings
 out, any number of rows in a request, of which each is answered as if it were alone. (A server
-that batches refuses more than its `max_batch_size`.) Bytes that are no UTF-8 count as U+FFFD. Of
-a longer text the first {max_source_length} subwords, eos included, are translated; one without
-any has the translation "" with score 0 and length 0. A score is log-probability / length penalty,
-and -1e9 where there is no translation. Lengths are in subwords, eos included. Rows of subwords
-are filled up with "", those of attention with 0.
+that batches refuses more than its `max_batch_size`.) Bytes that are not UTF-8 are read as
+U+FFFD. Of a longer text the first {max_source_length} subwords, eos included, are translated; one
+without any has the translation "" with score 0 and length 0. A score is log-probability / length
+penalty, and -1e9 where there is no translation. Lengths are in subwords, eos included. Rows of
+subwords are filled up with "", those of attention with 0.
 
 ## Signatures
 
@@ -60,13 +58,18 @@ def model_card(name: str, facts: Mapping[str, Any]) -> str:
 
     Args:
         name: the model's name.
-        facts: what export.json says. Its `signatures` become a table and requests for an example,
-            every other mapping becomes a section, and the rest of the values share one.
+        facts: what export.json says. A `description` comes first, `signatures` become a table and
+            requests for an example, every other mapping becomes a section, and the rest of the
+            values share one.
     """
     signatures = facts["signatures"]
-    others = {key: value for key, value in facts.items() if key != "signatures"}
+    apart = ("description", "signatures")
+    others = {key: value for key, value in facts.items() if key not in apart}
     export = {key: value for key, value in others.items() if not isinstance(value, Mapping)}
-    sections = [_HEAD.format(name=name, **facts["decoding"]) + _table(signatures)]
+    title = f"# {name}\n\n"
+    if "description" in facts:
+        title += f"{facts['description']}\n\n"
+    sections = [title + _HEAD.format(**facts["decoding"]) + _table(signatures)]
     sections.append(_block("bash", _requests(name, signatures)))
     for key, value in {"export": export, **others}.items():
         if isinstance(value, Mapping):

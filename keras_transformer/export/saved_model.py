@@ -48,7 +48,8 @@ def export_saved_model(
         translator: what to export, with its search.
         path: the model's directory, such as saved_models/NAME.
         facts: what else export.json and the model card shall say, such as data, scores and the
-            command, by name: texts, numbers, or mappings, as JSON has them.
+            command, by name: texts, numbers, or mappings, as JSON has them. A `description`, in
+            Markdown, comes first in the card.
 
     Returns:
         The directory of the new version: path/1, or one more than the highest there is.
@@ -69,7 +70,7 @@ def export_saved_model(
         save_tokenizers(extra, tokenizers, joint and tokenizers[0].model == tokenizers[1].model)
         texts = {
             extra / "export.json": json.dumps(facts, indent=2) + "\n",
-            temporary / "README.md": model_card(path.resolve().name, facts),
+            temporary / "README.md": model_card(Path(os.path.abspath(path)).name, facts),
             temporary / "batching_params.pbtxt": BATCHING,
         }
         for file, text in texts.items():

@@ -1,6 +1,7 @@
 """Configuration of `tensorflow_model_server` for an exported model."""
 
 import json
+import os
 from pathlib import Path
 
 from keras_transformer.compiled_search import BATCH_SIZES
@@ -43,7 +44,7 @@ prometheus_config {
 
 def write_serving_files(path: Path) -> None:
     """Write path/serving for a model's directory; a file that is there is the operator's."""
-    directory, name = path / "serving", path.resolve().name
+    directory, name = path / "serving", Path(os.path.abspath(path)).name
     directory.mkdir(exist_ok=True)
     names = {"name": json.dumps(name), "base_path": json.dumps(f"/models/{name}")}
     files = {

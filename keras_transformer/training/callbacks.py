@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from keras_transformer.data import TokenBatches
 from keras_transformer.evaluation import score
+from keras_transformer.files import flush_and_rename
 from keras_transformer.metrics import NegativeLogLikelihood, TokenAccuracy
 from keras_transformer.translator import Translator
 
@@ -113,7 +114,7 @@ class Checkpoints(keras.callbacks.Callback):
 
     def last(self) -> list[Path]:
         """Return the checkpoints of the last epochs, oldest first."""
-        return sorted(self.directory.glob("epoch-*.weights.h5"))
+        return sorted(self.directory.glob("epoch-*.weights.h5"), key=_epoch)
 
     def best(self) -> Path | None:
         """Return the best epoch's checkpoint, if there is one."""
@@ -154,7 +155,7 @@ class Checkpoints(keras.callbacks.Callback):
         path = self.directory / f"{name}.weights.h5"
         temporary = path.with_name(f"writing-{path.name}")
         self.model.save_weights(temporary)
-        return temporary.replace(path)
+        return flush_and_rename(temporary, path)
 
 
 def _epoch(path: Path) -> int:

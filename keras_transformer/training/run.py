@@ -230,18 +230,20 @@ def _tokenizers(
 ) -> Tokenizers:
     """Return the vocabularies of the model to start from, or else the directory's.
 
-    Where there is neither, train one on both sides or one on each.
+    What it does not have is trained: one on both sides, or one on each.
     """
-    paths = start.vocabularies if start else own_vocabularies(directory, config)
-    if start or all(path.exists() for path in paths):
-        return read_tokenizers(paths, config.data.subwords)
+    if start:
+        return read_tokenizers(start.vocabularies, config.data.subwords)
     sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
     if config.model.target_vocab_size is None:
         jobs = [(sources + targets, config.model.vocab_size)]
     else:
         jobs = [(sources, config.model.vocab_size), (targets, config.model.target_vocab_size)]
     tokenizers = []
-    for lines, size in jobs:
+    for path, (lines, size) in zip(own_vocabularies(directory, config), jobs, strict=True):
+        if path.exists():
+            tokenizers.append(read_tokenizers([path], config.data.subwords)[0])
+            continue
         log.info("training a vocabulary of %s subwords", f"{size:,}")
         tokenizers.append(_train_tokenizer(config.data, lines, size))
     return tokenizers[0], tokenizers[-1]

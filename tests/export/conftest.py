@@ -7,6 +7,7 @@ from tiny import saved_graph, tiny_translator
 from keras_transformer.export import export_saved_model
 
 FACTS = {
+    "description": "Letters, to be *spelt*.",
     "command": "python -m pipelines.export --checkpoint 'runs/en de'",
     "scores": {"bleu": 37.7, "signature": "nrefs:1|case:mixed|eff:no|tok:13a"},
 }

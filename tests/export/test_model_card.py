@@ -37,6 +37,11 @@ def test_export_json_says_how_the_model_was_made(exported, facts):
     }
 
 
+def test_the_card_begins_with_the_description(facts, tokens):
+    first = next(x.content for x in tokens[3:] if x.type == "inline")
+    assert first == facts["description"] == "Letters, to be *spelt*."
+
+
 def test_the_card_says_the_same(facts, tokens):
     headings = [tokens[i + 1].content for i, x in enumerate(tokens) if x.type == "heading_open"]
     assert headings[:4] == ["toy model", "Signatures", "Export", "Scores"]

@@ -64,6 +64,13 @@ def test_a_model_may_have_any_name(name, tmp_path):
     assert models.model_config_list.config[0].name == name
 
 
+def test_a_link_keeps_its_name(tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "en_de").symlink_to(tmp_path / "disk")
+    write_serving_files(tmp_path / "en_de")
+    assert 'name: "en_de"' in (tmp_path / "disk" / "serving" / "models.config").read_text()
+
+
 def test_what_the_operator_edited_is_kept(tmp_path):
     write_serving_files(tmp_path)
     files = sorted((tmp_path / "serving").iterdir())

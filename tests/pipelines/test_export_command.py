@@ -35,9 +35,11 @@ def test_options_reach_the_export(training, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("keras_transformer.export.export_saved_model", export_saved_model)
     (tmp_path / "scores.json").write_text('{"bleu": 37.7}')
     arguments = ["--checkpoint", training, "--output", "toy", "--compiled", "--beam-size", "2"]
-    export.main([*arguments, "--min-length", "3", "--scores", str(tmp_path / "scores.json")])
+    arguments += ["--min-length", "3", "--description", "Toys."]
+    export.main([*arguments, "--scores", str(tmp_path / "scores.json")])
     translator = exported["translator"]
     assert translator.compiled
     assert (translator.decoding.beam_size, translator.decoding.min_length) == (2, 3)
     assert exported["facts"]["scores"] == {"bleu": 37.7}
+    assert exported["facts"]["description"] == "Toys."
     assert exported["facts"]["command"].endswith(f"--scores {tmp_path}/scores.json")

@@ -109,18 +109,22 @@ def test_a_training_to_start_from_gives_all_but_the_text(trained, config_file, t
     assert trained == [(expected, "x")] * 2
 
 
-def test_a_training_to_start_from_gives_its_kind_of_subwords(
+def test_a_training_to_start_from_gives_its_kind_of_subwords_and_nothing_of_its_machine(
     trained, config_file, training, tmp_path
 ):
     start = ExperimentConfig.from_file(f"{training}/config.yaml")
     data = dataclasses.replace(start.data, subwords="wordpiece")
+    recipe = dataclasses.replace(start.training, precision="mixed_bfloat16", replicas=2, seed=5)
     directory = tmp_path / "start"
     directory.mkdir()
-    dataclasses.replace(start, data=data).to_file(directory / "config.yaml")
+    dataclasses.replace(start, data=data, training=recipe).to_file(directory / "config.yaml")
     (directory / "model.keras").touch()
     path = config_file({"data": MINIMAL["data"]})
     train.main(["--config", path, "--training.init_from", str(directory), "--output", "x"])
-    assert trained.pop()[0].data == DataConfig(**MINIMAL["data"], subwords="wordpiece")
+    config = trained.pop()[0]
+    assert config.data == DataConfig(**MINIMAL["data"], subwords="wordpiece")
+    assert config.training.seed == 5
+    assert (config.training.precision, config.training.replicas) == ("float32", None)
 
 
 def test_a_training_that_has_begun_needs_its_start_no_more(
@@ -132,15 +136,18 @@ def test_a_training_that_has_begun_needs_its_start_no_more(
     command = ["--config", path, "--training.init_from", str(start), "--training.epochs", "7"]
     train.main([*command, "--output", str(run)])
     run.mkdir()
-    trained[0][0].to_file(run / "config.yaml")
-    # An option that is left out is another configuration, which `train` refuses.
-    train.main([*command[:-2], "--output", str(run)])
-    assert trained.pop()[0].training.epochs == 3
+    config = trained[0][0]
+    config.to_file(run / "config.yaml")
+    # The start has been trained on with another recipe.
+    recipe = dataclasses.replace(config.training, epochs=20, warmup_steps=99)
+    dataclasses.replace(config, training=recipe).to_file(start / "config.yaml")
+    train.main([*command, "--output", str(run)])
     shutil.rmtree(start)
     train.main([*command, "--output", str(run)])
     path = config_file({"data": MINIMAL["data"], "output": str(run)})
     train.main(command)
-    assert trained == [trained[0]] * 3
+    assert config.training.epochs == 7
+    assert trained == [trained[0]] * 4
 
 
 def test_a_training_to_start_from_that_is_not_there_is_named(trained):

@@ -1,5 +1,6 @@
 import gzip
 import io
+import shutil
 import sys
 
 import pytest
@@ -43,6 +44,16 @@ def test_a_training_can_be_searched_otherwise(training, translator, capsys):
     greedy = lines(capsys)
     assert len(greedy) == len(SENTENCES)
     assert greedy != translator(SENTENCES)
+
+
+def test_an_export_inside_a_trainings_directory_is_not_taken_for_it(
+    training, translator, capsys, tmp_path
+):
+    directory = shutil.copytree(training, tmp_path / "run")
+    (directory / "1").mkdir()
+    (directory / "1" / "saved_model.pb").touch()  # Of an earlier state, or of another search.
+    translate.main(["--model", str(directory), *SENTENCES])
+    assert lines(capsys) == translator(SENTENCES)
 
 
 def test_a_translation_stays_on_its_line(training, capsys, monkeypatch):

@@ -63,6 +63,12 @@ def test_the_last_epochs_and_the_best_are_kept(tmp_path):
         assert weight(model) == epoch
 
 
+def test_epochs_are_in_order_when_their_numbers_grow_longer(tmp_path):
+    run_epochs(Checkpoints(tmp_path, keep=2), [1.0] * 3, first=9998)
+    numbers = [path.name[6:11] for path in Checkpoints(tmp_path, keep=2).last()]
+    assert numbers == ["10000", "10001"]
+
+
 def test_the_best_is_remembered_by_a_later_training(tmp_path):
     run_epochs(Checkpoints(tmp_path, keep=1), [20.0])
     run_epochs(Checkpoints(tmp_path, keep=1), [19.0, 20.5, 20.4], first=1)

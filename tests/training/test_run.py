@@ -6,7 +6,15 @@ import shutil
 import keras
 import numpy as np
 import pytest
-from tiny import run_python, toy_experiment, toy_pairs, toy_sentences, toy_training, write_toy_text
+from tiny import (
+    run_python,
+    tiny_tokenizer,
+    toy_experiment,
+    toy_pairs,
+    toy_sentences,
+    toy_training,
+    write_toy_text,
+)
 
 from keras_transformer import Transformer
 from keras_transformer.config import ExperimentConfig
@@ -177,6 +185,19 @@ def test_a_training_that_has_lost_its_vocabulary_does_not_go_on(tmp_path):
     ):
         train(config, directory)
     assert not (directory / "vocabulary.model").exists()
+
+
+def test_a_vocabulary_that_is_given_is_kept_and_the_other_trained(tmp_path):
+    directory = tmp_path / "run"
+    directory.mkdir()
+    given = tiny_tokenizer()
+    given.save(directory / "source.model")
+    config = toy_experiment(write_toy_text(tmp_path, train=60), epochs=1)
+    sizes = {"vocab_size": given.vocab_size, "target_vocab_size": 350, "share_embeddings": "target"}
+    config = dataclasses.replace(config, model=dataclasses.replace(config.model, **sizes))
+    translator = train(config, directory)
+    assert (directory / "source.model").read_bytes() == translator.tokenizer.model == given.model
+    assert translator.target_tokenizer.vocab_size == 350
 
 
 def test_subword_dropout_makes_no_sentence_that_fits_no_batch(tmp_path):
