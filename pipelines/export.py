@@ -28,8 +28,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument(
         "--description",
-        metavar="TEXT",
-        help="for the model card, in Markdown: languages, kind of text, terms of use",
+        metavar="FILE",
+        help="for the model card, Markdown: languages, kind of text, terms of use",
     )
     parser.add_argument(
         "--compiled",
@@ -47,9 +47,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         translator = load_translator(
             args.checkpoint, compiled=args.compiled, **search_options(args)
         )
-        facts = {"description": args.description} if args.description else {}
-        facts["command"] = shlex.join(["python", "-m", "pipelines.export", *argv])
+        facts = {"command": shlex.join(["python", "-m", "pipelines.export", *argv])}
         facts |= training_facts(Path(args.checkpoint))
+        if args.description:
+            facts["description"] = Path(args.description).read_text(encoding="utf-8").strip()
         if args.scores:
             facts["scores"] = json.loads(Path(args.scores).read_text(encoding="utf-8"))
         print(export_saved_model(translator, args.output, facts))

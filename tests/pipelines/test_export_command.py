@@ -35,7 +35,8 @@ def test_options_reach_the_export(training, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("keras_transformer.export.export_saved_model", export_saved_model)
     (tmp_path / "scores.json").write_text('{"bleu": 37.7}')
     arguments = ["--checkpoint", training, "--output", "toy", "--compiled", "--beam-size", "2"]
-    arguments += ["--min-length", "3", "--description", "Toys."]
+    (tmp_path / "about.md").write_text("Toys.\n")
+    arguments += ["--min-length", "3", "--description", str(tmp_path / "about.md")]
     export.main([*arguments, "--scores", str(tmp_path / "scores.json")])
     translator = exported["translator"]
     assert translator.compiled
