@@ -50,7 +50,7 @@ SENTENCES = {  # by batch size, so many that a run takes some seconds
     "base": {64: 128, 1: 16},
     "trained": {64: 1000, 1: 100},
 }
-FIXED_LENGTH = 19
+FIXED_LENGTH = 20
 """Subwords that a model with random weights writes for every sentence, before a last token."""
 LONGEST = 64
 """Subwords of a source, so that a compiled search has few shapes, and of a translation."""
@@ -82,7 +82,7 @@ def translators(names: Sequence[str], checkpoint: str | None) -> Iterator[tuple[
         lines = (line for pair in _generated().train for line in pair)
         tokenizer = SentencePieceTokenizer(train_sentencepiece(lines, VOCAB_SIZE))
     options = {"length_penalty": 0.0, "max_source_length": LONGEST}
-    fixed = {"min_length": FIXED_LENGTH, "max_length": FIXED_LENGTH}
+    fixed = {"min_length": FIXED_LENGTH - 1, "max_length": FIXED_LENGTH}  # The last may be eos.
     for name in names:
         keras.utils.set_random_seed(1)
         model = Transformer.from_preset(name, vocab_size=tokenizer.vocab_size)
@@ -138,7 +138,7 @@ def compare(
         "beam_size": search.beam_size,
         "length_penalty": search.length_penalty,
         "min_decoding_length": search.min_length,
-        "max_decoding_length": 1 + search.max_length,  # Theirs counts eos.
+        "max_decoding_length": search.max_length,
         # What our search never writes.
         "disable_unk": True,
         "suppress_sequences": [["<pad>"], ["<s>"]],
@@ -150,7 +150,7 @@ def compare(
     batches = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
     with_eos = [[*row, EOS_ID] for row in ids.to_list()]
     sizes = {size: getattr(translator.model.config, size) for size in SIZES}
-    sizes |= {"beam_size": search.beam_size, "length": 1 + search.max_length}
+    sizes |= {"beam_size": search.beam_size, "length": search.max_length}
 
     def task(engine, rows, python=sys.executable, **options):
         return {

@@ -230,8 +230,7 @@ class DecodingConfig:
     min_length: int = Field(default=0, ge=0)
     """A translation has at least this many subwords, unless its limit is lower."""
     max_length: int | None = Field(default=None, gt=0)
-    """A translation has at most this many subwords, however long its source is, unless its prefix
-    has more."""
+    """A translation has at most this many subwords, eos included, however long its source is."""
     no_repeat_ngram_size: int = Field(default=0, ge=0)
     """No sequence of this many subwords comes twice in a translation; 0 allows any repetition."""
     repetition_penalty: float = Field(default=1.0, ge=1, allow_inf_nan=False)

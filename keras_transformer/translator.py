@@ -240,7 +240,7 @@ class Translator:
         # The paper's limit counts subwords, and `lengths` counts eos on both sides.
         limits = lengths + self.decoding.extra_length
         if self.decoding.max_length is not None:
-            limits = tf.minimum(limits, self.decoding.max_length + 1)
+            limits = tf.minimum(limits, self.decoding.max_length)
         if not self.compiled:
             return self._search(source, limits, num_hypotheses, scores)
         key = num_hypotheses, scores

@@ -6,7 +6,6 @@ from keras_transformer.decoding.penalties import length_penalty
 from keras_transformer.decoding.rules import (
     forced_prefix,
     make_rules,
-    max_length,
     min_length,
     no_repeat_ngram,
     repetition_penalty,
@@ -34,7 +33,6 @@ __all__ = [
     "greedy_search",
     "length_penalty",
     "make_rules",
-    "max_length",
     "min_length",
     "no_repeat_ngram",
     "repeat_rows",

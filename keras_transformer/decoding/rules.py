@@ -35,8 +35,6 @@ def make_rules(config: DecodingConfig, prefix: Sequence[int] = ()) -> list[Rule]
         rules.append(no_repeat_ngram(config.no_repeat_ngram_size))
     if config.min_length:
         rules.append(min_length(config.min_length))
-    if config.max_length is not None:
-        rules.append(max_length(config.max_length))
     if len(prefix):
         rules.append(forced_prefix([prefix], [len(prefix)]))
     return rules
@@ -126,31 +124,6 @@ def min_length(length: int, eos_id: int = EOS_ID) -> Rule:
     def rule(logits, history, position):
         ban = tf.one_hot(eos_id, logits.shape[1], on_value=BAN, off_value=0.0)
         return logits + tf.where(position < length, ban, 0.0)
-
-    return rule
-
-
-def max_length(length: int, eos_id: int = EOS_ID) -> Rule:
-    """Return a rule that bans all but eos once a translation has so many tokens.
-
-    Args:
-        length: tokens without eos, at least 0.
-        eos_id: the id of eos.
-
-    Raises:
-        ValueError: `length` is negative.
-
-    >>> logits, history = tf.zeros([1, 3]), tf.zeros([1, 4], tf.int32)
-    >>> rule = max_length(2, eos_id=0)
-    >>> [(rule(logits, history, position)[0] < 0).numpy().tolist() for position in (1, 2)]
-    [[False, False, False], [False, True, True]]
-    """
-    if length < 0:
-        raise ValueError(f"length must be at least 0, received {length}. 0 allows nothing but eos.")
-
-    def rule(logits, history, position):
-        ban = tf.one_hot(eos_id, logits.shape[1], on_value=0.0, off_value=BAN)
-        return logits + tf.where(position >= length, ban, 0.0)
 
     return rule
 

@@ -19,7 +19,7 @@ SENTENCES = ["two dogs", "", *toy_sentences(4)]  # of different lengths
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_all_engines_write_as_much(beam_size, tmp_path, monkeypatch):
     monkeypatch.setattr(compiled_search, "BATCH_SIZES", (4,))  # One shape to be compiled.
-    lengths = {"min_length": 4, "max_length": 4, "max_source_length": 16}
+    lengths = {"min_length": 4, "max_length": 5, "max_source_length": 16}
     search = DecodingConfig(beam_size=beam_size, length_penalty=0.0, **lengths)
     translator = Translator(tiny_model(), tiny_tokenizer(), decoding=search)
     exports = decoding.export(translator, tmp_path)
@@ -88,7 +88,7 @@ def test_opennmt_is_measured_where_its_python_is_named():
 
 
 def test_peers_have_the_sizes_of_the_model_and_ids_with_eos(monkeypatch):
-    lengths = {"min_length": 4, "max_length": 4, "max_source_length": 16}
+    lengths = {"min_length": 4, "max_length": 5, "max_source_length": 16}
     search = DecodingConfig(beam_size=3, length_penalty=0.0, **lengths)
     translator = Translator(tiny_model(), tiny_tokenizer(), decoding=search)
     asked = {}

@@ -6,7 +6,6 @@ from keras_transformer.config import DecodingConfig
 from keras_transformer.decoding import (
     forced_prefix,
     make_rules,
-    max_length,
     min_length,
     no_repeat_ngram,
     repeat_rows,
@@ -49,19 +48,6 @@ def test_a_translation_has_a_minimal_length_without_eos(
     rules = [min_length(length)]
     result = search([tree(ALWAYS_EOS)], beam_size=beam_size, max_lengths=[5], rules=rules)
     assert translations(result) == [expected]
-
-
-@pytest.mark.parametrize("beam_size", [None, 2])
-@pytest.mark.parametrize(("length", "expected"), [(0, [EOS]), (2, [1, 1, EOS])])
-def test_a_translation_has_a_maximal_length_without_eos(
-    beam_size, length, expected, search, tree, translations
-):
-    never_eos = {(1,) * length: [0.1, 0.8, 0.09, 0.01] for length in range(5)}
-    options = {"beam_size": beam_size, "length_penalty": 0.0, "rules": [max_length(length)]}
-    result = search([tree(never_eos)], max_lengths=[5], **options)
-    assert translations(result) == [expected]
-    # At the maximum nothing but eos is left, which then has the probability 1.
-    np.testing.assert_allclose(np.exp(result.scores), [[0.8**length]], rtol=1e-6)
 
 
 @pytest.mark.parametrize("beam_size", [None, 2])
