@@ -51,7 +51,7 @@ SENTENCES = {  # by batch size, so many that a run takes some seconds
     "trained": {64: 1000, 1: 100},
 }
 FIXED_LENGTH = 20
-"""Subwords that a model with random weights writes for every sentence, before a last token."""
+"""Tokens that a model with random weights writes for every sentence."""
 LONGEST = 64
 """Subwords of a source, so that a compiled search has few shapes, and of a translation."""
 VOCAB_SIZE = 7500

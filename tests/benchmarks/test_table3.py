@@ -140,7 +140,7 @@ def test_the_last_epoch_counts_and_what_has_ended_is_not_trained_again(tmp_path,
         ["C: two thirds of the layers are worse", "BLEU", "+0.50", "-25.00", "10.00"]
         + ["does not hold"],
     ]
-    assert "seeds of their own: 2)" in again[-1]
+    assert "mean of its seeds (2)" in again[-1]
 
 
 def test_rows_of_fewer_epochs_are_trained_on(tmp_path, sweep, trained):
