@@ -31,7 +31,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--port", type=int, default=8500, help="for gRPC (default 8500)")
     parser.add_argument("--rest-port", type=int, default=8501, help="for REST (default 8501)")
     parser.add_argument(
-        "--threads", type=int, default=0, help="for the model; as many as cores by default"
+        "--threads",
+        type=int,
+        default=0,
+        help="of one request's operation; as many as cores by default, and 1 is often faster where "
+        "there are several requests at a time",
     )
     parser.add_argument(
         "--timeout", type=float, default=60, help="seconds for a REST request (default 60)"
@@ -143,7 +147,7 @@ def server_flags(
         name: of the model, in requests.
         port: for gRPC.
         rest_port: for REST.
-        threads: for the model's ops; 0 for as many as there are cores.
+        threads: of an operation, while other requests have their own; 0 for as many as cores.
         timeout: seconds for a REST request.
     """
     flags = [
@@ -155,7 +159,7 @@ def server_flags(
         "--enable_profiler=false",  # By default anybody who reaches the port may profile.
     ]
     if threads:
-        flags.append(f"--tensorflow_session_parallelism={threads}")
+        flags.append(f"--tensorflow_intra_op_parallelism={threads}")
     serving = version.parent / "serving"
     # A version's own file says how large its batches are, the common one then only how many
     # threads run them.

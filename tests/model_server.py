@@ -287,7 +287,7 @@ def main():
     parser.add_argument("--rest_api_timeout_in_ms", type=int)
     parser.add_argument("--model_name", default="default")
     parser.add_argument("--model_base_path", required=True)
-    parser.add_argument("--tensorflow_session_parallelism", type=int)
+    parser.add_argument("--tensorflow_intra_op_parallelism", type=int)
     for name in ("batching", "per_model_batching_parameters", "profiler"):
         parser.add_argument(f"--enable_{name}", choices=["true", "false"])
     parser.add_argument("--xla_cpu_compilation_enabled", choices=["true", "false"])

@@ -71,7 +71,7 @@ def test_options_become_flags(model):
         "--model_name=y",
         "--model_base_path=/seen",
         "--enable_profiler=false",
-        "--tensorflow_session_parallelism=5",
+        "--tensorflow_intra_op_parallelism=5",
     ]
 
 
@@ -264,7 +264,7 @@ def test_the_server_takes_the_place_of_the_command_and_gets_its_signals(number, 
         received = [process.stdout.readline().rstrip("\n") for _ in range(7)]
         process.send_signal(number)
         err = process.stderr.read()
-    assert received == [*usual_flags(model), "--tensorflow_session_parallelism=3"]
+    assert received == [*usual_flags(model), "--tensorflow_intra_op_parallelism=3"]
     assert re.fullmatch(
         rf"Serving {model} as en_de, now version 10: REST at localhost:8501, gRPC at localhost:8500"
         rf".\ngot {number.name}\n",
