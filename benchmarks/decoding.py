@@ -42,8 +42,12 @@ from keras_transformer.training import load_translator
 from keras_transformer.translator import Translator
 
 THEIRS = "CTranslate2"
-OURS = {"ours, portable": False, "ours, compiled": True}
-"""Our engines, and whether the search of each is compiled."""
+OURS = {
+    "ours, portable": (False, "float32"),
+    "ours, compiled": (True, "float32"),
+    "ours, bfloat16": (False, "bfloat16"),
+}
+"""Our engines: whether the search of each is compiled, and the precision of its weights."""
 BEAM_SIZES = {1: "greedy", 4: "beam 4"}
 SENTENCES = {  # by batch size, so many that a run takes some seconds
     "tiny": {64: 1000, 1: 100},
@@ -101,14 +105,16 @@ def _generated() -> GeneratedCorpus:
     return generated_corpus(train=20_000, validation=0, test=1000)
 
 
-def export(translator: Translator, folder: Path) -> dict[str, Path]:
-    """Export a translator for each engine, and return where, by the engine's name."""
-    parts = (translator.model, translator.tokenizer, translator.target_tokenizer)
-    for name, compiled in OURS.items():
+def export(translator: Translator, folder: Path, engines: Sequence[str]) -> dict[str, Path]:
+    """Export a translator for each of our engines and for CTranslate2: where, by name."""
+    parts = (translator.tokenizer, translator.target_tokenizer, translator.decoding)
+    for name in engines:
+        compiled, precision = OURS[name]
         # `export_saved_model` would run each in all shapes that its search is compiled for.
-        write_graph(Translator(*parts, translator.decoding, compiled), folder / name)
+        model = translator.model.with_dtype(precision)
+        write_graph(Translator(model, *parts, compiled), folder / name)
     export_ctranslate2(translator, folder / THEIRS)
-    return {name: folder / name for name in (*OURS, THEIRS)}
+    return {name: folder / name for name in (*engines, THEIRS)}
 
 
 def compare(
@@ -206,12 +212,13 @@ def report(args: argparse.Namespace) -> Iterator[str]:
     sentences = read_lines(args.source) if args.source else [en for en, _ in _generated().test]
     references = read_lines(args.reference) if args.reference else None
     peers = installed_peers(args.opennmt_python)
+    engines = [name for name, (_, kind) in OURS.items() if args.bfloat16 or kind == "float32"]
     versions, scores = {}, []
     yield HEADER
     for name, translator in translators(args.models, args.checkpoint):
         search = BEAM_SIZES[translator.decoding.beam_size]
         with tempfile.TemporaryDirectory() as folder:
-            exports = export(translator, Path(folder))
+            exports = export(translator, Path(folder), engines)
             for batch_size, count in SENTENCES[name].items():
                 count = min(count, len(sentences))
                 chosen = [i * len(sentences) // count for i in range(count)]
@@ -248,6 +255,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--models", nargs="*", choices=["tiny", "base"], default=["tiny", "base"])
     parser.add_argument("--checkpoint", help="directory of a training, to be measured too")
     parser.add_argument("--opennmt-python", help="a Python that has OpenNMT-tf, to be measured too")
+    parser.add_argument(
+        "--bfloat16",
+        action="store_true",
+        help="measure ours with weights in bfloat16 too, for processors that multiply in it",
+    )
     parser.add_argument("--source", help="sentences, text or .gz; generated ones by default")
     parser.add_argument("--reference", help="their translations, for the BLEU of --checkpoint")
     parser.add_argument("--repeats", type=int, default=5, help="runs of each engine (default 5)")

@@ -107,6 +107,17 @@ class Transformer(keras.Model):
         sizes = dataclasses.asdict(get_preset(name).model) | overrides | {"vocab_size": vocab_size}
         return cls(TransformerConfig(**sizes), dtype=dtype)
 
+    def with_dtype(self, dtype) -> "Transformer":
+        """Return a model of the same weights in another Keras dtype policy, such as "bfloat16".
+
+        >>> model = Transformer.from_preset("tiny", vocab_size=100, num_layers=1)
+        >>> model.with_dtype("bfloat16").encoder.weights[0].dtype
+        'bfloat16'
+        """
+        model = type(self)(self.config, dtype=dtype)
+        model.set_weights(self.get_weights())
+        return model
+
     def build(self, input_shape=None):
         for embedding in (self.source_embedding, self.target_embedding, self.output_embedding):
             if not embedding.built:

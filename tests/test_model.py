@@ -146,6 +146,19 @@ def test_logits_are_float32_under_mixed_precision(policy):
     assert saved_and_loaded(copy).compute_dtype == policy.removeprefix("mixed_")
 
 
+def test_another_type_has_the_same_weights_rounded():
+    model, inputs = build(), sentences()
+    copy = model.with_dtype("bfloat16")
+    assert {weight.dtype for weight in copy.weights} == {"bfloat16"}
+    assert copy.config == model.config
+    for weight, other in zip(copy.weights, model.weights, strict=True):
+        np.testing.assert_allclose(as_array(weight).astype("float32"), as_array(other), rtol=2**-8)
+    logits = copy(inputs)
+    assert keras.backend.standardize_dtype(logits.dtype) == "float32"
+    np.testing.assert_allclose(as_array(logits), as_array(model(inputs)), atol=0.2)
+    assert {weight.dtype for weight in model.weights} == {"float32"}
+
+
 def test_dropout_applies_in_training_only():
     model, inputs = build(dropout=0.3), sentences()
     assert np.array_equal(as_array(model(inputs)), as_array(model(inputs, training=False)))

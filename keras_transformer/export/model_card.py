@@ -40,6 +40,7 @@ def export_facts(translator: Translator, signatures: Mapping[str, Any]) -> dict[
     return {
         "signatures": signatures,
         "compiled": translator.compiled,
+        "precision": model.dtype_policy.name,
         "parameters": model.count_params(),
         "vocabulary": {
             "tokenizer": type(source).__name__,

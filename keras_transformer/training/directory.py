@@ -22,13 +22,19 @@ Tokenizers = tuple[Tokenizer, Tokenizer]
 
 
 def load_translator(
-    directory: str | os.PathLike, *, compiled: bool = False, **decoding: Any
+    directory: str | os.PathLike,
+    *,
+    compiled: bool = False,
+    precision: str = "float32",
+    **decoding: Any,
 ) -> Translator:
     """Return the translator of a directory that `train` wrote.
 
     Args:
         directory: the training's directory.
         compiled: whether XLA compiles the search; see `Translator`.
+        precision: of the weights and of most arithmetic, "float32" or "bfloat16"; norms, softmax
+            and scores are float32 in both.
         **decoding: fields of `DecodingConfig` to replace in the training's configuration.
 
     Raises:
@@ -36,10 +42,10 @@ def load_translator(
     """
     directory = Path(directory)
     config = finished_config(directory)
-    model = keras.saving.load_model(directory / "model.keras", compile=False)
+    trained = keras.saving.load_model(directory / "model.keras", compile=False)
     search = dataclasses.replace(config.decoding, **decoding)
     tokenizers = read_tokenizers(own_vocabularies(directory, config), config.data.subwords)
-    return Translator(model, *tokenizers, search, compiled)
+    return Translator(trained.with_dtype(precision), *tokenizers, search, compiled)
 
 
 def finished_config(directory: Path) -> ExperimentConfig:

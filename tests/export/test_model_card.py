@@ -19,6 +19,7 @@ def tokens(exported):
 def test_export_json_says_how_the_model_was_made(exported, facts):
     assert {key: facts[key] for key in exported.facts} == exported.facts
     assert facts["compiled"] is False
+    assert facts["precision"] == "float32"
     assert facts["parameters"] == exported.translator.model.count_params()
     assert facts["vocabulary"] == {
         "tokenizer": "SentencePieceTokenizer",
@@ -47,7 +48,7 @@ def test_the_card_says_the_same(facts, tokens):
     assert headings[:4] == ["toy model", "Signatures", "Export", "Scores"]
     sections = [yaml.safe_load(x.content) for x in tokens if x.info == "yaml"]
     assert dict(zip(headings[2:], sections, strict=True)) == {
-        "Export": {key: facts[key] for key in ("command", "compiled", "parameters")},
+        "Export": {key: facts[key] for key in ("command", "compiled", "precision", "parameters")},
         **{
             key.capitalize(): facts[key]
             for key in ("scores", "vocabulary", "model", "decoding", "versions")

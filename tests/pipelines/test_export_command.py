@@ -36,10 +36,12 @@ def test_options_reach_the_export(training, tmp_path, monkeypatch, capsys):
     (tmp_path / "scores.json").write_text('{"bleu": 37.7}')
     arguments = ["--checkpoint", training, "--output", "toy", "--compiled", "--beam-size", "2"]
     (tmp_path / "about.md").write_text("Toys.\n")
+    arguments += ["--precision", "bfloat16"]
     arguments += ["--min-length", "3", "--description", str(tmp_path / "about.md")]
     export.main([*arguments, "--scores", str(tmp_path / "scores.json")])
     translator = exported["translator"]
     assert translator.compiled
+    assert translator.model.dtype_policy.name == "bfloat16"
     assert (translator.decoding.beam_size, translator.decoding.min_length) == (2, 3)
     assert exported["facts"]["scores"] == {"bleu": 37.7}
     assert exported["facts"]["description"] == "Toys."

@@ -81,9 +81,11 @@ def test_it_starts_where_the_other_ended(tmp_path, source, continued, caplog):
     assert contents(source) == before
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-def test_it_starts_from_an_exported_model(tmp_path, source, export, continued, compiled):
-    start = export(source, compiled=compiled, beam_size=3)
+@pytest.mark.parametrize(
+    "kind", [{}, {"compiled": True}, {"precision": "bfloat16"}], ids=lambda kind: "".join(kind)
+)
+def test_it_starts_from_an_exported_model(tmp_path, source, export, continued, kind):
+    start = export(source, beam_size=3, **kind)
     before = contents(start)
     assert find_start(start).config == dataclasses.replace(
         ExperimentConfig.from_file(source / "config.yaml"),
@@ -91,7 +93,8 @@ def test_it_starts_from_an_exported_model(tmp_path, source, export, continued, c
     )
     config = continued(start, epochs=1, learning_rate_scale=STANDS_STILL)
     translator = train(config, tmp_path / "run")
-    assert_same_weights(translator.model, keras.saving.load_model(source / "model.keras"), 1e-6)
+    trained = load_translator(source, precision=kind.get("precision", "float32")).model
+    assert_same_weights(translator.model, trained, atol=1e-6)
     vocabulary = (tmp_path / "run" / "vocabulary.model").read_bytes()
     assert vocabulary == (source / "vocabulary.model").read_bytes()
     assert contents(start) == before
