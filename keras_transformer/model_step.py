@@ -74,7 +74,9 @@ class ModelStep:
             mask = tf.reshape(visible, [-1, self.beam_size, tf.shape(visible)[1]])
         with keras.StatelessScope(state_mapping=self.weights):
             x = self.model.target_embedding(ids[tf.newaxis])
-            x += tf.cast(tf.gather(self.positions, position), x.dtype)
+            # The sum is rounded once, as in training.
+            position_encoding = tf.cast(tf.gather(self.positions, position), tf.float32)
+            x = tf.cast(tf.cast(x, tf.float32) + position_encoding, x.dtype)
             x, cache = self.model.decoder.step(
                 x,
                 self.memory_heads,

@@ -42,9 +42,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         "--precision",
         choices=["float32", "bfloat16"],
         default="float32",
-        help="of weights and most arithmetic (default float32): bfloat16 takes half the space, and "
-        "less time on processors that multiply in it (avx512_bf16 or amx_bf16 in /proc/cpuinfo), "
-        "more on others and with --compiled",
+        help="of weights and matrix products (default float32): weights in bfloat16 take half the "
+        "space, and batches less time on processors that multiply in it (amx_bf16 in "
+        "/proc/cpuinfo), but not with --compiled",
     )
     add_search_options(parser)
     args = parser.parse_args(argv)

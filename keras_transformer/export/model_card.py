@@ -14,10 +14,12 @@ from keras_transformer.translator import Translator
 
 _PACKAGES = ("keras-transformer-mt", "keras", "tensorflow", "tensorflow-text")
 
+_ROUNDING = " (up to rounding, which may change words with the number of rows)"
+
 _HEAD = """\
 A Transformer that translates text, exported for `tensorflow_model_server`: strings in, strings
-out, any number of rows in a request, of which each is answered as if it were alone. (A server
-that batches refuses more than its `max_batch_size`.) Bytes that are not UTF-8 are read as
+out, any number of rows in a request, of which each is answered as if it were alone{rounding}. (A
+server that batches refuses more than its `max_batch_size`.) Bytes that are not UTF-8 are read as
 U+FFFD. Of a longer text the first {max_source_length} subwords, eos included, are translated; one
 without any has the translation "" with score 0 and length 0. A score is log-probability / length
 penalty, and -1e9 where there is no translation. Lengths are in subwords, eos included. Rows of
@@ -70,7 +72,8 @@ def model_card(name: str, facts: Mapping[str, Any]) -> str:
     title = f"# {name}\n\n"
     if "description" in facts:
         title += f"{facts['description']}\n\n"
-    sections = [title + _HEAD.format(**facts["decoding"]) + _table(signatures)]
+    rounding = "" if facts["precision"] == "float32" else _ROUNDING
+    sections = [title + _HEAD.format(rounding=rounding, **facts["decoding"]) + _table(signatures)]
     sections.append(_block("bash", _requests(name, signatures)))
     for key, value in {"export": export, **others}.items():
         if isinstance(value, Mapping):

@@ -33,8 +33,8 @@ def load_translator(
     Args:
         directory: the training's directory.
         compiled: whether XLA compiles the search; see `Translator`.
-        precision: of the weights and of most arithmetic, "float32" or "bfloat16"; norms, softmax
-            and scores are float32 in both.
+        precision: of weights and matrix products, "float32" or "bfloat16". Norms, softmax and what
+            follows from the logits are computed in float32 in both.
         **decoding: fields of `DecodingConfig` to replace in the training's configuration.
 
     Raises:

@@ -24,6 +24,11 @@ def test_all_engines_write_as_much(beam_size, tmp_path, monkeypatch):
     translator = Translator(tiny_model(), tiny_tokenizer(), decoding=search)
     exports = decoding.export(translator, tmp_path, decoding.OURS)
     assert exports.keys() == {*decoding.OURS, "CTranslate2"}
+    sizes = {
+        name: sum(path.stat().st_size for path in (exports[name] / "variables").iterdir())
+        for name in decoding.OURS
+    }
+    assert sizes["ours, bfloat16"] < 0.7 * sizes["ours, portable"]
     found = decoding.compare(
         translator, exports, SENTENCES, batch_size=4, repeats=2, threads=1, peers={}
     )
@@ -126,7 +131,8 @@ def test_an_engine_that_fails_is_reported_with_what_it_wrote(tmp_path):
         measure({"ours": task | {"batches": []}}, repeats=1)
 
 
-def test_the_report_has_a_row_for_each_engine_and_cell(capsys, tmp_path, monkeypatch):
+@pytest.mark.parametrize("flags", [[], ["--bfloat16"]], ids=["float32", "bfloat16"])
+def test_the_report_has_a_row_for_each_engine_and_cell(flags, capsys, tmp_path, monkeypatch):
     translator = Translator(tiny_model(), tiny_tokenizer(), decoding=DecodingConfig(beam_size=1))
     monkeypatch.setattr(decoding, "translators", lambda *_: [("trained", translator)])
     exported, asked = [], []
@@ -148,9 +154,10 @@ def test_the_report_has_a_row_for_each_engine_and_cell(capsys, tmp_path, monkeyp
         (tmp_path / name).write_text(words.replace(" ", "\n") + "\n")
     decoding.main(
         ["--source", str(tmp_path / "source"), "--reference", str(tmp_path / "reference")]
-        + ["--repeats", "1", "--threads", "3", "--output", str(tmp_path / "report")]
+        + ["--repeats", "1", "--threads", "3", "--output", str(tmp_path / "report"), *flags]
     )
-    assert exported == [["ours, portable", "ours, compiled"]]
+    bfloat16 = ["ours, bfloat16"] if flags else []
+    assert exported == [["ours, portable", "ours, compiled", *bfloat16]]
     options = {"repeats": 1, "threads": 3, "peers": {}}
     assert asked == [
         (["one", "two", "three", "four"], 64, options),

@@ -8,7 +8,6 @@ import pytest
 import tensorflow as tf
 from tiny import NO_UTF8, ODD, saved_graph, toy_pairs, toy_training
 
-from keras_transformer.evaluation import score
 from keras_transformer.export import write_graph
 from keras_transformer.training import load_translator
 
@@ -26,22 +25,20 @@ def exports(tmp_path_factory):
     return found
 
 
-def test_it_translates_as_well(exports):
-    sources, references = zip(*toy_pairs(200), strict=True)
-    texts, scores = {}, {}
+def test_it_thinks_the_same_but_for_rounding(exports):
+    texts, translations = map(tf.constant, zip(*toy_pairs(200), strict=True))
+    scores, found = {}, {}
     for precision, export in exports.items():
-        result = export.signatures["translate_with_scores"](text=tf.constant(sources))
-        texts[precision] = [text.decode() for text in result["translation"].numpy()]
-        scores[precision] = result["score"].numpy()
-    bleu = {precision: score(found, references).bleu for precision, found in texts.items()}
-    assert bleu["float32"] > 1
-    assert bleu["bfloat16"] == pytest.approx(bleu["float32"], abs=1)
-    same = np.array(texts["bfloat16"]) == np.array(texts["float32"])
-    assert same.mean() > 0.9
-    np.testing.assert_allclose(scores["bfloat16"][same], scores["float32"][same], atol=0.1)
+        pair = {"text": texts, "translation": translations}
+        scores[precision] = export.signatures["score"](**pair)["score"].numpy()
+        found[precision] = export.signatures["serving_default"](text=texts)["translation"].numpy()
+    np.testing.assert_allclose(scores["bfloat16"], scores["float32"], rtol=0.03)
+    assert scores["bfloat16"].mean() == pytest.approx(scores["float32"].mean(), rel=0.003)
+    # Three epochs leave it unsure of much.
+    assert (found["bfloat16"] == found["float32"]).mean() > 0.7
 
 
-def test_it_takes_half_the_space(exports):
+def test_its_weights_take_half_the_space(exports):
     sizes = {
         precision: sum(path.stat().st_size for path in (export.version / "variables").iterdir())
         for precision, export in exports.items()
@@ -58,7 +55,8 @@ def test_its_signatures_and_ops_are_those_of_any_export(exports):
         for s in (graphs[precision].signatures.items() for precision in ("float32", "bfloat16"))
     )
     assert bfloat16 == float32
-    kinds = {node.attr["T"].type for node in graphs["bfloat16"].nodes if node.op == "MatMul"}
+    products = ("MatMul", "BatchMatMulV2")  # The second are those of a search's steps.
+    kinds = {node.attr["T"].type for node in graphs["bfloat16"].nodes if node.op in products}
     assert kinds == {tf.bfloat16.as_datatype_enum}
 
 

@@ -5,6 +5,8 @@ import pytest
 import yaml
 from markdown_it import MarkdownIt
 
+from keras_transformer.export.model_card import model_card
+
 
 @pytest.fixture(scope="module")
 def facts(exported):
@@ -36,6 +38,12 @@ def test_export_json_says_how_the_model_was_made(exported, facts):
         "translations": "string [-1, 2]",
         "scores": "float32 [-1, 2]",
     }
+
+
+def test_the_card_says_that_other_types_round(facts):
+    rounding = "up to rounding, which may change words with the number of rows"
+    assert rounding not in model_card("toy", facts)
+    assert rounding in model_card("toy", facts | {"precision": "bfloat16"})
 
 
 def test_the_card_begins_with_the_description(facts, tokens):
