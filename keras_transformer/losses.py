@@ -5,6 +5,9 @@ from keras import ops
 
 from keras_transformer.config import PAD_ID
 
+_SMALLEST = 1e-30
+"""A probability that float32 has with all its digits; below 1e-38 it has fewer, and then 0."""
+
 
 def smoothed_cross_entropy(labels, logits, label_smoothing=0.0):
     """Return the cross entropy of each token against its smoothed label (Szegedy et al., 2016).
@@ -29,32 +32,36 @@ def smoothed_cross_entropy(labels, logits, label_smoothing=0.0):
 
     @ops.custom_gradient
     def cross_entropy(logits):
-        # The backend's own softmax is one operation, on a CPU much faster than its parts. Of the
-        # highest logit the probability is one over the denominator.
+        # The backend's own softmax is one operation, on a CPU much faster than its parts.
         probabilities = ops.softmax(logits)
-        log_normaliser = -ops.log(ops.max(probabilities, axis=-1, keepdims=True))
-        highest = ops.max(logits, axis=-1, keepdims=True)
         at_label = ops.take_along_axis(logits, flat_labels, axis=-1)
-        values = log_normaliser + (1 - label_smoothing) * (highest - at_label)
+        label_probability = ops.take_along_axis(probabilities, flat_labels, axis=-1)
+        values = ops.cond(
+            ops.all(label_probability > _SMALLEST),
+            lambda: -ops.log(label_probability),
+            lambda: _highest(logits) - at_label - ops.log(_highest(probabilities)),
+        )
         if label_smoothing:
             mean = ops.mean(logits, axis=-1, keepdims=True)
-            values = values + label_smoothing * (highest - mean)
+            values = values + label_smoothing * (at_label - mean)
 
         def gradient(*args, upstream=None):
             upstream = args[0] if upstream is None else upstream
-            # Softmax minus the smoothed label, whose one place that differs is then overwritten:
-            # that value is computed apart, so that the large tensor is updated and not copied.
+            # Softmax minus the smoothed label, whose one place that differs is then overwritten.
             gradients = probabilities * upstream - upstream * uniform
-            softmax_at_label = ops.exp(at_label - highest - log_normaliser)
-            own = upstream * (softmax_at_label - uniform - (1 - label_smoothing))
+            own = upstream * (label_probability - uniform - (1 - label_smoothing))
             rows = ops.expand_dims(ops.arange(ops.shape(flat_labels)[0], dtype="int32"), 1)
             places = ops.concatenate([rows, flat_labels], axis=1)
             return ops.scatter_update(gradients, places, ops.squeeze(own, 1))
 
         return values, gradient
 
-    flat_logits = ops.reshape(ops.cast(logits, "float32"), (-1, vocab_size))
+    flat_logits = ops.cast(ops.reshape(logits, (-1, vocab_size)), "float32")
     return ops.reshape(cross_entropy(flat_logits), ops.shape(labels))
+
+
+def _highest(rows):
+    return ops.max(rows, axis=-1, keepdims=True)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

@@ -8,6 +8,7 @@ from keras import ops
 from keras_transformer.config import TransformerConfig
 from keras_transformer.layers import (
     Decoder,
+    Dropout,
     Encoder,
     LearnedPositionEncoding,
     SinusoidalPositionEncoding,
@@ -66,8 +67,8 @@ class Transformer(keras.Model):
         )
         self.source_position = position("source_position")
         self.target_position = position("target_position")
-        self.source_dropout = keras.layers.Dropout(config.dropout, dtype=policy)
-        self.target_dropout = keras.layers.Dropout(config.dropout, dtype=policy)
+        self.source_dropout = Dropout(config.dropout, dtype=policy)
+        self.target_dropout = Dropout(config.dropout, dtype=policy)
         sizes = {
             name: getattr(config, name)
             for name in (

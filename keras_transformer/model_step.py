@@ -45,7 +45,7 @@ class ModelStep:
         self.sizes = sizes
         memory, self.memory_mask = model.encode(source, training=False)
         self.memory_heads = model.decoder.project_memory(memory)
-        self.positions = model.target_position.encoding(max_length)
+        self.positions = tf.cast(model.target_position.encoding(max_length), tf.float32)
         self.logit_bias = logit_bias
         self.own = tf.tile(tf.eye(beam_size, dtype=tf.bool), [self.batch, 1])  # [B * N, N]
         embeddings = [model.target_embedding, model.output_embedding]
@@ -75,8 +75,7 @@ class ModelStep:
         with keras.StatelessScope(state_mapping=self.weights):
             x = self.model.target_embedding(ids[tf.newaxis])
             # The sum is rounded once, as in training.
-            position_encoding = tf.cast(tf.gather(self.positions, position), tf.float32)
-            x = tf.cast(tf.cast(x, tf.float32) + position_encoding, x.dtype)
+            x = tf.cast(tf.cast(x, tf.float32) + tf.gather(self.positions, position), x.dtype)
             x, cache = self.model.decoder.step(
                 x,
                 self.memory_heads,

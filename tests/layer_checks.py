@@ -62,6 +62,29 @@ def as_array(tensor):
     return keras.ops.convert_to_numpy(tensor)
 
 
+def value_and_gradient(function, x, dtype="float32"):
+    """Return function(x) and its gradient with respect to x, whatever the backend."""
+    x = keras.ops.cast(keras.ops.convert_to_tensor(x), dtype)
+    match keras.backend.backend():
+        case "tensorflow":
+            import tensorflow as tf
+
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                value = function(x)
+            return float(value), as_array(tape.gradient(value, x))
+        case "jax":
+            import jax
+
+            value, gradient = jax.jit(jax.value_and_grad(function))(x)
+            return float(value), as_array(gradient)
+        case "torch":
+            x = x.detach().requires_grad_()
+            value = function(x)
+            value.backward()
+            return float(value), as_array(x.grad)
+
+
 def assert_close(received, expected, tolerance=1e-5):
     assert [array.shape for array in received] == [array.shape for array in expected]
     for one, other in zip(received, expected, strict=True):
@@ -136,7 +159,9 @@ def check_dropout(layer, arguments, inputs, options, expected):
     assert_close(arrays_of(layer(**inputs, **options)), expected, tolerance=0)
     if "training" in inspect.signature(layer.call).parameters:
         one, other = (as_list(layer(**inputs, **options, training=True))[0] for _ in range(2))
-        drops = any("dropout" in name and rate > 0 for name, rate in arguments.items())
+        drops = any(
+            ("dropout" in name or name == "rate") and rate > 0 for name, rate in arguments.items()
+        )
         assert np.array_equal(as_array(one), as_array(other)) is not drops
 
 

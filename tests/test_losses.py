@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from layer_checks import as_array
+from layer_checks import as_array, value_and_gradient
 
 from keras_transformer.losses import (
     LabelSmoothedCrossEntropy,
@@ -30,29 +30,6 @@ def dense_loss(labels, logits, epsilon):
     values = -ops.sum(target * ops.log_softmax(ops.cast(logits, "float32")), axis=-1)
     weights = ops.cast(ops.not_equal(labels, 0), "float32")
     return ops.sum(values * weights) / ops.sum(weights)
-
-
-def value_and_gradient(function, x, dtype="float32"):
-    """Return function(x) and its gradient with respect to x, whatever the backend."""
-    x = ops.cast(ops.convert_to_tensor(x), dtype)
-    match keras.backend.backend():
-        case "tensorflow":
-            import tensorflow as tf
-
-            with tf.GradientTape() as tape:
-                tape.watch(x)
-                value = function(x)
-            return float(value), as_array(tape.gradient(value, x))
-        case "jax":
-            import jax
-
-            value, gradient = jax.jit(jax.value_and_grad(function))(x)
-            return float(value), as_array(gradient)
-        case "torch":
-            x = x.detach().requires_grad_()
-            value = function(x)
-            value.backward()
-            return float(value), as_array(x.grad)
 
 
 def test_one_token_by_hand():
@@ -137,6 +114,15 @@ def test_huge_logits_do_not_overflow(epsilon, size):
     )
     assert value == pytest.approx(epsilon * size * (V - 1) / V, rel=1e-5)
     assert np.all(np.isfinite(gradient))
+
+
+def test_a_label_whose_probability_is_0_in_float32_costs_what_its_logit_says():
+    # 200 nats below the other; the next token is an even guess between two.
+    labels, logits = np.array([[1, 2]]), np.array([[[0.0, -200.0, -300.0], [-300.0, 0.0, 0.0]]])
+    loss = LabelSmoothedCrossEntropy(0.0)
+    value, gradient = value_and_gradient(lambda x: loss(labels, x), logits)
+    assert value == pytest.approx((200 + math.log(2)) / 2)
+    np.testing.assert_allclose(gradient, [[[0.5, -0.5, 0.0], [0.0, 0.25, -0.25]]], atol=1e-7)
 
 
 @EPSILONS

@@ -68,6 +68,22 @@ def train(kind, optimizer, strategy):
     return model.get_weights(), {name: values[0] for name, values in history.items()}
 
 
+def drop(strategy):
+    """Return what a layer makes of the same ones on each replica."""
+    import tensorflow as tf
+
+    from keras_transformer.layers import Dropout
+
+    with strategy.scope():
+        layer = Dropout(0.5)
+
+    @tf.function(autograph=False)
+    def run():
+        return strategy.run(lambda: layer(tf.ones([3, 70]), training=True))
+
+    return [outputs.numpy() for outputs in strategy.experimental_local_results(run())]
+
+
 def main(folder, *numbers):
     import tensorflow as tf
 
@@ -86,6 +102,8 @@ def main(folder, *numbers):
             path = Path(folder, f"{kind}-{optimizer}-{replicas}")
             np.savez(path.with_suffix(".npz"), *weights)
             path.with_suffix(".json").write_text(json.dumps(logs))
+        if replicas == 2:
+            np.savez(Path(folder, "dropped.npz"), *drop(strategy))
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +143,15 @@ def test_the_step_moves_the_weights(folder, kind, optimizer):
     after, _ = steps(folder, kind, optimizer, 0)
     for old, new in zip(before, after, strict=True):
         assert np.abs(new - old).max() > 1e-3
+
+
+def test_each_replica_drops_by_a_mask_of_its_own(folder):
+    with np.load(folder / "dropped.npz") as arrays:
+        one, other = arrays.values()
+    for outputs in one, other:
+        assert set(np.unique(outputs)) == {0.0, 2.0}
+        assert 0.3 < (outputs == 0).mean() < 0.7
+    assert 0.3 < (one == other).mean() < 0.7
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_transformer.layers.compatibility import COMPATIBILITIES
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.linear import linear
 from keras_transformer.layers.masks import causal_mask
 
@@ -110,7 +111,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.dropout = dropout
         self.use_bias = use_bias
         self.compatibility = compatibility
-        self.weights_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.weights_dropout = Dropout(dropout, dtype=self.dtype_policy)
 
     def build(self, query_shape, value_shape=None, key_shape=None):
         value_shape = query_shape if value_shape is None else value_shape

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.linear import linear
 
 
@@ -34,7 +35,7 @@ class FeedForward(keras.layers.Layer):
         self.d_model = d_model
         self.d_ff = d_ff
         self.dropout = dropout
-        self.inner_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.inner_dropout = Dropout(dropout, dtype=self.dtype_policy)
 
     def build(self, input_shape):
         if input_shape[-1] != self.d_model:

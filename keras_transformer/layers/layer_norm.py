@@ -11,10 +11,11 @@ class LayerNorm(keras.layers.Layer):
     """(x - mean) / sqrt(variance + 1e-6) * gamma + beta over the last axis, in float32.
 
     It is `keras.layers.LayerNormalization` in 9 operations instead of 14, which a search runs at
-    every step.
+    every step, and in training with a gradient that is written out.
 
     Call arguments:
         inputs: float [..., D].
+        training: whether there will be a gradient to compute; results are the same.
 
     Returns:
         [..., D], of the layer's compute type.
@@ -29,13 +30,38 @@ class LayerNorm(keras.layers.Layer):
         self.gamma = self.add_weight(shape=shape, initializer="ones", name="gamma")
         self.beta = self.add_weight(shape=shape, initializer="zeros", name="beta")
 
-    def call(self, inputs):
-        x = ops.cast(inputs, "float32")
-        centred = x - ops.mean(x, axis=-1, keepdims=True)
-        variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)
-        normalised = centred * ops.rsqrt(variance + NORM_EPSILON)
+    def call(self, inputs, training=None):
         gamma, beta = (ops.cast(weight, "float32") for weight in (self.gamma, self.beta))
-        return ops.cast(normalised * gamma + beta, self.compute_dtype)
+        if not training:
+            return _layer_norm(inputs, gamma, beta)[0]
+        rows = ops.reshape(inputs, (-1, inputs.shape[-1]))
+        return ops.reshape(_layer_norm_with_gradient(rows, gamma, beta), ops.shape(inputs))
 
     def compute_output_shape(self, input_shape):
         return input_shape
+
+
+def _layer_norm(inputs, gamma, beta):
+    """Return the layer's output, and in float32 the normalised inputs and one over their spread."""
+    x = ops.cast(inputs, "float32")
+    centred = x - ops.mean(x, axis=-1, keepdims=True)
+    scale = ops.rsqrt(ops.mean(ops.square(centred), axis=-1, keepdims=True) + NORM_EPSILON)
+    normalised = centred * scale
+    return ops.cast(normalised * gamma + beta, inputs.dtype), normalised, scale
+
+
+@ops.custom_gradient
+def _layer_norm_with_gradient(rows, gamma, beta):
+    """Return the layer's output for rows [N, D], with a gradient of a third less operations."""
+    outputs, normalised, scale = _layer_norm(rows, gamma, beta)
+
+    def gradient(*args, upstream=None):
+        upstream = ops.cast(args[0] if upstream is None else upstream, "float32")
+        product = upstream * normalised
+        # Of upstream * gamma, each row's mean, and its mean with the normalised row.
+        weights = ops.expand_dims(gamma / gamma.shape[0], 1)
+        mean, slope = ops.matmul(upstream, weights), ops.matmul(product, weights)
+        to_rows = (upstream * gamma - mean - normalised * slope) * scale
+        return ops.cast(to_rows, rows.dtype), ops.sum(product, axis=0), ops.sum(upstream, axis=0)
+
+    return outputs, gradient

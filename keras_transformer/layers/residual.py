@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.layer_norm import LayerNorm
 
 
@@ -30,7 +31,7 @@ class Residual(keras.layers.Layer):
             raise ValueError(f"norm must be 'post' or 'pre', received {norm!r}.")
         self.dropout = dropout
         self.norm = norm
-        self.output_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.output_dropout = Dropout(dropout, dtype=self.dtype_policy)
         self.layer_norm = LayerNorm(dtype=self.dtype_policy, name="layer_norm")
 
     def build(self, inputs_shape, outputs_shape=None):

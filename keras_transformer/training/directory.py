@@ -42,10 +42,12 @@ def load_translator(
     """
     directory = Path(directory)
     config = finished_config(directory)
-    trained = keras.saving.load_model(directory / "model.keras", compile=False)
+    model = keras.saving.load_model(directory / "model.keras", compile=False)
+    if model.dtype_policy.name != precision:
+        model = model.with_dtype(precision)
     search = dataclasses.replace(config.decoding, **decoding)
     tokenizers = read_tokenizers(own_vocabularies(directory, config), config.data.subwords)
-    return Translator(trained.with_dtype(precision), *tokenizers, search, compiled)
+    return Translator(model, *tokenizers, search, compiled)
 
 
 def finished_config(directory: Path) -> ExperimentConfig:

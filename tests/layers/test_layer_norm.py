@@ -1,7 +1,7 @@
 import keras
 import numpy as np
 import pytest
-from layer_checks import as_array, randomise, run_layer_checks
+from layer_checks import as_array, randomise, run_layer_checks, value_and_gradient
 
 from keras_transformer.layers.layer_norm import LayerNorm
 
@@ -39,3 +39,27 @@ def test_computes_in_float32_and_returns_the_compute_type():
     received = LayerNorm(dtype="mixed_bfloat16")(keras.ops.cast(x, "bfloat16"))
     assert "bfloat16" in str(received.dtype)
     np.testing.assert_allclose(as_array(received), [[-1.0, 1.0]], atol=1e-2)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2], ids=["inputs", "gamma", "beta"])
+def test_the_gradient_in_training_is_that_of_the_formula(number):
+    x, layer = normal(2, 5, 6), LayerNorm()
+    towards = keras.ops.convert_to_tensor(normal(2, 5, 6))
+    layer.build(x.shape)
+    randomise(layer)
+    gamma, beta = layer.get_weights()
+
+    def weighted_sum(training):
+        def function(changed):
+            given = [x, gamma, beta]
+            given[number] = changed
+            outputs, _ = layer.stateless_call(given[1:], [], given[0], training=training)
+            return keras.ops.sum(outputs * towards)
+
+        return value_and_gradient(function, [x, gamma, beta][number])
+
+    value, gradient = weighted_sum(training=True)
+    expected, expected_gradient = weighted_sum(training=False)
+    assert value == pytest.approx(expected, rel=1e-5)
+    np.testing.assert_allclose(gradient, expected_gradient, atol=1e-5)
+    assert np.abs(gradient).max() > 0.1
