@@ -1,7 +1,5 @@
 """Dropout (Section 5.4) that costs less random numbers."""
 
-import math
-
 import keras
 from keras import ops
 
@@ -14,8 +12,9 @@ class Dropout(keras.layers.Layer):
 
     With TensorFlow it takes a byte of randomness for each input, where `keras.layers.Dropout` takes
     four and turns them into a float, and remembers a byte for the way back. So `rate` is rounded to
-    256ths, at least one of them, and the scale is that of the rounded rate. Each replica of a
-    `tf.distribute` strategy has a mask of its own. With other backends it is Keras's.
+    256ths, of which one at least is dropped and one kept, and the scale is that of the rounded
+    rate, in the inputs' type. Each replica of a `tf.distribute` strategy has a mask of its own.
+    With other backends it is Keras's.
 
     Args:
         rate: how many of the inputs become 0, from 0 to below 1.
@@ -53,7 +52,7 @@ class Dropout(keras.layers.Layer):
         if keras.backend.backend() != "tensorflow":
             return keras.random.dropout(inputs, self.rate, seed=self.seed_generator)
         dropped = min(max(round(_LEVELS * self.rate), 1), _LEVELS - 1)
-        is_kept = _random_bytes(ops.shape(inputs), self.seed_generator) >= dropped
+        is_kept = _random_bytes_like(inputs, self.seed_generator) >= dropped
         scaled = inputs * ops.cast(_LEVELS / (_LEVELS - dropped), inputs.dtype)
         return ops.where(is_kept, scaled, ops.zeros((), inputs.dtype))
 
@@ -64,15 +63,15 @@ class Dropout(keras.layers.Layer):
         return {**super().get_config(), "rate": self.rate, "seed": self.seed}
 
 
-def _random_bytes(shape, seed_generator):
-    """Return uint8 numbers of this shape, each of the 256 as probable as any other."""
+def _random_bytes_like(inputs, seed_generator):
+    """Return uint8 numbers of the inputs' shape, each of the 256 as probable as any other."""
     # Keras has no integers of the whole range, and cuts others out by a division.
     import tensorflow as tf
 
-    seed, count = tf.cast(seed_generator.next(), tf.int32), math.prod(shape)
+    seed, count = tf.cast(seed_generator.next(), tf.int32), tf.size(inputs, tf.int64)
     replica = tf.distribute.get_replica_context()
     if replica is not None and replica.num_replicas_in_sync > 1:
         # Keras keeps a seed for all replicas.
-        seed += tf.stack([replica.replica_id_in_sync_group, 0])
-    words = tf.random.stateless_uniform([-(-count // 4)], seed, None, None, tf.uint32)
-    return tf.reshape(tf.reshape(tf.bitcast(words, tf.uint8), [-1])[:count], shape)
+        seed = tf.random.fold_in(seed, replica.replica_id_in_sync_group)
+    words = tf.random.stateless_uniform([(count + 3) // 4], seed, None, None, tf.uint32)
+    return tf.reshape(tf.reshape(tf.bitcast(words, tf.uint8), [-1])[:count], tf.shape(inputs))

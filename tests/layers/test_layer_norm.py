@@ -63,3 +63,18 @@ def test_the_gradient_in_training_is_that_of_the_formula(number):
     assert value == pytest.approx(expected, rel=1e-5)
     np.testing.assert_allclose(gradient, expected_gradient, atol=1e-5)
     assert np.abs(gradient).max() > 0.1
+
+
+def test_its_weights_are_not_rounded_to_the_compute_type():
+    layer = LayerNorm(dtype="mixed_bfloat16")
+    layer.build((None, 2))
+    # In bfloat16 1.003 is 1, and the first output would be 0.
+    layer.set_weights([np.full(2, 1.003), np.ones(2)])
+    received = as_array(layer(keras.ops.cast(np.array([[256.0, 258.0]]), "bfloat16")))
+    np.testing.assert_allclose(received, [[-0.003, 2.003]], rtol=2**-8)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_integers_are_normalised_too(training):
+    received = as_array(LayerNorm()(np.array([[1, 3, 5]]), training=training))
+    np.testing.assert_allclose(received, [[-1.2247448, 0.0, 1.2247448]], atol=1e-5)
