@@ -113,7 +113,10 @@ class Checkpoints(keras.callbacks.Callback):
         self.patience = patience
 
     def last(self) -> list[Path]:
-        """Return the checkpoints of the last epochs, oldest first."""
+        """Return the checkpoints of the last `keep` epochs, oldest first."""
+        return self._of_epochs()[-self.keep :]
+
+    def _of_epochs(self):
         return sorted(self.directory.glob("epoch-*.weights.h5"), key=_epoch)
 
     def best(self) -> Path | None:
@@ -145,7 +148,7 @@ class Checkpoints(keras.callbacks.Callback):
                 if path != new:
                     path.unlink()
         self._save(f"epoch-{epoch + 1:04d}")
-        for path in self.last()[: -self.keep]:
+        for path in self._of_epochs()[: -self.keep]:
             path.unlink()
         if self.out_of_patience():
             self.model.stop_training = True

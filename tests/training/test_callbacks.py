@@ -63,6 +63,12 @@ def test_the_last_epochs_and_the_best_are_kept(tmp_path):
         assert weight(model) == epoch
 
 
+def test_fewer_epochs_may_be_asked_for_later(tmp_path):
+    run_epochs(Checkpoints(tmp_path, keep=3), [1.0] * 4)
+    last = [path.name for path in Checkpoints(tmp_path, keep=2).last()]
+    assert last == ["epoch-0003.weights.h5", "epoch-0004.weights.h5"]
+
+
 def test_epochs_are_in_order_when_their_numbers_grow_longer(tmp_path):
     run_epochs(Checkpoints(tmp_path, keep=2), [1.0] * 3, first=9998)
     numbers = [path.name[6:11] for path in Checkpoints(tmp_path, keep=2).last()]
