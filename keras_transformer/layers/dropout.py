@@ -1,4 +1,4 @@
-"""Dropout (Section 5.4) that costs less random numbers."""
+"""Dropout (Section 5.4) that needs fewer random numbers."""
 
 import keras
 from keras import ops

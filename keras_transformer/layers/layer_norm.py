@@ -11,7 +11,7 @@ class LayerNorm(keras.layers.Layer):
     """(x - mean) / sqrt(variance + 1e-6) * gamma + beta over the last axis, in float32.
 
     It is `keras.layers.LayerNormalization` in 9 operations instead of 14, which a search runs at
-    every step, and in training with TensorFlow it has a gradient of a third less operations.
+    every step, and in training with TensorFlow it has a gradient of a third fewer operations.
 
     Call arguments:
         inputs: float [..., D].
