@@ -138,6 +138,7 @@ def toy_experiment(data, **training):
                 "epochs": 3,
                 "batch_tokens": 60,
                 "warmup_steps": 80,
+                "learning_rate_scale": 0.5,  # At 1 the third epoch's loss may rise.
                 "average_checkpoints": 2,
                 **training,
             },

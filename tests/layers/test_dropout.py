@@ -10,9 +10,9 @@ only_tensorflow = pytest.mark.skipif(not ON_TENSORFLOW, reason="other backends h
 SHAPE = (50, 7, 401)  # Not a multiple of the 4 bytes of a random number.
 
 
-def masks(rate, shape=SHAPE, **options):
+def mask(rate):
     """Return where `Dropout` keeps its inputs."""
-    return as_array(Dropout(rate, seed=1, **options)(np.ones(shape, "float32"), training=True)) != 0
+    return as_array(Dropout(rate, seed=1)(np.ones(SHAPE, "float32"), training=True)) != 0
 
 
 def test_passes_the_layer_checks():
@@ -23,7 +23,7 @@ def test_passes_the_layer_checks():
 @pytest.mark.parametrize("rate", [0.1, 0.25, 0.3, 0.9])
 def test_drops_at_its_rate(rate):
     # Within 4 standard deviations, and the half 256th that the rate is rounded by.
-    kept = masks(rate)
+    kept = mask(rate)
     deviation = (rate * (1 - rate) / kept.size) ** 0.5
     assert 1 - kept.mean() == pytest.approx(rate, abs=4 * deviation + 1 / 512)
 
@@ -41,12 +41,12 @@ def test_what_is_kept_is_scaled_so_that_the_mean_stays(dtype):
 @pytest.mark.parametrize(("rate", "share"), [(1e-6, 1 / 256), (0.999, 255 / 256)])
 @only_tensorflow
 def test_the_smallest_and_the_largest_rate_are_a_256th_from_the_ends(rate, share):
-    assert 1 - masks(rate).mean() == pytest.approx(share, abs=0.001)
+    assert 1 - mask(rate).mean() == pytest.approx(share, abs=0.001)
 
 
 def test_neighbours_are_independent():
     # Those of one random number too, which are 1, 2 and 3 apart.
-    kept = masks(0.5).ravel() - 0.5
+    kept = mask(0.5).ravel() - 0.5
     for distance in (1, 2, 3, 4, 401):
         assert abs(4 * (kept[distance:] * kept[:-distance]).mean()) < 4 / kept.size**0.5
 
