@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_transformer.config import BOS_ID, PAD_ID, TransformerConfig
-from keras_transformer.training import keep_freed_memory
+from keras_transformer.training import keep_freed_memory, prepare_cpu
 
 Batch = tuple[np.ndarray, np.ndarray]
 """Source and labels, int32 [B, S] and [B, T]."""
@@ -40,13 +40,15 @@ def make_step(name: str, case: tuple[TransformerConfig, str, str]) -> Pass:
     """Return one pass over the batches by the trainer of this name.
 
     Args:
-        name: a key of `TRAINERS`, perhaps with `KEPT`.
+        name: a key of `TRAINERS`, perhaps with `PREPARED`.
         case: the model's sizes, the precision as Keras names it, and the file of `save_batches`.
     """
     config, precision, path = case
-    if name.endswith(KEPT):
-        keep_freed_memory()
-    return TRAINERS[name.removesuffix(KEPT)](config, load_batches(path), precision)
+    kind = name.removesuffix(PREPARED)
+    if name.endswith(PREPARED):
+        # With operations of one thread each, a peer's step would use one core.
+        (prepare_cpu if kind == "ours" else keep_freed_memory)()
+    return TRAINERS[kind](config, load_batches(path), precision)
 
 
 def ours(config: TransformerConfig, batches: Sequence[Batch], precision: str) -> Pass:
@@ -174,5 +176,5 @@ def _fit(model, make_inputs, batches):
 
 
 TRAINERS = {"ours": ours, "KerasHub": of_keras_hub, "PyTorch": of_pytorch}
-KEPT = ", memory kept"
-"""What the name of a trainer ends in whose process calls `keep_freed_memory`."""
+PREPARED = ", prepared"
+"""What the name of a trainer ends in whose process calls `prepare_cpu`, or its part for peers."""

@@ -25,7 +25,7 @@ import numpy as np
 from benchmarks.costs import Cost, processes, run_step, take_turns
 from benchmarks.machine import describe_machine
 from benchmarks.report import print_report, table_line
-from benchmarks.trainers import KEPT, TRAINERS, Batch, make_step, save_batches
+from benchmarks.trainers import PREPARED, TRAINERS, Batch, make_step, save_batches
 from keras_transformer.config import PAD_ID
 from keras_transformer.data import TokenBatches, encode_pairs, read_pairs
 from keras_transformer.data.generated import generated_corpus
@@ -44,7 +44,8 @@ NOTES = """
 - tokens/s: source and target tokens a second, padding left out, in the median of {repeats} runs
   over the same batches: {batches}. spread: slowest less fastest run, by the median. ratio: to the
   fastest peer in a process of the same kind.
-- memory kept: the process called `keras_transformer.training.keep_freed_memory`, as `train` does.
+- prepared: the process of ours called `keras_transformer.training.prepare_cpu`, as `train` does,
+  that of a peer `keep_freed_memory`, which is the part of it that helps them.
 - All have the preset's dropout on the sub-layers' outputs and the attention weights, ours and
   PyTorch on embeddings and inside the feed-forward networks too. The peers' projections have
   biases; KerasHub's loss is not smoothed and its positions are learned; PyTorch ends each stack in
@@ -72,7 +73,7 @@ def installed() -> list[str]:
         name for name, package in PACKAGES.items() if importlib.util.find_spec(package) is None
     }
     names = [name for name in TRAINERS if name not in missing]
-    return [f"{name}{kept}" for name in names for kept in ("", KEPT)]
+    return [f"{name}{prepared}" for name in names for prepared in ("", PREPARED)]
 
 
 def table_row(
@@ -122,8 +123,8 @@ def report(args: argparse.Namespace) -> Iterator[str]:
                 costs = take_turns(ask, make_step, names, case, args.repeats)
                 losses = {name: ask(name, run_step, make_step, name, case) for name in names}
             for name, cost in costs.items():
-                kept = KEPT if name.endswith(KEPT) else ""
-                peers = [costs[f"{peer}{kept}"] for peer in PACKAGES if f"{peer}{kept}" in costs]
+                kind = PREPARED if name.endswith(PREPARED) else ""
+                peers = [costs[f"{peer}{kind}"] for peer in PACKAGES if f"{peer}{kind}" in costs]
                 yield table_row(model, precision, name, tokens, cost, losses[name], peers)
     yield NOTES.format(
         repeats=args.repeats,

@@ -16,6 +16,7 @@ from keras_transformer.layers import (
     padding_mask,
 )
 from keras_transformer.presets import get_preset
+from keras_transformer.train_step import steps_in_halves, train_step_in_halves
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -126,6 +127,11 @@ class Transformer(keras.Model):
         shape = (None, None, self.config.d_model)
         for layer in (self.source_position, self.target_position, self.encoder, self.decoder):
             layer.build(shape)
+
+    def train_step(self, *args):
+        if steps_in_halves(self):
+            return train_step_in_halves(self, *args)
+        return super().train_step(*args)
 
     def call(self, inputs, training=None):
         memory, memory_mask = self.encode(inputs["source"], training=training)

@@ -13,6 +13,11 @@ import pytest
 def pytest_configure(config):
     # Keras 3.15's own, with NumPy 2.
     config.addinivalue_line("filterwarnings", "ignore:__array__ implementation:DeprecationWarning")
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        # Started, it keeps its threads, whichever test is the first to train.
+        tf.config.list_logical_devices()
 
 
 @pytest.fixture(autouse=True)

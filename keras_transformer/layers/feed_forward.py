@@ -53,9 +53,12 @@ class FeedForward(keras.layers.Layer):
             setattr(self, f"{name}_bias", bias)
 
     def call(self, inputs, training=None):
-        hidden = ops.relu(linear(inputs, self.inner_kernel, self.inner_bias))
+        # Flat throughout: TensorFlow makes one operation of a product, a bias and a relu in a row.
+        rows = ops.reshape(inputs, (-1, self.d_model))
+        hidden = ops.relu(linear(rows, self.inner_kernel, self.inner_bias))
         hidden = self.inner_dropout(hidden, training=training)
-        return linear(hidden, self.outer_kernel, self.outer_bias)
+        outputs = linear(hidden, self.outer_kernel, self.outer_bias)
+        return ops.reshape(outputs, ops.shape(inputs))
 
     def step(self, inputs, inner_kernel, outer_kernel):
         """Return what `call` returns for [1, R, D], with kernels as `linear` takes them."""

@@ -35,6 +35,7 @@ from keras_transformer.text import (
 )
 from keras_transformer.training.callbacks import Checkpoints, EpochSeed, Validation
 from keras_transformer.training.checkpoints import average_checkpoints
+from keras_transformer.training.cpu import prepare_cpu
 from keras_transformer.training.directory import (
     Tokenizers,
     check_claim,
@@ -42,7 +43,6 @@ from keras_transformer.training.directory import (
     claim,
     own_vocabularies,
 )
-from keras_transformer.training.memory import keep_freed_memory
 from keras_transformer.training.start import Start, check_start
 from keras_transformer.training.strategy import replica_strategy
 from keras_transformer.translator import Translator
@@ -60,7 +60,7 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
     translates the validation text better. A training that was interrupted goes on after its last
     whole epoch when it is started again with the same directory. One that starts from a trained
     model, by `init_from`, needs that until its first epoch is over, and leaves it as it is. Without
-    a GPU the process keeps the memory of tensors from then on: see `keep_freed_memory`.
+    a GPU the process is as `prepare_cpu` makes it from then on.
 
     Args:
         config: the experiment.
@@ -79,6 +79,8 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
     directory = Path(directory)
     data, training = config.data, config.training
     check_claim(directory, config)
+    if not tf.config.list_physical_devices("GPU"):
+        prepare_cpu()
     checkpoints = Checkpoints(
         directory / "checkpoints", training.average_checkpoints, training.patience
     )
@@ -87,8 +89,6 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
         check_vocabularies(directory, config)
     elif training.init_from is not None:
         start = check_start(directory, config)
-    if not tf.config.list_physical_devices("GPU"):
-        keep_freed_memory()
     strategy = replica_strategy(training.replicas)
     keras.utils.set_random_seed(training.seed)
     pairs, validation = _read(data)

@@ -39,7 +39,7 @@ def test_batches_come_back_from_their_file(batches, file):
 @pytest.mark.slow
 def test_every_trainer_learns(file):
     config = TransformerConfig(30, num_layers=1, d_model=16, d_ff=24, num_heads=2, dropout=0.0)
-    names = ["ours, memory kept", "KerasHub", "PyTorch"]
+    names = ["ours, prepared", "KerasHub", "PyTorch"]
     for precision in ("float32", "mixed_bfloat16"):
         with processes(names) as ask:
             case = (config, precision, file)
@@ -78,5 +78,5 @@ def test_rows():
 
 def test_peers_that_are_not_installed_are_left_out(monkeypatch):
     monkeypatch.setattr(training, "PACKAGES", {"KerasHub": "no_such_package", "PyTorch": "json"})
-    names = ["ours", "ours, memory kept", "PyTorch", "PyTorch, memory kept"]
+    names = ["ours", "ours, prepared", "PyTorch", "PyTorch, prepared"]
     assert training.installed() == names

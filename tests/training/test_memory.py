@@ -1,10 +1,7 @@
 import platform
 
 import pytest
-import tensorflow as tf
-from tiny import run_python, toy_experiment, write_toy_text
-
-from keras_transformer.training import run
+from tiny import run_python
 
 PAGES_OF_STEPS = """
 import resource
@@ -42,14 +39,3 @@ def test_a_step_asks_for_no_new_pages():
     if usual < 5000:
         pytest.skip(f"without being told, a step asks for {usual:.0f} pages here")
     assert kept < usual / 20
-
-
-@pytest.mark.parametrize(("gpus", "times"), [([], 1), (["GPU:0"], 0)])
-def test_a_training_keeps_memory_on_cpus_only(tmp_path, monkeypatch, gpus, times):
-    calls = []
-    monkeypatch.setattr(run, "keep_freed_memory", lambda: calls.append("keep"))
-    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: gpus)
-    data = write_toy_text(tmp_path, train=20) | {"train_source": str(tmp_path / "none")}
-    with pytest.raises(FileNotFoundError):  # Before any training.
-        run.train(toy_experiment(data), tmp_path / "run")
-    assert len(calls) == times
