@@ -128,8 +128,9 @@ class Transformer(keras.Model):
         for layer in (self.source_position, self.target_position, self.encoder, self.decoder):
             layer.build(shape)
 
-    def train_step(self, *args):
-        if steps_in_halves(self):
+    def train_step(self, *args):  # The data; on JAX a state before it.
+        # A subclass may have a step, a loss or metrics of its own.
+        if type(self) is Transformer and steps_in_halves(self):
             return train_step_in_halves(self, *args)
         return super().train_step(*args)
 

@@ -26,7 +26,7 @@ def steps_in_halves(model: keras.Model) -> bool:
         and not tf.distribute.has_strategy()
         and not tf.executing_eagerly()
         and not model.jit_compile
-        and isinstance(model.loss, LabelSmoothedCrossEntropy)
+        and type(model.loss) is LabelSmoothedCrossEntropy
     )
 
 
@@ -66,7 +66,6 @@ def train_step_in_halves(model: keras.Model, data) -> dict:
         scaled = model.optimizer.scale_loss(loss)
     gradients = tape.gradient(scaled, model.trainable_variables)
     model.optimizer.apply(gradients, model.trainable_variables)
-    for metric in model.metrics:
-        if metric.name == "loss":
-            metric.update_state(loss, sample_weight=rows)
+    tracker = next(metric for metric in model.metrics if metric.name == "loss")
+    tracker.update_state(loss, sample_weight=rows)
     return model.get_metrics_result()

@@ -24,9 +24,9 @@ def batch():
     return {"source": source, "target": target}, labels, np.array([0.5, 2, 1, 3, 1], "float32")
 
 
-def compiled(loss=None, dtype=None, **options):
+def compiled(loss=None, dtype=None, kind=Transformer, **options):
     sizes = {"num_layers": 1, "d_model": 8, "d_ff": 11, "num_heads": 2, "dropout": 0.0}
-    model = Transformer(TransformerConfig(V, **sizes), dtype=dtype)
+    model = kind(TransformerConfig(V, **sizes), dtype=dtype)
     model.compile(
         keras.optimizers.SGD(1.0),
         loss or LabelSmoothedCrossEntropy(0.1),
@@ -62,7 +62,10 @@ def test_a_step_in_halves_is_the_step(monkeypatch, rows, weighted):
 
 def test_a_scaled_loss_is_scaled_in_halves_too(monkeypatch):
     """In float16 the gradients are of the loss times 32,768."""
+    keras.utils.set_random_seed(1)
+    before = compiled(dtype="mixed_float16").get_weights()
     weights, report = fitted(monkeypatch, True, dtype="mixed_float16")
+    assert max(abs(new - old).max() for new, old in zip(weights, before, strict=True)) > 0.1
     expected_weights, expected_report = fitted(monkeypatch, False, dtype="mixed_float16")
     for ours, whole in zip(weights, expected_weights, strict=True):
         np.testing.assert_allclose(ours, whole, atol=2e-3)
@@ -79,6 +82,23 @@ def test_padding_alone_makes_no_step(monkeypatch):
         np.testing.assert_array_equal(weight, old)
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")
+def test_a_data_set_may_end_in_each_epoch(monkeypatch):
+    """A model of this size is where a temporary variable would be made of the sum of the losses."""
+    import tensorflow as tf
+
+    monkeypatch.setattr("keras_transformer.model.steps_in_halves", lambda model: True)
+    model = Transformer.from_preset("base", vocab_size=7500)
+    model.compile("sgd", LabelSmoothedCrossEntropy(0.1), jit_compile=False)
+    inputs, labels, _ = batch()
+    ids = tf.TensorSpec([None, None], tf.int32)
+    signature = ({"source": ids, "target": ids}, ids)
+    data = tf.data.Dataset.from_generator(lambda: [(inputs, labels)], output_signature=signature)
+    losses = model.fit(data, epochs=3, verbose=0).history["loss"]
+    assert losses[0] > losses[1] > losses[2]
+
+
 @pytest.fixture
 def two_cores(monkeypatch):
     """TensorFlow as `prepare_cpu` makes it with two cores."""
@@ -87,6 +107,7 @@ def two_cores(monkeypatch):
     threading = tf.config.threading
     monkeypatch.setattr(threading, "get_intra_op_parallelism_threads", lambda: 1)
     monkeypatch.setattr(threading, "get_inter_op_parallelism_threads", lambda: 2)
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: [])
 
 
 def in_a_graph(model):
@@ -125,6 +146,19 @@ def test_a_step_is_whole_on_a_gpu(two_cores, monkeypatch):
     model = compiled()
     monkeypatch.setattr("tensorflow.config.list_physical_devices", lambda kind: ["GPU:0"])
     assert not in_a_graph(model)
+
+
+def test_a_subclass_keeps_a_whole_step(two_cores, monkeypatch):
+    """Its own loss and metrics may not be means over tokens."""
+
+    class Other(Transformer):
+        pass
+
+    monkeypatch.setattr(
+        "keras_transformer.model.train_step_in_halves", lambda *args: pytest.fail("in halves")
+    )
+    inputs, labels, _ = batch()
+    assert compiled(kind=Other).train_on_batch(inputs, labels)[0] > 0
 
 
 def test_each_replica_makes_a_whole_step(two_cores):

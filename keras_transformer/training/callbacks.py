@@ -18,8 +18,8 @@ from keras_transformer.translator import Translator
 class EpochSeed(keras.callbacks.Callback):
     """Makes the batches and the dropout of an epoch depend on the seed and the epoch alone.
 
-    So a training that resumes takes the steps that it would have taken uninterrupted: Keras saves
-    no state of random numbers with the weights.
+    So a training that resumes, on as many replicas and cores, takes the steps that it would have
+    taken uninterrupted: Keras saves no state of random numbers with the weights.
 
     Args:
         batches: the training text, with the seed.

@@ -7,7 +7,7 @@ import tensorflow as tf
 from keras_transformer.training.memory import keep_freed_memory
 
 
-def prepare_cpu() -> None:
+def prepare_cpu() -> bool:
     """Make `model.fit` fast on a CPU; call it before anything else of TensorFlow.
 
     The process keeps the memory of its tensors: see `keep_freed_memory`. Where it has two cores,
@@ -15,21 +15,34 @@ def prepare_cpu() -> None:
     `LabelSmoothedCrossEntropy` is then made in halves, which keeps both cores busier than dividing
     each operation does (docs/benchmarks.md). A step of another model, or a search, uses one core.
 
-    Threads stay as they are with more cores, where TensorFlow has started, or where
-    TF_NUM_INTRAOP_THREADS or TF_NUM_INTEROP_THREADS say how many. `train` calls this.
+    With a GPU nothing changes. Threads stay as they are with more cores, where TensorFlow has
+    started, and where `tf.config.threading`, TF_NUM_INTRAOP_THREADS or TF_NUM_INTEROP_THREADS say
+    how many. `train` calls this.
+
+    Returns:
+        Whether steps will be made in halves.
     """
+    if tf.config.list_physical_devices("GPU"):
+        return False
     keep_freed_memory()
-    if {"TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"} & os.environ.keys() or _cores() != 2:
-        return
+    threading = tf.config.threading
+    if (
+        _cores() != 2
+        or {"TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"} & os.environ.keys()
+        or threading.get_intra_op_parallelism_threads()
+        or threading.get_inter_op_parallelism_threads()
+    ):
+        return False
     try:
-        tf.config.threading.set_intra_op_parallelism_threads(1)
-        tf.config.threading.set_inter_op_parallelism_threads(2)
+        threading.set_intra_op_parallelism_threads(1)
+        threading.set_inter_op_parallelism_threads(2)
     except RuntimeError:  # TensorFlow has started.
-        return
+        return False
+    return True
 
 
 def _cores() -> int:
-    """Return the cores that the process may use, as `taskset` and containers limit them."""
+    """Return the cores that the process may use, as `taskset` and cpusets limit them."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # Not on Linux.

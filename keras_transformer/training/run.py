@@ -60,7 +60,7 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
     translates the validation text better. A training that was interrupted goes on after its last
     whole epoch when it is started again with the same directory. One that starts from a trained
     model, by `init_from`, needs that until its first epoch is over, and leaves it as it is. Without
-    a GPU the process is as `prepare_cpu` makes it from then on.
+    a GPU the process is as `prepare_cpu` makes it from then on, for translations too.
 
     Args:
         config: the experiment.
@@ -79,8 +79,7 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
     directory = Path(directory)
     data, training = config.data, config.training
     check_claim(directory, config)
-    if not tf.config.list_physical_devices("GPU"):
-        prepare_cpu()
+    prepare_cpu()
     checkpoints = Checkpoints(
         directory / "checkpoints", training.average_checkpoints, training.patience
     )
