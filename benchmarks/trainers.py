@@ -44,11 +44,11 @@ def make_step(name: str, case: tuple[TransformerConfig, str, str]) -> Pass:
         case: the model's sizes, the precision as Keras names it, and the file of `save_batches`.
     """
     config, precision, path = case
-    kind = name.removesuffix(PREPARED)
+    trainer = name.removesuffix(PREPARED)
     if name.endswith(PREPARED):
         # With operations of one thread each, a peer's step would use one core.
-        (prepare_cpu if kind == "ours" else keep_freed_memory)()
-    return TRAINERS[kind](config, load_batches(path), precision)
+        (prepare_cpu if trainer == "ours" else keep_freed_memory)()
+    return TRAINERS[trainer](config, load_batches(path), precision)
 
 
 def ours(config: TransformerConfig, batches: Sequence[Batch], precision: str) -> Pass:

@@ -1,5 +1,6 @@
 """How a process trains fast on a CPU."""
 
+import contextlib
 import os
 
 import tensorflow as tf
@@ -26,19 +27,19 @@ def prepare_cpu() -> bool:
         return False
     keep_freed_memory()
     threading = tf.config.threading
-    if (
-        _cores() != 2
-        or {"TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"} & os.environ.keys()
-        or threading.get_intra_op_parallelism_threads()
-        or threading.get_inter_op_parallelism_threads()
-    ):
-        return False
-    try:
-        threading.set_intra_op_parallelism_threads(1)
-        threading.set_inter_op_parallelism_threads(2)
-    except RuntimeError:  # TensorFlow has started.
-        return False
-    return True
+
+    def threads():
+        return (
+            threading.get_intra_op_parallelism_threads(),
+            threading.get_inter_op_parallelism_threads(),
+        )
+
+    chosen = {"TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"} & os.environ.keys()
+    if _cores() == 2 and not chosen and threads() == (0, 0):
+        with contextlib.suppress(RuntimeError):  # TensorFlow has started.
+            threading.set_intra_op_parallelism_threads(1)
+            threading.set_inter_op_parallelism_threads(2)
+    return threads() == (1, 2)
 
 
 def _cores() -> int:
