@@ -5,12 +5,11 @@ import keras
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class FusedAdam(keras.optimizers.Adam):
-    """Keras's Adam, whose whole update XLA compiles into one pass over the weights (Section 5.3).
+    """Keras's Adam, whose update of a weight is one operation of TensorFlow (Section 5.3).
 
     Operation by operation, as Keras makes it, an update goes over weights, gradients and both
-    moments a dozen times. It is compiled with TensorFlow on CPUs, in a graph such as that of
-    `model.fit`, where there is no `tf.distribute` strategy: once for each trace of the step, since
-    nothing in it depends on the batch. Elsewhere it is Keras's, operation by operation.
+    moments a dozen times. With other backends, for weights that are not in float32, and with
+    `amsgrad` it is Keras's.
 
     Arguments and state are those of `keras.optimizers.Adam`. So are the results, but for an
     embedding that is not tied to the softmax: where a subword comes more than once in a batch,
@@ -24,24 +23,54 @@ class FusedAdam(keras.optimizers.Adam):
     [0.5, 2.5]
     """
 
-    def apply(self, grads, trainable_variables=None):
-        if keras.backend.backend() != "tensorflow":
-            super().apply(grads, trainable_variables)
+    def build(self, var_list):
+        self._moments = _Moments()
+        super().build(var_list)
+
+    def add_variable_from_reference(self, reference_variable, name=None, initializer="zeros"):
+        variable = super().add_variable_from_reference(
+            reference_variable, name=name, initializer=initializer
+        )
+        if keras.backend.backend() == "tensorflow":
+            self._moments.add(name, reference_variable, variable)
+        return variable
+
+    def update_step(self, gradient, variable, learning_rate):
+        if keras.backend.backend() != "tensorflow" or self.amsgrad or variable.dtype != "float32":
+            super().update_step(gradient, variable, learning_rate)
             return
         import tensorflow as tf
 
-        # Those of an embedding alone are tf.IndexedSlices, with a row for each place in the batch.
-        grads = [None if grad is None else tf.convert_to_tensor(grad) for grad in grads]
-        if (
-            tf.executing_eagerly()  # It would be compiled anew in each step.
-            or tf.distribute.has_strategy()  # Keras merges the replicas' calls.
-            or tf.config.list_physical_devices("GPU")
-        ):
-            super().apply(grads, trainable_variables)
-            return
+        # That of an embedding alone is tf.IndexedSlices, with a row for each place in the batch.
+        gradient = tf.convert_to_tensor(gradient)
+        moments = self._moments.of(variable)
+        step = tf.cast(self.iterations + 1, tf.float32)
+        tf.raw_ops.ResourceApplyAdam(
+            var=variable.handle,
+            m=moments["momentum"].handle,
+            v=moments["velocity"].handle,
+            beta1_power=self.beta_1**step,
+            beta2_power=self.beta_2**step,
+            lr=tf.cast(learning_rate, tf.float32),
+            beta1=self.beta_1,
+            beta2=self.beta_2,
+            epsilon=self.epsilon,
+            grad=tf.cast(gradient, tf.float32),
+        )
 
-        @tf.function(jit_compile=True, autograph=False)
-        def update(grads):
-            super(FusedAdam, self).apply(grads, trainable_variables)
 
-        update(grads)
+class _Moments:
+    """What Adam keeps beside each TensorFlow variable, of each replica."""
+
+    def __init__(self):
+        self._by_variable = {}
+
+    def add(self, name, variable, moment):
+        import tensorflow as tf
+
+        replicas = tf.distribute.get_strategy().experimental_local_results
+        for of, part in zip(replicas(variable.value), replicas(moment.value), strict=True):
+            self._by_variable.setdefault(of.ref(), {})[name] = part
+
+    def of(self, variable):
+        return self._by_variable[variable.ref()]
