@@ -110,8 +110,7 @@ def beam_search(
     def extend(position, ids, parents, history, live, finished, running, state):
         logits, state = step(ids, parents, position, state)
         logits = apply_rules(rules, logits, history[:, :beam_size], position)
-        log_probs = tf.nn.log_softmax(logits)
-        log_probs, beams, tokens = best_continuations(log_probs, live, 2 * beam_size)
+        log_probs, beams, tokens = best_continuations(logits, live, 2 * beam_size)
         log_probs = tf.where(log_probs > BAN / 2, log_probs, IMPOSSIBLE)
         is_eos = tokens == eos_id
         position += 1

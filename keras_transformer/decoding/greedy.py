@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID
 from keras_transformer.decoding import penalties
+from keras_transformer.decoding.candidates import best_tokens
 from keras_transformer.decoding.search import (
     Rule,
     SearchResult,
@@ -78,7 +79,7 @@ def greedy_search(
         *log_prob, state = rest
         logits, state = step(ids, rows, position, state)
         logits = apply_rules(rules, logits, history, position)
-        ids = tf.argmax(logits, axis=1, output_type=tf.int32)
+        ids = best_tokens(logits)
         if scores:
             # Sentences that have ended run on, but neither score nor length takes notice.
             best = tf.reduce_max(tf.nn.log_softmax(logits), axis=1)

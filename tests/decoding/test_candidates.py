@@ -2,31 +2,36 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.decoding.candidates import best_continuations
-
+from keras_transformer.decoding.candidates import best_continuations, best_tokens
 
 # 2: one block a token; 7: a prime; 24: blocks of 12; 130: more blocks than are searched.
-@pytest.mark.parametrize("vocab_size", [2, 7, 24, 130])
+VOCAB_SIZES = pytest.mark.parametrize("vocab_size", [2, 7, 24, 130])
+
+
+@VOCAB_SIZES
 def test_they_are_the_first_of_all_continuations_sorted(vocab_size):
     random = np.random.default_rng(vocab_size)
     batch, beam_size = 5, 3
-    log_probs = random.normal(size=[batch * beam_size, vocab_size]).astype(np.float32)
+    logits = 5 * random.normal(size=[batch * beam_size, vocab_size]).astype(np.float32)
     live = random.normal(size=[batch, beam_size]).astype(np.float32)
-    values, beams, tokens = best_continuations(tf.constant(log_probs), tf.constant(live), 6)
+    values, beams, tokens = best_continuations(tf.constant(logits), tf.constant(live), 6)
 
+    log_probs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
     totals = (live.reshape(-1, 1) + log_probs).reshape(batch, -1)
     order = np.argsort(-totals, axis=1)[:, :6]
-    np.testing.assert_array_equal(values, np.take_along_axis(totals, order, 1))
+    np.testing.assert_allclose(values, np.take_along_axis(totals, order, 1), atol=1e-5)
     np.testing.assert_array_equal(beams, order // vocab_size)
     np.testing.assert_array_equal(tokens, order % vocab_size)
 
 
 def test_a_block_may_hold_several_of_them():
-    log_probs = np.full([2, 128], -9.0, np.float32)  # N 2, blocks of 64
-    log_probs[0, [70, 71, 72]] = -1, -2, -3
-    log_probs[1, 5] = -0.5
-    values, beams, tokens = best_continuations(tf.constant(log_probs), tf.zeros([1, 2]), 4)
-    assert values.numpy().tolist() == [[-0.5, -1, -2, -3]]
+    logits = np.full([2, 128], -9.0, np.float32)  # N 2, blocks of 64
+    logits[0, [70, 71, 72]] = 9, 8, 7
+    logits[1, 5] = 9.5
+    values, beams, tokens = best_continuations(tf.constant(logits), tf.zeros([1, 2]), 4)
+    # Of the first beam's three, e^9, e^8 and e^7, the first has 1 / (1 + e^-1 + e^-2).
+    first = -np.log(1 + np.exp(-1) + np.exp(-2))
+    np.testing.assert_allclose(values, [[0, first, first - 1, first - 2]], atol=1e-4)
     assert beams.numpy().tolist() == [[1, 0, 0, 0]]
     assert tokens.numpy().tolist() == [[5, 70, 71, 72]]
 
@@ -34,8 +39,28 @@ def test_a_block_may_hold_several_of_them():
 def test_a_beam_that_is_not_alive_comes_last():
     live = tf.constant([[-50.0, -np.inf]])
     values, beams, _ = best_continuations(tf.fill([2, 4], -1.0), live, 4)
-    assert values.numpy().tolist() == [[-51.0] * 4]
+    np.testing.assert_allclose(values, [[-50 - np.log(4)] * 4], rtol=1e-6)
     assert beams.numpy().tolist() == [[0] * 4]
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_log_probabilities_are_right_however_large_the_logits(compiled):
+    logits = tf.constant([[300.0, 299.0, -1e9, -100.0], [-200.0, -200.0, -1e9, -1e6]])
+    search = tf.function(best_continuations, jit_compile=compiled)
+    values, beams, tokens = search(logits, tf.zeros([1, 2]), 4)
+    likely = -np.log(1 + np.exp(-1))
+    expected = [[likely, -np.log(2), -np.log(2), likely - 1]]
+    np.testing.assert_allclose(values, expected, atol=1e-4)
+    assert (beams.numpy().tolist(), tokens.numpy().tolist()) == ([[0, 1, 1, 0]], [[0, 0, 1, 1]])
+
+
+@VOCAB_SIZES
+def test_the_best_token_is_that_of_argmax(vocab_size):
+    logits = np.random.default_rng(vocab_size).integers(0, 9, [70, vocab_size]).astype(np.float32)
+    assert vocab_size == 2 or (np.sort(logits)[:, -2:] == logits.max(1, keepdims=True)).all(1).any()
+    np.testing.assert_array_equal(best_tokens(tf.constant(logits)), logits.argmax(axis=1))
+    unknown = tf.function(best_tokens, input_signature=[tf.TensorSpec([None, None])])
+    np.testing.assert_array_equal(unknown(logits), logits.argmax(axis=1))
 
 
 def test_an_unknown_vocabulary_size_is_refused():
