@@ -8,6 +8,15 @@ from keras_transformer.layers.linear import linear
 from keras_transformer.model import Transformer
 
 
+def step_kernels(model: Transformer) -> tuple:
+    """Return what `ModelStep` multiplies with: joined projections, and the embedding transposed.
+
+    Nothing in it depends on a sentence. To make it takes a fifth of the time in which a compiled
+    search translates a single one.
+    """
+    return model.decoder.step_kernels(), tf.transpose(model.output_embedding.embeddings)
+
+
 class ModelStep:
     """Gives a search the next token's logits: `decoding.Step` for a model and its sources.
 
@@ -22,6 +31,7 @@ class ModelStep:
         max_length: the most tokens of a translation, an int or a scalar tensor.
         logit_bias: float32 [V], added to the logits, or None.
         sizes: for a compiled graph, the sizes of its cache: the `sizes` of `decoding.Stages`.
+        kernels: what `step_kernels` returned for the model, if it has been called before.
 
     >>> model = Transformer.from_preset("tiny", vocab_size=50, num_layers=1)
     >>> step = ModelStep(model, tf.constant([[7, 8, 3], [9, 3, 0]]), beam_size=1, max_length=6)
@@ -38,6 +48,7 @@ class ModelStep:
         max_length: int | tf.Tensor,
         logit_bias: tf.Tensor | None = None,
         sizes: tuple[int, ...] | None = None,
+        kernels: tuple | None = None,
     ):
         self.model = model
         self.beam_size = beam_size
@@ -51,8 +62,8 @@ class ModelStep:
         embeddings = [model.target_embedding, model.output_embedding]
         variables = [v for layer in (model.decoder, *embeddings) for v in layer.weights]
         self.weights = [(variable, tf.convert_to_tensor(variable)) for variable in variables]
-        self.kernels = tf.nest.map_structure(self._in_parts, model.decoder.step_kernels())
-        self.output_kernel = self._in_parts(tf.transpose(model.output_embedding.embeddings))
+        kernels = tf.nest.map_structure(self._in_parts, kernels or step_kernels(model))
+        self.kernels, self.output_kernel = kernels
 
     @property
     def stages(self) -> Stages | None:

@@ -87,3 +87,21 @@ def test_a_compiled_translator_translates_as_a_plain_one(options, monkeypatch):
     np.testing.assert_allclose(received["scores"], expected["scores"], atol=1e-4)
     assert compiled.translate(TEXTS).numpy().tolist() == plain.translate(TEXTS).numpy().tolist()
     assert compiled.translate(tf.constant([], tf.string)).shape == (0,)
+
+
+def test_kept_kernels_are_what_a_search_makes_of_the_weights():
+    options = DecodingConfig(beam_size=2, extra_length=4, max_source_length=16)
+    parts = (tiny_model(), tiny_tokenizer(), tiny_tokenizer(), options)
+    plain, kept = Translator(*parts), Translator(*parts).keep_kernels()
+    expected, received = plain.n_best(TEXTS), kept.n_best(TEXTS)
+    assert received["translations"].numpy().tolist() == expected["translations"].numpy().tolist()
+    np.testing.assert_allclose(received["scores"], expected["scores"], atol=1e-5)
+
+    def weights(translator):
+        graph = translator.translate.get_concrete_function()
+        return {tuple(variable.shape) for variable in graph.variables}
+
+    sizes = plain.model.config
+    transposed = (sizes.d_model, sizes.vocab_size)
+    joined = (sizes.d_model, 3 * sizes.num_heads * sizes.key_dim)
+    assert weights(kept) - weights(plain) == {transposed, joined}

@@ -83,11 +83,12 @@ def export_saved_model(
 
 def write_graph(translator: Translator, path: str | os.PathLike) -> dict[str, dict]:
     """Write no more than the SavedModel itself, and return what its signatures take and give."""
-    functions = trace_signatures(translator)
+    # A compiled search is for speed.
+    functions = trace_signatures(translator.keep_kernels() if translator.compiled else translator)
     serving = tf.Module()
-    # These are TensorFlow's own variables, the same in every signature: of the Keras ones that hold
-    # them no value is restored.
-    serving.weights = functions["serving_default"].variables
+    # These are TensorFlow's own variables: of the Keras ones that hold them no value is restored.
+    used = [variable for function in functions.values() for variable in function.variables]
+    serving.weights = list({variable.ref(): variable for variable in used}.values())
     tf.saved_model.save(serving, str(path), signatures=functions)
     return describe_signatures(functions)
 
