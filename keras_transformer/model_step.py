@@ -11,7 +11,7 @@ from keras_transformer.model import Transformer
 def step_kernels(model: Transformer) -> tuple:
     """Return what `ModelStep` multiplies with: joined projections, and the embedding transposed.
 
-    Nothing in it depends on a sentence. To make it takes a fifth of the time in which a compiled
+    Nothing in it depends on a sentence. To make it takes a tenth of the time in which a compiled
     search translates a single one.
     """
     return model.decoder.step_kernels(), tf.transpose(model.output_embedding.embeddings)

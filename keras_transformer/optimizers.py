@@ -24,7 +24,8 @@ class FusedAdam(keras.optimizers.Adam):
     """
 
     def build(self, var_list):
-        self._moments = _Moments()
+        if not self.built:
+            self._moments = _Moments()
         super().build(var_list)
 
     def add_variable_from_reference(self, reference_variable, name=None, initializer="zeros"):
@@ -68,9 +69,10 @@ class _Moments:
     def add(self, name, variable, moment):
         import tensorflow as tf
 
-        replicas = tf.distribute.get_strategy().experimental_local_results
-        for of, part in zip(replicas(variable.value), replicas(moment.value), strict=True):
-            self._by_variable.setdefault(of.ref(), {})[name] = part
+        values = variable.value if isinstance(variable, keras.Variable) else variable
+        parts = map(tf.distribute.get_strategy().experimental_local_results, (values, moment.value))
+        for part, moment_part in zip(*parts, strict=True):
+            self._by_variable.setdefault(part.ref(), {})[name] = moment_part
 
     def of(self, variable):
         return self._by_variable[variable.ref()]

@@ -100,6 +100,20 @@ def test_what_the_operation_does_not_do_keras_does(amsgrad, dtype):
     assert operations["Sqrt"] >= 2
 
 
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="for tf.Variable")
+def test_it_takes_variables_of_tensorflow_and_may_be_built_twice():
+    import tensorflow as tf
+
+    ours, theirs = tf.Variable([1.0, 2.0]), tf.Variable([1.0, 2.0])
+    for variable, kind in ((ours, FusedAdam), (theirs, keras.optimizers.Adam)):
+        optimizer = kind(0.5, **OPTIONS)
+        for gradient in ([3.0, -4.0], [1.0, 0.0]):
+            optimizer.build([variable])
+            optimizer.apply([tf.constant(gradient)], [variable])
+    assert abs(ours.numpy() - [1, 2]).min() > 0.4
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
 def test_serialisation_keeps_its_numbers():
     config = keras.saving.serialize_keras_object(FusedAdam(0.25, **OPTIONS))
     copy = keras.saving.deserialize_keras_object(config)

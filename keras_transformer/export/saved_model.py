@@ -83,7 +83,7 @@ def export_saved_model(
 
 def write_graph(translator: Translator, path: str | os.PathLike) -> dict[str, dict]:
     """Write no more than the SavedModel itself, and return what its signatures take and give."""
-    # A compiled search is for speed.
+    # Who asks for a compiled search wants speed, also where it takes memory.
     functions = trace_signatures(translator.keep_kernels() if translator.compiled else translator)
     serving = tf.Module()
     # These are TensorFlow's own variables: of the Keras ones that hold them no value is restored.
