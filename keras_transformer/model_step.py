@@ -106,8 +106,10 @@ class ModelStep:
         the product, but not for those of a row and two matrices, unless they are large. XLA is best
         at the one.
         """
-        is_kernel = kernel is not None and len(kernel.shape) == 2
-        if not is_kernel or kernel.shape[1] % 2 or self.sizes is not None:
+        if kernel is None:
+            return None
+        kernel = tf.convert_to_tensor(kernel)
+        if len(kernel.shape) != 2 or kernel.shape[1] % 2 or self.sizes is not None:
             return kernel
         inputs, units = kernel.shape
         parts = tf.where(self.batch * self.beam_size == 1, 2, 1)

@@ -36,14 +36,21 @@ class FusedAdam(keras.optimizers.Adam):
             self._moments.add(name, reference_variable, variable)
         return variable
 
+    def apply(self, grads, trainable_variables=None):
+        if keras.backend.backend() == "tensorflow":
+            import tensorflow as tf
+
+            # Those of an embedding alone are tf.IndexedSlices, with a row for each place in the
+            # batch, and would be clipped row by row.
+            grads = [None if grad is None else tf.convert_to_tensor(grad) for grad in grads]
+        super().apply(grads, trainable_variables)
+
     def update_step(self, gradient, variable, learning_rate):
         if keras.backend.backend() != "tensorflow" or self.amsgrad or variable.dtype != "float32":
             super().update_step(gradient, variable, learning_rate)
             return
         import tensorflow as tf
 
-        # That of an embedding alone is tf.IndexedSlices, with a row for each place in the batch.
-        gradient = tf.convert_to_tensor(gradient)
         moments = self._moments.of(variable)
         step = tf.cast(self.iterations + 1, tf.float32)
         tf.raw_ops.ResourceApplyAdam(

@@ -89,16 +89,21 @@ def test_a_compiled_translator_translates_as_a_plain_one(options, monkeypatch):
     assert compiled.translate(tf.constant([], tf.string)).shape == (0,)
 
 
-def test_kept_kernels_are_what_a_search_makes_of_the_weights():
-    options = DecodingConfig(beam_size=2, extra_length=4, max_source_length=16)
-    parts = (tiny_model(), tiny_tokenizer(), tiny_tokenizer(), options)
-    plain, kept = Translator(*parts), Translator(*parts).keep_kernels()
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("beam_size", [1, 2])
+def test_kept_kernels_are_what_a_search_makes_of_the_weights(beam_size, compiled, monkeypatch):
+    monkeypatch.setattr(compiled_search, "FIRST_STAGE", 3)
+    monkeypatch.setattr(compiled_search, "BATCH_SIZES", (9,))
+    options = DecodingConfig(beam_size=beam_size, extra_length=4, max_source_length=16)
+    plain = Translator(tiny_model(), tiny_tokenizer(), decoding=options)
+    kept = Translator(tiny_model(), tiny_tokenizer(), decoding=options, compiled=compiled)
+    kept = kept.keep_kernels()
     expected, received = plain.n_best(TEXTS), kept.n_best(TEXTS)
     assert received["translations"].numpy().tolist() == expected["translations"].numpy().tolist()
-    np.testing.assert_allclose(received["scores"], expected["scores"], atol=1e-5)
+    np.testing.assert_allclose(received["scores"], expected["scores"], atol=1e-4)
 
     def weights(translator):
-        graph = translator.translate.get_concrete_function()
+        graph = translator.n_best.get_concrete_function()
         return {tuple(variable.shape) for variable in graph.variables}
 
     sizes = plain.model.config

@@ -49,6 +49,18 @@ def test_its_steps_are_those_of_keras_on_dense_gradients(rate, mode, embed):
         np.testing.assert_allclose(as_array(one), as_array(other), atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "option",
+    [{"clipnorm": 0.1}, {"global_clipnorm": 0.1}, {"clipvalue": 0.01}, {"loss_scale_factor": 8.0}],
+    ids=lambda option: "".join(option),
+)
+def test_gradients_of_an_embedding_are_added_up_before_they_are_changed(option):
+    model = fitted(FusedAdam(0.1, **OPTIONS, **option), embed=True, jit_compile=False)
+    plain = fitted(keras.optimizers.Adam(0.1, **OPTIONS, **option), embed=False)
+    for one, other in zip(model.get_weights(), plain.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+
+
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="for tf.function")
 @pytest.mark.parametrize("scaled", [False, True])
 def test_steps_are_the_same_several_at_a_time_and_with_a_scaled_loss(scaled):

@@ -21,9 +21,9 @@ def best_tokens(logits: tf.Tensor) -> tf.Tensor:
     [1, 0]
     """
     vocab_size = logits.shape[1]
-    if vocab_size is None:
+    block_size = _block_size(vocab_size or 1)
+    if block_size == 1:
         return tf.argmax(logits, axis=1, output_type=tf.int32)
-    block_size = _block_size(vocab_size)
     blocks = tf.reshape(logits, [-1, vocab_size // block_size, block_size])
     return _best_in_blocks(blocks, tf.reduce_max(blocks, axis=2))
 
@@ -65,17 +65,22 @@ def best_continuations(
     blocks = tf.reshape(logits, [-1, num_blocks, block_size])
     maxima = tf.reduce_max(blocks, axis=2)  # [B * N, blocks]
     best = _best_in_blocks(blocks, maxima)
-    # What the logits are less log-probabilities is known from the softmax of one token: TensorFlow
-    # has that in half of the time of all log-probabilities. That of the best one is never 0.
+    # The softmax of one token says how far a row's logits are above its log-probabilities, in half
+    # of the time that these take. That of the best token is never 0.
     probability = tf.gather(tf.nn.softmax(logits), best, batch_dims=1)
-    live += tf.reshape(tf.math.log(probability) - tf.reduce_max(maxima, axis=1), [-1, beam_size])
+    highest = tf.reshape(tf.reduce_max(maxima, axis=1), [-1, beam_size])
+    live += tf.reshape(tf.math.log(probability), [-1, beam_size])
 
-    maxima = tf.reshape(maxima, [-1, beam_size, num_blocks]) + live[:, :, tf.newaxis]
+    # A logit is rounded least if it is first compared with the highest.
+    maxima = tf.reshape(maxima, [-1, beam_size, num_blocks])
+    maxima = maxima - highest[:, :, tf.newaxis] + live[:, :, tf.newaxis]
     _, chosen = tf.math.top_k(tf.reshape(maxima, [-1, beam_size * num_blocks]), count)
     blocks = tf.reshape(blocks, [-1, beam_size * num_blocks, block_size])
     beams = chosen // num_blocks
-    live = tf.gather(live, beams, batch_dims=1)
-    totals = tf.gather(blocks, chosen, batch_dims=1) + live[:, :, tf.newaxis]
+    highest, live = (
+        tf.gather(rows, beams, batch_dims=1)[:, :, tf.newaxis] for rows in (highest, live)
+    )
+    totals = tf.gather(blocks, chosen, batch_dims=1) - highest + live
     values, places = tf.math.top_k(tf.reshape(totals, [-1, count * block_size]), count)
     origins = places // block_size
     first_tokens = chosen % num_blocks * block_size

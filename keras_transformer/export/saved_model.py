@@ -83,8 +83,9 @@ def export_saved_model(
 
 def write_graph(translator: Translator, path: str | os.PathLike) -> dict[str, dict]:
     """Write no more than the SavedModel itself, and return what its signatures take and give."""
-    # Who asks for a compiled search wants speed, also where it takes memory.
-    functions = trace_signatures(translator.keep_kernels() if translator.compiled else translator)
+    if translator.compiled:  # For speed, also where it takes memory.
+        translator = translator.keep_kernels()
+    functions = trace_signatures(translator)
     serving = tf.Module()
     # These are TensorFlow's own variables: of the Keras ones that hold them no value is restored.
     used = [variable for function in functions.values() for variable in function.variables]

@@ -44,13 +44,15 @@ def test_a_beam_that_is_not_alive_comes_last():
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_log_probabilities_are_right_however_large_the_logits(compiled):
-    logits = tf.constant([[300.0, 299.0, -1e9, -100.0], [-200.0, -200.0, -1e9, -1e6]])
+@pytest.mark.parametrize("offset", [0.0, 1e6, -1e6])
+def test_log_probabilities_are_right_however_large_the_logits(offset, compiled):
+    logits = tf.constant([[3.0, 2.0, -1e9, -400.0], [1.0, 1.0, -1e9, -1e6]]) + offset
+    live = tf.constant([[-0.25, -0.5]])
     search = tf.function(best_continuations, jit_compile=compiled)
-    values, beams, tokens = search(logits, tf.zeros([1, 2]), 4)
-    likely = -np.log(1 + np.exp(-1))
-    expected = [[likely, -np.log(2), -np.log(2), likely - 1]]
-    np.testing.assert_allclose(values, expected, atol=1e-4)
+    values, beams, tokens = search(logits, live, 4)
+    likely, half = -np.log(1 + np.exp(-1)), -np.log(2)
+    expected = [[likely - 0.25, half - 0.5, half - 0.5, likely - 1.25]]
+    np.testing.assert_allclose(values, expected, atol=1e-6)
     assert (beams.numpy().tolist(), tokens.numpy().tolist()) == ([[0, 1, 1, 0]], [[0, 0, 1, 1]])
 
 

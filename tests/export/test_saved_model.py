@@ -1,3 +1,4 @@
+import gc
 import json
 import shutil
 from pathlib import Path
@@ -17,6 +18,7 @@ from tiny import (
 
 from keras_transformer.config import DecodingConfig
 from keras_transformer.export import export_saved_model, load_saved_model, saved_model
+from keras_transformer.export.signatures import trace_signatures
 from keras_transformer.translator import Translator
 
 # What a client of the exported model may have installed.
@@ -105,6 +107,23 @@ def test_weights_are_no_constants(exported):
     variables = sum(path.stat().st_size for path in (exported.version / "variables").iterdir())
     size = sum(w.nbytes for w in weights)
     assert size <= variables < size + 20_000
+
+
+def test_kernels_that_are_kept_are_kept_until_they_are_written(tmp_path, monkeypatch):
+    def trace_and_collect(translator):
+        functions = trace_signatures(translator)
+        del translator
+        gc.collect()
+        return functions
+
+    monkeypatch.setattr(saved_model, "trace_signatures", trace_and_collect)
+    monkeypatch.setattr("keras_transformer.export.signatures._METHODS", ())
+    search = DecodingConfig(beam_size=1, extra_length=6, max_source_length=12)
+    translator = Translator(tiny_model(), tiny_tokenizer(), decoding=search, compiled=True)
+    saved_model.write_graph(translator, tmp_path)
+    written = tf.train.list_variables(str(tmp_path / "variables" / "variables"))
+    transposed = [translator.model.config.d_model, translator.model.config.vocab_size]
+    assert transposed in [shape for _, shape in written]
 
 
 def test_a_model_that_is_frozen_is_exported_whole(tmp_path, monkeypatch):
