@@ -32,25 +32,22 @@ class FusedAdam(keras.optimizers.Adam):
         variable = super().add_variable_from_reference(
             reference_variable, name=name, initializer=initializer
         )
-        if keras.backend.backend() == "tensorflow":
+        if _tensorflow():
             self._moments.add(name, reference_variable, variable)
         return variable
 
     def apply(self, grads, trainable_variables=None):
-        if keras.backend.backend() == "tensorflow":
-            import tensorflow as tf
-
+        if tf := _tensorflow():
             # Those of an embedding alone are tf.IndexedSlices, with a row for each place in the
             # batch, and would be clipped row by row.
             grads = [None if grad is None else tf.convert_to_tensor(grad) for grad in grads]
         super().apply(grads, trainable_variables)
 
     def update_step(self, gradient, variable, learning_rate):
-        if keras.backend.backend() != "tensorflow" or self.amsgrad or variable.dtype != "float32":
+        tf = _tensorflow()
+        if not tf or self.amsgrad or variable.dtype != "float32":
             super().update_step(gradient, variable, learning_rate)
             return
-        import tensorflow as tf
-
         moments = self._moments.of(variable)
         step = tf.cast(self.iterations + 1, tf.float32)
         tf.raw_ops.ResourceApplyAdam(
@@ -74,8 +71,7 @@ class _Moments:
         self._by_variable = {}
 
     def add(self, name, variable, moment):
-        import tensorflow as tf
-
+        tf = _tensorflow()
         values = variable.value if isinstance(variable, keras.Variable) else variable
         parts = map(tf.distribute.get_strategy().experimental_local_results, (values, moment.value))
         for part, moment_part in zip(*parts, strict=True):
@@ -83,3 +79,12 @@ class _Moments:
 
     def of(self, variable):
         return self._by_variable[variable.ref()]
+
+
+def _tensorflow():
+    """Return TensorFlow where it is the backend, else None."""
+    if keras.backend.backend() != "tensorflow":
+        return None
+    import tensorflow as tf
+
+    return tf

@@ -96,7 +96,7 @@ def test_no_private_api_is_imported(path):
 
 @pytest.mark.parametrize("part", ON_KERAS_ALONE)
 def test_the_core_is_written_on_keras_alone(part):
-    # For random bytes, for a sum over replicas, for XLA; and `fit` is each backend's own.
+    # For random bytes, for a sum over replicas, for Adam; and `fit` is each backend's own.
     allowed = dict.fromkeys(["layers", "losses", "optimizers"], [("tensorflow", False)])
     allowed["train_step"] = [("tensorflow", False)] * 2
     found = [
