@@ -65,7 +65,10 @@ class FusedAdam(keras.optimizers.Adam):
 
 
 class _Moments:
-    """What Adam keeps beside each TensorFlow variable, of each replica."""
+    """What Adam keeps beside each TensorFlow variable, of each replica.
+
+    A dict of the optimizer's own would be part of a `tf.train.Checkpoint`, which refuses its keys.
+    """
 
     def __init__(self):
         self._by_variable = {}

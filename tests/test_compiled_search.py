@@ -110,3 +110,13 @@ def test_kept_kernels_are_what_a_search_makes_of_the_weights(beam_size, compiled
     transposed = (sizes.d_model, sizes.vocab_size)
     joined = (sizes.d_model, 3 * sizes.num_heads * sizes.key_dim)
     assert weights(kept) - weights(plain) == {transposed, joined}
+
+
+def test_a_subclass_of_a_translator_keeps_what_it_does():
+    class Scoring(Translator):
+        def search(self, *args):
+            return super().search(*args)._replace(scores=tf.constant([[-7.0]]))
+
+    options = DecodingConfig(beam_size=1, extra_length=4, max_source_length=16)
+    kept = Scoring(tiny_model(), tiny_tokenizer(), decoding=options).keep_kernels()
+    assert kept.n_best(TEXTS[-1:])["scores"].numpy().tolist() == [[-7.0]]

@@ -126,6 +126,20 @@ def test_it_takes_variables_of_tensorflow_and_may_be_built_twice():
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="for tf.train.Checkpoint")
+def test_a_checkpoint_of_tensorflow_has_its_state(tmp_path):
+    import tensorflow as tf
+
+    model = fitted(FusedAdam(0.1, **OPTIONS), embed=True, jit_compile=False)
+    path = tf.train.Checkpoint(optimizer=model.optimizer).save(str(tmp_path / "checkpoint"))
+    copy = FusedAdam(0.1, **OPTIONS)
+    copy.build(model.trainable_variables)
+    tf.train.Checkpoint(optimizer=copy).restore(path).assert_existing_objects_matched()
+    assert int(copy.iterations) == 6
+    for one, other in zip(copy.variables, model.optimizer.variables, strict=True):
+        np.testing.assert_array_equal(as_array(one), as_array(other))
+
+
 def test_serialisation_keeps_its_numbers():
     config = keras.saving.serialize_keras_object(FusedAdam(0.25, **OPTIONS))
     copy = keras.saving.deserialize_keras_object(config)

@@ -31,7 +31,7 @@ def test_a_block_may_hold_several_of_them():
     values, beams, tokens = best_continuations(tf.constant(logits), tf.zeros([1, 2]), 4)
     # Of the first beam's three, e^9, e^8 and e^7, the first has 1 / (1 + e^-1 + e^-2).
     first = -np.log(1 + np.exp(-1) + np.exp(-2))
-    np.testing.assert_allclose(values, [[0, first, first - 1, first - 2]], atol=1e-4)
+    np.testing.assert_allclose(values, [[0, first, first - 1, first - 2]], atol=1e-5)
     assert beams.numpy().tolist() == [[1, 0, 0, 0]]
     assert tokens.numpy().tolist() == [[5, 70, 71, 72]]
 
@@ -67,8 +67,8 @@ def test_the_best_token_is_that_of_argmax(vocab_size):
 
 def test_an_unknown_vocabulary_size_is_refused():
     @tf.function(input_signature=[tf.TensorSpec([None, None])])
-    def search(log_probs):
-        return best_continuations(log_probs, tf.zeros([1, 2]), 4)
+    def search(logits):
+        return best_continuations(logits, tf.zeros([1, 2]), 4)
 
     with pytest.raises(ValueError, match=r"static size and at least 2, received shape \(None, No"):
         search(tf.zeros([2, 6]))
