@@ -9,12 +9,12 @@ from keras_transformer.model import Transformer
 
 
 def step_kernels(model: Transformer) -> tuple:
-    """Return what `ModelStep` multiplies with: joined projections, and the embedding transposed.
+    """Return what `ModelStep` makes of the weights: joined projections, the embedding transposed.
 
     Nothing in it depends on a sentence. To make it takes a tenth of the time in which a compiled
     search translates a single one.
     """
-    return model.decoder.step_kernels(), tf.transpose(model.output_embedding.embeddings)
+    return model.decoder.join_projections(), tf.transpose(model.output_embedding.embeddings)
 
 
 class ModelStep:
@@ -62,8 +62,8 @@ class ModelStep:
         embeddings = [model.target_embedding, model.output_embedding]
         variables = [v for layer in (model.decoder, *embeddings) for v in layer.weights]
         self.weights = [(variable, tf.convert_to_tensor(variable)) for variable in variables]
-        kernels = tf.nest.map_structure(self._in_parts, kernels or step_kernels(model))
-        self.kernels, self.output_kernel = kernels
+        kernels = tf.nest.map_structure(_as_tensor, kernels or step_kernels(model))
+        self.projections, self.output_kernel = kernels
 
     @property
     def stages(self) -> Stages | None:
@@ -84,7 +84,7 @@ class ModelStep:
             visible = self._see(tf.gather(visible, parents), position)
             mask = tf.reshape(visible, [-1, self.beam_size, tf.shape(visible)[1]])
         with keras.StatelessScope(state_mapping=self.weights):
-            x = self.model.target_embedding(ids[tf.newaxis])
+            x = self.model.target_embedding(ids)
             # The sum is rounded once, as in training.
             x = tf.cast(tf.cast(x, tf.float32) + tf.gather(self.positions, position), x.dtype)
             x, cache = self.model.decoder.step(
@@ -93,33 +93,13 @@ class ModelStep:
                 self.memory_mask,
                 cache,
                 write=lambda cached, heads: self._write(cached, heads, position),
-                kernels=self.kernels,
+                projections=self.projections,
                 visible=mask,
             )
-            logits = self._logits(x)
+        logits = tf.cast(linear(x, self.output_kernel), tf.float32)
+        if self.logit_bias is not None:
+            logits += self.logit_bias
         return logits, (cache, visible)
-
-    def _in_parts(self, kernel):
-        """Return a kernel [D, U] as two halves, [2, D, U / 2], if there is but a single row.
-
-        TensorFlow wakes its threads for the product of a row and a matrix, which takes longer than
-        the product, but not for those of a row and two matrices, unless they are large. XLA is best
-        at the one.
-        """
-        if kernel is None:
-            return None
-        kernel = tf.convert_to_tensor(kernel)
-        if len(kernel.shape) != 2 or kernel.shape[1] % 2 or self.sizes is not None:
-            return kernel
-        inputs, units = kernel.shape
-        parts = tf.where(self.batch * self.beam_size == 1, 2, 1)
-        kernel = tf.reshape(kernel, [inputs, parts, units // parts])
-        return tf.transpose(kernel, [1, 0, 2])
-
-    def _logits(self, x):
-        logits = linear(x, self.output_kernel, units=self.model.output_embedding.vocab_size)
-        logits = tf.cast(logits[0], tf.float32)
-        return logits if self.logit_bias is None else logits + self.logit_bias
 
     def _write(self, cached, heads, position):
         """Add the heads [B, H, N, K] of a position to the keys or the values of a layer."""
@@ -146,3 +126,7 @@ class ModelStep:
         cache, visible = state
         visible = pad(visible, 1) if self.beam_size > 1 else ()
         return [tuple(pad(part, 2) for part in layer) for layer in cache], visible
+
+
+def _as_tensor(kernel):
+    return None if kernel is None else tf.convert_to_tensor(kernel)

@@ -55,16 +55,6 @@ def test_cached_steps_equal_the_full_pass(variant, sizes, beams):
 
 
 @SIZES
-@pytest.mark.parametrize("d_ff", [11, 12])
-def test_a_single_row_whose_kernels_are_in_halves_where_they_can_be(sizes, d_ff):
-    model = build(d_ff=d_ff)
-    source, tokens = sources()[:1], np.random.randint(4, V, size=(1, T)).astype("int32")
-    step = ModelStep(model, tf.constant(source), 1, T, sizes=sizes)
-    received = run(step, tokens, np.zeros((1, T), int))
-    np.testing.assert_allclose(received, model({"source": source, "target": tokens}), atol=1e-5)
-
-
-@SIZES
 def test_a_beam_sees_what_its_parents_saw(sizes):
     model, source = build(), sources()
     beams = 3

@@ -167,16 +167,15 @@ class MultiHeadAttention(keras.layers.Layer):
         """Return the heads of query, key and value of one sequence, in one matrix product.
 
         Args:
-            inputs: float [B, T, D], or [1, B * T, D] with `length`.
+            inputs: float [B, T, D], or [B * T, D] with `length`.
             length: T.
-            joined: what `join_projections` returned, its kernel perhaps in parts (see `linear`); by
-                default it is computed here.
+            joined: what `join_projections` returned; by default it is computed here.
         """
         names = ("query", "key", "value")
         return self._project(inputs, names, length, joined)
 
     def project_query(self, query, length=None):
-        """Return the heads [B, H, T, K] of a query [B, T, D] or, with `length`, [1, B * T, D]."""
+        """Return the heads [B, H, T, K] of a query [B, T, D] or, with `length`, [B * T, D]."""
         return self._project(query, ("query",), length)[0]
 
     def project_memory(self, value, key=None):
@@ -196,8 +195,7 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def _project(self, inputs, names, length=None, joined=None):
         keys, values = self.num_heads * self.key_dim, self.num_heads * self.value_dim
-        units = sum(values if name == "value" else keys for name in names)
-        outputs = linear(inputs, *(joined or self.join_projections(names)), units)
+        outputs = linear(inputs, *(joined or self.join_projections(names)))
         parts = [outputs]
         if len(names) > 1:
             # In a graph a split into equal parts is one operation, and any other is eight.
@@ -228,14 +226,14 @@ class MultiHeadAttention(keras.layers.Layer):
         return outputs, ops.multiply(weights, ops.cast(ops.expand_dims(has_key, 1), "float32"))
 
     def attend_rows(self, query, key, value, attention_mask=None):
-        """Return the layer's output as rows [1, B * T, D], as a step of a search wants it.
+        """Return the layer's output as rows [B * T, D], as a step of a search wants it.
 
         There is no dropout, and every query must have a key to attend to. T is static.
         """
         outputs, _ = attention(self._score(query, key), value, attention_mask)
         if outputs.shape[2] != 1:
             outputs = ops.transpose(outputs, (0, 2, 1, 3))
-        rows = ops.reshape(outputs, (1, -1, self.num_heads * self.value_dim))
+        rows = ops.reshape(outputs, (-1, self.num_heads * self.value_dim))
         return linear(rows, self.output_kernel, self.output_bias)
 
     def _score(self, query, key):

@@ -119,32 +119,30 @@ class DecoderLayer(keras.layers.Layer):
         """Return the heads of the memory's keys and values, once for all steps of a search."""
         return self.cross_attention.project_memory(memory)
 
-    def step_kernels(self):
-        """Return what is the same in all steps: projections of self-attention, and kernels."""
-        projections, feed_forward = self.self_attention.join_projections(), self.feed_forward
-        return projections, (feed_forward.inner_kernel, feed_forward.outer_kernel)
+    def join_projections(self):
+        """Return the projections of self-attention side by side, once for all steps of a search."""
+        return self.self_attention.join_projections()
 
-    def step(self, inputs, memory_heads, memory_mask, cache, write, kernels, visible=None):
+    def step(self, inputs, memory_heads, memory_mask, cache, write, projections, visible=None):
         """Run the layer on the next position of N beams of each sentence, without dropout.
 
         The beams of a sentence share its memory, and one cache that holds the tokens of them all.
 
         Args:
-            inputs: float [1, B * N, D], the beams of a sentence in succession.
+            inputs: float [B * N, D], the beams of a sentence in succession.
             memory_heads: what `project_memory` returned for the B sentences.
             memory_mask: bool [B, 1, S], or None.
             cache: keys and values [B, H, P, K] of positions before; see `empty_cache`.
             write: `write(cached, heads) -> cached` adds the heads [B, H, N, K] of this position to
                 the keys or the values of the cache.
-            kernels: what `step_kernels` returned, each perhaps in parts (see `linear`).
+            projections: what `join_projections` returned.
             visible: bool [B, N, P'], which of the keys so written a beam may attend to: its own and
                 those of the beams that it continues. By default, which suits N = 1, all.
 
         Returns:
-            The output [1, B * N, D] and the cache as `write` returned it.
+            The output [B * N, D] and the cache as `write` returned it.
         """
         beams = 1 if visible is None else visible.shape[1]
-        projections, feed_forward_kernels = kernels
 
         def attend_self(x):
             query, key, value = self.self_attention.project_self(x, beams, projections)
@@ -157,7 +155,7 @@ class DecoderLayer(keras.layers.Layer):
             return self.cross_attention.attend_rows(query, *memory_heads, memory_mask), None
 
         def feed_forward(x):
-            return self.feed_forward.step(x, *feed_forward_kernels)
+            return self.feed_forward(x, training=False)
 
         outputs, cache, _ = self._run(inputs, attend_self, attend_memory, feed_forward)
         return outputs, cache
@@ -260,19 +258,19 @@ class Decoder(keras.layers.Layer):
         """Return `DecoderLayer.project_memory` of every layer."""
         return [layer.project_memory(memory) for layer in self.layers]
 
-    def step_kernels(self):
-        """Return `DecoderLayer.step_kernels` of every layer."""
-        return [layer.step_kernels() for layer in self.layers]
+    def join_projections(self):
+        """Return `DecoderLayer.join_projections` of every layer."""
+        return [layer.join_projections() for layer in self.layers]
 
-    def step(self, inputs, memory_heads, memory_mask, caches, write, kernels, visible=None):
+    def step(self, inputs, memory_heads, memory_mask, caches, write, projections, visible=None):
         """Run all layers as `DecoderLayer.step`.
 
-        `memory_heads`, `caches` and `kernels` are lists over the layers.
+        `memory_heads`, `caches` and `projections` are lists over the layers.
         """
         x, written = inputs, []
-        for layer, *given in zip(self.layers, memory_heads, caches, kernels, strict=True):
-            heads, cache, layer_kernels = given
-            x, cache = layer.step(x, heads, memory_mask, cache, write, layer_kernels, visible)
+        for layer, *given in zip(self.layers, memory_heads, caches, projections, strict=True):
+            heads, cache, joined = given
+            x, cache = layer.step(x, heads, memory_mask, cache, write, joined, visible)
             written.append(cache)
         return (x if self.final_norm is None else self.final_norm(x)), written
 

@@ -17,11 +17,11 @@ class FeedForward(keras.layers.Layer):
         dropout: the rate on the activations in between.
 
     Call arguments:
-        inputs: float [B, T, D].
+        inputs: float [..., D].
         training: whether dropout applies.
 
     Returns:
-        float [B, T, D].
+        float [..., D].
 
     >>> tuple(FeedForward(d_model=4, d_ff=16)(ops.ones((2, 3, 4))).shape)
     (2, 3, 4)
@@ -54,16 +54,12 @@ class FeedForward(keras.layers.Layer):
 
     def call(self, inputs, training=None):
         # Flat throughout: TensorFlow makes one operation of a product, a bias and a relu in a row.
-        rows = ops.reshape(inputs, (-1, self.d_model))
+        is_flat = len(inputs.shape) == 2
+        rows = inputs if is_flat else ops.reshape(inputs, (-1, self.d_model))
         hidden = ops.relu(linear(rows, self.inner_kernel, self.inner_bias))
         hidden = self.inner_dropout(hidden, training=training)
         outputs = linear(hidden, self.outer_kernel, self.outer_bias)
-        return ops.reshape(outputs, ops.shape(inputs))
-
-    def step(self, inputs, inner_kernel, outer_kernel):
-        """Return what `call` returns for [1, R, D], with kernels as `linear` takes them."""
-        hidden = ops.relu(linear(inputs, inner_kernel, self.inner_bias, self.d_ff))
-        return linear(hidden, outer_kernel, self.outer_bias, self.d_model)
+        return outputs if is_flat else ops.reshape(outputs, ops.shape(inputs))
 
     def compute_output_shape(self, input_shape):
         return input_shape

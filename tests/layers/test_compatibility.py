@@ -140,15 +140,15 @@ def test_cached_steps_equal_the_full_pass(name):
     memory_heads = layer.project_memory(memory)
     keys, values = [], []
     for t in range(T):
-        rows = x[None, :, t]  # [1, B, D]
+        rows = x[:, t]
         query, key, value = layer.project_self(rows, length=1)
         keys.append(key)
         values.append(value)
         cache = ops.concatenate(keys, axis=2), ops.concatenate(values, axis=2)
         outputs = as_array(layer.attend_rows(query, *cache))
-        np.testing.assert_allclose(outputs[0], expected_self[:, t], atol=1e-5)
+        np.testing.assert_allclose(outputs, expected_self[:, t], atol=1e-5)
         outputs = as_array(layer.attend_rows(layer.project_query(rows, length=1), *memory_heads))
-        np.testing.assert_allclose(outputs[0], expected_memory[:, t], atol=1e-5)
+        np.testing.assert_allclose(outputs, expected_memory[:, t], atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["general", "additive", "concat"])

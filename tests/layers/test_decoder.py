@@ -94,15 +94,15 @@ def steps(layer, x, memory, mask, beams):
         written = np.arange((position + 1) * beams)
         visible = written % beams == np.arange(beams)[:, None]
         output, cache = layer.step(
-            x[None, :, position],
+            x[:, position],
             heads,
             mask,
             cache,
             write=lambda cached, new: keras.ops.concatenate([cached, new], axis=2),
-            kernels=layer.step_kernels(),
+            projections=layer.join_projections(),
             visible=np.tile(visible, (B, 1, 1)) if beams > 1 else None,
         )
-        outputs.append(as_array(output)[0])
+        outputs.append(as_array(output))
     return np.stack(outputs, axis=1), cache
 
 
@@ -126,23 +126,6 @@ def test_cached_steps_of_the_stack_equal_the_full_pass(norm):
     received, caches = steps(decoder, x, memory, mask, beams=1)
     np.testing.assert_allclose(received, as_array(decoder(x, memory, mask)), atol=1e-5)
     assert len(caches) == 2
-
-
-def test_kernels_in_parts_change_nothing_for_a_single_row():
-    """D 6 in 3 parts, the joined projections in 2 and the feed-forward network's 11 in 11."""
-    layer = build(DecoderLayer)
-    (projections, bias), (inner, outer) = layer.step_kernels()
-    arguments = (normal(1, 1, D), layer.project_memory(normal(1, S, D)), padding(4)[:, :, :S])
-    arguments += (layer.empty_cache(1), lambda cached, new: new)
-
-    def parts(kernel, number):
-        kernel = as_array(kernel)
-        return np.stack(np.split(kernel, number, axis=1))
-
-    expected, _ = layer.step(*arguments, layer.step_kernels())
-    split = (parts(projections, 2), bias), (parts(inner, inner.shape[1]), parts(outer, 3))
-    received, _ = layer.step(*arguments, split)
-    np.testing.assert_allclose(as_array(received), as_array(expected), atol=1e-6)
 
 
 def test_the_layers_attention_weights_are_those_of_its_output():
