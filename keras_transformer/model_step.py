@@ -3,7 +3,7 @@
 import keras
 import tensorflow as tf
 
-from keras_transformer.decoding import Stages, State
+from keras_transformer.decoding import Select, Stages, State, take_rows
 from keras_transformer.layers.linear import linear
 from keras_transformer.model import Transformer
 
@@ -21,8 +21,8 @@ class ModelStep:
     """Gives a search the next token's logits: `decoding.Step` for a model and its sources.
 
     The tokens of a sentence's beams lie in one cache, which is never re-ordered: a beam that
-    continues another only learns to see what that one saw. What is the same at every step, the
-    weights among it, is computed before the first.
+    continues another only learns to see what that one saw. What is computed of the weights and the
+    sources alone is computed before the first step.
 
     Args:
         model: a `Transformer`.
@@ -54,52 +54,59 @@ class ModelStep:
         self.beam_size = beam_size
         self.batch = tf.shape(source)[0]
         self.sizes = sizes
-        memory, self.memory_mask = model.encode(source, training=False)
-        self.memory_heads = model.decoder.project_memory(memory)
+        memory, memory_mask = model.encode(source, training=False)
+        own = tf.tile(tf.eye(beam_size, dtype=tf.bool)[tf.newaxis], [self.batch, 1, 1])
+        self.memory = model.decoder.project_memory(memory), memory_mask, own
         self.positions = tf.cast(model.target_position.encoding(max_length), tf.float32)
         self.logit_bias = logit_bias
-        self.own = tf.tile(tf.eye(beam_size, dtype=tf.bool), [self.batch, 1])  # [B * N, N]
-        embeddings = [model.target_embedding, model.output_embedding]
-        variables = [v for layer in (model.decoder, *embeddings) for v in layer.weights]
-        self.weights = [(variable, tf.convert_to_tensor(variable)) for variable in variables]
-        kernels = tf.nest.map_structure(_as_tensor, kernels or step_kernels(model))
-        self.projections, self.output_kernel = kernels
+        self.projections, self.output_kernel = kernels or step_kernels(model)
 
     @property
     def stages(self) -> Stages | None:
         """The stages that the search is to be given."""
         return None if self.sizes is None else Stages(self.sizes, self._enlarge)
 
+    @property
+    def select(self) -> Select | None:
+        """How the search is to let go of sentences that have ended."""
+        return take_rows if self.sizes is None else None
+
     def initial_state(self) -> State:
-        """Return the state before the first step: an empty cache, and what each beam sees of it."""
-        visible = tf.zeros([self.batch * self.beam_size, 0], tf.bool)
+        """Return the state before the first step: an empty cache, and what each beam sees of it.
+
+        Where sentences may be let go, it has what is known of them, which no step changes, too.
+        """
+        visible = tf.zeros([self.batch, self.beam_size, 0], tf.bool)
         # A single beam sees all, and needs none; see `greedy_search` on what loops leave as it is.
-        return self.model.decoder.empty_cache(self.batch), visible if self.beam_size > 1 else ()
+        return (
+            self.model.decoder.empty_cache(self.batch),
+            visible if self.beam_size > 1 else (),
+            self.memory if self.sizes is None else (),
+        )
 
     def __call__(self, ids, parents, position, state):
-        cache, visible = state
+        cache, visible, memory = state
+        memory_heads, memory_mask, own = memory or self.memory
         if self.beam_size == 1:
             mask = None if self.sizes is None else self._is_written(cache, position)
         else:
-            visible = self._see(tf.gather(visible, parents), position)
-            mask = tf.reshape(visible, [-1, self.beam_size, tf.shape(visible)[1]])
-        with keras.StatelessScope(state_mapping=self.weights):
-            x = self.model.target_embedding(ids)
-            # The sum is rounded once, as in training.
-            x = tf.cast(tf.cast(x, tf.float32) + tf.gather(self.positions, position), x.dtype)
-            x, cache = self.model.decoder.step(
-                x,
-                self.memory_heads,
-                self.memory_mask,
-                cache,
-                write=lambda cached, heads: self._write(cached, heads, position),
-                projections=self.projections,
-                visible=mask,
-            )
+            mask = visible = self._see(_take_beams(visible, parents), own, position)
+        x = self.model.target_embedding(ids)
+        # The sum is rounded once, as in training.
+        x = tf.cast(tf.cast(x, tf.float32) + tf.gather(self.positions, position), x.dtype)
+        x, cache = self.model.decoder.step(
+            x,
+            memory_heads,
+            memory_mask,
+            cache,
+            write=lambda cached, heads: self._write(cached, heads, position),
+            projections=self.projections,
+            visible=mask,
+        )
         logits = tf.cast(linear(x, self.output_kernel), tf.float32)
         if self.logit_bias is not None:
             logits += self.logit_bias
-        return logits, (cache, visible)
+        return logits, (cache, visible, memory)
 
     def _write(self, cached, heads, position):
         """Add the heads [B, H, N, K] of a position to the keys or the values of a layer."""
@@ -107,12 +114,12 @@ class ModelStep:
             return tf.concat([cached, heads], axis=2)
         return keras.ops.slice_update(cached, (0, 0, position * self.beam_size, 0), heads)
 
-    def _see(self, visible, position):
-        """Let each beam see its own token too: [B * N, P] grown or, in fixed size, filled."""
+    def _see(self, visible, own, position):
+        """Let each beam see its own token too: [B, N, P] grown or, in fixed size, filled."""
         if self.sizes is None:
-            return tf.concat([visible, self.own], axis=1)
-        own = tf.tile(self.own, [1, visible.shape[1] // self.beam_size])
-        is_now = tf.range(visible.shape[1]) // self.beam_size == position
+            return tf.concat([visible, own], axis=2)
+        own = tf.tile(own, [1, 1, visible.shape[2] // self.beam_size])
+        is_now = tf.range(visible.shape[2]) // self.beam_size == position
         return visible | (own & is_now)
 
     def _is_written(self, cache, position):
@@ -123,10 +130,13 @@ class ModelStep:
             missing = size * self.beam_size - tensor.shape[axis]
             return tf.pad(tensor, [[0, missing if i == axis else 0] for i in range(tensor.ndim)])
 
-        cache, visible = state
-        visible = pad(visible, 1) if self.beam_size > 1 else ()
-        return [tuple(pad(part, 2) for part in layer) for layer in cache], visible
+        cache, visible, memory = state
+        visible = pad(visible, 2) if self.beam_size > 1 else ()
+        return [tuple(pad(part, 2) for part in layer) for layer in cache], visible, memory
 
 
-def _as_tensor(kernel):
-    return None if kernel is None else tf.convert_to_tensor(kernel)
+def _take_beams(visible, parents):
+    """Return the rows [B * N] of what beams see, [B, N, P]."""
+    size = tf.shape(visible)
+    rows = tf.reshape(visible, [size[0] * size[1], size[2]])
+    return tf.reshape(tf.gather(rows, parents), size)

@@ -284,6 +284,7 @@ class Translator:
             "length_penalty": options.length_penalty,
             "rules": self._rules,
             "stages": step.stages,
+            "select": step.select,
         }
         if is_sampled:
             return sample_search(

@@ -77,6 +77,22 @@ def test_a_beam_sees_what_its_parents_saw(sizes):
     np.testing.assert_allclose(received, np.stack(expected, axis=1), atol=1e-5)
 
 
+@pytest.mark.parametrize("beams", [1, 3])
+def test_sentences_that_are_kept_go_on_as_they_would_have(beams):
+    model, source = build(), sources()
+    source = np.concatenate([source, source[::-1, ::-1]])
+    step = ModelStep(model, tf.constant(source), beams, T)
+    tokens = tf.constant(np.random.randint(4, V, size=(2, len(source) * beams)), tf.int32)
+    rows = tf.range(len(source) * beams)
+    _, state = step(tokens[0], rows, tf.constant(0), step.initial_state())
+    expected, _ = step(tokens[1], rows, tf.constant(1), state)
+    sentences = tf.constant([1, 3])
+    kept = tf.reshape(sentences[:, tf.newaxis] * beams + tf.range(beams), [-1])
+    state = step.select(state, sentences)
+    received, _ = step(tf.gather(tokens[1], kept), rows[: 2 * beams], tf.constant(1), state)
+    np.testing.assert_allclose(received, tf.gather(expected, kept), atol=1e-5)
+
+
 @pytest.mark.parametrize("policy", ["bfloat16", "mixed_bfloat16"])
 def test_in_bfloat16_steps_equal_the_full_pass_but_for_rounding(policy):
     model, source = build().with_dtype(policy), sources()

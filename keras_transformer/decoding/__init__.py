@@ -15,6 +15,7 @@ from keras_transformer.decoding.scoring import score_tokens
 from keras_transformer.decoding.search import (
     Rule,
     SearchResult,
+    Select,
     Stages,
     State,
     Step,
@@ -25,6 +26,7 @@ from keras_transformer.decoding.search import (
 __all__ = [
     "Rule",
     "SearchResult",
+    "Select",
     "Stages",
     "State",
     "Step",

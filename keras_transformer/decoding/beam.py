@@ -8,17 +8,18 @@ from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID
 from keras_transformer.decoding import penalties
 from keras_transformer.decoding.candidates import best_continuations
 from keras_transformer.decoding.greedy import greedy_search
+from keras_transformer.decoding.loop import run_loop
 from keras_transformer.decoding.search import (
     BAN,
     IMPOSSIBLE,
     Rule,
     SearchResult,
+    Select,
     Stages,
     State,
     Step,
     apply_rules,
     history_length,
-    run_loop,
     to_result,
 )
 
@@ -34,6 +35,7 @@ def beam_search(
     rules: Sequence[Rule] = (),
     scores: bool = True,
     stages: Stages | None = None,
+    select: Select | None = None,
     bos_id: int = BOS_ID,
     eos_id: int = EOS_ID,
     pad_id: int = PAD_ID,
@@ -57,6 +59,7 @@ def beam_search(
         rules: change the logits; see `Rule`.
         scores: whether scores are wanted; only a beam of 1 can do without them.
         stages: for a compiled graph; see `Stages`.
+        select: lets go of sentences that have ended; see `Select`.
         bos_id: the id that `step` is given first.
         eos_id: the id that ends a translation.
         pad_id: the id that fills the places after it.
@@ -88,26 +91,28 @@ def beam_search(
             rules=rules,
             scores=scores,
             stages=stages,
+            select=select,
             bos_id=bos_id,
             eos_id=eos_id,
             pad_id=pad_id,
         )
-    max_lengths = tf.convert_to_tensor(max_lengths, tf.int32)[:, tf.newaxis]
-    max_penalties = penalties.length_penalty(max_lengths, length_penalty)
+    max_lengths = tf.convert_to_tensor(max_lengths, tf.int32)
     batch = tf.shape(max_lengths)[0]
-    slots = tf.zeros([batch, 1], tf.int32) + tf.range(beam_size)  # [B, N]
-    finished_slots = slots + beam_size
-    first_rows = tf.range(batch)[:, tf.newaxis] * beam_size
+    slots = tf.range(beam_size)[tf.newaxis]  # [1, N]
     places = tf.range(history_length(max_lengths, stages))
-    all_eos = tf.fill([batch, beam_size], eos_id)
 
-    def unfinished(position, ids, parents, history, live, finished, running, state):
-        return tf.reduce_any(running)
+    def unfinished(position, ids, beams, history, live, finished, limits):
+        return position < limits[:, 0]
 
+    # ids [B, N] are the tokens chosen last, and beams [B, N] those that they continue;
     # history [B, 2N, L] holds the tokens of the live beams and then those of the finished,
     # prolonged by eos; live [B, N] log-probabilities and finished [B, N] scores, both descending;
-    # running [B, 1] is False for sentences that have stopped, whose beams stay as they are.
-    def extend(position, ids, parents, history, live, finished, running, state):
+    # limits [B, 1] are 0 for sentences that have stopped early, whose beams stay as they are.
+    def extend(position, ids, beams, history, live, finished, limits, state):
+        running = position < limits
+        kept = tf.zeros_like(ids) + slots + beam_size
+        parents = tf.range(tf.shape(ids)[0])[:, tf.newaxis] * beam_size + beams
+        ids, parents = tf.reshape(ids, [-1]), tf.reshape(parents, [-1])
         logits, state = step(ids, parents, position, state)
         logits = apply_rules(rules, logits, history[:, :beam_size], position)
         log_probs, beams, tokens = best_continuations(logits, live, 2 * beam_size)
@@ -118,39 +123,41 @@ def beam_search(
         ended = log_probs / penalties.length_penalty(position, length_penalty)
         ended = tf.where(is_eos & running, ended, IMPOSSIBLE)
         finished, order = tf.math.top_k(tf.concat([finished, ended], 1), beam_size)
-        finished_beams = tf.gather(tf.concat([finished_slots, beams], 1), order, batch_dims=1)
+        finished_beams = tf.gather(tf.concat([kept, beams], 1), order, batch_dims=1)
 
         log_probs, order = tf.math.top_k(tf.where(is_eos, IMPOSSIBLE, log_probs), beam_size)
         live = tf.where(running, log_probs, live)
         beams = tf.where(running, tf.gather(beams, order, batch_dims=1), slots)
-        tokens = tf.where(running, tf.gather(tokens, order, batch_dims=1), eos_id)
+        ids = tf.where(running, tf.gather(tokens, order, batch_dims=1), eos_id)
 
         history = tf.gather(history, tf.concat([beams, finished_beams], 1), batch_dims=1)
-        last = tf.concat([tokens, all_eos], 1)[:, :, tf.newaxis]
+        last = tf.pad(ids, [[0, 0], [0, beam_size]], constant_values=eos_id)[:, :, tf.newaxis]
         history = tf.where(places == position - 1, last, history)
         # Log-probabilities only fall and penalties only rise, so no live beam can score above this.
-        bound = live[:, :1] / max_penalties
-        running = bound > finished[:, num_hypotheses - 1 : num_hypotheses]
-        running &= position < max_lengths
-        ids, parents = tf.reshape(tokens, [-1]), tf.reshape(first_rows + beams, [-1])
-        return position, ids, parents, history, live, finished, running, state
+        bound = live[:, :1] / penalties.length_penalty(limits, length_penalty)
+        worst = finished[:, num_hypotheses - 1 : num_hypotheses]
+        limits = tf.where(bound > worst, limits, 0)
+        return position, ids, beams, history, live, finished, limits, state
 
     _, _, history, live, finished, _ = run_loop(
         unfinished,
         extend,
         (
-            tf.fill([batch * beam_size], bos_id),
-            tf.range(batch * beam_size),
+            tf.fill([batch, beam_size], bos_id),
+            tf.tile(slots, [batch, 1]),
             tf.fill([batch, 2 * beam_size, tf.size(places)], eos_id),
-            tf.where(slots == 0, 0.0, IMPOSSIBLE),  # all start alike, so only one is alive
+            # All start alike, so only one is alive.
+            tf.tile(tf.where(slots == 0, 0.0, IMPOSSIBLE), [batch, 1]),
             tf.fill([batch, beam_size], IMPOSSIBLE),
-            tf.fill([batch, 1], True),
+            max_lengths[:, tf.newaxis],
         ),
         state,
         stages,
+        select,
     )
     # A sentence that needs its live beams has come to its limit: that is their length.
     finished, slots = finished[:, :num_hypotheses], slots[:, :num_hypotheses]
+    max_penalties = penalties.length_penalty(max_lengths, length_penalty)[:, tf.newaxis]
     is_finished = finished > IMPOSSIBLE
     num_finished = tf.math.count_nonzero(is_finished, axis=1, keepdims=True, dtype=tf.int32)
     chosen = tf.where(is_finished, beam_size + slots, slots - num_finished)

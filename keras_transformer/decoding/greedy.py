@@ -7,15 +7,16 @@ import tensorflow as tf
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID
 from keras_transformer.decoding import penalties
 from keras_transformer.decoding.candidates import best_tokens
+from keras_transformer.decoding.loop import run_loop
 from keras_transformer.decoding.search import (
     Rule,
     SearchResult,
+    Select,
     Stages,
     State,
     Step,
     apply_rules,
     history_length,
-    run_loop,
     to_result,
 )
 
@@ -29,6 +30,7 @@ def greedy_search(
     rules: Sequence[Rule] = (),
     scores: bool = True,
     stages: Stages | None = None,
+    select: Select | None = None,
     bos_id: int = BOS_ID,
     eos_id: int = EOS_ID,
     pad_id: int = PAD_ID,
@@ -48,6 +50,7 @@ def greedy_search(
         scores: whether scores are wanted. Without them, which are then 0, the softmax over the
             vocabulary is saved.
         stages: for a compiled graph; see `Stages`.
+        select: lets go of sentences that have ended; see `Select`.
         bos_id: the id that `step` is given first.
         eos_id: the id that ends a translation.
         pad_id: the id that fills the places after it.
@@ -67,17 +70,16 @@ def greedy_search(
     penalties.check_length_penalty(length_penalty)
     max_lengths = tf.convert_to_tensor(max_lengths, tf.int32)
     batch = tf.shape(max_lengths)[0]
-    rows = tf.range(batch)
     places = tf.range(history_length(max_lengths, stages))
 
     # XLA fails over what three loops in a row do not change (tensorflow/tensorflow#122886), as they
     # would log_prob without scores.
-    def unfinished(position, ids, history, lengths, *rest):
-        return position < tf.reduce_max(lengths)
+    def unfinished(position, ids, history, lengths, *log_prob):
+        return position < lengths
 
     def extend(position, ids, history, lengths, *rest):
         *log_prob, state = rest
-        logits, state = step(ids, rows, position, state)
+        logits, state = step(ids, tf.range(tf.size(ids)), position, state)
         logits = apply_rules(rules, logits, history, position)
         ids = best_tokens(logits)
         if scores:
@@ -101,6 +103,7 @@ def greedy_search(
         ),
         state,
         stages,
+        select,
     )
     score = log_prob[0] / penalties.length_penalty(lengths, length_penalty) if scores else zeros
     ids, score, lengths = (tensor[:, tf.newaxis] for tensor in (history, score, lengths))

@@ -6,16 +6,16 @@ import tensorflow as tf
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID
 from keras_transformer.decoding import penalties
+from keras_transformer.decoding.loop import run_loop
 from keras_transformer.decoding.search import (
     Rule,
     SearchResult,
+    Select,
     Stages,
     State,
     Step,
     apply_rules,
     history_length,
-    repeat_rows,
-    run_loop,
     to_result,
 )
 
@@ -34,6 +34,7 @@ def sample_search(
     length_penalty: float = 0.0,
     rules: Sequence[Rule] = (),
     stages: Stages | None = None,
+    select: Select | None = None,
     bos_id: int = BOS_ID,
     eos_id: int = EOS_ID,
     pad_id: int = PAD_ID,
@@ -66,6 +67,7 @@ def sample_search(
             order of the samples.
         rules: change the logits; see `Rule`.
         stages: for a compiled graph; see `Stages`.
+        select: lets go of sentences whose samples have all ended; see `Select`.
         bos_id: the id that `step` is given first.
         eos_id: the id that ends a translation.
         pad_id: the id that fills the places after it.
@@ -86,45 +88,48 @@ def sample_search(
     """
     _check_options(seed, num_samples, temperature, top_k, top_p)
     penalties.check_length_penalty(length_penalty)
-    limits = repeat_rows(tf.convert_to_tensor(max_lengths, tf.int32), num_samples)
-    count = tf.size(limits)
-    rows = tf.range(count)
-    places = tf.range(history_length(limits, stages))
-    uniforms = _uniforms(seed, tf.convert_to_tensor(keys, tf.int64), num_samples, places)
+    max_lengths = tf.convert_to_tensor(max_lengths, tf.int32)
+    batch = tf.shape(max_lengths)[0]
+    places = tf.range(history_length(max_lengths, stages))
 
-    def unfinished(position, ids, history, log_prob, lengths, state):
-        return position < tf.reduce_max(lengths)
+    def unfinished(position, ids, generators, history, log_prob, lengths):
+        return tf.reduce_any(position < lengths, axis=1)
 
-    def extend(position, ids, history, log_prob, lengths, state):
-        logits, state = step(ids, rows, position, state)
+    # All are [B, N], but for history [B, N, L].
+    def extend(position, ids, generators, history, log_prob, lengths, state):
+        ids = tf.reshape(ids, [-1])
+        logits, state = step(ids, tf.range(tf.size(ids)), position, state)
         logits = apply_rules(rules, logits, history, position)
         log_probs = tf.nn.log_softmax(logits)
-        ids = _draw(log_probs / temperature, tf.gather(uniforms, position), top_k, top_p)
-        # Sentences that have ended run on, but neither score nor length takes notice.
+        generators += _uint64(_GAMMA)
+        uniforms = tf.reshape(_uniform(generators), [-1])
+        ids = _draw(log_probs / temperature, uniforms, top_k, top_p)
         drawn = tf.gather(log_probs, ids, batch_dims=1)
+        ids, drawn = (tf.reshape(tensor, tf.shape(lengths)) for tensor in (ids, drawn))
+        # Samples that have ended run on, but neither score nor length takes notice.
         log_prob = tf.where(position < lengths, log_prob + drawn, log_prob)
-        history = tf.where(places == position, ids[:, tf.newaxis], history)
+        history = tf.where(places == position, ids[:, :, tf.newaxis], history)
         position += 1
         lengths = tf.where(ids == eos_id, tf.minimum(lengths, position), lengths)
-        return position, ids, history, log_prob, lengths, state
+        return position, ids, generators, history, log_prob, lengths, state
 
-    _, history, log_prob, lengths = run_loop(
+    _, _, history, log_prob, lengths = run_loop(
         unfinished,
         extend,
         (
-            tf.fill([count], bos_id),
-            tf.fill([count, tf.size(places)], pad_id),
-            tf.zeros([count]),
-            limits,
+            tf.fill([batch, num_samples], bos_id),
+            _generators(seed, tf.convert_to_tensor(keys, tf.int64), num_samples),
+            tf.fill([batch, num_samples, tf.size(places)], pad_id),
+            tf.zeros([batch, num_samples]),
+            tf.tile(max_lengths[:, tf.newaxis], [1, num_samples]),
         ),
         state,
         stages,
+        select,
     )
     scores = log_prob / penalties.length_penalty(lengths, length_penalty)
-    scores, order = tf.math.top_k(tf.reshape(scores, [-1, num_samples]), num_samples)
-    ids = tf.reshape(history, [-1, num_samples, tf.size(places)])
-    ids = tf.gather(ids, order, batch_dims=1)
-    lengths = tf.gather(tf.reshape(lengths, [-1, num_samples]), order, batch_dims=1)
+    scores, order = tf.math.top_k(scores, num_samples)
+    ids, lengths = (tf.gather(tensor, order, batch_dims=1) for tensor in (history, lengths))
     return to_result(ids, scores, lengths, pad_id, stages)
 
 
@@ -145,22 +150,24 @@ def _draw(logits, uniforms, top_k, top_p):
     return tf.gather(tokens, chosen, batch_dims=1) if is_sorted else chosen
 
 
-def _uniforms(seed, keys, num_samples, places):
-    """Return random numbers between 0 and 1, both excluded, float32 [L, B * N], for keys [B].
+def _generators(seed, keys, num_samples):
+    """Return SplitMix64 generators (Steele et al. 2014), uint64 [B, N], for keys [B].
 
-    Each row b * N + n has a SplitMix64 generator of its own (Steele et al. 2014), which starts from
-    a hash of seed, key and n. It is integer arithmetic alone, so that its numbers are the same on
-    every machine, and the number for a place needs none of those before it.
+    Each sample has one of its own, which starts from a hash of seed, key and n, and to which the
+    constant gamma is added for each number. It is integer arithmetic alone, so that the numbers are
+    the same on every machine.
     """
     starts = _mix(tf.bitwise.bitwise_xor(_uint64(keys), _mix(_uint64(seed))))
-    starts = _mix(starts[:, tf.newaxis] + _uint64(tf.range(num_samples)) * _uint64(_GAMMA))
-    steps = _uint64(1 + places[:, tf.newaxis]) * _uint64(_GAMMA)
-    bits = _mix(tf.reshape(starts, [-1]) + steps)
-    leading = tf.cast(tf.bitwise.right_shift(bits, _uint64(64 - 23)), tf.float32)
-    return (leading + 0.5) * 2.0**-23  # 24 bits, which float32 holds exactly
+    return _mix(starts[:, tf.newaxis] + _uint64(tf.range(num_samples)) * _uint64(_GAMMA))
 
 
 _GAMMA = 0x9E3779B97F4A7C15
+
+
+def _uniform(generators):
+    """Return the number of each generator, float32 between 0 and 1, both excluded."""
+    leading = tf.bitwise.right_shift(_mix(generators), _uint64(64 - 23))
+    return (tf.cast(leading, tf.float32) + 0.5) * 2.0**-23  # 24 bits, which float32 holds exactly
 
 
 def _mix(bits):

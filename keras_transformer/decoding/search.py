@@ -1,4 +1,4 @@
-"""What the searches share: step function, rules, stages, the loop and the result."""
+"""What the searches share: step function, rules, stages and the result."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ row. In greedy search a row is a sentence; in beam search row b * N + n is beam 
 `parents` int32 [R] are the rows, of what the step before was given, that `ids` continue: always a
 row of the same sentence, and in greedy search the row itself. The search leaves the state as it is,
 so what a step keeps of a row's past it takes from there: `take_rows(state, parents)`, unless it
-knows better. What the beams of a sentence share has no place in the state: `step` closes over that.
+knows better. What stays as it is `step` may close over, unless the search is given a `Select`.
 
 A row of what a step returns may depend only on its own sentence and past.
 """
@@ -32,6 +32,15 @@ Rule = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 
 `history` int32 [R, L] holds the tokens of each row, without bos; those from `position` on are not
 chosen yet and hold anything. Rules apply one after the other.
+"""
+
+
+Select = Callable[[State, tf.Tensor], State]
+"""`select(state, sentences) -> state` keeps the rows of some sentences, int32 [A], of a state.
+
+With it a search lets go of sentences that have ended, while others go on: R is N times the number
+of those that are left. All that `step` knows of a sentence must then be in the state, and rules
+must be the same for all rows.
 """
 
 
@@ -79,23 +88,6 @@ class SearchResult(NamedTuple):
     lengths: tf.Tensor
 
 
-def run_loop(unfinished, extend, variables, state, stages: Stages | None):
-    """Return `variables` after `extend(position, *variables, state)` while `unfinished` of them."""
-    loop_vars = (tf.constant(0), *variables)
-    if stages is None:
-        loop_vars = (*loop_vars, state)
-        shapes = tf.nest.map_structure(_shape, loop_vars)
-        return tf.while_loop(unfinished, extend, loop_vars, shape_invariants=shapes)[1:-1]
-    for size in stages.sizes:
-
-        def unfinished_here(position, *rest, size=size):
-            return (position < size) & unfinished(position, *rest)
-
-        state = stages.enlarge(state, size)
-        *loop_vars, state = tf.while_loop(unfinished_here, extend, (*loop_vars, state))
-    return tuple(loop_vars[1:])
-
-
 def history_length(max_lengths: tf.Tensor, stages: Stages | None) -> tf.Tensor | int:
     """Return the L of the histories of a search."""
     if stages is not None:
@@ -140,8 +132,3 @@ def take_rows(state: State, rows: tf.Tensor) -> State:
     [7, 7]
     """
     return tf.nest.map_structure(lambda tensor: tf.gather(tensor, rows), state)
-
-
-def _shape(tensor: tf.Tensor) -> tf.TensorShape:
-    """Return the shape that a loop's tensor has in every step: rows and axes of size 0 may vary."""
-    return tf.TensorShape([size if i and size else None for i, size in enumerate(tensor.shape)])
