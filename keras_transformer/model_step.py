@@ -55,8 +55,7 @@ class ModelStep:
         self.batch = tf.shape(source)[0]
         self.sizes = sizes
         memory, memory_mask = model.encode(source, training=False)
-        own = tf.tile(tf.eye(beam_size, dtype=tf.bool)[tf.newaxis], [self.batch, 1, 1])
-        self.memory = model.decoder.project_memory(memory), memory_mask, own
+        self.memory = model.decoder.project_memory(memory), memory_mask
         self.positions = tf.cast(model.target_position.encoding(max_length), tf.float32)
         self.logit_bias = logit_bias
         self.projections, self.output_kernel = kernels or step_kernels(model)
@@ -86,11 +85,11 @@ class ModelStep:
 
     def __call__(self, ids, parents, position, state):
         cache, visible, memory = state
-        memory_heads, memory_mask, own = memory or self.memory
+        memory_heads, memory_mask = memory or self.memory
         if self.beam_size == 1:
             mask = None if self.sizes is None else self._is_written(cache, position)
         else:
-            mask = visible = self._see(_take_beams(visible, parents), own, position)
+            mask = visible = self._see(visible, parents, position)
         x = self.model.target_embedding(ids)
         # The sum is rounded once, as in training.
         x = tf.cast(tf.cast(x, tf.float32) + tf.gather(self.positions, position), x.dtype)
@@ -114,11 +113,15 @@ class ModelStep:
             return tf.concat([cached, heads], axis=2)
         return keras.ops.slice_update(cached, (0, 0, position * self.beam_size, 0), heads)
 
-    def _see(self, visible, own, position):
-        """Let each beam see its own token too: [B, N, P] grown or, in fixed size, filled."""
+    def _see(self, visible, parents, position):
+        """Let each beam see what its parent saw, and its own token: [B, N, P] grown or filled."""
+        parents = tf.reshape(parents % self.beam_size, [-1, self.beam_size])
+        visible = tf.gather(visible, parents, batch_dims=1)
+        own = tf.eye(self.beam_size, dtype=tf.bool)
         if self.sizes is None:
+            own |= tf.zeros_like(parents, tf.bool)[:, :, tf.newaxis]
             return tf.concat([visible, own], axis=2)
-        own = tf.tile(own, [1, 1, visible.shape[2] // self.beam_size])
+        own = tf.tile(own, [1, visible.shape[2] // self.beam_size])
         is_now = tf.range(visible.shape[2]) // self.beam_size == position
         return visible | (own & is_now)
 
@@ -133,10 +136,3 @@ class ModelStep:
         cache, visible, memory = state
         visible = pad(visible, 2) if self.beam_size > 1 else ()
         return [tuple(pad(part, 2) for part in layer) for layer in cache], visible, memory
-
-
-def _take_beams(visible, parents):
-    """Return the rows [B * N] of what beams see, [B, N, P]."""
-    size = tf.shape(visible)
-    rows = tf.reshape(visible, [size[0] * size[1], size[2]])
-    return tf.reshape(tf.gather(rows, parents), size)

@@ -3,7 +3,6 @@
 import copy
 from collections.abc import Callable, Sequence
 
-import keras
 import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
@@ -309,9 +308,7 @@ class Translator:
 
 
 def _keep(kernel):
-    if kernel is None or isinstance(kernel, keras.Variable):
-        return kernel
-    return tf.Variable(kernel, trainable=False, name="kept_kernel")
+    return None if kernel is None else tf.Variable(kernel, trainable=False, name="kept_kernel")
 
 
 def _keys(source):

@@ -99,7 +99,9 @@ def beam_search(
     max_lengths = tf.convert_to_tensor(max_lengths, tf.int32)
     batch = tf.shape(max_lengths)[0]
     slots = tf.range(beam_size)[tf.newaxis]  # [1, N]
+    finished_slots = slots + beam_size
     places = tf.range(history_length(max_lengths, stages))
+    all_penalties = penalties.length_penalty(tf.range(tf.size(places) + 1), length_penalty)
 
     def unfinished(position, ids, beams, history, live, finished, limits):
         return position < limits[:, 0]
@@ -110,7 +112,7 @@ def beam_search(
     # limits [B, 1] are 0 for sentences that have stopped early, whose beams stay as they are.
     def extend(position, ids, beams, history, live, finished, limits, state):
         running = position < limits
-        kept = tf.zeros_like(ids) + slots + beam_size
+        unchanged = tf.zeros_like(ids) + finished_slots
         parents = tf.range(tf.shape(ids)[0])[:, tf.newaxis] * beam_size + beams
         ids, parents = tf.reshape(ids, [-1]), tf.reshape(parents, [-1])
         logits, state = step(ids, parents, position, state)
@@ -120,10 +122,10 @@ def beam_search(
         is_eos = tokens == eos_id
         position += 1
 
-        ended = log_probs / penalties.length_penalty(position, length_penalty)
+        ended = log_probs / tf.gather(all_penalties, position)
         ended = tf.where(is_eos & running, ended, IMPOSSIBLE)
         finished, order = tf.math.top_k(tf.concat([finished, ended], 1), beam_size)
-        finished_beams = tf.gather(tf.concat([kept, beams], 1), order, batch_dims=1)
+        finished_beams = tf.gather(tf.concat([unchanged, beams], 1), order, batch_dims=1)
 
         log_probs, order = tf.math.top_k(tf.where(is_eos, IMPOSSIBLE, log_probs), beam_size)
         live = tf.where(running, log_probs, live)
@@ -134,7 +136,7 @@ def beam_search(
         last = tf.pad(ids, [[0, 0], [0, beam_size]], constant_values=eos_id)[:, :, tf.newaxis]
         history = tf.where(places == position - 1, last, history)
         # Log-probabilities only fall and penalties only rise, so no live beam can score above this.
-        bound = live[:, :1] / penalties.length_penalty(limits, length_penalty)
+        bound = live[:, :1] / tf.gather(all_penalties, limits)
         worst = finished[:, num_hypotheses - 1 : num_hypotheses]
         limits = tf.where(bound > worst, limits, 0)
         return position, ids, beams, history, live, finished, limits, state
@@ -157,7 +159,7 @@ def beam_search(
     )
     # A sentence that needs its live beams has come to its limit: that is their length.
     finished, slots = finished[:, :num_hypotheses], slots[:, :num_hypotheses]
-    max_penalties = penalties.length_penalty(max_lengths, length_penalty)[:, tf.newaxis]
+    max_penalties = tf.gather(all_penalties, max_lengths[:, tf.newaxis])
     is_finished = finished > IMPOSSIBLE
     num_finished = tf.math.count_nonzero(is_finished, axis=1, keepdims=True, dtype=tf.int32)
     chosen = tf.where(is_finished, beam_size + slots, slots - num_finished)

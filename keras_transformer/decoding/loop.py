@@ -13,18 +13,18 @@ def run_loop(
     Args:
         unfinished: `unfinished(position, *variables) -> bool [B]`, False for sentences that have
             ended, whose results later steps leave as they are.
-        extend: `extend(position, *variables, state)` returns all four for the next position.
-        variables: a tuple of tensors [B, ...] at position 0, where every sentence is unfinished.
+        extend: `extend(position, *variables, state)` returns the same for the next position.
+        variables: a tuple of tensors [B, ...] at position 0.
         state: what `step` is given first.
         stages: for a compiled graph.
-        select: lets go of sentences that have ended; by default, and in a compiled graph, they run
-            on as long as any.
+        select: lets go of sentences that have ended; by default, and with stages, they run on as
+            long as any is unfinished.
     """
     if stages is not None:
         return _run_in_stages(unfinished, extend, variables, state, stages)
     if select is not None:
         return _run_on_fewer(unfinished, extend, variables, state, select)
-    return _run(_more_than(0, unfinished), extend, (tf.constant(0), *variables, state))[1:-1]
+    return _loop(_more_than(0, unfinished), extend, (tf.constant(0), *variables, state))[1:-1]
 
 
 def _run_in_stages(unfinished, extend, variables, state, stages):
@@ -41,25 +41,30 @@ def _run_in_stages(unfinished, extend, variables, state, stages):
 
 
 def _run_on_fewer(unfinished, extend, variables, state, select):
-    """Run until a quarter of the sentences have ended, and again on the others alone."""
+    """Run until a quarter of the sentences have ended, and again on the others alone.
 
-    def run(position, sentences, variables, state, results):
+    To let go of fewer at a time took longer, as the rows of all the others are moved.
+    """
+
+    def run_until_fewer(position, sentences, variables, state, results):
         condition = _more_than(tf.size(sentences) * 3 // 4, unfinished)
-        position, *variables, state = _run(condition, extend, (position, *variables, state))
+        position, *variables, state = _loop(condition, extend, (position, *variables, state))
         results = tuple(
             tf.tensor_scatter_nd_update(result, sentences[:, tf.newaxis], variable)
             for result, variable in zip(results, variables, strict=True)
         )
-        left = tf.where(unfinished(position, *variables))[:, 0]
+        left = tf.cast(tf.where(unfinished(position, *variables))[:, 0], tf.int32)
         sentences, variables = take_rows((sentences, tuple(variables)), left)
         return position, sentences, variables, select(state, left), results
 
     sentences = tf.range(tf.shape(variables[0])[0])
     loop_vars = (tf.constant(0), sentences, variables, state, variables)
-    return _run(lambda position, sentences, *rest: tf.size(sentences) > 0, run, loop_vars)[-1]
+    return _loop(
+        lambda position, sentences, *rest: tf.size(sentences) > 0, run_until_fewer, loop_vars
+    )[-1]
 
 
-def _run(condition, extend, loop_vars):
+def _loop(condition, extend, loop_vars):
     shapes = tf.nest.map_structure(_shape, loop_vars)
     return tf.while_loop(condition, extend, loop_vars, shape_invariants=shapes)
 

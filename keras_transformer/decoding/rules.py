@@ -135,7 +135,8 @@ def forced_prefix(ids: tf.Tensor, lengths: tf.Tensor) -> Rule:
 
     Args:
         ids: int32 [R, P], or [1, P] for all rows. A sentence whose N beams or samples are rows has
-            its prefix in each of them; see `repeat_rows`.
+            its prefix in each of them; see `repeat_rows`. A search with a `Select` lets go of rows,
+            so that there it must be [1, P].
         lengths: int32 [R], or [1] for all rows: how many of the P are a row's prefix, 0 for none.
 
     Raises:

@@ -22,7 +22,10 @@ row. In greedy search a row is a sentence; in beam search row b * N + n is beam 
 `parents` int32 [R] are the rows, of what the step before was given, that `ids` continue: always a
 row of the same sentence, and in greedy search the row itself. The search leaves the state as it is,
 so what a step keeps of a row's past it takes from there: `take_rows(state, parents)`, unless it
-knows better. What stays as it is `step` may close over, unless the search is given a `Select`.
+knows better. What no step changes has no need to be in the state: `step` may close over it.
+
+If the search is given a `Select`, that holds for the sentences that are left, and in between rows
+are counted anew.
 
 A row of what a step returns may depend only on its own sentence and past.
 """
@@ -34,13 +37,12 @@ Rule = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 chosen yet and hold anything. Rules apply one after the other.
 """
 
-
 Select = Callable[[State, tf.Tensor], State]
 """`select(state, sentences) -> state` keeps the rows of some sentences, int32 [A], of a state.
 
-With it a search lets go of sentences that have ended, while others go on: R is N times the number
-of those that are left. All that `step` knows of a sentence must then be in the state, and rules
-must be the same for all rows.
+With it a search lets go of sentences that have ended, while others go on. They are given in rising
+order, numbered as in the step before, and there may be none. All that `step` knows of a sentence
+must be in the state, which no step need change, and rules must be the same for all rows.
 """
 
 
@@ -92,7 +94,7 @@ def history_length(max_lengths: tf.Tensor, stages: Stages | None) -> tf.Tensor |
     """Return the L of the histories of a search."""
     if stages is not None:
         return stages.sizes[-1]
-    return tf.maximum(tf.reduce_max(max_lengths), 0)  # over a batch of 0 the maximum is negative
+    return tf.maximum(tf.reduce_max(max_lengths), 1)  # over a batch of 0 the maximum is negative
 
 
 def apply_rules(rules, logits: tf.Tensor, history: tf.Tensor, position: tf.Tensor) -> tf.Tensor:

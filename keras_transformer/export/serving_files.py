@@ -12,9 +12,9 @@ MOST_ROWS = BATCH_SIZES[-1]
 parts of so many, and fewer would refuse the requests that warm it up."""
 
 BATCHING = f"""\
-# How the model server joins requests into batches (--enable_batching). A batch takes as long as its
-# longest translation, so larger ones are seldom faster. A request of more rows than max_batch_size
-# is refused. With fewer than {MOST_ROWS} a compiled model is not loaded: its warm-up has as many.
+# How the model server joins requests into batches (--enable_batching). A batch is answered when its
+# longest translation has ended. A request of more rows than max_batch_size is refused. With fewer
+# than {MOST_ROWS} a compiled model is not loaded: its warm-up has as many.
 max_batch_size {{ value: {MOST_ROWS} }}
 batch_timeout_micros {{ value: 5000 }}
 max_enqueued_batches {{ value: 100 }}

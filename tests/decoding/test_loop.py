@@ -2,56 +2,67 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.decoding import greedy_search, repeat_rows, sample_search, take_rows
+from keras_transformer.decoding import (
+    beam_search,
+    greedy_search,
+    no_repeat_ngram,
+    repeat_rows,
+    sample_search,
+    take_rows,
+)
 
-BATCH, V, LIMITS = 7, 4, [4, 1, 3, 4, 2, 4, 3]
+BATCH, V, LIMITS = 7, 5, [4, 1, 3, 4, 2, 4, 3]
+SEARCHES = {
+    "greedy": (greedy_search, 1, {"rules": [no_repeat_ngram(1)]}),
+    "greedy without scores": (greedy_search, 1, {"scores": False}),
+    "beam": (beam_search, 3, {"beam_size": 3, "num_hypotheses": 2, "length_penalty": 1.0}),
+    "samples": (sample_search, 2, {"num_samples": 2, "keys": list(range(BATCH))}),
+}
 
 
-def select_with(beams):
-    """Keeps sentences in a state that has a row for each of their beams."""
+def selection(rows_of_each):
+    """Keeps sentences in a state that has so many rows of each."""
 
     def select(state, sentences):
-        rows = sentences[:, tf.newaxis] * beams + tf.range(beams, dtype=sentences.dtype)
+        rows = sentences[:, tf.newaxis] * rows_of_each + tf.range(rows_of_each)
         return take_rows(state, tf.reshape(rows, [-1]))
 
     return select
 
 
-def sample(trees, select=None):
-    """Two samples a sentence, of tables [B, V, V] of what follows a token."""
-    trees = tf.constant(trees[:, :V])
+def make_step(rows_of_each, given):
+    """A step over what follows a token, its sentence's; it notes how many rows it is given."""
+    tables = np.random.default_rng(2).normal(0, 2, [BATCH, V, V])
+    tables[:, :, 3] -= 1  # eos, lest all end at once
+    tables = tf.constant(tables, tf.float32)
 
     def step(ids, parents, position, state):
-        return tf.gather_nd(trees, tf.stack([state, ids], axis=1)), state
+        given.append(ids.shape[0])
+        return tf.gather_nd(tables, tf.stack([state, ids], axis=1)), take_rows(state, parents)
 
-    state, keys = repeat_rows(tf.range(BATCH), 2), range(BATCH)
-    options = {"max_lengths": LIMITS, "keys": list(keys), "num_samples": 2}
-    return sample_search(step, state, select=select, **options)
+    return step, repeat_rows(tf.range(BATCH), rows_of_each)
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("beams", [1, 3, "samples"])
-@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "graph"])
-def test_to_let_go_of_sentences_that_have_ended_changes_no_result(
-    search, random_trees, compiled, beams, seed
-):
-    trees = random_trees(seed, BATCH, V, max(LIMITS))
-    trees[:, :, -1] -= 2  # eos, lest all end at once
+@pytest.mark.parametrize("name", SEARCHES)
+def test_to_let_go_of_sentences_that_have_ended_changes_no_result(name):
+    search, rows_of_each, options = SEARCHES[name]
 
-    def run(select):
-        if beams == "samples":
-            return sample(trees, select)
-        beam_size = None if beams == 1 else beams
-        return search(trees, beam_size=beam_size, max_lengths=LIMITS, select=select)
+    def run(given, select, limits=LIMITS):
+        step, state = make_step(rows_of_each, given)
+        return search(step, state, max_lengths=limits, select=select, **options)
 
-    expected = run(None)
-    assert len(np.unique(expected.lengths)) > 2
-    select = select_with(2 if beams == "samples" else beams)
-    letting_go = tf.function(lambda: run(select)) if compiled else lambda: run(select)
-    received = letting_go()
-    np.testing.assert_array_equal(received.ids, expected.ids)
-    np.testing.assert_array_equal(received.lengths, expected.lengths)
-    np.testing.assert_allclose(received.scores, expected.scores, rtol=1e-5)
+    all_rows, fewer_rows = [], []
+    expected, select = run(all_rows, None), selection(rows_of_each)
+    in_graph = tf.function(lambda limits: run([], select, limits)).get_concrete_function(
+        tf.TensorSpec([None], tf.int32)
+    )
+    for received in (run(fewer_rows, select), in_graph(tf.constant(LIMITS))):
+        np.testing.assert_array_equal(received.ids, expected.ids)
+        np.testing.assert_array_equal(received.lengths, expected.lengths)
+        np.testing.assert_allclose(received.scores, expected.scores, rtol=1e-5)
+    assert set(all_rows) == {BATCH * rows_of_each}
+    assert len(fewer_rows) == len(all_rows)
+    assert fewer_rows[0] > fewer_rows[-1] and fewer_rows == sorted(fewer_rows, reverse=True)
 
 
 def test_a_quarter_is_let_go_at_a_time():
@@ -69,22 +80,14 @@ def test_a_quarter_is_let_go_at_a_time():
     assert given == [(rows, list(range(len(rows)))) for rows in left]
 
 
-def test_without_a_selection_all_run_on():
-    given = []
-
-    def step(ids, parents, position, state):
-        given.append(len(ids))
-        return tf.one_hot(ids * 0 + 1, V), state
-
-    greedy_search(step, (), max_lengths=[1, 3, 2])
-    assert given == [3, 3, 3]
-
-
-def test_of_a_batch_of_0_no_step_is_taken():
+@pytest.mark.parametrize("select", [None, take_rows], ids=["all", "some"])
+@pytest.mark.parametrize("batch", [0, 3])
+def test_without_a_token_to_write_no_step_is_taken(batch, select):
     result = greedy_search(
-        lambda *given: pytest.fail("a step of nothing"),
-        (),
-        max_lengths=tf.zeros([0], tf.int32),
-        select=take_rows,
+        lambda *given: pytest.fail("a step for nothing"),
+        tf.range(batch),
+        max_lengths=tf.zeros([batch], tf.int32),
+        select=select,
     )
-    assert result.ids.shape == (0, 1, 0)
+    assert result.ids.shape == (batch, 1, 0)
+    assert result.lengths.numpy().tolist() == [[0]] * batch

@@ -87,7 +87,7 @@ def test_another_program_gets_the_translators_results(program, exported, tmp_pat
 
 def test_a_stock_server_can_run_every_op(graph):
     ops = {node.op for node in graph.nodes}
-    assert "SentencepieceTokenizeOp" in ops
+    assert {"SentencepieceTokenizeOp", "TensorScatterUpdate"} <= ops  # the latter lets go of rows
     # An op that is not in the file needs a look: do the servers since 2.16 have it, without XLA?
     known = Path(__file__).with_name("portable_ops.txt").read_text().split()
     assert ops <= set(known)
