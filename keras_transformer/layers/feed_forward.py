@@ -54,12 +54,14 @@ class FeedForward(keras.layers.Layer):
 
     def call(self, inputs, training=None):
         # Flat throughout: TensorFlow makes one operation of a product, a bias and a relu in a row.
-        is_flat = len(inputs.shape) == 2
-        rows = inputs if is_flat else ops.reshape(inputs, (-1, self.d_model))
+        # Not so [1, R, D]: in bfloat16 that operation rearranges the kernel, which takes longer
+        # than the product of the few rows of a step of beam search.
+        keeps_shape = len(inputs.shape) == 2 or inputs.shape[0] == 1
+        rows = inputs if keeps_shape else ops.reshape(inputs, (-1, self.d_model))
         hidden = ops.relu(linear(rows, self.inner_kernel, self.inner_bias))
         hidden = self.inner_dropout(hidden, training=training)
         outputs = linear(hidden, self.outer_kernel, self.outer_bias)
-        return outputs if is_flat else ops.reshape(outputs, ops.shape(inputs))
+        return outputs if keeps_shape else ops.reshape(outputs, ops.shape(inputs))
 
     def compute_output_shape(self, input_shape):
         return input_shape

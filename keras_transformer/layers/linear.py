@@ -24,6 +24,6 @@ def linear(inputs, kernel, bias=None):
     is_flat = len(shape) == 2
     rows = inputs if is_flat else ops.reshape(inputs, (-1, shape[-1]))
     outputs = ops.matmul(rows, kernel)
-    if bias is not None:
-        outputs = ops.add(outputs, ops.cast(bias, inputs.dtype))
-    return outputs if is_flat else ops.reshape(outputs, (*shape[:-1], kernel.shape[1]))
+    if not is_flat:
+        outputs = ops.reshape(outputs, (*shape[:-1], kernel.shape[1]))
+    return outputs if bias is None else ops.add(outputs, ops.cast(bias, inputs.dtype))

@@ -15,12 +15,13 @@ def test_passes_the_layer_checks():
     )
 
 
-def test_equals_equation_2():
+@pytest.mark.parametrize("leading_axes", [(7,), (2, 5), (1, 5), (2, 3, 4)])
+def test_equals_equation_2(leading_axes):
     layer = FeedForward(d_model=6, d_ff=11)
     layer.build((None, None, 6))
     randomise(layer)
     w1, b1, w2, b2 = layer.get_weights()
-    x = np.random.normal(size=(2, 5, 6)).astype("float32")
+    x = np.random.normal(size=(*leading_axes, 6)).astype("float32")
     expected = np.maximum(0, x @ w1 + b1) @ w2 + b2
     np.testing.assert_allclose(as_array(layer(x)), expected, atol=1e-5)
 
