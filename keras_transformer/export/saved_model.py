@@ -88,8 +88,10 @@ def write_graph(translator: Translator, path: str | os.PathLike) -> dict[str, di
     functions = trace_signatures(translator)
     serving = tf.Module()
     # These are TensorFlow's own variables: of the Keras ones that hold them no value is restored.
-    used = [variable for function in functions.values() for variable in function.variables]
-    serving.weights = list({variable.ref(): variable for variable in used}.values())
+    # A compiled search uses kept kernels in place of some, but trainings start from all.
+    variables = [weight.value for weight in translator.model.weights]
+    variables += [variable for function in functions.values() for variable in function.variables]
+    serving.weights = list({variable.ref(): variable for variable in variables}.values())
     tf.saved_model.save(serving, str(path), signatures=functions)
     return describe_signatures(functions)
 
