@@ -55,6 +55,15 @@ def test_cached_steps_equal_the_full_pass(variant, sizes, beams):
 
 
 @SIZES
+def test_a_single_row(sizes):
+    model = build()
+    source, tokens = sources()[:1], np.random.randint(4, V, size=(1, T)).astype("int32")
+    step = ModelStep(model, tf.constant(source), 1, T, sizes=sizes)
+    received = run(step, tokens, np.zeros((1, T), int))
+    np.testing.assert_allclose(received, model({"source": source, "target": tokens}), atol=1e-5)
+
+
+@SIZES
 def test_a_beam_sees_what_its_parents_saw(sizes):
     model, source = build(), sources()
     beams = 3
