@@ -320,3 +320,25 @@ def test_from_the_command_line_to_a_model(tmp_path):
     config = ExperimentConfig.from_file(tmp_path / "run" / "config.yaml")
     assert config == toy_experiment(data | {"train_source": str(compressed)}, epochs=1)
     assert len(load_translator(tmp_path / "run")(toy_sentences(3))) == 3
+
+
+@pytest.mark.parametrize(
+    ("command", "given", "expected"),
+    [
+        ("pipelines.train", None, "1"),
+        ("pipelines.quickstart", None, "1"),
+        ("pipelines.train", "0", "0"),
+        ("pipelines.translate", None, "None"),
+    ],
+)
+def test_training_uses_onednn_unless_the_user_says_otherwise(monkeypatch, command, given, expected):
+    monkeypatch.delenv("TF_ENABLE_ONEDNN_OPTS", raising=False)
+    if given:
+        monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", given)
+    code = """
+import os
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"  # So that TensorFlow is not imported, which takes long.
+import pipelines
+print(os.environ.get("TF_ENABLE_ONEDNN_OPTS"))
+"""
+    assert run_python("-c", code, command).stdout == f"{expected}\n"
