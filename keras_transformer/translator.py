@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import tensorflow as tf
@@ -24,6 +25,8 @@ _TEXT = tf.TensorSpec([None], tf.string, name="text")
 _NO_TRANSLATION = -1e9
 _MOST_TOKENS = 4096
 """How many of a batch, padding included, are scored at a time."""
+_BATCHES_AT_ONCE = 2
+"""Two cores translate 1.5 times as much if each has a batch as if they divide each operation."""
 _MULTIPLIER = 6364136223846793005  # Knuth's, of 64 bits: sentences hardly share a sum of powers.
 
 
@@ -334,6 +337,8 @@ def translate_in_batches(
 ) -> list[str]:
     """Translate any number of sentences in batches of similar length, and restore their order.
 
+    Two batches are translated at a time, each in a thread of its own.
+
     Args:
         translate: from string [B] to string [B].
         sentences: what to translate.
@@ -354,14 +359,20 @@ def translate_in_batches(
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, received {batch_size}. Try 64.")
     order = sorted(range(len(sentences)), key=lambda i: -len(sentences[i]))
+    batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+
+    def translate_batch(batch):
+        # Half a surrogate pair, as in a wrongly decoded file name, has no UTF-8 of its own.
+        texts = [sentences[i].encode("utf-8", "surrogatepass") for i in batch]
+        return translate(tf.constant(texts)).numpy()
+
     translations = [""] * len(sentences)
-    with tqdm(total=len(sentences), unit=" sentences", disable=not progress) as bar:
-        for start in range(0, len(order), batch_size):
-            batch = order[start : start + batch_size]
-            # Half a surrogate pair, as in a wrongly decoded file name, has no UTF-8 of its own.
-            texts = [sentences[i].encode("utf-8", "surrogatepass") for i in batch]
-            outputs = translate(tf.constant(texts))
-            for i, output in zip(batch, outputs.numpy(), strict=True):
+    with (
+        tqdm(total=len(sentences), unit=" sentences", disable=not progress) as bar,
+        ThreadPoolExecutor(_BATCHES_AT_ONCE) as pool,
+    ):
+        for batch, outputs in zip(batches, pool.map(translate_batch, batches), strict=True):
+            for i, output in zip(batch, outputs, strict=True):
                 translations[i] = output.decode("utf-8")
             bar.update(len(batch))
     return translations

@@ -172,7 +172,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
 def load_model(args: argparse.Namespace) -> Callable[[Sequence[str], bool], list[str]]:
     """Return `translate(sentences, progress)` with what --model names."""
     from keras_transformer.export import find_saved_model, load_saved_model
-    from keras_transformer.training import load_translator
+    from keras_transformer.training import load_translator, prepare_cpu
     from keras_transformer.translator import translate_in_batches
 
     search = search_options(args)
@@ -181,6 +181,7 @@ def load_model(args: argparse.Namespace) -> Callable[[Sequence[str], bool], list
             f"There is no directory {args.model}. Give that of a training (the --output of "
             "pipelines.train) or of an exported SavedModel."
         )
+    prepare_cpu()
     # A model may have been exported into the directory of its training, which is then the newer.
     is_training = (Path(args.model) / "config.yaml").exists()
     if is_training or find_saved_model(args.model) is None:

@@ -1,3 +1,6 @@
+import threading
+import time
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -230,7 +233,31 @@ def test_sentences_of_similar_length_share_a_batch_and_come_back_in_order():
         "BB",
         "DDDD",
     ]
-    assert batches == [["eeeee", "dddd"], ["ccc", "bb"], ["a"]]
+    assert sorted(batches) == [["a"], ["ccc", "bb"], ["eeeee", "dddd"]]
+
+
+def test_two_batches_are_translated_at_a_time():
+    both = threading.Barrier(2, timeout=60)
+
+    def upper(texts):
+        both.wait()
+        return tf.strings.upper(texts)
+
+    sentences = ["a", "b", "c", "d", "e", "f"]
+    assert translate_in_batches(upper, sentences, batch_size=1) == ["A", "B", "C", "D", "E", "F"]
+
+
+def test_an_error_is_passed_on_and_ends_the_work():
+    calls = []
+
+    def fail(texts):
+        calls.append(texts)
+        time.sleep(0.01)
+        raise RuntimeError("out of memory")
+
+    with pytest.raises(RuntimeError, match="out of memory"):
+        translate_in_batches(fail, ["a"] * 1000, batch_size=1)
+    assert len(calls) < 500
 
 
 def test_progress_is_shown_on_request(capsys):

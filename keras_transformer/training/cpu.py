@@ -1,4 +1,4 @@
-"""How a process trains fast on a CPU."""
+"""How a process trains and translates fast on a CPU."""
 
 import contextlib
 import os
@@ -9,16 +9,17 @@ from keras_transformer.training.memory import keep_freed_memory
 
 
 def prepare_cpu() -> bool:
-    """Make `model.fit` fast on a CPU; call it before anything else of TensorFlow.
+    """Make `model.fit` and translations fast on a CPU; call it before anything else of TensorFlow.
 
     The process keeps the memory of its tensors: see `keep_freed_memory`. Where it has two cores,
     each operation gets one thread and two run at a time: a step of a `Transformer` with
     `LabelSmoothedCrossEntropy` is then made in halves, which keeps both cores busier than dividing
-    each operation does (docs/benchmarks.md). A step of another model, or a search, uses one core.
+    each operation does (docs/benchmarks.md). A step of another model uses one core, and so does the
+    search of a batch, of which `Translator` makes two at a time.
 
     With a GPU nothing changes. Threads stay as they are with more cores, where TensorFlow has
     started, and where `tf.config.threading`, TF_NUM_INTRAOP_THREADS or TF_NUM_INTEROP_THREADS say
-    how many. `train` calls this.
+    how many. `train` calls this, and so do the command lines that translate.
 
     What TensorFlow decides when it is imported is out of its reach: on a processor without AVX-512
     a script that begins with `os.environ["TF_ENABLE_ONEDNN_OPTS"] = "1"` trains faster yet, as
