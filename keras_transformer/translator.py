@@ -26,7 +26,7 @@ _NO_TRANSLATION = -1e9
 _MOST_TOKENS = 4096
 """How many of a batch, padding included, are scored at a time."""
 _BATCHES_AT_ONCE = 2
-"""Two cores translate 1.5 times as much if each has a batch as if they divide each operation."""
+"""Two cores with a batch each take 0.6 of the time in which they divide the operations of one."""
 _MULTIPLIER = 6364136223846793005  # Knuth's, of 64 bits: sentences hardly share a sum of powers.
 
 

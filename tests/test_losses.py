@@ -112,7 +112,8 @@ def test_huge_logits_do_not_overflow(epsilon, size):
     value, gradient = value_and_gradient(
         lambda x: LabelSmoothedCrossEntropy(epsilon)(labels, x), logits
     )
-    assert value == pytest.approx(epsilon * size * (V - 1) / V, rel=1e-5)
+    # Some processors' softmax rounds a probability of 1 to the number before it in float32.
+    assert value == pytest.approx(epsilon * size * (V - 1) / V, rel=1e-5, abs=1.2e-7)
     assert np.all(np.isfinite(gradient))
 
 

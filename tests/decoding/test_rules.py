@@ -143,7 +143,8 @@ def test_after_a_prefix_the_search_goes_on_as_from_there(
                 rest[prefix_number(tail, 5)] = tree[prefix_number([*prefix, *tail], 5)]
         expected = search(rest[np.newaxis], max_lengths=[5 - len(prefix)], **options)
         assert translations(result, i) == [[*prefix, *translations(expected)[0]]]
-        np.testing.assert_allclose(result.scores[i], expected.scores[0], rtol=1e-6)
+        # A score near 0 is as exact as the probabilities near 1 that it comes from.
+        np.testing.assert_allclose(result.scores[i], expected.scores[0], rtol=1e-6, atol=5e-7)
 
 
 @pytest.mark.parametrize("beam_size", [None, 3])
