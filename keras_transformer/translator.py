@@ -1,13 +1,12 @@
 """From text to text: subwords, encoder, search and back, in one TensorFlow graph."""
 
 import copy
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
-from tqdm import tqdm
 
+from keras_transformer.batch_translation import translate_in_batches
 from keras_transformer.compiled_search import CompiledSearch
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, DecodingConfig
 from keras_transformer.decoding import (
@@ -25,8 +24,6 @@ _TEXT = tf.TensorSpec([None], tf.string, name="text")
 _NO_TRANSLATION = -1e9
 _MOST_TOKENS = 4096
 """How many of a batch, padding included, are scored at a time."""
-_BATCHES_AT_ONCE = 2
-"""Two cores with a batch each take 0.6 of the time in which they divide the operations of one."""
 _MULTIPLIER = 6364136223846793005  # Knuth's, of 64 bits: sentences hardly share a sum of powers.
 
 
@@ -327,52 +324,3 @@ def _encode(tokenizer, text, max_length):
     padded = tf.pad(ids.to_tensor(PAD_ID), [[0, 0], [0, 1]], constant_values=PAD_ID)
     is_end = tf.range(tf.shape(padded)[1]) == lengths[:, tf.newaxis]
     return tf.where(is_end, EOS_ID, padded), lengths + 1
-
-
-def translate_in_batches(
-    translate: Callable[[tf.Tensor], tf.Tensor],
-    sentences: Sequence[str],
-    batch_size: int = 64,
-    progress: bool = False,
-) -> list[str]:
-    """Translate any number of sentences in batches of similar length, and restore their order.
-
-    Two batches are translated at a time, each in a thread of its own.
-
-    Args:
-        translate: from string [B] to string [B].
-        sentences: what to translate.
-        batch_size: sentences that are translated at once.
-        progress: whether to show a progress bar.
-
-    Raises:
-        TypeError: `sentences` is a single string.
-        ValueError: `batch_size` is less than 1.
-
-    >>> translate_in_batches(tf.strings.upper, ["a", "bcd", "ef"], batch_size=2)
-    ['A', 'BCD', 'EF']
-    """
-    if isinstance(sentences, str | bytes):
-        raise TypeError(
-            "sentences must be a list of strings, received a single one. Put it into a list."
-        )
-    if batch_size < 1:
-        raise ValueError(f"batch_size must be at least 1, received {batch_size}. Try 64.")
-    order = sorted(range(len(sentences)), key=lambda i: -len(sentences[i]))
-    batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
-
-    def translate_batch(batch):
-        # Half a surrogate pair, as in a wrongly decoded file name, has no UTF-8 of its own.
-        texts = [sentences[i].encode("utf-8", "surrogatepass") for i in batch]
-        return translate(tf.constant(texts)).numpy()
-
-    translations = [""] * len(sentences)
-    with (
-        tqdm(total=len(sentences), unit=" sentences", disable=not progress) as bar,
-        ThreadPoolExecutor(_BATCHES_AT_ONCE) as pool,
-    ):
-        for batch, outputs in zip(batches, pool.map(translate_batch, batches), strict=True):
-            for i, output in zip(batch, outputs, strict=True):
-                translations[i] = output.decode("utf-8")
-            bar.update(len(batch))
-    return translations

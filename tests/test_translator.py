@@ -1,6 +1,3 @@
-import threading
-import time
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -15,7 +12,7 @@ from tiny import (
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, DecodingConfig
 from keras_transformer.decoding import beam_search, take_rows
-from keras_transformer.translator import Translator, translate_in_batches
+from keras_transformer.translator import Translator
 
 SENTENCES = toy_sentences(14)
 
@@ -216,61 +213,3 @@ def test_tokenizers_of_other_sizes_are_refused():
         ValueError, match=r"330 \(source\) and 350 \(target\); received 330 and 380"
     ):
         Translator(tiny_model(330, target_vocab_size=350), source, joint)
-
-
-def test_sentences_of_similar_length_share_a_batch_and_come_back_in_order():
-    batches = []
-
-    def upper(texts):
-        batches.append([text.decode() for text in texts.numpy()])
-        return tf.strings.upper(texts)
-
-    sentences = ["ccc", "a", "eeeee", "bb", "dddd"]
-    assert translate_in_batches(upper, sentences, batch_size=2) == [
-        "CCC",
-        "A",
-        "EEEEE",
-        "BB",
-        "DDDD",
-    ]
-    assert sorted(batches) == [["a"], ["ccc", "bb"], ["eeeee", "dddd"]]
-
-
-def test_two_batches_are_translated_at_a_time():
-    both = threading.Barrier(2, timeout=60)
-
-    def upper(texts):
-        both.wait()
-        return tf.strings.upper(texts)
-
-    sentences = ["a", "b", "c", "d", "e", "f"]
-    assert translate_in_batches(upper, sentences, batch_size=1) == ["A", "B", "C", "D", "E", "F"]
-
-
-def test_an_error_is_passed_on_and_ends_the_work():
-    calls = []
-
-    def fail(texts):
-        calls.append(texts)
-        time.sleep(0.01)
-        raise RuntimeError("out of memory")
-
-    with pytest.raises(RuntimeError, match="out of memory"):
-        translate_in_batches(fail, ["a"] * 1000, batch_size=1)
-    assert len(calls) < 500
-
-
-def test_progress_is_shown_on_request(capsys):
-    translate_in_batches(tf.strings.upper, ["a", "b", "c"])
-    assert capsys.readouterr() == ("", "")
-    translate_in_batches(tf.strings.upper, ["a", "b", "c"], progress=True)
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert "3/3" in err
-
-
-def test_what_cannot_be_batched_is_refused():
-    with pytest.raises(ValueError, match="batch_size must be at least 1, received 0"):
-        translate_in_batches(tf.strings.upper, ["a"], batch_size=0)
-    with pytest.raises(TypeError, match="sentences must be a list of strings, received a single"):
-        tiny_translator()("a sentence")

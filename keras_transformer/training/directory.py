@@ -9,16 +9,9 @@ from typing import Any
 import keras
 
 from keras_transformer.config import ExperimentConfig
-from keras_transformer.text import (
-    Tokenizer,
-    read_tokenizers,
-    save_tokenizers,
-    vocabulary_paths,
-)
+from keras_transformer.text import read_tokenizers, save_tokenizers
+from keras_transformer.training.vocabularies import Tokenizers, own_vocabularies
 from keras_transformer.translator import Translator
-
-Tokenizers = tuple[Tokenizer, Tokenizer]
-"""Of source and target."""
 
 
 def load_translator(
@@ -91,23 +84,8 @@ def check_claim(directory: Path, config: ExperimentConfig) -> None:
         )
 
 
-def check_vocabularies(directory: Path, config: ExperimentConfig) -> None:
-    """Raise a FileNotFoundError if a training that has begun lacks a vocabulary."""
-    paths = own_vocabularies(directory, config)
-    if missing := [str(path) for path in paths if not path.exists()]:
-        raise FileNotFoundError(
-            f"A training goes on with the vocabularies that it began with; there is no "
-            f"{' and no '.join(missing)}. Put back what was there, or choose another directory."
-        )
-
-
 def claim(directory: Path, config: ExperimentConfig, tokenizers: Tokenizers) -> None:
     """Write the configuration and the vocabularies, or the one that both languages share."""
     directory.mkdir(parents=True, exist_ok=True)
     config.to_file(directory / "config.yaml")
     save_tokenizers(directory, tokenizers, config.model.target_vocab_size is None)
-
-
-def own_vocabularies(directory: Path, config: ExperimentConfig) -> list[Path]:
-    """Return the files of a training's vocabularies, whether they are there yet or not."""
-    return vocabulary_paths(directory, config.model.target_vocab_size is None)

@@ -25,26 +25,18 @@ from keras_transformer.losses import LabelSmoothedCrossEntropy
 from keras_transformer.model import Transformer
 from keras_transformer.optimizers import FusedAdam
 from keras_transformer.schedules import NoamSchedule
-from keras_transformer.text import (
-    SentencePieceTokenizer,
-    Tokenizer,
-    WordPieceTokenizer,
-    read_tokenizers,
-    train_sentencepiece,
-    train_word_piece,
-)
+from keras_transformer.text import read_tokenizers
 from keras_transformer.training.callbacks import Checkpoints, EpochSeed, Validation
 from keras_transformer.training.checkpoints import average_checkpoints
 from keras_transformer.training.cpu import prepare_cpu
-from keras_transformer.training.directory import (
-    Tokenizers,
-    check_claim,
-    check_vocabularies,
-    claim,
-    own_vocabularies,
-)
-from keras_transformer.training.start import Start, check_start
+from keras_transformer.training.directory import check_claim, claim
+from keras_transformer.training.start import check_start
 from keras_transformer.training.strategy import replica_strategy
+from keras_transformer.training.vocabularies import (
+    Tokenizers,
+    check_vocabularies,
+    read_or_train,
+)
 from keras_transformer.translator import Translator
 
 log = logging.getLogger(__name__)
@@ -91,7 +83,10 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
     strategy = replica_strategy(training.replicas)
     keras.utils.set_random_seed(training.seed)
     pairs, validation = _read(data)
-    tokenizers = _tokenizers(config, directory, start, pairs)
+    if start:
+        tokenizers = read_tokenizers(start.vocabularies, data.subwords)
+    else:
+        tokenizers = read_or_train(directory, config, pairs)
     log.info("text to train on:")
     encoded = encode_pairs(pairs, *tokenizers, data.max_length)
     del pairs  # Gigabytes for a large text.
@@ -222,38 +217,6 @@ def _validation(
         Translator(model, *tokenizers, DecodingConfig(beam_size=1)),
         tokens=tokens,
     )
-
-
-def _tokenizers(
-    config: ExperimentConfig, directory: Path, start: Start | None, pairs: Pairs
-) -> Tokenizers:
-    """Return the vocabularies of the model to start from, or else the directory's.
-
-    What it does not have is trained: one on both sides, or one on each.
-    """
-    if start:
-        return read_tokenizers(start.vocabularies, config.data.subwords)
-    sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
-    if config.model.target_vocab_size is None:
-        jobs = [(sources + targets, config.model.vocab_size)]
-    else:
-        jobs = [(sources, config.model.vocab_size), (targets, config.model.target_vocab_size)]
-    tokenizers = []
-    for path, (lines, size) in zip(own_vocabularies(directory, config), jobs, strict=True):
-        if path.exists():
-            tokenizers.append(read_tokenizers([path], config.data.subwords)[0])
-            continue
-        log.info("training a vocabulary of %s subwords", f"{size:,}")
-        tokenizers.append(_train_tokenizer(config.data, lines, size))
-    return tokenizers[0], tokenizers[-1]
-
-
-def _train_tokenizer(data: DataConfig, lines: Sequence[str], size: int) -> Tokenizer:
-    coverage = data.character_coverage
-    if data.subwords == "wordpiece":
-        return WordPieceTokenizer(train_word_piece(lines, size, character_coverage=coverage))
-    model = train_sentencepiece(lines, size, model_type=data.subwords, character_coverage=coverage)
-    return SentencePieceTokenizer(model)
 
 
 def _choose(

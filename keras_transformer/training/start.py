@@ -12,7 +12,8 @@ import tensorflow as tf
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.export.loading import find_saved_model
 from keras_transformer.model import Transformer
-from keras_transformer.training.directory import finished_config, own_vocabularies
+from keras_transformer.training.directory import finished_config
+from keras_transformer.training.vocabularies import own_vocabularies
 
 _SECTIONS = [field.name for field in dataclasses.fields(ExperimentConfig)]
 

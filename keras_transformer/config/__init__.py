@@ -1,0 +1,22 @@
+"""Frozen dataclasses that describe a model, its data, its training and its decoding."""
+
+from keras_transformer.config.data import DataConfig
+from keras_transformer.config.decoding import DecodingConfig
+from keras_transformer.config.experiment import ExperimentConfig, read_yaml
+from keras_transformer.config.training import TrainingConfig
+from keras_transformer.config.transformer import TransformerConfig
+
+PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
+
+__all__ = [
+    "BOS_ID",
+    "EOS_ID",
+    "PAD_ID",
+    "UNK_ID",
+    "DataConfig",
+    "DecodingConfig",
+    "ExperimentConfig",
+    "TrainingConfig",
+    "TransformerConfig",
+    "read_yaml",
+]
