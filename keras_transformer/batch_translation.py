@@ -19,7 +19,8 @@ def translate_in_batches(
 ) -> list[str]:
     """Translate any number of sentences in batches of similar length, and restore their order.
 
-    Two batches are translated at a time, each in a thread of its own.
+    Two batches are translated at a time, each in a thread of its own, where a `tf.device` around
+    the call does not hold.
 
     Args:
         translate: from string [B] to string [B].

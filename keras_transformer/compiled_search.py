@@ -53,7 +53,7 @@ class CompiledSearch:
         ]
 
     def __call__(self, source: tf.Tensor, limits: tf.Tensor) -> SearchResult:
-        """Return the result of the search, of which no row depends on the grid.
+        """Return the result of the search; a row does not depend on the shape it was padded to.
 
         Args:
             source: int32 [B, S], padded.

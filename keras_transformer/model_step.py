@@ -21,7 +21,7 @@ class ModelStep:
     """Gives a search the next token's logits: `decoding.Step` for a model and its sources.
 
     The tokens of a sentence's beams lie in one cache, which is never re-ordered: a beam that
-    continues another only learns to see what that one saw. What is computed of the weights and the
+    continues another sees what that one saw. What is computed of the weights and the
     sources alone is computed before the first step.
 
     Args:
@@ -114,7 +114,7 @@ class ModelStep:
         return keras.ops.slice_update(cached, (0, 0, position * self.beam_size, 0), heads)
 
     def _see(self, visible, parents, position):
-        """Let each beam see what its parent saw, and its own token: [B, N, P] grown or filled."""
+        """Let each beam see what its parent saw and its own token: [B, N, P], longer or filled."""
         parents = tf.reshape(parents % self.beam_size, [-1, self.beam_size])
         visible = tf.gather(visible, parents, batch_dims=1)
         own = tf.eye(self.beam_size, dtype=tf.bool)

@@ -10,6 +10,7 @@ from keras_transformer.batch_translation import translate_in_batches
 from keras_transformer.compiled_search import CompiledSearch
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, DecodingConfig
 from keras_transformer.decoding import (
+    UNFILLED_SCORE,
     SearchResult,
     beam_search,
     make_rules,
@@ -21,7 +22,6 @@ from keras_transformer.model_step import ModelStep, step_kernels
 from keras_transformer.text import Tokenizer
 
 _TEXT = tf.TensorSpec([None], tf.string, name="text")
-_NO_TRANSLATION = -1e9
 _MOST_TOKENS = 4096
 """How many of a batch, padding included, are scored at a time."""
 _MULTIPLIER = 6364136223846793005  # Knuth's, of 64 bits: sentences hardly share a sum of powers.
@@ -89,7 +89,7 @@ class Translator:
         self._rules = make_rules(self.decoding, prefix)
 
     def keep_kernels(self) -> "Translator":
-        """Return a translator that keeps what each search of this one makes of the weights anew.
+        """Return a translator that computes `step_kernels` once, and not in every search.
 
         It is for an export, as its copies of the weights do not change when the model is trained.
         They take memory, and save a tenth of the time of a compiled search for one sentence.
@@ -102,7 +102,7 @@ class Translator:
     def __call__(
         self, sentences: Sequence[str], batch_size: int = 64, progress: bool = False
     ) -> list[str]:
-        """Translate sentences, in their order.
+        """Translate sentences, in their order, as `translate_in_batches` does.
 
         Args:
             sentences: any number of strings.
@@ -201,9 +201,9 @@ class Translator:
         """Return the ids [B, S] of a text, and the result of its search."""
         source, lengths = self.encode_text(text)
         found = self.search(source, lengths, num_hypotheses, scores)
-        # Nothing to translate has nothing as its translation.
+        # An empty text has an empty translation.
         is_text = lengths[:, tf.newaxis] > 1
-        nothing = tf.one_hot(0, num_hypotheses, on_value=0.0, off_value=_NO_TRANSLATION)
+        nothing = tf.one_hot(0, num_hypotheses, on_value=0.0, off_value=UNFILLED_SCORE)
         return source, SearchResult(
             ids=tf.where(is_text[:, :, tf.newaxis], found.ids, PAD_ID),
             scores=tf.where(is_text, found.scores, nothing),

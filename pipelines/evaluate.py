@@ -24,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         nargs="+",
         default=[],
         metavar="NAME",
-        help="score beside as published figures were, in the target language: paper (WMT 2014, "
+        help="also score as published figures were, in the target language: paper (WMT 2014, "
         "tokenised and split at hyphens) or multi30k (lower-cased, normalised and tokenised)",
     )
     parser.add_argument("--json", metavar="FILE", help="also write the scores here")

@@ -54,6 +54,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     from keras_transformer.data.generated import generated_corpus
     from keras_transformer.evaluation import score
     from keras_transformer.export import export_saved_model
+    from keras_transformer.files import whole_file
     from keras_transformer.plots import (
         attention_map,
         save_figure,
@@ -68,12 +69,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     files = {name: directory / f"{name}.tsv" for name in ("train", "validation", "test")}
     for name, path in files.items():
         text = "".join(f"{source}\t{target}\n" for source, target in getattr(corpus, name))
-        if path.exists() and path.read_text(encoding="utf-8") != text:
+        if not path.exists():
+            with whole_file(path) as temporary:
+                temporary.write_text(text, encoding="utf-8")
+        elif path.read_text(encoding="utf-8") != text:
             sys.exit(
                 f"error: {path} has other sentences than this version generates. Remove "
                 f"{directory}, or choose another --directory."
             )
-        path.write_text(text, encoding="utf-8")
     print(f"{len(corpus.train):,} pairs of sentences generated from a grammar, such as")
     for source, target in corpus.train[:3]:
         print(f"  {source}\n  -> {target}")

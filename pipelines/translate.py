@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         elif args.input:
             sentences = read_lines(args.input)
         else:
-            sys.stdin.reconfigure(encoding="utf-8", errors="replace", newline="\n")
+            sys.stdin.reconfigure(encoding="utf-8-sig", errors="replace", newline="\n")
             sentences = [line.rstrip("\r\n") for line in sys.stdin]
         # Long work is printed as it goes: in parts, inside which lengths are sorted.
         part = max(32 * args.batch_size, 1)

@@ -37,7 +37,7 @@ class TrainingConfig:
     replicas: int | None = Field(default=None, gt=0)
     """GPUs to train on, or logical CPU devices where there is none; all GPUs without it."""
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
-    """Keras dtype policy."""
+    """Keras dtype policy; mixed_float16 on one replica alone."""
     seed: int = Field(default=1, ge=0, lt=2**32)
     """Seed of initial weights, dropout and the order of the batches."""
     init_from: str | None = None

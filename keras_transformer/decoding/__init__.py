@@ -13,6 +13,7 @@ from keras_transformer.decoding.rules import (
 from keras_transformer.decoding.sampling import sample_search
 from keras_transformer.decoding.scoring import score_tokens
 from keras_transformer.decoding.search import (
+    UNFILLED_SCORE,
     Rule,
     SearchResult,
     Select,
@@ -24,6 +25,7 @@ from keras_transformer.decoding.search import (
 )
 
 __all__ = [
+    "UNFILLED_SCORE",
     "Rule",
     "SearchResult",
     "Select",

@@ -16,13 +16,14 @@ Step = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, State], tuple[tf.Tensor, State
 """`step(ids, parents, position, state) -> (logits, state)`: all that a search knows of a model.
 
 `ids` int32 [R] are the tokens chosen last, all bos at first; `position` int32 [] counts from 0;
-`logits` float32 [R, V] are those of the next token, log-probabilities but for a constant in each
-row. In greedy search a row is a sentence; in beam search row b * N + n is beam n of sentence b.
+`logits` float32 [R, V] are those of the next token, not normalised: a constant added to a row
+changes nothing. In greedy search a row is a sentence; in beam search row b * N + n is beam n of
+sentence b.
 
 `parents` int32 [R] are the rows, of what the step before was given, that `ids` continue: always a
 row of the same sentence, and in greedy search the row itself. The search leaves the state as it is,
-so what a step keeps of a row's past it takes from there: `take_rows(state, parents)`, unless it
-knows better. What no step changes has no need to be in the state: `step` may close over it.
+so what a step keeps of a row's past it takes from there: `take_rows(state, parents)`, or the
+same with less moved. What no step changes has no need to be in the state: `step` may close over it.
 
 If the search is given a `Select`, that holds for the sentences that are left, and in between rows
 are counted anew.

@@ -233,6 +233,8 @@ class Decoder(keras.layers.Layer):
         **options,
     ):
         super().__init__(name=name, dtype=dtype, trainable=trainable)
+        if num_layers < 1:
+            raise ValueError(f"num_layers must be at least 1, received {num_layers}.")
         self.sizes = {"d_model": d_model, "d_ff": d_ff, "num_heads": num_heads, **options}
         self.layers = [
             DecoderLayer(**self.sizes, dtype=self.dtype_policy, name=f"layer_{i}")

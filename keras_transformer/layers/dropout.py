@@ -11,7 +11,7 @@ class Dropout(keras.layers.Layer):
     """Sets some of its inputs to 0 in training and scales up the others (Section 5.4).
 
     With TensorFlow it takes a byte of randomness for each input, where `keras.layers.Dropout` takes
-    four and turns them into a float, and remembers a byte for the way back. So `rate` is rounded to
+    four and turns them into a float, and keeps a byte for the way back. So `rate` is rounded to
     256ths, of which one at least is dropped and one kept, and the scale is that of the rounded
     rate, in the inputs' type. Each replica of a `tf.distribute` strategy has a mask of its own.
     With other backends it is Keras's.

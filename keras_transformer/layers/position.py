@@ -68,6 +68,8 @@ class SinusoidalPositionEncoding(keras.layers.Layer):
 class LearnedPositionEncoding(keras.layers.Layer):
     """Adds a learned vector for each position to its inputs (Section 3.5; Table 3, row E).
 
+    It is added in float32, then cast to the inputs' type.
+
     Args:
         max_length: the number of positions. Later ones share the last vector.
 
@@ -93,15 +95,17 @@ class LearnedPositionEncoding(keras.layers.Layer):
             shape=(self.max_length, d_model),
             initializer=keras.initializers.RandomNormal(stddev=d_model**-0.5),
             name="embeddings",
+            autocast=False,
         )
 
     def encoding(self, length):
-        """Return what is added at each position, [length, D]."""
+        """Return what is added at each position, float32 [length, D]."""
         positions = ops.minimum(ops.arange(length), self.max_length - 1)
-        return ops.take(self.embeddings, positions, axis=0)
+        return ops.cast(ops.take(self.embeddings, positions, axis=0), "float32")
 
     def call(self, inputs):
-        return inputs + ops.cast(self.encoding(ops.shape(inputs)[1]), inputs.dtype)
+        encoding = self.encoding(ops.shape(inputs)[1])
+        return ops.cast(ops.cast(inputs, "float32") + encoding, inputs.dtype)
 
     def compute_output_shape(self, input_shape):
         return input_shape

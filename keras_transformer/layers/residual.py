@@ -54,8 +54,6 @@ class Residual(keras.layers.Layer):
 
 def final_norm(layers, dtype):
     """Return the normalisation that ends a stack of pre-norm layers; None after post-norm ones."""
-    if not layers:
-        raise ValueError("num_layers must be at least 1, received 0.")
     if layers[-1].norm == "post":
         return None
     return LayerNorm(dtype=dtype, name="final_norm")

@@ -77,8 +77,8 @@ class Tokenizer(tf.Module, abc.ABC):
 
         Args:
             text: `[B]` strings in UTF-8; bytes that are not UTF-8 count as U+FFFD.
-            max_length: The most subwords of a text, after which it is cut off. Of a text of
-                megabytes no more is looked at than so many of the longest subwords could have.
+            max_length: The most subwords of a text, after which it is cut off. No more bytes of
+                it are looked at, white space included, than so many of the longest subwords have.
 
         Returns:
             `[B, None]` int32 ids, without bos and eos; none for an empty text.

@@ -63,9 +63,16 @@ def read_history(directory: str | os.PathLike) -> dict[str, list[float]]:
     with open(Path(directory) / "epochs.csv", newline="", encoding="utf-8") as file:
         # An epoch that was interrupted before its checkpoint has another row: its last counts.
         # A line that was being written when the machine went down is not whole.
-        whole = [row for row in csv.DictReader(file) if None not in {*row, *row.values()}]
+        whole = [row for row in csv.DictReader(file) if None not in row and all(row.values())]
         rows = list({row["epoch"]: row for row in whole}.values())
     return {name: [float(row[name]) for row in rows] for name in (rows[0] if rows else ())}
+
+
+def end_last_line(path: Path) -> None:
+    """End a line that was being written when the machine went down, so that the next is whole."""
+    if path.exists() and (text := path.read_bytes()) and not text.endswith(b"\n"):
+        with open(path, "ab") as file:
+            file.write(b"\n")
 
 
 def check_claim(directory: Path, config: ExperimentConfig) -> None:

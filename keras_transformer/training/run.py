@@ -10,7 +10,7 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
-from keras_transformer.config import DataConfig, DecodingConfig, ExperimentConfig
+from keras_transformer.config import DataConfig, DecodingConfig, ExperimentConfig, TrainingConfig
 from keras_transformer.data import (
     EncodedPairs,
     TokenBatches,
@@ -29,7 +29,7 @@ from keras_transformer.text import read_tokenizers
 from keras_transformer.training.callbacks import Checkpoints, EpochSeed, Validation
 from keras_transformer.training.checkpoints import average_checkpoints
 from keras_transformer.training.cpu import prepare_cpu
-from keras_transformer.training.directory import check_claim, claim
+from keras_transformer.training.directory import check_claim, claim, end_last_line
 from keras_transformer.training.start import check_start
 from keras_transformer.training.strategy import replica_strategy
 from keras_transformer.training.vocabularies import (
@@ -80,7 +80,7 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
         check_vocabularies(directory, config)
     elif training.init_from is not None:
         start = check_start(directory, config)
-    strategy = replica_strategy(training.replicas)
+    strategy = _strategy(training)
     keras.utils.set_random_seed(training.seed)
     pairs, validation = _read(data)
     if start:
@@ -110,6 +110,7 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
     ]
     # Nothing is written before this, so that a mistake above leaves the directory free.
     claim(directory, config, tokenizers)
+    end_last_line(directory / "epochs.csv")
     with strategy.scope():
         done = checkpoints.restore(model)
         if start:
@@ -138,6 +139,18 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
             verbose=1 if sys.stdout.isatty() else 2,
         )
     return _choose(config, directory, checkpoints, tokenizers, validation)
+
+
+def _strategy(training: TrainingConfig) -> tf.distribute.Strategy:
+    strategy = replica_strategy(training.replicas)
+    replicas = strategy.num_replicas_in_sync
+    if training.precision == "mixed_float16" and replicas > 1:
+        # Another's overflow would become a weight that is no number.
+        raise ValueError(
+            f"precision='mixed_float16' needs one replica, received {replicas}: Keras looks for "
+            "overflow on the first alone. Choose 'mixed_bfloat16', or replicas=1."
+        )
+    return strategy
 
 
 def _read(data: DataConfig) -> tuple[Pairs, Pairs]:

@@ -160,5 +160,5 @@ def test_the_cache_has_the_compute_dtype():
 def test_wrong_sizes_are_refused():
     with pytest.raises(ValueError, match="received d_model=6 and num_heads=4"):
         DecoderLayer(d_model=6, d_ff=11, num_heads=4)
-    with pytest.raises(ValueError, match="num_layers must be at least 1, received 0"):
-        Decoder(num_layers=0, **SIZES)
+    with pytest.raises(ValueError, match="num_layers must be at least 1, received -2"):
+        Decoder(num_layers=-2, **SIZES)

@@ -92,6 +92,7 @@ def test_heads_share_the_width_unless_their_size_is_given():
         ({"num_heads": 0}, "num_heads must be at least 1, received 0"),
         ({"norm": "none"}, "norm must be 'post' or 'pre', received 'none'"),
         ({"num_layers": 0}, "num_layers must be at least 1, received 0"),
+        ({"num_layers": -1}, "num_layers must be at least 1, received -1"),
     ],
 )
 def test_wrong_sizes_are_refused(arguments, message):

@@ -1,3 +1,4 @@
+import functools
 import math
 
 import keras
@@ -69,10 +70,12 @@ def test_is_added_to_the_inputs():
 
 def test_bfloat16_rounds_the_float32_sum_once():
     # Positions above 256 are not bfloat16 numbers: with those, neighbours would share an encoding.
-    x = keras.ops.cast(np.random.normal(size=(1, 300, 6)), "bfloat16")
-    expected = keras.ops.cast(as_array(x) + encoding(300), "bfloat16")
-    received = SinusoidalPositionEncoding(dtype="mixed_bfloat16")(x)
-    assert np.array_equal(as_array(received), as_array(expected))
+    layers = SinusoidalPositionEncoding, functools.partial(LearnedPositionEncoding, 300)
+    for layer in (make(dtype="mixed_bfloat16") for make in layers):
+        x = keras.ops.cast(np.random.normal(size=(1, 300, 6)), "bfloat16")
+        received = layer(x)
+        expected = keras.ops.cast(as_array(x) + as_array(layer.encoding(300)), "bfloat16")
+        assert np.array_equal(as_array(received), as_array(expected))
 
 
 def test_an_odd_width_is_refused():

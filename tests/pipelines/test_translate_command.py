@@ -39,6 +39,14 @@ def test_standard_input_is_translated(training, translator, capsys, monkeypatch)
     assert lines(capsys) == translator([*SENTENCES, "no \ufffd text", "red\x0bblue"])
 
 
+def test_a_byte_order_mark_is_no_text(capsys, monkeypatch):
+    text = io.TextIOWrapper(io.BytesIO(b"\xef\xbb\xbfred\nblue"), encoding="ascii")
+    monkeypatch.setattr(sys, "stdin", text)
+    monkeypatch.setattr(translate, "load_model", lambda args: lambda texts, _: texts)
+    translate.main(["--model", "any"])
+    assert lines(capsys) == ["red", "blue"]
+
+
 def test_a_training_can_be_searched_otherwise(training, translator, capsys):
     translate.main(["--model", training, "--beam-size", "1", "--length-penalty", "0", *SENTENCES])
     greedy = lines(capsys)

@@ -11,7 +11,7 @@ from tiny import (
 
 from keras_transformer.config import DecodingConfig
 from keras_transformer.training import load_translator, read_history
-from keras_transformer.training.directory import check_claim, claim
+from keras_transformer.training.directory import check_claim, claim, end_last_line
 from keras_transformer.translator import Translator
 
 TEXT = {"train_source": "train.tsv", "validation_source": "validation.tsv"}
@@ -64,6 +64,24 @@ def test_a_directory_keeps_to_its_configuration(tmp_path):
 def test_history_has_each_epoch_once_the_last_time_it_was_trained(tmp_path):
     (tmp_path / "epochs.csv").write_text("epoch,val_bleu\n0,1.5\n1,2.5\n1,3.5\n2,3.0\n")
     assert read_history(tmp_path) == {"epoch": [0, 1, 2], "val_bleu": [1.5, 3.5, 3.0]}
+
+
+@pytest.mark.parametrize("torn", ["2", "2,3", "2,3.25,"])
+def test_a_line_that_was_torn_costs_no_other(tmp_path, torn):
+    path = tmp_path / "epochs.csv"
+    path.write_text(f"epoch,loss,val_bleu\n0,4.0,1.5\n1,3.5,2.5\n{torn}")
+    expected = {"epoch": [0, 1], "loss": [4.0, 3.5], "val_bleu": [1.5, 2.5]}
+    assert read_history(tmp_path) == expected
+    end_last_line(path)
+    end_last_line(path)
+    with open(path, "a") as file:
+        file.write("2,3.0,3.5\n")
+    assert read_history(tmp_path)["val_bleu"] == [1.5, 2.5, 3.5]
+
+
+def test_a_line_that_was_written_behind_a_torn_one_is_left_out(tmp_path):
+    (tmp_path / "epochs.csv").write_text("epoch,loss\n0,4.0\n1,3.1,3.5\n2,3.0\n")
+    assert read_history(tmp_path) == {"epoch": [0, 2], "loss": [4.0, 3.0]}
 
 
 def test_history_of_no_epoch_is_empty(tmp_path):
