@@ -11,6 +11,7 @@ pipelines
 training plots
 export
 translator evaluation
+batch_translation
 data
 text
 model_step compiled_search

@@ -14,6 +14,7 @@ import shlex
 import subprocess
 import sys
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -68,7 +69,7 @@ def check_python(page, folder):
     outputs = iter(run_python(folder, script).split(END_OF_BLOCK + "\n"))
 
     checker, flags = doctest.OutputChecker(), doctest.ELLIPSIS
-    for fence, following in zip(fences, [*fences[1:], None], strict=True):
+    for fence, following in pairwise([*fences, None]):
         output = next(outputs) if fence.info == "python" else None
         if output is not None and following and following.info == "text":
             example = doctest.Example(fence.content, following.content)
