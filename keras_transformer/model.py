@@ -45,7 +45,6 @@ class Transformer(keras.Model):
         super().__init__(**kwargs)
         self.config = config
         policy = self.dtype_policy
-        target_vocab_size = config.target_vocab_size or config.vocab_size
 
         def embedding(vocab_size, name):
             return TokenEmbedding(vocab_size, config.d_model, dtype=policy, name=name)
@@ -59,10 +58,10 @@ class Transformer(keras.Model):
         self.target_embedding = (
             self.source_embedding
             if config.share_embeddings == "all"
-            else embedding(target_vocab_size, "target_embedding")
+            else embedding(config.target_size, "target_embedding")
         )
         self.output_embedding = (
-            embedding(target_vocab_size, "output_embedding")
+            embedding(config.target_size, "output_embedding")
             if config.share_embeddings == "none"
             else self.target_embedding
         )

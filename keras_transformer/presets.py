@@ -34,7 +34,7 @@ def count_parameters(config: TransformerConfig) -> int:
     # A layer of the encoder has one attention and two norms, one of the decoder two and three.
     layers = config.num_layers * (3 * attention + 2 * feed_forward + 5 * norm)
     final_norms = 2 * norm if config.norm == "pre" else 0
-    source, target = config.vocab_size, config.target_vocab_size or config.vocab_size
+    source, target = config.vocab_size, config.target_size
     subwords = {"all": source, "target": source + target, "none": source + 2 * target}
     positions = 2 * config.max_length if config.position == "learned" else 0
     return layers + final_norms + (subwords[config.share_embeddings] + positions) * d_model

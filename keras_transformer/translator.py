@@ -3,28 +3,18 @@
 import copy
 from collections.abc import Sequence
 
-import numpy as np
 import tensorflow as tf
 
 from keras_transformer.batch_translation import translate_in_batches
-from keras_transformer.compiled_search import CompiledSearch
-from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, DecodingConfig
-from keras_transformer.decoding import (
-    UNFILLED_SCORE,
-    SearchResult,
-    beam_search,
-    make_rules,
-    sample_search,
-    score_tokens,
-)
+from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, DecodingConfig
+from keras_transformer.decoding import UNFILLED_SCORE, SearchResult, score_tokens
 from keras_transformer.model import Transformer
-from keras_transformer.model_step import ModelStep, step_kernels
 from keras_transformer.text import Tokenizer
+from keras_transformer.token_search import TokenSearch
 
 _TEXT = tf.TensorSpec([None], tf.string, name="text")
 _MOST_TOKENS = 4096
 """How many of a batch, padding included, are scored at a time."""
-_MULTIPLIER = 6364136223846793005  # Knuth's, of 64 bits: sentences hardly share a sum of powers.
 
 
 class Translator:
@@ -71,10 +61,7 @@ class Translator:
         self.tokenizer = tokenizer
         self.target_tokenizer = tokenizer if target_tokenizer is None else target_tokenizer
         self.decoding = DecodingConfig() if decoding is None else decoding
-        self.compiled = compiled
-        self._compiled = {}
-        self._kernels = None
-        sizes = model.config.vocab_size, model.config.target_vocab_size or model.config.vocab_size
+        sizes = model.config.vocab_size, model.config.target_size
         received = self.tokenizer.vocab_size, self.target_tokenizer.vocab_size
         if sizes != received:
             raise ValueError(
@@ -82,21 +69,18 @@ class Translator:
                 f"{sizes[0]} (source) and {sizes[1]} (target); received {received[0]} and "
                 f"{received[1]}. Give the tokenizers that the model was trained with."
             )
-        self._penalties = np.zeros(sizes[1], "float32")
-        # The search may write everything but padding, bos and the unknown, which are no text.
-        self._penalties[[PAD_ID, UNK_ID, BOS_ID]] = -1e9
         prefix = self.target_tokenizer.tokenize([self.decoding.prefix])[0].numpy().tolist()
-        self._rules = make_rules(self.decoding, prefix)
+        self._token_search = TokenSearch(model, self.decoding, prefix, compiled)
+
+    @property
+    def compiled(self) -> bool:
+        """Whether XLA compiles the search."""
+        return self._token_search.compiled
 
     def keep_kernels(self) -> "Translator":
-        """Return a translator that computes `step_kernels` once, and not in every search.
-
-        It is for an export, as its copies of the weights do not change when the model is trained.
-        They take memory, and save a tenth of the time of a compiled search for one sentence.
-        """
+        """Return a translator whose search computes its kernels once: see `TokenSearch`."""
         kept = copy.copy(self)
-        kept._compiled = {}
-        kept._kernels = tf.nest.map_structure(_keep, step_kernels(self.model))
+        kept._token_search = self._token_search.keep_kernels()
         return kept
 
     def __call__(
@@ -218,7 +202,7 @@ class Translator:
         def score_some(start, scores):
             part = slice(start, start + rows)
             logits, _ = self._decode_whole(source[part], target[part])
-            log_probs = tf.nn.log_softmax(logits + self._penalties)
+            log_probs = tf.nn.log_softmax(logits + self._token_search.penalties)
             found = score_tokens(log_probs, target[part], self.decoding.length_penalty)
             return start + rows, tf.concat([scores, found], axis=0)
 
@@ -246,75 +230,8 @@ class Translator:
         num_hypotheses: int = 1,
         scores: bool = True,
     ) -> SearchResult:
-        """Return the best translations' ids for source ids [B, S] of the given lengths [B].
-
-        Without `scores` greedy search leaves them out, as it needs none to find its way.
-        """
-        # The paper's limit counts subwords, and `lengths` counts eos on both sides.
-        limits = lengths + self.decoding.extra_length
-        if self.decoding.max_length is not None:
-            limits = tf.minimum(limits, self.decoding.max_length)
-        if not self.compiled:
-            return self._search(source, limits, num_hypotheses, scores)
-        key = num_hypotheses, scores
-        if key not in self._compiled:
-            self._compiled[key] = CompiledSearch(
-                lambda source, limits, sizes: self._search(source, limits, *key, sizes),
-                self.decoding.max_source_length,
-                self.decoding.extra_length,
-            )
-        return self._compiled[key](source, limits)
-
-    def _search(self, source, limits, num_hypotheses, scores, sizes=None):
-        options = self.decoding
-        is_sampled = options.temperature is not None
-        step = ModelStep(
-            self.model,
-            source,
-            num_hypotheses if is_sampled else options.beam_size,
-            # Over a batch of 0 the maximum is negative.
-            max_length=sizes[-1] if sizes else tf.maximum(tf.reduce_max(limits), 0),
-            logit_bias=self._penalties,
-            sizes=sizes,
-            kernels=self._kernels,
-        )
-        given = {
-            "max_lengths": limits,
-            "length_penalty": options.length_penalty,
-            "rules": self._rules,
-            "stages": step.stages,
-            "select": step.select,
-        }
-        if is_sampled:
-            return sample_search(
-                step,
-                step.initial_state(),
-                keys=_keys(source),
-                seed=options.seed,
-                num_samples=num_hypotheses,
-                temperature=options.temperature,
-                top_k=options.top_k,
-                top_p=options.top_p,
-                **given,
-            )
-        return beam_search(
-            step,
-            step.initial_state(),
-            beam_size=options.beam_size,
-            num_hypotheses=num_hypotheses,
-            scores=scores,
-            **given,
-        )
-
-
-def _keep(kernel):
-    return None if kernel is None else tf.Variable(kernel, trainable=False, name="kept_kernel")
-
-
-def _keys(source):
-    """Return a number for each sentence, int64 [B], from its ids [B, S] whatever their padding."""
-    powers = tf.math.cumprod(tf.fill([tf.shape(source)[1]], tf.constant(_MULTIPLIER, tf.int64)))
-    return tf.reduce_sum(tf.cast(source, tf.int64) * powers, axis=1)  # the id of padding is 0
+        """Return the best translations' ids for ids [B, S] of lengths [B], as `TokenSearch`."""
+        return self._token_search(source, lengths, num_hypotheses, scores)
 
 
 def _encode(tokenizer, text, max_length):

@@ -10,10 +10,11 @@ ROWS = """
 pipelines
 training plots
 export
-translator evaluation
+translator evaluation growth
 batch_translation
 data
 text
+token_search
 model_step compiled_search
 model
 layers train_step
@@ -26,7 +27,7 @@ ROW = {part: row for row, parts in enumerate(ROWS) for part in parts.split()}
 # The metrics report what the loss computes.
 SAME_ROW = {("metrics", "losses")}
 ON_KERAS_ALONE = """
-files config presets losses metrics optimizers schedules layers train_step model
+files config presets losses metrics optimizers schedules layers train_step model growth
 """.split()
 
 MODULES = sorted([*ROOT.glob("keras_transformer/**/*.py"), *ROOT.glob("pipelines/**/*.py")])

@@ -42,5 +42,6 @@ class TrainingConfig:
     """Seed of initial weights, dropout and the order of the batches."""
     init_from: str | None = None
     """Directory of a finished training, or of an exported model (its last version, if it names
-    none), to start from: its weights, sizes and vocabularies, with a new optimizer and schedule;
-    without it, from random weights and a vocabulary of the text."""
+    none), to start from: its weights, sizes and vocabularies, with a new optimizer and schedule.
+    Larger `d_ff`, `num_heads` or `d_model` let it grow. Without it, from random weights and a
+    vocabulary of the text."""

@@ -52,6 +52,16 @@ class TransformerConfig:
     share_embeddings: Literal["all", "target", "none"] = "all"
     """One matrix for source, target and softmax (Section 3.4), for the last two, or for none."""
 
+    @property
+    def has_joint_vocabulary(self) -> bool:
+        """Whether source and target share one vocabulary."""
+        return self.target_vocab_size is None
+
+    @property
+    def target_size(self) -> int:
+        """Subwords of the target's vocabulary, joint or its own."""
+        return self.target_vocab_size or self.vocab_size
+
     @model_validator(mode="after")
     def _check(self):
         problems = []

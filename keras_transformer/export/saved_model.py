@@ -66,7 +66,7 @@ def export_saved_model(
         write_warmup(extra / "tf_serving_warmup_requests", requests)
         tokenizers = translator.tokenizer, translator.target_tokenizer
         # As a training looks for them that starts from here, unless it would lose the target's.
-        joint = translator.model.config.target_vocab_size is None
+        joint = translator.model.config.has_joint_vocabulary
         save_tokenizers(extra, tokenizers, joint and tokenizers[0].model == tokenizers[1].model)
         texts = {
             extra / "export.json": json.dumps(facts, indent=2) + "\n",

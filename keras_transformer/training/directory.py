@@ -95,4 +95,4 @@ def claim(directory: Path, config: ExperimentConfig, tokenizers: Tokenizers) -> 
     """Write the configuration and the vocabularies, or the one that both languages share."""
     directory.mkdir(parents=True, exist_ok=True)
     config.to_file(directory / "config.yaml")
-    save_tokenizers(directory, tokenizers, config.model.target_vocab_size is None)
+    save_tokenizers(directory, tokenizers, config.model.has_joint_vocabulary)

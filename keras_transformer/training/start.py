@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.export.loading import find_saved_model
+from keras_transformer.growth import grow, growth_problems
 from keras_transformer.model import Transformer
 from keras_transformer.training.directory import finished_config
 from keras_transformer.training.vocabularies import own_vocabularies
@@ -26,8 +27,12 @@ class Start:
     """What it was made with."""
     vocabularies: list[Path]
     """The file of the joint one, or those of source and target."""
-    set_weights: Callable[[Transformer], None]
-    """Gives its weights to a model of its sizes."""
+    read_model: Callable[[], Transformer]
+    """Returns the trained model."""
+
+    def set_weights(self, model: Transformer) -> None:
+        """Give its weights to a model of the same sizes, or of larger ones: see `grow`."""
+        model.set_weights(grow(self.read_model(), model.config).get_weights())
 
 
 def find_start(path: str | os.PathLike) -> Start:
@@ -47,11 +52,10 @@ def find_start(path: str | os.PathLike) -> Start:
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{error} An exported model will do too.") from error
 
-    def set_weights(model):
-        trained = keras.saving.load_model(path / "model.keras", compile=False)
-        model.set_weights(trained.get_weights())
+    def read_model():
+        return keras.saving.load_model(path / "model.keras", compile=False)
 
-    return Start(config, own_vocabularies(path, config), set_weights)
+    return Start(config, own_vocabularies(path, config), read_model)
 
 
 def _exported(version: Path) -> Start:
@@ -73,14 +77,16 @@ def _exported(version: Path) -> Start:
             "training."
         )
 
-    def set_weights(model):
+    def read_model():
         import tensorflow_text  # noqa: F401  registers the tokenizer's ops
 
         weights = tf.saved_model.load(str(version)).weights
         values = {_place(weight.name.removesuffix(":0")): weight.numpy() for weight in weights}
+        model = Transformer(config.model)
         model.set_weights([values[_place(weight.path)] for weight in model.weights])
+        return model
 
-    return Start(config, vocabularies, set_weights)
+    return Start(config, vocabularies, read_model)
 
 
 def _place(path: str) -> str:
@@ -93,23 +99,19 @@ def check_start(directory: Path, config: ExperimentConfig) -> Start:
 
     Raises:
         FileNotFoundError: there is none.
-        ValueError: its model has other sizes, or the directory another vocabulary.
+        ValueError: its model cannot grow to the sizes, or the directory has another vocabulary.
     """
     origin = config.training.init_from
     start = find_start(origin)
-    ours, theirs = (
-        dataclasses.asdict(c.model) | {"subwords": c.data.subwords} for c in (config, start.config)
-    )
-    differences = [
-        f"{name} is {ours[name]} in place of {theirs[name]}"
-        for name in ours
-        if "dropout" not in name and ours[name] != theirs[name]
-    ]
+    differences = growth_problems(start.config.model, config.model)
+    if config.data.subwords != (theirs := start.config.data.subwords):
+        differences.append(f"subwords is {config.data.subwords} in place of {theirs}")
     if differences:
         raise ValueError(
             f"A training that starts from {origin} has its subwords and, but for dropout, a model "
-            f"of the same sizes; received other ones: {', '.join(differences)}. Leave them out of "
-            "the options and of the configuration: pipelines.train then takes them from there."
+            "of the same sizes, or of larger ones with the same heads; received "
+            f"{', '.join(differences)}. Leave them out of the options and of the configuration: "
+            "pipelines.train then takes them from there."
         )
     paths = own_vocabularies(directory, config)
     for own, original in zip(paths, start.vocabularies, strict=True):

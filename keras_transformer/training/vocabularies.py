@@ -23,7 +23,7 @@ Tokenizers = tuple[Tokenizer, Tokenizer]
 
 def own_vocabularies(directory: Path, config: ExperimentConfig) -> list[Path]:
     """Return the files of a training's vocabularies, whether they are there yet or not."""
-    return vocabulary_paths(directory, config.model.target_vocab_size is None)
+    return vocabulary_paths(directory, config.model.has_joint_vocabulary)
 
 
 def check_vocabularies(directory: Path, config: ExperimentConfig) -> None:
@@ -44,7 +44,7 @@ def read_or_train(
     There is one of both sides, or one of each. Nothing is written.
     """
     sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
-    if config.model.target_vocab_size is None:
+    if config.model.has_joint_vocabulary:
         jobs = [(sources + targets, config.model.vocab_size)]
     else:
         jobs = [(sources, config.model.vocab_size), (targets, config.model.target_vocab_size)]

@@ -163,18 +163,27 @@ def test_interrupted_it_goes_on_as_if_it_had_not_been(
 
 
 def test_every_size_that_differs_is_named(tmp_path, continued):
-    config = continued(model={"d_ff": 50, "norm": "pre", "dropout": 0.4})
+    config = continued(model={"d_ff": 40, "norm": "pre", "dropout": 0.4})
     with pytest.raises(
-        ValueError, match="other ones: d_ff is 50 in place of 48, norm is pre in place of post. Le"
+        ValueError, match="received norm is pre in place of post, d_ff is 40 in place of 48 or more"
     ):
         train(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
+def test_it_may_start_from_a_smaller_model(tmp_path, source, continued):
+    trained = keras.saving.load_model(source / "model.keras")
+    config = continued(model={"d_ff": 59}, epochs=1, learning_rate_scale=STANDS_STILL)
+    translator = train(config, tmp_path / "run")
+    assert translator.model.count_params() > trained.count_params()
+    sources = [source for source, _ in toy_pairs(80)[60:]]
+    assert translator(sources) == load_translator(source)(sources)
+
+
 def test_other_subwords_are_refused(tmp_path, continued):
     config = continued()
     data = dataclasses.replace(config.data, subwords="wordpiece")
-    with pytest.raises(ValueError, match="other ones: subwords is wordpiece in place of bpe"):
+    with pytest.raises(ValueError, match="received subwords is wordpiece in place of bpe"):
         train(dataclasses.replace(config, data=data), tmp_path / "run")
 
 
