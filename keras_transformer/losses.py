@@ -1,4 +1,4 @@
-"""Label-smoothed cross entropy (Section 5.4)."""
+"""Label-smoothed cross entropy (Section 5.4), and that of two passes, R-Drop."""
 
 import keras
 from keras import ops
@@ -26,38 +26,101 @@ def smoothed_cross_entropy(labels, logits, label_smoothing=0.0):
     >>> float(smoothed_cross_entropy(ops.array([[0]]), ops.zeros((1, 1, 4)))[0, 0])
     1.3862943649291992
     """
-    vocab_size = logits.shape[-1]
-    flat_labels = ops.expand_dims(ops.cast(ops.reshape(labels, (-1,)), "int32"), 1)
-    uniform = label_smoothing / vocab_size
+    flat_labels, uniform = _flat(labels), label_smoothing / logits.shape[-1]
 
     @ops.custom_gradient
     def cross_entropy(logits):
         # The backend's own softmax is one operation, on a CPU much faster than its parts.
         probabilities = ops.softmax(logits)
-        at_label = ops.take_along_axis(logits, flat_labels, axis=-1)
-        label_probability = ops.take_along_axis(probabilities, flat_labels, axis=-1)
-        values = ops.cond(
-            ops.all(label_probability > _SMALLEST),
-            lambda: -ops.log(label_probability),
-            lambda: _highest(logits) - at_label - ops.log(_highest(probabilities)),
-        )
-        if label_smoothing:
-            mean = ops.mean(logits, axis=-1, keepdims=True)
-            values = values + label_smoothing * (at_label - mean)
 
         def gradient(*args, upstream=None):
             upstream = args[0] if upstream is None else upstream
-            # Softmax minus the smoothed label, whose one place that differs is then overwritten.
             gradients = probabilities * upstream - upstream * uniform
-            own = upstream * (label_probability - uniform - (1 - label_smoothing))
-            rows = ops.expand_dims(ops.arange(ops.shape(flat_labels)[0], dtype="int32"), 1)
-            places = ops.concatenate([rows, flat_labels], axis=1)
-            return ops.scatter_update(gradients, places, ops.squeeze(own, 1))
+            return _subtract_at(flat_labels, gradients, upstream * (1 - label_smoothing))
+
+        return _cross_entropy(flat_labels, logits, probabilities, label_smoothing), gradient
+
+    return ops.reshape(cross_entropy(_rows(logits)), ops.shape(labels))
+
+
+def r_drop_cross_entropy(labels, first, second, label_smoothing=0.0, alpha=5.0):
+    """Return the cross entropy of two passes, which is higher the less they agree (R-Drop).
+
+    Two passes over the same sentences differ by their dropout. To the mean of their cross
+    entropies comes alpha / 2 times the mean of the two Kullback-Leibler divergences of one from
+    the other ([Wu et al., 2021](https://arxiv.org/abs/2106.14448), whose loss is twice this).
+
+    Args:
+        labels: int [B, T].
+        first: float [B, T, V], logits of the one pass.
+        second: float [B, T, V], logits of the other.
+        label_smoothing: epsilon, as of `smoothed_cross_entropy`.
+        alpha: the weight of the divergences.
+
+    Returns:
+        float32 [B, T], in nats.
+
+    >>> logits = ops.zeros((1, 1, 4))
+    >>> float(r_drop_cross_entropy(ops.array([[0]]), logits, logits)[0, 0])  # they agree
+    1.3862943649291992
+    """
+    flat_labels, uniform = _flat(labels), label_smoothing / first.shape[-1]
+
+    @ops.custom_gradient
+    def cross_entropy(first, second):
+        p, q = ops.softmax(first), ops.softmax(second)
+        entropies = [
+            _cross_entropy(flat_labels, logits, probabilities, label_smoothing)
+            for logits, probabilities in ((first, p), (second, q))
+        ]
+        # Both divergences together are the sum of (p - q) times the difference of the logits.
+        difference = first - second
+        expected = [ops.einsum("nv,nv->n", x, difference)[:, None] for x in (p, q)]
+        values = (entropies[0] + entropies[1]) / 2 + alpha / 4 * (expected[0] - expected[1])
+
+        def gradient(*args, upstream=None):
+            half = (args[0] if upstream is None else upstream) / 2
+            weight = alpha / 2 * half
+            scaled = weight * difference
+            of_first = p * (scaled + (half + weight - weight * expected[0]))
+            of_first = of_first - (weight * q + half * uniform)
+            of_second = q * ((half + weight + weight * expected[1]) - scaled)
+            of_second = of_second - (weight * p + half * uniform)
+            at_label = half * (1 - label_smoothing)
+            return tuple(_subtract_at(flat_labels, x, at_label) for x in (of_first, of_second))
 
         return values, gradient
 
-    flat_logits = ops.cast(ops.reshape(logits, (-1, vocab_size)), "float32")
-    return ops.reshape(cross_entropy(flat_logits), ops.shape(labels))
+    return ops.reshape(cross_entropy(_rows(first), _rows(second)), ops.shape(labels))
+
+
+def _flat(labels):
+    return ops.expand_dims(ops.cast(ops.reshape(labels, (-1,)), "int32"), 1)
+
+
+def _rows(logits):
+    return ops.cast(ops.reshape(logits, (-1, logits.shape[-1])), "float32")
+
+
+def _cross_entropy(labels, logits, probabilities, label_smoothing):
+    """Return float32 [N, 1] for labels [N, 1], logits [N, V] and their softmax."""
+    at_label = ops.take_along_axis(logits, labels, axis=-1)
+    label_probability = ops.take_along_axis(probabilities, labels, axis=-1)
+    values = ops.cond(
+        ops.all(label_probability > _SMALLEST),
+        lambda: -ops.log(label_probability),
+        lambda: _highest(logits) - at_label - ops.log(_highest(probabilities)),
+    )
+    if label_smoothing:
+        values = values + label_smoothing * (at_label - ops.mean(logits, axis=-1, keepdims=True))
+    return values
+
+
+def _subtract_at(labels, gradients, amount):
+    """Subtract the amount [N, 1] from the gradients [N, V] at the labels [N, 1]."""
+    rows = ops.expand_dims(ops.arange(ops.shape(labels)[0], dtype="int32"), 1)
+    own = ops.take_along_axis(gradients, labels, axis=-1) - amount
+    return ops.scatter_update(gradients, ops.concatenate([rows, labels], 1), ops.squeeze(own, 1))
 
 
 def _highest(rows):
@@ -73,10 +136,12 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
 
     Args:
         label_smoothing: epsilon, the probability mass spread over the vocabulary.
+        r_drop: alpha of `r_drop_cross_entropy`: a `Transformer` with such a loss makes each step of
+            `fit` on two passes. With 0, the default, on one.
 
     Call arguments:
         y_true: int [B, T] labels; where they are 0 (padding) the loss is 0.
-        y_pred: float [B, T, V] logits.
+        y_pred: float [B, T, V] logits, or a pair of them, of two passes.
         sample_weight: weights of sentences [B] or of tokens [B, T]; 1 by default.
 
     Returns:
@@ -87,26 +152,41 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
     2.0794
     """
 
-    def __init__(self, label_smoothing: float = 0.1, name="label_smoothed_cross_entropy"):
+    def __init__(
+        self,
+        label_smoothing: float = 0.1,
+        r_drop: float = 0.0,
+        name="label_smoothed_cross_entropy",
+    ):
         super().__init__(name=name)
         if not 0 <= label_smoothing < 1:
             raise ValueError(
                 f"label_smoothing must be at least 0 and below 1, received {label_smoothing}."
             )
+        if r_drop < 0:
+            raise ValueError(f"r_drop must be at least 0, received {r_drop}.")
         self.label_smoothing = label_smoothing
+        self.r_drop = r_drop
 
     def __call__(self, y_true, y_pred, sample_weight=None):
         y_true = ops.convert_to_tensor(y_true)
         weights = token_weights(y_true, sample_weight)
-        total = ops.sum(weights * self.call(y_true, ops.convert_to_tensor(y_pred)))
+        total = ops.sum(weights * self.call(y_true, y_pred))
         count = _sum_over_replicas(ops.sum(weights))
         return total / ops.where(count > 0, count, 1.0)
 
     def call(self, y_true, y_pred):
-        return smoothed_cross_entropy(y_true, y_pred, self.label_smoothing)
+        if isinstance(y_pred, tuple):
+            first, second = (ops.convert_to_tensor(logits) for logits in y_pred)
+            return r_drop_cross_entropy(y_true, first, second, self.label_smoothing, self.r_drop)
+        return smoothed_cross_entropy(y_true, ops.convert_to_tensor(y_pred), self.label_smoothing)
 
     def get_config(self):
-        return {"label_smoothing": self.label_smoothing, "name": self.name}
+        return {
+            "label_smoothing": self.label_smoothing,
+            "r_drop": self.r_drop,
+            "name": self.name,
+        }
 
 
 def token_weights(labels, sample_weight=None):

@@ -133,6 +133,11 @@ class Transformer(keras.Model):
             return train_step_in_halves(self, *args)
         return super().train_step(*args)
 
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        if training and getattr(self.loss, "r_drop", 0):
+            return self.loss(y, (y_pred, self(x, training=True)), sample_weight)
+        return super().compute_loss(x, y, y_pred, sample_weight, training=training)
+
     def call(self, inputs, training=None):
         memory, memory_mask = self.encode(inputs["source"], training=training)
         return self.decode(inputs["target"], memory, memory_mask, training=training)[0]

@@ -150,6 +150,29 @@ def test_learned_positions_must_reach_as_far_as_the_text():
     assert ExperimentConfig.from_dict(values).data.max_length == 64
 
 
+@pytest.mark.parametrize("rate", ["dropout", "attention_dropout", "ffn_dropout"])
+def test_r_drop_needs_dropout(rate):
+    values = {
+        "model": {"vocab_size": 100, "dropout": 0},
+        "data": {"train_source": "a.tsv", "validation_source": "b.tsv"},
+        "training": {"r_drop": 5},
+    }
+    with pytest.raises(ValueError, match="received r_drop=5 and no dropout in the model; set it"):
+        ExperimentConfig.from_dict(values)
+    values["model"][rate] = 0.1
+    assert ExperimentConfig.from_dict(values).training.r_drop == 5
+
+
+def test_mistakes_between_sections_are_reported_together():
+    values = {
+        "model": {"vocab_size": 100, "dropout": 0, "position": "learned", "max_length": 64},
+        "data": {"train_source": "a.tsv", "validation_source": "b.tsv"},
+        "training": {"r_drop": 5},
+    }
+    with pytest.raises(ValueError, match="received 64 and 128; .*received r_drop=5 and no dropout"):
+        ExperimentConfig.from_dict(values)
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [

@@ -4,7 +4,7 @@ import pytest
 from layer_checks import as_array, randomise, saved_and_loaded
 
 from keras_transformer import Transformer, TransformerConfig, layers
-from keras_transformer.losses import LabelSmoothedCrossEntropy
+from keras_transformer.losses import LabelSmoothedCrossEntropy, r_drop_cross_entropy
 from keras_transformer.metrics import NegativeLogLikelihood, TokenAccuracy
 
 B, S, T, V = 2, 7, 5, 13
@@ -231,3 +231,39 @@ def test_fit_learns_to_copy_and_moves_every_weight():
     assert model.evaluate(inputs, source, verbose=0, return_dict=True)["accuracy"] > 0.7
     for old, new in zip(before, model.get_weights(), strict=True):
         assert not np.array_equal(old, new)
+
+
+def compiled_with_r_drop(dropout, r_drop):
+    keras.utils.set_random_seed(1)
+    model = build(dropout=dropout)
+    model.compile(keras.optimizers.SGD(1.0), LabelSmoothedCrossEntropy(0.1, r_drop))
+    return model
+
+
+def test_with_r_drop_a_step_is_made_on_two_passes_of_different_dropout():
+    inputs = sentences()
+    labels = np.ones(inputs["target"].shape, "int32")
+    model = compiled_with_r_drop(dropout=0.3, r_drop=5.0)
+    passes = [as_array(model(inputs, training=True)) for _ in range(2)]
+    assert np.abs(passes[0] - passes[1]).max() > 0.1
+    expected = as_array(r_drop_cross_entropy(labels, *passes, 0.1, 5.0)).mean()
+    loss = compiled_with_r_drop(dropout=0.3, r_drop=5.0).train_on_batch(inputs, labels)
+    assert loss == pytest.approx(expected, rel=1e-5)
+
+
+def test_r_drop_without_dropout_makes_the_plain_step():
+    inputs = sentences()
+    labels = np.ones(inputs["target"].shape, "int32")
+    plain, doubled = (compiled_with_r_drop(dropout=0.0, r_drop=r_drop) for r_drop in (0.0, 5.0))
+    losses = [model.train_on_batch(inputs, labels) for model in (plain, doubled)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+    for one, other in zip(plain.get_weights(), doubled.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+def test_r_drop_leaves_the_loss_of_a_validation_as_it_is():
+    inputs = sentences()
+    labels = np.ones(inputs["target"].shape, "int32")
+    plain, doubled = (compiled_with_r_drop(dropout=0.3, r_drop=r_drop) for r_drop in (0.0, 5.0))
+    expected = plain.evaluate(inputs, labels, verbose=0)
+    assert doubled.evaluate(inputs, labels, verbose=0) == pytest.approx(expected, rel=1e-6)

@@ -36,11 +36,11 @@ def compiled(loss=None, dtype=None, kind=Transformer, **options):
     return model
 
 
-def fitted(monkeypatch, in_halves, rows=B, weighted=False, dtype=None):
+def fitted(monkeypatch, in_halves, rows=B, weighted=False, dtype=None, loss=None):
     """Return the weights after a step, and what `fit` reports."""
     monkeypatch.setattr("keras_transformer.model.steps_in_halves", lambda model: in_halves)
     keras.utils.set_random_seed(1)
-    model = compiled(dtype=dtype)
+    model = compiled(loss, dtype=dtype)
     inputs, labels, weights = keras.tree.map_structure(lambda values: values[:rows], batch())
     history = model.fit(
         inputs, labels, sample_weight=weights if weighted else None, batch_size=B, verbose=0
@@ -58,6 +58,16 @@ def test_a_step_in_halves_is_the_step(monkeypatch, rows, weighted):
         np.testing.assert_allclose(ours, whole, atol=2e-6)
     assert report == pytest.approx(expected_report, abs=1e-6)
     assert report.keys() == {"loss", "nll", "accuracy"}
+
+
+def test_halves_have_two_passes_each_with_r_drop(monkeypatch):
+    """Without dropout the passes agree, and the step is that on one pass."""
+    loss = LabelSmoothedCrossEntropy(0.1, r_drop=5.0)
+    weights, report = fitted(monkeypatch, True, weighted=True, loss=loss)
+    expected_weights, expected_report = fitted(monkeypatch, False, weighted=True)
+    for ours, whole in zip(weights, expected_weights, strict=True):
+        np.testing.assert_allclose(ours, whole, atol=2e-6)
+    assert report == pytest.approx(expected_report, abs=1e-6)
 
 
 def test_a_scaled_loss_is_scaled_in_halves_too(monkeypatch):

@@ -40,12 +40,21 @@ class ExperimentConfig:
 
     @model_validator(mode="after")
     def _check(self):
-        if self.model.position == "learned" and self.data.max_length > self.model.max_length:
-            raise ValueError(
+        model, problems = self.model, []
+        if model.position == "learned" and self.data.max_length > model.max_length:
+            problems.append(
                 "learned positions need model.max_length to be at least data.max_length, received "
-                f"{self.model.max_length} and {self.data.max_length}; raise the one or lower the "
-                "other"
+                f"{model.max_length} and {self.data.max_length}; raise the one or lower the other"
             )
+        dropouts = model.dropout, model.attention_dropout, model.ffn_dropout
+        if self.training.r_drop and not any(dropouts):
+            problems.append(
+                "training.r_drop compares passes of different dropout, received "
+                f"r_drop={self.training.r_drop:g} and no dropout in the model; set it to 0 or "
+                "model.dropout above 0"
+            )
+        if problems:
+            raise ValueError("; ".join(problems))
         return self
 
     @classmethod

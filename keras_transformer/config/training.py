@@ -30,6 +30,9 @@ class TrainingConfig:
     """Adam's epsilon."""
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
     """Probability mass spread over the vocabulary (Section 5.4)."""
+    r_drop: float = Field(default=0.0, ge=0)
+    """Weight of R-Drop, by which two passes of different dropout are to agree (Wu et al., 2021: 5);
+    with it a step takes more than twice the time."""
     average_checkpoints: int = Field(default=5, gt=0)
     """Number of last epochs whose weights are averaged (Section 6.1)."""
     patience: int | None = Field(default=None, gt=0)

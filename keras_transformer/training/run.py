@@ -205,7 +205,7 @@ def compiled_model(config: ExperimentConfig, strategy: tf.distribute.Strategy) -
                 beta_2=training.beta_2,
                 epsilon=training.epsilon,
             ),
-            loss=LabelSmoothedCrossEntropy(training.label_smoothing),
+            loss=LabelSmoothedCrossEntropy(training.label_smoothing, training.r_drop),
             # XLA would compile the step anew for each length of a batch.
             jit_compile=False,
         )

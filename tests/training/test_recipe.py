@@ -19,12 +19,12 @@ INPUTS = {"source": SOURCE, "target": np.array([[2, 7, 4, 11], [2, 6, 0, 0]], "i
 
 @pytest.fixture
 def make_model():
-    """A small model, compiled as training does by the base model's recipe; without dropout."""
+    """A small model, compiled as training does by the base model's recipe."""
 
-    def make(**training):
+    def make(dropout=0.0, **training):
         keras.utils.set_random_seed(3)
         toy = toy_experiment({"train_source": "none", "validation_source": "none"})
-        sizes = {"vocab_size": V, "d_model": D, "d_ff": 12, "num_heads": 2, "dropout": 0.0}
+        sizes = {"vocab_size": V, "d_model": D, "d_ff": 12, "num_heads": 2, "dropout": dropout}
         config = dataclasses.replace(
             toy,
             model=dataclasses.replace(toy.model, **sizes),
@@ -92,3 +92,8 @@ def test_the_loss_and_adams_updates_of_some_steps(make_model, monkeypatch):
         for t, update in enumerate(adam(of_weight, rates)):
             received = weights[t + 1][i] - weights[t][i]
             np.testing.assert_allclose(received, update, rtol=0, atol=1e-6)
+
+
+def test_the_loss_has_the_options_of_the_recipe(make_model):
+    loss = make_model(dropout=0.1, label_smoothing=0.2, r_drop=5.0).loss.get_config()
+    assert (loss["label_smoothing"], loss["r_drop"]) == (0.2, 5.0)
