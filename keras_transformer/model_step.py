@@ -5,6 +5,7 @@ import tensorflow as tf
 
 from keras_transformer.decoding import Select, Stages, State, take_rows
 from keras_transformer.layers.linear import linear
+from keras_transformer.layers.masks import mask_bias
 from keras_transformer.model import Transformer
 
 
@@ -55,7 +56,7 @@ class ModelStep:
         self.batch = tf.shape(source)[0]
         self.sizes = sizes
         memory, memory_mask = model.encode(source, training=False)
-        self.memory = model.decoder.project_memory(memory), memory_mask
+        self.memory = model.decoder.project_memory(memory), mask_bias(memory_mask)
         self.positions = tf.cast(model.target_position.encoding(max_length), tf.float32)
         self.logit_bias = logit_bias
         self.projections, self.output_kernel = kernels or step_kernels(model)
@@ -85,7 +86,7 @@ class ModelStep:
 
     def __call__(self, ids, parents, position, state):
         cache, visible, memory = state
-        memory_heads, memory_mask = memory or self.memory
+        memory_heads, memory_bias = memory or self.memory
         if self.beam_size == 1:
             mask = None if self.sizes is None else self._is_written(cache, position)
         else:
@@ -96,11 +97,11 @@ class ModelStep:
         x, cache = self.model.decoder.step(
             x,
             memory_heads,
-            memory_mask,
+            memory_bias,
             cache,
             write=lambda cached, heads: self._write(cached, heads, position),
             projections=self.projections,
-            visible=mask,
+            self_bias=None if mask is None else mask_bias(mask),
         )
         logits = tf.cast(linear(x, self.output_kernel), tf.float32)
         if self.logit_bias is not None:

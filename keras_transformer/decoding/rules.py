@@ -122,8 +122,9 @@ def min_length(length: int, eos_id: int = EOS_ID) -> Rule:
         raise ValueError(f"length must be at least 0, received {length}. 0 allows any length.")
 
     def rule(logits, history, position):
-        ban = tf.one_hot(eos_id, logits.shape[1], on_value=BAN, off_value=0.0)
-        return logits + tf.where(position < length, ban, 0.0)
+        # To take one of two rows is much faster than to select each of V numbers.
+        rows = tf.one_hot([eos_id, -1], logits.shape[1], on_value=BAN, off_value=0.0)
+        return logits + tf.gather(rows, tf.cast(position >= length, tf.int32))
 
     return rule
 

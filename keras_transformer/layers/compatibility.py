@@ -12,10 +12,12 @@ from typing import NamedTuple
 
 from keras import ops
 
+from keras_transformer.layers.step_attention import product
+
 
 def dot(query, key):
     """Return q k, whose variance grows with K."""
-    return ops.einsum("bhtk,bhsk->bhts", query, key)
+    return product(query, key, transpose_b=True)
 
 
 def scaled_dot(query, key):

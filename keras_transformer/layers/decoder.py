@@ -123,7 +123,7 @@ class DecoderLayer(keras.layers.Layer):
         """Return the projections of self-attention side by side, once for all steps of a search."""
         return self.self_attention.join_projections()
 
-    def step(self, inputs, memory_heads, memory_mask, cache, write, projections, visible=None):
+    def step(self, inputs, memory_heads, memory_bias, cache, write, projections, self_bias=None):
         """Run the layer on the next position of N beams of each sentence, without dropout.
 
         The beams of a sentence share its memory, and one cache that holds the tokens of them all.
@@ -131,28 +131,29 @@ class DecoderLayer(keras.layers.Layer):
         Args:
             inputs: float [B * N, D], the beams of a sentence in succession.
             memory_heads: what `project_memory` returned for the B sentences.
-            memory_mask: bool [B, 1, S], or None.
+            memory_bias: float32 [B, 1, S], the `mask_bias` of the memory's mask, or None.
             cache: keys and values [B, H, P, K] of positions before; see `empty_cache`.
             write: `write(cached, heads) -> cached` adds the heads [B, H, N, K] of this position to
                 the keys or the values of the cache.
             projections: what `join_projections` returned.
-            visible: bool [B, N, P'], which of the keys so written a beam may attend to: its own and
-                those of the beams that it continues. By default, which suits N = 1, all.
+            self_bias: float32 [B, N, P'], the `mask_bias` of which keys so written a beam may
+                attend to: its own and those of the beams that it continues. By default, which suits
+                N = 1, all.
 
         Returns:
             The output [B * N, D] and the cache as `write` returned it.
         """
-        beams = 1 if visible is None else visible.shape[1]
+        beams = 1 if self_bias is None else self_bias.shape[1]
 
         def attend_self(x):
             query, key, value = self.self_attention.project_self(x, beams, projections)
             written = write(cache[0], key), write(cache[1], value)
-            return self.self_attention.attend_rows(query, *written, visible), written
+            return self.self_attention.attend_rows(query, *written, self_bias), written
 
         def attend_memory(x):
             # The beams of a sentence are so many queries to one memory, which is never repeated.
             query = self.cross_attention.project_query(x, beams)
-            return self.cross_attention.attend_rows(query, *memory_heads, memory_mask), None
+            return self.cross_attention.attend_rows(query, *memory_heads, memory_bias), None
 
         def feed_forward(x):
             if beams == 1:
@@ -267,7 +268,7 @@ class Decoder(keras.layers.Layer):
         """Return `DecoderLayer.join_projections` of every layer."""
         return [layer.join_projections() for layer in self.layers]
 
-    def step(self, inputs, memory_heads, memory_mask, caches, write, projections, visible=None):
+    def step(self, inputs, memory_heads, memory_bias, caches, write, projections, self_bias=None):
         """Run all layers as `DecoderLayer.step`.
 
         `memory_heads`, `caches` and `projections` are lists over the layers.
@@ -275,7 +276,7 @@ class Decoder(keras.layers.Layer):
         x, written = inputs, []
         for layer, *given in zip(self.layers, memory_heads, caches, projections, strict=True):
             heads, cache, joined = given
-            x, cache = layer.step(x, heads, memory_mask, cache, write, joined, visible)
+            x, cache = layer.step(x, heads, memory_bias, cache, write, joined, self_bias)
             written.append(cache)
         return (x if self.final_norm is None else self.final_norm(x)), written
 

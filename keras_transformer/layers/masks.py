@@ -4,6 +4,9 @@ from keras import ops
 
 from keras_transformer.config import PAD_ID
 
+# Far below any score and far above the float32 minimum, so that no sum of it overflows.
+MASKED = -1e9
+
 
 def padding_mask(ids):
     """Return which keys are tokens and not padding.
@@ -36,3 +39,19 @@ def causal_mask(query_length, key_length=None):
     key_length = query_length if key_length is None else key_length
     queries = ops.arange(key_length - query_length, key_length)
     return ops.expand_dims(ops.expand_dims(queries, 1) >= ops.arange(key_length), 0)
+
+
+def mask_bias(mask):
+    """Return what to add to float32 scores in place of selecting them by a mask.
+
+    Args:
+        mask: bool, of any shape.
+
+    Returns:
+        float32, 0 where the mask is True, and elsewhere so low that nothing remains of a score.
+        That holds beside a key that may be attended to, which a query of a search always has.
+
+    >>> ops.convert_to_numpy(mask_bias(ops.array([True, False]))).tolist()
+    [0.0, -1000000000.0]
+    """
+    return ops.where(mask, 0.0, MASKED)

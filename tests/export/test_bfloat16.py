@@ -55,8 +55,9 @@ def test_its_signatures_and_ops_are_those_of_any_export(exports):
         for s in (graphs[precision].signatures.items() for precision in ("float32", "bfloat16"))
     )
     assert bfloat16 == float32
-    products = ("MatMul", "BatchMatMulV2")  # The second are those of a search's steps.
-    kinds = {node.attr["T"].type for node in graphs["bfloat16"].nodes if node.op in products}
+    products = {"MatMul": "T", "BatchMatMulV2": "T", "BatchMatMulV3": "Tout"}
+    nodes = [node for node in graphs["bfloat16"].nodes if node.op in products]
+    kinds = {node.attr[products[node.op]].type for node in nodes}
     assert kinds == {tf.bfloat16.as_datatype_enum}
 
 

@@ -4,6 +4,7 @@ import pytest
 from layer_checks import as_array, randomise, run_layer_checks
 
 from keras_transformer.layers import Decoder, DecoderLayer
+from keras_transformer.layers.masks import mask_bias
 
 B, T, S, D = 2, 5, 7, 6
 SIZES = {"d_model": D, "d_ff": 11, "num_heads": 2, "key_dim": 4, "value_dim": 3}
@@ -92,15 +93,15 @@ def steps(layer, x, memory, mask, beams):
     heads, cache, outputs = layer.project_memory(memory), layer.empty_cache(B), []
     for position in range(x.shape[1]):
         written = np.arange((position + 1) * beams)
-        visible = written % beams == np.arange(beams)[:, None]
+        visible = np.tile(written % beams == np.arange(beams)[:, None], (B, 1, 1))
         output, cache = layer.step(
             x[:, position],
             heads,
-            mask,
+            mask_bias(mask),
             cache,
             write=lambda cached, new: keras.ops.concatenate([cached, new], axis=2),
             projections=layer.join_projections(),
-            visible=np.tile(visible, (B, 1, 1)) if beams > 1 else None,
+            self_bias=mask_bias(visible) if beams > 1 else None,
         )
         outputs.append(as_array(output))
     return np.stack(outputs, axis=1), cache

@@ -2,6 +2,7 @@ import numpy as np
 from layer_checks import as_array
 
 from keras_transformer.layers import causal_mask, padding_mask
+from keras_transformer.layers.masks import mask_bias
 
 
 def test_padding_is_id_zero():
@@ -16,3 +17,10 @@ def test_a_position_attends_to_itself_and_what_precedes_it():
 
 def test_queries_are_the_last_of_the_keys_positions():
     assert as_array(causal_mask(2, 4)).astype(int).tolist() == [[[1, 1, 1, 0], [1, 1, 1, 1]]]
+
+
+def test_a_bias_leaves_nothing_of_what_the_mask_hides_and_all_of_the_rest():
+    scores = np.array([[3.0, -700.0, 900.0]], "float32")
+    biased = scores + as_array(mask_bias(np.array([[True, True, False]])))
+    assert biased[0, :2].tolist() == scores[0, :2].tolist()
+    assert np.exp(biased[0, 2] - biased.max()) == 0

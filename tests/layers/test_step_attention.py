@@ -1,0 +1,70 @@
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from layer_checks import as_array
+
+from keras_transformer.layers.step_attention import product, softmax
+
+B, H, S = 3, 2, 7
+TYPES = pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+
+
+def normal(*shape):
+    return np.random.default_rng(1).normal(size=shape).astype("float32")
+
+
+@TYPES
+@pytest.mark.parametrize("queries, size", [(1, 64), (1, 300), (5, 32), (6, 32), (2, 81)])
+def test_a_product_is_that_of_each_sentence_and_head(queries, size, dtype):
+    a, keys, weights = normal(B, H, queries, size), normal(B, H, S, size), normal(B, H, queries, S)
+    a, keys, weights = (ops.cast(x, dtype) for x in (a, keys, weights))
+    scores, values = product(a, keys, transpose_b=True), product(weights, keys)
+    assert scores.dtype == a.dtype and values.dtype == a.dtype
+    a, keys, weights = (as_array(ops.cast(x, "float32")) for x in (a, keys, weights))
+    # The values are rounded as their type says, and may be added up in it.
+    tolerance = {"float32": 1e-5, "float16": 2e-2, "bfloat16": 2e-1}[dtype]
+    for b, h in np.ndindex(B, H):
+        expected = a[b, h] @ keys[b, h].T
+        received = as_array(ops.cast(scores, "float32"))[b, h]
+        np.testing.assert_allclose(received, expected, atol=tolerance * size**0.5)
+        received = as_array(ops.cast(values, "float32"))[b, h]
+        np.testing.assert_allclose(received, weights[b, h] @ keys[b, h], atol=tolerance * S**0.5)
+
+
+def test_a_softmax_in_parts_is_the_softmax():
+    scores = ops.convert_to_tensor(30 * normal(B, H, 2, S))
+    np.testing.assert_allclose(as_array(softmax(scores)), as_array(ops.softmax(scores)), rtol=1e-5)
+    assert np.all(as_array(softmax(scores + 1e4)) <= 1)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="about TensorFlow's kernels")
+@pytest.mark.parametrize(
+    "queries, size, dtype, operation",
+    [
+        (1, 300, "float32", "BatchMatMulV3"),
+        (1, 300, "bfloat16", "BatchMatMulV3"),
+        (1, 300, "float16", "BatchMatMulV2"),
+        (5, 32, "float32", "BatchMatMulV3"),
+        (6, 32, "float32", "BatchMatMulV2"),
+        (4, 32, "bfloat16", "BatchMatMulV2"),
+        (None, 32, "float32", "BatchMatMulV2"),
+    ],
+)
+def test_a_step_of_a_search_keeps_to_kernels_that_do_not_wait(queries, size, dtype, operation):
+    import tensorflow as tf
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None, H, queries, size], dtype),
+            tf.TensorSpec([None, H, None, size], dtype),
+        ],
+        autograph=False,
+    )
+    def scores(query, key):
+        return product(query, key, transpose_b=True)
+
+    operations = [
+        operation.type for operation in scores.get_concrete_function().graph.get_operations()
+    ]
+    assert [name for name in operations if "MatMul" in name] == [operation]
