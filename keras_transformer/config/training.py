@@ -46,5 +46,5 @@ class TrainingConfig:
     init_from: str | None = None
     """Directory of a finished training, or of an exported model (its last version, if it names
     none), to start from: its weights, sizes and vocabularies, with a new optimizer and schedule.
-    Larger `d_ff`, `num_heads` or `d_model` let it grow. Without it, from random weights and a
-    vocabulary of the text."""
+    A larger `d_ff`, or several times `d_model` and `num_heads`, lets it grow. Without it, from
+    random weights and a vocabulary of the text."""

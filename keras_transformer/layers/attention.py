@@ -226,7 +226,8 @@ class MultiHeadAttention(keras.layers.Layer):
     def attend_rows(self, query, key, value, bias=None):
         """Return the layer's output as rows [B * T, D], as a step of a search wants it.
 
-        There is no dropout, and every query must have a key to attend to. T is static.
+        There is no dropout. T is static. The outputs of a query without a key to attend to are
+        finite, and mean nothing.
 
         Args:
             query, key, value: projected heads.

@@ -49,9 +49,9 @@ def mask_bias(mask):
 
     Returns:
         float32, 0 where the mask is True, and elsewhere so low that nothing remains of a score.
-        That holds beside a key that may be attended to, which a query of a search always has.
+        That holds beside a key that may be attended to, which every sentence of a search has.
 
     >>> ops.convert_to_numpy(mask_bias(ops.array([True, False]))).tolist()
     [0.0, -1000000000.0]
     """
-    return ops.where(mask, 0.0, MASKED)
+    return ops.where(mask, ops.zeros((), "float32"), ops.full((), MASKED, "float32"))

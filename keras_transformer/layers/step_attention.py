@@ -10,10 +10,10 @@ _SMALL = 160
 def product(a, b, transpose_b=False):
     """Return the matrix product over the last two axes, for each sentence and head.
 
-    TensorFlow puts oneDNN's kernels in place of its own, and those divide each product among the
-    threads, which wait for each other. For the single query of a step of a search, or for a few
-    that are short, its own are faster: with two threads several times. `BatchMatMulV3` is the same
-    operation under the one name that is left alone.
+    On most processors TensorFlow puts oneDNN's kernels in place of its own, and those divide each
+    product among the threads, which wait for each other. For the single query of a step of a
+    search, or for a few that are short, its own are faster: with two threads several times.
+    `BatchMatMulV3` is the same operation under the one name that is left alone.
 
     Args:
         a: float [B, H, T, X].
@@ -26,14 +26,17 @@ def product(a, b, transpose_b=False):
     >>> tuple(product(ops.ones((2, 3, 1, 4)), ops.ones((2, 3, 5, 4)), transpose_b=True).shape)
     (2, 3, 1, 5)
     """
-    if keras.backend.backend() == "tensorflow" and _is_small(a.shape[2], b.shape[3], a.dtype.name):
+    if _suits_tensorflow(a, b):
         import tensorflow as tf
 
         return tf.raw_ops.BatchMatMulV3(x=a, y=b, Tout=a.dtype, adj_y=transpose_b)
     return ops.einsum("bhtx,bhyx->bhty" if transpose_b else "bhtx,bhxy->bhty", a, b)
 
 
-def _is_small(queries, size, dtype):
+def _suits_tensorflow(a, b):
+    if keras.backend.backend() != "tensorflow" or keras.backend.is_keras_tensor(a):
+        return False
+    queries, size, dtype = a.shape[2], b.shape[3], keras.backend.standardize_dtype(a.dtype)
     if queries == 1:
         return dtype in ("float32", "bfloat16")  # In float16 there is no such kernel for CPUs.
     return dtype == "float32" and None not in (queries, size) and queries * size <= _SMALL

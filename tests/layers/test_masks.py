@@ -1,3 +1,4 @@
+import keras
 import numpy as np
 from layer_checks import as_array
 
@@ -17,6 +18,17 @@ def test_a_position_attends_to_itself_and_what_precedes_it():
 
 def test_queries_are_the_last_of_the_keys_positions():
     assert as_array(causal_mask(2, 4)).astype(int).tolist() == [[[1, 1, 1, 0], [1, 1, 1, 1]]]
+
+
+def test_a_bias_is_float32_whatever_keras_prefers():
+    before = keras.config.floatx()
+    keras.config.set_floatx("float16")
+    try:
+        bias = mask_bias(np.array([False]))
+    finally:
+        keras.config.set_floatx(before)
+    assert keras.backend.standardize_dtype(bias.dtype) == "float32"
+    assert as_array(bias).tolist() == [-1e9]
 
 
 def test_a_bias_leaves_nothing_of_what_the_mask_hides_and_all_of_the_rest():

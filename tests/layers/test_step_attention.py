@@ -32,6 +32,31 @@ def test_a_product_is_that_of_each_sentence_and_head(queries, size, dtype):
         np.testing.assert_allclose(received, weights[b, h] @ keys[b, h], atol=tolerance * S**0.5)
 
 
+def test_it_is_symbolic_too():
+    query, key = keras.Input((H, 1, 5)), keras.Input((H, S, 5))
+    assert product(query, key, transpose_b=True).shape == (None, H, 1, S)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="about its kernels")
+def test_its_gradient_is_that_of_the_plain_product():
+    import tensorflow as tf
+
+    query, keys = tf.constant(normal(B, H, 1, 5)), tf.constant(normal(B, H, S, 5))
+    upstream = tf.constant(normal(B, H, 1, S))
+    gradients = []
+    for multiply in (lambda a, b: product(a, b, transpose_b=True), plain_scores):
+        with tf.GradientTape() as tape:
+            tape.watch([query, keys])
+            loss = tf.reduce_sum(multiply(query, keys) * upstream)
+        gradients.append(tape.gradient(loss, [query, keys]))
+    for received, expected in zip(*gradients, strict=True):
+        np.testing.assert_allclose(received, expected, atol=1e-5)
+
+
+def plain_scores(query, keys):
+    return ops.einsum("bhtk,bhsk->bhts", query, keys)
+
+
 def test_a_softmax_in_parts_is_the_softmax():
     scores = ops.convert_to_tensor(30 * normal(B, H, 2, S))
     np.testing.assert_allclose(as_array(softmax(scores)), as_array(ops.softmax(scores)), rtol=1e-5)
