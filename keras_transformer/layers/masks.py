@@ -54,4 +54,5 @@ def mask_bias(mask):
     >>> ops.convert_to_numpy(mask_bias(ops.array([True, False]))).tolist()
     [0.0, -1000000000.0]
     """
-    return ops.where(mask, ops.zeros((), "float32"), ops.full((), MASKED, "float32"))
+    nothing, hidden = (ops.convert_to_tensor(x, "float32") for x in (0.0, MASKED))
+    return ops.where(mask, nothing, hidden)
