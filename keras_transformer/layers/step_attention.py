@@ -10,10 +10,11 @@ _SMALL = 160
 def product(a, b, transpose_b=False):
     """Return the matrix product over the last two axes, for each sentence and head.
 
-    On most processors TensorFlow puts oneDNN's kernels in place of its own, and those divide each
-    product among the threads, which wait for each other. For the single query of a step of a
-    search, or for a few that are short, its own are faster: with two threads several times.
-    `BatchMatMulV3` is the same operation under the one name that is left alone.
+    With oneDNN, its default on processors with AVX-512, TensorFlow puts other kernels in place of
+    its own, and those divide each product among the threads, which wait for each other. For the
+    single query of a step of a search, or for a few that are short, its own are faster: with two
+    threads several times. `BatchMatMulV3` is the same operation under the one name that is left
+    alone.
 
     Args:
         a: float [B, H, T, X].
