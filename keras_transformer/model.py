@@ -44,6 +44,7 @@ class Transformer(keras.Model):
     def __init__(self, config: TransformerConfig, **kwargs):
         super().__init__(**kwargs)
         self.config = config
+        self._taught = None
         policy = self.dtype_policy
 
         def embedding(vocab_size, name):
@@ -133,9 +134,49 @@ class Transformer(keras.Model):
             return train_step_in_halves(self, *args)
         return super().train_step(*args)
 
+    def learn_from(self, teachers):
+        """Let `fit` learn of what other models predict, where the loss has `distillation`.
+
+        The teachers, of whose probabilities the mean is taken, stay as they are. They are no part
+        of the model, and are not saved with it.
+
+        Args:
+            teachers: models with the same vocabularies and any other sizes.
+
+        Raises:
+            ValueError: a teacher has another number of subwords, or there is none.
+
+        >>> from keras_transformer.losses import LabelSmoothedCrossEntropy
+        >>> model, teacher = (Transformer.from_preset("tiny", vocab_size=50) for _ in range(2))
+        >>> model.learn_from([teacher])
+        >>> model.compile("sgd", LabelSmoothedCrossEntropy(0.1, distillation=0.5))
+        """
+        teachers = tuple(teachers)
+        own = self.config.vocab_size, self.config.target_size
+        theirs = [(teacher.config.vocab_size, teacher.config.target_size) for teacher in teachers]
+        if not teachers or any(sizes != own for sizes in theirs):
+            raise ValueError(
+                "One teacher or more must have the vocabularies of the model, which has "
+                f"{own[0]} and {own[1]} subwords; received {len(theirs)} with {theirs}. Give "
+                "models that were trained with the same vocabularies."
+            )
+
+        def predict(inputs):
+            predictions = [ops.softmax(teacher(inputs, training=False)) for teacher in teachers]
+            return ops.stop_gradient(sum(predictions) / len(predictions))
+
+        self._taught = predict  # Keras does not look for layers in a function.
+
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         if training and getattr(self.loss, "r_drop", 0):
             return self.loss(y, (y_pred, self(x, training=True)), sample_weight)
+        if training and getattr(self.loss, "distillation", 0):
+            if self._taught is None:
+                raise ValueError(
+                    f"A loss with distillation={self.loss.distillation} needs teachers, and the "
+                    "model has none. Call learn_from(teachers) before fit."
+                )
+            return self.loss(y, (y_pred, self._taught(x)), sample_weight)
         return super().compute_loss(x, y, y_pred, sample_weight, training=training)
 
     def call(self, inputs, training=None):

@@ -39,7 +39,7 @@ class Command(BaseSettings):
     """A command whose options are fields: command line over --config file over --preset.
 
     The preset is over what the model that --training.init_from names was made with, but for its
-    text, precision and replicas. The file may name both too.
+    text, teachers, precision and replicas. The file may name both too.
     """
 
     model_config = SettingsConfigDict(
@@ -99,7 +99,9 @@ def _sections_of(start: str, output: str | None) -> dict:
     else:
         sections = dataclasses.asdict(find_start(start).config)
         # Another machine may be slow in bfloat16, or have other devices.
-        del sections["training"]["precision"], sections["training"]["replicas"]
+        # And what taught that model has its own text.
+        for name in ("precision", "replicas", "teachers"):
+            del sections["training"][name]
     sections["data"] = {"subwords": sections["data"]["subwords"]}
     return sections
 

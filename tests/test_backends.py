@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 MODULES = ["losses.py", "metrics.py", "optimizers.py", "schedules.py", "model.py", "layers"]
 PATHS = [f"keras_transformer/{name}" for name in MODULES]  # Their examples.
+PATHS += ["keras_transformer/cross_entropy.py", "tests/test_distillation.py"]
 PATHS += [f"tests/test_{name}" if name.endswith(".py") else f"tests/{name}" for name in MODULES]
 
 

@@ -163,6 +163,16 @@ def test_r_drop_needs_dropout(rate):
     assert ExperimentConfig.from_dict(values).training.r_drop == 5
 
 
+def test_r_drop_does_not_go_with_teachers():
+    values = {
+        "model": {"vocab_size": 100},
+        "data": {"train_source": "a.tsv", "validation_source": "b.tsv"},
+        "training": {"r_drop": 5, "teachers": ["runs/one"]},
+    }
+    with pytest.raises(ValueError, match=r"received r_drop=5 and teachers=\['runs/one'\]; set it"):
+        ExperimentConfig.from_dict(values)
+
+
 def test_mistakes_between_sections_are_reported_together():
     values = {
         "model": {"vocab_size": 100, "dropout": 0, "position": "learned", "max_length": 64},

@@ -19,7 +19,7 @@ model_step compiled_search
 model
 layers train_step
 losses metrics optimizers schedules decoding
-presets
+cross_entropy presets
 config
 files
 """.strip().split("\n")
@@ -27,7 +27,8 @@ ROW = {part: row for row, parts in enumerate(ROWS) for part in parts.split()}
 # The metrics report what the loss computes.
 SAME_ROW = {("metrics", "losses")}
 ON_KERAS_ALONE = """
-files config presets losses metrics optimizers schedules layers train_step model growth
+files config presets cross_entropy losses metrics optimizers schedules
+layers train_step model growth
 """.split()
 
 MODULES = sorted([*ROOT.glob("keras_transformer/**/*.py"), *ROOT.glob("pipelines/**/*.py")])

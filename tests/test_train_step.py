@@ -41,6 +41,8 @@ def fitted(monkeypatch, in_halves, rows=B, weighted=False, dtype=None, loss=None
     monkeypatch.setattr("keras_transformer.model.steps_in_halves", lambda model: in_halves)
     keras.utils.set_random_seed(1)
     model = compiled(loss, dtype=dtype)
+    if loss and loss.distillation:
+        model.learn_from([compiled()])
     inputs, labels, weights = keras.tree.map_structure(lambda values: values[:rows], batch())
     history = model.fit(
         inputs, labels, sample_weight=weights if weighted else None, batch_size=B, verbose=0
@@ -68,6 +70,19 @@ def test_halves_have_two_passes_each_with_r_drop(monkeypatch):
     for ours, whole in zip(weights, expected_weights, strict=True):
         np.testing.assert_allclose(ours, whole, atol=2e-6)
     assert report == pytest.approx(expected_report, abs=1e-6)
+
+
+def test_halves_learn_of_teachers_each(monkeypatch):
+    loss = LabelSmoothedCrossEntropy(0.1, distillation=0.7)
+    weights, report = fitted(monkeypatch, True, weighted=True, loss=loss)
+    expected_weights, expected_report = fitted(monkeypatch, False, weighted=True, loss=loss)
+    for ours, whole in zip(weights, expected_weights, strict=True):
+        np.testing.assert_allclose(ours, whole, atol=2e-6)
+    assert report == pytest.approx(expected_report, abs=1e-6)
+    untaught = fitted(monkeypatch, True, weighted=True)[0]
+    assert (
+        max(np.abs(one - other).max() for one, other in zip(weights, untaught, strict=True)) > 1e-3
+    )
 
 
 def test_a_scaled_loss_is_scaled_in_halves_too(monkeypatch):

@@ -53,6 +53,12 @@ class ExperimentConfig:
                 f"r_drop={self.training.r_drop:g} and no dropout in the model; set it to 0 or "
                 "model.dropout above 0"
             )
+        if self.training.r_drop and self.training.teachers:
+            problems.append(
+                "training.r_drop does not go with training.teachers, received "
+                f"r_drop={self.training.r_drop:g} and teachers={self.training.teachers}; set it to "
+                "0 or leave them out"
+            )
         if problems:
             raise ValueError("; ".join(problems))
         return self

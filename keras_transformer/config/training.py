@@ -33,6 +33,11 @@ class TrainingConfig:
     r_drop: float = Field(default=0.0, ge=0)
     """Weight of R-Drop, by which two passes of different dropout are to agree (Wu et al., 2021: 5);
     with it a step takes more than twice the time."""
+    teachers: list[str] = Field(default_factory=list)
+    """Directories of finished trainings, or of exported models, with the same vocabularies, whose
+    mean prediction of each token this one learns beside its label (distillation)."""
+    distillation: float = Field(default=0.5, gt=0, le=1)
+    """With teachers, the share of their prediction in what a token is to be."""
     average_checkpoints: int = Field(default=5, gt=0)
     """Number of last epochs whose weights are averaged (Section 6.1)."""
     patience: int | None = Field(default=None, gt=0)

@@ -32,6 +32,7 @@ from keras_transformer.training.cpu import prepare_cpu
 from keras_transformer.training.directory import check_claim, claim, end_last_line
 from keras_transformer.training.start import check_start
 from keras_transformer.training.strategy import replica_strategy
+from keras_transformer.training.teachers import find_teachers, teach
 from keras_transformer.training.vocabularies import (
     Tokenizers,
     check_vocabularies,
@@ -51,7 +52,8 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
     the best, and model.keras: the mean of the last checkpoints or the best single one, whichever
     translates the validation text better. A training that was interrupted goes on after its last
     whole epoch when it is started again with the same directory. One that starts from a trained
-    model, by `init_from`, needs that until its first epoch is over, and leaves it as it is. Without
+    model, by `init_from`, needs that until its first epoch is over, and leaves it as it is; one
+    that learns of `teachers` needs them to its end. Without
     a GPU the process is as `prepare_cpu` makes it from then on, for translations too.
 
     Args:
@@ -63,10 +65,10 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
 
     Raises:
         FileNotFoundError: a text file is missing, or a vocabulary of a training that goes on, or
-            there is no model to start from.
+            a model to start or to learn from.
         ImportError, ConnectionError: as `read_tfds`, for text of TensorFlow Datasets.
-        ValueError: the directory holds a training with another configuration, or the text or the
-            model to start from does not fit the configuration.
+        ValueError: the directory holds a training with another configuration, or the text or a
+            model to start or to learn from does not fit the configuration.
     """
     directory = Path(directory)
     data, training = config.data, config.training
@@ -80,11 +82,12 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
         check_vocabularies(directory, config)
     elif training.init_from is not None:
         start = check_start(directory, config)
+    teachers = find_teachers(directory, config, start)
     strategy = _strategy(training)
     keras.utils.set_random_seed(training.seed)
     pairs, validation = _read(data)
-    if start:
-        tokenizers = read_tokenizers(start.vocabularies, data.subwords)
+    if known := [start, *teachers] if start else teachers:
+        tokenizers = read_tokenizers(known[0].vocabularies, data.subwords)
     else:
         tokenizers = read_or_train(directory, config, pairs)
     log.info("text to train on:")
@@ -115,6 +118,8 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
         done = checkpoints.restore(model)
         if start:
             start.set_weights(model)
+        if teachers:
+            teach(model, teachers)
     log.info(
         "%s parameters, %d batches an epoch, %d %s",
         f"{model.count_params():,}",
@@ -205,7 +210,11 @@ def compiled_model(config: ExperimentConfig, strategy: tf.distribute.Strategy) -
                 beta_2=training.beta_2,
                 epsilon=training.epsilon,
             ),
-            loss=LabelSmoothedCrossEntropy(training.label_smoothing, training.r_drop),
+            loss=LabelSmoothedCrossEntropy(
+                training.label_smoothing,
+                training.r_drop,
+                training.distillation if training.teachers else 0.0,
+            ),
             # XLA would compile the step anew for each length of a batch.
             jit_compile=False,
         )

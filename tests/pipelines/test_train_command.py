@@ -114,7 +114,9 @@ def test_a_training_to_start_from_gives_its_kind_of_subwords_and_nothing_of_its_
 ):
     start = ExperimentConfig.from_file(f"{training}/config.yaml")
     data = dataclasses.replace(start.data, subwords="wordpiece")
-    recipe = dataclasses.replace(start.training, precision="mixed_bfloat16", replicas=2, seed=5)
+    recipe = dataclasses.replace(
+        start.training, precision="mixed_bfloat16", replicas=2, teachers=["elsewhere"], seed=5
+    )
     directory = tmp_path / "start"
     directory.mkdir()
     dataclasses.replace(start, data=data, training=recipe).to_file(directory / "config.yaml")
@@ -125,6 +127,15 @@ def test_a_training_to_start_from_gives_its_kind_of_subwords_and_nothing_of_its_
     assert config.data == DataConfig(**MINIMAL["data"], subwords="wordpiece")
     assert config.training.seed == 5
     assert (config.training.precision, config.training.replicas) == ("float32", None)
+    assert config.training.teachers == []
+
+
+def test_each_teacher_is_an_option(trained, config_file):
+    path = config_file(MINIMAL)
+    train.main(
+        ["--config", path, "--output", "x", *"--training.teachers a --training.teachers b".split()]
+    )
+    assert trained.pop()[0].training.teachers == ["a", "b"]
 
 
 def test_a_training_that_has_begun_needs_its_start_no_more(

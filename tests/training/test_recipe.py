@@ -96,4 +96,6 @@ def test_the_loss_and_adams_updates_of_some_steps(make_model, monkeypatch):
 
 def test_the_loss_has_the_options_of_the_recipe(make_model):
     loss = make_model(dropout=0.1, label_smoothing=0.2, r_drop=5.0).loss.get_config()
-    assert (loss["label_smoothing"], loss["r_drop"]) == (0.2, 5.0)
+    assert (loss["label_smoothing"], loss["r_drop"], loss["distillation"]) == (0.2, 5.0, 0.0)
+    loss = make_model(dropout=0.1, teachers=["runs/one"], distillation=0.7).loss.get_config()
+    assert (loss["r_drop"], loss["distillation"]) == (0.0, 0.7)
