@@ -114,7 +114,7 @@ def distilled_cross_entropy(labels, logits, taught, label_smoothing=0.0, share=0
     1.5
     """
     flat_labels, of_label = _flat(labels), 1 - share
-    taught, smoothing = _rows(taught), of_label * label_smoothing
+    taught, smoothing = ops.stop_gradient(_rows(taught)), of_label * label_smoothing
 
     @ops.custom_gradient
     def cross_entropy(logits):

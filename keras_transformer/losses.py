@@ -23,8 +23,8 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
         r_drop: alpha of `r_drop_cross_entropy`: a `Transformer` with such a loss makes each step of
             `fit` on two passes. With 0, the default, on one.
         distillation: share of the teachers' predictions in a token's target, as of
-            `distilled_cross_entropy`: a `Transformer` with such a loss learns in `fit` of its
-            `teachers`. With 0, the default, of the labels alone.
+            `distilled_cross_entropy`: a `Transformer` with such a loss learns in `fit` of those
+            given to its `learn_from`. With 0, the default, of the labels alone.
 
     Call arguments:
         y_true: int [B, T] labels; where they are 0 (padding) the loss is 0.

@@ -3,7 +3,8 @@
 import keras
 from keras import ops
 
-from keras_transformer.losses import smoothed_cross_entropy, token_weights
+from keras_transformer.cross_entropy import smoothed_cross_entropy
+from keras_transformer.losses import token_weights
 
 
 class _TokenMean(keras.metrics.Metric):

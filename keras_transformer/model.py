@@ -166,6 +166,7 @@ class Transformer(keras.Model):
             return ops.stop_gradient(sum(predictions) / len(predictions))
 
         self._taught = predict  # Keras does not look for layers in a function.
+        self.train_function = None  # One that is traced already has the teachers before.
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         if training and getattr(self.loss, "r_drop", 0):

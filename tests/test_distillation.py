@@ -60,6 +60,15 @@ def test_where_the_student_agrees_with_its_only_teacher_there_is_nothing_to_lear
     np.testing.assert_allclose(gradient, 0, atol=1e-6)
 
 
+def test_no_gradient_goes_to_the_teachers():
+    labels, logits, _ = batch()
+    taught = as_array(ops.softmax(2 * logits))
+    loss = LabelSmoothedCrossEntropy(0.1, distillation=0.5)
+    gradient = value_and_gradient(lambda x: loss(labels, (x, ops.softmax(2 * x))), logits)[1]
+    expected = value_and_gradient(lambda x: loss(labels, (x, taught)), logits)[1]
+    np.testing.assert_allclose(gradient, expected, atol=1e-6)
+
+
 def test_serialisation_keeps_the_share():
     loss = LabelSmoothedCrossEntropy(0.25, distillation=0.5)
     config = keras.saving.serialize_keras_object(loss)
@@ -124,6 +133,24 @@ def test_a_student_comes_to_predict_what_its_teacher_does():
     student.compile(keras.optimizers.Adam(0.01), LabelSmoothedCrossEntropy(distillation=1.0))
     student.fit(inputs, labels, epochs=200, verbose=0)
     assert distance() < before / 4
+
+
+def test_teachers_may_change_between_trainings():
+    inputs, labels = sentences()
+    one, other, model = build(), build(), build()
+    before = model.get_weights()
+
+    def loss():
+        model.set_weights(before)
+        return model.fit(inputs, labels, verbose=0).history["loss"][0]
+
+    compiled(model, 1.0, [one])
+    first = loss()
+    model.learn_from([other])
+    second = loss()
+    assert abs(second - first) > 1e-3
+    compiled(model, 1.0, [other])
+    assert loss() == pytest.approx(second, rel=1e-6)
 
 
 def test_a_validation_needs_no_teachers():

@@ -23,6 +23,7 @@ V = 13
 CASES = {
     ("transformer", "sgd"): (1, 2, 4),
     ("transformer", "adam"): (1, 2, 4),
+    ("taught", "sgd"): (2,),
     ("functional", "sgd"): (2,),
 }
 
@@ -31,8 +32,11 @@ def build(kind):
     from keras_transformer import Transformer, TransformerConfig, layers
 
     sizes = {"num_layers": 1, "d_model": 8, "d_ff": 11, "num_heads": 2, "dropout": 0.0}
-    if kind == "transformer":
-        return Transformer(TransformerConfig(V, **sizes))
+    if kind != "functional":
+        model = Transformer(TransformerConfig(V, **sizes))
+        if kind == "taught":
+            model.learn_from([Transformer(TransformerConfig(V, **sizes))])
+        return model
     source = keras.Input((None,), dtype="int32")
     embedding = layers.TokenEmbedding(V, 8)
     x = layers.SinusoidalPositionEncoding()(embedding(source))
@@ -47,7 +51,7 @@ def batch(kind):
     for row, length in enumerate([6, 1, 2, 0]):
         source[row, length:] = labels[row, length:] = 0
     target = np.concatenate([np.full((4, 1), 2), labels[:, :-1]], axis=1)
-    return ({"source": source, "target": target} if kind == "transformer" else source), labels
+    return (source if kind == "functional" else {"source": source, "target": target}), labels
 
 
 def train(kind, optimizer, strategy):
@@ -61,7 +65,7 @@ def train(kind, optimizer, strategy):
         model = build(kind)
         model.compile(
             {"sgd": keras.optimizers.SGD(1.0), "adam": FusedAdam(0.01)}[optimizer],
-            LabelSmoothedCrossEntropy(0.1),
+            LabelSmoothedCrossEntropy(0.1, distillation=0.5 if kind == "taught" else 0.0),
             metrics=[NegativeLogLikelihood(), TokenAccuracy()],
         )
     history = model.fit(*batch(kind), batch_size=4, verbose=0).history

@@ -35,7 +35,8 @@ class TrainingConfig:
     with it a step takes more than twice the time."""
     teachers: list[str] = Field(default_factory=list)
     """Directories of finished trainings, or of exported models, with the same vocabularies, whose
-    mean prediction of each token this one learns beside its label (distillation)."""
+    mean prediction of each token this one learns beside its label (distillation); a step predicts
+    with each of them, too."""
     distillation: float = Field(default=0.5, gt=0, le=1)
     """With teachers, the share of their prediction in what a token is to be."""
     average_checkpoints: int = Field(default=5, gt=0)

@@ -1,4 +1,4 @@
-"""What a training can start from: the directory of another, or an exported model."""
+"""What a training can start from, or learn of: the directory of another, or an exported model."""
 
 import dataclasses
 import json
@@ -36,7 +36,7 @@ class Start:
 
 
 def find_start(path: str | os.PathLike) -> Start:
-    """Return what `training.init_from` names: a training that has ended, or an exported model.
+    """Return what a path names: a training that has ended, or an exported model.
 
     Raises:
         FileNotFoundError: there is neither.
@@ -64,17 +64,17 @@ def _exported(version: Path) -> Start:
     facts = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     if missing := [name for name in ("data", "training") if name not in facts]:
         raise ValueError(
-            "A training can start from a model that pipelines.export wrote, which says how it was "
-            f"trained; {path} has no {' and no '.join(missing)}. Export it again, or give the "
-            "directory of its training."
+            "A training can start from, or learn of, a model that pipelines.export wrote, which "
+            f"says how it was trained; {path} has no {' and no '.join(missing)}. Export it again, "
+            "or give the directory of its training."
         )
     config = ExperimentConfig.from_dict({name: facts[name] for name in _SECTIONS})
     vocabularies = own_vocabularies(extra, config)
     if missing := [str(path) for path in vocabularies if not path.exists()]:
         raise ValueError(
-            "A training can start from a model that was exported with its vocabularies; there is "
-            f"no {' and no '.join(missing)}. Export it again, or give the directory of its "
-            "training."
+            "A training can start from, or learn of, a model that was exported with its "
+            f"vocabularies; there is no {' and no '.join(missing)}. Export it again, or give the "
+            "directory of its training."
         )
 
     def read_model():

@@ -9,42 +9,55 @@ from keras_transformer.training.vocabularies import own_vocabularies
 
 
 def find_teachers(directory: Path, config: ExperimentConfig, start: Start | None) -> list[Start]:
-    """Return the teachers, which share the vocabularies of the training.
-
-    These are the directory's, if it has them; else those of the model to start from, or of the
-    first teacher.
+    """Return the teachers, whose vocabularies are the training's and its start's.
 
     Raises:
         FileNotFoundError: a teacher is not there.
-        ValueError: a teacher has other vocabularies, or does not say how it was trained.
+        ValueError: a teacher has other vocabularies, knows too few positions, or does not say how
+            it was trained; or the directory has another vocabulary.
     """
     teachers = {path: find_start(path) for path in config.training.teachers}
     if not teachers:
         return []
-    paths = own_vocabularies(directory, config)
-    if not all(path.exists() for path in paths):
-        paths = (start or next(iter(teachers.values()))).vocabularies
-    own = _vocabularies(config, paths)
-    others = [
-        path
-        for path, teacher in teachers.items()
-        if _vocabularies(teacher.config, teacher.vocabularies) != own
-    ]
-    if others:
+    own, problems = _subwords(config), []
+    for path, teacher in teachers.items():
+        model = teacher.config.model
+        if (theirs := _subwords(teacher.config)) != own:
+            problems.append(f"{path} has {theirs}")
+        if model.position == "learned" and model.max_length < config.data.max_length:
+            problems.append(f"{path} has learned {model.max_length} positions")
+    if problems:
         raise ValueError(
-            f"Teachers have the vocabularies of the model that learns of them, here those of "
-            f"{' and '.join(map(str, paths))} with model.vocab_size={config.model.vocab_size}; "
-            f"received others in {' and '.join(others)}. Train all from one model, by "
-            "training.init_from, or on one text with one vocab_size."
+            f"Teachers have the subwords of the model that learns of them, {own}, and positions "
+            f"for data.max_length={config.data.max_length}; received {'; '.join(problems)}. Set "
+            "the options as theirs are, or choose other teachers."
+        )
+    known = (start or next(iter(teachers.values()))).vocabularies
+    contents = {path.name: path.read_bytes() for path in known}
+    found = [path for path in own_vocabularies(directory, config) if path.exists()]
+    found += [path for teacher in teachers.values() for path in teacher.vocabularies]
+    if others := [str(path) for path in found if path.read_bytes() != contents[path.name]]:
+        raise ValueError(
+            "Teachers have the vocabularies of the model that learns of them, here "
+            f"{' and '.join(map(str, known))}; received others in {' and '.join(others)}. Train "
+            "all from one model, by training.init_from, or on one text with one vocab_size, into "
+            "a directory without a vocabulary."
         )
     return list(teachers.values())
 
 
 def teach(model: Transformer, teachers: list[Start]) -> None:
     """Let a model learn of the teachers, which compute in its own types."""
-    model.learn_from(teacher.read_model().with_dtype(model.dtype_policy) for teacher in teachers)
+    policy = model.dtype_policy
+    models = (teacher.read_model() for teacher in teachers)
+    model.learn_from(
+        read if read.dtype_policy.name == policy.name else read.with_dtype(policy)
+        for read in models
+    )
 
 
-def _vocabularies(config, paths):
-    sizes = config.model.vocab_size, config.model.target_size
-    return config.data.subwords, sizes, [path.read_bytes() for path in paths]
+def _subwords(config):
+    sizes = f"vocab_size={config.model.vocab_size}"
+    if not config.model.has_joint_vocabulary:
+        sizes += f" and target_vocab_size={config.model.target_vocab_size}"
+    return f"subwords={config.data.subwords} with {sizes}"

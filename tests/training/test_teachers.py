@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tiny import tiny_tokenizer, toy_experiment, toy_training, write_toy_text
 
+from keras_transformer.config import ExperimentConfig
 from keras_transformer.training import read_history, train
 
 
@@ -46,14 +47,24 @@ def test_a_model_learns_of_teachers_of_other_sizes_with_their_vocabulary(tmp_pat
         np.testing.assert_array_equal(weight, other)
 
 
-def test_it_starts_from_one_model_and_learns_of_another(tmp_path, teacher, taught):
-    other = train(taught(), tmp_path / "other").model
-    config = taught([tmp_path / "other"], init_from=str(teacher), learning_rate_scale=1e-12)
-    translator = train(config, tmp_path / "run")
-    started = keras.saving.load_model(teacher / "model.keras")
-    for weight, start in zip(translator.model.get_weights(), started.get_weights(), strict=True):
-        np.testing.assert_allclose(weight, start, atol=1e-6)
-    assert not np.allclose(weight, other.get_weights()[-1], atol=1e-3)
+def test_it_starts_from_one_model_and_learns_of_the_mean_of_others(tmp_path, teacher, taught):
+    other = tmp_path / "other"
+    train(taught(), other)
+    started = keras.saving.load_model(teacher / "model.keras").get_weights()
+
+    def loss(name, teachers):
+        config = taught(
+            teachers, init_from=str(teacher), distillation=1.0, learning_rate_scale=1e-12
+        )
+        model = train(config, tmp_path / name).model
+        for weight, start in zip(model.get_weights(), started, strict=True):
+            np.testing.assert_allclose(weight, start, atol=1e-6)
+        return read_history(tmp_path / name)["loss"][0]
+
+    one, two = loss("one", [teacher]), loss("two", [other])
+    assert abs(two - one) > 0.01
+    # A cross entropy is linear in its target, and dropout is of the same seed.
+    assert loss("both", [teacher, other]) == pytest.approx((one + two) / 2, rel=1e-5)
 
 
 def test_interrupted_it_goes_on_with_its_teachers(tmp_path, taught, interrupted_in_epoch):
@@ -68,11 +79,37 @@ def test_interrupted_it_goes_on_with_its_teachers(tmp_path, taught, interrupted_
 def test_teachers_with_another_vocabulary_are_named(tmp_path, teacher, taught):
     odd = shutil.copytree(teacher, tmp_path / "odd")
     tiny_tokenizer(379).save(odd / "vocabulary.model")
-    with pytest.raises(ValueError, match=r"training/vocabulary.model .*others in \S*/odd\. Train"):
+    with pytest.raises(ValueError, match=r"training/vocabulary.model; .*others in \S*/odd/voc"):
         train(taught([teacher, odd]), tmp_path / "run")
-    with pytest.raises(ValueError, match=r"vocab_size=390; received others in \S*/training\. Tr"):
-        train(taught(model={"vocab_size": 390}), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_vocabulary_that_is_there_is_kept(tmp_path, taught):
+    run = tmp_path / "run"
+    run.mkdir()
+    tiny_tokenizer(379).save(run / "vocabulary.model")
+    before = (run / "vocabulary.model").read_bytes()
+    with pytest.raises(ValueError, match=r"others in \S*/run/vocabulary.model\. Train"):
+        train(taught(), run)
+    assert (run / "vocabulary.model").read_bytes() == before
+
+
+def test_teachers_of_other_subwords_or_too_few_positions_are_named(tmp_path, teacher, taught):
+    odd = shutil.copytree(teacher, tmp_path / "odd")
+    config = ExperimentConfig.from_file(odd / "config.yaml")
+    model = dataclasses.replace(config.model, position="learned", max_length=64)
+    data = dataclasses.replace(config.data, max_length=64)
+    dataclasses.replace(config, model=model, data=data).to_file(odd / "config.yaml")
+    own = r"subwords=bpe with vocab_size=390, .*"
+    theirs = r"\S*/training has subwords=bpe with vocab_size=380; "
+    with pytest.raises(ValueError, match=own + theirs + ".*/odd has learned 64 positions. Set"):
+        train(taught([teacher, odd], {"vocab_size": 390}), tmp_path / "run")
+
+
+def test_a_joint_vocabulary_is_not_two_of_its_size(tmp_path, taught):
+    with pytest.raises(ValueError, match="vocab_size=380 and target_vocab_size=380, .*=380\\. Set"):
+        model = {"target_vocab_size": 380, "share_embeddings": "target"}
+        train(taught(model=model), tmp_path / "run")
 
 
 def test_a_teacher_that_is_not_there_is_named(tmp_path, taught):
