@@ -53,8 +53,8 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
     translates the validation text better. A training that was interrupted goes on after its last
     whole epoch when it is started again with the same directory. One that starts from a trained
     model, by `init_from`, needs that until its first epoch is over, and leaves it as it is; one
-    that learns of `teachers` needs them to its end. Without
-    a GPU the process is as `prepare_cpu` makes it from then on, for translations too.
+    that learns of `teachers` needs them to its end. Without a GPU the process is as `prepare_cpu`
+    makes it from then on, for translations too.
 
     Args:
         config: the experiment.

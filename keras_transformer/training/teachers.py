@@ -16,26 +16,26 @@ def find_teachers(directory: Path, config: ExperimentConfig, start: Start | None
         ValueError: a teacher has other vocabularies, knows too few positions, or does not say how
             it was trained; or the directory has another vocabulary.
     """
-    teachers = {path: find_start(path) for path in config.training.teachers}
+    teachers = [find_start(path) for path in config.training.teachers]
     if not teachers:
         return []
     own, problems = _subwords(config), []
-    for path, teacher in teachers.items():
+    for path, teacher in zip(config.training.teachers, teachers, strict=True):
         model = teacher.config.model
         if (theirs := _subwords(teacher.config)) != own:
             problems.append(f"{path} has {theirs}")
         if model.position == "learned" and model.max_length < config.data.max_length:
-            problems.append(f"{path} has learned {model.max_length} positions")
+            problems.append(f"{path} has {model.max_length} learned positions")
     if problems:
         raise ValueError(
             f"Teachers have the subwords of the model that learns of them, {own}, and positions "
             f"for data.max_length={config.data.max_length}; received {'; '.join(problems)}. Set "
-            "the options as theirs are, or choose other teachers."
+            "these options as the teachers need them, or choose other teachers."
         )
-    known = (start or next(iter(teachers.values()))).vocabularies
+    known = (start or teachers[0]).vocabularies
     contents = {path.name: path.read_bytes() for path in known}
     found = [path for path in own_vocabularies(directory, config) if path.exists()]
-    found += [path for teacher in teachers.values() for path in teacher.vocabularies]
+    found += [path for teacher in teachers for path in teacher.vocabularies]
     if others := [str(path) for path in found if path.read_bytes() != contents[path.name]]:
         raise ValueError(
             "Teachers have the vocabularies of the model that learns of them, here "
@@ -43,7 +43,7 @@ def find_teachers(directory: Path, config: ExperimentConfig, start: Start | None
             "all from one model, by training.init_from, or on one text with one vocab_size, into "
             "a directory without a vocabulary."
         )
-    return list(teachers.values())
+    return teachers
 
 
 def teach(model: Transformer, teachers: list[Start]) -> None:

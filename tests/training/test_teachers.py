@@ -102,8 +102,10 @@ def test_teachers_of_other_subwords_or_too_few_positions_are_named(tmp_path, tea
     dataclasses.replace(config, model=model, data=data).to_file(odd / "config.yaml")
     own = r"subwords=bpe with vocab_size=390, .*"
     theirs = r"\S*/training has subwords=bpe with vocab_size=380; "
-    with pytest.raises(ValueError, match=own + theirs + ".*/odd has learned 64 positions. Set"):
+    with pytest.raises(ValueError, match=own + theirs + ".*/odd has 64 learned positions. Set"):
         train(taught([teacher, odd], {"vocab_size": 390}), tmp_path / "run")
+    with pytest.raises(ValueError, match=r"max_length=128; received \S*/odd has 64 learned pos"):
+        train(taught([teacher, odd]), tmp_path / "run")
 
 
 def test_a_joint_vocabulary_is_not_two_of_its_size(tmp_path, taught):
