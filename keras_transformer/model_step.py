@@ -4,6 +4,7 @@ import keras
 import tensorflow as tf
 
 from keras_transformer.decoding import Select, Stages, State, take_rows
+from keras_transformer.layers.few_rows import few_rows_logits
 from keras_transformer.layers.linear import linear
 from keras_transformer.layers.masks import mask_bias
 from keras_transformer.model import Transformer
@@ -27,7 +28,8 @@ class ModelStep:
 
     Args:
         model: a `Transformer`.
-        source: int32 [B, S], the ids of the sentences, padded.
+        source: int32 [B, S], the ids of the sentences, padded. Where B is known to be 1, a step has
+            the operations that suit a single sentence.
         beam_size: N.
         max_length: the most tokens of a translation, an int or a scalar tensor.
         logit_bias: float32 [V], added to the logits, or None.
@@ -53,12 +55,15 @@ class ModelStep:
     ):
         self.model = model
         self.beam_size = beam_size
-        self.batch = tf.shape(source)[0]
+        self.batch = source.shape[0] or tf.shape(source)[0]
         self.sizes = sizes
+        self.is_alone = sizes is None and source.shape[0] == 1
         memory, memory_mask = model.encode(source, training=False)
         self.memory = model.decoder.project_memory(memory), mask_bias(memory_mask)
         self.positions = tf.cast(model.target_position.encoding(max_length), tf.float32)
         self.logit_bias = logit_bias
+        if self.is_alone:
+            kernels = model.decoder.join_projections(), None
         self.projections, self.output_kernel = kernels or step_kernels(model)
 
     @property
@@ -69,7 +74,7 @@ class ModelStep:
     @property
     def select(self) -> Select | None:
         """How the search is to let go of sentences that have ended."""
-        return take_rows if self.sizes is None else None
+        return None if self.is_alone or self.sizes is not None else take_rows
 
     def initial_state(self) -> State:
         """Return the state before the first step: an empty cache, and what each beam sees of it.
@@ -81,11 +86,15 @@ class ModelStep:
         return (
             self.model.decoder.empty_cache(self.batch),
             visible if self.beam_size > 1 else (),
-            self.memory if self.sizes is None else (),
+            self.memory if self.select else (),
         )
 
     def __call__(self, ids, parents, position, state):
         cache, visible, memory = state
+        if self.is_alone:  # The loop of a search forgets how many rows there are.
+            ids.set_shape([self.beam_size])
+            for tensor in tf.nest.flatten(cache):
+                tensor.set_shape([1, *tensor.shape[1:]])
         memory_heads, memory_bias = memory or self.memory
         if self.beam_size == 1:
             mask = None if self.sizes is None else self._is_written(cache, position)
@@ -103,10 +112,16 @@ class ModelStep:
             projections=self.projections,
             self_bias=None if mask is None else mask_bias(mask),
         )
-        logits = tf.cast(linear(x, self.output_kernel), tf.float32)
+        logits = tf.cast(self._project(x), tf.float32)
         if self.logit_bias is not None:
             logits += self.logit_bias
         return logits, (cache, visible, memory)
+
+    def _project(self, x):
+        if self.is_alone:
+            embeddings = self.model.output_embedding.embeddings
+            return few_rows_logits(x, tf.cast(embeddings, x.dtype))
+        return linear(x, self.output_kernel)
 
     def _write(self, cached, heads, position):
         """Add the heads [B, H, N, K] of a position to the keys or the values of a layer."""

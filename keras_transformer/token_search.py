@@ -79,7 +79,14 @@ class TokenSearch:
         if self.decoding.max_length is not None:
             limits = tf.minimum(limits, self.decoding.max_length)
         if not self.compiled:
-            return self._search(source, limits, num_hypotheses, scores)
+            options = num_hypotheses, scores
+            return tf.cond(
+                tf.shape(source)[0] == 1,
+                # With `tf.ensure_shape` TensorFlow's optimiser would take the other to have one
+                # row as well, and compute wrong constants.
+                lambda: self._search(tf.reshape(source, [1, -1]), limits[:1], *options),
+                lambda: self._search(source, limits, *options),
+            )
         key = num_hypotheses, scores
         if key not in self._compiled:
             self._compiled[key] = CompiledSearch(

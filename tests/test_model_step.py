@@ -55,12 +55,15 @@ def test_cached_steps_equal_the_full_pass(variant, sizes, beams):
 
 
 @SIZES
-def test_a_single_row(sizes):
-    model = build()
-    source, tokens = sources()[:1], np.random.randint(4, V, size=(1, T)).astype("int32")
-    step = ModelStep(model, tf.constant(source), 1, T, sizes=sizes)
-    received = run(step, tokens, np.zeros((1, T), int))
-    np.testing.assert_allclose(received, model({"source": source, "target": tokens}), atol=1e-5)
+@pytest.mark.parametrize("beams", [1, 3])
+def test_a_single_sentence(sizes, beams):
+    model, source = build(), sources()[:1]
+    tokens = np.random.randint(4, V, size=(beams, T)).astype("int32")
+    expected = model({"source": np.repeat(source, beams, axis=0), "target": tokens})
+    step = ModelStep(model, tf.constant(source), beams, T, sizes=sizes)
+    assert step.is_alone == (sizes is None)
+    received = run(step, tokens, np.tile(np.arange(beams)[:, None], T))
+    np.testing.assert_allclose(received, expected, atol=1e-5)
 
 
 @SIZES

@@ -65,11 +65,16 @@ def best_continuations(
     blocks = tf.reshape(logits, [-1, num_blocks, block_size])
     maxima = tf.reduce_max(blocks, axis=2)  # [B * N, blocks]
     best = _best_in_blocks(blocks, maxima)
-    # The softmax of one token says how far a row's logits are above its log-probabilities, in half
-    # of the time that these take. That of the best token is never 0.
-    probability = tf.gather(tf.nn.softmax(logits), best, batch_dims=1)
-    highest = tf.reshape(tf.reduce_max(maxima, axis=1), [-1, beam_size])
-    live += tf.reshape(tf.math.log(probability), [-1, beam_size])
+    highest = tf.reduce_max(maxima, axis=1)
+    # A row's logits are above its log-probabilities by as much as the highest is. Of few rows a sum
+    # has it in the least time, of many the softmax, which is never 0 for the best token.
+    if logits.shape[0] == beam_size:
+        powers = tf.exp(logits - highest[:, tf.newaxis])
+        log_prob = -tf.math.log(tf.reduce_sum(powers, axis=1))
+    else:
+        log_prob = tf.math.log(tf.gather(tf.nn.softmax(logits), best, batch_dims=1))
+    highest = tf.reshape(highest, [-1, beam_size])
+    live += tf.reshape(log_prob, [-1, beam_size])
 
     # A logit is rounded least if it is first compared with the highest.
     maxima = tf.reshape(maxima, [-1, beam_size, num_blocks])

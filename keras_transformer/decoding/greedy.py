@@ -86,7 +86,9 @@ def greedy_search(
             # Sentences that have ended run on, but neither score nor length takes notice.
             best = tf.reduce_max(tf.nn.log_softmax(logits), axis=1)
             log_prob = [log_prob[0] + tf.where(position < lengths, best, 0.0)]
-        history = tf.where(places == position, ids[:, tf.newaxis], history)
+        # Padding so far. To select takes several times as long, as it broadcasts.
+        is_now = tf.one_hot(position, tf.size(places), dtype=tf.int32)
+        history += is_now * (ids - pad_id)[:, tf.newaxis]
         position += 1
         lengths = tf.where(ids == eos_id, tf.minimum(lengths, position), lengths)
         return position, ids, history, lengths, *log_prob, state

@@ -36,11 +36,14 @@ def attention(scores, value, attention_mask=None, dropout=None):
     if attention_mask is not None:
         scores = ops.where(ops.expand_dims(attention_mask, 1), scores, MASKED)
     # Keras warns of a softmax over a single key.
-    weights = ops.softmax(scores) if scores.shape[-1] != 1 else ops.ones_like(scores)
+    if scores.shape[-1] == 1:
+        weights = ops.ones_like(scores)
+    else:
+        weights = softmax(scores) if scores.shape[0] == 1 else ops.softmax(scores)
     dropped = ops.cast(weights, value.dtype)
     if dropout is not None:
         dropped = dropout(dropped)
-    return ops.einsum("bhts,bhsv->bhtv", dropped, value), weights
+    return product(dropped, value), weights
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -239,7 +242,7 @@ class MultiHeadAttention(keras.layers.Layer):
             scores = scores + ops.expand_dims(bias, 1)
         outputs = product(ops.cast(softmax(scores), value.dtype), value)
         if outputs.shape[2] != 1:
-            outputs = ops.transpose(outputs, (0, 2, 1, 3))
+            outputs = self._join_heads(outputs)
         rows = ops.reshape(outputs, (-1, self.num_heads * self.value_dim))
         return linear(rows, self.output_kernel, self.output_bias)
 
@@ -249,13 +252,19 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def _split_heads(self, inputs, length=None):
         size = inputs.shape[-1] // self.num_heads
-        length = ops.shape(inputs)[1] if length is None else length
         if isinstance(length, int) and length == 1:  # A step of a search: no transpose.
             return ops.reshape(inputs, (-1, self.num_heads, 1, size))
+        if inputs.shape[0] == (1 if length is None else length):
+            # Of a single sentence, to copy each head takes less time than to transpose them.
+            rows = inputs if length is None else ops.expand_dims(inputs, 0)
+            return ops.stack(ops.split(rows, self.num_heads, axis=-1), axis=1)
+        length = ops.shape(inputs)[1] if length is None else length
         heads = ops.reshape(inputs, (-1, length, self.num_heads, size))
         return ops.transpose(heads, (0, 2, 1, 3))
 
     def _join_heads(self, heads):
+        if heads.shape[0] == 1:
+            return ops.concatenate(ops.unstack(heads, self.num_heads, axis=1), axis=-1)
         length, size = ops.shape(heads)[2], self.num_heads * heads.shape[-1]
         return ops.reshape(ops.transpose(heads, (0, 2, 1, 3)), (-1, length, size))
 

@@ -2,6 +2,8 @@
 
 from keras import ops
 
+from keras_transformer.layers.few_rows import few_rows_product
+
 
 def linear(inputs, kernel, bias=None):
     """Return inputs @ kernel + bias over the last axis.
@@ -23,7 +25,7 @@ def linear(inputs, kernel, bias=None):
     shape, kernel = ops.shape(inputs), ops.cast(kernel, inputs.dtype)
     is_flat = len(shape) == 2
     rows = inputs if is_flat else ops.reshape(inputs, (-1, shape[-1]))
-    outputs = ops.matmul(rows, kernel)
+    outputs = few_rows_product(rows, kernel)
     if not is_flat:
         outputs = ops.reshape(outputs, (*shape[:-1], kernel.shape[1]))
     return outputs if bias is None else ops.add(outputs, ops.cast(bias, inputs.dtype))

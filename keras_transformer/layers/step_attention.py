@@ -38,6 +38,8 @@ def _suits_tensorflow(a, b):
     if keras.backend.backend() != "tensorflow" or keras.backend.is_keras_tensor(a):
         return False
     queries, size, dtype = a.shape[2], b.shape[3], keras.backend.standardize_dtype(a.dtype)
+    if a.shape[0] == 1 and dtype == "float32":
+        return True
     if queries == 1:
         return dtype in ("float32", "bfloat16")  # In float16 there is no such kernel for CPUs.
     return dtype == "float32" and None not in (queries, size) and queries * size <= _SMALL

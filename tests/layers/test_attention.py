@@ -149,6 +149,18 @@ def test_a_mask_without_a_batch_axis_is_refused():
         build()(x, x, attention_mask=np.ones((T, T), "bool"))
 
 
+def test_a_sentence_alone_gives_what_it_gives_beside_others():
+    layer = build(value_width=E, key_width=F, value_dim=5)
+    inputs = [normal(B, T, D), normal(B, S, E), normal(B, S, F)]
+    mask = np.random.random((B, 1, S)) < 0.7
+    outputs, weights = layer(*inputs, mask, return_attention_scores=True)
+    for row in range(B):
+        alone = (x[row : row + 1] for x in (*inputs, mask))
+        own_outputs, own_weights = layer(*alone, return_attention_scores=True)
+        np.testing.assert_allclose(as_array(own_outputs)[0], as_array(outputs)[row], atol=1e-5)
+        np.testing.assert_allclose(as_array(own_weights)[0], as_array(weights)[row], atol=1e-6)
+
+
 def test_the_order_of_heads_does_not_matter():
     layer, order = build(value_dim=5), [2, 0, 1]
     query, value = normal(B, T, D), normal(B, S, D)
