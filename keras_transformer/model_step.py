@@ -63,7 +63,7 @@ class ModelStep:
         self.positions = tf.cast(model.target_position.encoding(max_length), tf.float32)
         self.logit_bias = logit_bias
         if self.is_alone:
-            kernels = model.decoder.join_projections(), None
+            kernels = kernels[0] if kernels else model.decoder.join_projections(), None
         self.projections, self.output_kernel = kernels or step_kernels(model)
 
     @property

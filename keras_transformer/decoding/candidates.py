@@ -69,12 +69,11 @@ def best_continuations(
     # A row's logits are above its log-probabilities by as much as the highest is. Of few rows a sum
     # has it in the least time, of many the softmax, which is never 0 for the best token.
     if logits.shape[0] == beam_size:
-        powers = tf.exp(logits - highest[:, tf.newaxis])
-        log_prob = -tf.math.log(tf.reduce_sum(powers, axis=1))
+        probability = 1 / tf.reduce_sum(tf.exp(logits - highest[:, tf.newaxis]), axis=1)
     else:
-        log_prob = tf.math.log(tf.gather(tf.nn.softmax(logits), best, batch_dims=1))
+        probability = tf.gather(tf.nn.softmax(logits), best, batch_dims=1)
     highest = tf.reshape(highest, [-1, beam_size])
-    live += tf.reshape(log_prob, [-1, beam_size])
+    live += tf.reshape(tf.math.log(probability), [-1, beam_size])
 
     # A logit is rounded least if it is first compared with the highest.
     maxima = tf.reshape(maxima, [-1, beam_size, num_blocks])

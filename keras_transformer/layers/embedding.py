@@ -54,7 +54,7 @@ class TokenEmbedding(keras.layers.Layer):
         if not keras.backend.is_int_dtype(inputs.dtype):
             # Keras builds a model for several replicas with the mean of their ids.
             inputs = ops.cast(inputs, "int32")
-        vectors = ops.cast(_take(self.embeddings, inputs), self.compute_dtype)
+        vectors = ops.cast(ops.take(self.embeddings, inputs, axis=0), self.compute_dtype)
         return ops.multiply(vectors, ops.cast(self.d_model**0.5, vectors.dtype))
 
     def compute_output_spec(self, inputs, reverse=False):
@@ -68,12 +68,3 @@ class TokenEmbedding(keras.layers.Layer):
             "vocab_size": self.vocab_size,
             "d_model": self.d_model,
         }
-
-
-def _take(embeddings, ids):
-    if keras.backend.backend() != "tensorflow":
-        return ops.take(embeddings, ids, axis=0)
-    import tensorflow as tf
-
-    # `ops.take` also counts from the end, in four operations that a search repeats at every step.
-    return tf.gather(ops.convert_to_tensor(embeddings), ids)

@@ -5,6 +5,8 @@ import functools
 import keras
 from keras import ops
 
+from keras_transformer.layers.step_attention import tensorflow_product
+
 _FEW = 8
 """Rows: a beam."""
 _PART = 2**17
@@ -22,7 +24,8 @@ def few_rows_product(rows, kernel):
     own kernel, as in `step_attention`.
 
     Args:
-        rows: float [R, D]. They are few if R is static and at most 8.
+        rows: float [R, D]. They are few if R is static and at most 8, in float32
+            with TensorFlow.
         kernel: float [D, U], of the same type.
 
     Returns:
@@ -34,9 +37,7 @@ def few_rows_product(rows, kernel):
     if not _are_few(rows):
         return ops.matmul(rows, kernel)
     if rows.shape[0] > 1:
-        import tensorflow as tf
-
-        return tf.raw_ops.BatchMatMulV3(x=rows, y=kernel, Tout=rows.dtype)
+        return tensorflow_product(rows, kernel)
     size, width = kernel.shape
     parts = min(size * width // _PART, _MOST_PARTS)
     if parts < 2 or size % parts:

@@ -12,8 +12,8 @@ def product(a, b, transpose_b=False):
 
     With oneDNN, its default on processors with AVX-512, TensorFlow puts other kernels in place of
     its own, and those divide each product among the threads, which wait for each other. For the
-    single query of a step of a search, or for a few that are short, its own are faster: with two
-    threads several times. `BatchMatMulV3` is the same operation under the one name that is left
+    single query of a step of a search, for a few that are short, or for a sentence alone, its own
+    are faster: with two threads several times. `BatchMatMulV3` is the same operation under the one name that is left
     alone.
 
     Args:
@@ -28,10 +28,15 @@ def product(a, b, transpose_b=False):
     (2, 3, 1, 5)
     """
     if _suits_tensorflow(a, b):
-        import tensorflow as tf
-
-        return tf.raw_ops.BatchMatMulV3(x=a, y=b, Tout=a.dtype, adj_y=transpose_b)
+        return tensorflow_product(a, b, transpose_b)
     return ops.einsum("bhtx,bhyx->bhty" if transpose_b else "bhtx,bhxy->bhty", a, b)
+
+
+def tensorflow_product(a, b, transpose_b=False):
+    """Return the same by TensorFlow's own kernel, for which it must be the backend."""
+    import tensorflow as tf
+
+    return tf.raw_ops.BatchMatMulV3(x=a, y=b, Tout=a.dtype, adj_y=transpose_b)
 
 
 def _suits_tensorflow(a, b):
