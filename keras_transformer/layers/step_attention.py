@@ -13,8 +13,8 @@ def product(a, b, transpose_b=False):
     With oneDNN, its default on processors with AVX-512, TensorFlow puts other kernels in place of
     its own, and those divide each product among the threads, which wait for each other. For the
     single query of a step of a search, for a few that are short, or for a sentence alone, its own
-    are faster: with two threads several times. `BatchMatMulV3` is the same operation under the one name that is left
-    alone.
+    are faster: with two threads several times. `BatchMatMulV3` is the same operation under the one
+    name that is left alone.
 
     Args:
         a: float [B, H, T, X].
