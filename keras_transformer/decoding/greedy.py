@@ -86,7 +86,7 @@ def greedy_search(
             # Sentences that have ended run on, but neither score nor length takes notice.
             best = tf.reduce_max(tf.nn.log_softmax(logits), axis=1)
             log_prob = [log_prob[0] + tf.where(position < lengths, best, 0.0)]
-        # Padding so far. To select takes several times as long, as it broadcasts.
+        # The place holds padding so far. A selection takes several times as long, as it broadcasts.
         is_now = tf.one_hot(position, tf.size(places), dtype=tf.int32)
         history += is_now * (ids - pad_id)[:, tf.newaxis]
         position += 1

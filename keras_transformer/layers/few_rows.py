@@ -20,12 +20,11 @@ def few_rows_product(rows, kernel):
 
     oneDNN has a thread multiply alone what fits a core's cache, and wakes others for what does not,
     which takes longer than to multiply a row. So a single row is multiplied in parts, of which
-    TensorFlow computes as many at a time as it has threads, and several rows are by TensorFlow's
-    own kernel, as in `step_attention`.
+    TensorFlow computes as many at a time as it has threads, and several rows are multiplied by
+    TensorFlow's own kernel, as in `step_attention`.
 
     Args:
-        rows: float [R, D]. They are few if R is static and at most 8, in float32
-            with TensorFlow.
+        rows: float [R, D]. They are few if R is static and at most 8, in float32 with TensorFlow.
         kernel: float [D, U], of the same type.
 
     Returns:
