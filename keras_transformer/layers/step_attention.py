@@ -33,7 +33,7 @@ def product(a, b, transpose_b=False):
 
 
 def tensorflow_product(a, b, transpose_b=False):
-    """Return a matrix product by TensorFlow's own kernel, of which TensorFlow must be the backend."""
+    """Return a matrix product by TensorFlow's own kernel; TensorFlow must be the backend."""
     import tensorflow as tf
 
     return tf.raw_ops.BatchMatMulV3(x=a, y=b, Tout=a.dtype, adj_y=transpose_b)
