@@ -119,7 +119,7 @@ class ModelStep:
         return logits, (cache, visible, memory)
 
     def _embed(self, ids):
-        # `ops.take` has four more operations, for ids that count from the end.
+        # `ops.take` has three more operations, for ids that count from the end.
         embedding = self.model.target_embedding
         return embedding.scale(tf.gather(embedding.embeddings, ids))
 
