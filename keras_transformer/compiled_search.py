@@ -7,7 +7,7 @@ import tensorflow as tf
 from keras_transformer.config import PAD_ID
 from keras_transformer.decoding import SearchResult
 
-SOURCE_SIZES = (16, 32, 64, 128)
+SOURCE_SIZES = (16, 24, 32, 64, 128)
 """The lengths S to which sources are padded; longer ones are padded to the longest allowed."""
 
 BATCH_SIZES = (1, 8, 64)

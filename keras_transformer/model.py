@@ -184,9 +184,12 @@ class Transformer(keras.Model):
         memory, memory_mask = self.encode(inputs["source"], training=training)
         return self.decode(inputs["target"], memory, memory_mask, training=training)[0]
 
-    def encode(self, source, training=None):
-        """Return the encoder's output [B, S, D] and its mask [B, 1, S] for ids [B, S]."""
-        mask = padding_mask(source)
+    def encode(self, source, training=None, is_padded=True):
+        """Return the encoder's output [B, S, D] and its mask [B, 1, S] for ids [B, S].
+
+        The mask is None where there is known to be no padding.
+        """
+        mask = padding_mask(source) if is_padded else None
         x = self._embed_source(source, training)
         return self.encoder(x, attention_mask=mask, training=training), mask
 

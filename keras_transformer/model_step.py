@@ -29,7 +29,7 @@ class ModelStep:
     Args:
         model: a `Transformer`.
         source: int32 [B, S], the ids of the sentences, padded. Where B is known to be 1, a step has
-            the operations that suit a single sentence.
+            the operations that suit a single sentence, which is then without padding.
         beam_size: N.
         max_length: the most tokens of a translation, an int or a scalar tensor.
         logit_bias: float32 [V], added to the logits, or None.
@@ -58,8 +58,9 @@ class ModelStep:
         self.batch = source.shape[0] or tf.shape(source)[0]
         self.sizes = sizes
         self.is_alone = sizes is None and source.shape[0] == 1
-        memory, memory_mask = model.encode(source, training=False)
-        self.memory = model.decoder.project_memory(memory), mask_bias(memory_mask)
+        memory, mask = model.encode(source, training=False, is_padded=not self.is_alone)
+        memory_bias = None if mask is None else mask_bias(mask)
+        self.memory = model.decoder.project_memory(memory), memory_bias
         self.positions = tf.cast(model.target_position.encoding(max_length), tf.float32)
         self.logit_bias = logit_bias
         if self.is_alone:
@@ -100,7 +101,7 @@ class ModelStep:
             mask = None if self.sizes is None else self._is_written(cache, position)
         else:
             mask = visible = self._see(visible, parents, position)
-        x = self.model.target_embedding(ids)
+        x = self._embed(ids)
         # The sum is rounded once, as in training.
         x = tf.cast(tf.cast(x, tf.float32) + tf.gather(self.positions, position), x.dtype)
         x, cache = self.model.decoder.step(
@@ -116,6 +117,11 @@ class ModelStep:
         if self.logit_bias is not None:
             logits += self.logit_bias
         return logits, (cache, visible, memory)
+
+    def _embed(self, ids):
+        # `ops.take` has three more operations, for ids that count from the end.
+        embedding = self.model.target_embedding
+        return embedding.scale(tf.gather(embedding.embeddings, ids))
 
     def _project(self, x):
         if self.is_alone:

@@ -80,11 +80,16 @@ class TokenSearch:
             limits = tf.minimum(limits, self.decoding.max_length)
         if not self.compiled:
             options = num_hypotheses, scores
+
+            def search_alone():
+                # With `tf.ensure_shape` TensorFlow's optimiser would take the other branch to have
+                # one row as well, and compute wrong constants.
+                without_padding = tf.reshape(source[0, : lengths[0]], [1, -1])
+                return self._search(without_padding, limits[:1], *options)
+
             return tf.cond(
                 tf.shape(source)[0] == 1,
-                # With `tf.ensure_shape` TensorFlow's optimiser would take the other to have one
-                # row as well, and compute wrong constants.
-                lambda: self._search(tf.reshape(source, [1, -1]), limits[:1], *options),
+                search_alone,
                 lambda: self._search(source, limits, *options),
             )
         key = num_hypotheses, scores

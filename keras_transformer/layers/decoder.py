@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_transformer.layers.attention import MultiHeadAttention
 from keras_transformer.layers.feed_forward import FeedForward
+from keras_transformer.layers.few_rows import are_few
 from keras_transformer.layers.residual import Residual, final_norm
 from keras_transformer.layers.sizes import head_sizes
 
@@ -156,9 +157,9 @@ class DecoderLayer(keras.layers.Layer):
             return self.cross_attention.attend_rows(query, *memory_heads, memory_bias), None
 
         def feed_forward(x):
-            if beams == 1:
+            if beams == 1 and not are_few(x):
                 return self.feed_forward(x, training=False)
-            # Several rows take less time if they are not flat: see `FeedForward.call`.
+            # These take less time if they are not flat: see `FeedForward.call`.
             return self.feed_forward(ops.expand_dims(x, 0), training=False)[0]
 
         outputs, cache, _ = self._run(inputs, attend_self, attend_memory, feed_forward)

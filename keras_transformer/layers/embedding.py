@@ -54,7 +54,11 @@ class TokenEmbedding(keras.layers.Layer):
         if not keras.backend.is_int_dtype(inputs.dtype):
             # Keras builds a model for several replicas with the mean of their ids.
             inputs = ops.cast(inputs, "int32")
-        vectors = ops.cast(ops.take(self.embeddings, inputs, axis=0), self.compute_dtype)
+        return self.scale(ops.take(self.embeddings, inputs, axis=0))
+
+    def scale(self, vectors):
+        """Return rows of the embeddings as `call` gives them: in the compute type, by sqrt(D)."""
+        vectors = ops.cast(vectors, self.compute_dtype)
         return ops.multiply(vectors, ops.cast(self.d_model**0.5, vectors.dtype))
 
     def compute_output_spec(self, inputs, reverse=False):

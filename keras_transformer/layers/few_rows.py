@@ -8,7 +8,7 @@ from keras import ops
 from keras_transformer.layers.step_attention import tensorflow_product
 
 _FEW = 8
-"""Rows: a beam."""
+"""The most rows that are few: a beam."""
 _PART = 2**17
 """Numbers of a part of a kernel: half of what a thread multiplies alone."""
 _MOST_PARTS = 4
@@ -24,7 +24,7 @@ def few_rows_product(rows, kernel):
     TensorFlow's own kernel, as in `step_attention`.
 
     Args:
-        rows: float [R, D]. They are few if R is static and at most 8, in float32 with TensorFlow.
+        rows: float [R, D]; see `are_few`.
         kernel: float [D, U], of the same type.
 
     Returns:
@@ -33,7 +33,7 @@ def few_rows_product(rows, kernel):
     >>> tuple(few_rows_product(ops.ones((1, 512)), ops.ones((512, 600))).shape)
     (1, 600)
     """
-    if not _are_few(rows):
+    if not are_few(rows):
         return ops.matmul(rows, kernel)
     if rows.shape[0] > 1:
         return tensorflow_product(rows, kernel)
@@ -66,7 +66,8 @@ def few_rows_logits(rows, embeddings):
     return ops.concatenate([ops.matmul(rows, ops.transpose(part)) for part in parts], axis=1)
 
 
-def _are_few(rows):
+def are_few(rows):
+    """Return whether rows [R, D] are known to be few, in float32 with TensorFlow."""
     if keras.backend.backend() != "tensorflow" or keras.backend.is_keras_tensor(rows):
         return False
     is_float32 = keras.backend.standardize_dtype(rows.dtype) == "float32"

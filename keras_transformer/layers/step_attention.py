@@ -27,9 +27,11 @@ def product(a, b, transpose_b=False):
     >>> tuple(product(ops.ones((2, 3, 1, 4)), ops.ones((2, 3, 5, 4)), transpose_b=True).shape)
     (2, 3, 1, 5)
     """
-    if _suits_tensorflow(a, b):
-        return tensorflow_product(a, b, transpose_b)
-    return ops.einsum("bhtx,bhyx->bhty" if transpose_b else "bhtx,bhxy->bhty", a, b)
+    dtype = _type_for_tensorflow(a, b)
+    if dtype is None:
+        return ops.einsum("bhtx,bhyx->bhty" if transpose_b else "bhtx,bhxy->bhty", a, b)
+    outputs = tensorflow_product(ops.cast(a, dtype), ops.cast(b, dtype), transpose_b)
+    return ops.cast(outputs, a.dtype)
 
 
 def tensorflow_product(a, b, transpose_b=False):
@@ -39,15 +41,19 @@ def tensorflow_product(a, b, transpose_b=False):
     return tf.raw_ops.BatchMatMulV3(x=a, y=b, Tout=a.dtype, adj_y=transpose_b)
 
 
-def _suits_tensorflow(a, b):
+def _type_for_tensorflow(a, b):
+    """Return the type in which TensorFlow's own kernel is to multiply, or None."""
     if keras.backend.backend() != "tensorflow" or keras.backend.is_keras_tensor(a):
-        return False
+        return None
     queries, size, dtype = a.shape[2], b.shape[3], keras.backend.standardize_dtype(a.dtype)
-    if a.shape[0] == 1 and dtype == "float32":
-        return True
+    if dtype not in ("float32", "bfloat16"):
+        return None  # In float16 there is no such kernel for CPUs.
     if queries == 1:
-        return dtype in ("float32", "bfloat16")  # In float16 there is no such kernel for CPUs.
-    return dtype == "float32" and None not in (queries, size) and queries * size <= _SMALL
+        return dtype
+    if a.shape[0] == 1:
+        return "float32"  # Of several queries that kernel is slow in bfloat16.
+    is_small = None not in (queries, size) and queries * size <= _SMALL
+    return dtype if dtype == "float32" and is_small else None
 
 
 def softmax(scores):

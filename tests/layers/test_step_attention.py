@@ -15,16 +15,19 @@ def normal(*shape):
 
 
 @TYPES
+@pytest.mark.parametrize("batch", [1, B])
 @pytest.mark.parametrize("queries, size", [(1, 64), (1, 300), (5, 32), (6, 32), (2, 81)])
-def test_a_product_is_that_of_each_sentence_and_head(queries, size, dtype):
-    a, keys, weights = normal(B, H, queries, size), normal(B, H, S, size), normal(B, H, queries, S)
+def test_a_product_is_that_of_each_sentence_and_head(batch, queries, size, dtype):
+    a, keys, weights = (
+        normal(batch, H, *shape) for shape in ((queries, size), (S, size), (queries, S))
+    )
     a, keys, weights = (ops.cast(x, dtype) for x in (a, keys, weights))
     scores, values = product(a, keys, transpose_b=True), product(weights, keys)
     assert scores.dtype == a.dtype and values.dtype == a.dtype
     a, keys, weights = (as_array(ops.cast(x, "float32")) for x in (a, keys, weights))
     # The values are rounded as their type says, and may be added up in it.
     tolerance = {"float32": 1e-5, "float16": 2e-2, "bfloat16": 2e-1}[dtype]
-    for b, h in np.ndindex(B, H):
+    for b, h in np.ndindex(batch, H):
         expected = a[b, h] @ keys[b, h].T
         received = as_array(ops.cast(scores, "float32"))[b, h]
         np.testing.assert_allclose(received, expected, atol=tolerance * size**0.5)
