@@ -187,7 +187,7 @@ class Transformer(keras.Model):
     def encode(self, source, training=None, is_padded=True):
         """Return the encoder's output [B, S, D] and its mask [B, 1, S] for ids [B, S].
 
-        The mask is None where there is known to be no padding.
+        With `is_padded=False`, for ids without padding, the mask is None.
         """
         mask = padding_mask(source) if is_padded else None
         x = self._embed_source(source, training)

@@ -28,8 +28,9 @@ class ModelStep:
 
     Args:
         model: a `Transformer`.
-        source: int32 [B, S], the ids of the sentences, padded. Where B is known to be 1, a step has
-            the operations that suit a single sentence, which is then without padding.
+        source: int32 [B, S], the ids of the sentences, padded. If B is known to be 1 and there are
+            no `sizes`, a step has the operations that suit a single sentence, and it must have no
+            padding.
         beam_size: N.
         max_length: the most tokens of a translation, an int or a scalar tensor.
         logit_bias: float32 [V], added to the logits, or None.

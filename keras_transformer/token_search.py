@@ -26,7 +26,7 @@ class TokenSearch:
 
     Call arguments:
         source: int [B, S], each row with eos and padding.
-        lengths: int32 [B], of the sources, eos included.
+        lengths: int32 [B], at least 1, of the sources, eos included. What follows is padding.
         num_hypotheses: N, how many to return.
         scores: whether to score them. Greedy search needs none to find its way.
 

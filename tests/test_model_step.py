@@ -106,11 +106,30 @@ def test_sentences_that_are_kept_go_on_as_they_would_have(beams):
 
 
 @pytest.mark.parametrize("policy", ["bfloat16", "mixed_bfloat16"])
-def test_in_bfloat16_steps_equal_the_full_pass_but_for_rounding(policy):
-    model, source = build().with_dtype(policy), sources()
-    tokens = np.random.randint(4, V, size=(B, T)).astype("int32")
-    expected = model({"source": source, "target": tokens})
-    step = ModelStep(model, tf.constant(source), 1, T)
-    received = run(step, tokens, np.tile(np.arange(B)[:, None], T))
+@pytest.mark.parametrize("sentences, beams", [(B, 1), (1, 1), (1, 3)])
+def test_in_bfloat16_steps_equal_the_full_pass_but_for_rounding(policy, sentences, beams):
+    model, source = build().with_dtype(policy), sources()[:sentences]
+    rows = sentences * beams
+    tokens = np.random.randint(4, V, size=(rows, T)).astype("int32")
+    expected = model({"source": np.repeat(source, beams, axis=0), "target": tokens})
+    step = ModelStep(model, tf.constant(source), beams, T)
+    received = run(step, tokens, np.tile(np.arange(rows)[:, None], T))
     assert received.dtype == np.float32
     np.testing.assert_allclose(received, expected, atol=0.05 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("rows, before_the_bias", [(1, "Reshape"), (None, "MatMul")])
+def test_a_single_row_is_kept_from_the_operation_of_product_and_bias(rows, before_the_bias):
+    model = build()
+
+    @tf.function(input_signature=[tf.TensorSpec([rows, S], tf.int32)], autograph=False)
+    def first_logits(source):
+        step = ModelStep(model, source, beam_size=1, max_length=T)
+        ids = tf.fill([step.batch], 2)
+        return step(ids, tf.range(step.batch), tf.constant(0), step.initial_state())[0]
+
+    operations = first_logits.get_concrete_function().graph.get_operations()
+    sums = [operation.inputs[0].op for operation in operations if operation.type == "Relu"]
+    products = [total.inputs[0].op.type for total in sums]
+    assert len(products) == 4  # Two layers of the encoder, and then two of the decoder.
+    assert products[2:] == [before_the_bias] * 2

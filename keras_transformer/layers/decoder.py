@@ -159,7 +159,7 @@ class DecoderLayer(keras.layers.Layer):
         def feed_forward(x):
             if beams == 1 and not are_few(x):
                 return self.feed_forward(x, training=False)
-            # These take less time if they are not flat: see `FeedForward.call`.
+            # Beams and few rows take less time if they are not flat: see `FeedForward.call`.
             return self.feed_forward(ops.expand_dims(x, 0), training=False)[0]
 
         outputs, cache, _ = self._run(inputs, attend_self, attend_memory, feed_forward)

@@ -54,8 +54,8 @@ class FeedForward(keras.layers.Layer):
 
     def call(self, inputs, training=None):
         # Flat throughout: TensorFlow makes one operation of a product, a bias and a relu in a row.
-        # Not so [1, R, D], the few rows of a step of a search: that operation takes longer to
-        # prepare than a row of float32 to multiply, and in bfloat16 rearranges the kernel.
+        # Not so [1, R, D], as steps of a search and sentences alone are: to prepare that operation
+        # takes longer than to multiply a row of float32, and in bfloat16 it rearranges the kernel.
         keeps_shape = len(inputs.shape) == 2 or inputs.shape[0] == 1
         rows = inputs if keeps_shape else ops.reshape(inputs, (-1, self.d_model))
         hidden = ops.relu(linear(rows, self.inner_kernel, self.inner_bias))

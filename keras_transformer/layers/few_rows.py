@@ -67,7 +67,9 @@ def few_rows_logits(rows, embeddings):
 
 
 def are_few(rows):
-    """Return whether rows [R, D] are known to be few, in float32 with TensorFlow."""
+    """Return whether R of rows [R, D] is static and at most 8, the type float32, and the backend
+    TensorFlow.
+    """
     if keras.backend.backend() != "tensorflow" or keras.backend.is_keras_tensor(rows):
         return False
     is_float32 = keras.backend.standardize_dtype(rows.dtype) == "float32"

@@ -51,10 +51,10 @@ def test_its_signatures_and_ops_are_those_of_any_export(exports):
     known = Path(__file__).with_name("portable_ops.txt").read_text().split()
     assert {node.op for node in graphs["bfloat16"].nodes} <= set(known)
     types = {
-        precision: [
-            {name: {key: output.dtype for key, output in about.outputs.items()}}
+        precision: {
+            name: {key: output.dtype for key, output in about.outputs.items()}
             for name, about in graph.signatures.items()
-        ]
+        }
         for precision, graph in graphs.items()
     }
     assert types["bfloat16"] == types["float32"]
@@ -67,8 +67,8 @@ def test_its_products_are_in_bfloat16(exports):
         for op, kind in {"MatMul": "T", "BatchMatMulV2": "T", "BatchMatMulV3": "Tout"}.items()
     }
     bfloat16, float32 = tf.bfloat16.as_datatype_enum, tf.float32.as_datatype_enum
-    assert kinds["MatMul"] | kinds["BatchMatMulV2"] == {bfloat16}
-    # Beams of a single sentence attend in float32, by an operation that is of attention alone.
+    assert kinds["MatMul"] == kinds["BatchMatMulV2"] == {bfloat16}
+    # This one is of attention alone, in which a single sentence's several queries are in float32.
     assert kinds["BatchMatMulV3"] == {float32}
 
 

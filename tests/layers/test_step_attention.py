@@ -68,31 +68,39 @@ def test_a_softmax_in_parts_is_the_softmax():
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="about TensorFlow's kernels")
 @pytest.mark.parametrize(
-    "queries, size, dtype, operation",
+    "batch, queries, size, dtype, operation, type_within",
     [
-        (1, 300, "float32", "BatchMatMulV3"),
-        (1, 300, "bfloat16", "BatchMatMulV3"),
-        (1, 300, "float16", "BatchMatMulV2"),
-        (5, 32, "float32", "BatchMatMulV3"),
-        (6, 32, "float32", "BatchMatMulV2"),
-        (4, 32, "bfloat16", "BatchMatMulV2"),
-        (None, 32, "float32", "BatchMatMulV2"),
+        (None, 1, 300, "float32", "BatchMatMulV3", "float32"),
+        (None, 1, 300, "bfloat16", "BatchMatMulV3", "bfloat16"),
+        (None, 1, 300, "float16", "BatchMatMulV2", "float16"),
+        (None, 5, 32, "float32", "BatchMatMulV3", "float32"),
+        (None, 6, 32, "float32", "BatchMatMulV2", "float32"),
+        (None, 4, 32, "bfloat16", "BatchMatMulV2", "bfloat16"),
+        (None, None, 32, "float32", "BatchMatMulV2", "float32"),
+        (1, None, 32, "float32", "BatchMatMulV3", "float32"),
+        (1, None, 32, "bfloat16", "BatchMatMulV3", "float32"),
+        (1, 1, 32, "bfloat16", "BatchMatMulV3", "bfloat16"),
+        (1, 4, 32, "float16", "BatchMatMulV2", "float16"),
     ],
 )
-def test_a_step_of_a_search_keeps_to_kernels_that_do_not_wait(queries, size, dtype, operation):
+def test_a_step_of_a_search_keeps_to_kernels_that_do_not_wait(
+    batch, queries, size, dtype, operation, type_within
+):
     import tensorflow as tf
 
     @tf.function(
         input_signature=[
-            tf.TensorSpec([None, H, queries, size], dtype),
-            tf.TensorSpec([None, H, None, size], dtype),
+            tf.TensorSpec([batch, H, queries, size], dtype),
+            tf.TensorSpec([batch, H, None, size], dtype),
         ],
         autograph=False,
     )
     def scores(query, key):
         return product(query, key, transpose_b=True)
 
-    operations = [
-        operation.type for operation in scores.get_concrete_function().graph.get_operations()
+    products = [
+        (found.type, found.outputs[0].dtype.name)
+        for found in scores.get_concrete_function().graph.get_operations()
+        if "MatMul" in found.type
     ]
-    assert [name for name in operations if "MatMul" in name] == [operation]
+    assert products == [(operation, type_within)]
