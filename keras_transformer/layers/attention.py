@@ -242,7 +242,7 @@ class MultiHeadAttention(keras.layers.Layer):
             scores = scores + ops.expand_dims(bias, 1)
         outputs = product(ops.cast(softmax(scores), value.dtype), value)
         if outputs.shape[2] != 1:
-            outputs = self._join_heads(outputs)
+            outputs = self._join_heads(outputs, is_step=True)
         rows = ops.reshape(outputs, (-1, self.num_heads * self.value_dim))
         return linear(rows, self.output_kernel, self.output_bias)
 
@@ -252,18 +252,18 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def _split_heads(self, inputs, length=None):
         size = inputs.shape[-1] // self.num_heads
-        if isinstance(length, int) and length == 1:  # A step of a search: no transpose.
+        if isinstance(length, int) and length == 1:  # Nothing is to be moved.
             return ops.reshape(inputs, (-1, self.num_heads, 1, size))
-        if inputs.shape[0] == (1 if length is None else length):
-            # Of a single sentence, to copy each head takes less time than to transpose them.
-            rows = inputs if length is None else ops.expand_dims(inputs, 0)
-            return ops.stack(ops.split(rows, self.num_heads, axis=-1), axis=1)
-        length = ops.shape(inputs)[1] if length is None else length
-        heads = ops.reshape(inputs, (-1, length, self.num_heads, size))
+        if length is not None:
+            inputs = ops.reshape(inputs, (-1, length, inputs.shape[-1]))
+        if length is not None or inputs.shape[0] == 1:
+            # In a search, to copy each head takes less time than to transpose them.
+            return ops.stack(ops.split(inputs, self.num_heads, axis=-1), axis=1)
+        heads = ops.reshape(inputs, (-1, ops.shape(inputs)[1], self.num_heads, size))
         return ops.transpose(heads, (0, 2, 1, 3))
 
-    def _join_heads(self, heads):
-        if heads.shape[0] == 1:
+    def _join_heads(self, heads, is_step=False):
+        if is_step or heads.shape[0] == 1:
             return ops.concatenate(ops.unstack(heads, self.num_heads, axis=1), axis=-1)
         length, size = ops.shape(heads)[2], self.num_heads * heads.shape[-1]
         return ops.reshape(ops.transpose(heads, (0, 2, 1, 3)), (-1, length, size))
