@@ -54,7 +54,7 @@ class FeedForward(keras.layers.Layer):
 
     def call(self, inputs, training=None):
         # Flat throughout: TensorFlow makes one operation of a product, a bias and a relu in a row.
-        # Not so [1, R, D], as steps of a search and sentences alone are: to prepare that operation
+        # Not so [1, R, D], as beams, single rows and sentences alone are: to prepare that operation
         # takes longer than to multiply a row of float32, and in bfloat16 it rearranges the kernel.
         keeps_shape = len(inputs.shape) == 2 or inputs.shape[0] == 1
         rows = inputs if keeps_shape else ops.reshape(inputs, (-1, self.d_model))
