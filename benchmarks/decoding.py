@@ -34,12 +34,12 @@ from benchmarks.turns import Measurement, measure
 from keras_transformer import Transformer
 from keras_transformer.config import EOS_ID, DecodingConfig
 from keras_transformer.data import read_lines
-from keras_transformer.data.generated import GeneratedCorpus, generated_corpus
+from pipelines.quickstart.grammar import GeneratedCorpus, generated_corpus
 from keras_transformer.evaluation import score
 from keras_transformer.export import export_ctranslate2, write_graph
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
 from keras_transformer.training import load_translator
-from keras_transformer.translator import Translator
+from keras_transformer.translation.translator import Translator
 
 THEIRS = "CTranslate2"
 OURS = {

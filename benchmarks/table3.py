@@ -33,7 +33,7 @@ from benchmarks.report import print_report, table_line
 from benchmarks.variations import MAX_LENGTH, RECIPE, experiments
 from keras_transformer.config import DataConfig, ExperimentConfig
 from keras_transformer.data import read_pairs
-from keras_transformer.files import whole_file
+from keras_transformer.utils.files import whole_file
 from keras_transformer.presets import count_parameters
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
 from keras_transformer.training import read_history, train

@@ -28,7 +28,7 @@ from benchmarks.report import print_report, table_line
 from benchmarks.trainers import PREPARED, TRAINERS, Batch, make_step, save_batches
 from keras_transformer.config import PAD_ID
 from keras_transformer.data import TokenBatches, encode_pairs, read_pairs
-from keras_transformer.data.generated import generated_corpus
+from pipelines.quickstart.grammar import generated_corpus
 from keras_transformer.presets import PRESETS
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
 

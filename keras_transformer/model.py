@@ -16,7 +16,7 @@ from keras_transformer.layers import (
     padding_mask,
 )
 from keras_transformer.presets import get_preset
-from keras_transformer.train_step import steps_in_halves, train_step_in_halves
+from keras_transformer.training.model import steps_in_halves, train_step_in_halves
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

@@ -173,7 +173,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
 
 def load_model(args: argparse.Namespace) -> Callable[[Sequence[str], bool], list[str]]:
     """Return `translate(sentences, progress)` with what --model names."""
-    from keras_transformer.batch_translation import translate_in_batches
+    from keras_transformer.translation.batching import translate_in_batches
     from keras_transformer.export import find_saved_model, load_saved_model
     from keras_transformer.training import load_translator, prepare_cpu
 

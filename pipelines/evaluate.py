@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     start_log()
     from keras_transformer.evaluation import published_tokenizer, score
-    from keras_transformer.files import whole_file
+    from keras_transformer.utils.files import whole_file
 
     with plain_errors():
         _check(args)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from keras_transformer.config import ExperimentConfig
-    from keras_transformer.translator import Translator
+    from keras_transformer.translation.translator import Translator
 
 POSITIONS = 100
 CAPTIONS = {

@@ -1,9 +1,7 @@
 """What every test starts from: quiet TensorFlow, a fixed seed, the default dtype policy."""
 
 import os
-import sys
 
-sys.path.insert(0, os.path.dirname(__file__))  # For the helpers beside this file.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # Read when TensorFlow is imported, by Keras.
 
 import keras

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from layer_checks import as_array, value_and_gradient
+from tests.helpers.layer_checks import as_array, value_and_gradient
 
 from keras_transformer.losses import (
     LabelSmoothedCrossEntropy,

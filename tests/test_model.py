@@ -1,7 +1,7 @@
 import keras
 import numpy as np
 import pytest
-from layer_checks import as_array, randomise, saved_and_loaded
+from tests.helpers.layer_checks import as_array, randomise, saved_and_loaded
 
 from keras_transformer import Transformer, TransformerConfig, layers
 from keras_transformer.losses import LabelSmoothedCrossEntropy, r_drop_cross_entropy

@@ -25,7 +25,7 @@ import pytest
 import tensorflow as tf
 import urllib3
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
-from tiny import NO_UTF8, ODD, ROOT, tiny_translator, toy_sentences
+from tests.helpers.tiny import NO_UTF8, ODD, ROOT, tiny_translator, toy_sentences
 
 from keras_transformer.export import export_saved_model
 from pipelines import client
@@ -44,7 +44,7 @@ def path(request, tmp_path_factory):
     if request.param == REAL:
         return os.environ["PATH"]
     directory = tmp_path_factory.mktemp("bin")
-    stand_in = Path(__file__).with_name("model_server.py")
+    stand_in = Path(__file__).parent / "helpers" / "model_server.py"
     program = directory / REAL
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{stand_in}" "$@"\n')
     program.chmod(0o755)

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from layer_checks import as_array
+from tests.helpers.layer_checks import as_array
 
 from keras_transformer.optimizers import FusedAdam
 from keras_transformer.schedules import NoamSchedule

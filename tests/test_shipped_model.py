@@ -6,13 +6,13 @@ import shlex
 
 import pytest
 import tensorflow as tf
-from tiny import ROOT, run_python
+from tests.helpers.tiny import ROOT, run_python
 
 from keras_transformer import Transformer
 from keras_transformer.export import load_saved_model
 from keras_transformer.text import read_tokenizers
 from keras_transformer.training.start import find_start
-from keras_transformer.translator import Translator
+from keras_transformer.translation.translator import Translator
 
 NAME = "saved_models/multi30k_en_de"
 README = (ROOT / "README.md").read_text(encoding="utf-8")

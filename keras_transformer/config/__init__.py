@@ -4,7 +4,7 @@ from keras_transformer.config.data import DataConfig
 from keras_transformer.config.decoding import DecodingConfig
 from keras_transformer.config.experiment import ExperimentConfig, read_yaml
 from keras_transformer.config.training import TrainingConfig
-from keras_transformer.config.transformer import TransformerConfig
+from keras_transformer.config.model import TransformerConfig
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
 

@@ -13,8 +13,8 @@ from keras_transformer.config.data import DataConfig
 from keras_transformer.config.decoding import DecodingConfig
 from keras_transformer.config.strict import STRICT
 from keras_transformer.config.training import TrainingConfig
-from keras_transformer.config.transformer import TransformerConfig
-from keras_transformer.files import whole_file
+from keras_transformer.config.model import TransformerConfig
+from keras_transformer.utils.files import whole_file
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from keras_transformer.data.batching import plan_batches
-from keras_transformer.data.cleaning import EncodedPairs
+from keras_transformer.data.encoding import EncodedPairs
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -10,7 +10,7 @@ from typing import Any
 from sacrebleu.metrics import BLEU, CHRF
 
 from keras_transformer.evaluation.published import PublishedBleu, published_bleu
-from keras_transformer.files import whole_file
+from keras_transformer.utils.files import whole_file
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 from keras_transformer.config import BOS_ID, EOS_ID, UNK_ID
 from keras_transformer.layers.layer_norm import NORM_EPSILON
 from keras_transformer.text import save_tokenizers
-from keras_transformer.translator import Translator
+from keras_transformer.translation.translator import Translator
 
 _LONGEST_INPUT = 1024  # CTranslate2's default, after which it cuts off a source sentence.
 

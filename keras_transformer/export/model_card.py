@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import yaml
 
-from keras_transformer.translator import Translator
+from keras_transformer.translation.translator import Translator
 
 _PACKAGES = ("keras-transformer-mt", "keras", "tensorflow", "tensorflow-text")
 

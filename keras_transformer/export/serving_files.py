@@ -4,8 +4,8 @@ import json
 import os
 from pathlib import Path
 
-from keras_transformer.compiled_search import BATCH_SIZES
-from keras_transformer.files import whole_file
+from keras_transformer.translation.compiled_search import BATCH_SIZES
+from keras_transformer.utils.files import whole_file
 
 MOST_ROWS = BATCH_SIZES[-1]
 """Of a batch of the model server. More would be of no use to a compiled search, which takes them in

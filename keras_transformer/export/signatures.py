@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_transformer.translator import Translator
+from keras_transformer.translation.translator import Translator
 
 _METHODS = ("translate_with_scores", "n_best", "score", "attend")
 

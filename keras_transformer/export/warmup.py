@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from keras_transformer.compiled_search import search_shapes
+from keras_transformer.translation.compiled_search import search_shapes
 from keras_transformer.text import Tokenizer
-from keras_transformer.translator import Translator
+from keras_transformer.translation.translator import Translator
 
 SIZES = ((1, 8), (1, 64), (8, 32))
 """Rows, and subwords in each, eos included, for a search that is not compiled."""

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import BOS_ID
-from keras_transformer.translator import Translator
+from keras_transformer.translation.translator import Translator
 
 
 class SentenceAttention(NamedTuple):

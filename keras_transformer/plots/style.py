@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from keras_transformer.files import whole_file
+from keras_transformer.utils.files import whole_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

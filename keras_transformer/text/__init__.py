@@ -2,8 +2,8 @@
 
 from keras_transformer.text.base import Tokenizer
 from keras_transformer.text.files import read_tokenizers, save_tokenizers, vocabulary_paths
-from keras_transformer.text.tokenizer import SentencePieceTokenizer
-from keras_transformer.text.training import train_sentencepiece
+from keras_transformer.text.sentencepiece import SentencePieceTokenizer
+from keras_transformer.text.sentencepiece_training import train_sentencepiece
 from keras_transformer.text.word_piece import WordPieceTokenizer
 from keras_transformer.text.word_piece_training import train_word_piece
 

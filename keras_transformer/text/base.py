@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 import tensorflow as tf
 
 from keras_transformer.config import PAD_ID
-from keras_transformer.files import whole_file
+from keras_transformer.utils.files import whole_file
 
 
 class Tokenizer(tf.Module, abc.ABC):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from keras_transformer.text.base import Tokenizer
-from keras_transformer.text.tokenizer import SentencePieceTokenizer
+from keras_transformer.text.sentencepiece import SentencePieceTokenizer
 from keras_transformer.text.word_piece import WordPieceTokenizer
 
 

@@ -10,9 +10,9 @@ import tensorflow as tf
 
 from keras_transformer.data import TokenBatches
 from keras_transformer.evaluation import score
-from keras_transformer.files import flush_and_rename
+from keras_transformer.utils.files import flush_and_rename
 from keras_transformer.metrics import NegativeLogLikelihood, TokenAccuracy
-from keras_transformer.translator import Translator
+from keras_transformer.translation.translator import Translator
 
 
 class EpochSeed(keras.callbacks.Callback):

@@ -11,7 +11,7 @@ import keras
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.text import read_tokenizers, save_tokenizers
 from keras_transformer.training.vocabularies import Tokenizers, own_vocabularies
-from keras_transformer.translator import Translator
+from keras_transformer.translation.translator import Translator
 
 
 def load_translator(

@@ -20,7 +20,7 @@ from keras_transformer.data import (
     read_tfds,
 )
 from keras_transformer.evaluation import score
-from keras_transformer.files import whole_file
+from keras_transformer.utils.files import whole_file
 from keras_transformer.losses import LabelSmoothedCrossEntropy
 from keras_transformer.model import Transformer
 from keras_transformer.optimizers import FusedAdam
@@ -38,7 +38,7 @@ from keras_transformer.training.vocabularies import (
     check_vocabularies,
     read_or_train,
 )
-from keras_transformer.translator import Translator
+from keras_transformer.translation.translator import Translator
 
 log = logging.getLogger(__name__)
 

@@ -1,8 +1,8 @@
 import itertools
 
 import numpy as np
-from layer_checks import as_array
-from tiny import run_python
+from tests.helpers.layer_checks import as_array
+from tests.helpers.tiny import run_python
 
 from benchmarks import attention
 from benchmarks.attention import lookup_model, lookup_task, train, training_step

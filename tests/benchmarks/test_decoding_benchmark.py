@@ -3,13 +3,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from tiny import tiny_model, tiny_tokenizer, toy_sentences
+from tests.helpers.tiny import tiny_model, tiny_tokenizer, toy_sentences
 
 from benchmarks import decoding
 from benchmarks.turns import Measurement, measure
 from keras_transformer import compiled_search
 from keras_transformer.config import DecodingConfig
-from keras_transformer.translator import Translator
+from keras_transformer.translation.translator import Translator
 
 pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
 

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from matplotlib.colors import to_hex
-from tiny import run_python
+from tests.helpers.tiny import run_python
 
 from benchmarks import layer_types
 from benchmarks.costs import Cost

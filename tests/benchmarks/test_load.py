@@ -1,6 +1,6 @@
 import pytest
 import tensorflow as tf
-from tiny import run_python
+from tests.helpers.tiny import run_python
 
 from benchmarks import load
 from benchmarks.load import Sample, report

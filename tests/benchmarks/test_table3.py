@@ -3,7 +3,7 @@ import json
 import math
 
 import pytest
-from tiny import run_python, write_toy_text
+from tests.helpers.tiny import run_python, write_toy_text
 
 from benchmarks import table3
 from benchmarks.directions import BASE, DIRECTIONS, PAPER

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from tiny import run_python, tiny_tokenizer, toy_pairs
+from tests.helpers.tiny import run_python, tiny_tokenizer, toy_pairs
 
 from benchmarks import training
 from benchmarks.costs import Cost, processes, run_step, take_turns

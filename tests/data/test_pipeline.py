@@ -149,8 +149,8 @@ import json, sys
 import keras, tensorflow as tf
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-sys.path.insert(0, sys.argv[1])
-from test_pipeline import SOURCE_LENGTHS, TARGET_LENGTHS, one_weight_model, pairs_of_lengths
+
+from tests.data.test_pipeline import SOURCE_LENGTHS, TARGET_LENGTHS, one_weight_model, pairs_of_lengths
 from keras_transformer.data import TokenBatches
 
 class TokenCount(keras.metrics.Sum):
@@ -186,7 +186,7 @@ def test_two_replicas_count_every_token_once_an_epoch():
     root = os.path.dirname(os.path.dirname(here))
     environment = os.environ | {"PYTHONPATH": root, "CUDA_VISIBLE_DEVICES": "-1"}
     process = subprocess.run(
-        [sys.executable, "-c", MIRRORED, here], env=environment, capture_output=True, text=True
+        [sys.executable, "-c", MIRRORED], env=environment, capture_output=True, text=True
     )
     assert process.returncode == 0, process.stderr
     result = json.loads(process.stdout.splitlines()[-1])

@@ -10,7 +10,7 @@ import threading
 import pytest
 import tensorflow_datasets as tfds
 from tensorflow_datasets.core.download import checksums, downloader
-from toy_tfds import register_pairs
+from tests.helpers.toy_tfds import register_pairs
 
 from keras_transformer.data import read_tfds
 from keras_transformer.data import tfds as ours

@@ -2,7 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 import tensorflow as tf
-from tiny import saved_graph, tiny_translator
+from tests.helpers.tiny import saved_graph, tiny_translator
 
 from keras_transformer.export import export_saved_model
 

@@ -11,14 +11,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tiny import NO_UTF8, ODD, toy_experiment, toy_pairs, write_toy_text
+from tests.helpers.tiny import NO_UTF8, ODD, toy_experiment, toy_pairs, write_toy_text
 
 from keras_transformer.config import DecodingConfig
 from keras_transformer.export import export_saved_model
 from keras_transformer.training import train
-from keras_transformer.translator import Translator
+from keras_transformer.translation.translator import Translator
 
 GOLDEN = Path(__file__).with_name("golden")
 

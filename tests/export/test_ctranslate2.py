@@ -4,12 +4,12 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
-from tiny import tiny_model, tiny_tokenizer, toy_sentences
+from tests.helpers.tiny import tiny_model, tiny_tokenizer, toy_sentences
 
 from keras_transformer import Transformer, TransformerConfig
 from keras_transformer.config import BOS_ID, EOS_ID, DecodingConfig
 from keras_transformer.export import export_ctranslate2
-from keras_transformer.translator import Translator
+from keras_transformer.translation.translator import Translator
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
-from tiny import toy_pairs
+from tests.helpers.tiny import toy_pairs
 
 from keras_transformer.export import load_saved_model
 

@@ -1,6 +1,6 @@
 import pytest
 import tensorflow as tf
-from tiny import tiny_translator, toy_sentences
+from tests.helpers.tiny import tiny_translator, toy_sentences
 
 from keras_transformer.export import export_saved_model, find_saved_model, load_saved_model
 

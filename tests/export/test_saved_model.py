@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from tiny import (
+from tests.helpers.tiny import (
     NO_UTF8,
     ODD,
     run_python,
@@ -19,7 +19,7 @@ from tiny import (
 from keras_transformer.config import DecodingConfig
 from keras_transformer.export import export_saved_model, load_saved_model, saved_model
 from keras_transformer.export.signatures import trace_signatures
-from keras_transformer.translator import Translator
+from keras_transformer.translation.translator import Translator
 
 # What a client of the exported model may have installed.
 CLIENT = """

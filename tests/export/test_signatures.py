@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from tiny import NO_UTF8, ODD, toy_sentences
+from tests.helpers.tiny import NO_UTF8, ODD, toy_sentences
 
 TEXTS = [text.encode() for text in [*toy_sentences(14), *ODD]] + NO_UTF8
 HUGE = [b"one two " * 125_000, b"\xff" * 1_000_000, "\ufdfa".encode() * 333_333, b" " * 1_000_000]

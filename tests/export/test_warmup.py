@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from model_server import most_rows
+from tests.helpers.model_server import most_rows
 from tensorflow_serving.apis import prediction_log_pb2
-from tiny import tiny_tokenizer
+from tests.helpers.tiny import tiny_tokenizer
 
 from keras_transformer.export.warmup import (
     Request,
@@ -12,7 +12,7 @@ from keras_transformer.export.warmup import (
     warmup_requests,
     write_warmup,
 )
-from keras_transformer.translator import Translator
+from keras_transformer.translation.translator import Translator
 
 
 def read(path):

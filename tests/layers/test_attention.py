@@ -3,7 +3,7 @@ import math
 import keras
 import numpy as np
 import pytest
-from layer_checks import arrays_of, as_array, randomise, run_layer_checks
+from tests.helpers.layer_checks import arrays_of, as_array, randomise, run_layer_checks
 
 from keras_transformer.layers import MultiHeadAttention
 

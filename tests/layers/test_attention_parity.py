@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from layer_checks import arrays_of, assert_close, randomise
+from tests.helpers.layer_checks import arrays_of, assert_close, randomise
 
 from keras_transformer.layers import MultiHeadAttention
 

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from layer_checks import arrays_of, as_array, randomise, run_layer_checks
+from tests.helpers.layer_checks import arrays_of, as_array, randomise, run_layer_checks
 
 from keras_transformer.layers import MultiHeadAttention
 from keras_transformer.layers.compatibility import COMPATIBILITIES, additive, concat

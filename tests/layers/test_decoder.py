@@ -1,7 +1,7 @@
 import keras
 import numpy as np
 import pytest
-from layer_checks import as_array, randomise, run_layer_checks
+from tests.helpers.layer_checks import as_array, randomise, run_layer_checks
 
 from keras_transformer.layers import Decoder, DecoderLayer
 from keras_transformer.layers.masks import mask_bias

@@ -1,7 +1,7 @@
 import keras
 import numpy as np
 import pytest
-from layer_checks import as_array, run_layer_checks, value_and_gradient
+from tests.helpers.layer_checks import as_array, run_layer_checks, value_and_gradient
 
 from keras_transformer.layers import Dropout
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from layer_checks import as_array, randomise
+from tests.helpers.layer_checks import as_array, randomise
 
 from keras_transformer.layers import DecoderLayer, EncoderLayer
 

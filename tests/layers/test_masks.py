@@ -1,6 +1,6 @@
 import keras
 import numpy as np
-from layer_checks import as_array
+from tests.helpers.layer_checks import as_array
 
 from keras_transformer.layers import causal_mask, padding_mask
 from keras_transformer.layers.masks import mask_bias

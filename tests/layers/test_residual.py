@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from layer_checks import as_array, randomise, run_layer_checks
+from tests.helpers.layer_checks import as_array, randomise, run_layer_checks
 
 from keras_transformer.layers.residual import Residual
 

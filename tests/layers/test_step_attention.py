@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from layer_checks import as_array
+from tests.helpers.layer_checks import as_array
 
 from keras_transformer.layers.step_attention import product, softmax
 

@@ -10,16 +10,16 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import tensorflow as tf
-from foreign_weights import Pair, copy_weights, embedding_pair, feed_forward_pairs, norm_pairs
-from layer_checks import randomise
-from tiny import toy_sentences, toy_training
+from tests.helpers.foreign_weights import Pair, copy_weights, embedding_pair, feed_forward_pairs, norm_pairs
+from tests.helpers.layer_checks import randomise
+from tests.helpers.tiny import toy_sentences, toy_training
 
 from keras_transformer import Transformer, TransformerConfig
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, DecodingConfig
 from keras_transformer.decoding import beam, candidates, penalties
 from keras_transformer.decoding.search import IMPOSSIBLE
 from keras_transformer.layers.layer_norm import NORM_EPSILON
-from keras_transformer.translator import Translator
+from keras_transformer.translation.translator import Translator
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")

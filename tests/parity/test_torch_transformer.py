@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from foreign_weights import Pair, copy_weights, embedding_pair, feed_forward_pairs, norm_pairs
-from layer_checks import randomise
+from tests.helpers.foreign_weights import Pair, copy_weights, embedding_pair, feed_forward_pairs, norm_pairs
+from tests.helpers.layer_checks import randomise
 
 from keras_transformer import Transformer, TransformerConfig
 from keras_transformer.config import BOS_ID, PAD_ID

@@ -1,5 +1,5 @@
 import pytest
-from tiny import toy_training
+from tests.helpers.tiny import toy_training
 
 from keras_transformer.export import export_saved_model
 

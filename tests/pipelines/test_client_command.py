@@ -11,8 +11,8 @@ import time
 
 import pytest
 import tensorflow as tf
-from model_server import ModelServer
-from tiny import run_python
+from tests.helpers.model_server import ModelServer
+from tests.helpers.tiny import run_python
 
 from pipelines import client
 

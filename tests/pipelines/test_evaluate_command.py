@@ -2,8 +2,8 @@ import json
 import sys
 
 import pytest
-from tiny import toy_pairs
-from toy_tfds import register_pairs
+from tests.helpers.tiny import toy_pairs
+from tests.helpers.toy_tfds import register_pairs
 
 from keras_transformer.evaluation import score
 from pipelines import evaluate

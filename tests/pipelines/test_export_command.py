@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 import tensorflow as tf
-from tiny import toy_sentences
+from tests.helpers.tiny import toy_sentences
 
 from keras_transformer.export import load_saved_model
 from pipelines import export

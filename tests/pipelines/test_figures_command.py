@@ -46,10 +46,10 @@ def test_each_picture_is_a_png_an_svg_and_an_image_of_a_log(training, tmp_path, 
 
 
 def test_learned_positions_are_drawn_for_each_side():
-    from tiny import tiny_tokenizer
+    from tests.helpers.tiny import tiny_tokenizer
 
     from keras_transformer import Transformer
-    from keras_transformer.translator import Translator
+    from keras_transformer.translation.translator import Translator
 
     model = Transformer.from_preset(
         "tiny", vocab_size=380, num_layers=1, d_model=8, position="learned", max_length=9

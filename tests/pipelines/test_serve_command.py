@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tiny import ROOT, run_python
+from tests.helpers.tiny import ROOT, run_python
 
 from pipelines import serve
 

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 import yaml
-from tiny import ROOT, run_python, toy_experiment, toy_sentences, write_toy_text
+from tests.helpers.tiny import ROOT, run_python, toy_experiment, toy_sentences, write_toy_text
 
 from keras_transformer.config import DataConfig, ExperimentConfig
 from keras_transformer.presets import PRESETS

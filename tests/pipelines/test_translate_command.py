@@ -4,7 +4,7 @@ import shutil
 import sys
 
 import pytest
-from tiny import run_python, toy_sentences
+from tests.helpers.tiny import run_python, toy_sentences
 
 from pipelines import translate
 

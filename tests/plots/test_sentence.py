@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from tiny import tiny_translator
+from tests.helpers.tiny import tiny_translator
 
 from keras_transformer.config import BOS_ID
 from keras_transformer.plots import sentence_attention

@@ -2,14 +2,14 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from tiny import tiny_model, tiny_tokenizer, toy_pairs
+from tests.helpers.tiny import tiny_model, tiny_tokenizer, toy_pairs
 
 from keras_transformer.config import DecodingConfig
 from keras_transformer.data import TokenBatches, encode_pairs
 from keras_transformer.evaluation import score
 from keras_transformer.losses import smoothed_cross_entropy
 from keras_transformer.training.callbacks import Checkpoints, EpochSeed, Validation
-from keras_transformer.translator import Translator
+from keras_transformer.translation.translator import Translator
 
 
 @pytest.fixture

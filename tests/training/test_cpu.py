@@ -1,6 +1,6 @@
 import pytest
 import tensorflow as tf
-from tiny import run_python, toy_experiment, write_toy_text
+from tests.helpers.tiny import run_python, toy_experiment, write_toy_text
 
 from keras_transformer.training import cpu, run
 

@@ -1,7 +1,7 @@
 import dataclasses
 
 import pytest
-from tiny import (
+from tests.helpers.tiny import (
     tiny_model,
     tiny_tokenizer,
     tiny_translator,
@@ -12,7 +12,7 @@ from tiny import (
 from keras_transformer.config import DecodingConfig
 from keras_transformer.training import load_translator, read_history
 from keras_transformer.training.directory import check_claim, claim, end_last_line
-from keras_transformer.translator import Translator
+from keras_transformer.translation.translator import Translator
 
 TEXT = {"train_source": "train.tsv", "validation_source": "validation.tsv"}
 

@@ -6,7 +6,7 @@ import shutil
 import keras
 import numpy as np
 import pytest
-from tiny import tiny_tokenizer, toy_experiment, toy_pairs, toy_training, write_toy_text
+from tests.helpers.tiny import tiny_tokenizer, toy_experiment, toy_pairs, toy_training, write_toy_text
 
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.evaluation import score

@@ -1,7 +1,7 @@
 import platform
 
 import pytest
-from tiny import run_python
+from tests.helpers.tiny import run_python
 
 PAGES_OF_STEPS = """
 import resource

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from tiny import toy_experiment
+from tests.helpers.tiny import toy_experiment
 
 from keras_transformer.presets import PRESETS
 from keras_transformer.training.run import compiled_model

@@ -7,7 +7,7 @@ import types
 import keras
 import numpy as np
 import pytest
-from tiny import (
+from tests.helpers.tiny import (
     run_python,
     tiny_tokenizer,
     toy_experiment,

@@ -1,6 +1,6 @@
 import pytest
 import tensorflow as tf
-from tiny import run_python
+from tests.helpers.tiny import run_python
 
 from keras_transformer.training import replica_strategy
 

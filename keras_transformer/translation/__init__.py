@@ -1,0 +1,8 @@
+"""From text to text with a trained model: subwords, encoder, search, and back."""
+
+from keras_transformer.translation.batching import translate_in_batches
+from keras_transformer.translation.model_step import ModelStep
+from keras_transformer.translation.search import TokenSearch
+from keras_transformer.translation.translator import Translator
+
+__all__ = ["ModelStep", "TokenSearch", "Translator", "translate_in_batches"]

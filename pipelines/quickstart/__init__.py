@@ -1,0 +1,1 @@
+"""The whole job on generated sentences: `python -m pipelines.quickstart`."""

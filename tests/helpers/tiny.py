@@ -1,0 +1,192 @@
+"""A toy language, a tokenizer, a model with random weights, and a small training, for any test."""
+
+import functools
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+from tensorflow.core.protobuf import saved_model_pb2
+
+from keras_transformer import Transformer, TransformerConfig
+from keras_transformer.config import EOS_ID, DecodingConfig, ExperimentConfig
+from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
+from keras_transformer.training import train
+from keras_transformer.translation.translator import Translator
+
+ROOT = Path(__file__).parents[2]
+
+WORDS = {
+    "one": "eins",
+    "two": "zwei",
+    "red": "rot",
+    "blue": "blau",
+    "dog": "Hund",
+    "cat": "Katze",
+    "sun": "Sonne",
+    "moon": "Mond",
+    "big": "groß",
+    "old": "alt",
+    "sees": "sieht",
+    "runs": "läuft",
+}
+
+ODD = [
+    "",
+    " ",
+    "\t\n \u3000",
+    "one",
+    "😀 🐕\u200d🦺",
+    "Ω≈ç√ 漢字 кот ﬁ",
+    "one\x00two\x07\x1b[31m",
+    "\u202eright to left\u2028next",
+    "a" * 700,
+    "one two " * 200,
+    "e\u0301" * 9,
+    "\U0010ffff",
+]
+"""Strings that users send, however rarely."""
+
+NO_UTF8 = [b"\xff", b"one \xc3", b"\xed\xa0\x80 two", b"\xf8\x88\x80\x80\x80", b"\xe2\x82"]
+"""Bytes that are no text, which only a graph can be given."""
+
+
+def toy_pairs(count, seed=1):
+    """Distinct sentences of 3 to 6 words; a translation has the words' translations, backwards."""
+    choose = random.Random(seed)
+    sources = {}
+    while len(sources) < count:
+        words = tuple(choose.choices(list(WORDS), k=choose.randint(3, 6)))
+        sources[words] = None
+    return [(" ".join(words), " ".join(WORDS[w] for w in words[::-1])) for words in sources]
+
+
+def toy_sentences(count, seed=1):
+    return [source for source, _ in toy_pairs(count, seed)]
+
+
+@functools.cache
+def tiny_tokenizer(vocab_size=380, sides=(0, 1)):
+    """A tokenizer to which each word of the toy language is one subword."""
+    lines = [pair[side] for side in sides for pair in toy_pairs(200)]
+    return SentencePieceTokenizer(train_sentencepiece(lines, vocab_size))
+
+
+def tiny_model(vocab_size=380, target_vocab_size=None):
+    """A model whose random weights tell sentences apart, and end some of their translations."""
+    config = TransformerConfig(
+        vocab_size=vocab_size,
+        target_vocab_size=target_vocab_size,
+        num_layers=2,
+        d_model=12,
+        d_ff=20,
+        num_heads=3,
+        key_dim=5,
+        share_embeddings="none",
+    )
+    model = Transformer(config)
+    normal = np.random.default_rng(2).normal
+    for weight in model.trainable_weights:
+        if weight.name == "embeddings":
+            value = normal(scale=config.d_model**-0.5, size=weight.shape)
+        elif len(weight.shape) > 1:
+            value = normal(scale=weight.shape[0] ** -0.5, size=weight.shape)
+        else:
+            value = weight.numpy() + normal(scale=0.2, size=weight.shape)
+        weight.assign(value)
+    output = 3 * model.output_embedding.embeddings.numpy()
+    output[EOS_ID] *= 1.7
+    output[4:260] *= 0.4  # Of bytes, which seldom make text.
+    model.output_embedding.embeddings.assign(output)
+    return model
+
+
+@functools.cache
+def tiny_translator(**decoding):
+    return Translator(tiny_model(), tiny_tokenizer(), decoding=DecodingConfig(**decoding))
+
+
+def write_toy_text(directory, train=400, validation=20):
+    """Write train.source, train.target and so on, and return the configuration of the data."""
+    pairs = toy_pairs(train + validation)
+    config = {}
+    for split, part in (("train", pairs[:train]), ("validation", pairs[train:])):
+        for side, name in enumerate(("source", "target")):
+            path = Path(directory) / f"{split}.{name}"
+            path.write_text("".join(f"{pair[side]}\n" for pair in part), encoding="utf-8")
+            config[f"{split}_{name}"] = str(path)
+    return config
+
+
+def toy_experiment(data, **training):
+    """An experiment of seconds; `training` has fields of `TrainingConfig` to replace."""
+    return ExperimentConfig.from_dict(
+        {
+            "model": {
+                "vocab_size": 380,
+                "num_layers": 1,
+                "d_model": 32,
+                "d_ff": 48,
+                "num_heads": 2,
+            },
+            "data": data,
+            "training": {
+                "epochs": 3,
+                "batch_tokens": 60,
+                "warmup_steps": 80,
+                "learning_rate_scale": 0.5,  # At 1 the third epoch's loss may rise.
+                "average_checkpoints": 2,
+                **training,
+            },
+            "decoding": {"beam_size": 2, "length_penalty": 1.0},
+        }
+    )
+
+
+@functools.cache
+def toy_training():
+    """A training of three epochs: its directory, beside that of the text, and its translator.
+
+    Tests share it and leave it as it is.
+    """
+    text, directory = Path(_directory().name) / "text", Path(_directory().name) / "training"
+    text.mkdir()
+    return directory, train(toy_experiment(write_toy_text(text)), directory)
+
+
+@functools.cache
+def _directory():
+    return tempfile.TemporaryDirectory()  # Removed when the process ends.
+
+
+def saved_graph(version):
+    """The `nodes` of a SavedModel's graph, those of its `functions` included, and `signatures`."""
+    content = (version / "saved_model.pb").read_bytes()
+    (graph,) = saved_model_pb2.SavedModel.FromString(content).meta_graphs
+    functions = graph.graph_def.library.function
+    nodes = [*graph.graph_def.node, *(node for f in functions for node in f.node_def)]
+    return SimpleNamespace(nodes=nodes, functions=functions, signatures=graph.signature_def)
+
+
+def run_python(*arguments, root=ROOT, **options):
+    """Run Python with `root` on its path, and return the process when it has ended well."""
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("PYTHONPATH", "TF_CPP_MIN_LOG_LEVEL")
+    }
+    environment["CUDA_VISIBLE_DEVICES"] = "-1"
+    environment |= {"PYTHONPATH": str(root)} if root else {}
+    process = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        **options,
+    )
+    assert process.returncode == 0, process.stderr
+    return process

@@ -1,0 +1,53 @@
+import functools
+import json
+import shlex
+
+import pytest
+from tests.helpers.tiny import toy_experiment
+
+from keras_transformer.config import ExperimentConfig, read_yaml
+from keras_transformer.data import generated
+from keras_transformer.export import find_saved_model
+from keras_transformer.training import load_translator
+from pipelines import quickstart
+
+
+@pytest.fixture
+def small_corpus(monkeypatch):
+    corpus = functools.partial(generated.generated_corpus, train=60, validation=10, test=30)
+    monkeypatch.setattr(generated, "generated_corpus", corpus)
+    return corpus()
+
+
+def test_the_whole_job(small_corpus, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(quickstart, "CONFIG", tmp_path / "toy.yaml")
+    text = {"train_source": "none", "validation_source": "none"}
+    toy_experiment(text, epochs=2, batch_tokens=500).to_file(tmp_path / "toy.yaml")
+    directory, output = tmp_path / "run", tmp_path / "saved models" / "toy"
+    quickstart.main(["--directory", str(directory), "--output", str(output)])
+    printed = capsys.readouterr().out
+
+    assert find_saved_model(output) == output / "1"
+    for name in ("curves.png", "attention.png"):
+        assert (directory / name).read_bytes().startswith(b"\x89PNG")
+    sources = [source for source, _ in small_corpus.test[:3]]
+    for source, translation in zip(sources, load_translator(directory)(sources), strict=True):
+        assert f"  {source}\n  -> {translation}\n" in printed
+    assert "60 pairs of sentences generated from a grammar" in printed
+    assert "\nBLEU " in printed
+
+    serve, ask = printed.split("Serve it:\n")[1].split("and ask:\n")
+    assert f"--model_base_path={output}" in shlex.split(serve)
+    assert json.loads(shlex.split(ask)[2]) == {"instances": [sources[0]]}
+
+
+def test_a_directory_with_other_sentences_is_refused(small_corpus, tmp_path):
+    (tmp_path / "test.tsv").write_text("of an\tolder grammar\n")
+    with pytest.raises(SystemExit, match="test.tsv has other sentences than this version gen"):
+        quickstart.main(["--directory", str(tmp_path), "--output", str(tmp_path / "model")])
+    assert (tmp_path / "test.tsv").read_text() == "of an\tolder grammar\n"
+
+
+def test_its_configuration_is_valid():
+    text = {"train_source": "train.tsv", "validation_source": "validation.tsv"}
+    ExperimentConfig.from_dict({"data": text} | read_yaml(quickstart.CONFIG))

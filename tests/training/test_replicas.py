@@ -1,0 +1,162 @@
+"""One training step is the same on 1, 2 and 4 replicas.
+
+TensorFlow takes its number of logical devices before its first operation and has room for one
+strategy of several devices a process, so the steps are made in others: this file, run as a program.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="tf.distribute needs the TensorFlow backend"
+)
+
+V = 13
+# Model, optimizer, and on how many replicas it makes a step beside the one without any strategy.
+CASES = {
+    ("transformer", "sgd"): (1, 2, 4),
+    ("transformer", "adam"): (1, 2, 4),
+    ("taught", "sgd"): (2,),
+    ("functional", "sgd"): (2,),
+}
+
+
+def build(kind):
+    from keras_transformer import Transformer, TransformerConfig, layers
+
+    sizes = {"num_layers": 1, "d_model": 8, "d_ff": 11, "num_heads": 2, "dropout": 0.0}
+    if kind != "functional":
+        model = Transformer(TransformerConfig(V, **sizes))
+        if kind == "taught":
+            model.learn_from([Transformer(TransformerConfig(V, **sizes))])
+        return model
+    source = keras.Input((None,), dtype="int32")
+    embedding = layers.TokenEmbedding(V, 8)
+    x = layers.SinusoidalPositionEncoding()(embedding(source))
+    x = layers.Encoder(**sizes)(x, attention_mask=layers.padding_mask(source))
+    return keras.Model(source, embedding(x, reverse=True))
+
+
+def batch(kind):
+    """Return sentences of 6, 1, 2 and 0 tokens: halves have 7 and 2, and a quarter has none."""
+    random = np.random.default_rng(1)
+    source, labels = random.integers(4, V, size=(2, 4, 6))
+    for row, length in enumerate([6, 1, 2, 0]):
+        source[row, length:] = labels[row, length:] = 0
+    target = np.concatenate([np.full((4, 1), 2), labels[:, :-1]], axis=1)
+    return (source if kind == "functional" else {"source": source, "target": target}), labels
+
+
+def train(kind, optimizer, strategy):
+    """Make one step on a batch; return the new weights and what `fit` reports."""
+    from keras_transformer.losses import LabelSmoothedCrossEntropy
+    from keras_transformer.metrics import NegativeLogLikelihood, TokenAccuracy
+    from keras_transformer.optimizers import FusedAdam
+
+    keras.utils.set_random_seed(1)
+    with strategy.scope():
+        model = build(kind)
+        model.compile(
+            {"sgd": keras.optimizers.SGD(1.0), "adam": FusedAdam(0.01)}[optimizer],
+            LabelSmoothedCrossEntropy(0.1, distillation=0.5 if kind == "taught" else 0.0),
+            metrics=[NegativeLogLikelihood(), TokenAccuracy()],
+        )
+    history = model.fit(*batch(kind), batch_size=4, verbose=0).history
+    return model.get_weights(), {name: values[0] for name, values in history.items()}
+
+
+def drop(strategy):
+    """Return what a layer makes of the same ones on each replica."""
+    import tensorflow as tf
+
+    from keras_transformer.layers import Dropout
+
+    with strategy.scope():
+        layer = Dropout(0.5)
+
+    @tf.function(autograph=False)
+    def run():
+        return strategy.run(lambda: layer(tf.ones([3, 70]), training=True))
+
+    return [outputs.numpy() for outputs in strategy.experimental_local_results(run())]
+
+
+def main(folder, *numbers):
+    import tensorflow as tf
+
+    tf.config.set_logical_device_configuration(
+        tf.config.list_physical_devices("CPU")[0],
+        [tf.config.LogicalDeviceConfiguration()] * 4,
+    )
+    for replicas in map(int, numbers):
+        strategy = tf.distribute.get_strategy()  # What Keras uses without another.
+        if replicas:
+            strategy = tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(replicas)])
+        for (kind, optimizer), wanted in CASES.items():
+            if replicas not in (0, *wanted):
+                continue
+            weights, logs = train(kind, optimizer, strategy)
+            path = Path(folder, f"{kind}-{optimizer}-{replicas}")
+            np.savez(path.with_suffix(".npz"), *weights)
+            path.with_suffix(".json").write_text(json.dumps(logs))
+        if replicas == 2:
+            np.savez(Path(folder, "dropped.npz"), *drop(strategy))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("replicas")
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), *sys.path])}
+    for numbers in ("0", "1", "2"), ("4",):
+        command = [sys.executable, __file__, str(folder), *numbers]
+        subprocess.run(command, check=True, env=environment)
+    return folder
+
+
+def steps(folder, kind, optimizer, replicas):
+    path = folder / f"{kind}-{optimizer}-{replicas}"
+    with np.load(path.with_suffix(".npz")) as arrays:
+        return list(arrays.values()), json.loads(path.with_suffix(".json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("kind", "optimizer", "replicas"),
+    [(*case, replicas) for case, wanted in CASES.items() for replicas in wanted],
+)
+def test_a_step_on_replicas_is_that_of_a_single_device(folder, kind, optimizer, replicas):
+    weights, logs = steps(folder, kind, optimizer, replicas)
+    expected_weights, expected_logs = steps(folder, kind, optimizer, 0)
+    for one, other in zip(weights, expected_weights, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+    assert logs.keys() == {"loss", "nll", "accuracy"}
+    assert logs == pytest.approx(expected_logs, rel=1e-5)
+
+
+@pytest.mark.parametrize(("kind", "optimizer"), CASES)
+def test_the_step_moves_the_weights(folder, kind, optimizer):
+    keras.utils.set_random_seed(1)
+    before = build(kind).get_weights()
+    after, _ = steps(folder, kind, optimizer, 0)
+    for old, new in zip(before, after, strict=True):
+        assert np.abs(new - old).max() > 1e-3
+
+
+def test_each_replica_drops_by_a_mask_of_its_own(folder):
+    with np.load(folder / "dropped.npz") as arrays:
+        one, other = arrays.values()
+    for outputs in one, other:
+        assert set(np.unique(outputs)) == {0.0, 2.0}
+        assert 0.3 < (outputs == 0).mean() < 0.7
+    assert 0.3 < (one == other).mean() < 0.7
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,122 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+from tests.helpers.tiny import NO_UTF8, ODD, tiny_model, tiny_tokenizer, tiny_translator, toy_sentences
+
+from keras_transformer import compiled_search
+from keras_transformer.translation.compiled_search import CompiledSearch, search_shapes
+from keras_transformer.config import DecodingConfig
+from keras_transformer.decoding import SearchResult
+from keras_transformer.translation.translator import Translator
+
+TEXTS = [*NO_UTF8, *(text.encode() for text in [*ODD, *toy_sentences(14)])]
+
+
+def echo(source, limits, sizes):
+    """A search that finds the source itself, and how it was asked for it."""
+    length = sizes[-1]
+    ids = tf.pad(source, [[0, 0], [0, length - source.shape[1]]])
+    columns = tf.shape(source)[1] + tf.zeros_like(limits)
+    return SearchResult(
+        tf.stack([ids, ids], axis=1),
+        tf.cast(tf.stack([tf.shape(source)[0] + 0 * limits, columns], axis=1), tf.float32),
+        tf.stack([limits, limits], axis=1),
+    )
+
+
+@pytest.mark.parametrize(
+    ("batch", "length", "rows", "columns"),
+    [
+        (1, 3, [1], 16),
+        (2, 16, [8, 8], 16),
+        (8, 17, [8] * 8, 20),
+        (70, 20, [64] * 64 + [8] * 6, 20),
+        (65, 1, [64] * 64 + [1], 16),
+    ],
+)
+def test_a_search_has_one_of_a_few_shapes(batch, length, rows, columns):
+    search = CompiledSearch(echo, max_source_length=20, extra_length=3)
+    source = tf.random.uniform([batch, length], 1, 9, tf.int32)
+    limits = tf.range(batch) % length + 1
+    result = search(source, limits)
+    longest = max(limits.numpy())
+    assert result.ids.shape == (batch, 2, longest)
+    assert np.array_equal(result.ids[:, 1], source[:, :longest])
+    assert np.array_equal(result.lengths[:, 1], limits)
+    assert result.scores[:, 0].numpy().tolist() == rows
+    assert result.scores[:, 1].numpy().tolist() == [columns] * batch
+    assert set(zip(rows, [columns] * batch, strict=True)) <= set(search_shapes(20))
+
+
+def test_a_batch_of_0_gives_a_result_of_0():
+    search = CompiledSearch(echo, max_source_length=20, extra_length=3)
+    result = search(tf.zeros([0, 5], tf.int32), tf.zeros([0], tf.int32))
+    assert result.ids.shape == (0, 2, 0)
+    assert result.scores.shape == result.lengths.shape == (0, 2)
+
+
+def test_long_sources_are_searched_in_smaller_parts():
+    search = CompiledSearch(echo, max_source_length=200, extra_length=3)
+    result = search(tf.ones([19, 129], tf.int32), tf.ones([19], tf.int32))
+    assert result.scores.numpy().tolist() == [[8, 200]] * 19
+    assert [batch for batch, size in search_shapes(200) if size == 200] == [1, 8]
+    assert {size for _, size in search_shapes(200)} == {16, 24, 32, 64, 128, 200}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"beam_size": 1},
+        {"beam_size": 3, "num_hypotheses": 2, "length_penalty": 1.0},
+        {"beam_size": 2, "min_length": 3, "no_repeat_ngram_size": 2, "prefix": "eins"},
+        {"temperature": 1.0, "top_k": 20, "num_hypotheses": 2},
+    ],
+    ids=["greedy", "beam", "rules", "sampling"],
+)
+def test_a_compiled_translator_translates_as_a_plain_one(options, monkeypatch):
+    # Sizes of a cache that the translations outgrow, and batches that need more than one part.
+    monkeypatch.setattr(compiled_search, "FIRST_STAGE", 3)
+    monkeypatch.setattr(compiled_search, "BATCH_SIZES", (2, 9))
+    options = {"extra_length": 6, "max_source_length": 24, **options}
+    plain = tiny_translator(**options)
+    compiled = Translator(
+        tiny_model(), tiny_tokenizer(), decoding=DecodingConfig(**options), compiled=True
+    )
+    expected, received = plain.n_best(TEXTS), compiled.n_best(TEXTS)
+    assert received["translations"].numpy().tolist() == expected["translations"].numpy().tolist()
+    np.testing.assert_allclose(received["scores"], expected["scores"], atol=1e-4)
+    assert compiled.translate(TEXTS).numpy().tolist() == plain.translate(TEXTS).numpy().tolist()
+    assert compiled.translate(tf.constant([], tf.string)).shape == (0,)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("beam_size", [1, 2])
+def test_kept_kernels_are_what_a_search_makes_of_the_weights(beam_size, compiled, monkeypatch):
+    monkeypatch.setattr(compiled_search, "FIRST_STAGE", 3)
+    monkeypatch.setattr(compiled_search, "BATCH_SIZES", (9,))
+    options = DecodingConfig(beam_size=beam_size, extra_length=4, max_source_length=16)
+    plain = Translator(tiny_model(), tiny_tokenizer(), decoding=options)
+    kept = Translator(tiny_model(), tiny_tokenizer(), decoding=options, compiled=compiled)
+    kept = kept.keep_kernels()
+    expected, received = plain.n_best(TEXTS), kept.n_best(TEXTS)
+    assert received["translations"].numpy().tolist() == expected["translations"].numpy().tolist()
+    np.testing.assert_allclose(received["scores"], expected["scores"], atol=1e-4)
+
+    def weights(translator):
+        graph = translator.n_best.get_concrete_function()
+        return {tuple(variable.shape) for variable in graph.variables}
+
+    sizes = plain.model.config
+    transposed = (sizes.d_model, sizes.vocab_size)
+    joined = (sizes.d_model, 3 * sizes.num_heads * sizes.key_dim)
+    assert weights(kept) - weights(plain) == {transposed, joined}
+
+
+def test_a_subclass_of_a_translator_keeps_what_it_does():
+    class Scoring(Translator):
+        def search(self, *args):
+            return super().search(*args)._replace(scores=tf.constant([[-7.0]]))
+
+    options = DecodingConfig(beam_size=1, extra_length=4, max_source_length=16)
+    kept = Scoring(tiny_model(), tiny_tokenizer(), decoding=options).keep_kernels()
+    assert kept.n_best(TEXTS[-1:])["scores"].numpy().tolist() == [[-7.0]]

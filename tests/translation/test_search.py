@@ -1,0 +1,31 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+from tests.helpers.layer_checks import randomise
+
+from keras_transformer import Transformer
+from keras_transformer.config import DecodingConfig
+from keras_transformer.translation.search import TokenSearch
+
+
+@pytest.mark.parametrize("how", ["eager", "graph", "compiled"])
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_padding_changes_no_translation(beam_size, how):
+    model = Transformer.from_preset("tiny", vocab_size=31, num_layers=2, d_model=12, num_heads=3)
+    randomise(model)
+    decoding = DecodingConfig(beam_size=beam_size, extra_length=6, max_source_length=9)
+    token_search = TokenSearch(model, decoding, compiled=how == "compiled")
+
+    def search(source, lengths):
+        return token_search(source, lengths, num_hypotheses=beam_size)
+
+    if how == "graph":
+        shapes = [tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None], tf.int32)]
+        search = tf.function(search, input_signature=shapes, autograph=False)
+    source, length = tf.constant([[5, 21, 9, 3]]), tf.constant([4])
+    padded = tf.pad(source, [[0, 0], [0, 3]])
+    expected = search(source, length)
+    among_others = search(tf.tile(padded, [2, 1]), tf.tile(length, [2]))
+    for received in (search(padded, length), among_others):
+        np.testing.assert_array_equal(received.ids[:1], expected.ids)
+        np.testing.assert_allclose(received.scores[:1], expected.scores, atol=1e-5)

@@ -1,0 +1,215 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+from tests.helpers.tiny import (
+    NO_UTF8,
+    ODD,
+    tiny_model,
+    tiny_tokenizer,
+    tiny_translator,
+    toy_sentences,
+)
+
+from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, DecodingConfig
+from keras_transformer.decoding import beam_search, take_rows
+from keras_transformer.translation.translator import Translator
+
+SENTENCES = toy_sentences(14)
+
+
+def source_ids(translator, sentence):
+    return [*translator.tokenizer.tokenize([sentence])[0].numpy(), EOS_ID]
+
+
+def full_pass(translator):
+    """A function from source ids and B target prefixes to the logits [B, V] after each of them."""
+    ids = tf.TensorSpec([None, None], tf.int32)
+    call = tf.function(
+        lambda source, target: translator.model({"source": source, "target": target})[:, -1],
+        input_signature=[ids, ids],
+        autograph=False,
+    )
+
+    def next_logits(source, target):
+        logits = call(tf.tile([source], [len(target), 1]), target).numpy()
+        logits[:, [PAD_ID, UNK_ID, BOS_ID]] = -1e9
+        return logits
+
+    return next_logits
+
+
+def greedy_by_hand(translator, sentences):
+    """Ids of the most probable token after each prefix, without a cache or a batch."""
+    next_logits = full_pass(translator)
+    translations = []
+    for sentence in sentences:
+        source = source_ids(translator, sentence)
+        limit = len(source) + translator.decoding.extra_length
+        target = [BOS_ID]
+        while len(target) <= limit and target[-1] != EOS_ID:
+            target.append(int(next_logits(source, np.array([target])).argmax()))
+        translations.append(target[1:])
+    return translations
+
+
+def beam_by_hand(translator, sentences):
+    """Best ids and their scores, searched for with the whole of every beam decoded at each step."""
+    next_logits, decoding = full_pass(translator), translator.decoding
+    ids, scores = [], []
+    for sentence in sentences:
+        source = source_ids(translator, sentence)
+
+        def step(ids, parents, position, history, source=source):
+            history = tf.concat([take_rows(history, parents), ids[:, tf.newaxis]], axis=1)
+            return tf.nn.log_softmax(next_logits(source, history.numpy())), history
+
+        result = beam_search(
+            step,
+            tf.zeros([decoding.beam_size, 0], tf.int32),
+            max_lengths=[len(source) + decoding.extra_length],
+            beam_size=decoding.beam_size,
+            length_penalty=decoding.length_penalty,
+        )
+        ids.append(result.ids[0, 0].numpy().tolist())
+        scores.append(result.scores[0, 0].numpy())
+    return ids, scores
+
+
+def search(translator, sentences):
+    """The best ids of each sentence, without padding, and their scores."""
+    result = translator.search(*translator.encode_text(tf.constant(sentences)))
+    rows = zip(result.ids[:, 0].numpy(), result.lengths[:, 0].numpy(), strict=True)
+    return [ids[:length].tolist() for ids, length in rows], result.scores[:, 0].numpy()
+
+
+def detokenized(tokenizer, ids):
+    return [text.decode() for text in tokenizer.detokenize(tf.ragged.constant(ids)).numpy()]
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_a_translation_depends_on_nothing_but_its_sentence(beam_size):
+    translator = tiny_translator(beam_size=beam_size, extra_length=6, max_source_length=24)
+    sentences = [*SENTENCES, *ODD]
+    alone = [translator([sentence])[0] for sentence in sentences]
+    assert len(set(alone)) > len(SENTENCES) / 2
+    for batch_size in (1, 5, 64):
+        assert translator(sentences, batch_size) == alone
+    assert translator(sentences[::-1], batch_size=7) == alone[::-1]
+    assert translator(sentences * 2) == alone * 2
+
+
+def test_nothing_is_translated_to_nothing():
+    translator = tiny_translator(beam_size=1, extra_length=6)
+    assert translator([]) == []
+    assert translator(["", "one", " \t ", "\n", "\u3000"])[::2] == ["", "", ""]
+    assert translator.translate(tf.constant([], tf.string)).shape == (0,)
+
+
+def test_the_graph_takes_any_bytes_and_gives_text():
+    translator = tiny_translator(beam_size=3, extra_length=6, max_source_length=24)
+    translate = tf.function(translator.translate)
+    texts = [*NO_UTF8, *(text.encode() for text in [*ODD, *SENTENCES])]
+    together = translate(tf.constant(texts)).numpy()
+    assert [translate(tf.constant([text])).numpy()[0] for text in texts] == together.tolist()
+    for translation in together:
+        translation.decode("utf-8")
+
+
+def test_half_a_surrogate_pair_is_translated_as_bytes_that_are_no_text():
+    translator = tiny_translator(beam_size=1, extra_length=6)
+    expected = translator.translate(tf.constant([b"one \xed\xb3\xbf"])).numpy()[0].decode()
+    assert translator(["one \udcff"]) == [expected]
+
+
+def test_a_beam_of_one_is_a_greedy_loop_over_full_passes():
+    translator = tiny_translator(beam_size=1, extra_length=6)
+    expected = greedy_by_hand(translator, SENTENCES)
+    assert 3 < len({len(ids) for ids in expected})
+    assert search(translator, SENTENCES)[0] == expected
+    assert translator(SENTENCES) == detokenized(tiny_tokenizer(), expected)
+
+
+@pytest.mark.parametrize("length_penalty", [0.0, 1.0])
+def test_a_beam_equals_the_search_over_full_passes(length_penalty):
+    translator = tiny_translator(beam_size=3, extra_length=4, length_penalty=length_penalty)
+    sentences = SENTENCES[:4]
+    expected_ids, expected_scores = beam_by_hand(translator, sentences)
+    ids, scores = search(translator, sentences)
+    assert ids == expected_ids
+    np.testing.assert_allclose(scores, expected_scores, atol=1e-5)
+    assert ids != greedy_by_hand(translator, sentences)
+
+
+def test_a_translation_has_at_most_the_sources_subwords_and_the_extra_ones():
+    long, short = (tiny_translator(beam_size=1, extra_length=extra) for extra in (6, 0))
+    limits = [len(source_ids(short, sentence)) for sentence in SENTENCES]  # Both count eos.
+    ids = search(long, SENTENCES)[0]
+    at_the_limit = [len(row) == limit + 6 for row, limit in zip(ids, limits, strict=True)]
+    assert any(at_the_limit) and not all(at_the_limit)
+    assert all(len(row) <= limit + 6 for row, limit in zip(ids, limits, strict=True))
+    cut = [row[:limit] for row, limit in zip(ids, limits, strict=True)]
+    assert search(short, SENTENCES)[0] == cut
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_no_translation_has_more_than_max_length_subwords(beam_size):
+    translator = tiny_translator(beam_size=beam_size, extra_length=6, max_length=4)
+    ids = search(translator, SENTENCES)[0]
+    assert all(len(row) == 4 or row[-1] == EOS_ID for row in ids)
+    assert max(map(len, ids)) == 4
+
+
+def test_scores_in_parts_are_those_at_once(monkeypatch):
+    translations = SENTENCES[::-1]
+    whole = tiny_translator().score(SENTENCES, translations)
+    monkeypatch.setattr("keras_transformer.translation.translator._MOST_TOKENS", 40)
+    parts = tiny_translator().score(SENTENCES, translations)
+    np.testing.assert_allclose(parts["score"], whole["score"], rtol=1e-5)
+    assert parts["score"].shape == (len(SENTENCES),)
+    assert len(set(np.round(whole["score"], 3))) > len(SENTENCES) / 2
+
+
+def test_a_long_source_is_cut_off():
+    translator = tiny_translator(beam_size=1, extra_length=6, max_source_length=4)
+    whole = tiny_translator(beam_size=1, extra_length=6)
+    ids, lengths = translator.encode_text(tf.constant(["one two red blue dog", "cat"]))
+    one_two_red = source_ids(whole, "one two red")
+    assert ids.numpy().tolist() == [one_two_red, [*source_ids(whole, "cat"), PAD_ID, PAD_ID]]
+    assert lengths.numpy().tolist() == [4, 2]
+    assert translator(["one two red blue dog"]) == whole(["one two red"])
+    assert whole(["one two red blue dog"]) != whole(["one two red"])
+
+
+@pytest.mark.parametrize("banned", [PAD_ID, UNK_ID, BOS_ID])
+def test_padding_bos_and_unknown_are_never_written(banned):
+    model, sentence = tiny_model(), SENTENCES[0]
+    embeddings = model.output_embedding.embeddings.numpy()
+    favourite = search(tiny_translator(beam_size=1, extra_length=6), [sentence])[0][0][0]
+    embeddings[banned] = 2 * embeddings[favourite]
+    model.output_embedding.embeddings.assign(embeddings)
+    source = tf.constant([source_ids(tiny_translator(), sentence)])
+    logits = model({"source": source, "target": tf.constant([[BOS_ID]])})
+    assert np.argmax(logits) == banned
+    for beam_size in (1, 3):
+        decoding = DecodingConfig(beam_size=beam_size, extra_length=6)
+        translator = Translator(model, tiny_tokenizer(), decoding=decoding)
+        assert not {PAD_ID, UNK_ID, BOS_ID} & set(search(translator, [sentence])[0][0])
+
+
+def test_each_language_may_have_its_own_vocabulary():
+    source, target = tiny_tokenizer(330, sides=(0,)), tiny_tokenizer(350, sides=(1,))
+    model = tiny_model(330, target_vocab_size=350)
+    translator = Translator(model, source, target, DecodingConfig(beam_size=1, extra_length=6))
+    assert translator(SENTENCES) == detokenized(target, greedy_by_hand(translator, SENTENCES))
+
+
+def test_tokenizers_of_other_sizes_are_refused():
+    joint, source = tiny_tokenizer(), tiny_tokenizer(330, sides=(0,))
+    with pytest.raises(
+        ValueError, match=r"380 \(source\) and 380 \(target\); received 330 and 330"
+    ):
+        Translator(tiny_model(), source)
+    with pytest.raises(
+        ValueError, match=r"330 \(source\) and 350 \(target\); received 330 and 380"
+    ):
+        Translator(tiny_model(330, target_vocab_size=350), source, joint)
