@@ -1,0 +1,23 @@
+"""Small arrays and tensors for tests."""
+
+from typing import Any
+
+import numpy as np
+
+
+def normal(*shape: int) -> np.ndarray:
+    """Draw float32 values of this shape, the same ones in each run of a test.
+
+    `tests/conftest.py` seeds NumPy before every test.
+    """
+    return np.random.normal(size=shape).astype("float32")
+
+
+def padding_mask(length: int, lengths: list[int]) -> np.ndarray:
+    """Return the mask [B, 1, S] of sentences of these lengths, padded to S = `length`."""
+    return (np.arange(length) < np.array(lengths)[:, None])[:, None]
+
+
+def decoded(strings: Any) -> list[str]:
+    """Return the texts of a TensorFlow tensor of UTF-8 strings [B]."""
+    return [string.decode() for string in strings.numpy()]
