@@ -1,4 +1,4 @@
-"""What the package is and needs; the tools' settings are in pyproject.toml."""
+"""Package metadata and dependencies; the settings of tools are in pyproject.toml."""
 
 import re
 from pathlib import Path
@@ -6,12 +6,55 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 ROOT = Path(__file__).parent
-SERVING = ["tensorflow-serving-api>=2.20,<3"]  # gRPC for pipelines.client
+
+# What `python -m pipelines.quickstart` uses is installed with the package. The library itself
+# imports matplotlib, sentencepiece (its trainer) and tensorboard only in the functions that need
+# them, so an installation with `--no-deps` may leave them out.
+PLOTS = ["matplotlib>=3.10"]
+SENTENCEPIECE = ["sentencepiece>=0.2.3,<0.3"]
+TENSORBOARD = ["tensorboard>=2.20"]
+
 PUBLISHED = ["sacremoses>=0.2,<0.3"]  # Moses' tokenizer for pipelines.evaluate --published
+SERVING = ["tensorflow-serving-api>=2.20,<3"]  # gRPC for pipelines.client
 TFDS = [
     "tensorflow-datasets>=4.9.10,<5",
-    "importlib_resources",  # TFDS imports it and does not say so.
+    "importlib_resources",  # TFDS imports it without declaring it
 ]
+TEST = [
+    *PUBLISHED,
+    *SERVING,
+    *TFDS,
+    "ctranslate2>=4.8,<5",
+    "dill>=0.3",  # for tensorflow_datasets.testing
+    "hypothesis>=6.100",
+    "markdown-it-py>=3",
+    "pytest>=8.3",
+    "pytest-xdist>=3.6",
+]
+# Other implementations, for the parity tests, the other Keras backends and the benchmarks.
+PARITY = [
+    "jax>=0.5",
+    "keras-hub>=0.21,<1",
+    "torch>=2.6,<2.14",
+    "transformers>=5,<6",
+]
+DOCS = [
+    "ipykernel>=6",
+    "mkdocs>=1.6,<2",
+    "mkdocs-jupyter>=0.25,<1",
+    "mkdocs-material>=9.6,<10",
+    "mkdocstrings[python]>=0.29",
+    "nbclient>=0.10",
+    "nbformat>=5.10",
+]
+DEV = [
+    "mypy>=2.4,<3",
+    "pre-commit>=4",
+    "ruff>=0.17,<0.18",  # another version may format differently
+    "types-PyYAML",
+    "types-tqdm",
+]
+
 INIT = (ROOT / "keras_transformer" / "__init__.py").read_text(encoding="utf-8")
 
 setup(
@@ -27,49 +70,47 @@ setup(
         "Intended Audience :: Developers",
         "Intended Audience :: Science/Research",
         "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
         "Topic :: Text Processing :: Linguistic",
+        "Typing :: Typed",
     ],
-    packages=find_packages(include=["keras_transformer*", "pipelines*"]),
+    packages=find_packages(
+        include=["keras_transformer", "keras_transformer.*", "pipelines", "pipelines.*"]
+    ),
     package_data={
+        "keras_transformer": ["py.typed"],
         "keras_transformer.data": ["checksums.tsv"],
         "pipelines": ["configs/*.yaml"],
     },
-    python_requires=">=3.11,<3.14",  # as tensorflow-text has wheels
+    entry_points={"console_scripts": ["keras-transformer = pipelines.main:main"]},
+    python_requires=">=3.11,<3.14",  # the versions that tensorflow-text has wheels for
     install_requires=[
+        *PLOTS,
+        *SENTENCEPIECE,
+        *TENSORBOARD,
         "keras>=3.15.1,<4",
-        "matplotlib>=3.10",
         "numpy>=1.26",
         "pydantic>=2.10,<3",
         "pydantic-settings>=2.6,<3",
         "pyyaml>=6",
         "sacrebleu>=2.4,<3",
-        "sentencepiece>=0.2.3,<0.3",
-        "tensorboard>=2.20",  # TensorFlow writes its logs through it
         "tensorflow>=2.21,<2.22",
         "tensorflow-text>=2.21,<2.22",
         "tqdm>=4.66",
         "urllib3>=2,<3",
     ],
     extras_require={
+        "dev": DEV,
+        "docs": DOCS,
+        "parity": PARITY,
+        "plots": PLOTS,
         "published": PUBLISHED,
         "serving": SERVING,
+        "tensorboard": TENSORBOARD,
+        "test": TEST,
         "tfds": TFDS,
-        "test": [
-            *PUBLISHED,
-            *SERVING,
-            *TFDS,
-            "ctranslate2>=4.8,<5",
-            "dill>=0.3",  # For tensorflow_datasets.testing.
-            "hypothesis>=6.100",
-            "jax>=0.5",
-            "keras-hub>=0.21,<1",
-            "markdown-it-py>=3",
-            "pytest>=8.3",
-            "pytest-xdist>=3.6",
-            "ruff>=0.17,<0.18",  # another version may format otherwise
-            "torch>=2.6,<2.14",
-            "transformers>=5,<6",
-        ],
     },
 )
