@@ -1,0 +1,32 @@
+"""Importing TensorFlow without its start-up report."""
+
+import os
+import re
+import sys
+import tempfile
+
+_REPORT = re.compile(r"[IWE]\d{4} \d\d:\d\d:|WARNING: All log messages before absl::")
+
+
+def import_tensorflow_quietly() -> None:
+    """Import TensorFlow without its lines on instruction sets and missing GPUs.
+
+    TensorFlow writes them to file descriptor 2 before any of its settings apply, so the descriptor
+    is redirected during the import; other lines reach standard error afterwards. Does nothing if
+    TensorFlow is imported already, if TF_CPP_MIN_LOG_LEVEL is set, or without standard error.
+    """
+    if "tensorflow" in sys.modules or "TF_CPP_MIN_LOG_LEVEL" in os.environ or sys.stderr is None:
+        return
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"  # TensorFlow raises its errors, too.
+    with tempfile.TemporaryFile("w+", errors="replace") as written:
+        sys.stderr.flush()
+        stderr = os.dup(2)
+        os.dup2(written.fileno(), 2)
+        try:
+            import tensorflow  # noqa: F401
+        finally:
+            sys.stderr.flush()
+            os.dup2(stderr, 2)
+            os.close(stderr)
+            written.seek(0)
+            sys.stderr.writelines(line for line in written if not _REPORT.match(line))
