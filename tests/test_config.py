@@ -1,9 +1,20 @@
 import dataclasses
+import re
+import subprocess
+import sys
 
 import pytest
+import yaml
 from pydantic import ValidationError
 
-from keras_transformer.config import DataConfig, ExperimentConfig, TransformerConfig
+from keras_transformer.config import (
+    DataConfig,
+    DecodingConfig,
+    ExperimentConfig,
+    TrainingConfig,
+    TransformerConfig,
+    read_yaml,
+)
 
 DATA = {"train_source": "train.tsv", "validation_source": "valid.tsv"}
 TFDS = {"tfds": "wmt14_translate/de-en", "source_language": "en", "target_language": "de"}
@@ -150,37 +161,61 @@ def test_learned_positions_must_reach_as_far_as_the_text():
     assert ExperimentConfig.from_dict(values).data.max_length == 64
 
 
-@pytest.mark.parametrize("rate", ["dropout", "attention_dropout", "ffn_dropout"])
-def test_r_drop_needs_dropout(rate):
-    values = {
-        "model": {"vocab_size": 100, "dropout": 0},
-        "data": {"train_source": "a.tsv", "validation_source": "b.tsv"},
-        "training": {"r_drop": 5},
-    }
-    with pytest.raises(ValueError, match="received r_drop=5 and no dropout in the model; set it"):
-        ExperimentConfig.from_dict(values)
-    values["model"][rate] = 0.1
-    assert ExperimentConfig.from_dict(values).training.r_drop == 5
+@pytest.mark.parametrize("r_drop", [0, 0.0])
+def test_a_file_of_version_0_1_is_read(tmp_path, r_drop):
+    path = tmp_path / "config.yaml"
+    values = {"model": {"vocab_size": 100}, "data": DATA, "training": {"epochs": 3}}
+    expected = ExperimentConfig.from_dict(values)
+    values["training"]["r_drop"] = r_drop
+    path.write_text(yaml.safe_dump(values))
+    assert ExperimentConfig.from_file(path) == ExperimentConfig.from_dict(values) == expected
+    assert read_yaml(path)["training"] == {"epochs": 3}
+    assert values["training"]["r_drop"] == r_drop  # The caller's dictionaries stay as they are.
 
 
-def test_r_drop_does_not_go_with_teachers():
-    values = {
-        "model": {"vocab_size": 100},
-        "data": {"train_source": "a.tsv", "validation_source": "b.tsv"},
-        "training": {"r_drop": 5, "teachers": ["runs/one"]},
-    }
-    with pytest.raises(ValueError, match=r"received r_drop=5 and teachers=\['runs/one'\]; set it"):
-        ExperimentConfig.from_dict(values)
+def test_r_drop_of_version_0_1_is_refused_with_what_to_do(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("model: {vocab_size: 100}\ntraining: {r_drop: 5}\n")
+    message = r"config\.yaml: training.r_drop must be 0 .* received 5\. Remove it to use"
+    for read in ExperimentConfig.from_file, read_yaml:
+        with pytest.raises(ValueError, match=message):
+            read(path)
 
 
-def test_mistakes_between_sections_are_reported_together():
-    values = {
-        "model": {"vocab_size": 100, "dropout": 0, "position": "learned", "max_length": 64},
-        "data": {"train_source": "a.tsv", "validation_source": "b.tsv"},
-        "training": {"r_drop": 5},
-    }
-    with pytest.raises(ValueError, match="received 64 and 128; .*received r_drop=5 and no dropout"):
-        ExperimentConfig.from_dict(values)
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("model: {", "config.yaml is not YAML: while parsing a flow node .*line 1, .*Correct"),
+        (b"model: \xff", "config.yaml is not YAML: 'utf-8' codec can't decode byte 0xff"),
+        (
+            "model: {vocab_size: 1}\ndata: {train_sauce: a}\n",
+            "config.yaml has invalid values: model.vocab_size: Input should be greater than 4; "
+            "data.train_sauce: Unexpected keyword argument",
+        ),
+    ],
+)
+def test_an_error_in_a_file_names_the_file_in_one_line(tmp_path, text, message):
+    path = tmp_path / "config.yaml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(ValueError, match=message) as error:
+        ExperimentConfig.from_file(path)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "kind", [DataConfig, DecodingConfig, ExperimentConfig, TrainingConfig, TransformerConfig]
+)
+def test_help_describes_every_field(kind):
+    for field in dataclasses.fields(kind):
+        assert re.search(rf"^    {field.name}: \w.*\.$", kind.__doc__, re.MULTILINE), field.name
+
+
+def test_the_import_needs_neither_keras_nor_tensorflow():
+    code = (
+        "import sys, keras_transformer.config; "
+        "assert not {'keras', 'tensorflow', 'numpy'} & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
-"""Frozen dataclasses that describe a model, its data, its training and its decoding."""
+"""Frozen dataclasses for the model, the data, the training recipe and decoding."""
 
 from keras_transformer.config.data import DataConfig
 from keras_transformer.config.decoding import DecodingConfig
 from keras_transformer.config.experiment import ExperimentConfig, read_yaml
-from keras_transformer.config.training import TrainingConfig
 from keras_transformer.config.model import TransformerConfig
+from keras_transformer.config.training import TrainingConfig
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
 

@@ -1,47 +1,52 @@
-"""The options of a search."""
+"""Options of decoding."""
 
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from keras_transformer.config.strict import STRICT
+from keras_transformer.config.strict import STRICT, describe_fields
 
 
+@describe_fields
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class DecodingConfig:
-    """The search; the defaults are the paper's (Section 6.1)."""
+    """How a model decodes: beam search by default, with the paper's options (Section 6.1).
+
+    >>> DecodingConfig(beam_size=1).length_penalty  # Greedy search.
+    0.6
+    """
 
     beam_size: int = Field(default=4, gt=0)
-    """Hypotheses kept; 1 is greedy search."""
+    """Number of hypotheses kept for each sentence; 1 is greedy search."""
     length_penalty: float = Field(default=0.6, ge=0)
-    """Exponent alpha of Wu et al. (2016)."""
+    """Exponent alpha of the length penalty (Wu et al., 2016)."""
     extra_length: int = Field(default=50, ge=0)
-    """A translation has at most as many subwords as its source, both with eos, and this many
-    more."""
+    """Longest translation, as a number of tokens beyond the length of the source."""
     max_source_length: int = Field(default=512, gt=1)
-    """Subwords of a source sentence, eos included, after which it is cut off."""
+    """Longest source sentence in tokens, including eos; longer ones are truncated."""
     num_hypotheses: int | None = Field(default=None, gt=0)
-    """How many translations of a sentence n_best gives; beam_size without it, and a search finds
-    no more than that."""
+    """Number of translations that n_best returns, by default beam_size; beam search finds at most
+    that many."""
     min_length: int = Field(default=0, ge=0)
-    """A translation has at least this many subwords, unless its limit is lower."""
+    """Shortest translation in tokens, unless its upper limit is lower."""
     max_length: int | None = Field(default=None, gt=0)
-    """A translation has at most this many subwords, eos included, however long its source is."""
+    """Longest translation in tokens, including eos, for a source of any length."""
     no_repeat_ngram_size: int = Field(default=0, ge=0)
-    """No sequence of this many subwords comes twice in a translation; 0 allows any repetition."""
+    """No n-gram of this many tokens occurs twice in a translation; 0 allows any repetition."""
     repetition_penalty: float = Field(default=1.0, ge=1, allow_inf_nan=False)
-    """How much less probable the subwords become that a translation already has; 1 is no less."""
+    """Factor by which tokens that a translation already contains become less likely; 1 turns it
+    off."""
     prefix: str = ""
     """Text that every translation starts with."""
     temperature: float | None = Field(default=None, ge=0.001, le=100)
-    """Samples translations instead of searching for the best: at 1 with the probabilities that the
-    model gives them, below 1 with sharper ones; without it, searches."""
+    """Sample translations instead of searching for the best one: at 1 from the model's own
+    distribution, below 1 from a sharper one. By default, decoding searches."""
     top_k: int = Field(default=0, ge=0)
-    """When sampling, only this many most probable subwords may come next; 0 allows all."""
+    """When sampling, choose among this many most likely tokens; 0 allows all."""
     top_p: float = Field(default=1.0, gt=0, le=1)
-    """When sampling, only the fewest most probable subwords may come next that together have this
-    probability; 1 allows all. It is slow in a large vocabulary, unless top_k goes before it."""
+    """When sampling, choose among the smallest set of most likely tokens whose total probability is
+    at least this; 1 allows all. Slow with a large vocabulary unless top_k is set as well."""
     seed: int = Field(default=0, ge=0, lt=2**32)
-    """When sampling, the same seed and sentence have the same translation."""
+    """When sampling, the same seed and sentence give the same translation."""
 
     @model_validator(mode="after")
     def _check(self):
@@ -49,19 +54,19 @@ class DecodingConfig:
         if self.temperature is None and (self.num_hypotheses or 1) > self.beam_size:
             problems.append(
                 "num_hypotheses must be at most beam_size, received "
-                f"{self.num_hypotheses} and {self.beam_size}; lower the one or raise the other"
+                f"{self.num_hypotheses} and {self.beam_size}; lower the first or raise the second"
             )
         if self.max_length is not None and self.min_length > self.max_length:
             problems.append(
                 f"min_length must be at most max_length, received {self.min_length} and "
-                f"{self.max_length}; lower the one or raise the other"
+                f"{self.max_length}; lower the first or raise the second"
             )
         sampling = {"top_k": 0, "top_p": 1, "seed": 0}
         given = [name for name, default in sampling.items() if getattr(self, name) != default]
         if self.temperature is None and given:
             problems.append(
-                f"a search takes no {' or '.join(given)}; leave out what is for sampling, or give "
-                "a temperature to sample"
+                f"{' and '.join(given)} apply to sampling, which needs a temperature; received "
+                "none; leave them out or set temperature"
             )
         if problems:
             raise ValueError("; ".join(problems))

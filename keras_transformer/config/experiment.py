@@ -1,4 +1,4 @@
-"""A whole experiment, and the file that describes it."""
+"""A complete experiment and its YAML file."""
 
 import dataclasses
 import os
@@ -6,22 +6,24 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import TypeAdapter, model_validator
+from pydantic import TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
 from keras_transformer.config.data import DataConfig
 from keras_transformer.config.decoding import DecodingConfig
-from keras_transformer.config.strict import STRICT
-from keras_transformer.config.training import TrainingConfig
 from keras_transformer.config.model import TransformerConfig
+from keras_transformer.config.strict import STRICT, describe_fields
+from keras_transformer.config.training import TrainingConfig
+from keras_transformer.config.upgrade import upgrade
 from keras_transformer.utils.files import whole_file
 
 
+@describe_fields
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class ExperimentConfig:
-    """A whole experiment: what `pipelines.train` reads from a file and the command line.
+    """A complete experiment, as `pipelines.train` reads it from a file and the command line.
 
-    Every mistake in every section is reported at once.
+    All invalid values of all sections are reported together in one `pydantic.ValidationError`.
 
     >>> data = {"train_source": "train.tsv", "validation_source": "valid.tsv"}
     >>> config = ExperimentConfig.from_dict({"model": {"vocab_size": 8000}, "data": data})
@@ -30,13 +32,13 @@ class ExperimentConfig:
     """
 
     model: TransformerConfig
-    """Sizes of the model."""
+    """Size of the model."""
     data: DataConfig
-    """Text and vocabulary."""
+    """Text and subwords."""
     training: TrainingConfig = TrainingConfig()
-    """Recipe."""
+    """Training recipe."""
     decoding: DecodingConfig = DecodingConfig()
-    """Search, for the final score and the export."""
+    """Decoding options for the final validation score and for the export."""
 
     @model_validator(mode="after")
     def _check(self):
@@ -44,20 +46,8 @@ class ExperimentConfig:
         if model.position == "learned" and self.data.max_length > model.max_length:
             problems.append(
                 "learned positions need model.max_length to be at least data.max_length, received "
-                f"{model.max_length} and {self.data.max_length}; raise the one or lower the other"
-            )
-        dropouts = model.dropout, model.attention_dropout, model.ffn_dropout
-        if self.training.r_drop and not any(dropouts):
-            problems.append(
-                "training.r_drop compares passes of different dropout, received "
-                f"r_drop={self.training.r_drop:g} and no dropout in the model; set it to 0 or "
-                "model.dropout above 0"
-            )
-        if self.training.r_drop and self.training.teachers:
-            problems.append(
-                "training.r_drop does not go with training.teachers, received "
-                f"r_drop={self.training.r_drop:g} and teachers={self.training.teachers}; set it to "
-                "0 or leave them out"
+                f"{model.max_length} and {self.data.max_length}; raise the first or lower the "
+                "second"
             )
         if problems:
             raise ValueError("; ".join(problems))
@@ -65,27 +55,76 @@ class ExperimentConfig:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "ExperimentConfig":
-        """Build from nested dictionaries, such as a parsed file."""
-        return TypeAdapter(cls).validate_python(values)
+        """Build a configuration from nested dictionaries, such as a parsed file.
+
+        Args:
+            values: The sections by name, each a dictionary of its fields. Those that version 0.1
+                wrote are accepted too.
+
+        Returns:
+            The configuration.
+
+        Raises:
+            ValueError: If a value is invalid, or a field is unknown.
+        """
+        return TypeAdapter(cls).validate_python(upgrade(values))
 
     @classmethod
     def from_file(cls, path: str | os.PathLike) -> "ExperimentConfig":
-        """Read a YAML file."""
-        return cls.from_dict(read_yaml(path))
+        """Read a configuration from a YAML file.
+
+        Args:
+            path: The file.
+
+        Returns:
+            The configuration.
+
+        Raises:
+            FileNotFoundError: If the file does not exist.
+            ValueError: If the file is not YAML, a value is invalid, or a field is unknown.
+        """
+        values = read_yaml(path)
+        try:
+            return cls.from_dict(values)
+        except ValidationError as error:
+            mistakes = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+            raise ValueError(f"{path} has invalid values: {'; '.join(mistakes)}.") from error
 
     def to_file(self, path: str | os.PathLike) -> None:
-        """Write a YAML file that `from_file` reads back to an equal configuration."""
+        """Write a YAML file that `from_file` reads back to an equal configuration.
+
+        Args:
+            path: The file, which appears only when it is complete.
+        """
         text = yaml.safe_dump(dataclasses.asdict(self), sort_keys=False, allow_unicode=True)
         with whole_file(Path(path)) as temporary:
             temporary.write_text(text, encoding="utf-8")
 
 
 def read_yaml(path: str | os.PathLike) -> dict[str, Any]:
-    """Read a YAML mapping; an error names the file where it holds something else."""
-    values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    """Read the sections of a configuration from a YAML file, of this version or of 0.1.
+
+    Args:
+        path: The file.
+
+    Returns:
+        Nested dictionaries, whose values are not validated yet.
+
+    Raises:
+        FileNotFoundError: If the file does not exist.
+        ValueError: If the file is not YAML, or holds something other than a mapping.
+    """
+    try:
+        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{path} is not YAML: {reason}. Correct or restore it.") from error
     if not isinstance(values, dict):
         raise ValueError(
             f"{path} must hold a YAML mapping such as 'model: {{vocab_size: 8000}}', "
             f"received {type(values).__name__}."
         )
-    return values
+    try:
+        return upgrade(values)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error

@@ -5,14 +5,15 @@ from typing import Literal
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from keras_transformer.config.strict import STRICT
+from keras_transformer.config.strict import STRICT, describe_fields
 
 
+@describe_fields
 @dataclass(frozen=True, config=STRICT)
 class TransformerConfig:
     """The sizes of a Transformer; the defaults are the paper's base model (Table 3, first row).
 
-    Wrong values are reported together in one `pydantic.ValidationError` (a `ValueError`).
+    All invalid values are reported together in one `pydantic.ValidationError` (a `ValueError`).
 
     >>> TransformerConfig(vocab_size=37000).d_model
     512
@@ -22,44 +23,45 @@ class TransformerConfig:
     """
 
     vocab_size: int = Field(gt=4)
-    """Subwords of the source vocabulary, and of the target's where both share one."""
+    """Size of the vocabulary that source and target share, or of the source vocabulary."""
     target_vocab_size: int | None = Field(default=None, gt=4)
-    """Subwords of a separate target vocabulary; without it both languages share one."""
+    """Size of a separate target vocabulary; by default both languages share one."""
     num_layers: int = Field(default=6, gt=0)
-    """Layers of the encoder, and of the decoder (N)."""
+    """Number of encoder layers, and of decoder layers (N)."""
     d_model: int = Field(default=512, gt=0)
-    """Width of embeddings and of every layer's output."""
+    """Size of the embeddings and of the output of every layer."""
     d_ff: int = Field(default=2048, gt=0)
-    """Width inside the feed-forward networks."""
+    """Size of the inner layer of the feed-forward networks."""
     num_heads: int = Field(default=8, gt=0)
-    """Attention heads (h)."""
+    """Number of attention heads (h)."""
     key_dim: int | None = Field(default=None, gt=0)
-    """Size of a head's queries and keys (d_k); d_model / num_heads without it."""
+    """Size of the queries and keys of a head (d_k); by default d_model / num_heads."""
     value_dim: int | None = Field(default=None, gt=0)
-    """Size of a head's values (d_v); key_dim without it."""
+    """Size of the values of a head (d_v); by default key_dim."""
     dropout: float = Field(default=0.1, ge=0, lt=1)
-    """Rate on every sub-layer's output and on the embeddings (Section 5.4)."""
+    """Dropout rate of the embeddings and of the output of every sub-layer (Section 5.4)."""
     attention_dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Rate on the attention weights."""
+    """Dropout rate of the attention weights."""
     ffn_dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Rate on the activations inside the feed-forward networks."""
+    """Dropout rate of the activations inside the feed-forward networks."""
     norm: Literal["post", "pre"] = "post"
-    """Layer normalisation after each residual sum, as in the paper, or before each sub-layer."""
+    """Layer normalization after each residual sum, as in the paper, or before each sub-layer."""
     position: Literal["sinusoidal", "learned"] = "sinusoidal"
     """Position encoding (Section 3.5; learned: Table 3, row E)."""
     max_length: int = Field(default=1024, gt=0)
-    """Longest sequence, in subwords, that learned positions have room for."""
+    """Longest sequence, in tokens, that learned positions support."""
     share_embeddings: Literal["all", "target", "none"] = "all"
-    """One matrix for source, target and softmax (Section 3.4), for the last two, or for none."""
+    """Whether one matrix serves as source embedding, target embedding and softmax weights (all;
+    Section 3.4), as the last two (target), or each has its own (none)."""
 
     @property
     def has_joint_vocabulary(self) -> bool:
-        """Whether source and target share one vocabulary."""
+        """True if source and target share one vocabulary."""
         return self.target_vocab_size is None
 
     @property
     def target_size(self) -> int:
-        """Subwords of the target's vocabulary, joint or its own."""
+        """Size of the target vocabulary, shared or separate."""
         return self.target_vocab_size or self.vocab_size
 
     @model_validator(mode="after")

@@ -1,6 +1,19 @@
-"""What all configurations share."""
+"""Options that all configuration classes share."""
+
+from typing import TypeVar
 
 from pydantic import ConfigDict
+from pydantic.fields import FieldInfo
 
 STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True)
-"""Unknown fields are mistakes, and the docstring below a field is the help of its option."""
+"""Unknown fields are errors, and the docstring below a field is the help of its option."""
+
+Config = TypeVar("Config", bound=type)
+
+
+def describe_fields(cls: Config) -> Config:
+    """Add the description of each field of a pydantic dataclass to what `help` shows of it."""
+    fields: dict[str, FieldInfo] = cls.__pydantic_fields__
+    lines = [f"    {name}: {' '.join(info.description.split())}" for name, info in fields.items()]
+    cls.__doc__ = "\n".join([cls.__doc__.rstrip(), "", "Args:", *lines, ""])
+    return cls

@@ -1,56 +1,61 @@
-"""The recipe of a training."""
+"""The training recipe."""
 
 from typing import Literal
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from keras_transformer.config.strict import STRICT
+from keras_transformer.config.strict import STRICT, describe_fields
 
 
+@describe_fields
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class TrainingConfig:
-    """The training recipe; the defaults are the paper's (Section 5)."""
+    """The training recipe; the defaults are the paper's (Section 5).
+
+    >>> TrainingConfig(epochs=3).warmup_steps
+    4000
+    """
 
     epochs: int = Field(default=20, gt=0)
-    """Epochs, after each of which the model is validated and saved."""
+    """Number of epochs; the model is validated and saved after each."""
     steps_per_epoch: int | None = Field(default=None, gt=0)
-    """Batches of an epoch; those of one pass over the training text without it."""
+    """Batches per epoch; by default one pass over the training text."""
     batch_tokens: int = Field(default=25_000, gt=0)
-    """Padded tokens of a batch on its longer side, over all replicas (Section 5.1)."""
+    """Size of a batch over all replicas: its rows times its longest sentence, in tokens, for the
+    source and for the target (Section 5.1)."""
     warmup_steps: int = Field(default=4000, gt=0)
-    """Steps of rising learning rate (Section 5.3)."""
+    """Steps over which the learning rate rises (Section 5.3)."""
     learning_rate_scale: float = Field(default=1.0, gt=0)
     """Factor on the paper's learning rate."""
     beta_1: float = Field(default=0.9, ge=0, lt=1)
-    """Adam's first decay rate."""
+    """Adam's decay rate of the first moment."""
     beta_2: float = Field(default=0.98, ge=0, lt=1)
-    """Adam's second decay rate."""
+    """Adam's decay rate of the second moment."""
     epsilon: float = Field(default=1e-9, gt=0)
     """Adam's epsilon."""
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
-    """Probability mass spread over the vocabulary (Section 5.4)."""
-    r_drop: float = Field(default=0.0, ge=0)
-    """Weight of R-Drop, by which two passes of different dropout are to agree (Wu et al., 2021: 5);
-    with it a step takes more than twice the time."""
+    """Probability mass spread evenly over the vocabulary (Section 5.4)."""
     teachers: list[str] = Field(default_factory=list)
-    """Directories of finished trainings, or of exported models, with the same vocabularies, whose
-    mean prediction of each token this one learns beside its label (distillation); a step predicts
-    with each of them, too."""
+    """Distillation: directories of finished runs, or of exported models, with the same
+    vocabularies. The model trains on the averaged predictions of these teachers as well as on the
+    labels; each step also runs the forward pass of every teacher."""
     distillation: float = Field(default=0.5, gt=0, le=1)
-    """With teachers, the share of their prediction in what a token is to be."""
+    """Weight of the teachers' predictions in the training target; the labels have the rest."""
     average_checkpoints: int = Field(default=5, gt=0)
     """Number of last epochs whose weights are averaged (Section 6.1)."""
     patience: int | None = Field(default=None, gt=0)
-    """Epochs without a better validation BLEU after which training stops; without it, never."""
+    """Epochs without a better validation BLEU after which training stops; by default it never
+    stops early."""
     replicas: int | None = Field(default=None, gt=0)
-    """GPUs to train on, or logical CPU devices where there is none; all GPUs without it."""
+    """Number of GPUs to train on, or of logical CPU devices without a GPU; by default all GPUs, or
+    one CPU device."""
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
-    """Keras dtype policy; mixed_float16 on one replica alone."""
+    """Keras dtype policy; mixed_float16 needs a single replica."""
     seed: int = Field(default=1, ge=0, lt=2**32)
-    """Seed of initial weights, dropout and the order of the batches."""
+    """Seed of the initial weights, of dropout and of the order of the batches."""
     init_from: str | None = None
-    """Directory of a finished training, or of an exported model (its last version, if it names
-    none), to start from: its weights, sizes and vocabularies, with a new optimizer and schedule.
-    A larger `d_ff`, or several times `d_model` and `num_heads`, lets it grow. Without it, from
-    random weights and a vocabulary of the text."""
+    """Directory of a finished run, or of an exported model (its last version, if none is named), to
+    start from. The model takes over its weights, sizes and vocabularies, and starts a new optimizer
+    and schedule. By default, training starts from random weights and a vocabulary trained on the
+    text."""
