@@ -1,35 +1,47 @@
-"""What may import what: a module takes only from the rows below its own."""
+"""The shape of the code: what may import what, what importing does, how long a function may be."""
 
 import ast
+import functools
+import graphlib
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
+
+# A part imports only from the rows below its own.
 ROWS = """
 pipelines
-training plots
-export
-translator evaluation growth
-batch_translation
+training
+export plots
+translation evaluation
 data
 text
-token_search
-model_step compiled_search
 model
-layers train_step
-losses metrics optimizers schedules decoding
-cross_entropy presets
+layers
+losses metrics schedules decoding optimizers
+presets
 config
-files
+utils
 """.strip().split("\n")
 ROW = {part: row for row, parts in enumerate(ROWS) for part in parts.split()}
-# The metrics report what the loss computes.
-SAME_ROW = {("metrics", "losses")}
-ON_KERAS_ALONE = """
-files config presets cross_entropy losses metrics optimizers schedules
-layers train_step model growth
-""".split()
+SAME_ROW = {("metrics", "losses")}  # The metrics report what the loss computes.
+
+# These run on every Keras backend. The modules named second ask the backend for something that
+# Keras does not offer, inside a function.
+BACKENDS = ("tensorflow", "tensorflow_text", "jax", "torch")
+ON_KERAS_ALONE = "config presets losses metrics optimizers schedules layers model".split()
+WITH_A_BACKEND = {
+    "keras_transformer.layers.cpu_kernels",
+    "keras_transformer.layers.dropout",
+    "keras_transformer.losses",
+    "keras_transformer.optimizers",
+}
+
+LONGEST_FUNCTION = 70  # Lines of code: no docstring, no comments, no blank lines.
+TOP_LEVEL = {"losses", "metrics", "model", "optimizers", "presets", "schedules"}
 
 MODULES = sorted([*ROOT.glob("keras_transformer/**/*.py"), *ROOT.glob("pipelines/**/*.py")])
 
@@ -41,18 +53,24 @@ def name_of(path):
 
 
 NAMES = {name_of(path) for path in MODULES}
+# The package itself may offer anything that is in it.
+PARTS = [path for path in MODULES if name_of(path) != "keras_transformer"]
+
+
+@functools.cache
+def syntax(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def functions(path):
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef
+    return [node for node in ast.walk(syntax(path)) if isinstance(node, kinds)]
 
 
 def imports(path):
-    """Return the name of each import anywhere in a file, and whether it is at module level."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    inside = {
-        id(node)
-        for function in ast.walk(tree)
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
-        for node in ast.walk(function)
-    }
-    for node in ast.walk(tree):
+    """Yield the name of each import of a file, and whether it is at module level."""
+    inside = {id(node) for function in functions(path) for node in ast.walk(function)}
+    for node in ast.walk(syntax(path)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -66,29 +84,65 @@ def imports(path):
             yield name, id(node) not in inside
 
 
+def our_imports(path):
+    """Yield what `imports` yields for modules of this repository."""
+    for name, at_module_level in imports(path):
+        if name.split(".")[0] in ("keras_transformer", "pipelines"):
+            yield name, at_module_level
+
+
 def part_of(name):
-    """Return the row's entry that a module of ours belongs to, None for the package itself."""
+    """Return the entry of `ROWS` that a module belongs to, None for the package itself."""
     package, *rest = name.split(".")
     return "pipelines" if package == "pipelines" else rest[0] if rest else None
 
 
-def test_there_are_modules():
+def code_lines(function, lines):
+    """Return the number of lines of code from a function's `def` to its end."""
+    first = function.body[0]
+    docstring = range(0)
+    if ast.get_docstring(function) is not None:
+        docstring = range(first.lineno, first.end_lineno + 1)
+    span = range(function.lineno, function.end_lineno + 1)
+    code = [lines[number - 1].strip() for number in span if number not in docstring]
+    return sum(bool(line) and not line.startswith("#") for line in code)
+
+
+def test_modules_are_found():
     assert {"keras_transformer.model", "keras_transformer.layers.attention"} <= NAMES
 
 
-# The package itself may offer anything of what is in it.
-@pytest.mark.parametrize("path", [p for p in MODULES if part_of(name_of(p))], ids=name_of)
+@pytest.mark.parametrize("path", PARTS, ids=name_of)
 def test_imports_come_from_the_rows_below(path):
     part = part_of(name_of(path))
-    assert part in ROW, f"{part} has no row yet: give it one here and in the design."
-    for name, _ in imports(path):
-        if name.split(".")[0] not in ("keras_transformer", "pipelines"):
-            continue
+    assert part in ROW, f"{part} has no row yet: add it here and to docs/contributing/design.md."
+    for name, _ in our_imports(path):
         other = part_of(name)
-        if other is None:  # The front door, for those who come from outside.
+        if other is None:
             assert part == "pipelines", f"{name_of(path)} imports the package as a whole."
         elif other != part and (part, other) not in SAME_ROW:
             assert ROW[other] > ROW[part], f"{name_of(path)} imports {name}, which is not below it."
+
+
+def test_packages_form_no_cycle():
+    graph = {part: set() for part in ROW}
+    for path in PARTS:
+        part = part_of(name_of(path))
+        graph[part] |= {part_of(name) for name, _ in our_imports(path)} - {part, None}
+    list(graphlib.TopologicalSorter(graph).static_order())  # Raises CycleError.
+
+
+def test_modules_form_no_cycle():
+    graph = {
+        name_of(path): {name for name, at_module_level in our_imports(path) if at_module_level}
+        for path in PARTS
+    }
+    list(graphlib.TopologicalSorter(graph).static_order())  # Raises CycleError.
+
+
+def test_the_package_has_few_loose_modules():
+    loose = {path.stem for path in ROOT.glob("keras_transformer/*.py")} - {"__init__"}
+    assert loose == TOP_LEVEL
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
@@ -97,17 +151,37 @@ def test_no_private_api_is_imported(path):
         assert not name.startswith(("keras.src", "tensorflow.python")), name
 
 
-@pytest.mark.parametrize("part", ON_KERAS_ALONE)
-def test_the_core_is_written_on_keras_alone(part):
-    # For random bytes and a step's products, for a sum over replicas, for Adam; and `fit` is each
-    # backend's own.
-    times = {"layers": 2, "losses": 1, "optimizers": 1, "train_step": 2}
-    allowed = {part: [("tensorflow", False)] * count for part, count in times.items()}
-    found = [
-        (name, at_module_level)
-        for path in MODULES
-        if part_of(name_of(path)) == part
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_functions_are_short(path):
+    lines = path.read_text(encoding="utf-8").splitlines()
+    lengths = [(function.name, code_lines(function, lines)) for function in functions(path)]
+    assert [entry for entry in lengths if entry[1] > LONGEST_FUNCTION] == []
+
+
+def test_the_core_is_written_on_keras_alone():
+    found = {
+        name_of(path): at_module_level
+        for path in PARTS
+        if part_of(name_of(path)) in ON_KERAS_ALONE
         for name, at_module_level in imports(path)
-        if name.split(".")[0] in ("tensorflow", "tensorflow_text", "jax", "torch")
-    ]
-    assert found == allowed.get(part, [])
+        if name.split(".")[0] in BACKENDS
+    }
+    assert not any(found.values()), "A backend is imported at module level."
+    assert set(found) <= WITH_A_BACKEND
+
+
+@pytest.mark.parametrize(
+    ("module", "absent"),
+    [
+        ("keras_transformer", {"tensorflow", "keras", "numpy", "matplotlib"}),
+        ("keras_transformer.config", {"tensorflow", "keras"}),
+        ("keras_transformer.presets", {"tensorflow", "keras"}),
+        ("pipelines", {"tensorflow", "keras"}),
+    ],
+)
+def test_importing_is_quick_and_silent(module, absent):
+    code = f"import sys, {module}; print(*({absent} & sys.modules.keys()))"
+    process = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert (process.stdout.strip(), process.stderr) == ("", "")
