@@ -1,4 +1,4 @@
-"""Export to CTranslate2, a C++ engine for Transformers with a model format of its own."""
+"""Export to CTranslate2, a C++ inference engine with its own model format."""
 
 import os
 import shutil
@@ -13,31 +13,30 @@ from keras_transformer.layers.layer_norm import NORM_EPSILON
 from keras_transformer.text import save_tokenizers
 from keras_transformer.translation.translator import Translator
 
-_LONGEST_INPUT = 1024  # CTranslate2's default, after which it cuts off a source sentence.
+_LONGEST_INPUT = 1024  # CTranslate2 truncates longer source sentences by default.
 
 
 def export_ctranslate2(translator: Translator, path: str | os.PathLike) -> Path:
     """Write a translator's model as a directory for CTranslate2 (https://opennmt.net/CTranslate2).
 
-    CTranslate2 takes subwords and returns subwords, so the directory also has the vocabulary, as
-    `SentencePieceTokenizer` or `WordPieceTokenizer` saves it: vocabulary.model, or source.model and
-    target.model. The weights are float32; CTranslate2 makes others of them as it loads, such as
-    `compute_type="int8"`.
+    CTranslate2 takes and returns subwords, so the directory also has the vocabulary files of the
+    tokenizers: vocabulary.model, or source.model and target.model. The weights are float32;
+    CTranslate2 converts them when it loads the model, for example with `compute_type="int8"`.
 
-    The search is CTranslate2's, with its options and not the translator's. In particular it divides
-    log-probabilities by length ** length_penalty, without eos, and not by Wu's formula. Positions
-    end where the translator's do, or at 1,024.
+    CTranslate2 decodes with its own options, not the translator's. In particular its length
+    penalty divides log-probabilities by length ** length_penalty, without eos, instead of the
+    formula of Wu et al. (2016). Positions end where the translator's do, or at 1,024.
 
     Args:
-        translator: what to export.
-        path: a directory that does not exist yet. It appears only when it is whole.
+        translator: The translator to export.
+        path: A directory that does not exist yet. It appears only when it is complete.
 
     Returns:
         The directory.
 
     Raises:
-        ImportError: CTranslate2 is not installed.
-        FileExistsError: there is something at `path`.
+        ImportError: If CTranslate2 is not installed.
+        FileExistsError: If `path` exists.
 
     >>> import tempfile, ctranslate2, sentencepiece
     >>> from keras_transformer import Transformer
@@ -56,13 +55,13 @@ def export_ctranslate2(translator: Translator, path: str | os.PathLike) -> Path:
         from ctranslate2.specs import TransformerSpec
     except ImportError as error:
         raise ImportError(
-            "Exporting for CTranslate2 needs its package: pip install ctranslate2"
+            "Export to CTranslate2 needs its package: pip install ctranslate2"
         ) from error
 
     path = Path(path)
     if path.exists():
         raise FileExistsError(
-            f"path must not exist yet, but there is {path}. Give another one, or remove it."
+            f"path must not exist yet, received {path}. Give another path, or remove it."
         )
     spec = TransformerSpec.from_config(
         translator.model.config.num_layers,
@@ -86,7 +85,7 @@ def export_ctranslate2(translator: Translator, path: str | os.PathLike) -> Path:
 
 
 def _set_model(spec, translator):
-    """Copy vocabularies, settings and weights; a spec's attributes are named in its class."""
+    """Copy vocabularies, settings and weights to a `TransformerSpec`."""
     model, search = translator.model, translator.decoding
     source, target = (
         tokenizer.id_to_piece(range(tokenizer.vocab_size))
@@ -128,11 +127,11 @@ def _set_layer(spec, layer):
 
 
 def _set_attention(spec, attention):
-    """Copy the projections; CTranslate2 has one size for the heads of keys and of values."""
+    """Copy the projections. CTranslate2 uses one head size for keys and values."""
     size = max(attention.key_dim, attention.value_dim)
 
     def fill(kernel):
-        """Return [H * size, D] of [H * K, D]: zeros in a key or a value change no product."""
+        """Pad [H * K, D] to [H * size, D]. Zeros in keys or values change no product."""
         heads = kernel.reshape(attention.num_heads, -1, kernel.shape[1])
         heads = np.pad(heads, ((0, 0), (0, size - heads.shape[1]), (0, 0)))
         return heads.reshape(-1, kernel.shape[1])

@@ -1,44 +1,101 @@
 """Using an exported SavedModel from Python."""
 
 import os
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, overload
 
 import tensorflow as tf
 
-
-def find_saved_model(path: str | os.PathLike) -> Path | None:
-    """Return the SavedModel at a path, or its highest version below it; None if there is none."""
-    path = Path(path)
-    if (path / "saved_model.pb").exists():
-        return path
-    versions = [child.parent for child in path.glob("*/saved_model.pb")]
-    numbered = [version for version in versions if version.name.isdecimal()]
-    return max(numbered, key=lambda version: int(version.name), default=None)
+from keras_transformer.export.versions import GRAPH, find_saved_model
+from keras_transformer.translation.batching import translate_in_batches
 
 
-def load_saved_model(path: str | os.PathLike) -> Callable[[tf.Tensor], tf.Tensor]:
-    """Return a function from string [B] to the translations, string [B], of an exported model.
+class LoadedTranslator:
+    """A SavedModel that translates strings, as `load_saved_model` returns it.
+
+    Call it with a string, or with a list of any number of strings. Called with a tensor, string
+    [B], it returns a tensor, string [B], computed in one batch.
+
+    Attributes:
+        loaded: The object that `tf.saved_model.load` returned.
+        signatures: The signatures by name, such as `n_best`; see `export_saved_model`.
+    """
+
+    def __init__(self, loaded: Any):
+        self.loaded = loaded  # Signatures do not keep the variables alive.
+        self.signatures: Mapping[str, Callable[..., dict[str, tf.Tensor]]] = loaded.signatures
+
+    @overload
+    def __call__(self, text: str, batch_size: int = 64, progress: bool = False) -> str: ...
+
+    @overload
+    def __call__(
+        self, text: Sequence[str], batch_size: int = 64, progress: bool = False
+    ) -> list[str]: ...
+
+    @overload
+    def __call__(
+        self, text: tf.Tensor, batch_size: int = 64, progress: bool = False
+    ) -> tf.Tensor: ...
+
+    def __call__(self, text, batch_size=64, progress=False):
+        """Return the translation of a string, of each string of a list, or of a tensor.
+
+        Args:
+            text: A string, a list of strings, or a string tensor [B].
+            batch_size: Number of sentences of a list that are translated at once.
+            progress: Whether to show a progress bar for a list.
+
+        Returns:
+            A string, a list of strings in the same order, or a string tensor [B].
+        """
+        if tf.is_tensor(text):
+            return self.signatures["serving_default"](text=text)["translation"]
+        sentences = [text] if isinstance(text, str) else text
+        translations = translate_in_batches(self, sentences, batch_size, progress)
+        return translations[0] if isinstance(text, str) else translations
+
+
+def load_saved_model(path: str | os.PathLike) -> LoadedTranslator:
+    """Load an exported model to translate with it.
 
     Args:
-        path: what `export_saved_model` returned, or the directory over it for its last version.
+        path: A version directory, as `export_saved_model` returns it, or the directory of all
+            versions, whose highest version is loaded.
+
+    Returns:
+        The translator; its `signatures` also give scores, n-best lists and attention weights.
 
     Raises:
-        FileNotFoundError: there is no SavedModel.
+        FileNotFoundError: If there is no SavedModel.
+        ValueError: If the SavedModel is damaged, or was not written by `export_saved_model`.
+
+    Example:
+
+    ```python
+    translate = load_saved_model("saved_models/multi30k_en_de")
+    translate("A dog runs on the beach.")  # 'Ein Hund rennt am Strand.'
+    translate(["Two men.", "A red bus."])  # A list of two strings.
+    ```
     """
     import tensorflow_text  # noqa: F401  registers the tokenizer's ops
 
     found = find_saved_model(path)
     if found is None:
         raise FileNotFoundError(
-            f"There is no SavedModel in {path}: expected saved_model.pb there or in a numbered "
-            "directory below. Export one with python -m pipelines.export."
+            f"There is no SavedModel in {path}: expected {GRAPH} there or in a numbered directory "
+            "below. Export one with python -m pipelines.export."
         )
-    loaded = tf.saved_model.load(str(found))
-    signature = loaded.signatures["serving_default"]
-
-    def translate(text: tf.Tensor) -> tf.Tensor:
-        return signature(text=text)["translation"]
-
-    translate.loaded = loaded  # A signature does not keep its variables alive.
-    return translate
+    try:
+        loaded = tf.saved_model.load(str(found))
+    except (tf.errors.OpError, OSError, ValueError, KeyError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(
+            f"The SavedModel in {found} is damaged: {reason}. Restore it, or export it again."
+        ) from error
+    if "serving_default" not in getattr(loaded, "signatures", {}):
+        raise ValueError(
+            f"The SavedModel in {found} has no signature serving_default: it was not written by "
+            "export_saved_model. Load it with tf.saved_model.load."
+        )
+    return LoadedTranslator(loaded)

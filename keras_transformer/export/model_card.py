@@ -1,88 +1,61 @@
-"""The model card of an exported model: how to ask it, and how it was made."""
+"""The model card of an exported model: how to send it requests, and how it was made."""
 
-import dataclasses
 import json
 import shlex
 from collections.abc import Mapping
-from importlib import metadata
 from typing import Any
 from urllib.parse import quote
 
 import yaml
 
-from keras_transformer.translation.translator import Translator
-
-_PACKAGES = ("keras-transformer-mt", "keras", "tensorflow", "tensorflow-text")
+from keras_transformer.export.record import ExportRecord
 
 _ROUNDING = " (up to rounding, which may change words with the number of rows)"
 
 _HEAD = """\
-A Transformer that translates text, exported for `tensorflow_model_server`: strings in, strings
-out, any number of rows in a request, of which each is answered as if it were alone{rounding}. (A
-server that batches refuses more than its `max_batch_size`.) Bytes that are not UTF-8 are read as
-U+FFFD. Of a longer text the first {max_source_length} subwords, eos included, are translated; one
-without any has the translation "" with score 0 and length 0. A score is log-probability / length
-penalty, and -1e9 where there is no translation. Lengths are in subwords, eos included. Rows of
-subwords are filled up with "", those of attention with 0.
+A Transformer that translates text, exported for `tensorflow_model_server`. It takes and returns
+strings. A request may have any number of rows, and each row is translated as if it were sent
+alone{rounding}. (A server that batches requests refuses more rows than its `max_batch_size`.)
+
+- Invalid UTF-8 is replaced by U+FFFD.
+- Longer texts are truncated to {max_source_length} subwords, including end-of-sentence.
+- A text without subwords has the translation "" with score 0 and length 0.
+- A score is the log-probability divided by the length penalty, or -1e9 if there is no translation.
+- Lengths are in subwords, including end-of-sentence.
+- Rows of subwords are padded with "", rows of attention weights with 0.
 
 ## Signatures
 
 """
 
 
-def export_facts(translator: Translator, signatures: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what export.json says of a translator, in values that JSON has.
+def model_card(name: str, record: ExportRecord) -> str:
+    """Return the model card, in Markdown.
 
     Args:
-        translator: what is exported.
-        signatures: what `describe_signatures` says of its signatures.
+        name: The model's name.
+        record: How the model was made. A `description` among its facts comes first, `signatures`
+            become a table and example requests, every other mapping becomes a section, and the
+            remaining values share one.
     """
-    model, source, target = translator.model, translator.tokenizer, translator.target_tokenizer
-    installed = {package.name: package.version for package in metadata.distributions()}
-    return {
-        "signatures": signatures,
-        "compiled": translator.compiled,
-        "precision": model.dtype_policy.name,
-        "parameters": model.count_params(),
-        "vocabulary": {
-            "tokenizer": type(source).__name__,
-            "source": source.vocab_size,
-            "target": target.vocab_size,
-            "shared": source is target,
-        },
-        "model": dataclasses.asdict(model.config),
-        "decoding": dataclasses.asdict(translator.decoding),
-        "versions": {name: installed[name] for name in _PACKAGES if name in installed},
-    }
-
-
-def model_card(name: str, facts: Mapping[str, Any]) -> str:
-    """Return the card, in Markdown.
-
-    Args:
-        name: the model's name.
-        facts: what export.json says. A `description` comes first, `signatures` become a table and
-            requests for an example, every other mapping becomes a section, and the rest of the
-            values share one.
-    """
-    signatures = facts["signatures"]
-    apart = ("description", "signatures")
-    others = {key: value for key, value in facts.items() if key not in apart}
-    export = {key: value for key, value in others.items() if not isinstance(value, Mapping)}
-    title = f"# {name}\n\n"
-    if "description" in facts:
-        title += f"{facts['description']}\n\n"
-    rounding = "" if facts["precision"] == "float32" else _ROUNDING
-    sections = [title + _HEAD.format(rounding=rounding, **facts["decoding"]) + _table(signatures)]
-    sections.append(_block("bash", _requests(name, signatures)))
-    for key, value in {"export": export, **others}.items():
+    facts = record.to_dict()
+    signatures = facts.pop("signatures")
+    description = facts.pop("description", None)
+    title = f"# {name}\n\n" + (f"{description}\n\n" if description else "")
+    head = _HEAD.format(
+        rounding="" if record.precision == "float32" else _ROUNDING,
+        max_source_length=record.decoding["max_source_length"],
+    )
+    export = {key: value for key, value in facts.items() if not isinstance(value, Mapping)}
+    sections = [title + head + _table(signatures), _block("bash", _requests(name, signatures))]
+    for key, value in {"export": export, **facts}.items():
         if isinstance(value, Mapping):
             text = yaml.safe_dump(dict(value), sort_keys=False, allow_unicode=True, width=96)
             sections.append(f"## {key.replace('_', ' ').capitalize()}\n\n" + _block("yaml", text))
     return "\n".join(sections)
 
 
-def _table(signatures: Mapping[str, Mapping]) -> str:
+def _table(signatures: Mapping[str, Mapping[str, Any]]) -> str:
     lines = ["| signature | inputs | outputs | |", "|---|---|---|---|"]
     for name, about in signatures.items():
         inputs, outputs = (
@@ -93,7 +66,7 @@ def _table(signatures: Mapping[str, Mapping]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _requests(model: str, signatures: Mapping[str, Mapping]) -> str:
+def _requests(model: str, signatures: Mapping[str, Mapping[str, Any]]) -> str:
     lines = []
     for name, about in signatures.items():
         texts = {key: f"Some {key}." for key in about["inputs"]}

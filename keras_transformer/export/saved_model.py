@@ -1,21 +1,29 @@
 """Export to a SavedModel that takes and returns strings."""
 
-import json
+import dataclasses
+import logging
 import os
 import shutil
 import uuid
 from collections.abc import Mapping
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
-from keras_transformer.export.model_card import export_facts, model_card
+from keras_transformer.export.model_card import model_card
+from keras_transformer.export.record import ExportRecord
 from keras_transformer.export.serving_files import BATCHING, write_serving_files
 from keras_transformer.export.signatures import describe_signatures, trace_signatures
+from keras_transformer.export.versions import numbered_versions
 from keras_transformer.export.warmup import replay, warmup_requests, write_warmup
 from keras_transformer.text import save_tokenizers
 from keras_transformer.translation.translator import Translator
+
+log = logging.getLogger(__name__)
+
+_PACKAGES = ("keras-transformer-mt", "keras", "tensorflow", "tensorflow-text")
 
 
 def export_saved_model(
@@ -23,72 +31,90 @@ def export_saved_model(
 ) -> Path:
     """Write a translator as the next version of a SavedModel, from text to text.
 
-    Its signatures have strings [B] as inputs and B as the first axis of every output:
+    The inputs of its signatures are strings [B], and B is the first axis of every output:
 
     - `serving_default`, from `text` to `translation`;
-    - `translate_with_scores`, `n_best`, `score` and `attend`, which are the `Translator`'s methods
-      with the same arguments and results.
+    - `translate_with_scores`, `n_best`, `score` and `attend`: the methods of `Translator`, with
+      the same arguments and results (`attend` is `Translator.attention`).
 
-    The directory of the version appears under its final name only when it is whole, so that a
-    running model server can watch `path`. It holds besides:
+    The version directory appears under its final name only when it is complete, so a running model
+    server can watch `path`. It also contains:
 
-    - assets.extra/tf_serving_warmup_requests, which the server runs when it loads the model, and
-      which have been run here in the same way;
-    - assets.extra/export.json, how it was made, and README.md, the same as a model card;
-    - assets.extra/vocabulary.model, or source.model and target.model;
-    - batching_params.pbtxt, for a server with --enable_per_model_batching_parameters.
+    - assets.extra/tf_serving_warmup_requests: requests that the server runs when it loads the
+      model. They have been run here in the same way.
+    - assets.extra/export.json: how the model was made (`ExportRecord`), and README.md, a model
+      card with the same content.
+    - assets.extra/vocabulary.model, or source.model and target.model.
+    - batching_params.pbtxt: for a server with --enable_per_model_batching_parameters.
 
-    In path/serving are the server's configuration files, of which those that exist are kept.
+    path/serving contains configuration files for the server. Existing ones are kept.
 
-    A translator with a compiled search becomes a model for servers that are started with
-    --xla_cpu_compilation_enabled. It is compiled by the warm-up, here and in the server, which
-    takes minutes for a large model.
+    A translator with a compiled search becomes a model for servers started with
+    --xla_cpu_compilation_enabled. Warm-up requests compile it, here and in the server, which takes
+    minutes for a large model.
 
     Args:
-        translator: what to export, with its search.
-        path: the model's directory, such as saved_models/NAME.
-        facts: what else export.json and the model card shall say, such as data, scores and the
-            command, by name: texts, numbers, or mappings, as JSON has them. A `description`, in
+        translator: The translator to export, with its decoding options.
+        path: The model's directory, such as saved_models/NAME.
+        facts: More entries for export.json and the model card by name, such as data, scores and
+            the command: strings, numbers or mappings that JSON can represent. A `description`, in
             Markdown, comes first in the card.
 
     Returns:
-        The directory of the new version: path/1, or one more than the highest there is.
+        The directory of the new version: path/1, or one more than the highest number there.
+
+    Raises:
+        OSError: If `path` cannot be written to.
+
+    Example:
+
+    ```python
+    translator = keras_transformer.training.load_translator("runs/en_de")
+    export_saved_model(translator, "saved_models/en_de", {"description": "English to German."})
+    ```
     """
     path = Path(path)
     temporary = path / f"writing-{uuid.uuid4().hex}"
+    temporary.mkdir(parents=True)  # A path that cannot be written to fails before the work.
     try:
         signatures = write_graph(translator, temporary)
-        facts = {**(facts or {}), **export_facts(translator, signatures)}
         requests = warmup_requests(translator, signatures)
-        replay(temporary, requests)
-        extra = temporary / "assets.extra"
-        extra.mkdir()
+        if translator.compiled:
+            log.info("compiling the search for %d requests; this can take minutes", len(requests))
+        replay(temporary, requests, progress=translator.compiled)
+        record = _record(translator, signatures, facts or {})
+        extra = record.write(temporary).parent
         write_warmup(extra / "tf_serving_warmup_requests", requests)
         tokenizers = translator.tokenizer, translator.target_tokenizer
-        # As a training looks for them that starts from here, unless it would lose the target's.
+        # Under the names that a training run looks for, if it starts from this model. Separate
+        # embeddings keep both files: the sides may differ in more than the vocabulary.
         joint = translator.model.config.has_joint_vocabulary
         save_tokenizers(extra, tokenizers, joint and tokenizers[0].model == tokenizers[1].model)
-        texts = {
-            extra / "export.json": json.dumps(facts, indent=2) + "\n",
-            temporary / "README.md": model_card(Path(os.path.abspath(path)).name, facts),
-            temporary / "batching_params.pbtxt": BATCHING,
-        }
-        for file, text in texts.items():
-            file.write_text(text, encoding="utf-8")
+        card = model_card(Path(os.path.abspath(path)).name, record)
+        (temporary / "README.md").write_text(card, encoding="utf-8")
+        (temporary / "batching_params.pbtxt").write_text(BATCHING, encoding="utf-8")
         write_serving_files(path)
         return _publish(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def write_graph(translator: Translator, path: str | os.PathLike) -> dict[str, dict]:
-    """Write no more than the SavedModel itself, and return what its signatures take and give."""
-    if translator.compiled:  # For speed, also where it takes memory.
-        translator = translator.keep_kernels()
+def write_graph(translator: Translator, path: str | os.PathLike) -> dict[str, dict[str, Any]]:
+    """Write only the SavedModel itself.
+
+    Args:
+        translator: The translator to export.
+        path: The directory of the SavedModel.
+
+    Returns:
+        What each signature does, and its inputs and outputs; see `describe_signatures`.
+    """
+    if translator.compiled:
+        translator = translator.keep_kernels()  # Faster, at the cost of memory.
     functions = trace_signatures(translator)
     serving = tf.Module()
-    # These are TensorFlow's own variables: of the Keras ones that hold them no value is restored.
-    # A compiled search uses kept kernels in place of some, but trainings start from all.
+    # Keras variables would be restored with zeros; their TensorFlow variables are restored.
+    # A compiled search uses kept kernels instead of some of them, but training starts from all.
     variables = [weight.value for weight in translator.model.weights]
     variables += [variable for function in functions.values() for variable in function.variables]
     serving.weights = list({variable.ref(): variable for variable in variables}.values())
@@ -96,11 +122,33 @@ def write_graph(translator: Translator, path: str | os.PathLike) -> dict[str, di
     return describe_signatures(functions)
 
 
+def _record(
+    translator: Translator, signatures: Mapping[str, Any], facts: Mapping[str, Any]
+) -> ExportRecord:
+    model, source, target = translator.model, translator.tokenizer, translator.target_tokenizer
+    installed = {package.name: package.version for package in metadata.distributions()}
+    return ExportRecord(
+        facts=facts,
+        signatures=signatures,
+        compiled=translator.compiled,
+        precision=model.dtype_policy.name,
+        parameters=model.count_params(),
+        vocabulary={
+            "tokenizer": type(source).__name__,
+            "source": source.vocab_size,
+            "target": target.vocab_size,
+            "shared": source is target,
+        },
+        model=dataclasses.asdict(model.config),
+        decoding=dataclasses.asdict(translator.decoding),
+        versions={name: installed[name] for name in _PACKAGES if name in installed},
+    )
+
+
 def _publish(temporary: Path, path: Path) -> Path:
-    """Rename a directory to the next version, also while other exports do the same."""
+    """Rename a directory to the next version, also if other exports do the same."""
     while True:
-        versions = [int(child.name) for child in path.iterdir() if child.name.isdecimal()]
-        final = path / str(1 + max(versions, default=0))
+        final = path / str(1 + max(numbered_versions(path), default=0))
         try:
             return temporary.rename(final)
         except OSError:

@@ -8,21 +8,21 @@ from keras_transformer.translation.compiled_search import BATCH_SIZES
 from keras_transformer.utils.files import whole_file
 
 MOST_ROWS = BATCH_SIZES[-1]
-"""Of a batch of the model server. More would be of no use to a compiled search, which takes them in
-parts of so many, and fewer would refuse the requests that warm it up."""
+"""The model server's maximum batch size. A compiled search splits larger batches into parts of this
+size, and a smaller maximum would refuse its warm-up requests."""
 
 BATCHING = f"""\
-# How the model server joins requests into batches (--enable_batching). A batch is answered when its
-# longest translation has ended. A request of more rows than max_batch_size is refused. With fewer
-# than {MOST_ROWS} a compiled model is not loaded: its warm-up has as many.
+# How the model server combines requests into batches (--enable_batching). A batch is answered when
+# its longest translation is finished. Requests of more than max_batch_size rows are refused. Values
+# below {MOST_ROWS} keep a compiled model from loading: its warm-up requests have {MOST_ROWS} rows.
 max_batch_size {{ value: {MOST_ROWS} }}
 batch_timeout_micros {{ value: 5000 }}
 max_enqueued_batches {{ value: 100 }}
 """
 
 _MODELS = """\
-# For tensorflow_model_server --model_config_file. EDIT base_path: where the server finds this
-# model's directory, the one over its numbered versions. /models is usual in a container.
+# For tensorflow_model_server --model_config_file. EDIT base_path: the directory of the numbered
+# versions, as the server sees it. In a container it is usually below /models.
 model_config_list {
   config {
     name: %(name)s
@@ -34,7 +34,7 @@ model_config_list {
 """
 
 _MONITORING = """\
-# For tensorflow_model_server --monitoring_config_file. Prometheus reads this path of the REST port.
+# For tensorflow_model_server --monitoring_config_file. Prometheus reads this path at the REST port.
 prometheus_config {
   enable: true
   path: "/monitoring/prometheus/metrics"
@@ -43,7 +43,12 @@ prometheus_config {
 
 
 def write_serving_files(path: Path) -> None:
-    """Write path/serving for a model's directory; a file that is there is the operator's."""
+    """Write the files in path/serving that do not exist yet.
+
+    Args:
+        path: The model's directory, such as saved_models/NAME. Files in path/serving belong to the
+            operator, who may have edited them.
+    """
     directory, name = path / "serving", Path(os.path.abspath(path)).name
     directory.mkdir(exist_ok=True)
     names = {"name": json.dumps(name), "base_path": json.dumps(f"/models/{name}")}

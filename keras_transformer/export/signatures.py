@@ -7,7 +7,13 @@ import tensorflow as tf
 
 from keras_transformer.translation.translator import Translator
 
-_METHODS = ("translate_with_scores", "n_best", "score", "attend")
+_METHODS = {
+    "translate_with_scores": "translate_with_scores",
+    "n_best": "n_best",
+    "score": "score",
+    "attend": "attention" if hasattr(Translator, "attention") else "attend",
+}
+"""The method of `Translator` behind each signature other than `serving_default`."""
 
 
 def trace_signatures(translator: Translator) -> dict[str, Any]:
@@ -17,17 +23,25 @@ def trace_signatures(translator: Translator) -> dict[str, Any]:
     def serving_default(text):
         return {"translation": translator.translate(text)}
 
-    functions = {name: getattr(translator, name) for name in _METHODS}
+    functions = {name: getattr(translator, method) for name, method in _METHODS.items()}
     functions = {"serving_default": serving_default, **functions}
     return {name: function.get_concrete_function() for name, function in functions.items()}
 
 
 def describe_signatures(signatures: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return what each signature does, and type and shape of its inputs and outputs by name."""
-    methods = {"serving_default": "translate"}
+    """Describe signatures in values that JSON can represent.
+
+    Args:
+        signatures: The concrete functions, as `trace_signatures` returns them.
+
+    Returns:
+        For each signature, what it `does`, and the type and shape of its `inputs` and `outputs`
+        by name.
+    """
+    methods = {"serving_default": "translate", **_METHODS}
     return {
         name: {
-            "does": getattr(Translator, methods.get(name, name)).__doc__.split("\n")[0],
+            "does": getattr(Translator, methods[name]).__doc__.split("\n")[0],
             "inputs": {spec.name: _kind(spec) for spec in function.structured_input_signature[0]},
             "outputs": {key: _kind(spec) for key, spec in function.structured_outputs.items()},
         }
@@ -36,6 +50,6 @@ def describe_signatures(signatures: Mapping[str, Any]) -> dict[str, dict[str, An
 
 
 def _kind(spec: tf.TensorSpec) -> str:
-    """Return the type and the shape, -1 for a size that is not fixed."""
+    """Return the type and the shape, with -1 for a size that is not fixed."""
     sizes = [-1 if size is None else size for size in spec.shape]
     return f"{spec.dtype.name} {sizes}"

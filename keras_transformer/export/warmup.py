@@ -1,20 +1,22 @@
-"""Requests that a model server makes of itself before it serves a model, so that the first ones of
-its clients are not slow."""
+"""Warm-up requests, which a model server runs before it serves a model to its clients."""
 
 import logging
 import math
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from keras_transformer.translation.compiled_search import search_shapes
 from keras_transformer.text import Tokenizer
+from keras_transformer.translation.compiled_search import search_shapes
 from keras_transformer.translation.translator import Translator
 
+log = logging.getLogger(__name__)
+
 SIZES = ((1, 8), (1, 64), (8, 32))
-"""Rows, and subwords in each, eos included, for a search that is not compiled."""
+"""Rows, and subwords per row including eos, for a search that is not compiled."""
 
 
 class Request(NamedTuple):
@@ -24,17 +26,22 @@ class Request(NamedTuple):
     inputs: Mapping[str, Sequence[bytes]]
 
 
-def warmup_requests(translator: Translator, signatures: Mapping[str, Mapping]) -> list[Request]:
-    """Return requests of several sizes for each signature, whose names of `inputs` are given.
+def warmup_requests(
+    translator: Translator, signatures: Mapping[str, Mapping[str, Any]]
+) -> list[Request]:
+    """Return requests of several sizes for each signature, size by size.
 
-    For a compiled search they are all that it is compiled for.
+    Args:
+        translator: The translator that is exported. The requests of a compiled search have all
+            the shapes that it is compiled for.
+        signatures: The signatures, as `describe_signatures` describes them.
     """
     longest = translator.decoding.max_source_length
     sizes = [(rows, min(length, longest)) for rows, length in SIZES]
     if translator.compiled:
         shapes = search_shapes(longest)
         lengths = sorted({length for _, length in shapes})
-        # The shortest that are too long for the shape before.
+        # The shortest texts that are too long for the shape before.
         shortest = dict(zip(lengths, [1, *(length + 1 for length in lengths)], strict=False))
         sizes = [(rows, shortest[length]) for rows, length in shapes]
     tokenizers = {"text": translator.tokenizer, "translation": translator.target_tokenizer}
@@ -46,7 +53,7 @@ def warmup_requests(translator: Translator, signatures: Mapping[str, Mapping]) -
 
 
 def _text(tokenizer: Tokenizer, length: int) -> bytes:
-    """Return a word, repeated until there are so many subwords, one for eos included."""
+    """Return a word, repeated to the given number of subwords including eos."""
     pieces = tokenizer.id_to_piece(range(tokenizer.vocab_size))
     words = [piece[1:] for piece in pieces if piece.startswith("▁") and len(piece) > 1]
     word = words[-1] if words else "a"
@@ -54,29 +61,45 @@ def _text(tokenizer: Tokenizer, length: int) -> bytes:
     return " ".join([word] * max(1, math.ceil((length - 1) / size))).encode()
 
 
-def replay(saved_model: Path, requests: Sequence[Request]) -> None:
-    """Run the requests as the server does, in a session: one that failed would fail the loading."""
+def replay(saved_model: Path, requests: Sequence[Request], progress: bool = False) -> None:
+    """Run requests as the server does, in a session.
+
+    A request that fails here would keep the server from loading the model.
+
+    Args:
+        saved_model: The directory of the SavedModel.
+        requests: The requests, as `warmup_requests` returns them.
+        progress: Whether to log the time of each request.
+    """
     logger = tf.get_logger()
     level = logger.level
-    logger.setLevel(logging.ERROR)  # That sessions are old is known.
+    logger.setLevel(logging.ERROR)  # Hides the warning that sessions are deprecated.
     try:
         with tf.compat.v1.Session(graph=tf.Graph()) as session:
             signatures = tf.compat.v1.saved_model.load(
                 session, ["serve"], str(saved_model)
             ).signature_def
-            for request in requests:
+            for number, request in enumerate(requests, start=1):
                 signature = signatures[request.signature]
                 outputs = {key: output.name for key, output in signature.outputs.items()}
                 inputs = {signature.inputs[key].name: v for key, v in request.inputs.items()}
+                started = time.monotonic()
                 session.run(outputs, inputs)
+                if progress:
+                    rows = len(next(iter(request.inputs.values())))
+                    taken = time.monotonic() - started
+                    log.info(
+                        "compiled %d of %d: %s, batch size %d, %.1f s",
+                        *(number, len(requests), request.signature, rows, taken),
+                    )
     finally:
         logger.setLevel(level)
 
 
 def write_warmup(path: Path, requests: Sequence[Request]) -> None:
-    """Write the file that the server looks for, a TFRecord of `tensorflow.serving.PredictionLog`.
+    """Write the requests for the server: a TFRecord of `tensorflow.serving.PredictionLog`.
 
-    Its few messages are put together here: the package that has their classes is for clients.
+    The messages are encoded here because the package with their classes is for clients.
     """
     with tf.io.TFRecordWriter(str(path)) as file:
         for request in requests:
@@ -91,7 +114,7 @@ def write_warmup(path: Path, requests: Sequence[Request]) -> None:
 
 
 def _field(number: int, value: bytes) -> bytes:
-    """Return a field of a protocol buffer: its number and type, its length, its bytes."""
+    """Return a field of a protocol buffer: number and type, length, bytes."""
     return _varint(number << 3 | 2) + _varint(len(value)) + value
 
 

@@ -1,0 +1,85 @@
+"""Version directories of an exported model: NAME/1, NAME/2, ..., as the model server reads them."""
+
+import os
+from pathlib import Path
+
+GRAPH = "saved_model.pb"
+
+
+def numbered_versions(path: str | os.PathLike) -> dict[int, Path]:
+    """Return the entries of a directory whose names are numbers, by number.
+
+    Args:
+        path: A model's directory. It may be missing.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name in ("1", "10", "9", "10.bak", "serving"):
+    ...         (Path(folder) / name).mkdir()
+    ...     sorted(numbered_versions(folder))
+    [1, 9, 10]
+    """
+    path = Path(path)
+    children = path.iterdir() if path.is_dir() else ()
+    return {int(child.name): child for child in children if _is_number(child.name)}
+
+
+def find_saved_model(path: str | os.PathLike) -> Path | None:
+    """Return the SavedModel at a path, or the highest version below it.
+
+    Args:
+        path: A version directory, such as saved_models/NAME/1, or the directory of all versions.
+
+    Returns:
+        The version directory, or None if there is no SavedModel.
+    """
+    path = Path(path)
+    if (path / GRAPH).exists():
+        return path
+    versions = numbered_versions(path)
+    whole = [number for number, version in versions.items() if (version / GRAPH).exists()]
+    return versions[max(whole)] if whole else None
+
+
+def find_served_version(path: str | os.PathLike) -> Path:
+    """Return the version that a model server loads first, as an absolute path.
+
+    The server loads the highest number, whatever is in it.
+
+    Args:
+        path: The directory of all versions, or that of the highest version.
+
+    Raises:
+        FileNotFoundError: If there is no SavedModel where the server looks for one.
+        ValueError: If `path` is a SavedModel that the server would not load.
+    """
+    path = Path(os.path.abspath(path))  # Unlike `resolve`, it keeps the name of a link.
+    is_version = (path / GRAPH).exists()
+    if is_version and not _is_number(path.name):
+        raise ValueError(
+            f"The model server loads numbered directories, and {path} is a SavedModel whose name "
+            f"is not a number. Move it to {path / '1'}."
+        )
+    base = path.parent if is_version else path
+    versions = numbered_versions(base)
+    if not versions:
+        raise FileNotFoundError(
+            f"There is no model in {path}: expected {path / '1' / GRAPH} or a higher number. "
+            "Export one with python -m pipelines.export --output, and give the same path here."
+        )
+    highest = versions[max(versions)]
+    if not (highest / GRAPH).exists():
+        raise FileNotFoundError(
+            f"{highest} has no {GRAPH}, and the model server loads the highest number. Remove or "
+            "rename that directory."
+        )
+    if is_version and path != highest:
+        raise ValueError(
+            f"The model server loads the highest version, {highest}, and not {path.name}. Give "
+            f"{base} to serve it, or move {path.name} to a directory of its own, NAME/1."
+        )
+    return highest
+
+
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdecimal()
