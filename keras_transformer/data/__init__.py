@@ -1,10 +1,10 @@
-"""From parallel text to padded batches of subword ids."""
+"""Parallel text, and the padded batches of token ids that a model trains on."""
 
 from keras_transformer.data.batching import bucket_boundaries, plan_batches
+from keras_transformer.data.bpe_dropout import drop_merges
 from keras_transformer.data.encoding import EncodedPairs, encode_pairs
 from keras_transformer.data.pipeline import TokenBatches
 from keras_transformer.data.sources import read_lines, read_pairs, read_parallel, read_tsv
-from keras_transformer.data.bpe_dropout import drop_merges
 from keras_transformer.data.tfds import read_tfds
 
 __all__ = [

@@ -1,28 +1,30 @@
-"""Batches of sentences of about equal length under a budget of tokens (section 5.1)."""
+"""Batches of sentences of similar length, each within a budget of tokens (Section 5.1)."""
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 EMPTY_ROW = -1
-"""Index of a row of padding, which fills a batch up to a multiple of the replicas."""
+"""Index of a row of padding, which rounds a batch up to a multiple of the replicas."""
 
-# Batches among which examples are grouped by the second key; fewer is more random, and 8 leaves
-# 4 percent of padding on Multi30k where 4 leaves 5 and none 8.
+# Examples of this many batches are sorted by the second key. A smaller window is more random but
+# pads more: on Multi30k 4% of a batch is padding with 8, 5% with 4, and 8% without sorting.
 _WINDOW = 8
 
 
 def bucket_boundaries(shortest: int, longest: int, ratio: float = 1.1) -> list[int]:
-    """Geometric bucket boundaries, as tensor2tensor makes them.
+    """Return geometric bucket boundaries, as in tensor2tensor.
 
     Args:
         shortest: The first boundary, a length in tokens.
         longest: The last boundary.
-        ratio: Growth from one boundary to the next, rounded down, and at least one token.
+        ratio: Growth from one boundary to the next. Boundaries are rounded down and differ by at
+            least one token.
 
     Returns:
         The longest length of each bucket, ascending.
 
     Raises:
-        ValueError: `shortest` is not positive or is above `longest`, or `ratio` is not above 1.
+        ValueError: If `shortest` is not positive or exceeds `longest`, or `ratio` is not above 1.
 
     >>> bucket_boundaries(8, 15)
     [8, 9, 10, 11, 12, 13, 14, 15]
@@ -45,39 +47,41 @@ def bucket_boundaries(shortest: int, longest: int, ratio: float = 1.1) -> list[i
 
 
 def plan_batches(
-    lengths: np.ndarray,
+    lengths: ArrayLike,
     batch_tokens: int,
     *,
     num_replicas: int = 1,
     seed: int = 0,
     epoch: int = 0,
     shuffle: bool = True,
-    group_by: np.ndarray | None = None,
+    group_by: ArrayLike | None = None,
 ) -> list[np.ndarray]:
-    """Arranges an epoch: which examples make up which batch, every example exactly once.
+    """Assign every example of an epoch to exactly one batch.
 
-    Examples are batched by length in geometric buckets. What does not fill a batch of its bucket
-    goes on to the next longer one, so only the last batch, the longest, may not be full. The
-    number of batches is the same in every epoch.
+    Examples are grouped by length in geometric buckets. Examples that do not fill a batch move to
+    the next longer bucket, so only the last batch, which has the longest examples, may not be full.
+    The number of batches is the same in every epoch.
 
     Args:
-        lengths: `[n]` the longer of each pair's source and target length in tokens, eos included.
-        batch_tokens: No batch is larger than this: rows times longest length, padding included,
-            for each of source and target.
-        num_replicas: Every batch has a multiple of this many rows; the last is filled up with
-            `EMPTY_ROW`.
-        seed: Together with `epoch` decides the order.
-        epoch: Another epoch puts other examples together, in another order.
-        shuffle: Without it examples keep their order within a bucket, and batches grow longer.
-        group_by: `[n]` a second key, such as the source length minus the target length: examples
-            of similar keys share a batch where that costs little randomness.
+        lengths: Integers [n]: the longer of each pair's source and target length in tokens, eos
+            included.
+        batch_tokens: The largest size of a batch, for source and target each: rows times longest
+            length, padding included.
+        num_replicas: The number of rows of every batch is a multiple of this. The last batch is
+            completed with `EMPTY_ROW`.
+        seed: Seed of the order, combined with `epoch`.
+        epoch: Number of the epoch. Each epoch combines other examples, in another order.
+        shuffle: Whether to shuffle. Without it, examples keep their order within a bucket, and
+            batches go from short to long.
+        group_by: Integers [n]: a second key, such as the source length minus the target length.
+            Examples with similar keys share a batch as far as that keeps the order random.
 
     Returns:
-        For each batch an index array into `lengths`.
+        A list of index arrays into `lengths`, one for each batch.
 
     Raises:
-        ValueError: A number is not positive, or a sentence does not fit into a replica's share of
-            the budget.
+        ValueError: If a number is not positive, or a sentence does not fit into a replica's share
+            of the budget.
 
     >>> [batch.tolist() for batch in plan_batches([3, 9, 4, 3, 4], batch_tokens=9, shuffle=False)]
     [[0, 3], [2, 4], [1]]
@@ -99,7 +103,7 @@ def plan_batches(
         full = start + (end - start) // rows * rows
         members = order[start:full]
         if group_by is not None:
-            members = _grouped(members, np.asarray(group_by), rows * _WINDOW)
+            members = _sorted_in_windows(members, np.asarray(group_by), rows * _WINDOW)
         batches.extend(members.reshape(-1, rows))
         start = full
     if start < len(order):
@@ -108,8 +112,8 @@ def plan_batches(
     return [batches[i] for i in rng.permutation(len(batches))] if shuffle else batches
 
 
-def _grouped(members: np.ndarray, keys: np.ndarray, window: int) -> np.ndarray:
-    """Sorts each window of members by their keys."""
+def _sorted_in_windows(members: np.ndarray, keys: np.ndarray, window: int) -> np.ndarray:
+    """Sort each window of members by their keys."""
     if not len(members):
         return members
     windows = np.split(members, range(window, len(members), window))
@@ -117,6 +121,7 @@ def _grouped(members: np.ndarray, keys: np.ndarray, window: int) -> np.ndarray:
 
 
 def _check(lengths: np.ndarray, batch_tokens: int, num_replicas: int) -> None:
+    """Raise a ValueError for arguments of `plan_batches` that allow no plan."""
     for name, value in (("batch_tokens", batch_tokens), ("num_replicas", num_replicas)):
         if value < 1:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""BPE-dropout: sentences that are cut into other subwords each time they are trained on."""
+"""BPE-dropout (Provilkov et al., 2020): a new random segmentation of the text in each epoch."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -23,18 +23,28 @@ def drop_merges(
     max_length: int,
     seed: int | Sequence[int],
 ) -> EncodedPairs:
-    """Cuts sentence pairs into subwords anew, as `SentencePieceTokenizer.drop_merges` does.
+    """Segment sentence pairs again with random merges left out (BPE-dropout).
+
+    See `SentencePieceTokenizer.drop_merges`.
 
     Args:
-        pairs: What to cut; not changed.
-        tokenizers: The source's and the target's, which made the pairs.
-        rate: The probability of each merge to be left out, from 0 to 1.
-        max_length: A sentence that would get more tokens than this, eos included, keeps its
-            subwords, and so does one with unk, whose text is lost.
-        seed: The same gives the same subwords.
+        pairs: Sentence pairs to segment; not modified.
+        tokenizers: Source and target tokenizers that encoded the pairs.
+        rate: Probability of leaving out a merge, from 0 to 1.
+        max_length: Most tokens of a sentence, eos included. A sentence that would become longer
+            keeps its segmentation, and so does a sentence with unk, whose text is unknown.
+        seed: Seed of the segmentation; equal seeds give equal results.
 
     Returns:
-        The same pairs in the same order, of other and mostly more subwords.
+        `EncodedPairs` with the same pairs in the same order, mostly of more tokens.
+
+    >>> from keras_transformer.data import encode_pairs
+    >>> from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
+    >>> tokenizer = SentencePieceTokenizer(train_sentencepiece(["ab ab"], vocab_size=265))
+    >>> pairs = encode_pairs([("ab", "ab ab")], tokenizer, tokenizer, max_length=10)
+    >>> characters = drop_merges(pairs, (tokenizer, tokenizer), rate=1, max_length=10, seed=7)
+    >>> tokenizer.id_to_piece(pairs.source_ids), tokenizer.id_to_piece(characters.source_ids)
+    (['▁ab'], ['▁', 'a', 'b'])
     """
     random = np.random.default_rng(seed)
     sides = (
@@ -47,10 +57,10 @@ def drop_merges(
         for start in range(0, len(pairs), _LINES_AT_ONCE):
             bounds = offsets[start : start + _LINES_AT_ONCE + 1]
             rows = [ids[i:j].tolist() for i, j in zip(bounds, bounds[1:], strict=False)]
-            cut_anew = tokenizer.drop_merges(rows, rate, seed=int(random.integers(2**32)))
+            segmented = tokenizer.drop_merges(rows, rate, seed=int(random.integers(2**32)))
             rows = [
                 old if UNK_ID in old or len(new) >= max_length else new
-                for old, new in zip(rows, cut_anew, strict=True)
+                for old, new in zip(rows, segmented, strict=True)
             ]
             chunks.append((np.fromiter(chain(*rows), np.int32), [len(row) for row in rows]))
         flat, counts = (np.concatenate(part) for part in zip(*chunks, strict=True))

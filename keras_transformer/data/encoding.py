@@ -1,4 +1,4 @@
-"""Sentence pairs as subword ids, without the empty and the over-long."""
+"""Sentence pairs as token ids, without empty and overlong ones."""
 
 import itertools
 import logging
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID
 
@@ -19,9 +20,17 @@ _LINES_AT_ONCE = 8192
 
 @dataclass(frozen=True, eq=False)
 class EncodedPairs:
-    """Sentence pairs as subword ids without bos and eos, flat: 4 bytes a token and 16 a pair.
+    """Sentence pairs as token ids, without bos and eos.
 
-    Pair i is `source_ids[source_offsets[i]:source_offsets[i + 1]]` and the same of the target.
+    The ids of all sentences are concatenated, which takes 4 bytes per token and 16 per pair. The
+    source of pair i is `source_ids[source_offsets[i]:source_offsets[i + 1]]`, and the target
+    likewise.
+
+    Attributes:
+        source_ids: int32 array of the source tokens of all pairs.
+        source_offsets: Integers [n + 1]: where each source begins, and the end of the last.
+        target_ids: int32 array of the target tokens of all pairs.
+        target_offsets: Integers [n + 1], as `source_offsets`.
 
     >>> pairs = EncodedPairs(
     ...     source_ids=np.array([7, 8, 9], np.int32), source_offsets=np.array([0, 1, 3]),
@@ -43,23 +52,23 @@ class EncodedPairs:
 
     @property
     def source_lengths(self) -> np.ndarray:
-        """`[n]` numbers of source tokens, eos included."""
+        """Integers [n]: source tokens of each pair, eos included."""
         return np.diff(self.source_offsets) + 1
 
     @property
     def target_lengths(self) -> np.ndarray:
-        """`[n]` numbers of target tokens, eos included (or bos, which never go together)."""
+        """Integers [n]: target tokens of each pair, with eos (labels) or bos (decoder inputs)."""
         return np.diff(self.target_offsets) + 1
 
-    def padded_batch(self, indices: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Makes one training batch, padded to its longest source and its longest target.
+    def padded_batch(self, indices: ArrayLike) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Return one training batch, padded to its longest source and its longest target.
 
         Args:
-            indices: `[B]` which pairs; a negative index gives a row of padding.
+            indices: Integers [B]: the pairs of the batch. A negative index gives a row of padding.
 
         Returns:
-            `({"source": [B, S], "target": [B, T]}, labels [B, T])`, all int32: source and labels
-            end with eos, the target (the decoder's input) begins with bos instead.
+            A tuple `(inputs, labels)` of int32 arrays: `inputs["source"]` [B, S] ends with eos,
+            `inputs["target"]` [B, T] begins with bos, and `labels` [B, T] end with eos.
         """
         indices = np.asarray(indices)
         source, source_end = _padded(self.source_ids, self.source_offsets, indices)
@@ -80,23 +89,29 @@ def encode_pairs(
     target_tokenizer: "Tokenizer",
     max_length: int,
 ) -> EncodedPairs:
-    """Tokenizes sentence pairs and drops those that cannot be trained on, which the log counts.
+    """Tokenize sentence pairs, and drop and count those that are empty or too long.
 
     Args:
-        pairs: Source and target sentences; white space around them is stripped.
-        source_tokenizer: Tokenizes the sources.
-        target_tokenizer: Tokenizes the targets; with a joint vocabulary the same object.
-        max_length: The most tokens a side may have, eos included.
+        pairs: Source and target sentences. White space around them is stripped.
+        source_tokenizer: Tokenizer of the sources.
+        target_tokenizer: Tokenizer of the targets; the same object for a joint vocabulary.
+        max_length: Most tokens of a source or target, eos included.
 
     Returns:
-        The pairs with both sides non-empty and at most `max_length` long, in their order.
+        `EncodedPairs` of the pairs that are left, in order. The log says how many were dropped.
 
     Raises:
-        ValueError: `max_length` leaves no room for a token and eos, or no pair is left.
+        ValueError: If `max_length` is below 2, or no pair is left.
+
+    >>> from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
+    >>> tokenizer = SentencePieceTokenizer(train_sentencepiece(["a dog", "a cat"], vocab_size=269))
+    >>> pairs = encode_pairs([("a dog", "a cat"), ("", "a dog")], tokenizer, tokenizer, 10)
+    >>> len(pairs)
+    1
     """
     if max_length < 2:
         raise ValueError(
-            f"max_length must be at least 2, a token and eos, received {max_length}. Try 256."
+            f"max_length must be at least 2 (a token and eos), received {max_length}. Try 256."
         )
     chunks = []
     total = empty = too_long = 0
@@ -120,9 +135,9 @@ def encode_pairs(
     kept = total - empty - too_long
     if not kept:
         raise ValueError(
-            f"there must be a usable sentence pair, received {total:,}: {empty:,} with an "
-            f"empty side and {too_long:,} longer than {max_length} tokens. Check the files, or "
-            "raise max_length."
+            f"at least one sentence pair must be usable, received {total:,} pairs: {empty:,} with "
+            f"an empty side and {too_long:,} longer than {max_length} tokens. Check the text, or "
+            "increase max_length (data.max_length)."
         )
     _LOGGER.info(
         "kept %s of %s sentence pairs: dropped %s with an empty side and %s longer than %d tokens",
@@ -136,25 +151,27 @@ def encode_pairs(
 
 
 def _chunks(pairs: Iterable[tuple[str, str]], size: int) -> Iterator[list[tuple[str, str]]]:
+    """Split pairs into lists of `size`; the last may be shorter."""
     iterator = iter(pairs)
     while chunk := list(itertools.islice(iterator, size)):
         yield chunk
 
 
 def _tokenize(tokenizer: "Tokenizer", sentences: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
-    """All ids one after another, and the number of each sentence's."""
+    """Return the concatenated ids of all sentences, and the number of ids of each."""
     ragged = tokenizer.tokenize([sentence.strip() for sentence in sentences])
     return ragged.values.numpy(), ragged.row_lengths().numpy()
 
 
 def _offsets(counts: np.ndarray) -> np.ndarray:
+    """Return where each row begins, and the end of the last."""
     return np.concatenate([[0], np.cumsum(counts)])
 
 
 def _padded(
     ids: np.ndarray, offsets: np.ndarray, indices: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows `indices` of ids with at least one column of padding behind, and where each ends."""
+    """Return rows of ids with at least one column of padding at the end, and their lengths."""
     counts = np.where(indices < 0, 0, offsets[indices + 1] - offsets[indices])
     columns = np.arange(counts.max() + 1)
     is_token = columns < counts[:, None]

@@ -1,10 +1,12 @@
-"""Multi30k as a data set of TensorFlow Datasets, which importing this module registers."""
+"""Multi30k for TensorFlow Datasets (TFDS); importing this module registers the dataset."""
+
+from collections.abc import Iterator
 
 import tensorflow_datasets as tfds
 
 from keras_transformer.data.sources import read_lines
 
-# The files' checksums are in checksums.tsv beside this module, where TFDS looks for them.
+# TFDS looks for the checksums of the files in checksums.tsv, next to this module.
 _URL = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
 _FILES = {"train": "train", "validation": "val", "test_2016_flickr": "test_2016_flickr"}
 _LANGUAGES = ("en", "de", "fr")
@@ -24,7 +26,9 @@ class Multi30k(tfds.core.GeneratorBasedBuilder):
             citation="Elliott et al. 2016 (W16-3210); French: Elliott et al. 2017 (W17-4718)",
         )
 
-    def _split_generators(self, dl_manager: tfds.download.DownloadManager):
+    def _split_generators(
+        self, dl_manager: tfds.download.DownloadManager
+    ) -> dict[str, Iterator[tuple[int, dict[str, str]]]]:
         urls = {
             split: {language: f"{_URL}/{file}.{language}.gz" for language in _LANGUAGES}
             for split, file in _FILES.items()
@@ -32,7 +36,7 @@ class Multi30k(tfds.core.GeneratorBasedBuilder):
         files = dl_manager.download(urls)
         return {split: self._generate_examples(files[split]) for split in files}
 
-    def _generate_examples(self, files):
+    def _generate_examples(self, files: dict[str, str]) -> Iterator[tuple[int, dict[str, str]]]:
         lines = zip(*(read_lines(files[language]) for language in _LANGUAGES), strict=True)
         for number, sentences in enumerate(lines):
             yield number, dict(zip(_LANGUAGES, sentences, strict=True))

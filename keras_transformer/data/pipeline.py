@@ -13,33 +13,36 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 
-# A batch takes under a millisecond, and a look at the first one must not read an epoch to its end.
+# Making a batch takes under a millisecond. Keras peeks at the first batch, which must not make the
+# generator run to the end of the epoch.
 _PREFETCHED = 2
 
 
 class TokenBatches:
-    """Batches of about `batch_tokens` source and as many target tokens, as in section 5.1.
+    """Batches of about `batch_tokens` source tokens and target tokens each (Section 5.1).
 
     Args:
-        pairs: What to batch.
-        batch_tokens: The largest batch: rows times longest length, for each of source and target.
-        num_replicas: Every batch has a multiple of this many rows.
-        seed: Together with the epoch decides the order.
-        shuffle: Without it every pass has the same order, from short to long.
-        steps_per_epoch: Batches of an epoch, each of which goes on where the last one ended; by
-            default those of one pass over the pairs.
-        vary: Called with the pairs and the number of a pass, from 0, gives that pass other subwords
-            of the same pairs. The epochs then have as many batches as the first pass; where another
-            pass makes more or fewer, an epoch leaves some out or goes on with the next pass.
+        pairs: Sentence pairs to batch.
+        batch_tokens: The largest size of a batch, for source and target each: rows times longest
+            length, padding included.
+        num_replicas: The number of rows of every batch is a multiple of this.
+        seed: Seed of the order, combined with the epoch.
+        shuffle: Whether to shuffle. Without it, every pass has the same order, from short to long.
+        steps_per_epoch: Batches per epoch; by default those of one pass over the pairs. An epoch
+            continues where the last one ended.
+        vary: Function of the pairs and the number of a pass, from 0, that returns other
+            segmentations of the same pairs for that pass, such as `drop_merges`. Every epoch has
+            as many batches as the first pass: if a pass has more, the rest is left out; if it has
+            fewer, the epoch continues with the next pass.
 
     Attributes:
-        epoch: The epoch whose order the next iteration gives, from 0. A whole iteration moves it
-            on by one, a look at the first batch does not. Set it to resume, before the iteration.
-        tokens: Source and target tokens of an epoch, padding left out: a mean, where epochs are not
-            whole passes, and those of the first, where `vary` changes them.
+        epoch: Number of the epoch that the next iteration produces, from 0. A complete iteration
+            increments it; looking at the first batch does not. To resume, set it before iterating.
+        tokens: Source and target tokens per epoch, without padding. It is a mean if epochs are not
+            whole passes, and that of the first pass if `vary` is given.
 
     Raises:
-        ValueError: As `plan_batches`.
+        ValueError: If `plan_batches` refuses the arguments.
 
     >>> from keras_transformer.data import EncodedPairs
     >>> pairs = EncodedPairs(
@@ -81,11 +84,11 @@ class TokenBatches:
         return self._length
 
     def dataset(self) -> "tf.data.Dataset":
-        """Returns the batches, a dataset that `fit` iterates once an epoch.
+        """Return a dataset for `fit`, which iterates over it once per epoch.
 
-        Elements are `({"source": [B, S], "target": [B, T]}, labels [B, T])`, int32, as
-        `EncodedPairs.padded_batch` makes them; B, S and T are unknown to the graph, so that a
-        training step is traced once.
+        Elements are those of `EncodedPairs.padded_batch`:
+        `({"source": [B, S], "target": [B, T]}, labels [B, T])`, int32. Their shapes are unknown to
+        the graph, so a training step is traced only once.
         """
         import tensorflow as tf
 
@@ -95,21 +98,22 @@ class TokenBatches:
         )
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(len(self)))
         options = tf.data.Options()
-        # There is nothing to tune, and `fit` may wait for the tuner's thread to wake when it is
-        # over, for as long again as it took or for a minute.
+        # There is nothing to tune, and when `fit` ends it would wait for the tuner's thread, for up
+        # to a minute.
         options.autotune.enabled = False
         return dataset.prefetch(_PREFETCHED).with_options(options)
 
     def _pairs_of_pass(self, number: int) -> EncodedPairs:
+        """Return the pairs of a pass, varied if requested."""
         if self.vary is None:
             return self.pairs
-        # Keras begins an epoch more than once, and to vary a large text takes minutes.
+        # Keras may begin an epoch more than once, and varying a large text takes minutes.
         if self._varied is None or self._varied[0] != number:
             self._varied = number, self.vary(self.pairs, number)
         return self._varied[1]
 
     def _plan(self, pairs: EncodedPairs, number: int) -> list[np.ndarray]:
-        """Returns the batches of a pass over the pairs."""
+        """Return the batches of a pass over the pairs."""
         source_lengths, target_lengths = pairs.source_lengths, pairs.target_lengths
         return plan_batches(
             np.maximum(source_lengths, target_lengths),
@@ -122,19 +126,21 @@ class TokenBatches:
         )
 
     def _passes(self, first: int) -> Iterator[tuple[EncodedPairs, np.ndarray]]:
+        """Yield the pairs and indices of each batch, pass after pass, without end."""
         for number in count(first):
             pairs = self._pairs_of_pass(number)
             for indices in self._plan(pairs, number):
                 yield pairs, indices
 
     def _epoch(self) -> Iterator[tuple[dict[str, np.ndarray], np.ndarray]]:
+        """Yield the batches of the current epoch, and move on to the next after the last one."""
         epoch = self.epoch
         number, place = divmod(epoch * len(self), self._pass_length)
         of_epoch = islice(self._passes(number), place, place + len(self))
         for step, (pairs, indices) in enumerate(of_epoch, start=1):
             batch = pairs.padded_batch(indices)
-            # Keras starts more iterators than it finishes (it looks at a first batch to build the
-            # model) and never asks for more than the last batch: that one makes an epoch.
+            # Keras starts more iterators than it finishes (it peeks at a batch to build the model)
+            # and never asks for anything after the last batch: reaching that one ends the epoch.
             if step == len(self):
                 self.epoch = epoch + 1
             yield batch

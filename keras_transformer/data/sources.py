@@ -1,4 +1,4 @@
-"""Parallel text from files: two aligned files or one of tab-separated pairs, plain or gzip."""
+"""Parallel text in files: two aligned files, or one of tab-separated pairs, plain or gzip."""
 
 import codecs
 import gzip
@@ -11,14 +11,26 @@ _GZIP_MAGIC = b"\x1f\x8b"
 
 
 def read_lines(path: str | os.PathLike) -> list[str]:
-    r"""Reads the lines of a UTF-8 file, plain or gzip.
+    r"""Return the lines of a UTF-8 file, plain or gzip.
 
-    Only \n and \r\n end a line; every other character, U+2028 included, is kept. A byte order
+    Only \n and \r\n end a line; every other character, including U+2028, is kept. A byte order
     mark is dropped.
 
+    Args:
+        path: The file. Compression is detected from its content.
+
+    Returns:
+        The lines, without their ends.
+
     Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: The file is not UTF-8 (with the line number), or its gzip data are damaged.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If the file is not UTF-8 (with the line number), or its gzip data are damaged.
+
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "train.en")
+    >>> _ = path.write_text("a dog\na cat\n", encoding="utf-8")
+    >>> read_lines(path)
+    ['a dog', 'a cat']
     """
     return list(_lines(path))
 
@@ -26,15 +38,23 @@ def read_lines(path: str | os.PathLike) -> list[str]:
 def read_parallel(
     source_path: str | os.PathLike, target_path: str | os.PathLike
 ) -> list[tuple[str, str]]:
-    """Reads two files whose lines are translations of each other.
+    """Return the sentence pairs of two files whose lines are translations of each other.
+
+    Args:
+        source_path: The file of source sentences.
+        target_path: The file of their translations, line by line.
+
+    Returns:
+        Pairs `(source, target)`.
 
     Raises:
-        ValueError: The files have different numbers of lines; and as in `read_lines`.
+        FileNotFoundError: If a file does not exist.
+        ValueError: If the files differ in their number of lines, or `read_lines` refuses one.
     """
     sources, targets = read_lines(source_path), read_lines(target_path)
     if len(sources) != len(targets):
         raise ValueError(
-            f"parallel files must have as many lines as each other, received {len(sources)} in "
+            f"parallel files must have the same number of lines, received {len(sources)} in "
             f"{source_path} and {len(targets)} in {target_path}. Check that line n of one "
             "translates line n of the other and that neither was cut off."
         )
@@ -42,21 +62,34 @@ def read_parallel(
 
 
 def read_tsv(path: str | os.PathLike) -> list[tuple[str, str]]:
-    """Reads a file with a source sentence, a tab and its translation on each line.
+    """Return the sentence pairs of a file with a source sentence, a tab and a target per line.
 
     An empty line is a pair of empty sentences, as in aligned files.
 
+    Args:
+        path: The tab-separated file.
+
+    Returns:
+        Pairs `(source, target)`.
+
     Raises:
-        ValueError: A line has not exactly one tab (with the line number); and as in `read_lines`.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If a line does not have exactly one tab (with the line number), or `read_lines`
+            refuses the file.
     """
     pairs = []
     for number, line in enumerate(_lines(path), start=1):
         columns = line.split("\t") if line else ["", ""]
         if len(columns) != 2:
+            advice = (
+                "Remove the line or its extra columns."
+                if len(columns) > 2
+                else "If the translations are in a file of their own, give the target file too "
+                "(data.train_target for training)."
+            )
             raise ValueError(
                 f"{path}, line {number}: a line must be a source sentence, one tab and its "
-                f"translation, received {len(columns) - 1} tabs. Remove the line or its extra "
-                "columns."
+                f"translation, received {len(columns) - 1} tabs. {advice}"
             )
         pairs.append((columns[0], columns[1]))
     return pairs
@@ -65,7 +98,18 @@ def read_tsv(path: str | os.PathLike) -> list[tuple[str, str]]:
 def read_pairs(
     source_path: str | os.PathLike, target_path: str | os.PathLike | None = None
 ) -> list[tuple[str, str]]:
-    """Reads sentence pairs from two aligned files, or from one TSV file without `target_path`.
+    """Return sentence pairs from two aligned files, or from one TSV file.
+
+    Args:
+        source_path: The file of source sentences, or a TSV file if `target_path` is not given.
+        target_path: The file of their translations.
+
+    Returns:
+        Pairs `(source, target)`.
+
+    Raises:
+        FileNotFoundError: If a file does not exist.
+        ValueError: If `read_parallel` or `read_tsv` refuses the files.
 
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp(), "pairs.tsv")
@@ -77,11 +121,12 @@ def read_pairs(
 
 
 def _lines(path: str | os.PathLike) -> Iterator[str]:
+    """Yield the lines of a file; see `read_lines`."""
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(
-            f"{path} must be a text file, but there is no such file. Check the path; relative "
-            f"paths start at {Path.cwd()}."
+            f"{path} must be a text file, but does not exist. Check the path; relative paths start "
+            f"at {Path.cwd()}."
         )
     with path.open("rb") as file:
         is_gzip = file.read(2) == _GZIP_MAGIC
@@ -101,6 +146,6 @@ def _lines(path: str | os.PathLike) -> Iterator[str]:
             ) from error
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise ValueError(
-                f"{path} must be a whole gzip file, received damaged data after line {number} "
-                f"({error}). Fetch or compress it again."
+                f"{path} must be a complete gzip file, received damaged data after line {number} "
+                f"({error}). Download or compress it again."
             ) from error

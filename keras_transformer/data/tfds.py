@@ -20,42 +20,50 @@ def read_tfds(
     target_language: str,
     data_dir: str | os.PathLike | None = None,
 ) -> list[tuple[str, str]]:
-    """Reads sentence pairs of a translation set, which is downloaded when it is first used.
+    """Return sentence pairs of a translation dataset, which is downloaded on first use.
 
     Args:
-        name: The set and, where it has several, its configuration: "wmt14_translate/de-en",
-            "ted_hrlr_translate/pt_to_en", or our own "multi30k" (en, de and fr).
-        split: What TFDS takes as one: "train", "validation", "train[:10%]".
-        source_language: The language to translate from, whichever of the set's it is.
-        target_language: The language to translate into.
-        data_dir: Where TFDS keeps its data; by default the environment's TFDS_DATA_DIR, or else
-            ~/tensorflow_datasets.
+        name: Name of the dataset, with its configuration if there are several:
+            "wmt14_translate/de-en", "ted_hrlr_translate/pt_to_en", or "multi30k" (en, de and fr),
+            which this package defines.
+        split: A split in the syntax of TFDS: "train", "validation", "train[:10%]".
+        source_language: Language to translate from; any language of the dataset.
+        target_language: Language to translate into.
+        data_dir: Data directory of TFDS. The default is the environment variable TFDS_DATA_DIR, or
+            ~/tensorflow_datasets without it.
 
     Returns:
-        Source and target sentences, in the same order each time.
+        Pairs `(source, target)`, in the same order each time.
 
     Raises:
-        ImportError: tensorflow-datasets is not installed.
-        ValueError: There is no such set, language or split, or a file of it is damaged.
-        ConnectionError: The set could not be downloaded; the message says what to put where.
+        ConnectionError: If the dataset cannot be downloaded. The message names the files to
+            provide.
+        ImportError: If tensorflow-datasets is not installed.
+        ValueError: If the dataset, language or split does not exist, or a file is damaged.
+
+    Example:
+
+    ```python
+    pairs = read_tfds("multi30k", "train", source_language="en", target_language="de")
+    ```
     """
     try:
         import tensorflow_datasets as tfds
     except ImportError as error:
         raise ImportError(
-            "Data of TensorFlow Datasets needs its package: "
-            "pip install tensorflow-datasets importlib_resources"
+            "Text from TensorFlow Datasets needs the package tensorflow-datasets: "
+            "pip install 'keras-transformer-mt[tfds]'"
         ) from error
-    import keras_transformer.data.multi30k  # noqa: F401  TFDS knows it from now on.
+    import keras_transformer.data.multi30k  # noqa: F401  registers the dataset
 
     data_dir = data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
     data_dir = Path(data_dir).expanduser()
     try:
         builder = tfds.builder(name, data_dir=data_dir)
     except ValueError as error:
-        reason = str(error).partition("\n")[0]  # Lists of everything there is come after it.
+        reason = str(error).partition("\n")[0]  # Long lists of all datasets follow.
         raise ValueError(
-            "tfds must be the name of a translation set, such as wmt14_translate/de-en, received "
+            "tfds must name a translation dataset, such as wmt14_translate/de-en, received "
             f"{name}. {reason} See https://www.tensorflow.org/datasets/catalog/overview"
         ) from error
     features = builder.info.features
@@ -63,8 +71,8 @@ def read_tfds(
     if not {source_language, target_language} <= set(languages):
         raise ValueError(
             f"{builder.info.full_name} must have both languages, received {source_language} and "
-            f"{target_language} where it has {' and '.join(languages) or 'no translations'}. "
-            "Choose from what it has, or another set."
+            f"{target_language}, but it has {' and '.join(languages) or 'no translations'}. "
+            "Choose from its languages, or choose another dataset."
         )
     _prepare(builder, data_dir)
     pairs = []
@@ -75,7 +83,7 @@ def read_tfds(
 
 
 def _prepare(builder: "tfds.core.DatasetBuilder", data_dir: Path) -> None:
-    """Download a set and convert it, unless that has been done."""
+    """Download and convert a dataset, unless that has been done."""
     import requests  # TFDS downloads with it.
     import tensorflow_datasets as tfds
     from tensorflow_datasets.core.download.download_manager import NonMatchingChecksumError
@@ -86,13 +94,13 @@ def _prepare(builder: "tfds.core.DatasetBuilder", data_dir: Path) -> None:
         with _few_retries():
             builder.download_and_prepare(download_config=config)
     except (requests.RequestException, tfds.download.DownloadError) as error:
-        advice = f"copy {builder.data_dir} from a machine that has it"
+        advice = f"copy {builder.data_dir} from another machine"
         if urls := builder.url_infos:
-            advice += f", or put its files, under their own names, into {manual_dir}:"
+            advice += f", or put its files, under their original names, into {manual_dir}:"
             advice += "".join(f"\n  {url}" for url in urls)
         raise ConnectionError(
             f"{builder.info.full_name} is not in {data_dir}, and cannot be downloaded: {error}\n"
-            f"With a network, give the same command again. Without one, {advice}"
+            f"If there is a network, run the same command again. Otherwise, {advice}"
         ) from error
     except (AssertionError, NonMatchingChecksumError) as error:
         raise ValueError(f"{builder.info.full_name} cannot be prepared. {error}") from error
@@ -100,8 +108,8 @@ def _prepare(builder: "tfds.core.DatasetBuilder", data_dir: Path) -> None:
 
 @contextlib.contextmanager
 def _few_retries() -> Iterator[None]:
-    """Give up on an unreachable server after two seconds, where TFDS takes over three minutes."""
-    from tensorflow_datasets.core.download import downloader  # Has no setting for it.
+    """Give up on an unreachable server after two seconds instead of three minutes."""
+    from tensorflow_datasets.core.download import downloader  # TFDS has no option for it.
 
     retries = downloader.MAX_RETRIES
     downloader.MAX_RETRIES = _RETRIES

@@ -17,11 +17,11 @@ from keras_transformer.data import bucket_boundaries, plan_batches
         (10, 21, 1.05, [*range(10, 22)]),
     ],
 )
-def test_boundaries_by_hand(shortest, longest, ratio, boundaries):
+def test_boundaries_equal_those_computed_by_hand(shortest, longest, ratio, boundaries):
     assert bucket_boundaries(shortest, longest, ratio) == boundaries
 
 
-def test_batches_by_hand():
+def test_batches_equal_those_computed_by_hand():
     # Boundaries 2, 3, 4, 5 hold 6, 4, 3 and 2 rows of a budget of 12; two replicas make the odd
     # numbers even. Pair 5, left over from length 2, goes with the pairs of length 3.
     lengths = [2, 3, 2, 3, 2, 2, 4, 5, 2, 3, 2, 2]
@@ -33,12 +33,12 @@ def test_batches_by_hand():
     ]
 
 
-def test_the_last_batch_is_filled_up_with_empty_rows():
+def test_the_last_batch_is_completed_with_empty_rows():
     batches = plan_batches([4, 4, 4, 4, 4, 4, 4], 16, num_replicas=4, shuffle=False)
     assert [batch.tolist() for batch in batches] == [[0, 1, 2, 3], [4, 5, 6, -1]]
 
 
-def test_a_second_key_puts_like_with_like():
+def test_examples_with_similar_second_keys_share_a_batch():
     keys = np.array([1, 0] * 6)
     batches = plan_batches([5] * 12, 15, seed=3, group_by=keys)
     assert sorted(keys[batch].tolist() for batch in batches) == [[0] * 3] * 2 + [[1] * 3] * 2
@@ -85,7 +85,7 @@ def test_a_plan_depends_on_its_arguments_alone(plan, epoch):
     assert [batch.tolist() for batch in first] == [batch.tolist() for batch in again]
 
 
-def test_epochs_and_seeds_differ_in_composition_and_order():
+def test_epochs_and_seeds_differ_in_the_content_and_order_of_batches():
     lengths = np.repeat(np.arange(5, 15), 40)
 
     def epoch(**options):

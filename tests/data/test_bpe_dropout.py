@@ -4,8 +4,8 @@ import tensorflow as tf
 
 from keras_transformer.config import UNK_ID
 from keras_transformer.data import EncodedPairs, TokenBatches, drop_merges, encode_pairs
-from pipelines.quickstart.grammar import generate_pairs
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
+from pipelines.quickstart.grammar import generate_pairs
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def sides(pairs):
     )
 
 
-def test_other_subwords_of_the_same_text(pairs, tokenizers):
+def test_the_text_stays_the_same_in_other_tokens(pairs, tokenizers):
     varied = drop_merges(pairs, tokenizers, 0.1, max_length=64, seed=5)
     assert len(varied) == len(pairs)
     for tokenizer, before, after in zip(tokenizers, sides(pairs), sides(varied), strict=True):
@@ -50,7 +50,7 @@ def test_other_subwords_of_the_same_text(pairs, tokenizers):
     assert varied.source_ids.dtype == varied.target_ids.dtype == np.int32
 
 
-def test_no_merge_left_out_is_the_usual_cut_and_all_are_characters(pairs, tokenizers):
+def test_rate_0_gives_the_usual_tokens_and_rate_1_characters(pairs, tokenizers):
     assert sides(drop_merges(pairs, tokenizers, 0, max_length=64, seed=5)) == sides(pairs)
     characters = drop_merges(pairs, tokenizers, 1, max_length=10_000, seed=5)
     for tokenizer, ids in zip(tokenizers, sides(characters), strict=True):
@@ -58,7 +58,7 @@ def test_no_merge_left_out_is_the_usual_cut_and_all_are_characters(pairs, tokeni
         assert {len(piece) for piece in pieces if not piece.startswith("<0x")} == {1}
 
 
-def test_the_seed_decides(pairs, tokenizers):
+def test_equal_seeds_give_equal_tokens_and_other_seeds_others(pairs, tokenizers):
     def cut(seed):
         return sides(drop_merges(pairs, tokenizers, 0.1, max_length=64, seed=seed))
 
@@ -67,14 +67,14 @@ def test_the_seed_decides(pairs, tokenizers):
     assert cut((1, 2)) == first
 
 
-def test_chunks_are_cut_independently(text, tokenizers):
-    """More pairs than are cut at once, all of them the same sentence."""
+def test_chunks_draw_different_random_numbers(text, tokenizers):
+    # More pairs than one chunk holds, all of them the same sentence.
     same = encode_pairs([text[0]] * 8200, *tokenizers, max_length=64)
     source, _ = sides(drop_merges(same, tokenizers, 0.3, max_length=64, seed=1))
     assert source[:8] != source[8192:]
 
 
-def test_a_sentence_that_would_be_too_long_or_has_unk_keeps_its_subwords(pairs, tokenizers):
+def test_a_sentence_that_would_be_too_long_or_has_unk_keeps_its_tokens(pairs, tokenizers):
     longest = int(max(pairs.source_lengths.max(), pairs.target_lengths.max()))
     varied = drop_merges(pairs, tokenizers, 1, max_length=longest, seed=5)
     lengths = np.concatenate([varied.source_lengths, varied.target_lengths])
@@ -89,22 +89,22 @@ def test_a_sentence_that_would_be_too_long_or_has_unk_keeps_its_subwords(pairs, 
     assert len(target) > 2
 
 
-def test_a_pass_is_cut_once_however_often_it_is_begun(pairs):
-    cut = []
+def test_a_pass_is_varied_once_however_often_it_is_begun(pairs):
+    varied = []
 
     def vary(pairs, number):
-        cut.append(number)
+        varied.append(number)
         return pairs
 
     batches = TokenBatches(pairs, 4096, vary=vary)
     for _ in range(2):
-        next(iter(batches.dataset()))  # A look, as Keras has it.
+        next(iter(batches.dataset()))  # Keras peeks at a batch in this way.
     for _ in range(2):
         list(batches.dataset())
-    assert cut == [0, 1]
+    assert varied == [0, 1]
 
 
-def test_each_epoch_has_its_own_subwords_and_resumes_with_them(pairs, tokenizers):
+def test_each_epoch_has_its_own_tokens_also_after_resuming(pairs, tokenizers):
     def batches():
         return TokenBatches(
             pairs,

@@ -3,19 +3,19 @@ import logging
 import numpy as np
 import pytest
 
-from keras_transformer.data import EncodedPairs, cleaning, encode_pairs
+from keras_transformer.data import EncodedPairs, encode_pairs, encoding
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
 
 
 @pytest.fixture(scope="module")
 def letters():
-    """A tokenizer with a token for each of "▁a", "▁b" and "▁c"."""
+    """Return a tokenizer with one token for each of "▁a", "▁b" and "▁c"."""
     model = train_sentencepiece(["a b c"] * 10, vocab_size=267, model_type="bpe")
     return SentencePieceTokenizer(model)
 
 
 def sides(pairs, tokenizer):
-    """Each pair's two texts."""
+    """Return the two texts of each pair."""
     rows = [
         np.split(ids, offsets[1:-1])
         for ids, offsets in (
@@ -57,17 +57,17 @@ def test_each_side_has_its_own_tokenizer(letters):
     assert encoded.target_ids.tolist() == others.tokenize(["x"]).to_list()[0]
 
 
-def test_tokenizing_piecemeal_changes_nothing(letters, monkeypatch):
+def test_encoding_in_chunks_changes_nothing(letters, monkeypatch):
     pairs = [("a " * (i % 5), "b " * (i % 3)) for i in range(31)]
-    at_once = encode_pairs(pairs, letters, letters, max_length=4)
-    monkeypatch.setattr(cleaning, "_LINES_AT_ONCE", 7)
-    piecemeal = encode_pairs(iter(pairs), letters, letters, max_length=4)
+    whole = encode_pairs(pairs, letters, letters, max_length=4)
+    monkeypatch.setattr(encoding, "_LINES_AT_ONCE", 7)
+    in_chunks = encode_pairs(iter(pairs), letters, letters, max_length=4)
     for field in ("source_ids", "source_offsets", "target_ids", "target_offsets"):
-        assert getattr(at_once, field).tolist() == getattr(piecemeal, field).tolist()
-    assert at_once.source_ids.dtype == at_once.target_ids.dtype == np.int32
+        assert getattr(whole, field).tolist() == getattr(in_chunks, field).tolist()
+    assert whole.source_ids.dtype == whole.target_ids.dtype == np.int32
 
 
-def test_a_padded_batch_by_hand():
+def test_a_padded_batch_equals_one_written_by_hand():
     pairs = EncodedPairs(
         source_ids=np.array([11, 12, 13, 14, 15, 16], np.int32),
         source_offsets=np.array([0, 1, 4, 6]),
@@ -100,15 +100,15 @@ def test_a_padded_batch_by_hand():
 @pytest.mark.parametrize(
     "pairs, received",
     [
-        ([], "received 0: 0 with an empty side and 0 longer than 3 tokens"),
-        ([("", "a"), ("a b c", "b")], "received 2: 1 with an empty side and 1 longer"),
+        ([], "received 0 pairs: 0 with an empty side and 0 longer than 3 tokens"),
+        ([("", "a"), ("a b c", "b")], "received 2 pairs: 1 with an empty side and 1 longer"),
     ],
 )
-def test_nothing_left_is_an_error(letters, pairs, received):
+def test_text_without_a_usable_pair_is_rejected(letters, pairs, received):
     with pytest.raises(ValueError, match=received):
         encode_pairs(pairs, letters, letters, max_length=3)
 
 
-def test_a_maximum_without_room_for_a_token_is_rejected(letters):
-    with pytest.raises(ValueError, match="max_length must be at least 2, .* received 1"):
+def test_a_max_length_without_room_for_a_token_and_eos_is_rejected(letters):
+    with pytest.raises(ValueError, match="max_length must be at least 2 .* received 1"):
         encode_pairs([("a", "b")], letters, letters, max_length=1)

@@ -11,7 +11,7 @@ FILES = {"train": "train", "validation": "val", "test_2016_flickr": "test_2016_f
 
 
 def write_files(directory):
-    """Write the set's files with a few lines each, and return their paths."""
+    """Write the files of the dataset with a few lines each, and return their paths."""
     paths = []
     for name, count in LINES.items():
         for language in ("en", "de", "fr"):
@@ -23,7 +23,7 @@ def write_files(directory):
 
 
 class TestMulti30k(tfds.testing.DatasetBuilderTestCase):
-    """What TFDS asks of every set: among others that all of its files have a checksum."""
+    """The checks of TFDS for every dataset, among them that each file has a checksum."""
 
     DATASET_CLASS = Multi30k
     SPLITS = {"train": 5, "validation": 3, "test_2016_flickr": 2}

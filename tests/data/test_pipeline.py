@@ -15,7 +15,7 @@ TARGET_LENGTHS = [4, 6, 8, 4, 9, 2, 6, 7, 5, 5] * 6
 
 
 def pairs_of_lengths(source_lengths, target_lengths):
-    """Pairs whose every token is the pair's own number plus 10."""
+    """Return pairs of which every token is the number of the pair plus 10."""
 
     def flat(lengths):
         counts = np.array(lengths) - 1
@@ -35,7 +35,7 @@ def labels_of_an_epoch(dataset):
 
 
 def one_weight_model():
-    """Logits [B, T, 1] that nothing but one weight decides: fit does little but read its data."""
+    """Return a model so small that `fit` does little but read its data; logits [B, T, 1]."""
     source = keras.Input([None], dtype="int32", name="source")
     target = keras.Input([None], dtype="int32", name="target")
     ids = keras.ops.expand_dims(keras.ops.cast(target, "float32"), -1)
@@ -43,7 +43,7 @@ def one_weight_model():
     return keras.Model({"source": source, "target": target}, keras.layers.Dense(1)(ids + read))
 
 
-def test_three_pairs_by_hand():
+def test_batches_of_three_pairs_equal_those_written_by_hand():
     batches = TokenBatches(
         pairs_of_lengths([2, 3, 4], [3, 2, 6]), batch_tokens=6, num_replicas=1, shuffle=False
     )
@@ -94,7 +94,7 @@ def test_each_iteration_is_the_next_epoch(pairs):
 
 
 @pytest.mark.parametrize("steps", [2, 5, 7, 17])
-def test_epochs_of_so_many_steps_go_on_where_the_last_one_ended(pairs, steps):
+def test_epochs_of_a_given_number_of_steps_continue_where_the_last_one_ended(pairs, steps):
     whole = TokenBatches(pairs, 60, seed=3)
     assert len(whole) == 7
     in_order = [batch for _ in range(6) for batch in labels_of_an_epoch(whole.dataset())]
@@ -109,13 +109,13 @@ def test_epochs_of_so_many_steps_go_on_where_the_last_one_ended(pairs, steps):
     assert labels_of_an_epoch(resumed.dataset()) == second
 
 
-def test_tokens_of_an_epoch(pairs):
+def test_tokens_count_an_epoch_without_padding(pairs):
     tokens = sum(SOURCE_LENGTHS) + sum(TARGET_LENGTHS)
     assert TokenBatches(pairs, 60).tokens == tokens
     assert TokenBatches(pairs, 60, steps_per_epoch=14).tokens == 2 * tokens
 
 
-def test_a_look_at_the_first_batch_is_no_epoch(pairs):
+def test_peeking_at_the_first_batch_does_not_count_as_an_epoch(pairs):
     batches = TokenBatches(pairs, 10)
     dataset = batches.dataset()
     peeked = next(iter(dataset))[1].numpy().tolist()
@@ -196,6 +196,6 @@ def test_two_replicas_count_every_token_once_an_epoch():
     assert result["epoch"] == 2
 
 
-def test_no_thread_tunes_a_dataset_that_has_nothing_to_tune(pairs):
-    # The end of `fit` may wait for such a thread, by up to a minute.
+def test_autotuning_is_off(pairs):
+    # The end of `fit` would wait for its thread, for up to a minute.
     assert TokenBatches(pairs, 64).dataset().options().autotune.enabled is False

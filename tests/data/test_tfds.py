@@ -13,7 +13,7 @@ from tensorflow_datasets.core.download import checksums, downloader
 from tests.helpers.toy_tfds import register_pairs
 
 from keras_transformer.data import read_tfds
-from keras_transformer.data import tfds as ours
+from keras_transformer.data import tfds as tfds_source
 from keras_transformer.data.multi30k import Multi30k
 
 PAIRS = [
@@ -36,7 +36,7 @@ def read_toy(directory, split="train", source="en", target="de"):
 
 @pytest.fixture
 def no_network(monkeypatch):
-    """Names of hosts that the program asked for, in vain."""
+    """Make every host unreachable, and return the names of those that were looked up."""
     asked = []
 
     def fail(host, *args, **kwargs):
@@ -50,14 +50,14 @@ def no_network(monkeypatch):
     return asked
 
 
-def test_pairs_come_exactly_and_in_either_direction(tmp_path, monkeypatch):
-    monkeypatch.setattr(ours, "_SENTENCES_AT_ONCE", 3)
+def test_pairs_are_read_exactly_and_in_either_direction(tmp_path, monkeypatch):
+    monkeypatch.setattr(tfds_source, "_SENTENCES_AT_ONCE", 3)
     pairs = read_toy(tmp_path)
     assert sorted(pairs) == sorted(PAIRS)
     assert read_toy(tmp_path, source="de", target="en") == [pair[::-1] for pair in pairs]
 
 
-def test_a_split_is_what_tfds_takes_as_one(tmp_path):
+def test_a_split_has_the_syntax_of_tfds(tmp_path):
     pairs = read_toy(tmp_path)
     assert sorted(read_toy(tmp_path, "dev")) == sorted(PAIRS[:2])
     assert read_toy(tmp_path, "train[2:5]") == pairs[2:5]
@@ -65,7 +65,9 @@ def test_a_split_is_what_tfds_takes_as_one(tmp_path):
         read_toy(tmp_path, "test")
 
 
-def test_a_set_is_prepared_once_where_the_environment_says(tmp_path, monkeypatch):
+def test_a_dataset_is_prepared_once_in_the_directory_of_the_environment_variable(
+    tmp_path, monkeypatch
+):
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
     pairs = read_toy(None)
     files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.tfrecord*")}
@@ -82,8 +84,8 @@ def test_a_set_is_prepared_once_where_the_environment_says(tmp_path, monkeypatch
         ("multi30k", ("de", "fr")),
     ],
 )
-def test_the_sets_that_the_documentation_names(tmp_path, name, languages):
-    with tfds.testing.mock_data(num_examples=4):  # Sets of TFDS's own, with sentences made up.
+def test_datasets_of_the_documentation_are_read_in_both_directions(tmp_path, name, languages):
+    with tfds.testing.mock_data(num_examples=4):  # TFDS's own datasets, with invented sentences.
         pairs = read_tfds(name, "train", *languages, tmp_path)
         turned = read_tfds(name, "train", *reversed(languages), tmp_path)
     assert len(pairs) == 4
@@ -95,26 +97,26 @@ def test_the_sets_that_the_documentation_names(tmp_path, name, languages):
     [
         ("wmt2014", r"such as wmt14_translate/de-en, received wmt2014\. Dataset wmt2014 not found"),
         ("wmt14_translate/de-fr", "received wmt14_translate/de-fr.* BuilderConfig de-fr not found"),
-        ("wmt14_translate/fr-en", "received en and de where it has en and fr. Choose from"),
-        ("mnist", "received en and de where it has no translations"),
+        ("wmt14_translate/fr-en", "received en and de, but it has en and fr. Choose from"),
+        ("mnist", "received en and de, but it has no translations"),
     ],
 )
-def test_a_name_without_such_translations_is_refused(tmp_path, no_network, name, message):
+def test_a_name_without_these_translations_is_rejected(tmp_path, no_network, name, message):
     with pytest.raises(ValueError, match=message) as error:
         read_tfds(name, "train", "en", "de", tmp_path)
     assert "\n" not in str(error.value)
     assert "www.statmt.org" not in no_network
 
 
-def test_without_network_it_soon_says_what_to_put_where(tmp_path, no_network):
+def test_without_network_the_error_soon_names_the_files_to_provide(tmp_path, no_network):
     with pytest.raises(ConnectionError) as error:
         read_tfds("ted_hrlr_translate/pt_to_en", "train", "pt", "en", tmp_path)
     # TFDS's own 11 take over three minutes.
     assert no_network.count("www.phontron.com") == 4
     assert downloader.MAX_RETRIES == 10
     *_, advice, file = str(error.value).splitlines()
-    assert f"copy {tmp_path}/ted_hrlr_translate/pt_to_en/1.0.0 from a machine" in advice
-    assert advice.endswith(f"under their own names, into {tmp_path}/downloads/manual:")
+    assert f"copy {tmp_path}/ted_hrlr_translate/pt_to_en/1.0.0 from another machine" in advice
+    assert advice.endswith(f"under their original names, into {tmp_path}/downloads/manual:")
     assert file == "  http://www.phontron.com/data/qi18naacl-dataset.tar.gz"
 
 
@@ -130,7 +132,7 @@ def test_multi30k_names_all_its_files(tmp_path, no_network):
 
 
 class GoneTranslate(ToyTranslate):
-    """A set whose file, without a known checksum, the server no longer has."""
+    """A dataset whose file the server no longer has, without a known checksum."""
 
     name = "gone_translate"
     URL = ""
@@ -139,7 +141,7 @@ class GoneTranslate(ToyTranslate):
         return {"train": self._generate_examples(dl_manager.download(self.URL))}
 
 
-def test_what_a_server_refuses_is_told(tmp_path, monkeypatch):
+def test_a_refusal_of_the_server_is_reported(tmp_path, monkeypatch):
     with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}/gone.gz"
@@ -147,11 +149,11 @@ def test_what_a_server_refuses_is_told(tmp_path, monkeypatch):
         with pytest.raises(ConnectionError, match=rf"{url}. HTTP code: 501") as error:
             read_tfds("gone_translate", "train", "en", "de", tmp_path)
         server.shutdown()
-    assert str(error.value).endswith("gone_translate/1.0.0 from a machine that has it")
+    assert str(error.value).endswith("gone_translate/1.0.0 from another machine")
 
 
 def put_into_manual_dir(directory, files, builder, monkeypatch):
-    """Put a set's files, by their URLs, where a user without network does; give the directory."""
+    """Put the files of a dataset, by URL, where a user without network does; return the directory."""
     manual_dir = directory / "downloads" / "manual"
     manual_dir.mkdir(parents=True)
     infos = {}
@@ -165,7 +167,7 @@ def put_into_manual_dir(directory, files, builder, monkeypatch):
 
 @pytest.fixture
 def multi30k_dir(tmp_path, monkeypatch):
-    """The manual directory with files of Multi30k of three lines."""
+    """Return the manual directory, with files of Multi30k of three lines each."""
     files = {}
     for url in Multi30k.url_infos:
         name = url.rpartition("/")[2].removesuffix(".gz")
@@ -181,13 +183,13 @@ def test_files_in_the_manual_directory_need_no_network(tmp_path, multi30k_dir, n
     assert len(read_tfds("multi30k", "test_2016_flickr", "en", "fr", tmp_path)) == 3
 
 
-def test_a_damaged_file_is_refused(tmp_path, multi30k_dir, no_network):
+def test_a_damaged_file_is_rejected(tmp_path, multi30k_dir, no_network):
     (multi30k_dir / "val.en.gz").write_bytes(gzip.compress(b"another\n"))
     with pytest.raises(ValueError, match=r"multi30k/1\.0\.0 cannot be prepared\. .*val\.en\.gz"):
         read_tfds("multi30k", "train", "en", "de", tmp_path)
 
 
-def test_a_set_of_tfds_from_its_archive(tmp_path, monkeypatch, no_network):
+def test_a_dataset_of_tfds_is_read_from_its_archive(tmp_path, monkeypatch, no_network):
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w:gz") as tar:
         for split in ("train", "dev", "test"):
@@ -205,5 +207,5 @@ def test_a_set_of_tfds_from_its_archive(tmp_path, monkeypatch, no_network):
 
 def test_the_missing_package_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
-    with pytest.raises(ImportError, match="pip install tensorflow-datasets importlib_resources"):
+    with pytest.raises(ImportError, match=r"pip install 'keras-transformer-mt\[tfds\]'"):
         read_toy(tmp_path)
