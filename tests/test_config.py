@@ -224,7 +224,7 @@ def test_the_import_needs_neither_keras_nor_tensorflow():
         (
             {},
             "text in files needs train_source, validation_source, received no train_source and no "
-            "validation_source; give them, or tfds for a TFDS set",
+            "validation_source; give text in files, or tfds for a TFDS dataset",
         ),
         (
             {"train_source": "train.tsv"},
@@ -233,24 +233,24 @@ def test_the_import_needs_neither_keras_nor_tensorflow():
         ),
         (
             {"train_split": "test", "target_language": "de"},
-            "a TFDS set needs tfds, source_language, target_language, received no tfds and no "
+            "a TFDS dataset needs tfds, source_language, target_language, received no tfds and no "
             "source_language; give what is missing",
         ),
         (
             DATA | TFDS,
-            "text is either in files or in a TFDS set, received train_source, validation_source "
-            "and tfds, source_language, target_language; leave out those of one kind",
+            "text is either in files or in a TFDS dataset, received train_source, validation_source "
+            "and tfds, source_language, target_language; give only one kind",
         ),
         (
             DATA | {"train_split": "test"},
-            "text is either in files or in a TFDS set, received train_source, validation_source "
-            "and train_split; leave out those of one kind",
+            "text is either in files or in a TFDS dataset, received train_source, validation_source "
+            "and train_split; give only one kind",
         ),
         (
             {"source_language": "de", "target_language": "de"},
-            "a TFDS set needs tfds, source_language, target_language, received no tfds; give what "
-            "is missing; source_language and target_language must be two languages, received de "
-            "for both",
+            "a TFDS dataset needs tfds, source_language, target_language, received no tfds; give "
+            "what is missing; source_language and target_language must be two languages, received "
+            "de for both",
         ),
     ],
 )

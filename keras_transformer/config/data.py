@@ -9,6 +9,9 @@ from pydantic.dataclasses import dataclass
 from keras_transformer.config.sources import text_source_problems
 from keras_transformer.config.strict import STRICT, describe_fields
 
+_FILES = ("train_source", "train_target", "validation_source", "validation_target")
+_DATASET = ("tfds", "source_language", "target_language", "train_split", "validation_split")
+
 
 @describe_fields
 @dataclass(frozen=True, kw_only=True, config=STRICT)

@@ -150,8 +150,10 @@ import keras, tensorflow as tf
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 
-from tests.data.test_pipeline import SOURCE_LENGTHS, TARGET_LENGTHS, one_weight_model, pairs_of_lengths
 from keras_transformer.data import TokenBatches
+from tests.data.test_pipeline import (
+    SOURCE_LENGTHS, TARGET_LENGTHS, one_weight_model, pairs_of_lengths
+)
 
 class TokenCount(keras.metrics.Sum):
     def update_state(self, labels, logits, sample_weight=None):

@@ -70,9 +70,7 @@ def test_an_empty_tsv_line_is_a_pair_of_empty_sentences(tmp_path):
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(
-        FileNotFoundError, match=r"absent\.en must be a text file, but does not exist"
-    ):
+    with pytest.raises(FileNotFoundError, match=r"absent\.en must be a text file, but does not"):
         read_lines(tmp_path / "absent.en")
 
 

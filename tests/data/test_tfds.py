@@ -10,11 +10,11 @@ import threading
 import pytest
 import tensorflow_datasets as tfds
 from tensorflow_datasets.core.download import checksums, downloader
-from tests.helpers.toy_tfds import register_pairs
 
 from keras_transformer.data import read_tfds
 from keras_transformer.data import tfds as tfds_source
 from keras_transformer.data.multi30k import Multi30k
+from tests.helpers.toy_tfds import register_pairs
 
 PAIRS = [
     ("one dog", "ein Hund"),
@@ -65,9 +65,7 @@ def test_a_split_has_the_syntax_of_tfds(tmp_path):
         read_toy(tmp_path, "test")
 
 
-def test_a_dataset_is_prepared_once_in_the_directory_of_the_environment_variable(
-    tmp_path, monkeypatch
-):
+def test_a_dataset_is_prepared_once_in_the_directory_of_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
     pairs = read_toy(None)
     files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.tfrecord*")}
@@ -153,7 +151,7 @@ def test_a_refusal_of_the_server_is_reported(tmp_path, monkeypatch):
 
 
 def put_into_manual_dir(directory, files, builder, monkeypatch):
-    """Put the files of a dataset, by URL, where a user without network does; return the directory."""
+    """Put the files of a dataset, by URL, where a user without network does; return where."""
     manual_dir = directory / "downloads" / "manual"
     manual_dir.mkdir(parents=True)
     infos = {}
