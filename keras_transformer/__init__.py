@@ -1,41 +1,76 @@
-"""The Transformer of "Attention Is All You Need" in Keras: from text files to a served model.
+"""The Transformer of "Attention Is All You Need" in Keras, from text to a served model.
 
-What needs only Keras is imported with this package. What needs TensorFlow (`data`, `decoding`,
-`evaluation`, `export`, `plots`, `text`, `training` and `Translator`) is imported when it is first
-used, so that models also run on other Keras backends.
+Everything is imported on first use, so `import keras_transformer` is instant. Models, layers,
+losses, metrics, optimizers and schedules run on any Keras backend; `data`, `decoding`,
+`evaluation`, `export`, `plots`, `text`, `training`, `translation` and `Translator` need TensorFlow.
+
+>>> import keras_transformer
+>>> keras_transformer.presets.get_preset("base").model.num_layers
+6
 """
 
 import importlib
+from typing import TYPE_CHECKING, Any
 
-from keras_transformer import layers, losses, metrics, optimizers, presets, schedules
-from keras_transformer.config import TransformerConfig
-from keras_transformer.model import Transformer
+if TYPE_CHECKING:
+    from keras_transformer import (
+        config,
+        data,
+        decoding,
+        evaluation,
+        export,
+        layers,
+        losses,
+        metrics,
+        optimizers,
+        plots,
+        presets,
+        schedules,
+        text,
+        training,
+        translation,
+    )
+    from keras_transformer.config import TransformerConfig
+    from keras_transformer.model import Transformer
+    from keras_transformer.translation import Translator
 
-__version__ = "0.1.0"
-
-_LATER = ("data", "decoding", "evaluation", "export", "plots", "text", "training")
+__version__ = "0.2.0"
 
 __all__ = [
     "Transformer",
     "TransformerConfig",
     "Translator",
+    "config",
+    "data",
+    "decoding",
+    "evaluation",
+    "export",
     "layers",
     "losses",
     "metrics",
     "optimizers",
+    "plots",
     "presets",
     "schedules",
-    *_LATER,
+    "text",
+    "training",
+    "translation",
 ]
 
-
-def __getattr__(name):
-    if name in _LATER:
-        return importlib.import_module(f"{__name__}.{name}")
-    if name == "Translator":
-        return importlib.import_module(f"{__name__}.translator").Translator
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+_HOMES = {"Transformer": "model", "TransformerConfig": "config", "Translator": "translation"}
+_WITHOUT_KERAS = ("TransformerConfig", "config", "presets")
 
 
-def __dir__():
-    return [*globals(), *__all__]
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _WITHOUT_KERAS:
+        from keras_transformer.utils.quiet import import_tensorflow_quietly
+
+        import_tensorflow_quietly()
+    module = importlib.import_module(f"{__name__}.{_HOMES.get(name, name)}")
+    return getattr(module, name) if name in _HOMES else module
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,98 +1,185 @@
-"""The label-smoothed loss (Section 5.4), which may also compare two passes or learn of teachers."""
+"""The label-smoothed loss (Section 5.4), and cross entropies with their gradients written out."""
+
+from typing import Any
 
 import keras
 from keras import ops
 
 from keras_transformer.config import PAD_ID
-from keras_transformer.cross_entropy import (
-    distilled_cross_entropy,
-    r_drop_cross_entropy,
-    smoothed_cross_entropy,
-)
+
+_SMALLEST = 1e-30
+"""A probability that float32 holds with all its digits; below 1e-38 it loses them, then is 0."""
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class LabelSmoothedCrossEntropy(keras.losses.Loss):
-    """The mean of `smoothed_cross_entropy` over the tokens that are not padding (Section 5.4).
+    """Compute the mean of `smoothed_cross_entropy` over tokens, without padding (Section 5.4).
 
-    The mean is taken over the whole batch: under `tf.distribute` each replica divides its sum by
-    the number of tokens on all of them, so that any number of replicas makes the same step.
+    The mean is over the whole batch: under `tf.distribute`, each replica divides its sum by the
+    number of tokens on all replicas. Dropout aside, any number of replicas makes the same update.
 
     Args:
-        label_smoothing: epsilon, the probability mass spread over the vocabulary.
-        r_drop: alpha of `r_drop_cross_entropy`: a `Transformer` with such a loss makes each step of
-            `fit` on two passes. With 0, the default, on one.
-        distillation: share of the teachers' predictions in a token's target, as of
-            `distilled_cross_entropy`: a `Transformer` with such a loss learns in `fit` of those
-            given to its `learn_from`. With 0, the default, of the labels alone.
+        label_smoothing: Epsilon, the probability mass spread over the vocabulary.
+        name: Name of the loss.
 
     Call arguments:
-        y_true: int [B, T] labels; where they are 0 (padding) the loss is 0.
-        y_pred: float [B, T, V] logits; or a pair, of the logits of two passes, or of logits and
-            the teachers' probabilities where there is `distillation`.
-        sample_weight: weights of sentences [B] or of tokens [B, T]; 1 by default.
+        y_true: int [B, T], labels. Where they are 0 (padding) the loss is 0.
+        y_pred: float [B, T, V], logits.
+        sample_weight: Weights of sentences [B] or of tokens [B, T]; 1 by default.
 
     Returns:
-        A scalar, float32, in nats a token.
+        A float32 scalar, in nats per token.
+
+    Raises:
+        ValueError: If `label_smoothing` is not in [0, 1).
 
     >>> loss = LabelSmoothedCrossEntropy(label_smoothing=0.1)
-    >>> round(float(loss(ops.array([[3, 0]]), ops.zeros((1, 2, 8)))), 4)  # the log of 8
+    >>> round(float(loss(ops.array([[3, 0]]), ops.zeros((1, 2, 8)))), 4)  # log(8)
     2.0794
     """
 
-    def __init__(
-        self,
-        label_smoothing: float = 0.1,
-        r_drop: float = 0.0,
-        distillation: float = 0.0,
-        name="label_smoothed_cross_entropy",
-    ):
+    def __init__(self, label_smoothing: float = 0.1, name: str = "label_smoothed_cross_entropy"):
         super().__init__(name=name)
         if not 0 <= label_smoothing < 1:
             raise ValueError(
                 f"label_smoothing must be at least 0 and below 1, received {label_smoothing}."
             )
-        if r_drop < 0:
-            raise ValueError(f"r_drop must be at least 0, received {r_drop}.")
-        if not 0 <= distillation <= 1:
-            raise ValueError(f"distillation must be from 0 to 1, received {distillation}.")
-        if r_drop and distillation:
-            raise ValueError(
-                "The second prediction is of another pass or of teachers, received "
-                f"r_drop={r_drop} and distillation={distillation}. Set one of them to 0."
-            )
         self.label_smoothing = label_smoothing
-        self.r_drop = r_drop
-        self.distillation = distillation
 
-    def __call__(self, y_true, y_pred, sample_weight=None):
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         y_true = ops.convert_to_tensor(y_true)
-        weights = token_weights(y_true, sample_weight)
-        total = ops.sum(weights * self.call(y_true, y_pred))
-        count = _sum_over_replicas(ops.sum(weights))
-        return total / ops.where(count > 0, count, 1.0)
+        return token_mean(self.call(y_true, y_pred), y_true, sample_weight)
 
-    def call(self, y_true, y_pred):
-        if isinstance(y_pred, tuple):
-            first, second = (ops.convert_to_tensor(values) for values in y_pred)
-            if self.distillation:
-                return distilled_cross_entropy(
-                    y_true, first, second, self.label_smoothing, self.distillation
-                )
-            return r_drop_cross_entropy(y_true, first, second, self.label_smoothing, self.r_drop)
+    def call(self, y_true: Any, y_pred: Any) -> Any:
         return smoothed_cross_entropy(y_true, ops.convert_to_tensor(y_pred), self.label_smoothing)
 
-    def get_config(self):
-        return {
-            "label_smoothing": self.label_smoothing,
-            "r_drop": self.r_drop,
-            "distillation": self.distillation,
-            "name": self.name,
-        }
+    def get_config(self) -> dict[str, Any]:
+        return {"label_smoothing": self.label_smoothing, "name": self.name}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "LabelSmoothedCrossEntropy":
+        config = dict(config)
+        # Files of version 0.1 have these options, which were 0 by default.
+        removed = {name: config.pop(name, 0) for name in ("r_drop", "distillation")}
+        if any(removed.values()):
+            raise ValueError(
+                f"A loss with {removed} comes from version 0.1 and can't be loaded. Load the model "
+                "with compile=False, and compile it anew; for distillation, use "
+                "keras_transformer.training.TrainingTransformer."
+            )
+        return cls(**config)
 
 
-def token_weights(labels, sample_weight=None):
-    """Return float32 [B, T]: the given weights, 1 by default, and 0 for padding.
+def smoothed_cross_entropy(labels: Any, logits: Any, label_smoothing: float = 0.0) -> Any:
+    """Return the cross entropy of each token against its smoothed label (Section 5.4).
+
+    The label has probability 1 - epsilon, and epsilon is spread evenly over the whole vocabulary,
+    the label included ([Szegedy et al., 2016](https://arxiv.org/abs/1512.00567)). The target
+    distribution [B, T, V] is never formed, and the softmax is computed once.
+
+    Args:
+        labels: int [B, T].
+        logits: float [B, T, V].
+        label_smoothing: Epsilon.
+
+    Returns:
+        float32 [B, T], in nats.
+
+    >>> float(smoothed_cross_entropy(ops.array([[0]]), ops.zeros((1, 1, 4)))[0, 0])
+    1.3862943649291992
+    """
+    flat_labels, uniform = _flat(labels), label_smoothing / logits.shape[-1]
+
+    @ops.custom_gradient
+    def cross_entropy(logits):
+        # The backend's own softmax is one operation, on a CPU much faster than its parts.
+        probabilities = ops.softmax(logits)
+
+        def gradient(*args, upstream=None):
+            upstream = args[0] if upstream is None else upstream
+            gradients = probabilities * upstream - upstream * uniform
+            return _subtract_at(flat_labels, gradients, upstream * (1 - label_smoothing))
+
+        return _cross_entropy(flat_labels, logits, probabilities, label_smoothing), gradient
+
+    return ops.reshape(cross_entropy(_rows(logits)), ops.shape(labels))
+
+
+def distilled_cross_entropy(
+    labels: Any, logits: Any, taught: Any, label_smoothing: float = 0.0, share: float = 0.5
+) -> Any:
+    """Return the cross entropy of each token against its label and the teachers' predictions.
+
+    This is word-level distillation ([Kim and Rush, 2016](https://arxiv.org/abs/1606.07947)): a
+    token's target is (1 - share) times its smoothed label plus share times the teachers'
+    distribution.
+
+    Args:
+        labels: int [B, T].
+        logits: float [B, T, V].
+        taught: float [B, T, V], the teachers' probabilities. No gradient flows into them.
+        label_smoothing: Epsilon; see `smoothed_cross_entropy`.
+        share: The teachers' share of the target, from 0 to 1.
+
+    Returns:
+        float32 [B, T], in nats.
+
+    >>> logits = ops.log(ops.array([[[0.5, 0.25, 0.25]]]))
+    >>> half = distilled_cross_entropy(ops.array([[0]]), logits, ops.array([[[0.0, 1.0, 0.0]]]))
+    >>> round(float(half[0, 0] / ops.log(2.0)), 3)  # one bit for the label, two for the teachers
+    1.5
+    """
+    flat_labels, of_label = _flat(labels), 1 - share
+    taught, smoothing = ops.stop_gradient(_rows(taught)), of_label * label_smoothing
+
+    @ops.custom_gradient
+    def cross_entropy(logits):
+        probabilities = ops.softmax(logits)
+        at_label = ops.take_along_axis(logits, flat_labels, axis=-1)
+        expected = ops.einsum("nv,nv->n", taught, logits)[:, None]
+        values = _cross_entropy(flat_labels, logits, probabilities, smoothing)
+
+        def gradient(*args, upstream=None):
+            upstream = args[0] if upstream is None else upstream
+            uniform = smoothing / logits.shape[-1]
+            gradients = upstream * (probabilities - share * taught - uniform)
+            return _subtract_at(flat_labels, gradients, upstream * (of_label - smoothing))
+
+        return values + share * (at_label - expected), gradient
+
+    return ops.reshape(cross_entropy(_rows(logits)), ops.shape(labels))
+
+
+def token_mean(values: Any, labels: Any, sample_weight: Any = None) -> Any:
+    """Return the mean of the tokens' values over the whole batch, on all replicas.
+
+    Args:
+        values: float32 [B, T].
+        labels: int [B, T]; padding doesn't count.
+        sample_weight: Weights of sentences [B] or of tokens [B, T]; 1 by default.
+
+    Returns:
+        A float32 scalar: this replica's sum, divided by the count on all replicas. 0 for a batch
+        of nothing but padding.
+
+    >>> float(token_mean(ops.array([[1.0, 3.0, 9.0]]), ops.array([[5, 6, 0]])))
+    2.0
+    """
+    weights = token_weights(labels, sample_weight)
+    total = ops.sum(weights * values)
+    count = _sum_over_replicas(ops.sum(weights))
+    return total / ops.where(count > 0, count, 1.0)
+
+
+def token_weights(labels: Any, sample_weight: Any = None) -> Any:
+    """Return the weight of each token: the given one, or 1, and 0 for padding.
+
+    Args:
+        labels: int [B, T].
+        sample_weight: Weights of sentences [B] or of tokens [B, T]; 1 by default.
+
+    Returns:
+        float32 [B, T].
 
     >>> ops.convert_to_numpy(token_weights(ops.array([[5, 0]]))).tolist()
     [[1.0, 0.0]]
@@ -115,3 +202,36 @@ def _sum_over_replicas(value):
         if context is not None and context.num_replicas_in_sync > 1:
             return context.all_reduce(tf.distribute.ReduceOp.SUM, value)
     return value
+
+
+def _flat(labels):
+    return ops.expand_dims(ops.cast(ops.reshape(labels, (-1,)), "int32"), 1)
+
+
+def _rows(logits):
+    return ops.cast(ops.reshape(logits, (-1, logits.shape[-1])), "float32")
+
+
+def _cross_entropy(labels, logits, probabilities, label_smoothing):
+    """Return float32 [B * T, 1] for labels [B * T, 1], logits [B * T, V] and their softmax."""
+    at_label = ops.take_along_axis(logits, labels, axis=-1)
+    label_probability = ops.take_along_axis(probabilities, labels, axis=-1)
+    values = ops.cond(
+        ops.all(label_probability > _SMALLEST),
+        lambda: -ops.log(label_probability),
+        lambda: _highest(logits) - at_label - ops.log(_highest(probabilities)),
+    )
+    if label_smoothing:
+        values = values + label_smoothing * (at_label - ops.mean(logits, axis=-1, keepdims=True))
+    return values
+
+
+def _subtract_at(labels, gradients, amount):
+    """Subtract the amount [B * T, 1] from the gradients [B * T, V] at the labels [B * T, 1]."""
+    rows = ops.expand_dims(ops.arange(ops.shape(labels)[0], dtype="int32"), 1)
+    own = ops.take_along_axis(gradients, labels, axis=-1) - amount
+    return ops.scatter_update(gradients, ops.concatenate([rows, labels], 1), ops.squeeze(own, 1))
+
+
+def _highest(rows):
+    return ops.max(rows, axis=-1, keepdims=True)

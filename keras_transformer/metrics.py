@@ -1,46 +1,53 @@
-"""Metrics over tokens, padding left out; they add up over batches and replicas."""
+"""Metrics over tokens, without padding; they add up over batches and replicas."""
+
+import abc
+from typing import Any
 
 import keras
 from keras import ops
 
-from keras_transformer.cross_entropy import smoothed_cross_entropy
-from keras_transformer.losses import token_weights
+from keras_transformer.losses import smoothed_cross_entropy, token_weights
 
 
-class _TokenMean(keras.metrics.Metric):
-    """The mean of a value over all tokens seen since the last reset."""
+class _TokenMean(keras.metrics.Metric, abc.ABC):
+    """The mean of a value over all tokens since the last reset."""
 
-    def __init__(self, name, dtype=None):
+    def __init__(self, name: str, dtype: str | None = None):
         super().__init__(name=name, dtype=dtype)
         self.total = self.add_variable(shape=(), initializer="zeros", name="total")
         self.count = self.add_variable(shape=(), initializer="zeros", name="count")
 
-    def token_values(self, y_true, y_pred):
-        raise NotImplementedError
+    @abc.abstractmethod
+    def token_values(self, y_true: Any, y_pred: Any) -> Any:
+        """Return float32 [B, T] for labels [B, T] and logits [B, T, V]."""
 
-    def update_state(self, y_true, y_pred, sample_weight=None):
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         y_true, y_pred = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
         weights = token_weights(y_true, sample_weight)
         self.total.assign_add(ops.sum(weights * self.token_values(y_true, y_pred)))
         self.count.assign_add(ops.sum(weights))
 
-    def result(self):
+    def result(self) -> Any:
         return self.total / ops.maximum(self.count, 1e-30)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class NegativeLogLikelihood(_TokenMean):
-    """The mean negative log-likelihood of the labels, in nats a token, without smoothing.
+    """Compute the mean negative log-likelihood of the labels, in nats per token, unsmoothed.
+
+    Args:
+        name: Name of the metric.
+        dtype: Data type of the result; float32 by default.
 
     Labels are int [B, T], predictions are logits [B, T, V].
 
     >>> metric = NegativeLogLikelihood()
     >>> metric.update_state(ops.array([[3, 0]]), ops.zeros((1, 2, 8)))
-    >>> round(float(metric.result()), 4)
+    >>> round(float(metric.result()), 4)  # log(8)
     2.0794
     """
 
-    def __init__(self, name="nll", dtype=None):
+    def __init__(self, name: str = "nll", dtype: str | None = None):
         super().__init__(name, dtype)
 
     token_values = staticmethod(smoothed_cross_entropy)
@@ -48,7 +55,11 @@ class NegativeLogLikelihood(_TokenMean):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class Perplexity(_TokenMean):
-    """The exponential of the mean negative log-likelihood per subword (Table 3).
+    """Compute the exponential of the mean negative log-likelihood per token (Table 3).
+
+    Args:
+        name: Name of the metric.
+        dtype: Data type of the result; float32 by default.
 
     Labels are int [B, T], predictions are logits [B, T, V].
 
@@ -58,18 +69,22 @@ class Perplexity(_TokenMean):
     8.0
     """
 
-    def __init__(self, name="perplexity", dtype=None):
+    def __init__(self, name: str = "perplexity", dtype: str | None = None):
         super().__init__(name, dtype)
 
     token_values = staticmethod(smoothed_cross_entropy)
 
-    def result(self):
+    def result(self) -> Any:
         return ops.exp(super().result())
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class TokenAccuracy(_TokenMean):
-    """The share of tokens whose logit is the highest.
+    """Compute the share of tokens whose label has the highest logit.
+
+    Args:
+        name: Name of the metric.
+        dtype: Data type of the result; float32 by default.
 
     Labels are int [B, T], predictions are logits [B, T, V].
 
@@ -79,9 +94,9 @@ class TokenAccuracy(_TokenMean):
     1.0
     """
 
-    def __init__(self, name="accuracy", dtype=None):
+    def __init__(self, name: str = "accuracy", dtype: str | None = None):
         super().__init__(name, dtype)
 
-    def token_values(self, y_true, y_pred):
+    def token_values(self, y_true: Any, y_pred: Any) -> Any:
         best = ops.cast(ops.argmax(y_pred, axis=-1), y_true.dtype)
         return ops.cast(ops.equal(best, y_true), "float32")

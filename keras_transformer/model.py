@@ -1,6 +1,7 @@
 """The Transformer: embeddings, encoder, decoder and logits (Section 3)."""
 
 import dataclasses
+from typing import Any
 
 import keras
 from keras import ops
@@ -16,23 +17,38 @@ from keras_transformer.layers import (
     padding_mask,
 )
 from keras_transformer.presets import get_preset
-from keras_transformer.training.model import steps_in_halves, train_step_in_halves
+
+_LAYER_OPTIONS = (
+    "num_layers",
+    "d_model",
+    "d_ff",
+    "num_heads",
+    "key_dim",
+    "value_dim",
+    "dropout",
+    "attention_dropout",
+    "ffn_dropout",
+    "norm",
+)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class Transformer(keras.Model):
-    """The encoder-decoder model of "Attention Is All You Need", built on construction.
+    """Build the encoder-decoder model of "Attention Is All You Need" (Section 3, Figure 1).
 
     Args:
-        config: the sizes, a `TransformerConfig`.
+        config: The sizes of the model.
 
     Call arguments:
-        inputs: {"source": int [B, S], "target": int [B, T]}, padded with 0. The source ends in eos;
-            the target is what precedes each label: bos and all tokens but the last.
-        training: whether dropout applies.
+        inputs: A dict of `"source"`, int [B, S], and `"target"`, int [B, T], padded with 0. The
+            source ends in eos. The target is what precedes each label: bos, then all tokens but
+            the last.
+        training: Whether dropout applies.
 
     Returns:
-        float32 logits [B, T, V] of each next token.
+        float32 [B, T, V], the logits of each next token.
+
+    Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762).
 
     >>> from keras import ops
     >>> model = Transformer.from_preset("tiny", vocab_size=100, num_layers=1)
@@ -41,67 +57,59 @@ class Transformer(keras.Model):
     (1, 2, 100)
     """
 
-    def __init__(self, config: TransformerConfig, **kwargs):
+    def __init__(self, config: TransformerConfig, **kwargs: Any):
         super().__init__(**kwargs)
         self.config = config
-        self._taught = None
         policy = self.dtype_policy
 
-        def embedding(vocab_size, name):
-            return TokenEmbedding(vocab_size, config.d_model, dtype=policy, name=name)
-
-        def position(name):
-            if config.position == "sinusoidal":
-                return SinusoidalPositionEncoding(dtype=policy, name=name)
-            return LearnedPositionEncoding(config.max_length, dtype=policy, name=name)
-
-        self.source_embedding = embedding(config.vocab_size, "source_embedding")
+        # Embeddings, tied as in Section 3.4.
+        self.source_embedding = self._embedding(config.vocab_size, "source_embedding")
         self.target_embedding = (
             self.source_embedding
             if config.share_embeddings == "all"
-            else embedding(config.target_size, "target_embedding")
+            else self._embedding(config.target_size, "target_embedding")
         )
         self.output_embedding = (
-            embedding(config.target_size, "output_embedding")
+            self._embedding(config.target_size, "output_embedding")
             if config.share_embeddings == "none"
             else self.target_embedding
         )
-        self.source_position = position("source_position")
-        self.target_position = position("target_position")
+
+        # Positions (Section 3.5) and dropout on the sums (Section 5.4).
+        self.source_position = self._position("source_position")
+        self.target_position = self._position("target_position")
         self.source_dropout = Dropout(config.dropout, dtype=policy)
         self.target_dropout = Dropout(config.dropout, dtype=policy)
-        sizes = {
-            name: getattr(config, name)
-            for name in (
-                "num_layers",
-                "d_model",
-                "d_ff",
-                "num_heads",
-                "key_dim",
-                "value_dim",
-                "dropout",
-                "attention_dropout",
-                "ffn_dropout",
-                "norm",
-            )
-        }
-        self.encoder = Encoder(**sizes, dtype=policy, name="encoder")
-        self.decoder = Decoder(**sizes, dtype=policy, name="decoder")
+
+        # The stacks (Section 3.1).
+        options = {name: getattr(config, name) for name in _LAYER_OPTIONS}
+        self.encoder = Encoder(**options, dtype=policy, name="encoder")
+        self.decoder = Decoder(**options, dtype=policy, name="decoder")
         self.build()
 
+    def _embedding(self, vocab_size, name):
+        return TokenEmbedding(vocab_size, self.config.d_model, dtype=self.dtype_policy, name=name)
+
+    def _position(self, name):
+        if self.config.position == "sinusoidal":
+            return SinusoidalPositionEncoding(dtype=self.dtype_policy, name=name)
+        return LearnedPositionEncoding(self.config.max_length, dtype=self.dtype_policy, name=name)
+
     @classmethod
-    def from_preset(cls, name: str, vocab_size: int, *, dtype=None, **overrides) -> "Transformer":
-        """Build a model by its name: one of the paper's, or a smaller one.
+    def from_preset(
+        cls, name: str, vocab_size: int, *, dtype: Any = None, **overrides: Any
+    ) -> "Transformer":
+        """Build a model with random weights from the name of its sizes.
 
         Args:
-            name: a key of `keras_transformer.presets.PRESETS`: "tiny", "base", "big", a row of the
-                paper's Table 3 such as "table3_c_num_layers_2", or "parsing_wsj".
-            vocab_size: V, the subwords of the vocabulary that both languages share.
-            dtype: a Keras dtype policy such as "mixed_bfloat16"; by default the global one.
-            **overrides: other fields of `TransformerConfig`.
+            name: A key of `keras_transformer.presets.PRESETS`: `"tiny"`, `"base"`, `"big"`, a row
+                of the paper's Table 3 such as `"table3_c_num_layers_2"`, or `"parsing_wsj"`.
+            vocab_size: V, the number of tokens in the vocabulary that both languages share.
+            dtype: A Keras dtype policy such as `"mixed_bfloat16"`; the global one by default.
+            **overrides: Other fields of `TransformerConfig`.
 
         Raises:
-            ValueError: there is no such preset, or no such field.
+            ValueError: If there is no such preset or field.
 
         >>> Transformer.from_preset("tiny", vocab_size=100, num_heads=8).config.num_heads
         8
@@ -109,18 +117,21 @@ class Transformer(keras.Model):
         sizes = dataclasses.asdict(get_preset(name).model) | overrides | {"vocab_size": vocab_size}
         return cls(TransformerConfig(**sizes), dtype=dtype)
 
-    def with_dtype(self, dtype) -> "Transformer":
-        """Return a model of the same weights in another Keras dtype policy, such as "bfloat16".
+    def with_dtype(self, dtype: Any) -> "Transformer":
+        """Return a model with the same weights in another Keras dtype policy.
+
+        Args:
+            dtype: A Keras dtype policy such as `"bfloat16"`.
 
         >>> model = Transformer.from_preset("tiny", vocab_size=100, num_layers=1)
         >>> model.with_dtype("bfloat16").encoder.weights[0].dtype
         'bfloat16'
         """
-        model = type(self)(self.config, dtype=dtype)
+        model = Transformer(self.config, dtype=dtype)
         model.set_weights(self.get_weights())
         return model
 
-    def build(self, input_shape=None):
+    def build(self, input_shape: Any = None) -> None:
         for embedding in (self.source_embedding, self.target_embedding, self.output_embedding):
             if not embedding.built:
                 embedding.build()
@@ -128,83 +139,36 @@ class Transformer(keras.Model):
         for layer in (self.source_position, self.target_position, self.encoder, self.decoder):
             layer.build(shape)
 
-    def train_step(self, *args):  # The data; on JAX a state before it.
-        # A subclass may have a step, a loss or metrics of its own.
-        if type(self) is Transformer and steps_in_halves(self):
-            return train_step_in_halves(self, *args)
-        return super().train_step(*args)
-
-    def learn_from(self, teachers):
-        """Let `fit` learn of what other models predict, where the loss has `distillation`.
-
-        The teachers, of whose probabilities the mean is taken, stay as they are. They are no part
-        of the model, and are not saved with it.
-
-        Args:
-            teachers: models with the same vocabularies and any other sizes.
-
-        Raises:
-            ValueError: a teacher has another number of subwords, or there is none.
-
-        >>> from keras_transformer.losses import LabelSmoothedCrossEntropy
-        >>> model, teacher = (Transformer.from_preset("tiny", vocab_size=50) for _ in range(2))
-        >>> model.learn_from([teacher])
-        >>> model.compile("sgd", LabelSmoothedCrossEntropy(0.1, distillation=0.5))
-        """
-        teachers = tuple(teachers)
-        own = self.config.vocab_size, self.config.target_size
-        theirs = [(teacher.config.vocab_size, teacher.config.target_size) for teacher in teachers]
-        if not teachers or any(sizes != own for sizes in theirs):
-            raise ValueError(
-                "One teacher or more must have the vocabularies of the model, which has "
-                f"{own[0]} and {own[1]} subwords; received {len(theirs)} with {theirs}. Give "
-                "models that were trained with the same vocabularies."
-            )
-
-        def predict(inputs):
-            predictions = [ops.softmax(teacher(inputs, training=False)) for teacher in teachers]
-            return ops.stop_gradient(sum(predictions) / len(predictions))
-
-        self._taught = predict  # Keras does not look for layers in a function.
-        self.train_function = None  # One that is traced already has the teachers before.
-
-    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
-        if training and getattr(self.loss, "r_drop", 0):
-            return self.loss(y, (y_pred, self(x, training=True)), sample_weight)
-        if training and getattr(self.loss, "distillation", 0):
-            if self._taught is None:
-                raise ValueError(
-                    f"A loss with distillation={self.loss.distillation} needs teachers, and the "
-                    "model has none. Call learn_from(teachers) before fit."
-                )
-            return self.loss(y, (y_pred, self._taught(x)), sample_weight)
-        return super().compute_loss(x, y, y_pred, sample_weight, training=training)
-
-    def call(self, inputs, training=None):
+    def call(self, inputs: Any, training: bool | None = None) -> Any:
         memory, memory_mask = self.encode(inputs["source"], training=training)
         return self.decode(inputs["target"], memory, memory_mask, training=training)[0]
 
-    def encode(self, source, training=None, is_padded=True):
-        """Return the encoder's output [B, S, D] and its mask [B, 1, S] for ids [B, S].
+    def encode(
+        self, source: Any, training: bool | None = None, is_padded: bool = True
+    ) -> tuple[Any, Any]:
+        """Return the encoder's output and its mask.
 
-        With `is_padded=False`, for ids without padding, the mask is None.
+        Args:
+            source: int [B, S].
+            training: Whether dropout applies.
+            is_padded: Whether there may be padding among the ids. Without, the mask is None.
+
+        Returns:
+            float [B, S, D] and bool [B, 1, S].
         """
         mask = padding_mask(source) if is_padded else None
-        x = self._embed_source(source, training)
-        return self.encoder(x, attention_mask=mask, training=training), mask
+        return self.encoder(self._embed_source(source, training), mask, training=training), mask
 
-    def _embed_source(self, source, training):
-        x = self.source_position(self.source_embedding(source))
-        return self.source_dropout(x, training=training)
-
-    def decode(self, target, memory, memory_mask=None, training=None):
+    def decode(
+        self, target: Any, memory: Any, memory_mask: Any = None, training: bool | None = None
+    ) -> tuple[Any, list[Any]]:
         """Return the logits of the token after each of the target's, and the attention weights.
 
         Args:
             target: int [B, T].
             memory: float [B, S, D], from `encode`.
             memory_mask: bool [B, 1, S], from `encode`.
-            training: whether dropout applies.
+            training: Whether dropout applies.
 
         Returns:
             The logits, float32 [B, T, V], and for each layer the weights of self-attention
@@ -212,38 +176,43 @@ class Transformer(keras.Model):
         """
         x = self.target_position(self.target_embedding(target))
         x = self.target_dropout(x, training=training)
-        x, weights = self.decoder.attend(x, memory, memory_mask, training)
+        x, weights = self.decoder(
+            x, memory, memory_mask, return_attention_scores=True, training=training
+        )
         return self.output_embedding(x, reverse=True), weights
 
-    def attend(self, inputs):
+    def attention_weights(self, inputs: Any) -> dict[str, Any]:
         """Return the weights of every attention in the model, without dropout (Figures 3 to 5).
 
         Args:
-            inputs: as of `call`.
+            inputs: The call argument.
 
         Returns:
-            "encoder": float32 [B, N, H, S, S], self-attention of the N encoder layers.
-            "decoder": float32 [B, N, H, T, T], self-attention of the decoder's.
-            "cross": float32 [B, N, H, T, S], the decoder's attention to the encoder's output.
+            A dict of `"encoder"`, float32 [B, layers, H, S, S], `"decoder"`,
+            [B, layers, H, T, T], and `"cross"`, [B, layers, H, T, S].
 
         >>> from keras import ops
         >>> model = Transformer.from_preset("tiny", vocab_size=100, num_layers=3)
         >>> ids = {"source": ops.array([[5, 6, 3]]), "target": ops.array([[2, 7]])}
-        >>> {name: tuple(weights.shape) for name, weights in model.attend(ids).items()}
+        >>> {name: tuple(x.shape) for name, x in model.attention_weights(ids).items()}
         {'encoder': (1, 3, 4, 3, 3), 'decoder': (1, 3, 4, 2, 2), 'cross': (1, 3, 4, 2, 3)}
         """
         mask = padding_mask(inputs["source"])
         x = self._embed_source(inputs["source"], training=False)
-        memory, encoder = self.encoder.attend(x, mask, training=False)
+        memory, encoder = self.encoder(x, mask, return_attention_scores=True, training=False)
         _, layers = self.decode(inputs["target"], memory, mask, training=False)
         decoder, cross = zip(*layers, strict=True)
         weights = {"encoder": encoder, "decoder": decoder, "cross": cross}
         return {name: ops.stack(list(layers), axis=1) for name, layers in weights.items()}
 
-    def get_config(self):
+    def _embed_source(self, source, training):
+        x = self.source_position(self.source_embedding(source))
+        return self.source_dropout(x, training=training)
+
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "config": dataclasses.asdict(self.config)}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> "Transformer":
         config = dict(config)
         return cls(TransformerConfig(**config.pop("config")), **config)

@@ -1,34 +1,38 @@
-"""Adam (Section 5.3), as fast as the memory is."""
+"""Adam (Section 5.3) with one TensorFlow operation per update."""
+
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class FusedAdam(keras.optimizers.Adam):
-    """Keras's Adam, whose update of a weight is one operation of TensorFlow (Section 5.3).
+    """Update each weight with a single TensorFlow operation (Section 5.3).
 
-    Operation by operation, as Keras makes it, an update goes over weights, gradients and both
-    moments a dozen times. With other backends, for weights that are not in float32, and with
-    `amsgrad` it is Keras's.
+    Keras's Adam reads and writes the weights, gradients and moments a dozen times per update; the
+    fused operation does so once. Arguments and state are those of `keras.optimizers.Adam`, which
+    it falls back to on other backends, for weights that are not float32, and with `amsgrad`.
 
-    Arguments and state are those of `keras.optimizers.Adam`. So are the results, but for an
-    embedding that is not tied to the softmax: where a subword comes more than once in a batch,
-    TensorFlow gives a gradient for each place, which Keras squares before it adds them up, and
-    this after.
+    Results are the same too, with one exception: an embedding that is not tied to the softmax gets
+    a separate gradient for each occurrence of a token. Keras squares these before it adds them up,
+    and this optimizer after.
 
     >>> weight = keras.Variable([1.0, 2.0])
     >>> adam = FusedAdam(learning_rate=0.5)
     >>> adam.apply([keras.ops.array([3.0, -4.0])], [weight])
-    >>> keras.ops.convert_to_numpy(weight).round(3).tolist()  # A first step is of the rate's size.
+    >>> keras.ops.convert_to_numpy(weight).round(3).tolist()  # the first step has the rate's size
     [0.5, 2.5]
     """
 
-    def build(self, var_list):
+    def build(self, var_list: Sequence[Any]) -> None:
         if not self.built:
             self._moments = _Moments()
         super().build(var_list)
 
-    def add_variable_from_reference(self, reference_variable, name=None, initializer="zeros"):
+    def add_variable_from_reference(
+        self, reference_variable: Any, name: str | None = None, initializer: str = "zeros"
+    ) -> Any:
         variable = super().add_variable_from_reference(
             reference_variable, name=name, initializer=initializer
         )
@@ -36,14 +40,14 @@ class FusedAdam(keras.optimizers.Adam):
             self._moments.add(name, reference_variable, variable)
         return variable
 
-    def apply(self, grads, trainable_variables=None):
+    def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
         if tf := _tensorflow():
-            # Those of an embedding alone are tf.IndexedSlices, with a row for each place in the
-            # batch, and would be clipped row by row.
+            # An untied embedding has tf.IndexedSlices, one row per occurrence, which Keras would
+            # clip row by row.
             grads = [None if grad is None else tf.convert_to_tensor(grad) for grad in grads]
         super().apply(grads, trainable_variables)
 
-    def update_step(self, gradient, variable, learning_rate):
+    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
         tf = _tensorflow()
         if not tf or self.amsgrad or variable.dtype != "float32":
             super().update_step(gradient, variable, learning_rate)
@@ -65,9 +69,10 @@ class FusedAdam(keras.optimizers.Adam):
 
 
 class _Moments:
-    """What Adam keeps beside each TensorFlow variable, of each replica.
+    """Adam's moments of each TensorFlow variable, on each replica.
 
-    A dict of the optimizer's own would be part of a `tf.train.Checkpoint`, which refuses its keys.
+    A plain dict on the optimizer would become part of `tf.train.Checkpoint`, which refuses its
+    keys.
     """
 
     def __init__(self):
@@ -85,7 +90,7 @@ class _Moments:
 
 
 def _tensorflow():
-    """Return TensorFlow where it is the backend, else None."""
+    """Return TensorFlow if it is the backend, else None."""
     if keras.backend.backend() != "tensorflow":
         return None
     import tensorflow as tf

@@ -1,20 +1,25 @@
 """The paper's learning rate (Section 5.3)."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class NoamSchedule(keras.optimizers.schedules.LearningRateSchedule):
-    """scale * D^-0.5 * min(step^-0.5, step * warmup_steps^-1.5) (Section 5.3, eq. 3).
+    """Compute scale * D^-0.5 * min(step^-0.5, step * warmup_steps^-1.5) (Section 5.3, eq. 3).
 
-    The rate rises for `warmup_steps` steps and then falls with the square root of the step. Steps
-    count from 1: an optimizer that has made no step yet, at its step 0, takes the first.
+    The rate rises for `warmup_steps` steps, then falls with the square root of the step. Steps
+    count from 1: an optimizer at iteration 0 uses the rate of step 1.
 
     Args:
-        d_model: D.
-        warmup_steps: the step with the highest rate.
-        scale: a factor.
+        d_model: D, the width of the model.
+        warmup_steps: The step with the highest rate.
+        scale: A factor on the rate.
+
+    Raises:
+        ValueError: If an argument is not above 0.
 
     >>> schedule = NoamSchedule(d_model=512, warmup_steps=4000)
     >>> round(float(schedule(3999)), 7)
@@ -30,12 +35,12 @@ class NoamSchedule(keras.optimizers.schedules.LearningRateSchedule):
         self.warmup_steps = warmup_steps
         self.scale = scale
 
-    def __call__(self, step):
+    def __call__(self, step: Any) -> Any:
         step = ops.cast(step, "float32") + 1.0
         rise = step * self.warmup_steps**-1.5
         return self.scale * self.d_model**-0.5 * ops.minimum(ops.rsqrt(step), rise)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             "d_model": self.d_model,
             "warmup_steps": self.warmup_steps,

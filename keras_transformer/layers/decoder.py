@@ -1,166 +1,122 @@
 """The decoder and its layer (Section 3.1)."""
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_transformer.layers.attention import MultiHeadAttention
-from keras_transformer.layers.feed_forward import FeedForward
-from keras_transformer.layers.few_rows import are_few
-from keras_transformer.layers.residual import Residual, final_norm
-from keras_transformer.layers.sizes import head_sizes
+from keras_transformer.layers.cpu_kernels import step_rows
+from keras_transformer.layers.residual import Residual
+from keras_transformer.layers.stack import Stack, SubLayers
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class DecoderLayer(keras.layers.Layer):
-    """Causal self-attention, attention to the encoder's output, and a feed-forward network.
+class DecoderLayer(SubLayers):
+    """Apply causal self-attention, attention to the encoder's output, and a feed-forward network.
 
-    Each is in a residual connection (Section 3.1). The arguments are those of `EncoderLayer`.
+    Each is in a residual connection (Section 3.1).
 
     Args:
         d_model: D, the width of inputs and outputs.
-        d_ff: the width inside the feed-forward network.
-        num_heads: H.
-        key_dim: the size of a head's queries and keys; D / H by default.
-        value_dim: the size of a head's values; `key_dim` by default.
-        dropout: the rate on each sub-layer's output.
-        attention_dropout: the rate on the attention weights.
-        ffn_dropout: the rate on the activations inside the feed-forward network.
-        norm: "post", layer normalisation after each residual sum as in the paper, or "pre".
+        d_ff: The width inside the feed-forward network.
+        num_heads: H, the number of attention heads.
+        key_dim: The size of a head's queries and keys; D / H by default.
+        value_dim: The size of a head's values; `key_dim` by default.
+        dropout: The dropout rate of each sub-layer's output.
+        attention_dropout: The dropout rate of the attention weights.
+        ffn_dropout: The dropout rate inside the feed-forward network.
+        norm: `"post"`, layer normalization after each residual sum as in the paper, or `"pre"`.
 
     Call arguments:
         inputs: float [B, T, D].
         memory: float [B, S, D], the encoder's output.
         memory_mask: bool [B, 1, S] or [B, T, S], True where a position may attend to the memory.
-        training: whether dropout applies.
+        return_attention_scores: Whether to also return the attention weights.
+        training: Whether dropout applies.
 
     Returns:
-        float [B, T, D].
+        float [B, T, D], or a pair with the weights of self-attention [B, H, T, T] and
+        cross-attention [B, H, T, S].
+
+    Raises:
+        ValueError: If a size is below 1, or D is not a multiple of H and there is no `key_dim`.
 
     >>> layer = DecoderLayer(d_model=8, d_ff=32, num_heads=2)
     >>> tuple(layer(ops.ones((3, 5, 8)), ops.ones((3, 7, 8))).shape)
     (3, 5, 8)
     """
 
-    def __init__(
+    attentions = ("self_attention", "cross_attention")
+    self_attention: MultiHeadAttention
+    self_attention_residual: Residual
+    cross_attention: MultiHeadAttention
+    cross_attention_residual: Residual
+
+    def call(
         self,
-        d_model: int,
-        d_ff: int,
-        num_heads: int,
-        *,
-        key_dim: int | None = None,
-        value_dim: int | None = None,
-        dropout: float = 0.1,
-        attention_dropout: float = 0.0,
-        ffn_dropout: float = 0.0,
-        norm: str = "post",
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
-        self.d_model = d_model
-        self.d_ff = d_ff
-        self.num_heads = num_heads
-        self.key_dim, self.value_dim = head_sizes(d_model, num_heads, key_dim, value_dim)
-        self.dropout = dropout
-        self.attention_dropout = attention_dropout
-        self.ffn_dropout = ffn_dropout
-        self.norm = norm
-        policy = self.dtype_policy
-        sizes = (num_heads, self.key_dim, self.value_dim, attention_dropout)
-        self.self_attention = MultiHeadAttention(
-            *sizes, use_bias=False, dtype=policy, name="self_attention"
+        inputs: Any,
+        memory: Any,
+        memory_mask: Any = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Any:
+        options = {"return_attention_scores": True, "training": training}
+        outputs, *weights = self._run(
+            inputs,
+            lambda x: self.self_attention(x, x, use_causal_mask=True, **options),
+            lambda x: self.cross_attention(x, memory, attention_mask=memory_mask, **options),
+            lambda x: self.feed_forward(x, training=training),
+            training,
         )
-        self.self_attention_residual = Residual(
-            dropout, norm, dtype=policy, name="self_attention_residual"
-        )
-        self.cross_attention = MultiHeadAttention(
-            *sizes, use_bias=False, dtype=policy, name="cross_attention"
-        )
-        self.cross_attention_residual = Residual(
-            dropout, norm, dtype=policy, name="cross_attention_residual"
-        )
-        self.feed_forward = FeedForward(
-            d_model, d_ff, ffn_dropout, dtype=policy, name="feed_forward"
-        )
-        self.feed_forward_residual = Residual(
-            dropout, norm, dtype=policy, name="feed_forward_residual"
-        )
+        return (outputs, tuple(weights)) if return_attention_scores else outputs
 
-    def build(self, inputs_shape, memory_shape=None):
-        self.self_attention.build(inputs_shape)
-        self.self_attention_residual.build(inputs_shape)
-        self.cross_attention.build(inputs_shape, memory_shape or inputs_shape)
-        self.cross_attention_residual.build(inputs_shape)
-        self.feed_forward.build(inputs_shape)
-        self.feed_forward_residual.build(inputs_shape)
-
-    def call(self, inputs, memory, memory_mask=None, training=None):
-        return self.attend(inputs, memory, memory_mask, training)[0]
-
-    def attend(self, inputs, memory, memory_mask=None, training=None):
-        """Return what `call` returns, and the attention weights.
-
-        They are those of self-attention [B, H, T, T] and of cross-attention [B, H, T, S].
-        """
-
-        def attend_self(x):
-            heads = self.self_attention.project_self(x)
-            return self.self_attention.attend(*heads, use_causal_mask=True, training=training)
-
-        def attend_memory(x):
-            heads = (self.cross_attention.project_query(x), *self.project_memory(memory))
-            return self.cross_attention.attend(*heads, memory_mask, training=training)
-
-        def feed_forward(x):
-            return self.feed_forward(x, training=training)
-
-        outputs, *weights = self._run(inputs, attend_self, attend_memory, feed_forward, training)
-        return outputs, tuple(weights)
-
-    def project_memory(self, memory):
-        """Return the heads of the memory's keys and values, once for all steps of a search."""
-        return self.cross_attention.project_memory(memory)
-
-    def join_projections(self):
-        """Return the projections of self-attention side by side, once for all steps of a search."""
-        return self.self_attention.join_projections()
-
-    def step(self, inputs, memory_heads, memory_bias, cache, write, projections, self_bias=None):
-        """Run the layer on the next position of N beams of each sentence, without dropout.
+    def step(
+        self,
+        inputs: Any,
+        memory_heads: Sequence[Any],
+        memory_bias: Any,
+        cache: Sequence[Any],
+        write: Callable[[Any, Any], Any],
+        projections: tuple[Any, Any],
+        self_bias: Any = None,
+    ) -> tuple[Any, Sequence[Any]]:
+        """Run the layer on the next position of N beams per sentence, without dropout.
 
         The beams of a sentence share its memory, and one cache that holds the tokens of them all.
 
         Args:
             inputs: float [B * N, D], the beams of a sentence in succession.
-            memory_heads: what `project_memory` returned for the B sentences.
+            memory_heads: The result of `project_memory` for the B sentences.
             memory_bias: float32 [B, 1, S], the `mask_bias` of the memory's mask, or None.
-            cache: keys and values [B, H, P, K] of positions before; see `empty_cache`.
+            cache: Keys and values [B, H, P, K] of earlier positions; see `empty_cache`.
             write: `write(cached, heads) -> cached` adds the heads [B, H, N, K] of this position to
                 the keys or the values of the cache.
-            projections: what `join_projections` returned.
-            self_bias: float32 [B, N, P'], the `mask_bias` of which keys so written a beam may
-                attend to: its own and those of the beams that it continues. By default, which suits
-                N = 1, all.
+            projections: The result of `join_projections`.
+            self_bias: float32 [B, N, P'], the `mask_bias` of which written keys a beam may attend
+                to: its own and those of the beams that it continues. All by default, which is right
+                for N = 1.
 
         Returns:
-            The output [B * N, D] and the cache as `write` returned it.
+            The output [B * N, D], and the cache as `write` returned it.
         """
         beams = 1 if self_bias is None else self_bias.shape[1]
 
         def attend_self(x):
             query, key, value = self.self_attention.project_self(x, beams, projections)
             written = write(cache[0], key), write(cache[1], value)
-            return self.self_attention.attend_rows(query, *written, self_bias), written
+            return self.self_attention.attend_step(query, *written, self_bias), written
 
         def attend_memory(x):
-            # The beams of a sentence are so many queries to one memory, which is never repeated.
+            # The beams of a sentence are several queries to one memory, which is never repeated.
             query = self.cross_attention.project_query(x, beams)
-            return self.cross_attention.attend_rows(query, *memory_heads, memory_bias), None
+            return self.cross_attention.attend_step(query, *memory_heads, memory_bias), None
 
         def feed_forward(x):
-            if beams == 1 and not are_few(x):
-                return self.feed_forward(x, training=False)
-            # Beams and few rows take less time if they are not flat: see `FeedForward.call`.
-            return self.feed_forward(ops.expand_dims(x, 0), training=False)[0]
+            rows = step_rows(x, beams)
+            outputs = self.feed_forward(rows, training=False)
+            return outputs if rows is x else outputs[0]
 
         outputs, cache, _ = self._run(inputs, attend_self, attend_memory, feed_forward)
         return outputs, cache
@@ -173,120 +129,103 @@ class DecoderLayer(keras.layers.Layer):
         outputs = feed_forward(self.feed_forward_residual.prepare(x))
         return self.feed_forward_residual(x, outputs, training=training), first, second
 
-    def empty_cache(self, batch):
-        """Return keys and values [B, H, 0, K] of no position, for so many sentences."""
-        shapes = ((batch, self.num_heads, 0, size) for size in (self.key_dim, self.value_dim))
-        return tuple(ops.zeros(shape, dtype=self.compute_dtype) for shape in shapes)
+    def project_memory(self, memory: Any) -> Sequence[Any]:
+        """Return the heads of the memory's keys and values, once for all steps of a search."""
+        return self.cross_attention.project_memory(memory)
 
-    def compute_output_shape(self, inputs_shape, memory_shape=None):
-        return inputs_shape
+    def join_projections(self) -> tuple[Any, Any]:
+        """Return the projections of self-attention side by side, once for all steps of a search."""
+        return self.self_attention.join_projections()
 
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "d_model": self.d_model,
-            "d_ff": self.d_ff,
-            "num_heads": self.num_heads,
-            "key_dim": self.key_dim,
-            "value_dim": self.value_dim,
-            "dropout": self.dropout,
-            "attention_dropout": self.attention_dropout,
-            "ffn_dropout": self.ffn_dropout,
-            "norm": self.norm,
-        }
+    def empty_cache(self, batch: Any) -> tuple[Any, Any]:
+        """Return keys and values [B, H, 0, K] of no positions, for `batch` sentences."""
+        keys, values = (
+            ops.zeros((batch, self.num_heads, 0, size), dtype=self.compute_dtype)
+            for size in (self.key_dim, self.value_dim)
+        )
+        return keys, values
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Decoder(keras.layers.Layer):
-    """A stack of decoder layers (Section 3.1).
+class Decoder(Stack):
+    """Run a stack of decoder layers (Section 3.1).
 
     Args:
-        num_layers: N.
-        d_model: D.
-        d_ff: the width inside the feed-forward networks.
-        num_heads: H.
-        **options: the other arguments of `DecoderLayer`. With norm="pre" the stack ends in a layer
-            normalisation, as the last residual sum has none.
+        num_layers: N, the number of layers.
+        d_model: D, the width of inputs and outputs.
+        d_ff: The width inside the feed-forward networks.
+        num_heads: H, the number of attention heads.
+        **options: Other arguments of `DecoderLayer`. With `norm="pre"`, the stack ends in a layer
+            normalization.
 
     Call arguments:
         inputs: float [B, T, D], embeddings with positions.
         memory: float [B, S, D], the encoder's output.
         memory_mask: bool [B, 1, S] or [B, T, S], True where a position may attend to the memory.
-        training: whether dropout applies.
+        return_attention_scores: Whether to also return the attention weights.
+        training: Whether dropout applies.
 
     Returns:
-        float [B, T, D].
+        float [B, T, D], or a pair with a list that has, for each layer, the weights of
+        self-attention [B, H, T, T] and cross-attention [B, H, T, S].
+
+    Raises:
+        ValueError: If a size is below 1, or D is not a multiple of H and there is no `key_dim`.
 
     >>> decoder = Decoder(num_layers=2, d_model=8, d_ff=32, num_heads=2)
     >>> tuple(decoder(ops.ones((3, 5, 8)), ops.ones((3, 7, 8))).shape)
     (3, 5, 8)
     """
 
-    def __init__(
+    layer_class = DecoderLayer
+
+    def call(
         self,
-        num_layers: int,
-        d_model: int,
-        d_ff: int,
-        num_heads: int,
-        *,
-        name=None,
-        dtype=None,
-        trainable=True,
-        **options,
-    ):
-        super().__init__(name=name, dtype=dtype, trainable=trainable)
-        if num_layers < 1:
-            raise ValueError(f"num_layers must be at least 1, received {num_layers}.")
-        self.sizes = {"d_model": d_model, "d_ff": d_ff, "num_heads": num_heads, **options}
-        self.layers = [
-            DecoderLayer(**self.sizes, dtype=self.dtype_policy, name=f"layer_{i}")
-            for i in range(num_layers)
-        ]
-        self.final_norm = final_norm(self.layers, self.dtype_policy)
-
-    def build(self, inputs_shape, memory_shape=None):
-        for layer in self.layers:
-            layer.build(inputs_shape, memory_shape)
-        if self.final_norm is not None:
-            self.final_norm.build(inputs_shape)
-
-    def call(self, inputs, memory, memory_mask=None, training=None):
-        return self.attend(inputs, memory, memory_mask, training)[0]
-
-    def attend(self, inputs, memory, memory_mask=None, training=None):
-        """Return what `call` returns, and for each layer the weights of its two attentions."""
+        inputs: Any,
+        memory: Any,
+        memory_mask: Any = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Any:
         x, weights = inputs, []
         for layer in self.layers:
-            x, layer_weights = layer.attend(x, memory, memory_mask, training)
+            x, layer_weights = layer(
+                x, memory, memory_mask, return_attention_scores=True, training=training
+            )
             weights.append(layer_weights)
-        return (x if self.final_norm is None else self.final_norm(x)), weights
+        outputs = self.normalize(x)
+        return (outputs, weights) if return_attention_scores else outputs
 
-    def project_memory(self, memory):
-        """Return `DecoderLayer.project_memory` of every layer."""
-        return [layer.project_memory(memory) for layer in self.layers]
-
-    def join_projections(self):
-        """Return `DecoderLayer.join_projections` of every layer."""
-        return [layer.join_projections() for layer in self.layers]
-
-    def step(self, inputs, memory_heads, memory_bias, caches, write, projections, self_bias=None):
-        """Run all layers as `DecoderLayer.step`.
+    def step(
+        self,
+        inputs: Any,
+        memory_heads: Sequence[Any],
+        memory_bias: Any,
+        caches: Sequence[Any],
+        write: Callable[[Any, Any], Any],
+        projections: Sequence[Any],
+        self_bias: Any = None,
+    ) -> tuple[Any, list[Any]]:
+        """Run all layers like `DecoderLayer.step`.
 
         `memory_heads`, `caches` and `projections` are lists over the layers.
         """
         x, written = inputs, []
-        for layer, *given in zip(self.layers, memory_heads, caches, projections, strict=True):
-            heads, cache, joined = given
+        for layer, heads, cache, joined in zip(
+            self.layers, memory_heads, caches, projections, strict=True
+        ):
             x, cache = layer.step(x, heads, memory_bias, cache, write, joined, self_bias)
             written.append(cache)
-        return (x if self.final_norm is None else self.final_norm(x)), written
+        return self.normalize(x), written
 
-    def empty_cache(self, batch):
+    def project_memory(self, memory: Any) -> list[Any]:
+        """Return `DecoderLayer.project_memory` of every layer."""
+        return [layer.project_memory(memory) for layer in self.layers]
+
+    def join_projections(self) -> list[Any]:
+        """Return `DecoderLayer.join_projections` of every layer."""
+        return [layer.join_projections() for layer in self.layers]
+
+    def empty_cache(self, batch: Any) -> list[Any]:
         """Return `DecoderLayer.empty_cache` of every layer."""
         return [layer.empty_cache(batch) for layer in self.layers]
-
-    def compute_output_shape(self, inputs_shape, memory_shape=None):
-        return inputs_shape
-
-    def get_config(self):
-        return {**super().get_config(), "num_layers": len(self.layers), **self.sizes}

@@ -1,28 +1,33 @@
-"""Token embeddings, which also serve as the last linear map before the softmax (Section 3.4)."""
+"""Token embeddings, which also serve as the linear map before the softmax (Section 3.4)."""
+
+from typing import Any
 
 import keras
 from keras import ops
 
-from keras_transformer.layers.linear import linear
+from keras_transformer.layers.cpu_kernels import linear
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class TokenEmbedding(keras.layers.Layer):
-    """Embeds token ids, scaled by sqrt(D), and maps vectors back to logits (Section 3.4).
+    """Embed token ids, scaled by sqrt(D), or map vectors back to logits (Section 3.4).
 
-    One layer called at both ends of a model ties the two by having one matrix.
+    To tie the embeddings to the softmax, call the same layer at both ends of a model.
 
     Args:
         vocab_size: V, the number of tokens.
         d_model: D, the width.
 
     Call arguments:
-        inputs: int [...] ids; with `reverse`, float [..., D].
-        reverse: whether to map vectors to logits.
+        inputs: int [...], ids; with `reverse`, float [..., D].
+        reverse: Whether to map vectors to logits.
 
     Returns:
         float [..., D]; with `reverse`, float32 logits [..., V], of a product in the layer's
-        compute type.
+        compute dtype.
+
+    Raises:
+        ValueError: If a size is below 1.
 
     >>> embedding = TokenEmbedding(vocab_size=11, d_model=4)
     >>> vectors = embedding(ops.array([[1, 2, 3]]))
@@ -30,43 +35,50 @@ class TokenEmbedding(keras.layers.Layer):
     ((1, 3, 4), (1, 3, 11))
     """
 
-    def __init__(self, vocab_size: int, d_model: int, **kwargs):
+    def __init__(self, vocab_size: int, d_model: int, **kwargs: Any):
         super().__init__(**kwargs)
         for name, size in (("vocab_size", vocab_size), ("d_model", d_model)):
             if size < 1:
                 raise ValueError(f"{name} must be at least 1, received {size}.")
         self.vocab_size = vocab_size
         self.d_model = d_model
-        self.autocast = False  # bfloat16 has no number for many an id.
+        self.autocast = False  # bfloat16 can't represent many ids.
 
-    def build(self, input_shape=None):
-        # Scaled by sqrt(D) these have unit variance, and as a last layer they give unit logits.
+    def build(self, input_shape: Any = None) -> None:
+        # Scaled by sqrt(D), these have unit variance. As the last layer, they give unit logits.
         self.embeddings = self.add_weight(
             shape=(self.vocab_size, self.d_model),
             initializer=keras.initializers.RandomNormal(stddev=self.d_model**-0.5),
             name="embeddings",
         )
 
-    def call(self, inputs, reverse=False):
+    def call(self, inputs: Any, reverse: bool = False) -> Any:
         if reverse:
             kernel = ops.transpose(ops.cast(self.embeddings, inputs.dtype))
             return ops.cast(linear(inputs, kernel), "float32")
         if not keras.backend.is_int_dtype(inputs.dtype):
-            # Keras builds a model for several replicas with the mean of their ids.
+            # For several replicas, Keras builds a model with the mean of their ids.
             inputs = ops.cast(inputs, "int32")
         return self.scale(ops.take(self.embeddings, inputs, axis=0))
 
-    def scale(self, vectors):
-        """Return rows of the embeddings as `call` gives them: in the compute type, by sqrt(D)."""
+    def scale(self, vectors: Any) -> Any:
+        """Return rows of the embeddings the way `call` does: in the compute dtype, times sqrt(D).
+
+        Args:
+            vectors: float [..., D], rows of `embeddings`.
+
+        Returns:
+            float [..., D].
+        """
         vectors = ops.cast(vectors, self.compute_dtype)
         return ops.multiply(vectors, ops.cast(self.d_model**0.5, vectors.dtype))
 
-    def compute_output_spec(self, inputs, reverse=False):
+    def compute_output_spec(self, inputs: Any, reverse: bool = False) -> Any:
         if reverse:
             return keras.KerasTensor((*inputs.shape[:-1], self.vocab_size), dtype="float32")
         return keras.KerasTensor((*inputs.shape, self.d_model), dtype=self.compute_dtype)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "vocab_size": self.vocab_size,

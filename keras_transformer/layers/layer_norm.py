@@ -1,4 +1,6 @@
-"""Layer normalisation (Ba et al. 2016), which ends every residual connection (Section 3.1)."""
+"""Layer normalization (Ba et al., 2016), part of every residual connection (Section 3.1)."""
+
+from typing import Any
 
 import keras
 from keras import ops
@@ -8,30 +10,30 @@ NORM_EPSILON = 1e-6
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class LayerNorm(keras.layers.Layer):
-    """(x - mean) / sqrt(variance + 1e-6) * gamma + beta over the last axis, in float32.
+    """Compute (x - mean) / sqrt(variance + 1e-6) * gamma + beta over the last axis, in float32.
 
-    It is `keras.layers.LayerNormalization` in 9 operations instead of 14, which a search runs at
-    every step, and in training with TensorFlow it has a gradient of a third fewer operations.
+    It is `keras.layers.LayerNormalization` in 9 operations instead of 14, and with TensorFlow its
+    gradient has a third fewer operations.
 
     Call arguments:
         inputs: float [..., D].
-        training: whether there will be a gradient to compute; results are the same.
+        training: Whether a gradient will be computed. Results are the same.
 
     Returns:
-        [..., D], of the layer's compute type.
+        [..., D], in the layer's compute dtype.
 
     >>> layer = LayerNorm()
     >>> [round(float(x), 4) for x in layer(ops.array([[1.0, 3.0]]))[0]]
     [-1.0, 1.0]
     """
 
-    def build(self, input_shape):
+    def build(self, input_shape: Any) -> None:
         shape = (input_shape[-1],)
-        # Not cast to the compute type on the way to float32.
+        # Not cast to the compute dtype on the way to float32.
         self.gamma = self.add_weight(shape, initializer="ones", autocast=False, name="gamma")
         self.beta = self.add_weight(shape, initializer="zeros", autocast=False, name="beta")
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: Any, training: bool | None = None) -> Any:
         gamma, beta = (ops.cast(weight, "float32") for weight in (self.gamma, self.beta))
         x = ops.cast(inputs, "float32")
         if training and keras.backend.backend() == "tensorflow":
@@ -41,29 +43,29 @@ class LayerNorm(keras.layers.Layer):
             outputs = _layer_norm(x, gamma, beta)[0]
         return ops.cast(outputs, self.compute_dtype)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Any) -> Any:
         return input_shape
 
 
 def _layer_norm(x, gamma, beta):
-    """Return the layer's output, the normalised inputs, and one over their standard deviation."""
-    centred = x - ops.mean(x, axis=-1, keepdims=True)
-    scale = ops.rsqrt(ops.mean(ops.square(centred), axis=-1, keepdims=True) + NORM_EPSILON)
-    normalised = centred * scale
-    return normalised * gamma + beta, normalised, scale
+    """Return the layer's output, the normalized inputs, and one over their standard deviation."""
+    centered = x - ops.mean(x, axis=-1, keepdims=True)
+    scale = ops.rsqrt(ops.mean(ops.square(centered), axis=-1, keepdims=True) + NORM_EPSILON)
+    normalized = centered * scale
+    return normalized * gamma + beta, normalized, scale
 
 
 @ops.custom_gradient
 def _layer_norm_with_gradient(rows, gamma, beta):
     """Return the layer's output for float32 rows [N, D]."""
-    outputs, normalised, scale = _layer_norm(rows, gamma, beta)
+    outputs, normalized, scale = _layer_norm(rows, gamma, beta)
 
     def gradient(upstream):
-        product = upstream * normalised
-        # Of upstream * gamma, each row's mean, and its mean with the normalised row.
+        product = upstream * normalized
+        # The mean of each row of upstream * gamma, and of its product with the normalized row.
         weights = ops.expand_dims(gamma / gamma.shape[0], 1)
         mean, slope = ops.matmul(upstream, weights), ops.matmul(product, weights)
-        to_rows = (upstream * gamma - mean - normalised * slope) * scale
+        to_rows = (upstream * gamma - mean - normalized * slope) * scale
         return to_rows, ops.sum(product, axis=0), ops.sum(upstream, axis=0)
 
     return outputs, gradient

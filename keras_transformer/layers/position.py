@@ -1,18 +1,19 @@
 """Position encodings, added to the embeddings (Section 3.5)."""
 
 import math
+from typing import Any
 
 import keras
 from keras import ops
 
 
-def sinusoid(positions, d_model):
-    """Return the encoding of the given positions, sines and cosines interleaved (Section 3.5).
+def sinusoid(positions: Any, d_model: int) -> Any:
+    """Return the encoding of positions, with sines and cosines interleaved (Section 3.5).
 
     PE(pos, 2i) = sin(pos / 10000^(2i / D)) and PE(pos, 2i + 1) = cos(pos / 10000^(2i / D)).
 
     Args:
-        positions: float32 [T], from 0.
+        positions: float32 [T], counted from 0.
         d_model: D, even.
 
     Returns:
@@ -29,22 +30,25 @@ def sinusoid(positions, d_model):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class SinusoidalPositionEncoding(keras.layers.Layer):
-    """Adds the paper's sines and cosines to its inputs, of any length (Section 3.5).
+    """Add the paper's sines and cosines to the inputs, for any length (Section 3.5).
 
-    The encoding is computed and added in float32, then cast to the inputs' type.
+    The encoding is computed and added in float32, then cast to the inputs' dtype.
 
     Call arguments:
-        inputs: float [B, T, D], D even.
+        inputs: float [B, T, D] with an even D.
 
     Returns:
         float [B, T, D].
+
+    Raises:
+        ValueError: If D is odd.
 
     >>> layer = SinusoidalPositionEncoding()
     >>> [float(x) for x in layer(ops.zeros((1, 1, 4)))[0, 0]]
     [0.0, 1.0, 0.0, 1.0]
     """
 
-    def build(self, input_shape):
+    def build(self, input_shape: Any) -> None:
         if input_shape[-1] % 2:
             raise ValueError(
                 "Sinusoidal positions need inputs with an even last axis, "
@@ -52,26 +56,26 @@ class SinusoidalPositionEncoding(keras.layers.Layer):
             )
         self.d_model = input_shape[-1]
 
-    def encoding(self, length):
-        """Return what is added at each position, float32 [length, D]."""
+    def encoding(self, length: Any) -> Any:
+        """Return the vectors added at positions 0 to `length` - 1, float32 [length, D]."""
         return sinusoid(ops.arange(length, dtype="float32"), self.d_model)
 
-    def call(self, inputs):
+    def call(self, inputs: Any) -> Any:
         encoding = self.encoding(ops.shape(inputs)[1])
         return ops.cast(ops.cast(inputs, "float32") + encoding, inputs.dtype)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Any) -> Any:
         return input_shape
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class LearnedPositionEncoding(keras.layers.Layer):
-    """Adds a learned vector for each position to its inputs (Section 3.5; Table 3, row E).
+    """Add a learned vector per position to the inputs (Section 3.5; Table 3, row E).
 
-    It is added in float32, then cast to the inputs' type.
+    It is added in float32, then cast to the inputs' dtype.
 
     Args:
-        max_length: the number of positions. Later ones share the last vector.
+        max_length: The number of positions. Later positions share the last vector.
 
     Call arguments:
         inputs: float [B, T, D].
@@ -79,17 +83,20 @@ class LearnedPositionEncoding(keras.layers.Layer):
     Returns:
         float [B, T, D].
 
+    Raises:
+        ValueError: If `max_length` is below 1.
+
     >>> tuple(LearnedPositionEncoding(max_length=50)(ops.zeros((2, 3, 4))).shape)
     (2, 3, 4)
     """
 
-    def __init__(self, max_length: int, **kwargs):
+    def __init__(self, max_length: int, **kwargs: Any):
         super().__init__(**kwargs)
         if max_length < 1:
             raise ValueError(f"max_length must be at least 1, received {max_length}.")
         self.max_length = max_length
 
-    def build(self, input_shape):
+    def build(self, input_shape: Any) -> None:
         d_model = input_shape[-1]
         self.embeddings = self.add_weight(
             shape=(self.max_length, d_model),
@@ -98,17 +105,17 @@ class LearnedPositionEncoding(keras.layers.Layer):
             autocast=False,
         )
 
-    def encoding(self, length):
-        """Return what is added at each position, float32 [length, D]."""
+    def encoding(self, length: Any) -> Any:
+        """Return the vectors added at positions 0 to `length` - 1, float32 [length, D]."""
         positions = ops.minimum(ops.arange(length), self.max_length - 1)
         return ops.cast(ops.take(self.embeddings, positions, axis=0), "float32")
 
-    def call(self, inputs):
+    def call(self, inputs: Any) -> Any:
         encoding = self.encoding(ops.shape(inputs)[1])
         return ops.cast(ops.cast(inputs, "float32") + encoding, inputs.dtype)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Any) -> Any:
         return input_shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "max_length": self.max_length}

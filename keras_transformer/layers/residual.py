@@ -1,4 +1,6 @@
-"""The residual connection with layer normalisation around every sub-layer (Section 3.1)."""
+"""The residual connection with layer normalization around every sub-layer (Section 3.1)."""
+
+from typing import Any
 
 import keras
 
@@ -8,24 +10,28 @@ from keras_transformer.layers.layer_norm import LayerNorm
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class Residual(keras.layers.Layer):
-    """LayerNorm(x + Dropout(Sublayer(x))), or x + Dropout(Sublayer(LayerNorm(x))) with norm="pre".
+    """Compute LayerNorm(x + Dropout(Sublayer(x))), the residual connection of Section 3.1.
 
-    The caller runs the sub-layer: `residual(x, sublayer(residual.prepare(x)))`.
+    With `norm="pre"`, it is x + Dropout(Sublayer(LayerNorm(x))). The caller runs the sub-layer:
+    `residual(x, sublayer(residual.prepare(x)))`.
 
     Args:
-        dropout: the rate on the sub-layer's output (Section 5.4).
-        norm: "post", the paper's, or "pre".
+        dropout: The dropout rate of the sub-layer's output (Section 5.4).
+        norm: `"post"`, as in the paper, or `"pre"`.
 
     Call arguments:
         inputs: float [..., D], x.
-        outputs: float [..., D], what the sub-layer made of `prepare(x)`.
-        training: whether dropout applies.
+        outputs: float [..., D], the sub-layer's output for `prepare(x)`.
+        training: Whether dropout applies.
 
     Returns:
         float [..., D].
+
+    Raises:
+        ValueError: If `norm` is neither.
     """
 
-    def __init__(self, dropout: float = 0.1, norm: str = "post", **kwargs):
+    def __init__(self, dropout: float = 0.1, norm: str = "post", **kwargs: Any):
         super().__init__(**kwargs)
         if norm not in ("post", "pre"):
             raise ValueError(f"norm must be 'post' or 'pre', received {norm!r}.")
@@ -34,26 +40,19 @@ class Residual(keras.layers.Layer):
         self.output_dropout = Dropout(dropout, dtype=self.dtype_policy)
         self.layer_norm = LayerNorm(dtype=self.dtype_policy, name="layer_norm")
 
-    def build(self, inputs_shape, outputs_shape=None):
+    def build(self, inputs_shape: Any, outputs_shape: Any = None) -> None:
         self.layer_norm.build(inputs_shape)
 
-    def prepare(self, inputs):
-        """Return what the sub-layer is to be given."""
+    def prepare(self, inputs: Any) -> Any:
+        """Return the sub-layer's input, float [..., D]."""
         return self.layer_norm(inputs) if self.norm == "pre" else inputs
 
-    def call(self, inputs, outputs, training=None):
+    def call(self, inputs: Any, outputs: Any, training: bool | None = None) -> Any:
         total = inputs + self.output_dropout(outputs, training=training)
         return total if self.norm == "pre" else self.layer_norm(total)
 
-    def compute_output_shape(self, inputs_shape, outputs_shape):
+    def compute_output_shape(self, inputs_shape: Any, outputs_shape: Any = None) -> Any:
         return inputs_shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "dropout": self.dropout, "norm": self.norm}
-
-
-def final_norm(layers, dtype):
-    """Return the normalisation that ends a stack of pre-norm layers; None after post-norm ones."""
-    if layers[-1].norm == "post":
-        return None
-    return LayerNorm(dtype=dtype, name="final_norm")

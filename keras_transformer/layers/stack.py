@@ -1,0 +1,166 @@
+"""What the encoder and the decoder share: their sub-layers, and how layers are stacked."""
+
+from typing import Any, ClassVar
+
+import keras
+
+from keras_transformer.layers.attention import MultiHeadAttention
+from keras_transformer.layers.feed_forward import FeedForward
+from keras_transformer.layers.layer_norm import LayerNorm
+from keras_transformer.layers.residual import Residual
+
+
+class SubLayers(keras.layers.Layer):
+    """Hold attentions and a feed-forward network, each in a residual connection (Section 3.1).
+
+    This is the base of `EncoderLayer` and `DecoderLayer`, which add the order of computation.
+    """
+
+    attentions: ClassVar[tuple[str, ...]]
+    """Attributes that hold the layer's attentions, in order. `NAME_residual` is the residual
+    connection around `NAME`."""
+    feed_forward: FeedForward
+    feed_forward_residual: Residual
+
+    def __init__(
+        self,
+        d_model: int,
+        d_ff: int,
+        num_heads: int,
+        *,
+        key_dim: int | None = None,
+        value_dim: int | None = None,
+        dropout: float = 0.1,
+        attention_dropout: float = 0.0,
+        ffn_dropout: float = 0.0,
+        norm: str = "post",
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        key_dim = _head_size(d_model, num_heads) if key_dim is None else key_dim
+        self.d_model = d_model
+        self.d_ff = d_ff
+        self.num_heads = num_heads
+        self.key_dim = key_dim
+        self.value_dim = key_dim if value_dim is None else value_dim
+        self.dropout = dropout
+        self.attention_dropout = attention_dropout
+        self.ffn_dropout = ffn_dropout
+        self.norm = norm
+        for name in self.attentions:
+            self._add(name, self._attention(name))
+        feed_forward = FeedForward(
+            d_model, d_ff, ffn_dropout, dtype=self.dtype_policy, name="feed_forward"
+        )
+        self._add("feed_forward", feed_forward)
+
+    def _attention(self, name):
+        return MultiHeadAttention(
+            self.num_heads,
+            self.key_dim,
+            self.value_dim,
+            dropout=self.attention_dropout,
+            use_bias=False,
+            dtype=self.dtype_policy,
+            name=name,
+        )
+
+    def _add(self, name, layer):
+        residual = f"{name}_residual"
+        setattr(self, name, layer)
+        setattr(
+            self,
+            residual,
+            Residual(self.dropout, self.norm, dtype=self.dtype_policy, name=residual),
+        )
+
+    def build(self, inputs_shape: Any, memory_shape: Any = None) -> None:
+        for name in (*self.attentions, "feed_forward"):
+            is_cross = name == "cross_attention" and memory_shape is not None
+            getattr(self, name).build(
+                *([inputs_shape, memory_shape] if is_cross else [inputs_shape])
+            )
+            getattr(self, f"{name}_residual").build(inputs_shape)
+
+    def compute_output_shape(self, inputs_shape: Any, memory_shape: Any = None) -> Any:
+        return inputs_shape
+
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        # Traced, because `return_attention_scores` adds outputs.
+        return keras.Operation.compute_output_spec(self, *args, **kwargs)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "d_model": self.d_model,
+            "d_ff": self.d_ff,
+            "num_heads": self.num_heads,
+            "key_dim": self.key_dim,
+            "value_dim": self.value_dim,
+            "dropout": self.dropout,
+            "attention_dropout": self.attention_dropout,
+            "ffn_dropout": self.ffn_dropout,
+            "norm": self.norm,
+        }
+
+
+class Stack(keras.layers.Layer):
+    """Run layers one after the other (Section 3.1); the base of `Encoder` and `Decoder`."""
+
+    layer_class: ClassVar[type[SubLayers]]
+
+    def __init__(
+        self,
+        num_layers: int,
+        d_model: int,
+        d_ff: int,
+        num_heads: int,
+        *,
+        name: str | None = None,
+        dtype: Any = None,
+        trainable: bool = True,
+        **options: Any,
+    ):
+        super().__init__(name=name, dtype=dtype, trainable=trainable)
+        if num_layers < 1:
+            raise ValueError(f"num_layers must be at least 1, received {num_layers}.")
+        self.layer_options = {"d_model": d_model, "d_ff": d_ff, "num_heads": num_heads, **options}
+        self.layers = [
+            self.layer_class(**self.layer_options, dtype=self.dtype_policy, name=f"layer_{i}")
+            for i in range(num_layers)
+        ]
+        # The last residual sum of pre-norm layers has no normalization of its own.
+        self.final_norm = None
+        if self.layers[-1].norm == "pre":
+            self.final_norm = LayerNorm(dtype=self.dtype_policy, name="final_norm")
+
+    def build(self, inputs_shape: Any, memory_shape: Any = None) -> None:
+        for layer in self.layers:
+            layer.build(*([inputs_shape] if memory_shape is None else [inputs_shape, memory_shape]))
+        if self.final_norm is not None:
+            self.final_norm.build(inputs_shape)
+
+    def normalize(self, outputs: Any) -> Any:
+        """Return the last layer's outputs [..., D] as the stack returns them."""
+        return outputs if self.final_norm is None else self.final_norm(outputs)
+
+    def compute_output_shape(self, inputs_shape: Any, memory_shape: Any = None) -> Any:
+        return inputs_shape
+
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        return keras.Operation.compute_output_spec(self, *args, **kwargs)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "num_layers": len(self.layers), **self.layer_options}
+
+
+def _head_size(d_model: int, num_heads: int) -> int:
+    """Return d_model / num_heads (Section 3.2.2)."""
+    if num_heads < 1:
+        raise ValueError(f"num_heads must be at least 1, received {num_heads}.")
+    if d_model % num_heads:
+        raise ValueError(
+            "d_model must be divisible by num_heads unless key_dim is given, "
+            f"received d_model={d_model} and num_heads={num_heads}."
+        )
+    return d_model // num_heads
