@@ -1,20 +1,20 @@
-"""What every test starts from: quiet TensorFlow, a fixed seed, the default dtype policy."""
+"""The start of every test: quiet TensorFlow, a fixed seed, the default dtype policy."""
 
 import os
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # Read when TensorFlow is imported, by Keras.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when Keras imports TensorFlow
 
 import keras
 import pytest
 
 
 def pytest_configure(config):
-    # Keras 3.15's own, with NumPy 2.
+    # Raised by Keras 3.15 itself with NumPy 2.
     config.addinivalue_line("filterwarnings", "ignore:__array__ implementation:DeprecationWarning")
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
-        # Started, it keeps its threads, whichever test is the first to train.
+        # Start TensorFlow, so that no test can change the number of threads for later ones.
         tf.config.list_logical_devices()
 
 

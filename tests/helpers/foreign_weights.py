@@ -1,4 +1,4 @@
-"""Our weights in models that others wrote in PyTorch."""
+"""Copy our weights to models written in PyTorch."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
@@ -10,9 +10,9 @@ AS_IT_IS = slice(None)
 
 
 class Pair(NamedTuple):
-    """A variable of ours, the parameter of theirs that has it, and how to get it from there.
+    """A variable of ours, the parameter of theirs that contains it, and the way back.
 
-    `to_ours` only takes parts, transposes and reorders, so it serves for gradients too.
+    `to_ours` only slices, transposes and reorders, so it applies to gradients too.
     """
 
     ours: keras.Variable
@@ -20,8 +20,8 @@ class Pair(NamedTuple):
     to_ours: Callable[[np.ndarray], np.ndarray]
 
 
-# `order` is the place, in their vectors of width D, of each element of ours. PyTorch's kernels are
-# [outputs, inputs], and ours are [inputs, outputs].
+# `order` is the index, in their vectors of width D, of each element of ours. PyTorch's kernels are
+# [outputs, inputs], ours are [inputs, outputs].
 
 
 def embedding_pair(ours, theirs, order=AS_IT_IS) -> Pair:
@@ -41,10 +41,10 @@ def feed_forward_pairs(ours, inner, outer, order=AS_IT_IS) -> Iterator[Pair]:
 
 
 def copy_weights(ours, theirs, pairs: Iterable[Pair]) -> list[Pair]:
-    """Give their model the weights of ours, and return the pairs.
+    """Copy the weights of our model to theirs, and return the pairs.
 
-    Every variable of ours has one pair, and every parameter that they train is in a pair, but for
-    the biases of attention, which the paper's has none of: those become 0.
+    Every variable of ours has one pair, and every trainable parameter of theirs is in a pair,
+    except for the biases of attention, which the paper does not have: those become 0.
     """
     pairs = list(pairs)
     assert len(pairs) == len(ours.weights)

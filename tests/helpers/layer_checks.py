@@ -11,23 +11,26 @@ import numpy as np
 def run_layer_checks(
     layer_class, arguments, inputs, *, num_weights, num_parameters, output_dtype=None, **options
 ):
-    """Check what a user may expect of any layer.
+    """Check everything that users expect of any layer.
+
+    That is: configuration, functional models, `.keras` files, compiled graphs of dynamic shape,
+    dropout, and dtype policies.
 
     Args:
-        layer_class: the class.
-        arguments: those of its constructor, with rates above 0 where it has dropout.
-        inputs: the tensor arguments of `call` as NumPy arrays of unequal axes. Float arrays end in
-            an axis of known size; an axis of size 1 stays 1; all others may be unknown.
-        num_weights: the number of its variables.
-        num_parameters: the number of their elements.
-        output_dtype: of the first output, where it is not the compute dtype of the layer's policy.
-        **options: the other arguments of `call`.
+        layer_class: Class of the layer.
+        arguments: Arguments of its constructor; dropout rates are above 0.
+        inputs: Tensor arguments of `call` as NumPy arrays with unequal axes. The last axis of a
+            float array has a known size, an axis of size 1 stays 1, others may be unknown.
+        num_weights: Number of variables.
+        num_parameters: Number of their elements.
+        output_dtype: Dtype of the first output, if not the compute dtype of the layer's policy.
+        **options: Other arguments of `call`.
     """
     layer = layer_class(**arguments)
     layer(**inputs, **options)
     assert len(layer.weights) == len({weight.path for weight in layer.weights}) == num_weights
     assert layer.count_params() == num_parameters
-    randomise(layer)
+    randomize(layer)
     expected = arrays_of(layer(**inputs, **options))
 
     check_config_round_trip(layer, arguments)
@@ -40,8 +43,8 @@ def run_layer_checks(
             check_policy(layer, policy, tolerance, output, inputs, options, expected)
 
 
-def randomise(layer, seed=1):
-    """Move all weights away from their first values: a bias of 0 or a scale of 1 hides mistakes."""
+def randomize(layer, seed=1):
+    """Move all weights away from their initial values: a bias of 0 or a scale of 1 hides bugs."""
     random = np.random.default_rng(seed)
     layer.set_weights([w + 0.2 * random.normal(size=w.shape) for w in layer.get_weights()])
 
@@ -51,7 +54,7 @@ def as_list(result):
 
 
 def arrays_of(result):
-    """Return what a call returned as a list of NumPy arrays, floats as float32."""
+    """Return the outputs of a call as a list of NumPy arrays, floats as float32."""
     return [as_array(tensor) for tensor in as_list(result)]
 
 
@@ -63,7 +66,7 @@ def as_array(tensor):
 
 
 def value_and_gradient(function, x, dtype="float32"):
-    """Return function(x) and its gradient with respect to x, whatever the backend."""
+    """Return function(x) and its gradient with respect to x, on any backend."""
     x = keras.ops.cast(keras.ops.convert_to_tensor(x), dtype)
     match keras.backend.backend():
         case "tensorflow":
@@ -92,7 +95,7 @@ def assert_close(received, expected, tolerance=1e-5):
 
 
 def saved_and_loaded(model):
-    """Return the model after a trip through a `.keras` file."""
+    """Return the model after saving it to a `.keras` file and loading it."""
     with tempfile.TemporaryDirectory() as folder:
         model.save(f"{folder}/model.keras")
         return keras.models.load_model(f"{folder}/model.keras")
@@ -122,7 +125,7 @@ def with_unknown_lengths(array):
 
 
 def check_functional_model(layer, inputs, options, expected):
-    """Symbolic shapes, known and unknown, equal outputs, and again from a `.keras` file."""
+    """Check symbolic shapes, known and unknown, and the outputs before and after saving."""
     symbolic = as_list(layer(**symbols_for(inputs, np.shape), **options))
     assert [tensor.shape for tensor in symbolic] == [array.shape for array in expected]
 
@@ -138,7 +141,7 @@ def check_functional_model(layer, inputs, options, expected):
 
 
 def check_compiled(layer, inputs, options, expected):
-    """One graph for any batch size and lengths, or a function compiled by JAX."""
+    """Check one graph for all batch sizes and lengths, or a function compiled by JAX."""
 
     def call(arrays):
         return layer(**arrays, **options)

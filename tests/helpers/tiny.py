@@ -1,4 +1,4 @@
-"""A toy language, a tokenizer, a model with random weights, and a small training, for any test."""
+"""A toy language, a tokenizer, a model with random weights, and a small training run."""
 
 import functools
 import os
@@ -49,14 +49,14 @@ ODD = [
     "e\u0301" * 9,
     "\U0010ffff",
 ]
-"""Strings that users send, however rarely."""
+"""Unusual strings that users may send."""
 
 NO_UTF8 = [b"\xff", b"one \xc3", b"\xed\xa0\x80 two", b"\xf8\x88\x80\x80\x80", b"\xe2\x82"]
-"""Bytes that are no text, which only a graph can be given."""
+"""Invalid UTF-8, which only a graph can receive."""
 
 
 def toy_pairs(count, seed=1):
-    """Distinct sentences of 3 to 6 words; a translation has the words' translations, backwards."""
+    """Return distinct sentences of 3 to 6 words, with their words translated and reversed."""
     choose = random.Random(seed)
     sources = {}
     while len(sources) < count:
@@ -71,13 +71,13 @@ def toy_sentences(count, seed=1):
 
 @functools.cache
 def tiny_tokenizer(vocab_size=380, sides=(0, 1)):
-    """A tokenizer to which each word of the toy language is one subword."""
+    """Return a tokenizer for which each word of the toy language is one subword."""
     lines = [pair[side] for side in sides for pair in toy_pairs(200)]
     return SentencePieceTokenizer(train_sentencepiece(lines, vocab_size))
 
 
 def tiny_model(vocab_size=380, target_vocab_size=None):
-    """A model whose random weights tell sentences apart, and end some of their translations."""
+    """Return a model whose random weights distinguish sentences and end some translations."""
     config = TransformerConfig(
         vocab_size=vocab_size,
         target_vocab_size=target_vocab_size,
@@ -100,7 +100,7 @@ def tiny_model(vocab_size=380, target_vocab_size=None):
         weight.assign(value)
     output = 3 * model.output_embedding.embeddings.numpy()
     output[EOS_ID] *= 1.7
-    output[4:260] *= 0.4  # Of bytes, which seldom make text.
+    output[4:260] *= 0.4  # Bytes, which rarely form valid text.
     model.output_embedding.embeddings.assign(output)
     return model
 
@@ -111,7 +111,7 @@ def tiny_translator(**decoding):
 
 
 def write_toy_text(directory, train=400, validation=20):
-    """Write train.source, train.target and so on, and return the configuration of the data."""
+    """Write train.source, train.target and so on, and return the data configuration."""
     pairs = toy_pairs(train + validation)
     config = {}
     for split, part in (("train", pairs[:train]), ("validation", pairs[train:])):
@@ -123,7 +123,7 @@ def write_toy_text(directory, train=400, validation=20):
 
 
 def toy_experiment(data, **training):
-    """An experiment of seconds; `training` has fields of `TrainingConfig` to replace."""
+    """Return an experiment that takes seconds; `training` overrides `TrainingConfig` fields."""
     return ExperimentConfig.from_dict(
         {
             "model": {
@@ -138,7 +138,7 @@ def toy_experiment(data, **training):
                 "epochs": 3,
                 "batch_tokens": 60,
                 "warmup_steps": 80,
-                "learning_rate_scale": 0.5,  # At 1 the third epoch's loss may rise.
+                "learning_rate_scale": 0.5,  # With 1 the loss of the third epoch may rise.
                 "average_checkpoints": 2,
                 **training,
             },
@@ -149,9 +149,9 @@ def toy_experiment(data, **training):
 
 @functools.cache
 def toy_training():
-    """A training of three epochs: its directory, beside that of the text, and its translator.
+    """Train for three epochs, and return the run directory and the translator.
 
-    Tests share it and leave it as it is.
+    Tests share them and must not change them.
     """
     text, directory = Path(_directory().name) / "text", Path(_directory().name) / "training"
     text.mkdir()
@@ -164,7 +164,7 @@ def _directory():
 
 
 def saved_graph(version):
-    """The `nodes` of a SavedModel's graph, those of its `functions` included, and `signatures`."""
+    """Return a SavedModel's `nodes`, including those of `functions`, and its `signatures`."""
     content = (version / "saved_model.pb").read_bytes()
     (graph,) = saved_model_pb2.SavedModel.FromString(content).meta_graphs
     functions = graph.graph_def.library.function
@@ -173,7 +173,7 @@ def saved_graph(version):
 
 
 def run_python(*arguments, root=ROOT, **options):
-    """Run Python with `root` on its path, and return the process when it has ended well."""
+    """Run Python with `root` on its path, and return the process, which must succeed."""
     environment = {
         name: value
         for name, value in os.environ.items()

@@ -1,8 +1,8 @@
-"""Our model and search beside Hugging Face's `MarianMTModel` with the same weights.
+"""Compare our model and search with Hugging Face's `MarianMTModel` with the same weights.
 
-Marian's position encoding has all sines and then all cosines, where ours, as the paper's, has them
-in turns. Nothing else in a Transformer depends on the order of the D elements of its vectors, so
-Marian gets our weights in the order that turns the one encoding into the other.
+Marian's position encoding has all sines first and then all cosines; ours interleaves them, as in
+the paper. Nothing else in a Transformer depends on the order of the D elements of a vector, so our
+weights are copied to Marian in the order that maps one encoding to the other.
 """
 
 from typing import NamedTuple
@@ -10,9 +10,6 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import tensorflow as tf
-from tests.helpers.foreign_weights import Pair, copy_weights, embedding_pair, feed_forward_pairs, norm_pairs
-from tests.helpers.layer_checks import randomise
-from tests.helpers.tiny import toy_sentences, toy_training
 
 from keras_transformer import Transformer, TransformerConfig
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, DecodingConfig
@@ -20,26 +17,37 @@ from keras_transformer.decoding import beam, candidates, penalties
 from keras_transformer.decoding.search import IMPOSSIBLE
 from keras_transformer.layers.layer_norm import NORM_EPSILON
 from keras_transformer.translation.translator import Translator
+from tests.helpers.foreign_weights import (
+    Pair,
+    copy_weights,
+    embedding_pair,
+    feed_forward_pairs,
+    norm_pairs,
+)
+from tests.helpers.layer_checks import randomize
+from tests.helpers.tiny import toy_sentences, toy_training
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+
+pytestmark = pytest.mark.parity
 
 BEAM, LIMIT = 4, 20
 
 
 def marian(ours):
-    """Hugging Face's model with the sizes and the weights of ours."""
-    sizes = ours.config
-    config = transformers.MarianConfig(
-        vocab_size=sizes.vocab_size,
+    """Return Hugging Face's model with the sizes and weights of ours."""
+    config = ours.config
+    marian_config = transformers.MarianConfig(
+        vocab_size=config.vocab_size,
         max_position_embeddings=LIMIT,
-        encoder_layers=sizes.num_layers,
-        decoder_layers=sizes.num_layers,
-        d_model=sizes.d_model,
-        encoder_ffn_dim=sizes.d_ff,
-        decoder_ffn_dim=sizes.d_ff,
-        encoder_attention_heads=sizes.num_heads,
-        decoder_attention_heads=sizes.num_heads,
+        encoder_layers=config.num_layers,
+        decoder_layers=config.num_layers,
+        d_model=config.d_model,
+        encoder_ffn_dim=config.d_ff,
+        decoder_ffn_dim=config.d_ff,
+        encoder_attention_heads=config.num_heads,
+        decoder_attention_heads=config.num_heads,
         activation_function="relu",
         scale_embedding=True,
         pad_token_id=PAD_ID,
@@ -47,7 +55,7 @@ def marian(ours):
         decoder_start_token_id=BOS_ID,
         forced_eos_token_id=None,
     )
-    theirs = transformers.MarianMTModel(config).eval()
+    theirs = transformers.MarianMTModel(marian_config).eval()
     for module in theirs.modules():
         if isinstance(module, torch.nn.LayerNorm):
             module.eps = NORM_EPSILON
@@ -56,7 +64,7 @@ def marian(ours):
 
 
 def model_pairs(ours, theirs):
-    # 0, D / 2, 1, D / 2 + 1, ...: the places of a sine, of its cosine, of the next sine, ...
+    # 0, D / 2, 1, D / 2 + 1, ...: the index of a sine, of its cosine, of the next sine, ...
     order = np.arange(ours.config.d_model).reshape(2, -1).T.reshape(-1)
     yield embedding_pair(ours.source_embedding, theirs.shared, order)
     for stack, other_stack in ((ours.encoder, theirs.encoder), (ours.decoder, theirs.decoder)):
@@ -86,7 +94,7 @@ def test_the_logits_equal_theirs():
     vocab_size, lengths = 37, np.array([[9], [4], [6]])
     config = TransformerConfig(vocab_size, num_layers=2, d_model=12, d_ff=20, num_heads=3)
     ours = Transformer(config)
-    randomise(ours)
+    randomize(ours)
     theirs = marian(ours)
     source = np.random.randint(4, vocab_size, size=(3, 9))
     source = np.where(np.arange(9) < lengths, source, PAD_ID)
@@ -102,21 +110,21 @@ def test_the_logits_equal_theirs():
 
 
 class Found(NamedTuple):
-    """What a search returns: ids [B, N, L] with padding after eos, and scores [B, N]."""
+    """The result of a search: ids [B, N, L] with padding after eos, and scores [B, N]."""
 
     ids: np.ndarray
     scores: np.ndarray
 
 
 def search_with_both(alpha, min_length=0):
-    """Return what our search finds with a trained model, and theirs with its copy."""
+    """Return the results of our search with a trained model, and of theirs with its copy."""
     trained = toy_training()[1]
     decoding = DecodingConfig(
         beam_size=BEAM, length_penalty=alpha, min_length=min_length, extra_length=LIMIT
     )
     translator = Translator(trained.model, trained.tokenizer, decoding=decoding)
     source, lengths = translator.encode_text(tf.constant(toy_sentences(60)))
-    # Theirs has one limit for all sentences.
+    # Their limit is the same for all sentences.
     ours = translator.search(source, tf.zeros_like(lengths), num_hypotheses=BEAM)
 
     model = marian(trained.model)
@@ -130,14 +138,14 @@ def search_with_both(alpha, min_length=0):
         length_penalty=alpha,
         min_new_tokens=min_length,
         max_new_tokens=LIMIT,
-        early_stopping="never",  # but when no beam can change the result, as ours
-        renormalize_logits=True,  # after a ban of eos, as ours
+        early_stopping="never",  # stop when no beam can change the result, as ours does
+        renormalize_logits=True,  # after banning eos, as ours does
         return_dict_in_generate=True,
         output_scores=True,
     )
     their_ids = theirs.sequences[:, 1:].numpy()  # without bos
     is_end = their_ids == EOS_ID
-    their_ids[np.cumsum(is_end, axis=1) - is_end > 0] = PAD_ID  # Theirs fills up with eos.
+    their_ids[np.cumsum(is_end, axis=1) - is_end > 0] = PAD_ID  # Theirs pads with eos.
     their_ids = their_ids.reshape(len(source), BEAM, -1)
     their_scores = theirs.sequences_scores.numpy().reshape(len(source), BEAM)
     return Found(fill_up(ours.ids), ours.scores.numpy()), Found(fill_up(their_ids), their_scores)
@@ -148,8 +156,8 @@ def fill_up(ids):
     return np.pad(ids, [(0, 0), (0, 0), (0, missing)], constant_values=PAD_ID)
 
 
-def test_beams_that_cannot_end_are_theirs():
-    # All have the same length, so the penalties, though different, divide all scores alike.
+def test_beams_of_a_fixed_length_equal_theirs():
+    # All have the same length, so the penalties, though different, scale all scores alike.
     ours, theirs = search_with_both(0.6, min_length=LIMIT)
     np.testing.assert_array_equal(ours.ids, theirs.ids)
     our_penalty, their_penalty = ((5 + LIMIT) / 6) ** 0.6, LIMIT**0.6
@@ -157,23 +165,23 @@ def test_beams_that_cannot_end_are_theirs():
 
 
 def length_to_the_alpha(length, alpha):
-    """Their length penalty."""
+    """Return their length penalty."""
     return tf.cast(length, tf.float32) ** alpha
 
 
-def continuations_without_late_ends(log_probs, live, count):
-    """Their 2N continuations, of which those after the first N must not end."""
-    log_probs, beams, tokens = candidates.best_continuations(log_probs, live, count)
+def continuations_without_late_ends(log_probs, live, count, **options):
+    """Return their 2N continuations, of which those after the first N must not end."""
+    log_probs, beams, tokens = candidates.best_continuations(log_probs, live, count, **options)
     is_late_end = (tokens == EOS_ID) & (tf.range(count) >= BEAM)
     return tf.where(is_late_end, IMPOSSIBLE, log_probs), beams, tokens
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6])
-def test_with_their_two_rules_in_place_of_ours_the_n_best_are_theirs(alpha, monkeypatch):
+def test_n_best_lists_equal_theirs_under_their_two_rules(alpha, monkeypatch):
     monkeypatch.setattr(penalties, "length_penalty", length_to_the_alpha)
     monkeypatch.setattr(beam, "best_continuations", continuations_without_late_ends)
     ours, theirs = search_with_both(alpha)
-    # At the limit theirs counts beams without an end among the translations.
+    # At the limit, theirs includes unfinished beams in the translations.
     have_ended = (theirs.ids == EOS_ID).any(axis=2).all(axis=1)
     np.testing.assert_array_equal(ours.ids[have_ended], theirs.ids[have_ended])
     np.testing.assert_allclose(ours.scores[have_ended], theirs.scores[have_ended], atol=1e-4)
@@ -181,8 +189,8 @@ def test_with_their_two_rules_in_place_of_ours_the_n_best_are_theirs(alpha, monk
     assert len(set(np.count_nonzero(ours.ids[have_ended, 0], axis=1))) > 3
 
 
-def test_our_own_rules_find_the_same_or_what_is_more_probable():
-    # Ours takes an end among the best 2N continuations, theirs among the best N.
+def test_our_rules_find_the_same_or_more_probable_translations():
+    # Ours accepts an end among the best 2N continuations, theirs among the best N.
     ours, theirs = search_with_both(alpha=0.0)
     has_ended = (theirs.ids[:, 0] == EOS_ID).any(axis=1)
     is_same = (ours.ids == theirs.ids).all(axis=2)[has_ended, 0]

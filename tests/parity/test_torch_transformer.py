@@ -1,16 +1,23 @@
-"""Our layers, model and loss beside PyTorch's `torch.nn.Transformer` with the same weights."""
+"""Compare our layers, model and loss with `torch.nn.Transformer` with the same weights."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from tests.helpers.foreign_weights import Pair, copy_weights, embedding_pair, feed_forward_pairs, norm_pairs
-from tests.helpers.layer_checks import randomise
 
 from keras_transformer import Transformer, TransformerConfig
 from keras_transformer.config import BOS_ID, PAD_ID
 from keras_transformer.layers import Decoder, Encoder, padding_mask
 from keras_transformer.layers.layer_norm import NORM_EPSILON
 from keras_transformer.losses import LabelSmoothedCrossEntropy
+from tests.helpers.arrays import normal
+from tests.helpers.foreign_weights import (
+    Pair,
+    copy_weights,
+    embedding_pair,
+    feed_forward_pairs,
+    norm_pairs,
+)
+from tests.helpers.layer_checks import randomize
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -21,12 +28,15 @@ EPSILON = 0.1
 IS_LATER = torch.ones(T, T, dtype=torch.bool).triu(1)  # Their masks are True where ours are False.
 NORMS = pytest.mark.parametrize("norm", ["post", "pre"])
 
-# Theirs says that it will not use a faster path, which is for inference.
-pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor:UserWarning")
+pytestmark = [
+    pytest.mark.parity,
+    # PyTorch warns that it will not use a faster path for inference.
+    pytest.mark.filterwarnings("ignore:enable_nested_tensor:UserWarning"),
+]
 
 
 class TorchModel(torch.nn.Module):
-    """`torch.nn.Transformer` with what it leaves to its users: embeddings, positions and logits."""
+    """`torch.nn.Transformer` with embeddings, positions and logits, which it lacks."""
 
     def __init__(self, config, sinusoids):
         super().__init__()
@@ -67,7 +77,7 @@ def torch_stacks(norm):
         norm_first=norm == "pre",
     )
     if norm == "post":
-        # Theirs normalises once more after the last layer, which has done so itself.
+        # Theirs normalizes once more after the last layer, which has already done so.
         stacks.encoder.norm = stacks.decoder.norm = None
     return stacks
 
@@ -111,13 +121,9 @@ def model_pairs(ours, theirs):
 
 
 def padded_ids(*lengths):
-    """Random ids of sentences of these lengths, padded."""
+    """Return random ids of sentences of these lengths, padded."""
     ids = np.random.randint(4, V, size=(len(lengths), max(lengths)))
     return np.where(np.arange(max(lengths)) < np.array(lengths)[:, None], ids, PAD_ID)
-
-
-def normal(*shape):
-    return np.random.normal(size=shape).astype("float32")
 
 
 def assert_close(received, expected):
@@ -128,7 +134,7 @@ def assert_close(received, expected):
 def test_the_encoder_equals_theirs(norm):
     ours, theirs = Encoder(**SIZES, norm=norm), torch_stacks(norm).encoder
     ours.build((B, S, D))
-    randomise(ours)
+    randomize(ours)
     copy_weights(ours, theirs, stack_pairs(ours, theirs))
     x, ids = normal(B, S, D), padded_ids(S, 3, 5)
     expected = theirs(torch.tensor(x), src_key_padding_mask=torch.tensor(ids == PAD_ID))
@@ -139,7 +145,7 @@ def test_the_encoder_equals_theirs(norm):
 def test_the_decoder_equals_theirs(norm):
     ours, theirs = Decoder(**SIZES, norm=norm), torch_stacks(norm).decoder
     ours.build((B, T, D), (B, S, D))
-    randomise(ours)
+    randomize(ours)
     copy_weights(ours, theirs, stack_pairs(ours, theirs))
     x, memory, ids = normal(B, T, D), normal(B, S, D), padded_ids(4, S, 6)
     expected = theirs(
@@ -162,8 +168,8 @@ def test_the_decoder_equals_theirs(norm):
 def test_a_training_step_has_their_logits_loss_and_gradients(variant):
     config = TransformerConfig(vocab_size=V, max_length=MAX_LENGTH, **SIZES, **variant)
     ours = Transformer(config)
-    randomise(ours)
-    # PyTorch has no sinusoids; test_marian.py compares ours with those of others.
+    randomize(ours)
+    # PyTorch has no sinusoids; test_marian.py compares ours with Marian's.
     theirs = TorchModel(config, torch.tensor(ours.source_position.encoding(MAX_LENGTH).numpy()))
     pairs = copy_weights(ours, theirs, model_pairs(ours, theirs))
     source, labels = padded_ids(4, S, 6), padded_ids(T, 2, 4)
@@ -184,7 +190,7 @@ def test_a_training_step_has_their_logits_loss_and_gradients(variant):
         loss = LabelSmoothedCrossEntropy(EPSILON)(labels, logits)
     gradients = tape.gradient(loss, [pair.ours.value for pair in pairs])
 
-    # What is at the target's padding differs: no token sees it, so ours does not mask it.
+    # Outputs at padding of the target differ: no token sees them, so ours does not mask them.
     assert_close(logits[is_token], their_logits.detach()[is_token])
     assert float(loss) == pytest.approx(their_loss.item(), abs=1e-5)
     for (variable, parameter, to_ours), gradient in zip(pairs, gradients, strict=True):

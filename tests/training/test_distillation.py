@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from tests.helpers.layer_checks import as_array, randomise, saved_and_loaded, value_and_gradient
+from tests.helpers.layer_checks import as_array, randomize, saved_and_loaded, value_and_gradient
 
 from keras_transformer import Transformer, TransformerConfig
 from keras_transformer.cross_entropy import distilled_cross_entropy
@@ -89,7 +89,7 @@ def test_two_passes_and_teachers_are_refused():
 def build(num_layers=1, vocab_size=V, dropout=0.0):
     sizes = {"num_layers": num_layers, "d_model": 8, "d_ff": 11, "num_heads": 2}
     model = Transformer(TransformerConfig(vocab_size, dropout=dropout, **sizes))
-    randomise(model)
+    randomize(model)
     return model
 
 

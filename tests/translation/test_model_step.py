@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from tests.helpers.layer_checks import randomise
+from tests.helpers.layer_checks import randomize
 
 from keras_transformer import Transformer, TransformerConfig
 from keras_transformer.translation.model_step import ModelStep
@@ -18,7 +18,7 @@ SIZES = pytest.mark.parametrize("sizes", [None, (2, 4, T)], ids=["growing", "fix
 def build(**variant):
     sizes = {"d_model": 8, "d_ff": 11, "num_heads": 2, "key_dim": 3, "value_dim": 5} | variant
     model = Transformer(TransformerConfig(vocab_size=V, num_layers=2, **sizes))
-    randomise(model)
+    randomize(model)
     return model
 
 
@@ -32,8 +32,8 @@ def run(step, tokens, parents):
     """Logits [B * N, T, V] of tokens [B * N, T] that continue the rows `parents` [B * N, T]."""
     state, logits = step.initial_state(), []
     for position in range(tokens.shape[1]):
-        if step.stages and position in (0, *step.stages.sizes[:-1]):
-            larger = next(size for size in step.stages.sizes if size > position)
+        if step.stages and position in (0, *step.stages.lengths[:-1]):
+            larger = next(size for size in step.stages.lengths if size > position)
             state = step.stages.enlarge(state, larger)
         ids = tf.constant(tokens[:, position])
         received, state = step(ids, parents[:, position], tf.constant(position), state)

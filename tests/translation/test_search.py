@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from tests.helpers.layer_checks import randomise
+from tests.helpers.layer_checks import randomize
 
 from keras_transformer import Transformer
 from keras_transformer.config import DecodingConfig
@@ -12,7 +12,7 @@ from keras_transformer.translation.search import TokenSearch
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_padding_changes_no_translation(beam_size, how):
     model = Transformer.from_preset("tiny", vocab_size=31, num_layers=2, d_model=12, num_heads=3)
-    randomise(model)
+    randomize(model)
     decoding = DecodingConfig(beam_size=beam_size, extra_length=6, max_source_length=9)
     token_search = TokenSearch(model, decoding, compiled=how == "compiled")
 
