@@ -1,4 +1,4 @@
-"""Subword tokenizers that run inside a TensorFlow graph, and the training of their vocabularies."""
+"""Subword tokenizers that run in a TensorFlow graph, and functions to train vocabularies."""
 
 from keras_transformer.text.base import Tokenizer
 from keras_transformer.text.files import read_tokenizers, save_tokenizers, vocabulary_paths

@@ -1,4 +1,4 @@
-"""What the tokenizers share: their vocabulary's bytes and file, and the cut of long texts."""
+"""The base class of tokenizers: their vocabulary, its file, and the truncation of long texts."""
 
 import abc
 import os
@@ -13,27 +13,27 @@ from keras_transformer.utils.files import whole_file
 
 
 class Tokenizer(tf.Module, abc.ABC):
-    """From strings to subword ids and back, inside a TensorFlow graph.
+    """Convert strings to token ids and back, inside a TensorFlow graph.
 
-    It adds neither bos nor eos: the caller does, with TensorFlow ops. The vocabulary travels inside
-    the graph, so that a SavedModel of a module that holds a tokenizer needs no vocabulary file.
+    Base class of `SentencePieceTokenizer` and `WordPieceTokenizer`. A tokenizer adds neither bos
+    nor eos. Its vocabulary is part of the graph, so a SavedModel needs no vocabulary file.
 
     Args:
-        model: The bytes of a vocabulary.
+        model: The vocabulary, as bytes.
 
     Attributes:
-        model: The bytes it was made from.
-        vocab_size: The number of its pieces, control pieces included (V).
+        model: The vocabulary, as bytes.
+        vocab_size: Number of pieces in the vocabulary (V), including control pieces.
 
     Raises:
-        TypeError: `model` is not bytes.
-        ValueError: `model` is no such vocabulary.
+        TypeError: If `model` is not bytes.
+        ValueError: If `model` is not a vocabulary of this kind.
     """
 
     _KIND: ClassVar[str]
-    """What a file of it holds, in messages."""
+    """Name of the kind of vocabulary, for error messages."""
     _TRAINED_BY: ClassVar[str]
-    """The function that makes one."""
+    """Name of the function that trains such a vocabulary, for error messages."""
 
     def __init__(self, model: bytes):
         super().__init__()
@@ -42,46 +42,54 @@ class Tokenizer(tf.Module, abc.ABC):
                 f"model must be the bytes of a {self._KIND}, received {type(model).__name__}. "
                 f"Use {type(self).__name__}.from_file for a path."
             )
-        self._names = self._read(model)
+        self._pieces_by_id = self._read(model)
         self.model = model
-        self.vocab_size = len(self._names)
-        # In bytes of the text before it is normalised: a character has at most 4 of them.
-        self._longest_piece = 4 * max(len(name) for name in self._names)
+        self.vocab_size = len(self._pieces_by_id)
+        # In bytes, before normalization: a character of UTF-8 has at most 4.
+        self._longest_piece = 4 * max(len(piece) for piece in self._pieces_by_id)
 
     @abc.abstractmethod
     def _read(self, model: bytes) -> list[str]:
-        """Returns the names of a vocabulary's pieces, or raises the ValueError for other bytes."""
+        """Return the pieces of a vocabulary, or raise a ValueError for other bytes."""
 
     @classmethod
     def from_file(cls, path: str | os.PathLike) -> Self:
-        """Reads a vocabulary file.
+        """Return the tokenizer of a vocabulary file.
+
+        Args:
+            path: The file.
 
         Raises:
-            FileNotFoundError: There is no such file.
+            FileNotFoundError: If the file does not exist.
+            ValueError: If the file is not a vocabulary of this kind.
         """
         path = Path(path)
         if not path.is_file():
             raise FileNotFoundError(
-                f"{path} must be a {cls._KIND}, but there is no such file. Check the path, "
-                f"or make one with keras_transformer.text.{cls._TRAINED_BY}."
+                f"{path} must be a {cls._KIND}, but does not exist. Check the path, or train one "
+                f"with keras_transformer.text.{cls._TRAINED_BY}."
             )
         return cls(path.read_bytes())
 
     def save(self, path: str | os.PathLike) -> None:
-        """Writes the vocabulary to a file, which `from_file` and the tools of its kind read."""
+        """Write the vocabulary to a file that `from_file` reads.
+
+        Args:
+            path: The file. It appears only when it is complete.
+        """
         with whole_file(Path(path)) as temporary:
             temporary.write_bytes(self.model)
 
     def tokenize(self, text: tf.Tensor, max_length: int | None = None) -> tf.RaggedTensor:
-        """Splits each text into subwords.
+        """Split each text into tokens.
 
         Args:
-            text: `[B]` strings in UTF-8; bytes that are not UTF-8 count as U+FFFD.
-            max_length: The most subwords of a text, after which it is cut off. No more bytes of
-                it are looked at, white space included, than so many of the longest subwords have.
+            text: UTF-8 strings [B]. Bytes that are not UTF-8 are read as U+FFFD.
+            max_length: Most tokens of a text; the rest is cut off. Bytes that cannot belong to the
+                first `max_length` tokens, judging by the longest piece, are not read.
 
         Returns:
-            `[B, None]` int32 ids, without bos and eos; none for an empty text.
+            int32 ids [B, None], ragged, without bos and eos. An empty text has no ids.
         """
         text = tf.convert_to_tensor(text, tf.string)
         if max_length is None:
@@ -92,17 +100,18 @@ class Tokenizer(tf.Module, abc.ABC):
 
     @abc.abstractmethod
     def _tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """Returns the ids [B, None] of whole texts [B]."""
+        """Return the ids [B, None] of whole texts [B]."""
 
     def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
-        """Joins subwords into text, whatever the ids are.
+        """Join tokens into text. Any integers are accepted.
 
         Args:
-            ids: `[B, T]` integers, dense or ragged. Pad, bos and eos are dropped wherever they
-                are, and so are ids outside the vocabulary.
+            ids: Integers [B, T], dense or ragged. Pad, bos, eos and ids outside the vocabulary are
+                dropped at any position.
 
         Returns:
-            `[B]` strings in UTF-8; an unk reads "⁇" between spaces, perhaps without the first.
+            UTF-8 strings [B]. Unk becomes "⁇" with a space on both sides; the first space may be
+            missing at the beginning of a text.
         """
         if isinstance(ids, tf.RaggedTensor):
             ids = ids.to_tensor(PAD_ID)
@@ -110,24 +119,30 @@ class Tokenizer(tf.Module, abc.ABC):
 
     @abc.abstractmethod
     def _detokenize(self, ids: tf.Tensor) -> tf.Tensor:
-        """Returns the texts [B] of any integers [B, T]."""
+        """Return the texts [B] of any integers [B, T]."""
 
     @abc.abstractmethod
     def pieces(self, ids: tf.Tensor) -> tf.Tensor:
-        """Names each subword inside the graph, as `id_to_piece` does outside.
+        """Return the piece of each id inside the graph. See `id_to_piece` for use outside.
 
         Args:
-            ids: int32 of any shape, all in the vocabulary.
+            ids: int32 tensor of any shape, with ids of the vocabulary only.
 
         Returns:
-            Strings in UTF-8 in the shape of `ids`; "" for padding.
+            UTF-8 strings in the shape of `ids`; "" for padding.
         """
 
     def id_to_piece(self, ids: Iterable[int]) -> list[str]:
-        """Names each subword, as in the labels of an attention map.
+        """Return the piece of each id, for example to label an attention map.
+
+        Args:
+            ids: Ids of the vocabulary.
+
+        Returns:
+            The pieces; "▁" marks the beginning of a word.
 
         Raises:
-            IndexError: An id is outside the vocabulary.
+            IndexError: If an id is outside the vocabulary.
 
         >>> from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
         >>> tokenizer = SentencePieceTokenizer(train_sentencepiece(["ab ab"], vocab_size=265))
@@ -138,4 +153,4 @@ class Tokenizer(tf.Module, abc.ABC):
         for i in ids:
             if not 0 <= i < self.vocab_size:
                 raise IndexError(f"ids must be from 0 to {self.vocab_size - 1}, received {i}.")
-        return [self._names[i] for i in ids]
+        return [self._pieces_by_id[i] for i in ids]

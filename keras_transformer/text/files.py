@@ -1,4 +1,4 @@
-"""A model's vocabularies as files: one that both languages share, or one of each."""
+"""The vocabulary files of a model: one for both languages, or one each."""
 
 import os
 from collections.abc import Sequence
@@ -10,7 +10,15 @@ from keras_transformer.text.word_piece import WordPieceTokenizer
 
 
 def vocabulary_paths(directory: str | os.PathLike, shared: bool) -> list[Path]:
-    """Return the file of the joint vocabulary, or those of source and target."""
+    """Return the path of the joint vocabulary, or the paths of source and target vocabulary.
+
+    Args:
+        directory: The directory of the files.
+        shared: Whether source and target share one vocabulary.
+
+    >>> [path.name for path in vocabulary_paths("runs/en_de", shared=False)]
+    ['source.model', 'target.model']
+    """
     names = ["vocabulary.model"] if shared else ["source.model", "target.model"]
     return [Path(directory) / name for name in names]
 
@@ -18,18 +26,33 @@ def vocabulary_paths(directory: str | os.PathLike, shared: bool) -> list[Path]:
 def save_tokenizers(
     directory: str | os.PathLike, tokenizers: tuple[Tokenizer, Tokenizer], shared: bool
 ) -> None:
-    """Write the vocabularies of source and target, or the one that they share."""
+    """Write the vocabularies of source and target, or their joint vocabulary.
+
+    Args:
+        directory: The directory of the files, which must exist.
+        tokenizers: Source and target tokenizers; the same object for a joint vocabulary.
+        shared: Whether source and target share one vocabulary.
+    """
     for path, tokenizer in zip(vocabulary_paths(directory, shared), tokenizers, strict=False):
         tokenizer.save(path)
 
 
 def read_tokenizers(paths: Sequence[Path], subwords: str) -> tuple[Tokenizer, Tokenizer]:
-    """Return the tokenizers of source and target, the same object where they share one.
+    """Return the tokenizers of source and target.
 
     Args:
-        paths: as `vocabulary_paths` returns them.
-        subwords: their kind, as in `DataConfig`.
+        paths: Vocabulary files, as returned by `vocabulary_paths`.
+        subwords: Kind of vocabulary, as in `DataConfig.subwords`.
+
+    Returns:
+        Source and target tokenizers; the same object if there is one file.
+
+    Raises:
+        FileNotFoundError: If a file does not exist.
+        ValueError: If a file is not a vocabulary of this kind.
     """
-    kind = WordPieceTokenizer if subwords == "wordpiece" else SentencePieceTokenizer
+    kind: type[Tokenizer] = (
+        WordPieceTokenizer if subwords == "wordpiece" else SentencePieceTokenizer
+    )
     tokenizers = [kind.from_file(path) for path in paths]
     return tokenizers[0], tokenizers[-1]

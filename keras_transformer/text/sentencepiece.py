@@ -1,35 +1,37 @@
-"""SentencePiece as a TensorFlow op: strings to subword ids and back, inside the graph."""
+"""SentencePiece in a TensorFlow graph: strings to token ids and back."""
 
 import hashlib
 from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
 
-import sentencepiece
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the ops
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from keras_transformer.text.base import Tokenizer
 
-_NBEST_SIZE, _ALPHA = 0, 1.0  # No sampling.
+_NBEST_SIZE, _ALPHA = 0, 1.0  # no sampling
 _OPTIONS = (False, False, False)  # add_bos, add_eos, reverse
 
 
 class SentencePieceTokenizer(Tokenizer):
-    """A SentencePiece model (Kudo and Richardson, 2018) that tokenizes inside a TensorFlow graph.
+    """Tokenize with a SentencePiece model (Kudo and Richardson, 2018) inside a TensorFlow graph.
 
-    Its methods are those of every `Tokenizer`, and `drop_merges`.
+    Adds `drop_merges` to the methods of `Tokenizer`.
 
     Args:
-        model: The bytes of a SentencePiece model with pad 0, unk 1, bos 2 and eos 3, as
-            `train_sentencepiece` makes it.
+        model: A SentencePiece model as bytes, with pad 0, unk 1, bos 2 and eos 3, such as
+            `train_sentencepiece` returns.
 
     Attributes:
-        model: The bytes it was made from.
-        vocab_size: The number of its pieces, control pieces included (V).
+        model: The SentencePiece model, as bytes.
+        vocab_size: Number of pieces in the vocabulary (V), including control pieces.
 
     Raises:
-        TypeError: `model` is not bytes.
-        ValueError: `model` is not a SentencePiece model, or its special ids are others.
+        ImportError: If sentencepiece is not installed.
+        TypeError: If `model` is not bytes.
+        ValueError: If `model` is not a SentencePiece model, or has other special ids.
 
     >>> from keras_transformer.text import train_sentencepiece
     >>> tokenizer = SentencePieceTokenizer(train_sentencepiece(["a dog", "a cat"], vocab_size=269))
@@ -46,7 +48,7 @@ class SentencePieceTokenizer(Tokenizer):
         return [self._processor.id_to_piece(i) for i in range(self._processor.get_piece_size())]
 
     def _detokenize(self, ids: tf.Tensor) -> tf.Tensor:
-        # For one id outside the vocabulary the op would fail the whole batch.
+        # A single id outside the vocabulary would make the op fail for the whole batch.
         is_text = (ids == UNK_ID) | ((ids > EOS_ID) & (ids < self.vocab_size))
         values = tf.cast(tf.boolean_mask(ids, is_text), tf.int32)
         counts = tf.reduce_sum(tf.cast(is_text, tf.int64), axis=1)
@@ -57,15 +59,20 @@ class SentencePieceTokenizer(Tokenizer):
         return tf.where(ids == PAD_ID, "", names)
 
     def drop_merges(self, ids: Sequence[Sequence[int]], rate: float, seed: int) -> list[list[int]]:
-        """Cuts sentences into subwords anew, with merges left out at random.
+        """Segment sentences again with random merges left out.
 
-        It is BPE-dropout (Provilkov et al., 2020): a model that is trained on other subwords of the
-        same words each time learns what they are made of. For a model of model_type "bpe".
+        This is BPE-dropout (Provilkov et al., 2020), a regularization: a model that sees different
+        segmentations of the same words learns their composition. It needs a model trained with
+        `model_type="bpe"`.
 
         Args:
-            ids: The subwords of each sentence, without bos, eos and unk.
-            rate: The probability of each merge to be left out, from 0 to 1.
-            seed: The same gives the same subwords. It is SentencePiece's, of the whole process.
+            ids: Token ids of each sentence, without bos, eos and unk.
+            rate: Probability of leaving out a merge, from 0 to 1.
+            seed: Seed of the segmentation; equal seeds give equal results. It sets the seed of
+                SentencePiece for the whole process.
+
+        Returns:
+            The new token ids of each sentence.
 
         >>> from keras_transformer.text import train_sentencepiece
         >>> tokenizer = SentencePieceTokenizer(train_sentencepiece(["ab ab"], vocab_size=265))
@@ -73,8 +80,8 @@ class SentencePieceTokenizer(Tokenizer):
         >>> tokenizer.id_to_piece(ids)
         ['▁', 'a', 'b', '▁', 'a', 'b']
         """
-        sentencepiece.set_random_generator_seed(seed)
-        # A thread starts from the seed, and it takes a second one to start from it again.
+        import_sentencepiece().set_random_generator_seed(seed)
+        # Only a new thread starts from the seed, so encode in one.
         return self._processor.encode(
             self._processor.decode(ids),
             enable_sampling=True,
@@ -83,11 +90,11 @@ class SentencePieceTokenizer(Tokenizer):
             num_threads=1,
         )
 
-    # The ops are TensorFlow Text's, by their names, because its Python class would put the model
-    # into the graph, and load it, once for each place that uses it. The shared name makes one
-    # resource of them all, which outlives TensorFlow's cache of eager kernels, emptied by
-    # keras.utils.set_random_seed. The options of a call are kept as its state, which concurrent
-    # calls with others would change: all calls have them off.
+    # These are TensorFlow Text's ops, called by name: its Python class would add the model to the
+    # graph, and load it, once for every place that uses it. The shared name makes them one
+    # resource, which survives keras.utils.set_random_seed (it empties TensorFlow's cache of eager
+    # kernels). The options are state of the resource, which concurrent calls with other options
+    # would change, so all calls use the same.
 
     @tf.function(input_signature=[])
     def _resource(self):
@@ -111,22 +118,39 @@ class SentencePieceTokenizer(Tokenizer):
         return _op("SentencepieceIdToStringOp", [self._resource(), ids], [tf.string])[0]
 
 
-def _op(name, inputs, dtypes, **attributes):
-    """Add an op to the graph that is being traced, and return its outputs."""
+def _op(
+    name: str, inputs: Sequence[Any], dtypes: Sequence[tf.DType], **attributes: str | bytes
+) -> list[tf.Tensor]:
+    """Add an op to the current graph and return its outputs."""
     attrs = {key: tf.compat.v1.AttrValue(s=value) for key, value in attributes.items()}
     inputs = [tf.convert_to_tensor(value) for value in inputs]
     return tf.compat.v1.get_default_graph().create_op(name, inputs, dtypes, attrs=attrs).outputs
 
 
-def _load(model: bytes) -> sentencepiece.SentencePieceProcessor:
-    processor = sentencepiece.SentencePieceProcessor()
+def import_sentencepiece() -> ModuleType:
+    """Return the package sentencepiece, which word pieces do without.
+
+    Raises:
+        ImportError: If sentencepiece is not installed.
+    """
+    try:
+        import sentencepiece
+    except ImportError as error:
+        raise ImportError(
+            "SentencePiece vocabularies need the package sentencepiece: pip install sentencepiece"
+        ) from error
+    return sentencepiece
+
+
+def _load(model: bytes) -> Any:
+    """Return the SentencePieceProcessor of a model, or raise a ValueError for other bytes."""
+    processor = import_sentencepiece().SentencePieceProcessor()
     try:
         processor.LoadFromSerializedProto(model)
     except RuntimeError as error:
         raise ValueError(
-            f"model must be the bytes of a SentencePiece model, received {len(model)} bytes that "
-            f"are not one ({error}). Read them from a file that spm_train or train_sentencepiece "
-            "made."
+            f"model must be the bytes of a SentencePiece model, received {len(model)} other bytes "
+            f"({error}). Read a file that spm_train or train_sentencepiece wrote."
         ) from error
     received = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
     if received != (PAD_ID, UNK_ID, BOS_ID, EOS_ID):

@@ -1,12 +1,11 @@
-"""Training of SentencePiece vocabularies from raw text."""
+"""Train SentencePiece vocabularies on raw text."""
 
 import io
 import re
 from collections.abc import Iterable
 
-import sentencepiece
-
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from keras_transformer.text.sentencepiece import import_sentencepiece
 
 _ERRORS_ONLY = 2
 
@@ -18,28 +17,31 @@ def train_sentencepiece(
     model_type: str = "bpe",
     character_coverage: float = 1.0,
     byte_fallback: bool = True,
+    split_digits: bool = False,
 ) -> bytes:
-    """Trains a SentencePiece vocabulary with pad 0, unk 1, bos 2 and eos 3.
+    """Train a SentencePiece vocabulary with pad 0, unk 1, bos 2 and eos 3.
 
-    A joint vocabulary, which the paper's English-German models share between source, target and
-    softmax (section 5.1), is one call with the lines of both sides; separate vocabularies are two
-    calls. The same lines give the same bytes. Text is normalised by SentencePiece's NFKC rules,
-    which the model carries along, so training and serving see the same characters.
+    For a joint vocabulary, which the paper's English-German models use for source, target and
+    softmax (Section 5.1), pass the lines of both languages; for separate vocabularies, call the
+    function once for each. Training is deterministic. The vocabulary contains SentencePiece's NFKC
+    normalization rules, so training and serving normalize text in the same way.
 
     Args:
-        lines: Raw sentences. SentencePiece leaves out those of more than 4,192 bytes.
-        vocab_size: The exact number of pieces, control pieces and bytes included (V).
+        lines: Raw sentences. SentencePiece skips those of more than 4,192 bytes.
+        vocab_size: Exact number of pieces (V), including control pieces and bytes.
         model_type: "bpe" (byte pair encoding, as in the paper) or "unigram".
-        character_coverage: The share of the text's characters, 0.98 to 1, that become pieces of
-            their own; for languages with thousands of characters 0.9995 is usual.
-        byte_fallback: Spell a character that is not a piece as its UTF-8 bytes, so that no text
-            becomes unk. Takes 256 pieces.
+        character_coverage: Share of the text's characters, 0.98 to 1, that become pieces; 0.9995
+            is usual for languages with thousands of characters.
+        byte_fallback: Whether to spell other characters as their UTF-8 bytes, so that no text
+            becomes unk. This takes 256 pieces.
+        split_digits: Whether each digit is a piece of its own, so that a model can copy numbers.
 
     Returns:
-        The model's bytes, for `SentencePieceTokenizer`.
+        The vocabulary as bytes, for `SentencePieceTokenizer`.
 
     Raises:
-        ValueError: An argument is out of range, the lines hold no text, or `vocab_size` is too
+        ImportError: If sentencepiece is not installed.
+        ValueError: If an argument is out of range, the lines have no text, or `vocab_size` is too
             large or too small for them.
 
     >>> from keras_transformer.text import SentencePieceTokenizer
@@ -58,20 +60,22 @@ def train_sentencepiece(
         )
     if vocab_size < 1:
         raise ValueError(f"vocab_size must be positive, received {vocab_size}. Try 8000.")
+    trainer = import_sentencepiece().SentencePieceTrainer
     model = io.BytesIO()
     try:
-        sentencepiece.SentencePieceTrainer.train(
+        trainer.train(
             sentence_iterator=iter(lines),
             model_writer=model,
             vocab_size=vocab_size,
             model_type=model_type,
             character_coverage=character_coverage,
             byte_fallback=byte_fallback,
+            split_digits=split_digits,
             pad_id=PAD_ID,
             unk_id=UNK_ID,
             bos_id=BOS_ID,
             eos_id=EOS_ID,
-            # Partial sums are added up per thread, so another number gives slightly other scores.
+            # Each thread adds up a partial sum, so another number of threads changes the scores.
             num_threads=16,
             minloglevel=_ERRORS_ONLY,
         )
@@ -81,22 +85,22 @@ def train_sentencepiece(
 
 
 def _explained(error: RuntimeError, vocab_size: int) -> Exception:
-    """SentencePiece's failure in terms of the caller's arguments."""
+    """Return an error of SentencePiece in terms of the arguments of `train_sentencepiece`."""
     message = str(error)
     if "sentences_.empty()" in message or "all_chars_count" in message:
         return ValueError(
-            "lines must hold some text to train a vocabulary on, received none. "
+            "lines must contain text to train a vocabulary on, received none. "
             "Check that the files are not empty."
         )
     if largest := re.search(r"Vocabulary size too high .* value <= (\d+)", message):
         return ValueError(
             f"vocab_size must be at most {largest[1]} for these lines, received {vocab_size}. "
-            "Use a smaller vocab_size or more text."
+            "Use a smaller vocab_size (model.vocab_size) or more text."
         )
     if smallest := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
         return ValueError(
             f"vocab_size must be at least {smallest[1]} for these lines (control pieces, bytes "
-            f"and single characters), received {vocab_size}. Use a larger vocab_size, a smaller "
-            "character_coverage or byte_fallback=False."
+            f"and single characters), received {vocab_size}. Use a larger vocab_size "
+            "(model.vocab_size) or a smaller character_coverage (data.character_coverage)."
         )
     return error

@@ -1,4 +1,4 @@
-"""WordPiece in TensorFlow ops: strings to subword ids and back, inside the graph."""
+"""WordPiece in a TensorFlow graph: strings to token ids and back."""
 
 import re
 import unicodedata
@@ -12,37 +12,37 @@ from keras_transformer.text.base import Tokenizer
 
 FIRST_BYTE_ID = EOS_ID + 1
 RESERVED = ["<pad>", "<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
-"""The first pieces of every vocabulary, which no text is matched with."""
+"""The first pieces of every vocabulary. No text matches them."""
 WORD_MARK = "▁"
-"""How a space reads in the name of a piece. Itself, as text, it is spelled in bytes."""
+"""The space at the beginning of a piece. As text, this character is spelled in bytes."""
 
-# In the graph a word begins with this character, which is white space and so in no text.
+# Marks the beginning of a word in the graph. It is white space, so no normalized text has it.
 _MARK = "\x1f"
 _WHITE_SPACE = r"[\s\pZ\x0b\x1c-\x1f\x{85}]+"
 _ANY_WORD = rf"{_MARK}?(?:[\pL\pM]+|\pN+|[^\pL\pM\pN{_MARK}])|{_MARK}"
 
 
 class WordPieceTokenizer(Tokenizer):
-    """A WordPiece vocabulary (Wu et al., 2016) that tokenizes inside a TensorFlow graph.
+    """Tokenize with a WordPiece vocabulary (Wu et al., 2016) inside a TensorFlow graph.
 
-    Text is normalised to NFKC, its white space to single spaces. Runs of letters, runs of digits
-    and other single characters are cut into the longest pieces there are, from the left. A piece
-    after a space begins with "▁". A character that the vocabulary does not have is spelled as its
-    UTF-8 bytes, so that no text becomes unk. Its methods are those of every `Tokenizer`.
+    Text is normalized to NFKC, with single spaces. Words are runs of letters, runs of digits, and
+    other single characters; each is split into the longest matching pieces from the left. A piece
+    after a space begins with "▁". A character that is not in the vocabulary is spelled as its UTF-8
+    bytes, so no text becomes unk. The methods are those of `Tokenizer`.
 
-    The normalisation is of the Unicode version of the TensorFlow Text at hand: 16, and 12 in model
-    servers before 2.20. Versions differ in characters that were added between them, none other.
+    Normalization follows the Unicode version of TensorFlow Text: 16, or 12 in model servers before
+    2.20. The results differ only for characters that Unicode added in between.
 
     Args:
-        model: The bytes of a vocabulary in UTF-8, a piece a line, as `train_word_piece` makes it.
+        model: A vocabulary as UTF-8 bytes, one piece per line, such as `train_word_piece` returns.
 
     Attributes:
-        model: The bytes it was made from.
-        vocab_size: The number of its pieces, control pieces and bytes included (V).
+        model: The vocabulary, as bytes.
+        vocab_size: Number of pieces in the vocabulary (V), including control pieces and bytes.
 
     Raises:
-        TypeError: `model` is not bytes.
-        ValueError: `model` is no such vocabulary.
+        TypeError: If `model` is not bytes.
+        ValueError: If `model` is not such a vocabulary.
 
     >>> from keras_transformer.text import train_word_piece
     >>> tokenizer = WordPieceTokenizer(train_word_piece(["a dog", "a cat"], vocab_size=270))
@@ -56,35 +56,35 @@ class WordPieceTokenizer(Tokenizer):
 
     def __init__(self, model: bytes):
         super().__init__(model)
-        pieces = self._names[len(RESERVED) :]
+        pieces = self._pieces_by_id[len(RESERVED) :]
         self._pieces_in_graph = [piece.replace(WORD_MARK, _MARK) for piece in pieces]
         characters = {piece for piece in pieces if len(piece) == 1} - {WORD_MARK}
         self._unknown, self._word = _patterns(characters)
 
     def _read(self, model: bytes) -> list[str]:
-        advice = "Read it from a file that train_word_piece made."
+        advice = "Read a file that was written by save, or train one with train_word_piece."
         try:
-            names = model.decode().removesuffix("\n").split("\n")
+            pieces = model.decode().removesuffix("\n").split("\n")
         except UnicodeDecodeError as error:
             raise ValueError(
                 f"model must be text in UTF-8, received other bytes. {advice}"
             ) from error
-        if names[: len(RESERVED)] != RESERVED:
+        if pieces[: len(RESERVED)] != RESERVED:
             raise ValueError(
                 f"a WordPiece vocabulary must begin with {', '.join(RESERVED[:5])} and so on to "
-                f"{RESERVED[-1]}, received {', '.join(names[:5])[:80]!r}. {advice}"
+                f"{RESERVED[-1]}, received {', '.join(pieces[:5])[:80]!r}. {advice}"
             )
-        pieces = names[len(RESERVED) :]
-        missing = {WORD_MARK, *"".join(pieces)} - {*pieces}
-        is_wrong = any(re.search(f"^$|[\\s\0-\x1f]|.{WORD_MARK}", piece) for piece in pieces)
-        if missing or is_wrong or len({*names}) < len(names):
+        own = pieces[len(RESERVED) :]
+        missing = {WORD_MARK, *"".join(own)} - {*own}
+        is_wrong = any(re.search(f"^$|[\\s\0-\x1f]|.{WORD_MARK}", piece) for piece in own)
+        if missing or is_wrong or len({*pieces}) < len(pieces):
             lacking = ", ".join(sorted(missing)[:5]) or "none"
             raise ValueError(
-                "the pieces of a WordPiece vocabulary must be different, have no white space, "
-                f"begin with {WORD_MARK} where a space is, and have every character of theirs as "
-                f"a piece; received {len(pieces):,} pieces that lack {lacking}. {advice}"
+                "the pieces of a WordPiece vocabulary must be distinct, without white space, with "
+                f"{WORD_MARK} only at the beginning, and each of their characters must be a piece; "
+                f"received {len(own):,} pieces that lack {lacking}. {advice}"
             )
-        return names
+        return pieces
 
     def _detokenize(self, ids: tf.Tensor) -> tf.Tensor:
         is_piece = (ids >= 0) & (ids < self.vocab_size)
@@ -93,8 +93,7 @@ class WordPieceTokenizer(Tokenizer):
     def pieces(self, ids: tf.Tensor) -> tf.Tensor:
         return tf.reshape(self._pieces(tf.reshape(ids, [-1])), tf.shape(ids))
 
-    # Each is a function of its own so that the graph has the vocabulary once, however often it is
-    # used.
+    # Separate tf.functions, so that a graph contains the vocabulary only once.
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def _tokenize(self, text):
@@ -112,7 +111,7 @@ class WordPieceTokenizer(Tokenizer):
         unknown = tf.where(is_unknown, words.values, "")
         spelled = tf.io.decode_raw(tf.strings.reduce_join(unknown), tf.uint8)
         ids = tf.concat([known.values, FIRST_BYTE_ID + tf.cast(spelled, tf.int32)], axis=0)
-        # Each word's ids are where they came to, and are brought into the words' order.
+        # `ids` has known words first; `order` restores the order of the text.
         counts = tf.cast(tf.strings.length(unknown), tf.int64)
         limits = tf.size(known.values, tf.int64) + tf.cumsum(counts)
         order = tf.ragged.range(
@@ -136,11 +135,11 @@ class WordPieceTokenizer(Tokenizer):
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)], autograph=False)
     def _pieces(self, ids):
-        return tf.gather(tf.constant(["", *self._names[PAD_ID + 1 :]]), ids)
+        return tf.gather(tf.constant(["", *self._pieces_by_id[PAD_ID + 1 :]]), ids)
 
 
 def words_of(text: tf.Tensor) -> tf.Tensor:
-    """Return the words of all texts `[B]` one after another, as a vocabulary is learned from them.
+    """Return the words of all texts [B], concatenated, to train a vocabulary on.
 
     A word after a space, or at the beginning of a text, begins with `WORD_MARK`.
     """
@@ -149,18 +148,19 @@ def words_of(text: tf.Tensor) -> tf.Tensor:
 
 
 def normalized(text: tf.Tensor) -> tf.Tensor:
-    """Return `[B]` texts in NFKC, with a mark where white space was and at the beginning."""
+    """Return texts [B] in NFKC, with a mark instead of white space and at the beginning."""
     text = tensorflow_text.normalize_utf8(_valid(text), "NFKC")
     text = tf.strings.regex_replace(tf.strings.join([_MARK, text]), _WHITE_SPACE, _MARK)
     return tf.strings.regex_replace(text, f"{_MARK}$", "")
 
 
-def _valid(text):
+def _valid(text: tf.Tensor) -> tf.Tensor:
+    """Replace bytes that are not UTF-8 with U+FFFD."""
     return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
 
 
 def _patterns(characters: Iterable[str]) -> tuple[str, str]:
-    """Return the patterns of a character that is unknown, and of a word."""
+    """Return regular expressions for a character outside the vocabulary and for a word."""
     kinds = {"L": "", "N": "", "": ""}
     for character in sorted(characters):
         kind = unicodedata.category(character)[0].replace("M", "L")

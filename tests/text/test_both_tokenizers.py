@@ -1,4 +1,4 @@
-"""What holds for each kind of tokenizer."""
+"""Properties of every kind of tokenizer."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,6 +14,7 @@ from keras_transformer.text import (
     train_sentencepiece,
     train_word_piece,
 )
+from tests.helpers.arrays import decoded
 
 LINES = [
     "the dog sees the cat .",
@@ -32,10 +33,6 @@ VOCAB_SIZE = 300
 def tokenizer(request):
     kind, train = request.param
     return kind(train(LINES, VOCAB_SIZE))
-
-
-def decoded(strings):
-    return [string.decode() for string in strings.numpy()]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +83,7 @@ def test_ids_never_hold_bos_or_eos(tokenizer):
     assert not {2, 3} & set(tokenizer.tokenize([*LINES, "<s>", "</s>"]).values.numpy().tolist())
 
 
-def test_long_texts_are_whole_or_cut_as_asked(tokenizer):
+def test_long_texts_are_complete_or_cut_to_max_length(tokenizer):
     texts = ["the cat " * 99_000, "s" * 1_000_000, " " * 1_000_000, b"\xff" * 300_000]
     ids = tokenizer.tokenize(texts)
     assert decoded(tokenizer.detokenize(ids)) == [
@@ -122,7 +119,7 @@ def test_detokenize_gives_valid_utf8_for_any_ids(tokenizer, rows):
     assert len(decoded(tokenizer.detokenize(rows))) == len(rows)
 
 
-def test_pieces_have_names(tokenizer):
+def test_each_id_has_its_piece_inside_and_outside_the_graph(tokenizer):
     ids = [0, 1, 2, *tokenizer.tokenize(["the é"])[0].numpy(), 3]
     names = ["<pad>", "<unk>", "<s>", "▁the", "▁", "<0xC3>", "<0xA9>", "</s>"]
     assert tokenizer.id_to_piece(ids) == names
@@ -133,7 +130,7 @@ def test_pieces_have_names(tokenizer):
             tokenizer.id_to_piece([outside])
 
 
-def test_it_runs_inside_a_dataset(tokenizer):
+def test_a_tokenizer_runs_inside_a_dataset(tokenizer):
     texts = tf.data.Dataset.from_tensor_slices(LINES).batch(2)
     texts = texts.map(lambda batch: tokenizer.detokenize(tokenizer.tokenize(batch).to_tensor()))
     assert [text for batch in texts for text in decoded(batch)] == LINES
@@ -155,7 +152,7 @@ def test_a_saved_model_keeps_the_vocabulary(tokenizer, tmp_path):
     assert decoded(loaded.echo(tf.constant(["the cat 🐕", ""]))) == ["the cat 🐕", ""]
 
 
-def test_it_survives_a_new_random_seed(tokenizer):
+def test_a_new_random_seed_changes_nothing(tokenizer):
     translate = tf.function(lambda text: tokenizer.detokenize(tokenizer.tokenize(text)))
     text = tf.constant(["the cat"])
     before = decoded(translate(text))

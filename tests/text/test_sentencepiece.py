@@ -1,4 +1,5 @@
 import io
+import sys
 
 import pytest
 import sentencepiece
@@ -6,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
+from tests.helpers.arrays import decoded
 
 LINES = ["the dog sees the cat .", "the cat sees a small dog .", "a small house stands here ."]
 VOCAB_SIZE = 300
@@ -21,10 +23,6 @@ def reference(tokenizer):
     return sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model)
 
 
-def decoded(strings):
-    return [string.decode() for string in strings.numpy()]
-
-
 @settings(max_examples=100, deadline=None)
 @given(texts=st.lists(st.text(max_size=30), max_size=8))
 def test_ids_and_texts_equal_those_of_the_sentencepiece_package(tokenizer, reference, texts):
@@ -33,18 +31,18 @@ def test_ids_and_texts_equal_those_of_the_sentencepiece_package(tokenizer, refer
     assert decoded(tokenizer.detokenize(ids)) == [reference.decode(row) for row in ids.to_list()]
 
 
-def test_unk_is_shown(tokenizer):
+def test_unk_becomes_a_visible_mark(tokenizer):
     assert decoded(tokenizer.detokenize([[1]])) == [" ⁇ "]
 
 
-def test_a_path_in_place_of_bytes_is_rejected():
+def test_a_path_instead_of_bytes_is_rejected():
     with pytest.raises(TypeError, match="received str. Use SentencePieceTokenizer.from_file"):
         SentencePieceTokenizer("joint.model")
 
 
 @pytest.mark.parametrize("model", [b"", b"no model"])
 def test_bytes_of_something_else_are_rejected(model):
-    with pytest.raises(ValueError, match=f"received {len(model)} bytes that are not one"):
+    with pytest.raises(ValueError, match=f"received {len(model)} other bytes"):
         SentencePieceTokenizer(model)
 
 
@@ -55,3 +53,14 @@ def test_other_special_ids_are_rejected():
     )
     with pytest.raises(ValueError, match="received pad -1, unk 0, bos 1 and eos 2. Train it with"):
         SentencePieceTokenizer(model.getvalue())
+
+
+def test_the_error_without_the_package_says_how_to_install_it(tokenizer, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sentencepiece", None)
+    for needs_it in (
+        lambda: SentencePieceTokenizer(tokenizer.model),
+        lambda: train_sentencepiece(LINES, VOCAB_SIZE),
+        lambda: tokenizer.drop_merges([[5]], rate=0.1, seed=1),
+    ):
+        with pytest.raises(ImportError, match="pip install sentencepiece"):
+            needs_it()

@@ -11,7 +11,7 @@ def processor(model):
 
 
 @pytest.mark.parametrize("model_type", ["bpe", "unigram"])
-def test_the_vocabulary_has_the_size_and_special_ids_asked_for(model_type):
+def test_the_vocabulary_has_the_size_and_special_ids_requested(model_type):
     trained = processor(train_sentencepiece(LINES, 280, model_type=model_type))
     assert trained.get_piece_size() == 280
     assert [trained.id_to_piece(i) for i in range(4)] == ["<pad>", "<unk>", "<s>", "</s>"]
@@ -26,7 +26,7 @@ def test_byte_fallback_spells_unseen_characters():
     assert without.encode("ж")[-1] == without.unk_id() == 1
 
 
-def test_character_coverage_leaves_rare_characters_out():
+def test_character_coverage_omits_rare_characters():
     lines = ["abab" * 100] * 10 + ["abж"]
     assert "ж" in processor(train_sentencepiece(lines, 264)).encode("ж", out_type=str)
     covered = processor(train_sentencepiece(lines, 263, character_coverage=0.999))
@@ -46,22 +46,24 @@ def test_training_is_quiet(capfd):
 
 @pytest.mark.parametrize("lines", [[], [""], [" ", "\t"]])
 def test_lines_without_text_are_rejected(lines):
-    with pytest.raises(ValueError, match="lines must hold some text .* received none"):
+    with pytest.raises(ValueError, match="lines must contain text .* received none"):
         train_sentencepiece(lines, 290)
 
 
 @pytest.mark.parametrize("model_type", ["bpe", "unigram"])
-def test_the_largest_vocab_size_is_told_and_works(model_type):
-    with pytest.raises(ValueError, match=r"at most \d+ for these lines, received 9000") as error:
+def test_the_error_names_the_largest_vocab_size_which_works(model_type):
+    with pytest.raises(
+        ValueError, match=r"at most \d+ .* received 9000.*model\.vocab_size"
+    ) as error:
         train_sentencepiece(LINES, 9000, model_type=model_type)
     largest = int(str(error.value).split("at most ")[1].split()[0])
     model = train_sentencepiece(LINES, largest, model_type=model_type)
     assert processor(model).get_piece_size() == largest
 
 
-def test_the_smallest_vocab_size_is_told_and_works():
+def test_the_error_names_the_smallest_vocab_size_which_works():
     # 4 control pieces, 256 bytes, and the characters a, b and the word mark.
-    with pytest.raises(ValueError, match="at least 263 for these lines .* received 262"):
+    with pytest.raises(ValueError, match="at least 263 .* received 262.*data.character_coverage"):
         train_sentencepiece(["ab ab", "ba"], 262)
     assert processor(train_sentencepiece(["ab ab", "ba"], 263)).get_piece_size() == 263
 
@@ -75,7 +77,7 @@ def test_wrong_arguments_are_rejected():
         train_sentencepiece(LINES, 0)
 
 
-def test_a_failure_of_the_lines_themselves_is_passed_on():
+def test_an_error_while_reading_the_lines_is_passed_on():
     def lines():
         yield "the dog"
         raise OSError("disk on fire")

@@ -5,11 +5,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_transformer.text import WordPieceTokenizer, train_word_piece
+from tests.helpers.arrays import decoded
 
 LINES = ["the dog sees the cat .", "the cat sees 20 small dogs .", "a small house (new) stands ."]
 VOCAB_SIZE = 290
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
-# What Python's Unicode has no name for yet, TensorFlow Text's may know.
+# TensorFlow Text may know characters that Python's version of Unicode does not have yet.
 TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cn"]), max_size=30)
 
 
@@ -19,14 +20,10 @@ def tokenizer():
 
 
 def vocabulary(*pieces):
-    """A tokenizer with these pieces, and with their characters."""
+    """Return a tokenizer with these pieces and their characters."""
     characters = sorted({"▁", *"".join(pieces)} - {*pieces})
     names = ["<pad>", "<unk>", "<s>", "</s>", *BYTES, *characters, *pieces]
     return WordPieceTokenizer("".join(f"{name}\n" for name in names).encode())
-
-
-def decoded(strings):
-    return [string.decode() for string in strings.numpy()]
 
 
 def pieces_of(tokenizer, text):
@@ -57,23 +54,23 @@ def test_a_character_that_the_vocabulary_lacks_is_spelled_alone_and_in_bytes():
     ]
 
 
-def test_what_sentencepiece_would_lose_survives(tokenizer):
+def test_word_marks_and_replacement_characters_survive_the_round_trip(tokenizer):
     texts = ["▁the ▁ ▁▁", "\ufffd"]
     assert decoded(tokenizer.detokenize(tokenizer.tokenize(texts))) == texts
 
 
-def test_control_characters_that_part_text_are_white_space(tokenizer):
+def test_separator_control_characters_are_white_space(tokenizer):
     ids = tokenizer.tokenize(["\x1fthe\x1f\x1fcat\x1f"])
     assert decoded(tokenizer.detokenize(ids)) == ["the cat"]
 
 
-def test_unk_is_shown(tokenizer):
+def test_unk_becomes_a_visible_mark(tokenizer):
     assert decoded(tokenizer.detokenize([[1]])) == ["⁇ "]
 
 
 @settings(max_examples=200, deadline=None)
 @given(texts=st.lists(TEXTS, max_size=8))
-def test_any_text_comes_back_normalised(tokenizer, texts):
+def test_any_text_survives_the_round_trip_normalized(tokenizer, texts):
     ids = tokenizer.tokenize(texts)
     assert not {0, 1, 2, 3} & set(ids.values.numpy().tolist())
     assert decoded(tokenizer.detokenize(ids)) == [normalized(text) for text in texts]
@@ -81,19 +78,19 @@ def test_any_text_comes_back_normalised(tokenizer, texts):
 
 @settings(max_examples=100, deadline=None)
 @given(texts=st.lists(st.binary(max_size=30), max_size=8))
-def test_any_bytes_come_back_as_python_reads_them_but_for_how_many_are_replaced(tokenizer, texts):
+def test_any_bytes_are_decoded_as_in_python_up_to_the_number_of_replacements(tokenizer, texts):
     ids = tokenizer.tokenize(texts)
     expected = [normalized(text.decode(errors="replace")) for text in texts]
     for received, text in zip(decoded(tokenizer.detokenize(ids)), expected, strict=True):
-        # Of U+FFFD each decoder writes another number for a sequence of wrong bytes.
+        # Decoders differ in the number of U+FFFD that they write for invalid bytes.
         assert received.split("\ufffd")[0] == text.split("\ufffd")[0]
         assert ("\ufffd" in received) == ("\ufffd" in text)
 
 
-def test_what_is_no_vocabulary_is_rejected():
+def test_bytes_of_something_else_are_rejected():
     with pytest.raises(TypeError, match="received str. Use WordPieceTokenizer.from_file"):
         WordPieceTokenizer("joint.model")
-    with pytest.raises(ValueError, match="UTF-8, received other bytes. Read it from"):
+    with pytest.raises(ValueError, match="UTF-8, received other bytes. Read a file"):
         WordPieceTokenizer(b"\xff")
     with pytest.raises(ValueError, match=r"must begin with <pad>, <unk>, .*, received '\[PAD\]"):
         WordPieceTokenizer(b"[PAD]\n[UNK]\n")
