@@ -1,15 +1,16 @@
-"""Translate text by a model server: arguments, a file, or standard input, line by line in order.
+"""Translate text with a model server: arguments, a file, or standard input, in order.
 
 Usage:
     python -m pipelines.client --model en_de "A dog runs on the beach."
 
-What is no UTF-8 is sent as U+FFFD, so that what the server gets is text that can be read in its
-logs, over REST and gRPC alike.
+Invalid UTF-8 is sent as U+FFFD, so the server receives text that can be read in its logs, over REST
+and gRPC alike.
 """
 
 import argparse
 import collections
 import gzip
+import importlib.util
 import itertools
 import json
 import os
@@ -19,50 +20,30 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-import urllib3
-
-import pipelines
+from pipelines.cli.errors import explain, plain_errors
+from pipelines.cli.parser import Parser
+from pipelines.cli.process import import_tensorflow
+from pipelines.cli.text import invite_input, one_line
 
 Predict = Callable[[list[str]], list]
-"""From texts to what a signature gives for each: its one output, or a dictionary of several."""
+"""From texts to a prediction for each: its one output, or a dictionary of several outputs."""
 
-ATTEMPTS = 5  # gRPC makes no more.
+ATTEMPTS = 5  # The most that gRPC allows.
 PAUSE = 0.5
-"""Seconds before the second retry over REST, the first over gRPC; then twice as long each time."""
+"""Seconds before the second retry over REST and the first over gRPC; it doubles each time."""
+NO_GRPC = (
+    "--grpc needs the package tensorflow-serving-api: pip install tensorflow-serving-api, or "
+    "install this package with its [serving] extra."
+)
 
 
-class ServerError(Exception):
+class ServerError(ValueError):
     """A model server did not do what it was asked; the message says why, and what to do."""
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--model", required=True, help="the name that the server gives the model")
-    parser.add_argument("--version", type=int, help="of the model; the server's highest by default")
-    parser.add_argument(
-        "--signature", help="several outputs of one are printed as JSON (default serving_default)"
-    )
-    address = parser.add_mutually_exclusive_group()
-    address.add_argument(
-        "--url", default="localhost:8501", help="the server's REST API (default localhost:8501)"
-    )
-    address.add_argument("--grpc", metavar="HOST:PORT", help="the server's gRPC API, in its place")
-    parser.add_argument(
-        "--batch-size",
-        type=int,
-        default=16,
-        help="sentences a request (16); as pipelines.serve starts it, a server takes up to 64",
-    )
-    parser.add_argument("--in-flight", type=int, default=4, help="requests at a time (4)")
-    parser.add_argument("--timeout", type=float, default=60, help="seconds for a request (60)")
-    parser.add_argument("sentences", nargs="*", help="what to translate; else --input is read")
-    parser.add_argument("--input", help="text or .gz file; standard input by default")
-    args = parser.parse_args(argv)
-    if args.sentences and args.input:
-        parser.error("give sentences or --input, not both")
-    if min(args.batch_size, args.in_flight, args.timeout) <= 0:
-        parser.error("--batch-size, --in-flight and --timeout must be positive")
-
+@plain_errors()
+def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.client") -> None:
+    args = _parse(argv, prog)
     sys.stdout.reconfigure(encoding="utf-8")
     printed = 0
     try:
@@ -73,18 +54,71 @@ def main(argv: Sequence[str] | None = None) -> None:
                 print(as_line(prediction))
             sys.stdout.flush()
             printed += len(predictions)
-    except (EOFError, ImportError, OSError, ServerError, ValueError, zlib.error) as error:
-        sys.exit(f"error: {error}" + (f" The first {printed} lines are done." if printed else ""))
+    except BrokenPipeError:
+        raise
+    except (EOFError, ImportError, OSError, ValueError, zlib.error) as error:
+        message = explain(error) or str(error)
+        sys.exit(f"error: {message}" + (f" The first {printed} lines are done." if printed else ""))
+
+
+def _parse(argv: Sequence[str] | None, prog: str) -> argparse.Namespace:
+    parser = Parser(prog=prog, description=__doc__.split("\n")[0])
+    parser.add_argument("--model", required=True, help="model name on the server")
+    parser.add_argument(
+        "--version", type=int, metavar="N", help="version of the model (default: the highest)"
+    )
+    parser.add_argument(
+        "--signature",
+        help="signature to call (default serving_default); several outputs are printed as JSON",
+    )
+    address = parser.add_mutually_exclusive_group()
+    address.add_argument(
+        "--url", default="localhost:8501", help="the server's REST API (default localhost:8501)"
+    )
+    address.add_argument(
+        "--grpc",
+        metavar="HOST:PORT",
+        help="the server's gRPC API, instead of REST; needs the [serving] extra",
+    )
+    parser.add_argument(
+        "--batch-size",
+        type=int,
+        default=16,
+        metavar="N",
+        help="sentences per request (default 16); a server that pipelines.serve started takes up "
+        "to 64",
+    )
+    parser.add_argument(
+        "--in-flight", type=int, default=4, metavar="N", help="concurrent requests (default 4)"
+    )
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=60,
+        metavar="SECONDS",
+        help="timeout of a request (default 60)",
+    )
+    parser.add_argument("sentences", nargs="*", help="text to translate; otherwise --input")
+    parser.add_argument(
+        "--input", metavar="FILE", help="text or .gz file; standard input by default"
+    )
+    args = parser.parse_args(argv)
+    if args.sentences and args.input:
+        parser.error("give sentences or --input, not both")
+    if min(args.batch_size, args.in_flight, args.timeout) <= 0:
+        parser.error("--batch-size, --in-flight and --timeout must be positive")
+    return args
 
 
 def read_texts(sentences: Sequence[str], path: str | None) -> Iterator[str]:
-    """Yield what to translate: the sentences, else the lines of a file, else of standard input."""
+    """Yield the sentences, or else the lines of a file, or else those of standard input."""
     if sentences:
         for sentence in sentences:
             yield os.fsencode(sentence).decode("utf-8", "replace")
         return
     settings = {"encoding": "utf-8-sig", "errors": "replace", "newline": "\n"}
     if path is None:
+        invite_input()
         sys.stdin.reconfigure(**settings)
         file = sys.stdin
     else:
@@ -97,17 +131,24 @@ def read_texts(sentences: Sequence[str], path: str | None) -> Iterator[str]:
 def in_order(
     predict: Predict, texts: Iterable[str], batch_size: int, in_flight: int
 ) -> Iterator[list]:
-    """Yield the predictions of each batch in the order of the texts, with several requests at work.
+    """Yield the predictions of each batch, in the order of the texts.
 
-    The texts are read as the requests go, so that there may be any number of them.
+    Args:
+        predict: Sends a batch of texts to the server.
+        texts: Any number of texts, read as requests are sent.
+        batch_size: Texts per request.
+        in_flight: Concurrent requests.
+
+    Raises:
+        ServerError: If the model does not return one prediction per text.
     """
 
     def ask(batch):
         predictions = predict(batch)
         if len(predictions) != len(batch):
             raise ServerError(
-                f"The model gave {len(predictions)} predictions for {len(batch)} sentences. Its "
-                "outputs must have one for each: choose another --signature."
+                f"A signature must return one prediction per sentence, received {len(predictions)} "
+                f"for {len(batch)} sentences. Choose another --signature."
             )
         return predictions
 
@@ -117,7 +158,7 @@ def in_order(
     try:
         while batch := list(itertools.islice(texts, batch_size)):
             waiting.append(threads.submit(ask, batch))
-            # As many again wait for a thread, so that none idles while the first answer is late.
+            # As many again are queued, so that no thread idles while the first answer is late.
             if len(waiting) == 2 * in_flight:
                 yield waiting.popleft().result()
         while waiting:
@@ -127,27 +168,28 @@ def in_order(
 
 
 def as_line(prediction: object) -> str:
-    """Return a prediction on one line: a translation as it is, anything else as JSON."""
+    """Return a prediction in one line: a translation as it is, anything else as JSON."""
     if isinstance(prediction, str):
-        return prediction.replace("\n", " ").replace("\r", " ")
+        return one_line(prediction)
     return json.dumps(prediction, ensure_ascii=False, sort_keys=True)
-
-
-class _Retry(urllib3.Retry):
-    """Tries again, but not after a timeout, when the server is still at the first request."""
-
-    def increment(self, method=None, url=None, response=None, error=None, **others):
-        if isinstance(error, urllib3.exceptions.ReadTimeoutError):
-            raise error
-        return super().increment(method, url, response, error, **others)
 
 
 def over_rest(args: argparse.Namespace) -> Predict:
     """Return a function that sends texts to the REST API at --url."""
-    retries = _Retry(
+    import urllib3
+
+    class Retry(urllib3.Retry):
+        """Retries, but not after a timeout: the server may still be busy with the request."""
+
+        def increment(self, method=None, url=None, response=None, error=None, **others):
+            if isinstance(error, urllib3.exceptions.ReadTimeoutError):
+                raise error
+            return super().increment(method, url, response, error, **others)
+
+    retries = Retry(
         total=ATTEMPTS - 1,
         connect=0,
-        allowed_methods=None,  # All of them: a POST that is repeated changes nothing here.
+        allowed_methods=None,  # Any: repeating a POST has no effect on the server.
         status_forcelist=(429, 503),
         raise_on_status=False,
         backoff_factor=PAUSE / 2,
@@ -178,7 +220,7 @@ def over_rest(args: argparse.Namespace) -> Predict:
                 return predictions
             case {"error": str(message)}:
                 pass
-            case _:  # Not from a model server.
+            case _:  # The answer is not from a model server.
                 message = response.data.decode("utf-8", "replace")[:500]
         raise _server_error(args, address, response.status, message)
 
@@ -189,19 +231,16 @@ def over_grpc(args: argparse.Namespace) -> Predict:
     """Return a function that sends texts to the gRPC API at --grpc.
 
     Raises:
-        ImportError: tensorflow-serving-api is not installed.
+        ImportError: If tensorflow-serving-api is not installed.
     """
-    pipelines.import_tensorflow_quietly()  # The messages below are TensorFlow's.
+    # Checked first, because importing TensorFlow takes seconds.
+    if None in map(importlib.util.find_spec, ("grpc", "tensorflow_serving")):
+        raise ImportError(NO_GRPC)
+    import_tensorflow()
     import grpc
     import numpy as np
     import tensorflow as tf
-
-    try:
-        from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
-    except ImportError as error:
-        raise ImportError(
-            "--grpc needs an optional package: pip install tensorflow-serving-api"
-        ) from error
+    from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
     policy = {
         "maxAttempts": ATTEMPTS,
@@ -225,7 +264,7 @@ def over_grpc(args: argparse.Namespace) -> Predict:
         array = tf.make_ndarray(tensor)
         if array.dtype == object:
             array = np.vectorize(bytes.decode, otypes=[object])(array)
-        elif array.dtype == np.float32:  # 0.1 and not 0.10000000149011612, as over REST.
+        elif array.dtype == np.float32:  # 0.1 instead of 0.10000000149011612, as over REST.
             array = array.astype(str).astype(float)
         return array.tolist()
 
@@ -253,25 +292,25 @@ def over_grpc(args: argparse.Namespace) -> Predict:
 def _server_error(
     args: argparse.Namespace, address: str, status: int | str, message: str
 ) -> ServerError:
-    """Return the error to raise for a status, of HTTP or like it, and the server's message."""
+    """Return the error to raise for an HTTP status, or one like it, and the server's message."""
     message = message.strip().removesuffix(".")
     match status:
         case 404:
             version = "" if args.version is None else f" in version {args.version}"
             return ServerError(
-                f"{address} has no model {args.model!r}{version}: {message}. Give as --model the "
-                "name that it is served by, which pipelines.serve says when it starts."
+                f"{address} has no model {args.model!r}{version}: {message}. Give --model the name "
+                "that pipelines.serve prints when it starts."
             )
         case 429 | 503:
             return ServerError(
                 f"{address} is not available: {message}. Start a server with python -m "
-                "pipelines.serve --model saved_models/NAME, or give its address, --url or --grpc; "
-                "if it is there and busy, lower --in-flight."
+                "pipelines.serve --model saved_models/NAME, or give its address with --url or "
+                "--grpc; if the server is busy, lower --in-flight."
             )
         case 504:
             return ServerError(
                 f"{address} did not answer within {args.timeout:g} seconds: {message}. Send fewer "
-                "sentences a request, --batch-size, or raise --timeout."
+                "sentences per request (--batch-size), or raise --timeout."
             )
     return ServerError(f"{address} answered {status}: {message}.")
 

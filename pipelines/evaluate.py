@@ -1,4 +1,4 @@
-"""Score a model's translations of a text against reference translations, with sacreBLEU.
+"""Score a model's translations against reference translations, with sacreBLEU.
 
 Usage:
     python -m pipelines.evaluate --model runs/en_de --source test.en --target test.de
@@ -12,11 +12,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipelines.cli import add_model_options, as_line, load_model, plain_errors, start_log
+from pipelines.cli.errors import plain_errors
+from pipelines.cli.parser import Parser, add_model_options
+from pipelines.cli.process import import_tensorflow, start_log
+from pipelines.cli.text import one_line
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+@plain_errors()
+def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.evaluate") -> None:
+    parser = Parser(prog=prog, description=__doc__.split("\n")[0])
     add_model_options(parser)
     _add_text_options(parser)
     parser.add_argument(
@@ -24,45 +28,46 @@ def main(argv: Sequence[str] | None = None) -> None:
         nargs="+",
         default=[],
         metavar="NAME",
-        help="also score as published figures were, in the target language: paper (WMT 2014, "
-        "tokenised and split at hyphens) or multi30k (lower-cased, normalised and tokenised)",
+        help="also compute BLEU as published results do, in the target language: paper (WMT 2014, "
+        "tokenized and split at hyphens) or multi30k (lowercased, normalized and tokenized)",
     )
-    parser.add_argument("--json", metavar="FILE", help="also write the scores here")
-    parser.add_argument("--translations", metavar="FILE", help="also write the translations here")
+    parser.add_argument("--json", metavar="FILE", help="also write the scores to it")
+    parser.add_argument("--translations", metavar="FILE", help="also write the translations to it")
     args = parser.parse_args(argv)
     start_log()
+    import_tensorflow()
     from keras_transformer.evaluation import published_tokenizer, score
     from keras_transformer.utils.files import whole_file
+    from pipelines.cli.models import load_model
 
-    with plain_errors():
-        _check(args)
-        for name in args.published:
-            published_tokenizer(name, args.target_language)  # Fails now if at all.
-        pairs = _read_text(args)
-        translations = load_model(args)([source for source, _ in pairs], True)
-        references = [target for _, target in pairs]
-        scores = score(translations, references, args.published, args.target_language)
-        print(scores)
-        if args.translations:
-            text = "".join(f"{as_line(translation)}\n" for translation in translations)
-            with whole_file(Path(args.translations)) as temporary:
-                temporary.write_text(text, encoding="utf-8")
-        if args.json:
-            scores.to_json(args.json)
+    _check(args)
+    for name in args.published:
+        published_tokenizer(name, args.target_language)  # Missing packages are reported now.
+    pairs = _read_text(args)
+    translations = load_model(args)([source for source, _ in pairs], True)
+    references = [target for _, target in pairs]
+    scores = score(translations, references, args.published, args.target_language)
+    print(scores)
+    if args.translations:
+        text = "".join(f"{one_line(translation)}\n" for translation in translations)
+        with whole_file(Path(args.translations)) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+    if args.json:
+        scores.to_json(args.json)
 
 
 def _add_text_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("text", "In files, or a split of a set of TFDS.")
-    group.add_argument("--source", help="text, or TSV without --target; .gz too")
-    group.add_argument("--target", help="reference translations, line by line")
-    group.add_argument("--tfds", help="a translation set, such as wmt14_translate/de-en")
-    group.add_argument("--split", help="the set's split (default test)")
-    group.add_argument("--source-language", help="the set's language to translate from, such as en")
-    group.add_argument("--target-language", help="the language to translate into, for --published")
+    group = parser.add_argument_group("text", "Either files, or a split of a TFDS data set.")
+    group.add_argument("--source", help="text, or TSV without --target; may be .gz")
+    group.add_argument("--target", help="reference translations, line by line; may be .gz")
+    group.add_argument("--tfds", help="a TFDS data set, such as wmt14_translate/de-en")
+    group.add_argument("--split", help="split of the data set (default test)")
+    group.add_argument("--source-language", help="source language of the data set, such as en")
+    group.add_argument("--target-language", help="target language, also for --published")
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raise a ValueError that names every mistake about the text and the ways to score it."""
+    """Raise a ValueError that names every mistake in the options of text and scores."""
     from keras_transformer.evaluation import PUBLISHED
 
     def given(*options):
@@ -78,23 +83,22 @@ def _check(args: argparse.Namespace) -> None:
     missing = [option for option in needed if option not in given(*needed)]
     for option, path in (("--json", args.json), ("--translations", args.translations)):
         if path and not Path(path).absolute().parent.is_dir():
-            problems.append(f"{option} must be in a directory that exists, received {path}")
+            problems.append(f"{option} must be in an existing directory, received {path}")
     if files and tfds:
         problems.append(
-            "text is either in files or in a TFDS set, received "
-            f"{', '.join(files)} and {', '.join(tfds)}; leave out those of one kind"
+            "text is either in files or in a TFDS data set, received "
+            f"{', '.join(files)} and {', '.join(tfds)}; leave out the options of one of them"
         )
     elif not files and not tfds:
         problems.append(
             f"there is no text; give --source, or --tfds with {' and '.join(languages)}"
         )
     elif missing:
-        kind = "a TFDS set" if tfds else "text in files"
-        problems.append(f"{kind} needs {' and '.join(missing)} too")
+        kind = "a TFDS data set" if tfds else "text in files"
+        problems.append(f"{kind} also needs {' and '.join(missing)}")
     if args.source_language is not None and args.source_language == args.target_language:
         problems.append(
-            f"{' and '.join(languages)} must be two languages, received {args.source_language} "
-            "for both"
+            f"{' and '.join(languages)} must differ, received {args.source_language} for both"
         )
     unknown = [name for name in args.published if name not in PUBLISHED]
     if unknown:
@@ -113,7 +117,7 @@ def _read_text(args: argparse.Namespace) -> list[tuple[str, str]]:
     if args.tfds is None:
         return read_pairs(args.source, args.target)
     languages = args.source_language, args.target_language
-    with contextlib.redirect_stdout(sys.stderr):  # TFDS prints that it prepares a set.
+    with contextlib.redirect_stdout(sys.stderr):  # TFDS reports a download here.
         return read_tfds(args.tfds, args.split or "test", *languages)
 
 

@@ -4,8 +4,6 @@ Usage:
     python -m pipelines.export --checkpoint runs/en_de --output saved_models/en_de
 """
 
-import argparse
-import dataclasses
 import json
 import shlex
 import sys
@@ -13,66 +11,79 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pipelines.cli import add_search_options, plain_errors, search_options
+from pipelines.cli.errors import plain_errors
+from pipelines.cli.parser import Parser, add_search_options, search_options
+from pipelines.cli.process import import_tensorflow, start_log
 
 
-def main(argv: Sequence[str] | None = None) -> None:
+@plain_errors()
+def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.export") -> None:
     argv = sys.argv[1:] if argv is None else list(argv)
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--checkpoint", required=True, help="directory of a training")
+    parser = Parser(prog=prog, description=__doc__.split("\n")[0])
+    parser.add_argument("--checkpoint", required=True, help="run directory")
     parser.add_argument("--output", required=True, help="the model's directory, saved_models/NAME")
     parser.add_argument(
         "--scores",
         metavar="FILE",
-        help="for the model card: what pipelines.evaluate --json wrote of this model",
+        help="for the model card: the file that pipelines.evaluate --json wrote for this model",
     )
     parser.add_argument(
         "--description",
         metavar="FILE",
-        help="for the model card, Markdown: languages, kind of text, terms of use",
+        help="for the model card, in Markdown: languages, kind of text, license",
     )
     parser.add_argument(
         "--compiled",
         action="store_true",
-        help="for XLA to compile the search when it is loaded: faster, most of all for single "
-        "sentences, and only for a server started with --xla_cpu_compilation_enabled, as "
-        "pipelines.serve starts it",
+        help="compile the search with XLA when the model is loaded: faster, especially for single "
+        "sentences, but only for a server started with --xla_cpu_compilation_enabled, as "
+        "pipelines.serve does",
     )
     parser.add_argument(
         "--precision",
         choices=["float32", "bfloat16"],
         default="float32",
-        help="of weights and matrix products (default float32): weights in bfloat16 take half the "
-        "space, and batches less time on processors that multiply in it (amx_bf16 in "
-        "/proc/cpuinfo), but not with --compiled",
+        help="type of weights and matrix products (default float32); bfloat16 weights take half "
+        "the space, and batches take less time on processors with bfloat16 instructions "
+        "(amx_bf16 in /proc/cpuinfo), but not with --compiled",
     )
     add_search_options(parser)
     args = parser.parse_args(argv)
+    facts: dict[str, Any] = {"command": shlex.join([*prog.split(), *argv])}
+    texts = {}
+    if args.description:
+        texts["description"] = _read("--description", args.description).strip()
+    if args.scores:
+        texts["scores"] = _read_json("--scores", args.scores)
+    start_log()
+    import_tensorflow()
     from keras_transformer.export import export_saved_model
-    from keras_transformer.training import load_translator
+    from keras_transformer.training import load_translator, run_facts
 
-    with plain_errors():
-        kind = {"compiled": args.compiled, "precision": args.precision}
-        translator = load_translator(args.checkpoint, **kind, **search_options(args))
-        facts = {"command": shlex.join(["python", "-m", "pipelines.export", *argv])}
-        facts |= training_facts(Path(args.checkpoint))
-        if args.description:
-            facts["description"] = Path(args.description).read_text(encoding="utf-8").strip()
-        if args.scores:
-            facts["scores"] = json.loads(Path(args.scores).read_text(encoding="utf-8"))
-        print(export_saved_model(translator, args.output, facts))
+    kind = {"compiled": args.compiled, "precision": args.precision}
+    translator = load_translator(args.checkpoint, **kind, **search_options(args))
+    facts |= run_facts(args.checkpoint) | texts
+    print(export_saved_model(translator, args.output, facts))
 
 
-def training_facts(directory: Path) -> dict[str, Any]:
-    """Return what a training's directory says of it, for the model card."""
-    from keras_transformer.config import ExperimentConfig
+def _read(option: str, path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{option} must be UTF-8 text, received {path}: {error}.") from error
 
-    config = ExperimentConfig.from_file(directory / "config.yaml")
-    facts = {"data": dataclasses.asdict(config.data)}
-    chosen = directory / "chosen.json"
-    if chosen.exists():
-        facts["validation"] = json.loads(chosen.read_text(encoding="utf-8"))
-    return {**facts, "training": dataclasses.asdict(config.training)}
+
+def _read_json(option: str, path: str) -> dict[str, Any]:
+    try:
+        values = json.loads(_read(option, path))
+    except json.JSONDecodeError as error:
+        values = error
+    if not isinstance(values, dict):
+        raise ValueError(
+            f"{option} must be a JSON file that pipelines.evaluate --json wrote, received {path}"
+            + (f": {values}." if isinstance(values, Exception) else ".")
+        )
+    return values
 
 
 if __name__ == "__main__":

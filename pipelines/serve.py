@@ -4,8 +4,6 @@ Usage:
     python -m pipelines.serve --model saved_models/quickstart
 """
 
-import argparse
-import json
 import os
 import shlex
 import shutil
@@ -14,48 +12,60 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from pipelines.cli.errors import plain_errors
+from pipelines.cli.parser import Parser
+
 PROGRAM = "tensorflow_model_server"
 IMAGE = "tensorflow/serving"
 HOW_TO_INSTALL = f"""\
-error: There is no model server: no {PROGRAM} on PATH, and no Docker with a running daemon. Either \
-start Docker, which fetches the image {IMAGE} by itself, or install the package \
+error: There is no model server: {PROGRAM} is not on PATH, and there is no Docker with a running \
+daemon. Either start Docker, which downloads the image {IMAGE}, or install the package \
 tensorflow-model-server (Debian and Ubuntu on x86-64) from the APT repository \
-"deb http://storage.googleapis.com/tensorflow-serving-apt stable tensorflow-model-server", as \
-https://www.tensorflow.org/tfx/serving/setup says."""
+"deb http://storage.googleapis.com/tensorflow-serving-apt stable tensorflow-model-server"; see \
+https://www.tensorflow.org/tfx/serving/setup."""
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+@plain_errors()
+def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.serve") -> None:
+    from keras_transformer.export import find_served_version
+
+    parser = Parser(prog=prog, description=__doc__.split("\n")[0])
     parser.add_argument("--model", required=True, help="saved_models/NAME, from pipelines.export")
-    parser.add_argument("--name", help="in requests; by default that of the model's directory")
-    parser.add_argument("--port", type=int, default=8500, help="for gRPC (default 8500)")
-    parser.add_argument("--rest-port", type=int, default=8501, help="for REST (default 8501)")
+    parser.add_argument("--name", help="model name in requests (default: that of the directory)")
+    parser.add_argument(
+        "--port", type=int, default=8500, metavar="N", help="gRPC port (default 8500)"
+    )
+    parser.add_argument(
+        "--rest-port", type=int, default=8501, metavar="N", help="REST port (default 8501)"
+    )
     parser.add_argument(
         "--threads",
         type=int,
         default=0,
-        help="of one request's operation; as many as cores by default, and 1 is often faster where "
-        "there are several requests at a time",
+        metavar="N",
+        help="threads per operation (default: one per core); 1 is often faster for several "
+        "requests at a time",
     )
     parser.add_argument(
-        "--timeout", type=float, default=60, help="seconds for a REST request (default 60)"
+        "--timeout",
+        type=float,
+        default=60,
+        metavar="SECONDS",
+        help="timeout of a REST request (default 60)",
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="print the server's command line, and do not run it"
+        "--dry-run", action="store_true", help="print the server's command line without running it"
     )
     args = parser.parse_args(argv)
     if args.port == args.rest_port:
         parser.error("--port and --rest-port must differ")
-    try:
-        version = find_version(args.model)
-    except (OSError, ValueError) as error:
-        sys.exit(f"error: {error}")
-
+    version = find_served_version(args.model)
     base = version.parent
     name = args.name or base.name
     if set(name) & set(":/"):
         sys.exit(
-            f"error: A name must have no colon or slash, received {name}. Give another --name."
+            f"error: A model name must not contain a colon or a slash, received {name}. Give "
+            "another --name."
         )
     in_docker = shutil.which(PROGRAM) is None and docker_runs()
     flags = server_flags(
@@ -75,58 +85,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     if shutil.which(command[0]) is None:
         sys.exit(HOW_TO_INSTALL)
     print(
-        f"Serving {base} as {name}, now version {version.name}: REST at localhost:"
-        f"{args.rest_port}, gRPC at localhost:{args.port}.",
+        f"Serving {base} as {name}, version {version.name}: REST at localhost:{args.rest_port}, "
+        f"gRPC at localhost:{args.port}.",
         file=sys.stderr,
         flush=True,
     )
-    os.execvp(command[0], command)  # In this process, so that signals reach the server.
-
-
-def find_version(model: str | os.PathLike) -> Path:
-    """Return the version, an absolute path, that a server of a model's directory loads first.
-
-    Args:
-        model: the directory over the versions, or that of the highest version itself.
-
-    Raises:
-        FileNotFoundError: there is no SavedModel where the server looks for one.
-        ValueError: `model` is a SavedModel that the server would not load.
-    """
-    path = Path(os.path.abspath(model))  # A link keeps its name.
-    is_version = (path / "saved_model.pb").exists()
-    if is_version and not _is_number(path.name):
-        raise ValueError(
-            f"{path} is a SavedModel, but its directory has no number for a name, and the server "
-            f"takes the directory over numbered ones. Move it to {path / '1'}."
-        )
-    base = path.parent if is_version else path
-    children = base.iterdir() if base.is_dir() else ()
-    version = max(
-        (child for child in children if _is_number(child.name)),
-        key=lambda child: int(child.name),
-        default=None,
-    )
-    if version is None:
-        raise FileNotFoundError(
-            f"There is no model in {path}: expected {path / '1' / 'saved_model.pb'} or a higher "
-            "number. Write one with python -m pipelines.export --output, and give the same here."
-        )
-    if not (version / "saved_model.pb").exists():
-        raise FileNotFoundError(
-            f"{version} has no saved_model.pb, and the server loads the highest number. Remove or "
-            "rename that directory."
-        )
-    if is_version and path != version:
-        raise ValueError(
-            f"The server loads the highest version, {version}, and not {path.name}. Give --model "
-            f"{base} to serve that, or move {path.name} to a directory of its own, NAME/1."
-        )
-    return version
-
-
-def _is_number(name: str) -> bool:
-    return name.isascii() and name.isdecimal()
+    os.execvp(command[0], command)  # Replaces this process, so that signals reach the server.
 
 
 def server_flags(
@@ -139,30 +103,32 @@ def server_flags(
     threads: int,
     timeout: float,
 ) -> list[str]:
-    """Return the server's arguments for a model and for the files that came with it.
+    """Return the arguments of the model server.
 
     Args:
-        version: the directory of the version that is loaded first.
-        seen_at: where the server finds the directory over it.
-        name: of the model, in requests.
-        port: for gRPC.
-        rest_port: for REST.
-        threads: of an operation, while other requests have their own; 0 for as many as cores.
-        timeout: seconds for a REST request.
+        version: The version directory that is loaded first, on this machine.
+        seen_at: The directory above it, as the server sees it.
+        name: Model name in requests.
+        port: Port for gRPC.
+        rest_port: Port for REST.
+        threads: Threads per operation; 0 for one per core.
+        timeout: Seconds for a REST request.
     """
+    from keras_transformer.export import ExportRecord
+
     flags = [
         f"--port={port}",
         f"--rest_api_port={rest_port}",
         f"--rest_api_timeout_in_ms={round(1000 * timeout)}",
         f"--model_name={name}",
         f"--model_base_path={seen_at}",
-        "--enable_profiler=false",  # By default anybody who reaches the port may profile.
+        "--enable_profiler=false",  # By default, anyone who can reach the port may profile.
     ]
     if threads:
         flags.append(f"--tensorflow_intra_op_parallelism={threads}")
     serving = version.parent / "serving"
-    # A version's own file says how large its batches are, the common one then only how many
-    # threads run them.
+    # A version's own file sets the size of its batches; the shared one then only sets the number
+    # of threads that run them.
     own, common = version / "batching_params.pbtxt", serving / "batching.config"
     if own.exists() or common.exists():
         flags.append("--enable_batching=true")
@@ -173,18 +139,17 @@ def server_flags(
     monitoring = serving / "monitoring.config"
     if monitoring.exists():
         flags.append(f"--monitoring_config_file={seen_at / 'serving' / monitoring.name}")
-    export = version / "assets.extra" / "export.json"
-    if export.exists() and json.loads(export.read_text(encoding="utf-8")).get("compiled"):
-        # Without it the warm-up fails, and a compiled model is not loaded.
+    if (version / ExportRecord.FILE).exists() and ExportRecord.read(version).compiled:
+        # Without it the warm-up fails, and the server does not load the model.
         flags.append("--xla_cpu_compilation_enabled=true")
     return flags
 
 
 def docker_command(base: Path, ports: Sequence[int], flags: Sequence[str]) -> list[str]:
-    """Return the command that runs the server on a model's directory, which it sees as /model."""
+    """Return the command that runs the server in Docker, with the model's directory as /model."""
     return [
         *("docker", "run", "--rm"),
-        # The server as its child gets the signals, which the image's own shell would keep.
+        # An init process passes signals on to the server; the shell of the image does not.
         *("--init", "--entrypoint", PROGRAM),
         *(f"--publish={port}:{port}" for port in ports),
         f"--mount=type=bind,source={base},target=/model,readonly",
@@ -194,7 +159,7 @@ def docker_command(base: Path, ports: Sequence[int], flags: Sequence[str]) -> li
 
 
 def docker_runs() -> bool:
-    """Return whether there is a Docker client, and a daemon that answers it."""
+    """Return whether there is a Docker client with a running daemon."""
     if shutil.which("docker") is None:
         return False
     server = ["docker", "version", "--format", "{{.Server.Version}}"]

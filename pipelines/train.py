@@ -1,66 +1,50 @@
-"""Train a translation model on parallel text.
+"""Train a translation model on parallel text, or resume a run that was interrupted.
 
 Usage:
     python -m pipelines.train --config pipelines/configs/multi30k_en_de.yaml --output runs/en_de
 
-Options given beside --config replace those of the file: --training.epochs 3. To go on with a
-trained model on other text, name its directory: --training.init_from runs/en_de.
+Options override the values of the --config file: --training.epochs 3. To fine-tune a trained model
+on other text, name its run directory: --training.init_from runs/en_de.
 """
 
 import shlex
-import sys
 from collections.abc import Sequence
+from pathlib import Path
 
-from keras_transformer.config import (
-    DataConfig,
-    DecodingConfig,
-    ExperimentConfig,
-    TrainingConfig,
-    TransformerConfig,
-)
-from pipelines.cli import Command, plain_errors, run_command, start_log
+from pipelines.cli.errors import plain_errors
+from pipelines.cli.parser import Parser
+from pipelines.cli.process import import_tensorflow, start_log
 
 
-class Train(Command):
-    """Train a translation model on parallel text, or go on with a training that was interrupted."""
+@plain_errors()
+def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.train") -> None:
+    from pipelines.cli.experiment import add_experiment_options, read_experiment
 
-    config: str | None = None
-    """YAML file with the options below."""
-    preset: str | None = None
-    """Model, recipe and search to start from: tiny, base, big, or another of
-    keras_transformer/presets.py; config file and command line replace what differs."""
-    output: str
-    """Directory for the model, its vocabulary, logs and checkpoints."""
-    model: TransformerConfig
-    """The model."""
-    data: DataConfig
-    """The text."""
-    training: TrainingConfig = TrainingConfig()
-    """The recipe."""
-    decoding: DecodingConfig = DecodingConfig()
-    """The search."""
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    command = run_command(Train, argv)
-    start_log()
-    from keras_transformer.training import train
-
-    experiment = ExperimentConfig(
-        model=command.model,
-        data=command.data,
-        training=command.training,
-        decoding=command.decoding,
+    parser = Parser(
+        prog=prog,
+        usage="%(prog)s [--config FILE] [--preset NAME] [--output DIRECTORY] [OPTIONS]",
+        description=__doc__.split("\n")[0],
+        allow_abbrev=False,
     )
-    try:
-        with plain_errors():
-            train(experiment, command.output)
-    except KeyboardInterrupt:
-        sys.exit("Interrupted. The same command goes on after the last whole epoch.")
-    print(f"The model is in {command.output}. Score it, or export it for serving:")
-    output = shlex.quote(command.output)
-    print(f"  python -m pipelines.evaluate --model {output} --source FILE --target FILE")
-    print(f"  python -m pipelines.export --checkpoint {output} --output saved_models/NAME")
+    add_experiment_options(parser)
+    experiment, output = read_experiment(parser.parse_args(argv), prog)
+    start_log()
+    with plain_errors(lambda: _interrupted(Path(output))):
+        import_tensorflow(training=True)
+        from keras_transformer.training import train
+
+        train(experiment, output)
+    print(f"The model is in {output}. Score it, or export it for serving:")
+    run = shlex.quote(output)
+    print(f"  python -m pipelines.evaluate --model {run} --source FILE --target FILE")
+    print(f"  python -m pipelines.export --checkpoint {run} --output saved_models/NAME")
+
+
+def _interrupted(run: Path) -> str:
+    checkpoints = run / "checkpoints"
+    if checkpoints.is_dir() and any(checkpoints.iterdir()):
+        return "Interrupted. The same command resumes after the last complete epoch."
+    return "Interrupted before the first epoch was complete. The same command starts again."
 
 
 if __name__ == "__main__":

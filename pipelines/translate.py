@@ -2,46 +2,64 @@
 
 Usage:
     python -m pipelines.translate --model saved_models/quickstart "The old dog sleeps."
+
+With --num-hypotheses N, each sentence has N lines, best first: rank, score and translation,
+separated by tabs.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 
-from tqdm import tqdm
+from pipelines.cli.errors import plain_errors
+from pipelines.cli.parser import Parser, add_model_options
+from pipelines.cli.process import import_tensorflow
+from pipelines.cli.text import invite_input, one_line
 
-from pipelines.cli import add_model_options, as_line, load_model, plain_errors
 
-
-def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+@plain_errors()
+def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.translate") -> None:
+    parser = Parser(
+        prog=prog,
+        description=__doc__.split("\n")[0],
+        epilog="With --num-hypotheses N, N lines are printed per sentence, best first: rank, "
+        "score and translation, separated by tabs.",
+    )
     add_model_options(parser)
-    parser.add_argument("sentences", nargs="*", help="what to translate; else --input is read")
-    parser.add_argument("--input", help="text or .gz file; standard input by default")
+    parser.add_argument("sentences", nargs="*", help="text to translate; otherwise --input")
+    parser.add_argument(
+        "--input", metavar="FILE", help="text or .gz file; standard input by default"
+    )
     args = parser.parse_args(argv)
     if args.sentences and args.input:
         parser.error("give sentences or --input, not both")
-    from keras_transformer.data import read_lines
+    n_best = args.num_hypotheses is not None
+    import_tensorflow()
+    from tqdm import tqdm
+
+    from pipelines.cli.models import load_model
 
     sys.stdout.reconfigure(encoding="utf-8")
-    with plain_errors():
-        translate = load_model(args)
-        if args.sentences:
-            sentences = args.sentences
-        elif args.input:
-            sentences = read_lines(args.input)
-        else:
-            sys.stdin.reconfigure(encoding="utf-8-sig", errors="replace", newline="\n")
-            sentences = [line.rstrip("\r\n") for line in sys.stdin]
-        # Long work is printed as it goes: in parts, inside which lengths are sorted.
-        part = max(32 * args.batch_size, 1)
-        short = len(sentences) <= args.batch_size
-        with tqdm(total=len(sentences), unit=" sentences", disable=short) as bar:
-            for start in range(0, len(sentences), part):
-                for translation in translate(sentences[start : start + part], False):
-                    print(as_line(translation))
-                sys.stdout.flush()
-                bar.update(min(part, len(sentences) - start))
+    translate = load_model(args, n_best)
+    sentences = args.sentences or _read(args.input)
+    # Print while working. Sentences are sorted by length inside each part.
+    part = max(32 * args.batch_size, 1)
+    short = len(sentences) <= args.batch_size
+    with tqdm(total=len(sentences), unit=" sentences", disable=short) as bar:
+        for start in range(0, len(sentences), part):
+            for translation in translate(sentences[start : start + part], False):
+                print(translation if n_best else one_line(translation))
+            sys.stdout.flush()
+            bar.update(min(part, len(sentences) - start))
+
+
+def _read(path: str | None) -> Sequence[str]:
+    if path:
+        from keras_transformer.data import read_lines
+
+        return read_lines(path)
+    invite_input()
+    sys.stdin.reconfigure(encoding="utf-8-sig", errors="replace", newline="\n")
+    return [line.rstrip("\r\n") for line in sys.stdin]
 
 
 if __name__ == "__main__":

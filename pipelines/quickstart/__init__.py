@@ -1,1 +1,1 @@
-"""The whole job on generated sentences: `python -m pipelines.quickstart`."""
+"""The whole workflow on generated sentences: `python -m pipelines.quickstart`."""

@@ -1,10 +1,10 @@
-"""The whole job on generated sentences, in a few minutes on two CPU cores.
+"""Run the whole workflow on generated sentences, in a few minutes on two CPU cores.
 
     python -m pipelines.quickstart
 
 Generates English-German sentence pairs from a grammar, trains a vocabulary and a small Transformer,
-scores it on sentences that it never saw, draws what it did, exports it, and translates with the
-exported model in a process that has nothing of this package.
+scores it on unseen sentences, draws figures, exports it, and translates with the exported model in
+a process that imports only TensorFlow and TensorFlow Text.
 """
 
 import argparse
@@ -14,16 +14,22 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from pipelines.cli import plain_errors, start_log
-from pipelines.export import training_facts
+from pipelines.cli.errors import plain_errors
+from pipelines.cli.parser import Parser
+from pipelines.cli.process import import_tensorflow, start_log
+
+if TYPE_CHECKING:
+    from keras_transformer.translation import Translator
+    from pipelines.quickstart.grammar import GeneratedCorpus
 
 CONFIG = Path(__file__).parents[1] / "configs" / "quickstart.yaml"
 
-# What a client needs: nothing but TensorFlow and the ops of its tokenizer.
+# A client needs only TensorFlow and the operations of the tokenizer.
 CLIENT = """
 import sys
 import tensorflow as tf
@@ -36,34 +42,66 @@ for text, translation in zip(texts, translate(text=tf.constant(texts))["translat
 """
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+@plain_errors()
+def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.quickstart") -> None:
+    parser = Parser(
+        prog=prog, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--directory", default="runs/quickstart", help="for training (default runs/quickstart)"
+        "--directory", default="runs/quickstart", help="run directory (default runs/quickstart)"
     )
     parser.add_argument(
-        "--output", default="saved_models/quickstart", help="default saved_models/quickstart"
+        "--output",
+        default="saved_models/quickstart",
+        help="directory of the exported model (default saved_models/quickstart)",
     )
     args = parser.parse_args(argv)
     start_log()
     started = time.monotonic()
-
+    import_tensorflow(training=True)
     from keras_transformer.config import ExperimentConfig, read_yaml
-    from pipelines.quickstart.grammar import generated_corpus
     from keras_transformer.evaluation import score
     from keras_transformer.export import export_saved_model
-    from keras_transformer.utils.files import whole_file
-    from keras_transformer.plots import (
-        attention_map,
-        save_figure,
-        sentence_attention,
-        training_curves,
-    )
-    from keras_transformer.training import read_history, train
+    from keras_transformer.training import run_facts, train
 
     directory = Path(args.directory)
+    corpus, files = write_corpus(directory)
+    print(f"{len(corpus.train):,} pairs of sentences generated from a grammar, such as")
+    for source, target in corpus.train[:3]:
+        print(f"  {source}\n  -> {target}")
+
+    text = {"train_source": str(files["train"]), "validation_source": str(files["validation"])}
+    config = ExperimentConfig.from_dict({**read_yaml(CONFIG), "data": text})
+    write_vocabulary(directory / "vocabulary.model", corpus, config.model.vocab_size)
+    translator = train(config, directory)
+
+    print("\nOn unseen sentences:")
+    sources, references = zip(*corpus.test, strict=True)
+    print(score(translator(sources, progress=True), references))
+    draw(translator, sources[0], directory)
+
+    version = export_saved_model(translator, args.output, run_facts(directory))
+    print(f"\nTranslations by {version} in a process with only tensorflow and tensorflow_text:")
+    print(translate_elsewhere(version, sources[:3]), end="")
+    print(next_steps(args.output, sources[0]))
+    print(f"\n{time.monotonic() - started:.0f} seconds in all.")
+
+
+def write_corpus(directory: Path) -> "tuple[GeneratedCorpus, dict[str, Path]]":
+    """Generate the corpus, and write its splits to train.tsv, validation.tsv and test.tsv.
+
+    Args:
+        directory: The run directory.
+
+    Returns:
+        The corpus, and the file of each split.
+
+    Raises:
+        ValueError: If the directory has other sentences.
+    """
+    from keras_transformer.utils.files import whole_file
+    from pipelines.quickstart.grammar import generated_corpus
+
     directory.mkdir(parents=True, exist_ok=True)
     corpus = generated_corpus()
     files = {name: directory / f"{name}.tsv" for name in ("train", "validation", "test")}
@@ -73,53 +111,76 @@ def main(argv: Sequence[str] | None = None) -> None:
             with whole_file(path) as temporary:
                 temporary.write_text(text, encoding="utf-8")
         elif path.read_text(encoding="utf-8") != text:
-            sys.exit(
-                f"error: {path} has other sentences than this version generates. Remove "
-                f"{directory}, or choose another --directory."
+            raise ValueError(
+                f"{path} has other sentences than this version generates. Remove {directory}, or "
+                "choose another --directory."
             )
-    print(f"{len(corpus.train):,} pairs of sentences generated from a grammar, such as")
-    for source, target in corpus.train[:3]:
-        print(f"  {source}\n  -> {target}")
+    return corpus, files
 
-    text = {"train_source": str(files["train"]), "validation_source": str(files["validation"])}
-    config = ExperimentConfig.from_dict({**read_yaml(CONFIG), "data": text})
-    with plain_errors():
-        translator = train(config, directory)
 
-    print("\nOn sentences that it never saw:")
-    sources, references = zip(*corpus.test, strict=True)
-    print(score(translator(sources, progress=True), references))
+def write_vocabulary(path: Path, corpus: "GeneratedCorpus", vocab_size: int) -> None:
+    """Train a vocabulary in which each digit is a subword, so that the model can copy numbers.
 
-    save_figure(training_curves(read_history(directory)), directory / "curves.png")
-    found = sentence_attention(translator, sources[0])
-    # The heads of the last layer share the work: their mean shows all of it.
+    Args:
+        path: The file. An existing one is kept, because the run resumes with its vocabulary.
+        corpus: The text, whose training split is used.
+        vocab_size: Number of subwords.
+    """
+    from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
+    from keras_transformer.utils.files import whole_file
+
+    if path.exists():
+        return
+    sources, targets = zip(*corpus.train, strict=True)
+    model = train_sentencepiece([*sources, *targets], vocab_size, split_digits=True)
+    with whole_file(path) as temporary:
+        SentencePieceTokenizer(model).save(temporary)
+
+
+def draw(translator: "Translator", sentence: str, directory: Path) -> None:
+    """Draw the training curves of a run, and the attention weights of a sentence."""
+    from keras_transformer.plots import (
+        attention_map,
+        save_figure,
+        sentence_attention,
+        training_curves,
+    )
+    from keras_transformer.training import read_history
+
+    curves, attention = directory / "curves.png", directory / "attention.png"
+    save_figure(training_curves(read_history(directory)), curves)
+    found = sentence_attention(translator, sentence)
+    # Heads specialize; the mean over those of the last layer shows the whole alignment.
     figure = attention_map(found.cross[-1].mean(axis=0), found.source, found.written)
-    save_figure(figure, directory / "attention.png")
-    print(f"Drawn: {directory / 'curves.png'} and {directory / 'attention.png'}")
+    save_figure(figure, attention)
+    print(f"Figures: {curves} and {attention}")
 
-    version = export_saved_model(translator, args.output, training_facts(directory))
-    print(f"\nWhat {version} says to a process with only tensorflow and tensorflow_text:")
+
+def translate_elsewhere(version: Path, sentences: Iterable[str]) -> str:
+    """Return what a process that knows nothing of this package prints as translations."""
     client = subprocess.run(
-        [sys.executable, "-c", CLIENT, str(version), *sources[:3]],
+        [sys.executable, "-c", CLIENT, str(version), *sentences],
         env=os.environ | {"CUDA_VISIBLE_DEVICES": "-1"},  # This process holds the GPU's memory.
         capture_output=True,
         text=True,
     )
     if client.returncode:
         sys.exit(client.stderr)
-    print(client.stdout, end="")
+    return client.stdout
 
-    base = Path(os.path.abspath(args.output))  # A link keeps its name, as in pipelines.serve.
-    request = shlex.quote(json.dumps({"instances": [sources[0]]}))
+
+def next_steps(output: str, sentence: str) -> str:
+    """Return the commands that translate with the exported model, here and with a server."""
+    base = Path(os.path.abspath(output))  # Unlike `resolve`, it keeps the name of a link.
+    request = shlex.quote(json.dumps({"instances": [sentence]}))
     url = shlex.quote(f"localhost:8501/v1/models/{quote(base.name)}:predict")
-    print(f"""
-Serve it:
-  tensorflow_model_server --rest_api_port=8501 --model_name={shlex.quote(base.name)} \\
-    --model_base_path={shlex.quote(str(base))}
-and ask:
-  curl -d {request} {url}
-
-{time.monotonic() - started:.0f} seconds in all.""")
+    return f"""
+Translate your own sentences:
+  python -m pipelines.translate --model {shlex.quote(output)} {shlex.quote(sentence)}
+Serve the model, with tensorflow_model_server or Docker installed:
+  python -m pipelines.serve --model {shlex.quote(output)}
+and send a request:
+  curl -d {request} {url}"""
 
 
 if __name__ == "__main__":

@@ -1,0 +1,102 @@
+"""Errors that a person can cause, in one line, and interruptions."""
+
+import contextlib
+import errno
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+INTERRUPTED = 128 + signal.SIGINT
+"""Exit status after Ctrl-C, as shells expect it."""
+
+_REMEDIES = {
+    errno.EACCES: "Choose another path, or change its permissions.",
+    errno.EPERM: "Choose another path, or change its permissions.",
+    errno.EROFS: "Choose a path on a file system that can be written to.",
+    errno.ENOSPC: "Free some disk space and run the command again.",
+    errno.EDQUOT: "Free some disk space and run the command again.",
+    errno.ENOENT: "Check the path.",
+    errno.ENOTDIR: "Check the path.",
+    errno.EISDIR: "Give a file instead of a directory.",
+    errno.EEXIST: "Choose another path, or remove what is there.",
+}
+
+
+@contextlib.contextmanager
+def plain_errors(interrupted: Callable[[], str] | None = None) -> Iterator[None]:
+    """End the program with one line for an error that a person can cause, and for Ctrl-C.
+
+    Other exceptions are bugs and keep their traceback. It is a context manager and a decorator.
+
+    Args:
+        interrupted: Returns the line to print after Ctrl-C.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(interrupted() if interrupted else "Interrupted.", file=sys.stderr)
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:  # The reader of a pipe, such as `head`, has seen enough.
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)
+    except Exception as error:
+        message = explain(error)
+        if message is None:
+            raise
+        sys.exit(f"error: {message}")
+
+
+def explain(error: Exception) -> str | None:
+    """Return an error's message in one line, or None if it is not a person's to correct."""
+    # Classes of packages that have not been imported cannot have been raised.
+    pydantic, yaml, tensorflow, zipfile = map(
+        sys.modules.get, ("pydantic", "yaml", "tensorflow", "zipfile")
+    )
+    if pydantic and isinstance(error, pydantic.ValidationError):
+        return "; ".join(describe_mistake(mistake) for mistake in error.errors())
+    if yaml and isinstance(error, yaml.YAMLError):
+        return _one_line(f"a file is not YAML: {error}. Correct or restore it.")
+    if zipfile and isinstance(error, zipfile.BadZipFile):
+        return _one_line(f"a file is damaged: {error}. Restore it, or choose another checkpoint.")
+    if tensorflow and isinstance(error, tensorflow.errors.OpError):
+        return _explain_tensorflow(error, tensorflow.errors)
+    if isinstance(error, OSError):
+        remedy = _REMEDIES.get(error.errno) if error.filename is not None else None
+        return _one_line(f"{error}. {remedy}" if remedy else str(error))
+    if isinstance(error, ImportError | ValueError | EOFError):
+        return _one_line(str(error))
+    return None
+
+
+def _explain_tensorflow(error: Any, errors: Any) -> str | None:
+    remedies = {
+        errors.PermissionDeniedError: _REMEDIES[errno.EACCES],
+        errors.NotFoundError: "Check the path.",
+        errors.DataLossError: "A file is damaged: restore it.",
+        errors.ResourceExhaustedError: "Free memory or disk space, or use smaller batches.",
+    }
+    for kind, remedy in remedies.items():
+        if isinstance(error, kind):
+            first_line = (error.message or str(error)).strip().splitlines()[0]
+            return f"{first_line.removesuffix('.')}. {remedy}"
+    return None
+
+
+def describe_mistake(mistake: Mapping[str, Any]) -> str:
+    """Return one of the errors of a `pydantic.ValidationError` in one line."""
+    option = ".".join(map(str, mistake["loc"]))
+    match mistake["type"]:
+        case "missing":
+            return f"{option} is missing"
+        case "extra_forbidden" | "unexpected_keyword_argument":
+            return f"{option} is not an option"
+        case "value_error":  # One of ours, which says what was received.
+            return f"{option}: {mistake['ctx']['error']}".removeprefix(": ")
+    return f"{option}: {mistake['msg']}, received {mistake['input']!r}"
+
+
+def _one_line(message: str) -> str:
+    return " ".join(line.strip() for line in message.splitlines())

@@ -1,0 +1,179 @@
+"""An experiment from the command line, a configuration file and a preset."""
+
+import argparse
+import dataclasses
+import difflib
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pipelines.cli.errors import describe_mistake
+
+_NOTHING_GIVEN = """\
+error: give --config FILE, or --preset NAME (tiny, base or big) with --output DIRECTORY and the \
+data: --data.train_source and --data.validation_source, or --data.tfds with \
+--data.source_language and --data.target_language. See {prog} --help."""
+
+_MISSING = {
+    "output": "output is missing; give --output DIRECTORY",
+    "model": "model is missing; give --preset NAME, or --model.vocab_size and other sizes",
+    "data": "data is missing; give --data.train_source and --data.validation_source, or "
+    "--data.tfds with --data.source_language and --data.target_language",
+}
+
+
+def add_experiment_options(parser: argparse.ArgumentParser) -> None:
+    """Add --config, --preset, --output and an option for each field of `ExperimentConfig`."""
+    from pydantic import TypeAdapter
+
+    from keras_transformer.config import ExperimentConfig
+
+    parser.add_argument("--config", metavar="FILE", help="YAML file with the options below")
+    parser.add_argument(
+        "--preset",
+        metavar="NAME",
+        help="model, training and decoding options to start from: tiny, base, big, or another of "
+        "keras_transformer/presets.py; the file and the command line override it",
+    )
+    parser.add_argument(
+        "--output", metavar="DIRECTORY", help="run directory: model, vocabulary, logs, checkpoints"
+    )
+    for section in dataclasses.fields(ExperimentConfig):
+        schema = TypeAdapter(section.type).json_schema()
+        group = parser.add_argument_group(section.name, section.type.__doc__.split("\n")[0])
+        for name in (field.name for field in dataclasses.fields(section.type)):
+            field = schema["properties"][name]
+            group.add_argument(
+                f"--{section.name}.{name}",
+                action="append" if field.get("type") == "array" else "store",
+                metavar=_metavar(field),
+                help=_help(field, required=name in schema.get("required", ())),
+            )
+
+
+def _metavar(field: Mapping[str, Any]) -> str:
+    kinds = field.get("anyOf", [field])  # Of an optional field, the first is its type.
+    if "enum" in kinds[0]:
+        return "{" + ",".join(kinds[0]["enum"]) + "}"
+    return {"integer": "N", "number": "X"}.get(kinds[0].get("type"), "TEXT")
+
+
+def _help(field: Mapping[str, Any], required: bool) -> str:
+    text = " ".join(field["description"].split()).replace("%", "%%")
+    if required:
+        return f"{text} (required)"
+    default = field.get("default")
+    return text if default in (None, "", []) else f"{text} (default {default})"
+
+
+def read_experiment(args: argparse.Namespace, prog: str) -> tuple[Any, str]:
+    """Return the `ExperimentConfig` and the output directory of a command line.
+
+    The command line overrides the file, which overrides the preset, which overrides the model that
+    training.init_from names: all of its configuration but its text, teachers, precision and
+    replicas. The program ends with all mistakes at once.
+
+    Args:
+        args: The options of `add_experiment_options`.
+        prog: The program, for the message when no option is given.
+    """
+    import pydantic
+
+    from keras_transformer.config import ExperimentConfig, read_yaml
+    from keras_transformer.presets import get_preset
+
+    given = dict(_given(vars(args)))
+    if not given.keys() - {"output"}:
+        sys.exit(_NOTHING_GIVEN.format(prog=prog))
+    path = args.config
+    in_file = read_yaml(path) if path else {}
+    values = _merged(in_file, given)
+    preset, output = values.pop("preset", None), values.pop("output", None)
+    values.pop("config", None)
+    if preset:
+        values = _merged(dataclasses.asdict(get_preset(str(preset))), values)
+    training = values.get("training")
+    if start := training.get("init_from") if isinstance(training, dict) else None:
+        values = _merged(_sections_of(str(start), output), values)
+    mistakes = [] if output else [_MISSING["output"]]
+    try:
+        experiment = ExperimentConfig.from_dict(values)
+    except pydantic.ValidationError as error:
+        mistakes += map(_mistake, error.errors())
+    if mistakes:
+        where = f" of {path} and the command line" if path else ""
+        lines = [f"error: the configuration{where} has mistakes:", *mistakes]
+        sys.exit("\n  ".join(lines))
+    return experiment, str(output)
+
+
+def _given(options: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield what the command line gives: texts, and a dictionary for each section."""
+    sections: dict[str, dict[str, Any]] = {}
+    for option, value in options.items():
+        if value is None:
+            continue
+        section, _, name = option.rpartition(".")
+        if not section:
+            yield option, value
+        elif isinstance(value, list):  # Repeated, or separated by commas.
+            items = [item for text in value for item in text.split(",")]
+            sections.setdefault(section, {})[name] = items
+        else:  # "None" removes a value of the file.
+            sections.setdefault(section, {})[name] = None if value == "None" else value
+    yield from sections.items()
+
+
+def _sections_of(start: str, output: str | None) -> dict[str, Any]:
+    """Return the configuration of the model to start from, without its text and its machine.
+
+    The new run takes over the kind of subwords with the vocabulary. A run that has already begun
+    in `output` has its own configuration, whatever has become of the model it started from.
+    """
+    from keras_transformer.config import ExperimentConfig
+    from keras_transformer.training.start import find_start
+
+    begun = Path(output or "") / "config.yaml"
+    if output is not None and begun.exists():
+        sections = dataclasses.asdict(ExperimentConfig.from_file(begun))
+    else:
+        sections = dataclasses.asdict(find_start(start).config)
+        # Another machine may be slow in bfloat16 or have other devices, and the teachers of that
+        # model fit its text.
+        for name in ("precision", "replicas", "teachers"):
+            del sections["training"][name]
+    sections["data"] = {"subwords": sections["data"]["subwords"]}
+    return sections
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge sections; values of `above` take precedence."""
+    sections = {
+        name: {**below[name], **section}
+        for name, section in above.items()
+        if isinstance(below.get(name), dict) and isinstance(section, dict)
+    }
+    return {**below, **above, **sections}
+
+
+def _mistake(error: Mapping[str, Any]) -> str:
+    """Return an error of pydantic in one line, with the option that was meant."""
+    message, option = describe_mistake(error), ".".join(map(str, error["loc"]))
+    if error["type"] == "missing" and option in _MISSING:
+        return _MISSING[option]
+    if message.endswith("is not an option"):
+        close = difflib.get_close_matches(option, _options(), n=1)
+        return message + (f", did you mean {close[0]}?" if close else "")
+    return message
+
+
+def _options() -> list[str]:
+    """Return the names of all sections and of their fields."""
+    from keras_transformer.config import ExperimentConfig
+
+    names = ["output", "preset"]
+    for section in dataclasses.fields(ExperimentConfig):
+        names.append(section.name)
+        names += [f"{section.name}.{field.name}" for field in dataclasses.fields(section.type)]
+    return names

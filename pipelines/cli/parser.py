@@ -1,0 +1,85 @@
+"""An argument parser whose errors are one line, and options that several commands share."""
+
+import argparse
+import dataclasses
+import difflib
+import re
+from collections.abc import Sequence
+from typing import NoReturn
+
+
+class Parser(argparse.ArgumentParser):
+    """An `ArgumentParser` that answers a mistake in one line, with the option that was meant."""
+
+    def parse_args(self, args: Sequence[str] | None = None, namespace=None) -> argparse.Namespace:
+        """Parse a command line. Exit with status 2 if it has mistakes."""
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            option = unknown[0].partition("=")[0]
+            if option.startswith("-"):
+                self.error(f"{option} is not an option{self._suggestion(option)}")
+            self.error(f"{unknown[0]!r} is one argument too many")
+        return found
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with status 2 and the message in one line."""
+        required = "the following arguments are required: "
+        if message.startswith(required):
+            message = f"give {message.removeprefix(required)}"
+        end = "" if message.endswith(("?", ".")) else "."
+        self.exit(2, f"error: {message}{end} See {self.prog} --help.\n")
+
+    def _suggestion(self, option: str) -> str:
+        options = re.findall(r"^ +(?:-\w, )?(--[\w.-]+)", self.format_help(), re.MULTILINE)
+        close = difflib.get_close_matches(option, options, n=1)
+        return f", did you mean {close[0]}?" if close else ""
+
+
+def add_search_options(parser: argparse.ArgumentParser) -> None:
+    """Add an option for each field of `DecodingConfig`."""
+    from pydantic import TypeAdapter
+
+    from keras_transformer.config import DecodingConfig
+
+    group = parser.add_argument_group(
+        "decoding", "Each replaces a value of the run's configuration."
+    )
+    for name, field in TypeAdapter(DecodingConfig).json_schema()["properties"].items():
+        # DecodingConfig converts and checks the value.
+        group.add_argument(
+            option_of(name), metavar="VALUE", help=field["description"].replace("%", "%%")
+        )
+
+
+def search_options(args: argparse.Namespace) -> dict[str, str]:
+    """Return the given options of `add_search_options` by the names of their fields."""
+    from keras_transformer.config import DecodingConfig
+
+    names = (field.name for field in dataclasses.fields(DecodingConfig))
+    return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+
+
+def option_of(field: str) -> str:
+    """Return the option of a field.
+
+    >>> option_of("beam_size")
+    '--beam-size'
+    """
+    return f"--{field.replace('_', '-')}"
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Add --model, --batch-size and the options of the search."""
+    parser.add_argument(
+        "--model",
+        required=True,
+        help="run directory (pipelines.train --output), or an exported SavedModel",
+    )
+    parser.add_argument(
+        "--batch-size",
+        type=int,
+        default=64,
+        metavar="N",
+        help="sentences that are translated at once (default 64)",
+    )
+    add_search_options(parser)

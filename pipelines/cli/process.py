@@ -1,0 +1,26 @@
+"""The process of a command: its log, and how it imports TensorFlow."""
+
+import logging
+import os
+import sys
+
+
+def start_log() -> None:
+    """Send the library's log to standard error."""
+    logging.basicConfig(format="%(message)s", stream=sys.stderr)
+    logging.getLogger("keras_transformer").setLevel(logging.INFO)
+
+
+def import_tensorflow(training: bool = False) -> None:
+    """Import TensorFlow without its start-up report, unless it is imported already.
+
+    Args:
+        training: Whether the command trains. On processors without AVX-512, TensorFlow does not
+            use oneDNN's kernels by default; training is faster with them, and decoding a single
+            sentence is slower. TF_ENABLE_ONEDNN_OPTS of the environment takes precedence.
+    """
+    if training and "tensorflow" not in sys.modules:  # It reads the variable on import.
+        os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+    from keras_transformer.utils.quiet import import_tensorflow_quietly
+
+    import_tensorflow_quietly()
