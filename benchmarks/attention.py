@@ -1,12 +1,11 @@
-"""Section 3.2.1 as a measurement: what the paper says of attention by scaled dot products.
+"""Measure the paper's claims about scaled dot-product attention (Section 3.2.1).
 
     python -m benchmarks.attention
     python -m benchmarks.attention --functions scaled_dot keras --lengths 64 256 1024 4096
 
-The first table has what the compatibility functions cost: time and memory of a step of training,
-over lengths, beside Keras's own layer. The second has how well they train as the size of queries
-and keys grows, on a task that one head can do: to look up, among pairs of a key and a value, the
-value of a key.
+The first table has the cost of the compatibility functions and of Keras's layer: time and memory of
+a training step, over lengths. The second shows how well they train as queries and keys grow, on a
+task that one head can solve: looking up the value of a key among pairs of keys and values.
 """
 
 import argparse
@@ -30,7 +29,7 @@ from keras_transformer.layers import MultiHeadAttention
 from keras_transformer.layers.compatibility import COMPATIBILITIES
 
 PAPERS, KERAS = "scaled_dot", "keras"
-D_MODEL, HEADS = 512, 8  # Of the paper's base model.
+D_MODEL, HEADS = 512, 8  # the paper's base model
 TRAINED = (PAPERS, "dot", "additive")
 """The functions that Section 3.2.1 compares."""
 SYMBOLS, PAIRS, WIDTH, BATCH_SIZE, TEST_SIZE = 16, 8, 256, 32, 2048
@@ -44,27 +43,26 @@ TRAINING_HEADER = """\
 |---|--:|--:|--:|--:|--:|"""
 NOTES = """
 - keras: `keras.layers.MultiHeadAttention`.
-- First table: a layer of {heads} heads of size {size} attends to one sentence, forwards and
-  backwards. ms: the median of {repeats} turns of half a second or of one step. spread: slowest less
-  fastest turn, by the median. ratio: to {papers}. peak MB: the most memory that the function's
-  process held, beyond what it held after a step of length 2. others: the most cores that other
-  processes kept busy during a turn.
+- First table: a layer of {heads} heads of size {size} attends to one sentence, forward and
+  backward. ms: median of {repeats} turns of half a second or one step. spread: (slowest - fastest
+  turn) / median. ratio: to {papers}. peak MB: peak memory of the function's process beyond that
+  after a step of length 2. others: cores kept busy by other processes, at most, during a turn.
 - Second table: one head, inputs of width {width}, {steps} steps of Adam on {batch} sets of {pairs}
-  pairs of {symbols} keys and values. loss: nats on sets never seen, mean over {seeds} seeds, at the
-  better learning rate of {rates}; a guess has {guess:.2f}. largest weight at first: of a query on
+  pairs of {symbols} keys and values. loss: nats on unseen sets, mean over {seeds} seeds, at the
+  better learning rate of {rates}; guessing has {guess:.2f}. largest weight at first: of a query on
   a key, mean before training.
 - {machine}. Python {python}, TensorFlow {tensorflow}, Keras {keras}."""
 
 
 def training_step(name: str, length: int) -> Callable[[], float]:
-    """Return a function that runs a layer on a sentence of so many positions, there and back."""
+    """Return a function that runs a layer forward and backward on a sentence of this length."""
     sizes = {"num_heads": HEADS, "key_dim": D_MODEL // HEADS, "use_bias": False}
     if name == KERAS:
         layer = keras.layers.MultiHeadAttention(**sizes)
     else:
         layer = MultiHeadAttention(**sizes, compatibility=name)
     inputs = tf.random.normal((1, length, D_MODEL))
-    layer(inputs[:, :2], inputs[:, :2])  # Makes the weights.
+    layer(inputs[:, :2], inputs[:, :2])  # creates the weights
 
     @tf.function(autograph=False)
     def step(inputs):
@@ -74,11 +72,11 @@ def training_step(name: str, length: int) -> Callable[[], float]:
         gradients = tape.gradient(outputs, [inputs, *layer.trainable_variables])
         return tf.add_n([tf.reduce_sum(gradient) for gradient in gradients])
 
-    return lambda: float(step(inputs))  # The number is there when the step is done.
+    return lambda: float(step(inputs))  # waits for the result
 
 
 def lookup_task(size: int, seed: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Return sets of pairs with a query each, and the value that belongs to the query.
+    """Return sets of key-value pairs with a query each, and the value that belongs to it.
 
     >>> inputs, labels = lookup_task(3, seed=1)
     >>> {name: array.shape for name, array in inputs.items()}
@@ -100,7 +98,7 @@ def lookup_model(name: str, key_dim: int) -> tuple[keras.Model, keras.Model]:
         part: keras.Input((size,), dtype="int32", name=part)
         for part, size in (("query", 1), ("keys", PAIRS), ("values", PAIRS))
     }
-    # Vectors of variance 1, so that queries and keys, too, begin with about that.
+    # With vectors of variance 1, queries and keys start with a variance of about 1, too.
     embed = keras.layers.Embedding(
         SYMBOLS, WIDTH, keras.initializers.RandomNormal(stddev=1), trainable=False
     )
@@ -118,11 +116,11 @@ def lookup_model(name: str, key_dim: int) -> tuple[keras.Model, keras.Model]:
 def train(
     name: str, key_dim: int, learning_rate: float, steps: int, seed: int
 ) -> tuple[float, float]:
-    """Train a model for so many steps.
+    """Train a model on `lookup_task`.
 
     Returns:
-        The loss on examples that it has not seen, in nats, and the largest weight of a query on a
-        key, mean over these examples before training.
+        The loss on unseen examples in nats, and the largest weight of a query on a key before
+        training, averaged over these examples.
     """
     keras.utils.set_random_seed(seed)
     model, weights = lookup_model(name, key_dim)
@@ -135,8 +133,8 @@ def train(
 
 
 def report(args: argparse.Namespace) -> Iterator[str]:
-    """Measure, and yield the lines of two Markdown tables and their notes as they come."""
-    functions = list(dict.fromkeys([PAPERS, *args.functions]))  # What the ratios are to.
+    """Measure, and yield the lines of two Markdown tables and their notes one by one."""
+    functions = list(dict.fromkeys([PAPERS, *args.functions]))  # ratios refer to the paper's
     yield COST_HEADER
     for length, costs in measure_costs(training_step, functions, args.lengths, args.repeats):
         for name, cost in costs.items():
@@ -172,7 +170,7 @@ def report(args: argparse.Namespace) -> Iterator[str]:
 
 
 def cost_row(name: str, length: int, cost: Cost, papers: Cost) -> str:
-    """Return a line of the first table, from what a function cost and what the paper's did."""
+    """Return a row of the first table, from the costs of a function and of the paper's."""
     cells = (
         *(name, length),
         f"{1000 * cost.median:,.1f}",
@@ -187,12 +185,12 @@ def cost_row(name: str, length: int, cost: Cost, papers: Cost) -> str:
 def training_row(
     name: str, key_dim: int, results: Mapping[float, Sequence[tuple[float, float]]]
 ) -> str:
-    """Return a line of the second table.
+    """Return a row of the second table.
 
     Args:
-        name: of the function.
-        key_dim: the size of queries and keys.
-        results: by learning rate, what `train` returned for each seed.
+        name: Name of the function.
+        key_dim: Size of queries and keys.
+        results: The results of `train` for each seed, by learning rate.
     """
     losses = {rate: [loss for loss, _ in runs] for rate, runs in results.items()}
     best = min(losses, key=lambda rate: statistics.mean(losses[rate]))
@@ -219,14 +217,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         nargs="+",
         choices=functions,
         default=functions,
-        help="beside scaled_dot (default all)",
+        help="in addition to scaled_dot (default all)",
     )
     parser.add_argument("--lengths", type=int, nargs="+", default=lengths, help="default 64 to 512")
-    parser.add_argument("--repeats", type=int, default=5, help="turns of a function (default 5)")
+    parser.add_argument("--repeats", type=int, default=5, help="turns per function (default 5)")
     parser.add_argument("--key-dims", type=int, nargs="*", default=sizes, help="default 4 to 512")
-    parser.add_argument("--steps", type=int, default=200, help="of a training (default 200)")
-    parser.add_argument("--seeds", type=int, default=3, help="trainings at a rate (default 3)")
-    parser.add_argument("--output", type=Path, help="file for what is printed")
+    parser.add_argument("--steps", type=int, default=200, help="training steps (default 200)")
+    parser.add_argument("--seeds", type=int, default=3, help="runs per learning rate (default 3)")
+    parser.add_argument("--output", type=Path, help="also write the report to this file")
     args = parser.parse_args(argv)
     print_report(report(args), args.output)
 

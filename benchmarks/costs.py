@@ -1,4 +1,4 @@
-"""Time and memory of steps of training, each kind of step in a process of its own."""
+"""Measure time and memory of steps, each kind of step in a separate process."""
 
 import functools
 import multiprocessing
@@ -15,14 +15,14 @@ TURN_SECONDS = 0.5
 
 
 class Cost(NamedTuple):
-    """What a step costs."""
+    """The cost of a step."""
 
     seconds: Sequence[float]
-    """Of a step, in each turn."""
+    """Time of a step, in each turn."""
     other_cores: Sequence[float]
-    """That other processes kept busy during each turn."""
+    """Cores kept busy by other processes during each turn."""
     peak_memory: int
-    """Bytes that the process held at most: of `measure_costs`, beyond those of length 2."""
+    """Peak bytes of the process; in `measure_costs`, beyond those of a step of length 2."""
 
     @property
     def median(self) -> float:
@@ -39,16 +39,16 @@ def measure_costs(
     lengths: Sequence[int],
     repeats: int,
 ) -> Iterator[tuple[int, dict[str, Cost]]]:
-    """Let kinds of steps take turns, A B A B, each in a process of its own.
+    """Measure kinds of steps in turns, A B A B, each in a separate process.
 
     Args:
-        make_step: a function of a module that, given a name and a length, returns a step.
-        names: of the kinds.
-        lengths: measured from the shortest to the longest, as the peak of a process only grows.
-        repeats: turns of each kind at each length: half a second, or one step if that is longer.
+        make_step: Function at module level that returns a step for a name and a length.
+        names: Names of the kinds.
+        lengths: Lengths, measured from shortest to longest because a peak can only grow.
+        repeats: Number of turns per kind and length: half a second, or one step if that is longer.
 
     Yields:
-        A length, and by name what a step costs there.
+        A length, and the costs of a step of that length by name.
     """
     with processes(names) as ask:
         start = {name: ask(name, _warm_up, make_step, name, 2) for name in names}
@@ -65,7 +65,7 @@ def measure_costs(
 
 @contextmanager
 def processes(names: Sequence[str]) -> Iterator[Callable]:
-    """Start a process for each name, and give a function that runs another one in it."""
+    """Start a process for each name; the context is a function that runs another in one of them."""
     spawn = multiprocessing.get_context("spawn")
     with ExitStack() as stack:
         executors = {
@@ -85,14 +85,14 @@ def take_turns(
     case: object,
     repeats: int,
 ) -> dict[str, Cost]:
-    """Warm the steps of a case up, let them take turns, and return what each costs.
+    """Warm up the steps of a case, run them in turns, and return their costs by name.
 
     Args:
-        ask: what `processes` gave for the names.
-        make_step: a function of a module that, given a name and a case, returns a step.
-        names: of the kinds of steps.
-        case: the second argument of `make_step`, hashable.
-        repeats: turns of each kind.
+        ask: The context of `processes` for the names.
+        make_step: Function at module level that returns a step for a name and a case.
+        names: Names of the kinds of steps.
+        case: Second argument of `make_step`, hashable.
+        repeats: Number of turns per kind.
     """
     for name in names:
         ask(name, run_step, make_step, name, case)
@@ -107,7 +107,7 @@ def take_turns(
 
 
 def run_step(make_step, name: str, case: object) -> object:
-    """Run a step, to be asked of its process, and return what it does."""
+    """Run a step in the current process, and return its result."""
     return _step(make_step, name, case)()
 
 

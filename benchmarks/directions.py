@@ -1,4 +1,4 @@
-"""The directions in which Table 3 of the paper points, and whether results point there too."""
+"""The conclusions of Table 3 of the paper, and whether other results support them."""
 
 import dataclasses
 import statistics
@@ -9,12 +9,12 @@ MEASURES = ("perplexity", "bleu")
 
 @dataclasses.dataclass(frozen=True)
 class Scores:
-    """What a row of the table is judged by, on the development set."""
+    """The scores of a row of the table on the development set."""
 
     perplexity: float
-    """Per subword, of the given translations, without smoothing."""
+    """Per subword of the reference translations, without label smoothing."""
     bleu: float
-    """Of the model's own translations."""
+    """Of the model's translations."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,23 +27,23 @@ class Direction:
     worse: str
     measures: tuple[str, ...] = MEASURES
     equal: bool = False
-    """Whether the claim is that the two are as good as each other."""
+    """Whether the claim is that the two are equally good."""
 
     def gain(self, rows: Mapping[str, Scores], measure: str) -> float:
-        """Return how much better the row is that should be: less perplexity, or more BLEU."""
+        """Return by how much the supposedly better row has lower perplexity or higher BLEU."""
         better, worse = (getattr(rows[name], measure) for name in (self.better, self.worse))
         return worse - better if measure == "perplexity" else better - worse
 
 
 @dataclasses.dataclass(frozen=True)
-class Judgement:
-    """What results say of a direction by one measure."""
+class Judgment:
+    """The verdict on a direction by one measure."""
 
     direction: Direction
     measure: str
     gain: float
     spread: float
-    """Largest less smallest of the base row with several seeds."""
+    """Largest minus smallest value of the base row with several seeds."""
     verdict: str
 
 
@@ -55,7 +55,7 @@ DIRECTIONS = (
     Direction("B: keys of a quarter of the size are worse", BASE, "b_key_dim_16"),
     Direction("C: two thirds of the layers are worse", BASE, "c_num_layers_4"),
     Direction("C: a third of the layers is worse", BASE, "c_num_layers_2"),
-    # Its BLEU in the paper is lower.
+    # In the paper its BLEU is lower.
     Direction("C: more layers are better", "c_num_layers_8", BASE, ("perplexity",)),
     Direction("C: half of d_model is worse", BASE, "c_d_model_256"),
     Direction("C: twice d_model is better", "c_d_model_1024", BASE),
@@ -96,12 +96,12 @@ PAPER = {
 
 
 def judge(gain: float, spread: float, equal: bool = False) -> str:
-    """Say whether a claim holds.
+    """Return whether a claim holds.
 
     Args:
-        gain: how much better the row that should be better is.
-        spread: of the same row with several seeds: what chance alone does.
-        equal: whether the claim is that neither is better.
+        gain: By how much the row that should be better is better.
+        spread: Spread of one row with several seeds, the effect of chance alone.
+        equal: Whether the claim is that neither is better.
 
     >>> [judge(gain, spread=0.5) for gain in (0.6, 0.5, -0.5, -0.6)]
     ['holds', 'within the spread of seeds', 'within the spread of seeds', 'does not hold']
@@ -113,12 +113,12 @@ def judge(gain: float, spread: float, equal: bool = False) -> str:
     return "holds" if gain > 0 and not equal else "does not hold"
 
 
-def judgements(rows: Mapping[str, Scores]) -> Iterator[Judgement]:
-    """Judge each direction of which both rows are there, by each of its measures.
+def judgments(rows: Mapping[str, Scores]) -> Iterator[Judgment]:
+    """Judge each direction whose two rows are given, by each of its measures.
 
     Args:
-        rows: by their names in `PAPER`. The rows base_seed_2 and so on are the base row with other
-            seeds; the mean of them all takes its place.
+        rows: Scores by names of `PAPER`. The rows base_seed_2 and so on are the base row with other
+            seeds; their mean replaces the base row.
     """
     seeds = [scores for name, scores in rows.items() if name.startswith(BASE)]
     if not seeds:
@@ -132,4 +132,4 @@ def judgements(rows: Mapping[str, Scores]) -> Iterator[Judgement]:
                 gain = direction.gain(rows, measure)
                 spread = max(values[measure]) - min(values[measure])
                 verdict = judge(gain, spread, direction.equal)
-                yield Judgement(direction, measure, gain, spread, verdict)
+                yield Judgment(direction, measure, gain, spread, verdict)

@@ -1,10 +1,10 @@
-"""Section 4 as a measurement: Table 1 beside the time and memory of the layers that it compares.
+"""Measure time and memory of the layers that Table 1 of the paper compares (Section 4).
 
     python -m benchmarks.layer_types --plot layer_types.svg
 
-Self-attention needs n^2 d operations where a recurrent layer needs n d^2, so that it is the cheaper
-one for sequences that are shorter than they are wide. The first table has what Table 1 says and
-what a run takes, the second the length at which the two layers take the same time.
+Self-attention needs n^2 d operations and a recurrent layer n d^2, so self-attention is cheaper for
+sequences that are shorter than they are wide. The first table has the formulas of Table 1 and the
+measured costs, the second the length at which the two layers take the same time.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from benchmarks.report import print_report, table_line
 from benchmarks.sequence_layers import (
     HEADS,
     KERNEL,
-    NEIGHBOURS,
+    NEIGHBORS,
     RECURRENT,
     SELF_ATTENTION,
     TABLE_1,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 BATCH_SIZE = 8
 Costs = Mapping[tuple[int, int, str], Cost]
-"""By width d, length n and name of a layer, what it costs."""
+"""Costs by width d, length n and name of a layer."""
 
 HEADER = """\
 | layer | d | n | operations | sequential | path | multiply-adds | ms | spread | peak MB | others |
@@ -50,14 +50,13 @@ CROSSING_HEADER = """\
 |--:|--:|--:|"""
 NOTES = """
 - operations, sequential, path: the formulas of Table 1, in millions, with k = {kernel} and
-  r = {neighbours}. Those of self-attention and of the recurrent layer are equal at n = d. The layer
+  r = {neighbors}. Those of self-attention and of the recurrent layer are equal at n = d. The layer
   "multi-head" is self-attention of {heads} heads with its projections, which the paper's formula
   leaves out; so does the layer "self-attention" here, softmax(x x^T / sqrt(d)) x.
-- multiply-adds: millions, of the matrix products that the layer here makes for a sequence.
-- ms: of a run, forwards, on {batch} sequences, the median of {repeats} turns of half a second or
-  of one run. spread: slowest less fastest turn, by the median. peak MB: the most memory that the
-  layer's process held, beyond what it held after a run of length 2. others: the most cores that
-  other processes kept busy during a turn.
+- multiply-adds: millions, of the matrix products that the layer computes for a sequence.
+- ms: a forward pass of {batch} sequences, median of {repeats} turns of half a second or one pass.
+  spread: (slowest - fastest turn) / median. peak MB: peak memory of the layer's process beyond that
+  after a pass of length 2. others: cores kept busy by other processes, at most, during a turn.
 - {machine}. Python {python}, TensorFlow {tensorflow}, Keras {keras}."""
 
 
@@ -67,12 +66,12 @@ def run_of(case: str, n: int) -> Callable[[], float]:
     layer = make_layer(name, int(d))
     inputs = tf.random.normal((BATCH_SIZE, n, int(d)))
     run = tf.function(lambda x: tf.reduce_sum(layer(x)), autograph=False)
-    run(inputs)  # Keras makes the weights in the first trace.
-    return lambda: float(run(inputs))  # The number is there when the run is done.
+    run(inputs)  # Keras creates the weights in the first trace.
+    return lambda: float(run(inputs))  # waits for the result
 
 
 def report(args: argparse.Namespace) -> Iterator[str]:
-    """Measure, and yield the lines of two Markdown tables and their notes as they come."""
+    """Measure, and yield the lines of two Markdown tables and their notes one by one."""
     costs: dict[tuple[int, int, str], Cost] = {}
     yield HEADER
     for d in args.widths:
@@ -86,7 +85,7 @@ def report(args: argparse.Namespace) -> Iterator[str]:
         yield f"| {d} | {d} | {_number(crossing(costs, d))} |"
     yield NOTES.format(
         kernel=KERNEL,
-        neighbours=NEIGHBOURS,
+        neighbors=NEIGHBORS,
         heads=HEADS,
         batch=BATCH_SIZE,
         repeats=args.repeats,
@@ -102,13 +101,13 @@ def report(args: argparse.Namespace) -> Iterator[str]:
 
 
 def row(name: str, d: int, n: int, cost: Cost) -> str:
-    """Return a line of the first table."""
-    says = TABLE_1[name](n, d)
+    """Return a row of the first table."""
+    formula = TABLE_1[name](n, d)
     cells = (
         *(name, d, n),
-        f"{says.operations / 1e6:,.1f}",
-        f"{says.sequential:,}",
-        f"{says.path:,.3g}" if says.path < 1000 else f"{says.path:,.0f}",
+        f"{formula.operations / 1e6:,.1f}",
+        f"{formula.sequential:,}",
+        f"{formula.path:,.3g}" if formula.path < 1000 else f"{formula.path:,.0f}",
         f"{multiply_adds(name, n, d) / 1e6:,.1f}",
         f"{1000 * cost.median:,.1f}",
         f"{cost.spread:.0%}",
@@ -119,10 +118,10 @@ def row(name: str, d: int, n: int, cost: Cost) -> str:
 
 
 def crossing(costs: Costs, d: int) -> float | None:
-    """Return the length from which self-attention takes longer than a recurrent layer.
+    """Return the length at which self-attention becomes slower than a recurrent layer.
 
-    Between two measured lengths, times are taken to be powers of the length. None if one of the
-    layers is the faster one at all of them.
+    Between measured lengths, times are interpolated as powers of the length. Returns None if one
+    of the layers is faster at all lengths.
     """
     lengths = sorted({n for width, n, _ in costs if width == d})
     lead = [
@@ -140,11 +139,11 @@ def _number(length: float | None) -> str:
 
 
 def plot(costs: Costs) -> "Figure":
-    """Draw operations by the formulas above measured times, over lengths, a column for each d."""
+    """Plot operations by the formulas and measured times over lengths, one column for each d."""
     import matplotlib
     from matplotlib.figure import Figure
 
-    from keras_transformer.plots.style import COLOURS, GREY, STYLE
+    from keras_transformer.plots.style import COLORS, GREY, STYLE
 
     widths = sorted({d for d, _, _ in costs})
     with matplotlib.rc_context(STYLE):
@@ -152,10 +151,10 @@ def plot(costs: Costs) -> "Figure":
         panels = figure.subplots(2, len(widths), sharex=True, sharey="row", squeeze=False)
         for d, (above, below) in zip(widths, panels.T, strict=True):
             lengths = sorted({n for width, n, _ in costs if width == d})
-            for name, colour in zip(TABLE_1, COLOURS, strict=False):
+            for name, color in zip(TABLE_1, COLORS, strict=False):
                 operations = [TABLE_1[name](n, d).operations for n in lengths]
                 seconds = [costs[d, n, name].median for n in lengths]
-                style = {"color": colour, "marker": ".", "markersize": 4}
+                style = {"color": color, "marker": ".", "markersize": 4}
                 above.loglog(lengths, operations, label=name, **style)
                 below.loglog(lengths, [1000 * s for s in seconds], **style)
             for axes, place, text in (
@@ -197,11 +196,15 @@ def main(argv: Sequence[str] | None = None) -> None:
         "--lengths", type=int, nargs="+", default=lengths, help="default 64 to 1024"
     )
     parser.add_argument("--widths", type=int, nargs="+", default=widths, help="default 64 and 256")
-    parser.add_argument("--repeats", type=int, default=3, help="turns of a layer (default 3)")
-    parser.add_argument("--output", type=Path, help="file for what is printed")
-    parser.add_argument("--plot", type=Path, help="file for a picture, .png, .svg or .pdf")
+    parser.add_argument("--repeats", type=int, default=3, help="turns per layer (default 3)")
+    parser.add_argument("--output", type=Path, help="also write the report to this file")
+    parser.add_argument("--plot", type=Path, help="file for a plot, .png, .svg or .pdf")
     args = parser.parse_args(argv)
-    if args.plot and args.plot.suffix not in (".png", ".svg", ".pdf"):  # Known before, not after.
+    if args.plot and args.plot.suffix not in (
+        ".png",
+        ".svg",
+        ".pdf",
+    ):  # before measuring, not after
         parser.error(f"--plot must end in .png, .svg or .pdf, received {args.plot.name!r}")
     print_report(report(args), args.output)
 

@@ -1,7 +1,7 @@
-"""Load an exported model for minutes as a model server would, and say how it held.
+"""Load-test an exported model, run as a model server does.
 
 Several threads translate batches of sentences in one process without Python. Each sentence must
-have the same translation whenever it comes, in whatever batch, and memory must stop growing.
+always have the same translation, whatever its batch, and memory must stop growing.
 
 Usage:
     python -m benchmarks.load --model saved_models/en_de --text test.en
@@ -20,14 +20,14 @@ from pipelines.cli import plain_errors
 
 
 class Sample(NamedTuple):
-    """An answer's time and what it cost."""
+    """The measurements of one answer."""
 
     time: float
     """Seconds since the start."""
     seconds: float
-    """Time that TensorFlow took."""
+    """Time inside TensorFlow."""
     resident: int
-    """Bytes of memory that the process then held."""
+    """Resident bytes of the process at that time."""
     sentences: int
     """Size of the batch."""
 
@@ -39,10 +39,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--model", required=True, help="an exported SavedModel")
     parser.add_argument("--text", required=True, help="file of sentences to draw from")
     parser.add_argument("--seconds", type=float, default=600, help="default 600")
-    parser.add_argument("--threads", type=int, default=4, help="requests at once (default 4)")
-    parser.add_argument("--max-batch", type=int, default=32, help="sentences (default 32)")
-    parser.add_argument("--intra-op", type=int, default=0, help="TensorFlow's threads in an op")
-    parser.add_argument("--inter-op", type=int, default=0, help="TensorFlow's threads for ops")
+    parser.add_argument("--threads", type=int, default=4, help="concurrent requests (default 4)")
+    parser.add_argument("--max-batch", type=int, default=32, help="largest batch (default 32)")
+    parser.add_argument("--intra-op", type=int, default=0, help="TensorFlow threads within an op")
+    parser.add_argument(
+        "--inter-op", type=int, default=0, help="TensorFlow threads for concurrent ops"
+    )
     parser.add_argument("--xla", action="store_true", help="allow compiled functions")
     args = parser.parse_args(argv)
     from benchmarks.native_host import serve
@@ -59,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     def requests() -> Iterator[list[bytes]]:
         nonlocal start
-        start = time.monotonic()  # Now that the host is built.
+        start = time.monotonic()  # after the host is built
         draw = random.Random(1)
         while time.monotonic() < start + args.seconds:
             batches.append(draw.choices(sentences, k=draw.randint(1, args.max_batch)))
@@ -82,24 +84,24 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def report(samples: Sequence[Sample], errors: int, changed: int) -> str:
-    """Return a table; the first tenth of the time is warm-up, of which no latency counts."""
+    """Return a table; the first tenth of the time is warm-up and excluded from latencies."""
     times, seconds, resident, sizes = map(np.array, zip(*samples, strict=True))
     tenth = times[-1] / 10
     warm = times >= tenth
     latencies = np.percentile(1000 * seconds[warm], [50, 95, 99, 100])
     memory = resident / 2**20
     slope = np.polyfit(times[warm], memory[warm], 1)[0] * 60
-    # What was held at the end of each tenth.
+    # At the end of each tenth.
     ends = memory[np.searchsorted(times, tenth * np.arange(1, 11)).clip(max=len(times) - 1)]
     rows = {
         "requests": f"{len(samples):,}",
         "sentences": f"{sizes.sum():,}",
-        "sentences a second": f"{sizes[warm].sum() / (times[-1] - tenth):,.1f}",
+        "sentences/s": f"{sizes[warm].sum() / (times[-1] - tenth):,.1f}",
         "errors": f"{errors:,}",
-        "other translations of the same sentence": f"{changed:,}",
+        "changed translations": f"{changed:,}",
         "latency, ms": "p50 {:.1f}, p95 {:.1f}, p99 {:.1f}, max {:.1f}".format(*latencies),
         "resident memory, MiB": f"{ends[0]:.1f} after warm-up, {ends[-1]:.1f} at the end",
-        "its slope after warm-up": f"{slope:+.2f} MiB a minute",
+        "growth after warm-up": f"{slope:+.2f} MiB/min",
         "at each tenth of the time": ", ".join(f"{end:.0f}" for end in ends),
     }
     width = max(map(len, rows))

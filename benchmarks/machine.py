@@ -1,4 +1,4 @@
-"""What a measurement has to say of the machine: its processor, and what else ran on it."""
+"""The machine of a measurement: its processor, and the other load on it."""
 
 import os
 import platform
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def describe_machine() -> str:
-    """Return processor, vector instructions, cores and memory in a line."""
+    """Return the processor, vector instructions, cores and memory in one line."""
     cpu, flags = platform.machine(), set()
     for line in _read("/proc/cpuinfo").splitlines():
         name, _, value = line.partition(":")
@@ -21,16 +21,16 @@ def describe_machine() -> str:
 
 
 def peak_memory() -> int:
-    """Return the most bytes that this process has held in memory.
+    """Return the peak resident bytes of this process.
 
-    `resource.getrusage` would give those of the process that started it, if they were more.
+    `resource.getrusage` would include the process that started it.
     """
     status = dict(line.split(":", 1) for line in _read("/proc/self/status").splitlines())
     return 1024 * int(status["VmHWM"].split()[0])
 
 
 class Stopwatch:
-    """Times a block, and finds how many cores all other processes kept busy meanwhile.
+    """Time a block, and count the cores that other processes keep busy during it.
 
     >>> with Stopwatch() as watch:
     ...     time.sleep(0.1)
@@ -52,7 +52,7 @@ class Stopwatch:
 
 
 def _busy_elsewhere() -> float:
-    """Return the seconds that the cores have worked for others, the machine's host included."""
+    """Return the CPU seconds used by others, including the host of a virtual machine."""
     ticks = [int(field) for field in _read("/proc/stat").splitlines()[0].split()[1:9]]
     user, nice, system, _idle, _waiting, irq, softirq, stolen = ticks
     busy = user + nice + system + irq + softirq + stolen

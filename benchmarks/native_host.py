@@ -1,4 +1,4 @@
-"""Runs a SavedModel as a model server does, with no Python in its process: see native_host.c."""
+"""Run a SavedModel as a model server does, in a process without Python; see native_host.c."""
 
 import contextlib
 import functools
@@ -21,18 +21,18 @@ _ANSWER = struct.Struct("=IIQQI")
 
 
 class Answer(NamedTuple):
-    """What the host says to a request."""
+    """The host's answer to a request."""
 
     number: int
-    """Which request, from 0."""
+    """Index of the request, from 0."""
     error: str | None
-    """TensorFlow's message, where it failed."""
+    """TensorFlow's message if it failed."""
     seconds: float
     """Time inside TensorFlow."""
     resident: int
-    """Bytes of memory that the host's process then held."""
+    """Resident bytes of the host's process at that time."""
     texts: list[bytes]
-    """The translations; none where it failed."""
+    """The translations; empty if it failed."""
 
 
 def serve(
@@ -44,20 +44,19 @@ def serve(
     inter_op: int = 0,
     xla: bool = False,
 ) -> Iterator[Answer]:
-    """Give requests to a new process that runs a SavedModel, and return its answers as they come.
+    """Send requests to a new process that runs a SavedModel, and yield answers as they arrive.
 
     Args:
-        saved_model: directory with saved_model.pb, whose `serving_default` takes and returns
-            strings.
-        requests: the strings of each; any iterable, which another thread goes through.
-        threads: requests at once.
-        intra_op: threads inside one operation; 0 lets TensorFlow choose.
-        inter_op: threads for operations; 0 lets TensorFlow choose.
-        xla: whether compiled functions may run, as in a server that was started with
+        saved_model: Directory with saved_model.pb, whose `serving_default` maps strings to strings.
+        requests: The strings of each request; another thread iterates over them.
+        threads: Number of concurrent requests.
+        intra_op: Threads within one operation; 0 lets TensorFlow choose.
+        inter_op: Threads for concurrent operations; 0 lets TensorFlow choose.
+        xla: Whether compiled functions may run, as in a server started with
             --xla_cpu_compilation_enabled.
 
     Raises:
-        RuntimeError: the process has failed; the error has what it wrote.
+        RuntimeError: If the process fails; the error includes its output.
     """
     arguments = [build(), saved_model, *_tensors(saved_model)]
     arguments += [threads, intra_op, inter_op, int(xla), *tokenizer_ops()]
@@ -71,19 +70,21 @@ def serve(
             try:
                 yield from _answers(host.stdout)
             finally:
-                host.stdout.close()  # Where the caller has enough, it ends the host and the writer.
+                host.stdout.close()  # Ends the host if the caller stops early.
             writing.result()
         if host.returncode:
             log.seek(0)
-            raise RuntimeError(f"The native host ended with {host.returncode}:\n{log.read()}")
+            raise RuntimeError(
+                f"The native host failed with exit code {host.returncode}:\n{log.read()}"
+            )
 
 
 @functools.cache
 def build() -> Path:
-    """Compile and link the host; the program lasts as long as this process.
+    """Compile and link the host; the program is removed when this process ends.
 
     Raises:
-        RuntimeError: there is no gcc, or it has failed.
+        RuntimeError: If there is no gcc, or if it fails.
     """
     if shutil.which("gcc") is None:
         raise RuntimeError("The native host is built with gcc. Install it: apt install gcc.")
@@ -105,14 +106,14 @@ def _directory() -> tempfile.TemporaryDirectory:
 
 
 def tokenizer_ops() -> list[Path]:
-    """Return the libraries of tensorflow-text that have the ops of both kinds of tokenizer."""
+    """Return the libraries of tensorflow-text with the ops of both kinds of tokenizers."""
     (package,) = importlib.util.find_spec("tensorflow_text").submodule_search_locations
     names = ("sentencepiece_tokenizer", "fast_wordpiece_tokenizer", "normalize_ops")
     return [Path(package) / "python" / "ops" / f"_{name}.so" for name in names]
 
 
 def _tensors(saved_model: Path) -> tuple[str, str]:
-    """Return the names of the input and the output of `serving_default` in the graph."""
+    """Return the tensor names of the input and output of `serving_default`."""
     saved = saved_model_pb2.SavedModel.FromString(
         (Path(saved_model) / "saved_model.pb").read_bytes()
     )
@@ -121,7 +122,7 @@ def _tensors(saved_model: Path) -> tuple[str, str]:
 
 
 def _write(pipe: BinaryIO, requests: Iterable[Sequence[bytes]]) -> None:
-    """Write requests, until the host has ended."""
+    """Write requests until the host ends."""
     with contextlib.suppress(BrokenPipeError), pipe:
         for texts in requests:
             pipe.write(_SIZE.pack(len(texts)))
@@ -131,7 +132,7 @@ def _write(pipe: BinaryIO, requests: Iterable[Sequence[bytes]]) -> None:
 
 
 def _answers(pipe: BinaryIO) -> Iterator[Answer]:
-    """Read answers, until the host has ended, be it in the middle of one."""
+    """Read answers until the host ends, possibly in the middle of one."""
     with contextlib.suppress(struct.error):
         while True:
             number, code, nanoseconds, resident, count = _ANSWER.unpack(pipe.read(_ANSWER.size))

@@ -1,4 +1,4 @@
-"""Writing what a benchmark finds."""
+"""Write the report of a benchmark."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,7 +8,7 @@ from pipelines.cli import plain_errors
 
 
 def table_line(cells: Iterable[Any]) -> str:
-    """Return a line of a Markdown table.
+    """Return a row of a Markdown table.
 
     >>> table_line(["base", 65])
     '| base | 65 |'
@@ -17,7 +17,7 @@ def table_line(cells: Iterable[Any]) -> str:
 
 
 def print_report(lines: Iterable[str], output: Path | None) -> None:
-    """Print lines as they come, and write them to a file when all have come."""
+    """Print lines as they arrive, and write them all to a file at the end."""
     printed = []
     with plain_errors():
         for line in lines:

@@ -1,4 +1,4 @@
-"""Layers that map a sequence to one of the same length, and what Table 1 says of their cost."""
+"""The layer types of Table 1: layers that preserve the length, and formulas of their costs."""
 
 import math
 from collections.abc import Callable
@@ -10,9 +10,9 @@ from keras import ops
 from keras_transformer.layers import MultiHeadAttention
 from keras_transformer.layers.attention import attention
 
-KERNEL, NEIGHBOURS, HEADS = 3, 31, 8
-"""k of the convolution, r of restricted self-attention, and the heads of the whole layer."""
-_BLOCK = 32  # Queries that share their keys in restricted self-attention.
+KERNEL, NEIGHBORS, HEADS = 3, 31, 8
+"""k of the convolution, r of restricted self-attention, heads of multi-head attention."""
+_BLOCK = 32  # queries that share their keys in restricted self-attention
 
 SELF_ATTENTION, RECURRENT = "self-attention", "recurrent"
 
@@ -21,41 +21,41 @@ class Complexity(NamedTuple):
     """A row of Table 1, for one layer and one sequence."""
 
     operations: float
-    """Of the layer, in the paper's order of magnitude."""
+    """Operations of the layer, as an order of magnitude."""
     sequential: float
-    """Operations that cannot be done at the same time."""
+    """Operations that cannot run in parallel."""
     path: float
-    """Steps between the two positions that are farthest apart, through a stack of such layers."""
+    """Steps between the two most distant positions through a stack of such layers."""
 
 
 TABLE_1: dict[str, Callable[[int, int], Complexity]] = {
     SELF_ATTENTION: lambda n, d: Complexity(n**2 * d, 1, 1),
-    "restricted": lambda n, d: Complexity(NEIGHBOURS * n * d, 1, n / NEIGHBOURS),
+    "restricted": lambda n, d: Complexity(NEIGHBORS * n * d, 1, n / NEIGHBORS),
     RECURRENT: lambda n, d: Complexity(n * d**2, n, n),
     "convolutional": lambda n, d: Complexity(KERNEL * n * d**2, 1, math.log(n, KERNEL)),
     "multi-head": lambda n, d: Complexity(n**2 * d + n * d**2, 1, 1),
 }
-"""By a layer's name, its row for n positions of width d. The last is not in the paper: it is
-self-attention with the projections, as the Transformer has it."""
+"""Row of each layer for n positions of width d. The last is not in the paper's table: it is
+self-attention with its projections, as in the Transformer."""
 
 
 def multiply_adds(name: str, n: int, d: int) -> int:
-    """Return the multiplications, each with an addition, in the matrix products of a layer here.
+    """Return the number of multiply-adds in the matrix products of a layer.
 
     >>> multiply_adds("self-attention", n=10, d=4), multiply_adds("recurrent", n=10, d=4)
     (800, 320)
     """
     return {
-        SELF_ATTENTION: 2 * n * n * d,  # Scores, and the sum of values.
-        "restricted": 2 * _BLOCK * math.ceil(n / _BLOCK) * (_BLOCK + NEIGHBOURS - 1) * d,
-        RECURRENT: 2 * n * d * d,  # From the input, and from the state before.
+        SELF_ATTENTION: 2 * n * n * d,  # scores, and the sum of values
+        "restricted": 2 * _BLOCK * math.ceil(n / _BLOCK) * (_BLOCK + NEIGHBORS - 1) * d,
+        RECURRENT: 2 * n * d * d,  # from the input, and from the previous state
         "convolutional": KERNEL * n * d * d,
         "multi-head": 4 * n * d * d + 2 * n * n * d,
     }[name]
 
 
 def make_layer(name: str, d: int) -> Callable:
-    """Return a function from float [B, n, d] to the same shape: one of the layers of `TABLE_1`."""
+    """Return a layer of `TABLE_1`, a function from float [B, n, d] to the same shape."""
     if name == SELF_ATTENTION:
         return self_attention
     if name == "restricted":
@@ -74,24 +74,25 @@ def self_attention(x):
     return attention(scores[:, None], x[:, None])[0][:, 0]
 
 
-def restricted_self_attention(x, neighbours: int = NEIGHBOURS, block: int = _BLOCK):
-    """Return `self_attention` of each position to the `neighbours` around it, itself included.
+def restricted_self_attention(x, neighbors: int = NEIGHBORS, block: int = _BLOCK):
+    """Return `self_attention` of each position to the `neighbors` around it, itself included.
 
-    A block of queries shares the keys that any of them may attend to, so that the work grows with
-    n and not with its square.
+    The queries of a block share the keys that any of them may attend to, so the work grows with n
+    instead of its square.
 
     Args:
-        x: float [B, n, d], of known n and d.
-        neighbours: r, odd.
-        block: queries in a block.
+        x: float [B, n, d] with static n and d.
+        neighbors: r, odd.
+        block: Number of queries in a block.
     """
     _, n, d = x.shape
-    blocks, side, keys = -(-n // block), neighbours // 2, block + neighbours - 1
-    # Block i has the queries i * block + [0, block), and the keys from `side` before to after them.
+    blocks, side, keys = -(-n // block), neighbors // 2, block + neighbors - 1
+    # Block i has the queries i * block + [0, block), and the keys from `side` before them to
+    # `side` after them.
     starts = ops.arange(blocks)[:, None] * block
     places = starts + ops.arange(keys)[None] - side  # [blocks, keys]
     queries = ops.arange(block)[:, None]
-    is_near = (queries <= ops.arange(keys)) & (ops.arange(keys) < queries + neighbours)
+    is_near = (queries <= ops.arange(keys)) & (ops.arange(keys) < queries + neighbors)
     is_there = (places >= 0) & (places < n)
     padded = ops.pad(x, ((0, 0), (side, blocks * block - n + side), (0, 0)))
     near = ops.reshape(ops.take(padded, places + side, axis=1), (-1, keys, d))

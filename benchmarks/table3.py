@@ -1,12 +1,12 @@
-"""Table 3 of the paper in the small: its variations of the model, trained on Multi30k.
+"""Table 3 of the paper, scaled down: its variations of the model, trained on Multi30k.
 
     python -m benchmarks.table3 --data data/multi30k --output runs/table3 --report table3.md
 
-Each row is that of the paper with a quarter of its widths and half of its layers, and is trained in
-a directory of its own with the same vocabulary, text and recipe. The table comes row by row; after
-it, whether the paper's directions hold. Without a GPU every core trains a row of its own, and all
-take some three hours on two cores. The same command goes on where an earlier one was stopped, and
-with more --epochs each row goes on after its last one.
+Each row has a quarter of the paper's widths and half of its layers, and is trained in its own
+directory with the same vocabulary, text and recipe. The table is printed row by row, followed by
+whether the paper's conclusions hold. Without a GPU each core trains one row at a time, and all rows
+take about three hours on two cores. Repeat the command to continue after an interruption, and with
+more --epochs to continue finished rows.
 """
 
 import argparse
@@ -27,17 +27,17 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import keras
 import tensorflow as tf
 
-from benchmarks.directions import BASE, PAPER, Judgement, Scores, judgements
+from benchmarks.directions import BASE, PAPER, Judgment, Scores, judgments
 from benchmarks.machine import Stopwatch, describe_machine
 from benchmarks.report import print_report, table_line
 from benchmarks.variations import MAX_LENGTH, RECIPE, experiments
 from keras_transformer.config import DataConfig, ExperimentConfig
 from keras_transformer.data import read_pairs
-from keras_transformer.utils.files import whole_file
 from keras_transformer.presets import count_parameters
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
 from keras_transformer.training import read_history, train
 from keras_transformer.training.directory import check_claim
+from keras_transformer.utils.files import whole_file
 from pipelines.cli import plain_errors, start_log
 
 HEADER = """\
@@ -45,47 +45,48 @@ HEADER = """\
 | the paper's | parameters | minutes | others |
 |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"""
 DIRECTIONS_HEADER = """
-| direction in the paper | measure | the paper's difference | here | spread of seeds | here it |
+| conclusion of the paper | measure | the paper's difference | here | spread of seeds | here it |
 |---|---|--:|--:|--:|---|"""
 NOTES = """
-- Rows have the paper's names; their d_model, d_ff, d_k and d_v are a quarter of its, N is half.
-- perplexity: per subword of the validation text, without smoothing. BLEU: sacrebleu's on it, by the
-  beam search of the paper. Both are of the last epoch's weights, with no average. the paper's: both
-  on newstest2013.
-- minutes: of the command that ended the row, its validation included. others: the cores that other
-  processes kept busy meanwhile, those with other rows included.
-- A difference is positive where the row that the paper found better is better here too. base is the
-  mean of its seeds ({seeds}), and the spread of seeds is their largest less their smallest. The
-  other rows have one seed, so that a smaller difference than that shows nothing.
+- Rows have the paper's names. Their d_model, d_ff, d_k and d_v are a quarter of the paper's, N is
+  half.
+- perplexity: per subword of the validation text, without smoothing. BLEU: sacreBLEU of the same
+  text, with the paper's beam search. Both use the weights of the last epoch, not averaged. the
+  paper's: both on newstest2013.
+- minutes: of the command that finished the row, validation included. others: cores kept busy by
+  other processes at the same time, other rows included.
+- A difference is positive if the row that the paper found better is better here too. base is the
+  mean of its seeds ({seeds}); the spread of seeds is the largest minus the smallest of them. Other
+  rows have one seed, so a difference below that spread shows nothing.
 - {machine}. Python {python}, TensorFlow {tensorflow}, Keras {keras}."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Result(Scores):
-    """What a row's training came to."""
+    """The scores of a trained row, and the time it took."""
 
     minutes: float
     other_cores: float
-    """That other processes kept busy meanwhile."""
+    """Cores kept busy by other processes at the same time."""
 
 
 def measure(config: ExperimentConfig, directory: Path, vocabulary: Path) -> Result:
-    """Train a row, or what is left of its training, and return what it came to."""
+    """Train a row, or finish its training, and return the result."""
     path = directory / "result.json"
     if path.exists() and ExperimentConfig.from_file(directory / "config.yaml") == config:
         return Result(**json.loads(path.read_text(encoding="utf-8")))
     check_claim(directory, config)
     directory.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)  # It was of fewer epochs.
+    path.unlink(missing_ok=True)  # It has fewer epochs.
     SentencePieceTokenizer.from_file(vocabulary).save(directory / "vocabulary.model")
     keras.utils.clear_session()
-    # What Keras says of the epochs is no part of the table.
+    # The output of Keras is not part of the table.
     with Stopwatch() as watch, contextlib.redirect_stdout(sys.stderr):
         train(config, directory)
     chosen = json.loads((directory / "chosen.json").read_text(encoding="utf-8"))
     result = Result(
         perplexity=math.exp(read_history(directory)["val_nll"][-1]),
-        bleu=chosen["validation_bleu"]["average"],  # Of the last epoch alone.
+        bleu=chosen["validation_bleu"]["average"],  # of the last epoch alone
         minutes=watch.seconds / 60,
         other_cores=watch.other_cores,
     )
@@ -97,18 +98,18 @@ def measure(config: ExperimentConfig, directory: Path, vocabulary: Path) -> Resu
 def measure_all(
     rows: Mapping[str, ExperimentConfig], output: Path, processes: int
 ) -> Iterator[Result]:
-    """Train rows, each with its share of the cores, and yield in order what they came to."""
+    """Train rows, each with its share of the cores, and yield their results in order."""
     vocabulary = _vocabulary(next(iter(rows.values())), output)
-    processes = min(processes, len(rows))  # A core without a row would be idle.
+    processes = min(processes, len(rows))  # more processes than rows would idle
     if processes == 1:
         for name, config in rows.items():
             yield measure(config, output / name, vocabulary)
         return
-    # A process that is forked from one that runs TensorFlow hangs.
+    # A process forked from one that runs TensorFlow hangs.
     fresh = multiprocessing.get_context("spawn")
     threads = max(1, os.cpu_count() // processes)
     pool = ProcessPoolExecutor(processes, fresh, _start_process, (threads,))
-    # Last, the row of the most epochs would be trained alone.
+    # If the longest row started last, it would train alone.
     longest_first = sorted(rows, key=lambda name: -rows[name].training.epochs)
     try:
         results = {
@@ -127,19 +128,19 @@ def _start_process(threads: int) -> None:
 
 
 def report(rows: Mapping[str, ExperimentConfig], output: Path, processes: int = 1) -> Iterator[str]:
-    """Train rows, and yield the lines of the table as they come, and of what it shows.
+    """Train rows, and yield the lines of the table one by one, then those of its conclusions.
 
     Args:
-        rows: by their names, experiments on the same text with vocabularies of the same size.
-        output: the directory for a directory of each.
-        processes: how many rows are trained at a time; a single one has all cores.
+        rows: Experiments by name, on the same text and with vocabularies of the same size.
+        output: Parent of the rows' directories.
+        processes: Number of rows that train at the same time; a single row has all cores.
     """
     results = {}
     yield HEADER
     for name, result in zip(rows, measure_all(rows, output, processes), strict=True):
         results[name] = result
         yield table_row(name, rows[name], result)
-    directions = [direction_row(judgement) for judgement in judgements(results)]
+    directions = [direction_row(judgment) for judgment in judgments(results)]
     if directions:
         yield DIRECTIONS_HEADER
         yield from directions
@@ -153,7 +154,7 @@ def report(rows: Mapping[str, ExperimentConfig], output: Path, processes: int = 
 
 
 def _vocabulary(config: ExperimentConfig, output: Path) -> Path:
-    """Return the file of all rows' vocabulary, which is trained once."""
+    """Return the file of the vocabulary that all rows share, training it the first time."""
     path = output / "vocabulary.model"
     if not path.exists():
         pairs = read_pairs(config.data.train_source, config.data.train_target)
@@ -164,7 +165,7 @@ def _vocabulary(config: ExperimentConfig, output: Path) -> Path:
 
 
 def table_row(name: str, config: ExperimentConfig, result: Result) -> str:
-    """Return a line of the table."""
+    """Return a row of the table."""
     model, training = config.model, config.training
     key_dim = model.key_dim or model.d_model // model.num_heads
     papers = PAPER.get(name)
@@ -178,13 +179,13 @@ def table_row(name: str, config: ExperimentConfig, result: Result) -> str:
     return table_line(cells)
 
 
-def direction_row(judgement: Judgement) -> str:
-    """Return a line of the second table."""
-    direction, measure = judgement.direction, judgement.measure
+def direction_row(judgment: Judgment) -> str:
+    """Return a row of the second table."""
+    direction, measure = judgment.direction, judgment.measure
     cells = (
         *(direction.claim, {"bleu": "BLEU"}.get(measure, measure)),
         f"{direction.gain(PAPER, measure):+.2f}",
-        *(f"{judgement.gain:+.2f}", f"{judgement.spread:.2f}", judgement.verdict),
+        *(f"{judgment.gain:+.2f}", f"{judgment.spread:.2f}", judgment.verdict),
     )
     return table_line(cells)
 
@@ -203,17 +204,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--output", type=Path, default=Path("runs/table3"), help="default runs/table3"
     )
-    parser.add_argument("--rows", nargs="+", metavar="ROW", help="by their names (default all)")
+    parser.add_argument("--rows", nargs="+", metavar="ROW", help="names of rows (default all)")
     parser.add_argument(
-        "--epochs", type=int, default=RECIPE.epochs, help=f"of a row (default {RECIPE.epochs})"
+        "--epochs",
+        type=int,
+        default=RECIPE.epochs,
+        help=f"epochs per row (default {RECIPE.epochs})",
     )
     parser.add_argument(
         "--processes",
         type=int,
         default=1 if tf.config.list_physical_devices("GPU") else os.cpu_count(),
-        help="that train rows at a time (default one with a GPU, otherwise one for each core)",
+        help="rows to train at the same time (default 1 with a GPU, otherwise one per core)",
     )
-    parser.add_argument("--report", type=Path, help="file for what is printed")
+    parser.add_argument("--report", type=Path, help="also write the report to this file")
     args = parser.parse_args(argv)
     start_log()
     with plain_errors():

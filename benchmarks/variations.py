@@ -1,4 +1,4 @@
-"""The experiments of Table 3 of the paper in the small."""
+"""The experiments of Table 3 of the paper, scaled down."""
 
 import dataclasses
 
@@ -7,19 +7,19 @@ from keras_transformer.config import DataConfig, ExperimentConfig, TrainingConfi
 from keras_transformer.presets import PRESETS
 
 WIDTHS, LAYERS = 4, 2
-"""What the paper's sizes are divided by; heads stay as many."""
+"""Divisors of the paper's sizes; the number of heads is unchanged."""
 VOCAB_SIZE, MAX_LENGTH = 4_000, 128
 RECIPE = TrainingConfig(
     epochs=3, batch_tokens=1024, warmup_steps=1000, learning_rate_scale=0.8, average_checkpoints=1
 )
 SEEDS = 3
-"""Of the base row."""
+"""Number of seeds of the base row."""
 
 
 def experiments(
     data: DataConfig, recipe: TrainingConfig = RECIPE, vocab_size: int = VOCAB_SIZE
 ) -> dict[str, ExperimentConfig]:
-    """Return the experiment of each row by its name, the base row's other seeds after it.
+    """Return the experiments by name; other seeds of the base row follow it.
 
     >>> rows = experiments(DataConfig(train_source="train.tsv", validation_source="valid.tsv"))
     >>> base, half = (rows[name].model for name in ("base", "c_d_model_256"))
@@ -59,7 +59,7 @@ def _times_the_steps(name: str) -> int:
 
 
 def scaled(model: TransformerConfig, vocab_size: int) -> TransformerConfig:
-    """Return a model of the paper in the small."""
+    """Return a model of the paper with smaller sizes."""
     widths = {
         name: size // WIDTHS
         for name in ("d_model", "d_ff", "key_dim", "value_dim")

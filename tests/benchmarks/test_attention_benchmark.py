@@ -1,33 +1,29 @@
 import itertools
 
 import numpy as np
-from tests.helpers.layer_checks import as_array
-from tests.helpers.tiny import run_python
+import pytest
 
 from benchmarks import attention
 from benchmarks.attention import lookup_model, lookup_task, train, training_step
 from benchmarks.costs import Cost, measure_costs
+from tests.helpers.layer_checks import as_array
 
 
-def test_the_script_starts():
-    usage = run_python("-m", "benchmarks.attention", "--help").stdout
-    assert "--lengths" in usage and "--key-dims" in usage
-
-
-def test_additive_attention_needs_memory_for_each_pair_and_component():
+@pytest.mark.slow
+def test_additive_attention_takes_memory_for_each_pair_and_component():
     names = ["scaled_dot", "additive", "keras"]
     costs = dict(measure_costs(training_step, names, lengths=[200, 3], repeats=2))
     assert list(costs) == [3, 200]
     for of_length in costs.values():
         for cost in of_length.values():
             assert len(cost.seconds) == len(cost.other_cores) == 2 and min(cost.seconds) > 0
-    hidden = 4 * 8 * 200 * 200 * 64  # Bytes of one float32 [H, T, S, K].
+    hidden = 4 * 8 * 200 * 200 * 64  # bytes of one float32 [H, T, S, K]
     assert costs[200]["scaled_dot"].peak_memory < hidden < costs[200]["additive"].peak_memory
 
 
 def test_a_head_learns_to_look_up():
     loss, largest = train("scaled_dot", key_dim=4, learning_rate=0.01, steps=60, seed=1)
-    assert 0 <= loss < 0.8 * np.log(16)  # A guess has log 16.
+    assert 0 <= loss < 0.8 * np.log(16)  # guessing has log 16
     assert 1 / 8 < largest < 1
 
 
@@ -41,9 +37,9 @@ def test_unscaled_weights_start_near_one_when_keys_are_large():
     assert largest["scaled_dot", 256] < 0.5
 
 
-def test_only_what_attends_and_reads_is_trained():
+def test_only_attention_and_output_are_trained():
     model, weights = lookup_model("scaled_dot", key_dim=5)
-    kernels = 2 * 256 * 5 + 16 * 16 + 16 * 256  # Query and key; value; output.
+    kernels = 2 * 256 * 5 + 16 * 16 + 16 * 256  # query and key; value; output
     assert sum(w.numpy().size for w in model.trainable_weights) == kernels + 256 * 16 + 16
     assert weights.output_shape == (None, 1, 1, 8)
 

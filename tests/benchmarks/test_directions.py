@@ -1,17 +1,17 @@
 import pytest
 
-from benchmarks.directions import DIRECTIONS, PAPER, Scores, judge, judgements
+from benchmarks.directions import DIRECTIONS, PAPER, Scores, judge, judgments
 
 SEEDS = {"base": Scores(8.0, 30.0), "base_seed_2": Scores(8.5, 31.0), "base_seed_3": Scores(9, 32)}
-"""A mean of 8.5 and 31, a spread of 1 and 2."""
+"""Means of 8.5 and 31, spreads of 1 and 2."""
 
 
 def verdicts(rows):
-    return {(one.direction.claim[0], one.measure): one.verdict for one in judgements(SEEDS | rows)}
+    return {(one.direction.claim[0], one.measure): one.verdict for one in judgments(SEEDS | rows)}
 
 
 def test_every_direction_holds_in_the_paper():
-    found = list(judgements(PAPER))
+    found = list(judgments(PAPER))
     assert {one.direction for one in found} == set(DIRECTIONS)
     for one in found:
         if one.direction.equal:
@@ -20,7 +20,7 @@ def test_every_direction_holds_in_the_paper():
             assert one.verdict == "holds", one
 
 
-def test_the_paper_itself_has_less_bleu_with_more_layers():
+def test_more_layers_lower_bleu_in_the_paper():
     assert PAPER["c_num_layers_8"].bleu < PAPER["base"].bleu
 
 
@@ -42,35 +42,35 @@ def test_a_difference_from_the_mean_of_the_seeds_must_exceed_their_spread(
     assert list(found.values()) == expected
 
 
-def test_better_than_the_base_is_the_other_way_round():
-    (better,) = (one for one in judgements(SEEDS | {"c_num_layers_8": Scores(6.5, 1)}))
+def test_a_row_that_should_be_better_than_the_base():
+    (better,) = (one for one in judgments(SEEDS | {"c_num_layers_8": Scores(6.5, 1)}))
     assert (better.measure, better.gain, better.spread) == ("perplexity", 2.0, 1.0)
     assert better.verdict == "holds"
-    (worse,) = judgements(SEEDS | {"c_num_layers_8": Scores(10.5, 99)})
+    (worse,) = judgments(SEEDS | {"c_num_layers_8": Scores(10.5, 99)})
     assert (worse.gain, worse.verdict) == (-2.0, "does not hold")
 
 
 def test_smoothing_is_judged_by_each_measure_in_its_own_direction():
-    # Without smoothing: less perplexity, and less BLEU.
+    # Without smoothing: lower perplexity and lower BLEU.
     found = verdicts({"d_label_smoothing_0.0": Scores(7.0, 28.0)})
     assert found == {("D", "perplexity"): "holds", ("D", "bleu"): "holds"}
     found = verdicts({"d_label_smoothing_0.0": Scores(10.0, 34.0)})
     assert found == {("D", "perplexity"): "does not hold", ("D", "bleu"): "does not hold"}
 
 
-def test_what_should_be_equal_may_differ_as_much_as_seeds_do():
+def test_equal_rows_may_differ_by_the_spread_of_seeds():
     found = verdicts({"e_position_learned": Scores(9.4, 28.9)})
     assert found == {("E", "perplexity"): "holds", ("E", "bleu"): "does not hold"}
     found = verdicts({"e_position_learned": Scores(7.4, 32.9)})
     assert found == {("E", "perplexity"): "does not hold", ("E", "bleu"): "holds"}
 
 
-def test_rows_that_are_not_there_are_not_judged():
-    assert list(judgements(SEEDS)) == []
-    assert list(judgements({"a_num_heads_1": Scores(8, 30)})) == []
+def test_missing_rows_are_not_judged():
+    assert list(judgments(SEEDS)) == []
+    assert list(judgments({"a_num_heads_1": Scores(8, 30)})) == []
 
 
 def test_one_seed_has_no_spread():
-    one, other = judgements({"base": Scores(8, 30), "a_num_heads_1": Scores(8, 29.9)})
+    one, other = judgments({"base": Scores(8, 30), "a_num_heads_1": Scores(8, 29.9)})
     assert (one.spread, one.verdict) == (0, judge(0, 0)) == (0, "within the spread of seeds")
     assert other.verdict == "holds"

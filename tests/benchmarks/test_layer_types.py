@@ -3,14 +3,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from matplotlib.colors import to_hex
-from tests.helpers.tiny import run_python
 
 from benchmarks import layer_types
 from benchmarks.costs import Cost
 from benchmarks.layer_types import crossing, run_of
 from benchmarks.sequence_layers import (
     KERNEL,
-    NEIGHBOURS,
+    NEIGHBORS,
     TABLE_1,
     make_layer,
     multiply_adds,
@@ -27,13 +26,13 @@ def reach(layer, n=N, d=D):
     with tf.GradientTape(persistent=True) as tape:
         tape.watch(x)
         outputs = tf.reduce_sum(layer(x), axis=-1)
-    # Row by row: of all rows at once TensorFlow 2.21 crashes on some processors.
+    # Row by row, because the vectorized version crashes on some processors with TensorFlow 2.21.
     jacobian = tape.jacobian(outputs, x, experimental_use_pfor=False)
     return np.abs(jacobian[0, :, 0]).sum(axis=-1) > 0
 
 
-def layers_until_all_is_joined(of_one):
-    """Return how many layers it takes until every output depends on every input."""
+def layers_until_all_are_connected(of_one):
+    """Return the number of layers after which every output depends on every input."""
     of_stack, layers = of_one, 1
     while not of_stack.all():
         of_stack, layers = of_stack @ of_one, layers + 1
@@ -47,12 +46,12 @@ def band(n, width):
 
 
 def test_the_formulas_are_those_of_table_1():
-    says = {name: formula(81, 512) for name, formula in TABLE_1.items()}
-    assert says["self-attention"] == (3_359_232, 1, 1)  # 81^2 * 512
-    assert says["recurrent"] == (21_233_664, 81, 81)  # 81 * 512^2
-    assert says["convolutional"] == (63_700_992, 1, pytest.approx(4))  # 3 times as much; 3^4 = 81
-    assert says["restricted"] == (1_285_632, 1, 81 / 31)  # 31 * 81 * 512
-    assert (KERNEL, NEIGHBOURS) == (3, 31)
+    rows = {name: formula(81, 512) for name, formula in TABLE_1.items()}
+    assert rows["self-attention"] == (3_359_232, 1, 1)  # 81^2 * 512
+    assert rows["recurrent"] == (21_233_664, 81, 81)  # 81 * 512^2
+    assert rows["convolutional"] == (63_700_992, 1, pytest.approx(4))  # 3 times as much; 3^4 = 81
+    assert rows["restricted"] == (1_285_632, 1, 81 / 31)  # 31 * 81 * 512
+    assert (KERNEL, NEIGHBORS) == (3, 31)
 
 
 def test_self_attention_and_recurrence_have_equal_operations_where_n_is_d():
@@ -64,27 +63,27 @@ def test_self_attention_and_recurrence_have_equal_operations_where_n_is_d():
 
 
 @pytest.mark.parametrize("name", TABLE_1)
-def test_a_layer_keeps_the_shape(name):
+def test_a_layer_preserves_the_shape(name):
     outputs = make_layer(name, D)(tf.random.normal((2, N, D)))
     assert outputs.shape == (2, N, D)
 
 
-def test_each_layer_sees_what_table_1_says_it_sees():
+def test_each_layer_reaches_the_positions_of_table_1():
     seen = {name: reach(make_layer(name, D)) for name in TABLE_1}
     assert seen["self-attention"].all() and seen["multi-head"].all()
     assert np.array_equal(seen["recurrent"], np.tri(N, dtype=bool))  # The past.
     assert np.array_equal(seen["convolutional"], band(N, KERNEL))
-    assert np.array_equal(seen["restricted"], band(N, NEIGHBOURS))
-    assert seen["restricted"][N // 2].sum() == NEIGHBOURS
+    assert np.array_equal(seen["restricted"], band(N, NEIGHBORS))
+    assert seen["restricted"][N // 2].sum() == NEIGHBORS
 
 
 def test_paths_are_as_long_as_table_1_says():
-    assert layers_until_all_is_joined(reach(self_attention)) == 1
+    assert layers_until_all_are_connected(reach(self_attention)) == 1
     # A layer reaches (r - 1) / 2 to each side: 39 / 2, of the order of n / r.
-    near = reach(lambda x: restricted_self_attention(x, neighbours=5, block=4))
-    assert layers_until_all_is_joined(near) == 20
+    near = reach(lambda x: restricted_self_attention(x, neighbors=5, block=4))
+    assert layers_until_all_are_connected(near) == 20
     # Without gaps as many as restricted attention of r = k: 39. With gaps log_k(n).
-    assert layers_until_all_is_joined(reach(make_layer("convolutional", D))) == 39
+    assert layers_until_all_are_connected(reach(make_layer("convolutional", D))) == 39
     convolutions = [
         keras.layers.Conv1D(D, 3, padding="causal", dilation_rate=3**i) for i in range(3)
     ]
@@ -99,12 +98,12 @@ def test_paths_are_as_long_as_table_1_says():
     assert not reach(convolutions[0], n=27)[-1, :24].any()
 
 
-@pytest.mark.parametrize(("n", "neighbours", "block"), [(40, 7, 8), (13, 5, 4), (3, 9, 8)])
-def test_restricted_attention_is_masked_self_attention(n, neighbours, block):
+@pytest.mark.parametrize(("n", "neighbors", "block"), [(40, 7, 8), (13, 5, 4), (3, 9, 8)])
+def test_restricted_attention_is_masked_self_attention(n, neighbors, block):
     x = tf.random.normal((2, n, 6))
-    scores = tf.where(band(n, neighbours), tf.matmul(x, x, transpose_b=True) / 6**0.5, -1e9)
+    scores = tf.where(band(n, neighbors), tf.matmul(x, x, transpose_b=True) / 6**0.5, -1e9)
     expected = tf.matmul(tf.nn.softmax(scores), x)
-    received = restricted_self_attention(x, neighbours, block)
+    received = restricted_self_attention(x, neighbors, block)
     np.testing.assert_allclose(received, expected, atol=1e-5)
     everything = restricted_self_attention(x, 2 * n + 1, block)
     np.testing.assert_allclose(everything, self_attention(x), atol=1e-5)
@@ -116,7 +115,7 @@ def largest_tensor(layer, n):
     return max(tensor.shape.num_elements() or 0 for tensor in outputs)
 
 
-def test_restricted_attention_has_nothing_that_grows_with_the_square():
+def test_restricted_attention_has_no_tensor_of_quadratic_size():
     assert largest_tensor(self_attention, 512) == 512 * 512
     sizes = [largest_tensor(restricted_self_attention, n) for n in (512, 1024)]
     assert sizes[1] == 2 * sizes[0] < 512 * 512
@@ -132,7 +131,7 @@ def cost(milliseconds, memory=5_000_000):
 
 
 def costs_of(attention, recurrent, d=8):
-    """Return costs at lengths 4, 16 and 64, of 1 ms where not given."""
+    """Return costs at lengths 4, 16 and 64, by default 1 ms."""
     found = {(d, n, name): cost(1) for n in (4, 16, 64) for name in TABLE_1}
     for name, times in (("self-attention", attention), ("recurrent", recurrent)):
         found |= {(d, n, name): cost(time) for n, time in zip((4, 16, 64), times, strict=True)}
@@ -147,7 +146,7 @@ def test_the_crossing_lies_between_the_lengths_around_it():
     assert crossing(costs_of((2, 2, 2), (1, 1, 1)), 8) is None
 
 
-def test_a_row_has_the_formulas_beside_the_measurement():
+def test_a_row_has_formulas_and_measurements():
     row = layer_types.row("self-attention", 64, 1000, cost(12.5))
     assert row == "| self-attention | 64 | 1000 | 64.0 | 1 | 1 | 128.0 | 12.5 | 0% | 5 | 0.4 |"
 
@@ -190,7 +189,3 @@ def test_a_plot_of_another_kind_is_refused_before_measuring(capsys):
     with pytest.raises(SystemExit):
         layer_types.main(["--plot", "plot.jpg"])
     assert "--plot must end in .png, .svg or .pdf, received 'plot.jpg'" in capsys.readouterr().err
-
-
-def test_the_script_starts():
-    assert "--widths" in run_python("-m", "benchmarks.layer_types", "--help").stdout

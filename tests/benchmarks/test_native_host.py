@@ -7,11 +7,11 @@ from benchmarks.native_host import serve
 
 
 def as_number(text):
-    """Fail the whole request where a text is no number."""
+    """Fail the whole request if a text is not a number."""
     return tf.strings.as_string(tf.strings.to_number(text, tf.int32) + 1)
 
 
-def test_an_error_is_the_answer_to_its_request_alone(saved):
+def test_an_error_answers_only_its_own_request(saved):
     path = saved(as_number)
     one, two, three = sorted(serve(path, [[b"1", b"41"], [b"1", b"me"], []]))
     assert (one.number, one.error, one.texts) == (0, None, [b"2", b"42"])
@@ -22,14 +22,14 @@ def test_an_error_is_the_answer_to_its_request_alone(saved):
     assert 1e7 < one.resident < 1e11
 
 
-def test_the_host_keeps_no_request(saved):
+def test_the_host_frees_requests(saved):
     answers = serve(saved(tf.strings.upper), [[b"a" * 2**20]] * 400, threads=2)
     resident = [answer.resident for answer in answers if answer.texts == [b"A" * 2**20]]
     assert len(resident) == 400
     assert max(resident) < resident[0] + 100 * 2**20
 
 
-def test_compiled_functions_run_where_the_server_allows_them(saved):
+def test_compiled_functions_run_only_if_the_server_allows_them(saved):
     @tf.function(jit_compile=True)
     def plus_one(numbers):
         return numbers + 1
@@ -50,13 +50,13 @@ def test_a_caller_may_stop_before_the_end(saved):
     answers.close()
 
 
-def test_a_failure_of_the_host_is_told(saved):
+def test_a_failure_of_the_host_is_reported(saved):
     answers = serve(saved(as_number), [[b"1"]], threads=0)
-    with pytest.raises(RuntimeError, match="(?s)ended with 1.*0: expected a number of threads"):
+    with pytest.raises(RuntimeError, match="(?s)code 1.*0: expected a number of threads"):
         list(answers)
 
 
-def test_a_failure_of_the_requests_is_told(saved):
+def test_a_failure_of_the_requests_is_reported(saved):
     def requests():
         yield [b"1"]
         raise OSError("disk on fire")

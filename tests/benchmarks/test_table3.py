@@ -3,7 +3,6 @@ import json
 import math
 
 import pytest
-from tests.helpers.tiny import run_python, write_toy_text
 
 from benchmarks import table3
 from benchmarks.directions import BASE, DIRECTIONS, PAPER
@@ -11,6 +10,7 @@ from benchmarks.table3 import report
 from benchmarks.variations import experiments
 from keras_transformer.config import DataConfig, ExperimentConfig, TrainingConfig
 from keras_transformer.presets import count_parameters
+from tests.helpers.tiny import write_toy_text
 
 TEXT = {"train_source": "train.tsv", "validation_source": "valid.tsv"}
 
@@ -47,7 +47,7 @@ def cells(line):
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
-def test_rows_are_the_papers_in_the_small():
+def test_rows_are_the_papers_scaled_down():
     rows = of_one_seed(experiments(DataConfig(**TEXT)))
     assert rows.keys() == PRINTED.keys() == PAPER.keys()
     steps = rows[BASE].training.epochs
@@ -93,7 +93,7 @@ def sweep(tmp_path):
 
 @pytest.fixture
 def trained(monkeypatch):
-    """The names of the rows whose training is asked for, which is not done; the third fails."""
+    """Record the names of rows instead of training them; the third call is interrupted."""
     names = []
 
     def train(config, directory):
@@ -111,7 +111,7 @@ def trained(monkeypatch):
     return names
 
 
-def test_the_last_epoch_counts_and_what_has_ended_is_not_trained_again(tmp_path, sweep, trained):
+def test_finished_rows_are_not_trained_again(tmp_path, sweep, trained):
     rows = sweep("base", "base_seed_2", "c_num_layers_4", "b_key_dim_16")
     lines = []
     with pytest.raises(KeyboardInterrupt):
@@ -130,7 +130,7 @@ def test_the_last_epoch_counts_and_what_has_ended_is_not_trained_again(tmp_path,
     ]
     assert table[3][:10] == "b_key_dim_16 3 128 512 8 4 16 0.1 0.1 1".split()
     assert count in again[3]
-    # To the mean of 1 and 2, of 10 and 20.
+    # Compared with the means of 1 and 2, of 10 and 20.
     assert [cells(line) for line in again[6:-1]] == [
         ["B: keys of a quarter of the size are worse", "perplexity", "+0.24", "+3.50", "1.00"]
         + ["holds"],
@@ -143,7 +143,7 @@ def test_the_last_epoch_counts_and_what_has_ended_is_not_trained_again(tmp_path,
     assert "mean of its seeds (2)" in again[-1]
 
 
-def test_rows_of_fewer_epochs_are_trained_on(tmp_path, sweep, trained):
+def test_rows_with_fewer_epochs_continue(tmp_path, sweep, trained):
     rows = sweep("base", "base_seed_2")
     list(report(rows, tmp_path / "sweep"))
     for name, config in rows.items():
@@ -155,7 +155,7 @@ def test_rows_of_fewer_epochs_are_trained_on(tmp_path, sweep, trained):
         lines = list(report(rows, tmp_path / "sweep"))
         assert [cells(line)[10] for line in lines[1:3]] == ["4.00", "5.00"]
         assert trained == ["base", "base_seed_2", "base", "base", "base_seed_2"]
-        assert len(lines) == 4  # No direction is about the seeds.
+        assert len(lines) == 4  # No direction compares seeds.
 
 
 def test_another_recipe_is_refused_and_keeps_the_result(tmp_path, sweep, trained):
@@ -164,20 +164,20 @@ def test_another_recipe_is_refused_and_keeps_the_result(tmp_path, sweep, trained
     (path,) = (tmp_path / "sweep").glob("*/result.json")
     before = path.read_bytes()
     training = dataclasses.replace(rows["base"].training, warmup_steps=9)
-    with pytest.raises(ValueError, match="holds a training with another configuration"):
+    with pytest.raises(ValueError, match="another configuration"):
         list(
             report({"base": dataclasses.replace(rows["base"], training=training)}, path.parents[1])
         )
     assert trained == ["base"] and path.read_bytes() == before
 
 
-def test_a_single_row_has_this_process_with_all_cores(tmp_path, sweep, trained):
+def test_a_single_row_trains_in_this_process(tmp_path, sweep, trained):
     list(report(sweep("base"), tmp_path / "sweep", processes=4))
-    assert trained == ["base"]  # Other processes would not have the stand-in.
+    assert trained == ["base"]  # Other processes would not have the fixture.
 
 
 @pytest.mark.slow
-def test_two_rows_are_trained_at_a_time_and_shown(tmp_path, sweep, capfd):
+def test_two_rows_train_at_the_same_time(tmp_path, sweep, capfd):
     rows = sweep("base", "c_num_layers_2")
     lines = list(report(rows, tmp_path / "sweep", processes=2))
     assert capfd.readouterr().out == ""
@@ -199,8 +199,3 @@ def test_an_unknown_row_is_refused_with_the_known_names():
 def test_no_process_is_refused():
     with pytest.raises(SystemExit, match="error: --processes must be at least 1, received 0."):
         table3.main(["--processes", "0"])
-
-
-def test_the_script_starts():
-    usage = run_python("-m", "benchmarks.table3", "--help").stdout
-    assert "--rows" in usage and "--report" in usage
