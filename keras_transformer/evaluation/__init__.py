@@ -1,4 +1,4 @@
-"""How good translations are."""
+"""Scores of translations."""
 
 from keras_transformer.evaluation.bleu import Scores, score
 from keras_transformer.evaluation.published import (

@@ -1,4 +1,4 @@
-"""BLEU and chrF as sacrebleu computes them: on detokenised text, with a signature."""
+"""BLEU and chrF computed by sacrebleu: on detokenized text, with a signature."""
 
 import dataclasses
 import json
@@ -15,15 +15,16 @@ from keras_transformer.utils.files import whole_file
 
 @dataclasses.dataclass(frozen=True)
 class Scores:
-    """How close translations of a corpus are to its references.
+    """Scores of the translations of a corpus.
 
     Attributes:
         bleu: sacrebleu's BLEU, 0 to 100.
         chrf: sacrebleu's chrF2, 0 to 100.
-        signature: how `bleu` was computed, with sacrebleu's version; to be printed beside it.
-        chrf_signature: the same for `chrf`.
-        sentences: how many were compared.
-        published: the scores beside them that are computed as published ones are, by name.
+        signature: Signature of `bleu`: its settings and sacrebleu's version. Report it with the
+            score.
+        chrf_signature: Signature of `chrf`.
+        sentences: Number of sentences.
+        published: Further BLEU scores by name, computed as in publications; see `published_bleu`.
     """
 
     bleu: float
@@ -33,7 +34,7 @@ class Scores:
     sentences: int
     published: Mapping[str, PublishedBleu] = dataclasses.field(default_factory=dict)
 
-    def __str__(self):
+    def __str__(self) -> str:
         lines = [
             f"BLEU {self.bleu:.2f} ({self.signature}), chrF {self.chrf:.2f} "
             f"({self.chrf_signature}), sentences: {self.sentences:,}"
@@ -43,11 +44,15 @@ class Scores:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the scores by name, ready for JSON."""
+        """Return the scores by name, as values that JSON can represent."""
         return dataclasses.asdict(self)
 
     def to_json(self, path: str | os.PathLike) -> None:
-        """Write the scores as a JSON object; the file appears only when it is whole."""
+        """Write the scores to a file as a JSON object.
+
+        Args:
+            path: The file. It appears only when it is complete.
+        """
         with whole_file(Path(path)) as temporary:
             temporary.write_text(json.dumps(self.to_dict(), indent=2) + "\n", encoding="utf-8")
 
@@ -58,24 +63,24 @@ def score(
     published: Sequence[str] = (),
     language: str | None = None,
 ) -> Scores:
-    """Compare translations with references, one of each for a sentence, in the same order.
+    """Return BLEU and chrF of translations, compared with one reference each.
 
-    Both are text as a reader wants it: detokenised, in its own case. sacrebleu splits them by its
-    rule 13a, so that the scores can be compared with published ones that have the same signature.
+    Both must be detokenized text in its original case. sacrebleu tokenizes it by its rule 13a, so
+    scores are comparable with published ones that have the same signature.
 
     Args:
-        hypotheses: the translations.
-        references: what they should be.
-        published: names of `published_bleu`, to score beside in these ways too.
-        language: of both sides, such as "de", which those need.
+        hypotheses: Translations.
+        references: Reference translations, in the same order.
+        published: Names of further scores to compute; see `published_bleu`.
+        language: Language of the text, such as "de". Required for `published`.
 
     Returns:
-        The `Scores` of the whole corpus; they are no averages of the sentences' scores.
+        The `Scores` of the corpus, which are not averages of sentence scores.
 
     Raises:
-        ImportError: `published` needs sacremoses, which is not installed.
-        ValueError: the counts differ, or are 0, or a name of `published` is unknown, or those lack
-            the language.
+        ImportError: If `published` is given and sacremoses is not installed.
+        ValueError: If the numbers of sentences differ or are 0, a name in `published` is unknown,
+            or `published` is given without `language`.
 
     >>> scores = score(["Ein Hund rennt schnell."], ["Ein Hund rennt sehr schnell."])
     >>> round(scores.bleu, 1), round(scores.chrf, 1), scores.sentences
@@ -87,12 +92,12 @@ def score(
         raise ValueError(
             "score needs one reference for each hypothesis, received "
             f"{len(hypotheses)} hypotheses and {len(references)} references. "
-            "Check that no line was lost or added on the way."
+            "Check that no line was lost or added."
         )
     if not hypotheses:
         raise ValueError("score needs at least one sentence, received none. Check the input files.")
     if published and language is None:
-        raise ValueError("published scores need the text's language, received none. Try 'de'.")
+        raise ValueError("published scores need the language of the text, received none. Try 'de'.")
     bleu, chrf = BLEU(tokenize="13a"), CHRF()
     return Scores(
         bleu=bleu.corpus_score(hypotheses, [references]).score,

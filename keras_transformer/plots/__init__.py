@@ -1,7 +1,7 @@
-"""Pictures of a training, of attention and of what goes into it, for a paper or a screen."""
+"""Figures of training runs, attention weights and position encodings."""
 
 from keras_transformer.plots.attention import attention_grid, attention_map
-from keras_transformer.plots.curves import learning_rate_curve, training_curves
+from keras_transformer.plots.curves import last_step, learning_rate_curve, training_curves
 from keras_transformer.plots.lines import attention_lines
 from keras_transformer.plots.positions import position_map
 from keras_transformer.plots.sentence import SentenceAttention, sentence_attention
@@ -12,6 +12,7 @@ __all__ = [
     "attention_grid",
     "attention_lines",
     "attention_map",
+    "last_step",
     "learning_rate_curve",
     "position_map",
     "save_figure",

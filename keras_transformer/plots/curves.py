@@ -1,49 +1,51 @@
-"""Pictures of a training: its curves and its learning rate."""
+"""Figures of a training run: its curves and its learning rate."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from keras_transformer.plots.style import BLUE, GREY, RED, STYLE
+from keras_transformer.plots.style import BLUE, GRAY, RED, styled_figure
 from keras_transformer.schedules import NoamSchedule
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_CURVES = {  # key: its panel's unit, its name there, its colour
+_CURVES = {  # key: label of its panel's axis, label of the curve, color
     "loss": ("nats per token", "training loss", BLUE),
     "val_nll": ("nats per token", "validation NLL", RED),
-    "val_bleu": ("sacreBLEU", "validation", RED),
-    "learning_rate": ("learning rate", "at the epoch's end", GREY),
+    "val_bleu": ("sacreBLEU", "validation, greedy search", RED),
+    "learning_rate": ("learning rate", "at the end of the epoch", GRAY),
 }
 
 
-def training_curves(history: Mapping[str, Sequence[float]]) -> "Figure":
-    """Draw how a training went, epoch by epoch.
+def training_curves(
+    history: Mapping[str, Sequence[float]], *, label_smoothing: float = 0.1
+) -> "Figure":
+    """Return a figure of a training run, epoch by epoch, from epoch 1.
 
-    A panel has the training loss and the negative log-likelihood of the validation text, another
-    its BLEU with the best epoch marked, another the learning rate. What `history` lacks is left
-    out, other keys of it are ignored.
+    The first panel shows the training loss and the negative log-likelihood (NLL) of the validation
+    text, the second its BLEU by greedy search with the best epoch marked, the third the learning
+    rate. Panels without data are omitted.
 
     Args:
-        history: a value for each epoch under any of `loss` and `val_nll` (nats per token),
-            `val_bleu` (0 to 100) and `learning_rate`, such as `model.fit(...).history`.
+        history: Values for each epoch, such as `model.fit(...).history`, under any of the keys
+            `loss` and `val_nll` (nats per token), `val_bleu` (0 to 100) and `learning_rate`. Other
+            keys are ignored.
+        label_smoothing: Label smoothing of the training loss, which the legend mentions. A smoothed
+            loss is not comparable with the NLL.
 
     Returns:
         The matplotlib figure.
 
     Raises:
-        ValueError: there is nothing to draw, or the lists differ in length.
+        ImportError: If matplotlib is not installed.
+        ValueError: If there is nothing to draw, or the numbers of values differ.
 
     >>> history = {"loss": [5.1, 3.2, 2.4], "val_nll": [4.0, 2.7, 2.2], "val_bleu": [3.1, 18, 26.5]}
     >>> [axes.get_ylabel() for axes in training_curves(history).axes]
     ['nats per token', 'sacreBLEU']
     """
-    import matplotlib
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
-
     curves = {key: history[key] for key in _CURVES if key in history}
     lengths = {key: len(values) for key, values in curves.items()}
     if not any(lengths.values()):
@@ -58,17 +60,21 @@ def training_curves(history: Mapping[str, Sequence[float]]) -> "Figure":
         )
     epochs = range(1, 1 + max(lengths.values()))
     units = list(dict.fromkeys(_CURVES[key][0] for key in curves))
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(2.4 * len(units), 1.9), layout="constrained")
+    size = (2.4 * len(units), 1.9)
+    with styled_figure(size, layout="constrained") as figure:
+        from matplotlib.ticker import MaxNLocator
+
         panels = dict(zip(units, figure.subplots(1, len(units), squeeze=False)[0], strict=True))
         for key, values in curves.items():
-            unit, name, colour = _CURVES[key]
+            unit, name, color = _CURVES[key]
+            if key == "loss" and label_smoothing:
+                name += " (label-smoothed)"
             axes = panels[unit]
-            axes.plot(epochs, values, color=colour, marker=".", markersize=4, label=name)
+            axes.plot(epochs, values, color=color, marker=".", markersize=4, label=name)
             if key == "val_bleu":
                 best = int(np.argmax(values))
                 label = f"best: {values[best]:.1f}, epoch {epochs[best]}"
-                axes.plot(epochs[best], values[best], "o", color=colour, mfc="none", label=label)
+                axes.plot(epochs[best], values[best], "o", color=color, mfc="none", label=label)
             axes.set(xlabel="epoch", ylabel=unit)
             axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, min_n_ticks=1))
             axes.ticklabel_format(axis="y", scilimits=(-2, 4))
@@ -76,36 +82,72 @@ def training_curves(history: Mapping[str, Sequence[float]]) -> "Figure":
     return figure
 
 
-def learning_rate_curve(schedule: NoamSchedule, steps: int) -> "Figure":
-    """Draw the learning rate over a training's steps, with warm-up and peak (Section 5.3, eq. 3).
+def last_step(schedule: NoamSchedule, learning_rates: Sequence[float]) -> int:
+    """Return the number of steps of a run, from the learning rates at the ends of its epochs.
+
+    The run must have used the schedule from its first step, with epochs of equal length. If the
+    whole run is a single epoch, it is assumed to end in the warm-up.
 
     Args:
-        schedule: of the training.
-        steps: how many to draw, from the first.
+        schedule: The schedule of the run.
+        learning_rates: The learning rate after each epoch, such as `history["learning_rate"]`.
+
+    Returns:
+        The number of steps after the last epoch.
+
+    Raises:
+        ValueError: If there is no learning rate.
+
+    >>> schedule = NoamSchedule(512, warmup_steps=4000)
+    >>> last_step(schedule, [float(schedule(step)) for step in (3000, 6000, 9000)])
+    9000
+    """
+    if not learning_rates:
+        raise ValueError("learning_rates must have a value, received none. Train for an epoch.")
+    warmup = schedule.warmup_steps
+    peak = schedule.scale * (schedule.d_model * warmup) ** -0.5
+
+    def steps(rate: float) -> tuple[float, float]:
+        # The rate after n steps is that of step n + 1, which is in the warm-up or after it.
+        return warmup * rate / peak - 1, warmup * (peak / rate) ** 2 - 1
+
+    epochs = len(learning_rates)
+    candidates = [
+        (abs(last - epochs * first), last)
+        for first in steps(learning_rates[0])
+        for last in steps(learning_rates[-1])
+    ]
+    return round(min(candidates)[1])
+
+
+def learning_rate_curve(schedule: NoamSchedule, steps: int) -> "Figure":
+    """Return a figure of the learning rate, with warm-up and peak (Section 5.3, eq. 3).
+
+    Args:
+        schedule: The schedule to draw.
+        steps: The last step to draw, such as the `last_step` of a run.
 
     Returns:
         The matplotlib figure.
 
     Raises:
-        ValueError: `steps` is less than 2.
+        ImportError: If matplotlib is not installed.
+        ValueError: If `steps` is less than 2.
 
     >>> axes = learning_rate_curve(NoamSchedule(512, warmup_steps=4000), steps=100_000).axes[0]
-    >>> [text.get_text() for text in axes.texts]
-    ['warm-up to step 4,000, peak 0.000699']
+    >>> axes.get_title(loc="right")
+    'warm-up to step 4,000, peak 0.000699'
     """
-    import matplotlib
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import StrMethodFormatter
-
     if steps < 2:
-        raise ValueError(f"steps must be at least 2, received {steps}.")
+        raise ValueError(f"steps must be at least 2, received {steps}. Draw a longer run.")
     warmup = schedule.warmup_steps
-    peak = float(schedule(warmup - 1))  # A schedule counts from 0.
-    # The peak is a kink, which a curve through other steps would miss.
+    peak = float(schedule(warmup - 1))  # A schedule counts steps from 0.
+    # A curve through other steps would miss the peak.
     shown = np.unique([*np.linspace(1, steps, min(steps, 500)).round(), min(warmup, steps)])
     rates = np.array([float(schedule(step - 1)) for step in shown])
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(3.6, 2.1), layout="constrained")
+    with styled_figure((3.6, 2.1), layout="constrained") as figure:
+        from matplotlib.ticker import StrMethodFormatter
+
         axes = figure.subplots()
         axes.plot(shown, rates, color=BLUE)
         axes.set(
@@ -114,17 +156,8 @@ def learning_rate_curve(schedule: NoamSchedule, steps: int) -> "Figure":
         axes.axvspan(0, min(warmup, steps), color="0.94", lw=0, zorder=0)
         if warmup <= steps:
             axes.plot(warmup, peak, "o", color=BLUE, markersize=3.5)
-        # Beside the peak, on the side with more room.
-        is_left = warmup > steps / 2
-        axes.annotate(
-            f"warm-up to step {warmup:,}, peak {peak:.3g}",
-            (min(warmup, steps), rates.max()),
-            xytext=(-7, 4) if is_left else (7, 0),
-            textcoords="offset points",
-            horizontalalignment="right" if is_left else "left",
-            verticalalignment="center",
-            fontsize=7,
-        )
+        title = f"warm-up to step {warmup:,}, peak {peak:.3g}"
+        axes.set_title(title, loc="right", fontsize=7)
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
         axes.ticklabel_format(axis="y", scilimits=(-2, 4))
     return figure

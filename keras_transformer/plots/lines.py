@@ -1,4 +1,4 @@
-"""Attention as lines between words, as in Figures 3 to 5 of the paper."""
+"""Attention weights as lines between tokens, as in Figures 3 to 5 of the paper."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -7,14 +7,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from keras_transformer.plots.attention import check_weights
-from keras_transformer.plots.style import COLOURS, STYLE, fit
+from keras_transformer.plots.style import COLORS, fit, styled_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_FAINTEST = 0.01  # A weight below this would be no visible line.
-_IN_A_ROW = 4
+_MIN_WEIGHT = 0.01  # A line with a smaller weight would be invisible.
+_PANELS_PER_ROW = 4
 
 
 def attention_lines(
@@ -23,46 +23,42 @@ def attention_lines(
     query_tokens: Sequence[str],
     caption: str = "",
 ) -> "Figure":
-    """Draw the heads of a layer as lines from each query on the left to its keys on the right.
+    """Return a figure with lines from each query on the left to its keys on the right.
 
-    A head has a colour and a panel of its own, and a line is as opaque as its weight is large.
+    Each head has its own panel and color. The opacity of a line is its weight.
 
     Args:
-        weights: attention weights [H, T, S] of one sentence and layer, 0 to 1, such as
+        weights: Attention weights [H, T, S] of one sentence and layer, from 0 to 1, such as
             `SentenceAttention.cross[-1]`.
-        key_tokens: S subwords.
-        query_tokens: T subwords.
-        caption: a line below.
+        key_tokens: The S tokens that are attended to.
+        query_tokens: The T tokens that attend.
+        caption: Text below the panels.
 
     Returns:
         The matplotlib figure.
 
     Raises:
-        ValueError: the sizes do not fit.
+        ImportError: If matplotlib is not installed.
+        ValueError: If the shape of `weights` does not match the tokens.
 
     >>> figure = attention_lines([[[0.9, 0.1]]] * 3, ["▁two", "▁dogs"], ["▁zwei"])
     >>> [axes.get_title() for axes in figure.axes]
     ['head 1', 'head 2', 'head 3']
     """
-    import matplotlib
-    from matplotlib.figure import Figure
-
     weights = check_weights(weights, key_tokens, query_tokens, "[H, T, S]")
     length = max(weights.shape[1:])
     row = min(0.15, 25 / length)  # inches; at most 5,000 pixels high
     width, height, gap = 0.7, length * row, 0.25
-    rows = -(-len(weights) // _IN_A_ROW)
-    with matplotlib.rc_context(STYLE | {"font.size": min(8, 52 * row)}):
-        # An inch is the figure's width and height, until it is fitted.
-        figure = Figure(figsize=(1, 1))
+    rows = -(-len(weights) // _PANELS_PER_ROW)
+    with styled_figure(font_size=min(8, 52 * row)) as figure:
         pitch = None
-        for head, of_head in enumerate(weights):
-            down, across = divmod(head, _IN_A_ROW)
+        for head, head_weights in enumerate(weights):
+            down, across = divmod(head, _PANELS_PER_ROW)
             axes = figure.add_axes((0, (rows - 1 - down) * (height + gap), width, height))
-            _draw(axes, of_head, COLOURS[head % len(COLOURS)])
+            _draw(axes, head_weights, COLORS[head % len(COLORS)])
             _label(axes, query_tokens, key_tokens, length)
             axes.set_title(f"head {head + 1}", fontsize=8)
-            if pitch is None:  # All panels have the same words.
+            if pitch is None:  # All panels have the same labels.
                 pitch = axes.get_tightbbox().width / figure.dpi + gap
             box = axes.get_position()
             axes.set_position((across * pitch, box.y0, box.width, box.height))
@@ -70,17 +66,19 @@ def attention_lines(
     return figure
 
 
-def _draw(axes: "Axes", weights: np.ndarray, colour: str) -> None:
+def _draw(axes: "Axes", weights: np.ndarray, color: str) -> None:
+    """Draw the weights [T, S] of one head as lines."""
     from matplotlib.collections import LineCollection
     from matplotlib.colors import to_rgba
 
-    pairs = np.argwhere(weights >= _FAINTEST)
+    pairs = np.argwhere(weights >= _MIN_WEIGHT)
     lines = [((0, query), (1, key)) for query, key in pairs]
-    colours = [to_rgba(colour, min(1, float(weights[query, key]))) for query, key in pairs]
-    axes.add_collection(LineCollection(lines, colors=colours, linewidths=1.5))
+    colors = [to_rgba(color, min(1, float(weights[query, key]))) for query, key in pairs]
+    axes.add_collection(LineCollection(lines, colors=colors, linewidths=1.5))
 
 
 def _label(axes: "Axes", queries: Sequence[str], keys: Sequence[str], length: int) -> None:
+    """Write the queries to the left and the keys to the right of the lines."""
     axes.set(xlim=(0, 1), ylim=(length - 0.5, -0.5), xticks=[])
     axes.spines[:].set_visible(False)
     axes.set_yticks([])
@@ -93,5 +91,5 @@ def _label(axes: "Axes", queries: Sequence[str], keys: Sequence[str], length: in
                 textcoords="offset points",
                 horizontalalignment=side,
                 verticalalignment="center_baseline",
-                parse_math=False,  # A "$" in a token starts no formula.
+                parse_math=False,  # A "$" does not start a formula.
             )

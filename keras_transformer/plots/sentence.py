@@ -1,4 +1,4 @@
-"""What a trained model attends to in a sentence."""
+"""The attention weights of a trained model for a sentence."""
 
 from typing import NamedTuple
 
@@ -10,14 +10,14 @@ from keras_transformer.translation.translator import Translator
 
 
 class SentenceAttention(NamedTuple):
-    """The attention weights of a sentence and its translation, with the subwords that they join."""
+    """Attention weights of a sentence and its translation, with their tokens."""
 
     source: list[str]
-    """The S subwords of the sentence, eos included."""
+    """The S tokens of the sentence, eos included."""
     read: list[str]
-    """What the decoder reads, T subwords: bos, and all that it writes but the last."""
+    """The T input tokens of the decoder: bos, and the translation without its last token."""
     written: list[str]
-    """The T subwords of the translation, eos included, each written after the one read."""
+    """The T tokens of the translation, eos included. Token i is predicted from `read[: i + 1]`."""
     encoder: np.ndarray
     """Self-attention of `source`, float32 [layers, H, S, S]."""
     decoder: np.ndarray
@@ -27,24 +27,35 @@ class SentenceAttention(NamedTuple):
 
 
 def sentence_attention(translator: Translator, sentence: str) -> SentenceAttention:
-    """Translate a sentence, and return what each head of each layer attended to (Figures 3 to 5).
+    """Translate a sentence and return the attention weights of all heads (Figures 3 to 5).
 
     Args:
-        translator: of a trained model.
-        sentence: text.
+        translator: Translator with a trained model.
+        sentence: The sentence to translate.
+
+    Returns:
+        The tokens and weights, as `SentenceAttention`.
 
     Raises:
-        ValueError: there is no subword in the sentence.
+        ValueError: If the sentence is empty.
+
+    Example:
+
+    ```python
+    found = sentence_attention(translator, "A dog runs.")
+    figure = attention_grid(found.cross, found.source, found.written)
+    ```
     """
     source, lengths = translator.encode_text(tf.constant([sentence]))
     if lengths[0] == 1:
         raise ValueError(
-            f"There is no word to attend to in {sentence!r}. Give a sentence with at least one."
+            f"sentence must have at least one word to attend to, received {sentence!r}. Give some "
+            "text."
         )
     found = translator.search(source, lengths)
     written = found.ids[:, 0, : found.lengths[0, 0]]
     read = tf.pad(written[:, :-1], [[0, 0], [1, 0]], constant_values=BOS_ID)
-    weights = translator.model.attend({"source": source, "target": read})
+    weights = translator.model.attention_weights({"source": source, "target": read})
     return SentenceAttention(
         translator.tokenizer.id_to_piece(source[0].numpy()),
         translator.target_tokenizer.id_to_piece(read[0].numpy()),

@@ -1,8 +1,10 @@
-"""The look that all pictures share, and how they become files."""
+"""The style that all figures share, and how they are saved."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,23 +23,49 @@ STYLE = {
     "legend.fontsize": 7,
     "legend.frameon": False,
     "lines.linewidth": 1.2,
-    "pdf.fonttype": 42,  # TrueType, which publishers ask for
+    "pdf.fonttype": 42,  # TrueType, which publishers require
     "xtick.labelsize": 7,
     "xtick.major.width": 0.6,
     "ytick.labelsize": 7,
     "ytick.major.width": 0.6,
 }
-BLUE, RED, GREY = "#0072b2", "#d55e00", "0.4"
-# Okabe and Ito's for colour-blind readers, with grey for the yellow that paper swallows.
-COLOURS = (BLUE, RED, "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#808080")
+BLUE, RED, GRAY = "#0072b2", "#d55e00", "0.4"
+# Okabe and Ito's palette for color-blind readers, with gray instead of yellow.
+COLORS = (BLUE, RED, "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#808080")
+
+
+@contextmanager
+def styled_figure(
+    size: tuple[float, float] = (1, 1), font_size: float = 8, **options: Any
+) -> "Iterator[Figure]":
+    """Yield an empty figure, with the shared style in effect inside the block.
+
+    Args:
+        size: Width and height in inches. Leave it out for a figure that `fit` will resize: axes
+            placed in such a figure have their positions in inches.
+        font_size: Font size in points.
+        **options: Further arguments of `matplotlib.figure.Figure`.
+
+    Raises:
+        ImportError: If matplotlib is not installed.
+    """
+    try:
+        import matplotlib
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError(
+            "Figures need the package matplotlib: pip install 'keras-transformer-mt[plots]'"
+        ) from error
+    with matplotlib.rc_context(STYLE | {"font.size": font_size}):
+        yield Figure(figsize=size, **options)
 
 
 def fit(figure: "Figure", caption: str = "") -> None:
-    """Make the figure as large as its axes and their labels are; the axes keep their sizes.
+    """Resize the figure to its axes and their labels. The axes keep their sizes.
 
     Args:
-        figure: whose axes were placed by hand.
-        caption: a line below them all.
+        figure: A figure with axes at fixed positions.
+        caption: Text below the axes.
     """
     contents, margin = figure.get_tightbbox(), 0.05  # inches
     old, new, below = figure.get_size_inches(), contents.size + 2 * margin, 0
@@ -55,14 +83,21 @@ def fit(figure: "Figure", caption: str = "") -> None:
 
 
 def save_figure(figure: "Figure", path: str | os.PathLike) -> None:
-    """Write a figure to a file, whole or not at all, at 200 dots an inch.
+    """Save a figure with 200 dots per inch.
 
     Args:
-        figure: from a function of this package.
-        path: the file, .png, .svg or .pdf.
+        figure: A figure of this package.
+        path: The file: .png, .svg or .pdf. It appears only when it is complete.
 
     Raises:
-        ValueError: the file has another suffix.
+        ValueError: If the file has another suffix.
+
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "map.png")
+    >>> from keras_transformer.plots import attention_map
+    >>> save_figure(attention_map([[0.9, 0.1]], ["▁two", "▁dogs"], ["▁zwei"]), path)
+    >>> path.exists()
+    True
     """
     import matplotlib
 

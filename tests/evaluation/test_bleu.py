@@ -18,7 +18,7 @@ def test_scores_are_those_of_sacrebleu():
     assert scores.sentences == 3
 
 
-def test_signatures_say_how_and_with_which_version():
+def test_signatures_have_the_settings_and_the_version():
     scores = score(HYPOTHESES, REFERENCES)
     version = sacrebleu.__version__
     assert scores.signature == f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{version}"
@@ -33,12 +33,12 @@ def test_a_perfect_translation_has_100():
     assert scores.chrf == pytest.approx(100)
 
 
-def test_one_wrong_last_word_of_six():
+def test_bleu_is_the_geometric_mean_of_precisions():
     # Of the n-grams 5/6, 4/5, 3/4 and 2/3 are right; their geometric mean is (1/3)^(1/4).
     assert score(["a b c d e f"], ["a b c d e g"]).bleu == pytest.approx(100 * (1 / 3) ** 0.25)
 
 
-def test_a_translation_too_short_pays_the_brevity_penalty():
+def test_a_short_translation_gets_the_brevity_penalty():
     # All n-grams are right, but there are 6 words instead of 8.
     expected = 100 * math.exp(1 - 8 / 6)
     assert score(["a b c d e f"], ["a b c d e f g h"]).bleu == pytest.approx(expected)
@@ -73,7 +73,7 @@ def test_the_printed_line_has_both_scores_with_their_signatures():
     assert str(scores) == line
 
 
-def test_json_round_trip(tmp_path):
+def test_scores_survive_the_json_round_trip(tmp_path):
     scores = score(HYPOTHESES, REFERENCES)
     path = tmp_path / "scores.json"
     path.write_text("an older file")

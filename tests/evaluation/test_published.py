@@ -4,8 +4,9 @@ import pytest
 
 from keras_transformer.evaluation import published_bleu, published_tokenizer, score
 
-# Each text is followed by what the Perl scripts of Moses make of it, which papers have used:
-# tokenizer.perl and a split at hyphens; lower case, normalize-punctuation.perl and tokenizer.perl.
+# Each text is followed by the output of Moses' Perl scripts, which papers have used: first
+# tokenizer.perl with words split at hyphens; then, in lower case, normalize-punctuation.perl and
+# tokenizer.perl.
 BY_THE_SCRIPTS = {
     "de": [
         (
@@ -83,12 +84,12 @@ CASES = [(language, *case) for language, cases in BY_THE_SCRIPTS.items() for cas
 
 
 @pytest.mark.parametrize(("language", "text", "paper", "multi30k"), CASES)
-def test_tokens_are_those_of_the_scripts(language, text, paper, multi30k):
+def test_tokens_equal_those_of_the_moses_scripts(language, text, paper, multi30k):
     assert published_tokenizer("paper", language)(text) == paper
     assert published_tokenizer("multi30k", language)(text) == multi30k
 
 
-def test_compounds_count_as_their_parts():
+def test_the_parts_of_a_compound_count_as_words():
     # "Ein T ##AT##-##AT## Shirt liegt hier ." has 7 tokens, of which all but "hier" are right; in
     # a row 4 of 6, 3 of 5 and 2 of 4.
     hypotheses, references = ["Ein T-Shirt liegt hier."], ["Ein T-Shirt liegt dort."]
@@ -96,7 +97,7 @@ def test_compounds_count_as_their_parts():
     assert published_bleu(hypotheses, references, "paper", "de").bleu == pytest.approx(expected)
 
 
-def test_case_counts_for_the_paper_alone():
+def test_only_the_score_of_the_paper_is_cased():
     hypotheses, references = ["ein hund rennt jetzt weg ."], ["Ein Hund rennt jetzt weg."]
     assert published_bleu(hypotheses, references, "multi30k", "de").bleu == pytest.approx(100)
     # Of "ein hund rennt jetzt weg ." 4 of 6 are right; in a row 3 of 5, 2 of 4 and 1 of 3.
@@ -104,13 +105,13 @@ def test_case_counts_for_the_paper_alone():
     assert published_bleu(hypotheses, references, "paper", "de").bleu == pytest.approx(expected)
 
 
-def test_nothing_is_smoothed():
+def test_published_scores_are_not_smoothed():
     hypotheses, references = ["a b c x d e"], ["a b c y d e"]
     assert published_bleu(hypotheses, references, "paper", "en").bleu == 0
     assert score(hypotheses, references).bleu > 0
 
 
-def test_signatures_say_which_way_and_with_which_versions():
+def test_signatures_have_the_name_and_the_versions():
     texts = ["Ein Hund rennt sehr schnell."]
     signature = published_bleu(texts, texts, "paper", "de").signature
     assert signature.startswith("nrefs:1|case:mixed|eff:no|tok:paper.de|smooth:none|version:2.")
@@ -119,7 +120,7 @@ def test_signatures_say_which_way_and_with_which_versions():
     assert signature.startswith("nrefs:1|case:lc|eff:no|tok:multi30k.fr|smooth:none|version:2.")
 
 
-def test_sacrebleu_comes_first_and_is_the_same_without_others():
+def test_sacrebleu_comes_first_and_does_not_depend_on_published_scores():
     texts = ["Ein T-Shirt liegt hier.", "Zwei Hunde."], ["Ein T-Shirt lag hier.", "Zwei Hunde."]
     alone, scores = score(*texts), score(*texts, ["multi30k", "paper"], "de")
     first, *others = str(scores).split("\n")
@@ -132,11 +133,11 @@ def test_sacrebleu_comes_first_and_is_the_same_without_others():
     assert scores.to_dict()["published"]["paper"].keys() == {"bleu", "signature"}
 
 
-def test_mistakes_are_told(monkeypatch):
+def test_unknown_names_a_missing_language_and_a_missing_package_are_errors(monkeypatch):
     with pytest.raises(ValueError, match="are paper and multi30k, received wmt. Choose one"):
         published_bleu(["a"], ["a"], "wmt", "de")
-    with pytest.raises(ValueError, match="need the text's language, received none"):
+    with pytest.raises(ValueError, match="need the language of the text, received none"):
         score(["a"], ["a"], ["paper"])
     monkeypatch.setitem(sys.modules, "sacremoses", None)
-    with pytest.raises(ImportError, match="pip install sacremoses"):
+    with pytest.raises(ImportError, match=r"pip install 'keras-transformer-mt\[published\]'"):
         published_bleu(["a"], ["a"], "paper", "de")

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from keras_transformer.plots import learning_rate_curve, training_curves
+from keras_transformer.plots import last_step, learning_rate_curve, training_curves
 from keras_transformer.schedules import NoamSchedule
 
 HISTORY = {
@@ -13,27 +13,33 @@ HISTORY = {
 }
 
 
-def without(key):
+def history_without(key):
     return {other: values for other, values in HISTORY.items() if other != key}
 
 
 def test_loss_and_nll_share_a_panel_and_bleu_has_its_own():
-    figure = training_curves(without("learning_rate"))
+    figure = training_curves(history_without("learning_rate"))
     nats, bleu = figure.axes
     assert (nats.get_xlabel(), nats.get_ylabel()) == ("epoch", "nats per token")
     assert (bleu.get_xlabel(), bleu.get_ylabel()) == ("epoch", "sacreBLEU")
     lines = {line.get_label(): line.get_xydata().tolist() for line in nats.get_lines()}
     assert lines == {
-        "training loss": [[1, 5.0], [2, 3.0], [3, 2.5], [4, 2.4]],
+        "training loss (label-smoothed)": [[1, 5.0], [2, 3.0], [3, 2.5], [4, 2.4]],
         "validation NLL": [[1, 4.0], [2, 2.0], [3, 1.5], [4, 1.6]],
     }
     assert [text.get_text() for text in nats.get_legend().get_texts()] == list(lines)
 
 
-def test_the_best_epoch_is_marked():
+def test_without_label_smoothing_the_loss_is_not_called_smoothed():
+    figure = training_curves({"loss": HISTORY["loss"]}, label_smoothing=0)
+    assert figure.axes[0].get_lines()[0].get_label() == "training loss"
+
+
+def test_the_bleu_of_validation_is_labeled_as_that_of_greedy_search_and_the_best_is_marked():
     figure = training_curves({"val_bleu": HISTORY["val_bleu"]})
     curve, best = figure.axes[0].get_lines()
     assert curve.get_ydata().tolist() == HISTORY["val_bleu"]
+    assert curve.get_label() == "validation, greedy search"
     assert best.get_xydata().tolist() == [[3, 33.25]]
     assert best.get_label() == "best: 33.2, epoch 3"
 
@@ -44,7 +50,7 @@ def test_the_learning_rate_has_a_third_panel():
     assert figure.axes[2].get_lines()[0].get_ydata().tolist() == HISTORY["learning_rate"]
 
 
-def test_epochs_are_whole_numbers_on_the_axis():
+def test_ticks_of_epochs_are_whole_numbers():
     for epochs in (1, 2, 4):
         history = {"loss": HISTORY["loss"][:epochs]}
         ticks = training_curves(history).axes[0].get_xticks()
@@ -75,19 +81,34 @@ def test_the_learning_rate_is_the_schedule_with_its_peak():
     # 16^-0.5 * 100^-0.5 = 1 / 40, the highest of all.
     assert peak.get_xydata() == pytest.approx(np.array([[100, 1 / 40]]))
     assert rates.max() == pytest.approx(1 / 40)
-    assert [text.get_text() for text in axes.texts] == ["warm-up to step 100, peak 0.025"]
+    assert axes.get_title(loc="right") == "warm-up to step 100, peak 0.025"
     (shaded,) = axes.patches
     assert (shaded.get_x(), shaded.get_width()) == (0, 100)
 
 
-def test_a_training_may_end_in_its_warm_up():
+def test_a_run_may_end_in_its_warm_up():
     axes = learning_rate_curve(NoamSchedule(d_model=16, warmup_steps=100), steps=50).axes[0]
     (curve,) = axes.get_lines()
     assert curve.get_xdata()[-1] == 50
     assert axes.patches[0].get_width() == 50
-    assert [text.get_text() for text in axes.texts] == ["warm-up to step 100, peak 0.025"]
+    assert axes.get_title(loc="right") == "warm-up to step 100, peak 0.025"
 
 
-def test_a_single_step_makes_no_curve():
+def test_a_single_step_is_rejected():
     with pytest.raises(ValueError, match="steps must be at least 2, received 1"):
         learning_rate_curve(NoamSchedule(16), steps=1)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "steps_per_epoch"), [(2, 20), (3, 40), (4, 90), (2, 100), (5, 250), (9, 3), (1, 60)]
+)
+def test_the_last_step_follows_from_the_learning_rates(epochs, steps_per_epoch):
+    schedule = NoamSchedule(d_model=16, warmup_steps=100, scale=0.7)
+    steps = [steps_per_epoch * epoch for epoch in range(1, epochs + 1)]
+    rates = [float(schedule(step)) for step in steps]  # At iteration `step` of an optimizer.
+    assert last_step(schedule, rates) == steps[-1]
+
+
+def test_the_last_step_needs_a_learning_rate():
+    with pytest.raises(ValueError, match="must have a value, received none"):
+        last_step(NoamSchedule(16), [])

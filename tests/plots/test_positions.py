@@ -5,7 +5,7 @@ from keras_transformer.layers import SinusoidalPositionEncoding
 from keras_transformer.plots import position_map
 
 
-def test_all_dimensions_are_shown_and_three_drawn():
+def test_the_map_has_all_dimensions_and_the_curves_three():
     layer = SinusoidalPositionEncoding()
     layer.build((1, 7, 12))
     encoding = np.asarray(layer.encoding(7))
@@ -13,7 +13,7 @@ def test_all_dimensions_are_shown_and_three_drawn():
     (image,) = above.images
     assert np.array_equal(image.get_array(), encoding.T)
     assert image.get_clim() == (-1, 1)
-    assert image.get_extent() == [-0.5, 6.5, 11.5, -0.5]  # Each cell around its numbers.
+    assert image.get_extent() == [-0.5, 6.5, 11.5, -0.5]  # Cells are centered on their numbers.
     assert above.get_title() == "Positions"
     for line, dimension in zip(below.get_lines(), (0, 3, 6), strict=True):
         assert line.get_label() == f"dimension {dimension}"
@@ -23,5 +23,5 @@ def test_all_dimensions_are_shown_and_three_drawn():
 
 @pytest.mark.parametrize("shape", [(12,), (1, 12), (1, 7, 12), (7, 0)])
 def test_another_shape_is_an_error(shape):
-    with pytest.raises(ValueError, match=r"must be \[T, D\] of at least 2 pos.*received shape"):
+    with pytest.raises(ValueError, match=r"must be \[T, D\] with at least 2 pos.*received shape"):
         position_map(np.zeros(shape))

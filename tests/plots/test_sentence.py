@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from tests.helpers.tiny import tiny_translator
 
 from keras_transformer.config import BOS_ID
 from keras_transformer.plots import sentence_attention
+from tests.helpers.tiny import tiny_translator
 
 SENTENCE = "one red dog sees two old moon"
 LAYERS, HEADS = 2, 3
@@ -20,14 +20,14 @@ def found(translator):
     return sentence_attention(translator, SENTENCE)
 
 
-def test_the_subwords_are_those_of_the_sentence_and_its_translation(translator, found):
+def test_the_tokens_are_those_of_the_sentence_and_its_translation(translator, found):
     assert found.source == ["▁one", "▁red", "▁dog", "▁sees", "▁two", "▁old", "▁moon", "</s>"]
     ids = translator.search(*translator.encode_text(tf.constant([SENTENCE]))).ids[0, 0].numpy()
     assert found.written == translator.tokenizer.id_to_piece(ids)
     assert found.read == ["<s>", *found.written[:-1]]
 
 
-def test_weights_sum_to_one_and_none_is_on_what_is_not_yet_read(found):
+def test_weights_sum_to_one_and_are_zero_for_future_tokens(found):
     s, t = len(found.source), len(found.written)
     assert s != t
     assert found.encoder.shape == (LAYERS, HEADS, s, s)
@@ -39,15 +39,14 @@ def test_weights_sum_to_one_and_none_is_on_what_is_not_yet_read(found):
     assert np.all(np.triu(found.decoder, k=1) == 0)
 
 
-def test_cross_attention_is_that_of_the_translator(translator, found):
+def test_cross_attention_equals_that_of_the_translator(translator, found):
     expected = {name: array[0].numpy() for name, array in translator.attend([SENTENCE]).items()}
     assert [token.decode() for token in expected["source_tokens"]] == found.source
     assert [token.decode() for token in expected["target_tokens"]] == found.written
     np.testing.assert_allclose(found.cross.mean(axis=1), expected["attention"], atol=1e-6)
 
 
-def test_the_weights_are_those_of_the_layers(translator, found):
-    """The first encoder layer and the first decoder layer, by the equations."""
+def test_the_weights_are_those_of_the_first_encoder_and_decoder_layer(translator, found):
     model = translator.model
     vocabulary = {translator.tokenizer.id_to_piece([i])[0]: i for i in range(380)}
 
@@ -72,6 +71,6 @@ def test_the_weights_are_those_of_the_layers(translator, found):
 
 
 @pytest.mark.parametrize("sentence", ["", " \t"])
-def test_a_sentence_without_words_is_an_error(translator, sentence):
-    with pytest.raises(ValueError, match="no word to attend to in .* with at least one"):
+def test_a_sentence_without_words_is_rejected(translator, sentence):
+    with pytest.raises(ValueError, match="must have at least one word .* received '"):
         sentence_attention(translator, sentence)

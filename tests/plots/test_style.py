@@ -1,10 +1,21 @@
+import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
 
 import pytest
 from matplotlib import image, pyplot
 from matplotlib.figure import Figure
 
-from keras_transformer.plots import attention_map, save_figure, training_curves
+from keras_transformer.plots import (
+    attention_grid,
+    attention_lines,
+    attention_map,
+    learning_rate_curve,
+    position_map,
+    save_figure,
+    training_curves,
+)
+from keras_transformer.schedules import NoamSchedule
 
 
 @pytest.fixture
@@ -12,7 +23,7 @@ def figure():
     return training_curves({"loss": [5.0, 3.0], "val_bleu": [1.0, 20.0]})
 
 
-def test_a_png_has_the_pixels_for_print(figure, tmp_path):
+def test_a_png_has_200_pixels_per_inch(figure, tmp_path):
     save_figure(figure, tmp_path / "curves.png")
     height, width, _ = image.imread(tmp_path / "curves.png").shape
     assert (width, height) == (960, 380)  # 2 panels of 2.4 by 1.9 inches, 200 dots each
@@ -32,7 +43,7 @@ def test_pyplot_keeps_no_figure(tmp_path):
     assert pyplot.get_fignums() == open_figures
 
 
-def test_the_file_appears_whole_or_not_at_all(figure, tmp_path, monkeypatch):
+def test_an_interrupted_save_keeps_the_older_file(figure, tmp_path, monkeypatch):
     path = tmp_path / "curves.png"
     path.write_bytes(b"an older picture")
 
@@ -52,7 +63,30 @@ def test_the_file_appears_whole_or_not_at_all(figure, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["curves", "curves.jpg"])
-def test_another_suffix_is_an_error(figure, tmp_path, name):
+def test_another_suffix_is_rejected(figure, tmp_path, name):
     with pytest.raises(ValueError, match=f"must end in .png, .svg or .pdf, received '{name}'"):
         save_figure(figure, tmp_path / name)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: training_curves({"loss": [5.0]}),
+        lambda: attention_map([[1.0]], ["a"], ["b"]),
+        lambda: attention_grid([[[[1.0]]]], ["a"], ["b"]),
+        lambda: attention_lines([[[1.0]]], ["a"], ["b"]),
+        lambda: learning_rate_curve(NoamSchedule(16), 100),
+        lambda: position_map([[0.0], [1.0]]),
+    ],
+)
+def test_the_error_without_matplotlib_says_how_to_install_it(draw, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match=r"pip install 'keras-transformer-mt\[plots\]'"):
+        draw()
+
+
+@pytest.mark.slow
+def test_the_import_does_not_need_matplotlib():
+    code = "import sys; sys.modules['matplotlib'] = None; import keras_transformer.plots"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

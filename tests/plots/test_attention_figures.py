@@ -12,7 +12,7 @@ WEIGHTS = np.array(
 LAYERS, HEADS, T, S = 2, 4, 3, 5
 
 
-def some_weights(*shape):
+def random_weights(*shape):
     weights = np.random.default_rng(1).random(shape).astype("float32")
     return weights / weights.sum(axis=-1, keepdims=True)
 
@@ -21,7 +21,7 @@ def texts_of(labels):
     return [label.get_text() for label in labels]
 
 
-def assert_all_is_in_the_picture(figure, texts):
+def assert_all_is_visible(figure, texts):
     figure.draw_without_rendering()
     for text in texts:
         box = text.get_window_extent()
@@ -30,16 +30,16 @@ def assert_all_is_in_the_picture(figure, texts):
 
 
 def test_tokens_label_the_attention_map():
-    axes, colour_bar = attention_map(WEIGHTS, SOURCE, TARGET).axes
+    axes, color_bar = attention_map(WEIGHTS, SOURCE, TARGET).axes
     assert [label.get_text() for label in axes.get_xticklabels()] == SOURCE
     assert [label.get_text() for label in axes.get_yticklabels()] == TARGET
     assert axes.xaxis.get_ticks_position() == "top"
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("source", "target")
-    assert colour_bar.get_ylabel() == "attention weight"
-    assert colour_bar.get_ylim() == (0, 1)
+    assert color_bar.get_ylabel() == "attention weight"
+    assert color_bar.get_ylim() == (0, 1)
 
 
-def test_pixels_show_the_weights_in_their_places(tmp_path):
+def test_the_darkness_of_each_cell_shows_its_weight(tmp_path):
     axes = attention_map(WEIGHTS, SOURCE, TARGET).axes[0]
     save_figure(axes.figure, tmp_path / "map.png")
     pixels = image.imread(tmp_path / "map.png")
@@ -55,14 +55,14 @@ def test_pixels_show_the_weights_in_their_places(tmp_path):
 
 
 @pytest.mark.parametrize("length", [1, 7, 40])
-def test_all_labels_are_in_the_picture_and_cells_are_square(length):
+def test_all_labels_are_visible_and_cells_are_square(length):
     source = ["▁Donaudampfschifffahrtsgesellschaft", *"abcdefghijkl"]
     target = [f"▁wort{i}" for i in range(length)]
     weights = np.full((length, len(source)), 1 / len(source))
     figure = attention_map(weights, source, target)
     figure.draw_without_rendering()
-    axes, colour_bar = figure.axes
-    labels = [axes.xaxis.label, axes.yaxis.label, colour_bar.yaxis.label]
+    axes, color_bar = figure.axes
+    labels = [axes.xaxis.label, axes.yaxis.label, color_bar.yaxis.label]
     for label in (*labels, *axes.get_xticklabels(), *axes.get_yticklabels()):
         box = label.get_window_extent()
         assert box.x0 >= 0 and box.y0 >= 0
@@ -70,7 +70,7 @@ def test_all_labels_are_in_the_picture_and_cells_are_square(length):
     assert axes.bbox.width / len(source) == pytest.approx(axes.bbox.height / length)
 
 
-def test_the_picture_grows_with_the_tokens_up_to_a_limit():
+def test_the_figure_grows_with_the_tokens_up_to_a_limit():
     def inches(length):
         tokens = ["a"] * length
         return attention_map(np.eye(length), tokens, tokens).get_size_inches()
@@ -81,7 +81,7 @@ def test_the_picture_grows_with_the_tokens_up_to_a_limit():
         assert 25 < many[i] < 27
 
 
-def test_a_dollar_sign_starts_no_formula():
+def test_a_dollar_sign_does_not_start_a_formula():
     figure = attention_map([[0.5, 0.5]], ["$x^2$", "_"], ["$\\bad$"])
     labels = [*figure.axes[0].get_xticklabels(), *figure.axes[0].get_yticklabels()]
     assert [label.get_text() for label in labels] == ["$x^2$", "_", "$\\bad$"]
@@ -91,10 +91,10 @@ def test_a_dollar_sign_starts_no_formula():
 @pytest.mark.parametrize(
     ("weights", "source", "target", "message"),
     [
-        (WEIGHTS.T, SOURCE, TARGET, r"received shape \(5, 3\) for 3 tokens and 5"),
+        (WEIGHTS.T, SOURCE, TARGET, r"received shape \(5, 3\) for 3 query and 5 key tokens"),
         (WEIGHTS[None], SOURCE, TARGET, r"received shape \(1, 3, 5\)"),
-        (WEIGHTS, SOURCE[:-1], TARGET, "for 3 tokens and 4"),
-        (np.zeros((0, 2)), ["a", "b"], [], "at least one of each"),
+        (WEIGHTS, SOURCE[:-1], TARGET, "for 3 query and 4 key tokens"),
+        (np.zeros((0, 2)), ["a", "b"], [], "at least one each"),
     ],
 )
 def test_weights_that_do_not_fit_the_tokens_are_an_error(weights, source, target, message):
@@ -103,10 +103,10 @@ def test_weights_that_do_not_fit_the_tokens_are_an_error(weights, source, target
 
 
 def test_the_grid_has_the_weights_of_each_layer_and_head_in_its_place():
-    weights = some_weights(LAYERS, HEADS, T, S)
+    weights = random_weights(LAYERS, HEADS, T, S)
     figure = attention_grid(weights, SOURCE, TARGET, "Who attends to whom")
-    *maps, colour_bar = figure.axes
-    assert len(maps) == LAYERS * HEADS and colour_bar.get_ylim() == (0, 1)
+    *maps, color_bar = figure.axes
+    assert len(maps) == LAYERS * HEADS and color_bar.get_ylim() == (0, 1)
     for i, axes in enumerate(maps):
         layer, head = divmod(i, HEADS)
         shown = axes.collections[0].get_array().reshape(T, S)
@@ -121,7 +121,7 @@ def test_the_grid_has_the_weights_of_each_layer_and_head_in_its_place():
 
 
 def test_the_lines_are_as_opaque_as_the_weights():
-    weights = some_weights(HEADS, T, S)
+    weights = random_weights(HEADS, T, S)
     weights[0, 0] = [0.004, 0.996, 0, 0, 0]
     figure = attention_lines(weights, SOURCE, TARGET, "Layer 2.")
     assert len({tuple(axes.collections[0].get_colors()[0][:3]) for axes in figure.axes}) == HEADS
@@ -129,10 +129,10 @@ def test_the_lines_are_as_opaque_as_the_weights():
         assert axes.get_title() == f"head {head + 1}"
         shown = np.zeros((T, S))
         lines = axes.collections[0]
-        for line, colour in zip(lines.get_segments(), lines.get_colors(), strict=True):
+        for line, color in zip(lines.get_segments(), lines.get_colors(), strict=True):
             (left, query), (right, key) = line.astype(int)
             assert (left, right) == (0, 1)
-            shown[query, key] = colour[3]
+            shown[query, key] = color[3]
         np.testing.assert_allclose(shown, np.where(weights[head] < 0.01, 0, weights[head]))
         places = {(text.get_text(), *text.xy) for text in axes.texts}
         assert places == {
@@ -144,16 +144,16 @@ def test_the_lines_are_as_opaque_as_the_weights():
 
 @pytest.mark.parametrize("length", [1, 7, 40])
 @pytest.mark.parametrize("heads", [1, 6])
-def test_nothing_is_cut_off_or_covers_its_neighbour(heads, length):
+def test_nothing_is_cut_off_or_covers_its_neighbor(heads, length):
     source = ["▁Donaudampfschifffahrtsgesellschaft", *"abc$_$"]
     target = [f"▁wort{i}" for i in range(length)]
-    weights = some_weights(LAYERS, heads, length, len(source))
+    weights = random_weights(LAYERS, heads, length, len(source))
     caption = "A caption that is longer than a picture of one head is wide, but is not cut off."
     grid = attention_grid(weights, source, target, caption)
-    *maps, colour_bar = grid.axes
+    *maps, color_bar = grid.axes
     labels = [text for axes in maps for text in (*axes.get_xticklabels(), *axes.get_yticklabels())]
     headings = [text for axes in maps for text in (axes.title, axes.yaxis.label)]
-    assert_all_is_in_the_picture(grid, [*labels, *headings, colour_bar.yaxis.label, *grid.texts])
+    assert_all_is_visible(grid, [*labels, *headings, color_bar.yaxis.label, *grid.texts])
     rows = [axes.yaxis.label.get_window_extent() for axes in maps[::heads]]
     assert rows[0].y0 >= rows[1].y1  # "layer 1" ends above "layer 2".
     lowest = min(axes.get_tightbbox().y0 for axes in grid.axes)
@@ -161,7 +161,7 @@ def test_nothing_is_cut_off_or_covers_its_neighbour(heads, length):
 
     lines = attention_lines(weights[0], source, target, caption)
     words = [text for axes in lines.axes for text in (*axes.texts, axes.title)]
-    assert_all_is_in_the_picture(lines, [*words, *lines.texts])
+    assert_all_is_visible(lines, [*words, *lines.texts])
     boxes = [axes.get_tightbbox() for axes in lines.axes]
     for i, one in enumerate(boxes):
         assert not any(one.overlaps(other) for other in boxes[:i])
@@ -174,5 +174,7 @@ def test_nothing_is_cut_off_or_covers_its_neighbour(heads, length):
 def test_weights_of_another_shape_are_an_error(draw):
     fits = (LAYERS, HEADS, T, S) if draw is attention_grid else (HEADS, T, S)
     for shape in ((*fits[:-2], S, T), fits[1:], (*fits[:-1], 0)):
-        with pytest.raises(ValueError, match=r"weights must be \[.*H, T, S\].*for 3 tokens and 5"):
+        with pytest.raises(
+            ValueError, match=r"weights must be \[.*H, T, S\].*for 3 query and 5 key"
+        ):
             draw(np.zeros(shape), SOURCE, TARGET)
