@@ -1,7 +1,8 @@
-"""Greedy search, beam search and sampling over any step function, their rules and their scores."""
+"""Greedy search, beam search and sampling over any step function, with rules and scores."""
 
 from keras_transformer.decoding.beam import beam_search
 from keras_transformer.decoding.greedy import greedy_search
+from keras_transformer.decoding.options import SearchOptions
 from keras_transformer.decoding.penalties import length_penalty
 from keras_transformer.decoding.rules import (
     forced_prefix,
@@ -27,6 +28,7 @@ from keras_transformer.decoding.search import (
 __all__ = [
     "UNFILLED_SCORE",
     "Rule",
+    "SearchOptions",
     "SearchResult",
     "Select",
     "Stages",

@@ -1,27 +1,45 @@
 """Beam search as in the paper's code: live beams and finished translations are kept apart."""
 
-from collections.abc import Sequence
+from typing import NamedTuple, Unpack
 
 import tensorflow as tf
 
-from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID
 from keras_transformer.decoding import penalties
 from keras_transformer.decoding.candidates import best_continuations
 from keras_transformer.decoding.greedy import greedy_search
 from keras_transformer.decoding.loop import run_loop
+from keras_transformer.decoding.options import SearchKeywords, SearchOptions
 from keras_transformer.decoding.search import (
     BAN,
     IMPOSSIBLE,
-    Rule,
     SearchResult,
-    Select,
-    Stages,
     State,
     Step,
     apply_rules,
     history_length,
     to_result,
 )
+
+
+class Beams(NamedTuple):
+    """The translations of B sentences during beam search: N live ones and N finished ones each.
+
+    Attributes:
+        ids: int32 [B, N], the tokens chosen last.
+        parents: int32 [B, N], the beams that they continue.
+        history: int32 [B, 2N, L], the tokens of the live beams, then those of the finished
+            translations, which eos fills up.
+        live: float32 [B, N], log-probabilities of the live beams, descending.
+        finished: float32 [B, N], scores of the finished translations, descending.
+        limits: int32 [B, 1], the maximum length, or 0 once the sentence has stopped early.
+    """
+
+    ids: tf.Tensor
+    parents: tf.Tensor
+    history: tf.Tensor
+    live: tf.Tensor
+    finished: tf.Tensor
+    limits: tf.Tensor
 
 
 def beam_search(
@@ -32,47 +50,43 @@ def beam_search(
     beam_size: int = 4,
     length_penalty: float = 0.6,
     num_hypotheses: int = 1,
-    rules: Sequence[Rule] = (),
     scores: bool = True,
-    stages: Stages | None = None,
-    select: Select | None = None,
-    bos_id: int = BOS_ID,
-    eos_id: int = EOS_ID,
-    pad_id: int = PAD_ID,
+    single_sentence: bool = False,
+    **options: Unpack[SearchKeywords],
 ) -> SearchResult:
-    """Return the best translations that a beam of N meets (Section 6.1).
+    """Return the best translations that a beam of size N finds (Section 6.1).
 
-    Each step takes the 2N most probable continuations of a sentence's N live beams. Those that end
-    with eos compete by score, log-probability / length penalty, for N places among the finished;
-    the best N of the others are the next live beams. A sentence stops at its limit, or once no live
-    beam can change its result any more. If too few are finished then, live beams follow them.
+    Each step takes the 2N most probable continuations of the N live beams of a sentence. Those
+    that end with eos compete by score, log-probability / length penalty, for N places among the
+    finished translations; the best N of the others are the next live beams. A sentence stops at
+    its limit, or as soon as no live beam can change its result. If fewer than `num_hypotheses`
+    translations are finished, the best live beams follow them.
 
-    A sentence's result does not depend on the others.
+    The result of a sentence does not depend on the rest of the batch.
 
     Args:
-        step: gives the next token's logits; see `Step`.
-        state: what `step` is given first, a nest of tensors; see `State` and `repeat_rows`.
-        max_lengths: int32 [B], at least 1: the most tokens of each translation, eos included.
-        beam_size: N, at least 1; a beam of 1 is greedy search.
-        length_penalty: the alpha of the penalty, at least 0; 0 compares plain log-probabilities.
-        num_hypotheses: how many translations to return of each sentence, at most N.
-        rules: change the logits; see `Rule`.
-        scores: whether scores are wanted; only a beam of 1 can do without them.
-        stages: for a compiled graph; see `Stages`.
-        select: lets go of sentences that have ended; see `Select`.
-        bos_id: the id that `step` is given first.
-        eos_id: the id that ends a translation.
-        pad_id: the id that fills the places after it.
+        step: Returns the logits of the next token; see `Step`.
+        state: The state that `step` receives first, a nest of tensors with B * N rows; see `State`
+            and `repeat_rows`.
+        max_lengths: int32 [B], at least 1: the maximum number of tokens of each translation,
+            including eos.
+        beam_size: N, at least 1. A beam of 1 is greedy search.
+        length_penalty: The alpha of the penalty, at least 0; 0 compares plain log-probabilities.
+        num_hypotheses: The number of translations to return for each sentence, at most N.
+        scores: Whether to compute scores. Only a beam of 1 saves time without them.
+        single_sentence: Whether the batch is a single sentence. Chooses operations that are fast
+            for a few rows; results are the same but for rounding.
+        **options: See `SearchOptions`.
 
     Returns:
-        A `SearchResult` with `num_hypotheses` in place of N.
+        A `SearchResult` with `num_hypotheses` translations of each sentence.
 
     Raises:
-        ValueError: `beam_size`, `num_hypotheses` or `length_penalty` is out of its range, or `step`
-            returns logits whose V is unknown or less than 2.
+        ValueError: If `beam_size`, `num_hypotheses` or `length_penalty` is out of range, or if
+            `step` returns logits whose V is unknown or less than 2.
 
     >>> start = tf.math.log([[0.01, 0.5, 0.09, 0.4]])  # V 4, eos is 3; greedy search would take 1
-    >>> after_1 = tf.math.log([[0.3, 0.2, 0.2, 0.3]])  # and come to no more than 0.5 * 0.3
+    >>> after_1 = tf.math.log([[0.3, 0.2, 0.2, 0.3]])  # and reach at most 0.5 * 0.3
     >>> def step(ids, parents, position, state):
     ...     return tf.where(ids[:, tf.newaxis] == 1, after_1, start), state
     >>> result = beam_search(step, (), max_lengths=[2], beam_size=2, length_penalty=0.0)
@@ -88,89 +102,129 @@ def beam_search(
             state,
             max_lengths=max_lengths,
             length_penalty=length_penalty,
-            rules=rules,
             scores=scores,
-            stages=stages,
-            select=select,
-            bos_id=bos_id,
-            eos_id=eos_id,
-            pad_id=pad_id,
+            **options,
         )
     max_lengths = tf.convert_to_tensor(max_lengths, tf.int32)
-    batch = tf.shape(max_lengths)[0]
-    slots = tf.range(beam_size)[tf.newaxis]  # [1, N]
-    finished_slots = slots + beam_size
-    places = tf.range(history_length(max_lengths, stages))
-    all_penalties = penalties.length_penalty(tf.range(tf.size(places) + 1), length_penalty)
-
-    def unfinished(position, ids, beams, history, live, finished, limits):
-        return position < limits[:, 0]
-
-    # ids [B, N] are the tokens chosen last, and beams [B, N] those that they continue;
-    # history [B, 2N, L] holds the tokens of the live beams and then those of the finished,
-    # prolonged by eos; live [B, N] log-probabilities and finished [B, N] scores, both descending;
-    # limits [B, 1] are 0 for sentences that have stopped early, whose beams stay as they are.
-    def extend(position, ids, beams, history, live, finished, limits, state):
-        running = position < limits
-        unchanged = tf.zeros_like(ids) + finished_slots
-        parents = tf.range(tf.shape(ids)[0])[:, tf.newaxis] * beam_size + beams
-        ids, parents = tf.reshape(ids, [-1]), tf.reshape(parents, [-1])
-        logits, state = step(ids, parents, position, state)
-        logits = apply_rules(rules, logits, history[:, :beam_size], position)
-        log_probs, beams, tokens = best_continuations(logits, live, 2 * beam_size)
-        log_probs = tf.where(log_probs > BAN / 2, log_probs, IMPOSSIBLE)
-        is_eos = tokens == eos_id
-        position += 1
-
-        ended = log_probs / tf.gather(all_penalties, position)
-        ended = tf.where(is_eos & running, ended, IMPOSSIBLE)
-        finished, order = tf.math.top_k(tf.concat([finished, ended], 1), beam_size)
-        finished_beams = tf.gather(tf.concat([unchanged, beams], 1), order, batch_dims=1)
-
-        log_probs, order = tf.math.top_k(tf.where(is_eos, IMPOSSIBLE, log_probs), beam_size)
-        live = tf.where(running, log_probs, live)
-        beams = tf.where(running, tf.gather(beams, order, batch_dims=1), slots)
-        ids = tf.where(running, tf.gather(tokens, order, batch_dims=1), eos_id)
-
-        history = tf.gather(history, tf.concat([beams, finished_beams], 1), batch_dims=1)
-        last = tf.pad(ids, [[0, 0], [0, beam_size]], constant_values=eos_id)[:, :, tf.newaxis]
-        history = tf.where(places == position - 1, last, history)
-        # Log-probabilities only fall and penalties only rise, so no live beam can score above this.
-        bound = live[:, :1] / tf.gather(all_penalties, limits)
-        worst = finished[:, num_hypotheses - 1 : num_hypotheses]
-        limits = tf.where(bound > worst, limits, 0)
-        return position, ids, beams, history, live, finished, limits, state
-
-    _, _, history, live, finished, _ = run_loop(
-        unfinished,
-        extend,
-        (
-            tf.fill([batch, beam_size], bos_id),
-            tf.tile(slots, [batch, 1]),
-            tf.fill([batch, 2 * beam_size, tf.size(places)], eos_id),
-            # All start alike, so only one is alive.
-            tf.tile(tf.where(slots == 0, 0.0, IMPOSSIBLE), [batch, 1]),
-            tf.fill([batch, beam_size], IMPOSSIBLE),
-            max_lengths[:, tf.newaxis],
-        ),
-        state,
-        stages,
-        select,
+    given = SearchOptions(**options)
+    search = _BeamSearch(
+        step, max_lengths, beam_size, num_hypotheses, length_penalty, single_sentence, given
     )
-    # A sentence that needs its live beams has come to its limit: that is their length.
-    finished, slots = finished[:, :num_hypotheses], slots[:, :num_hypotheses]
-    max_penalties = tf.gather(all_penalties, max_lengths[:, tf.newaxis])
-    is_finished = finished > IMPOSSIBLE
-    num_finished = tf.math.count_nonzero(is_finished, axis=1, keepdims=True, dtype=tf.int32)
-    chosen = tf.where(is_finished, beam_size + slots, slots - num_finished)
-    best = tf.gather(tf.concat([live / max_penalties, finished], 1), chosen, batch_dims=1)
-    ids = tf.gather(history, chosen, batch_dims=1)
-    lengths = tf.math.count_nonzero(ids != eos_id, axis=2, dtype=tf.int32)
-    lengths += tf.cast(is_finished, tf.int32)
-    return to_result(ids, best, lengths, pad_id, stages)
+    beams = run_loop(search.is_unfinished, search.extend, search.start(), state, given)
+    return search.result(beams)
 
 
-def _check_sizes(beam_size: int, num_hypotheses: int) -> None:
+class _BeamSearch:
+    """A beam search with its constants, which are computed once, outside of the loop."""
+
+    def __init__(
+        self, step, max_lengths, beam_size, num_hypotheses, length_penalty, few_rows, options
+    ):
+        self.step = step
+        self.max_lengths = max_lengths
+        self.beam_size = beam_size
+        self.num_hypotheses = num_hypotheses
+        self.few_rows = few_rows
+        self.options = options
+        self.slots = tf.range(beam_size)[tf.newaxis]  # [1, N]
+        self.finished_slots = self.slots + beam_size
+        self.positions = tf.range(history_length(max_lengths, options.stages))  # [L]
+        lengths = tf.range(tf.size(self.positions) + 1)
+        self.penalties = penalties.length_penalty(lengths, length_penalty)  # [L + 1]
+
+    def start(self):
+        """Return the beams before the first token."""
+        batch, length = tf.shape(self.max_lengths)[0], tf.size(self.positions)
+        return Beams(
+            ids=tf.fill([batch, self.beam_size], self.options.bos_id),
+            parents=tf.tile(self.slots, [batch, 1]),
+            history=tf.fill([batch, 2 * self.beam_size, length], self.options.eos_id),
+            # All beams start alike, so only one is alive.
+            live=tf.tile(tf.where(self.slots == 0, 0.0, IMPOSSIBLE), [batch, 1]),
+            finished=tf.fill([batch, self.beam_size], IMPOSSIBLE),
+            limits=self.max_lengths[:, tf.newaxis],
+        )
+
+    def is_unfinished(self, position, beams):
+        return position < beams.limits[:, 0]
+
+    def extend(self, position, beams, state):
+        """Return the position, the beams and the state after one more token."""
+        logits, state = self._next_logits(position, beams, state)
+        log_probs, parents, tokens = best_continuations(
+            logits, beams.live, 2 * self.beam_size, few_rows=self.few_rows
+        )
+        log_probs = tf.where(log_probs > BAN / 2, log_probs, IMPOSSIBLE)
+        running = position < beams.limits
+        is_eos = tokens == self.options.eos_id
+        length = position + 1
+
+        ended = log_probs / tf.gather(self.penalties, length)
+        ended = tf.where(is_eos & running, ended, IMPOSSIBLE)
+        finished, finished_parents = self._finish(beams, ended, parents)
+
+        log_probs, order = tf.math.top_k(tf.where(is_eos, IMPOSSIBLE, log_probs), self.beam_size)
+        live = tf.where(running, log_probs, beams.live)
+        parents = tf.where(running, tf.gather(parents, order, batch_dims=1), self.slots)
+        ids = tf.where(running, tf.gather(tokens, order, batch_dims=1), self.options.eos_id)
+
+        origins = tf.concat([parents, finished_parents], 1)
+        history = tf.gather(beams.history, origins, batch_dims=1)
+        history = tf.where(self.positions == position, self._last_tokens(ids), history)
+        limits = self._stop_early(live, finished, beams.limits)
+        return length, Beams(ids, parents, history, live, finished, limits), state
+
+    def _next_logits(self, position, beams, state):
+        """Return the logits [B * N, V] of the token after each live beam, and the state."""
+        sentences = tf.range(tf.shape(beams.ids)[0])[:, tf.newaxis]
+        rows = sentences * self.beam_size + beams.parents
+        ids, rows = tf.reshape(beams.ids, [-1]), tf.reshape(rows, [-1])
+        logits, state = self.step(ids, rows, position, state)
+        history = beams.history[:, : self.beam_size]
+        return apply_rules(self.options.rules, logits, history, position), state
+
+    def _finish(self, beams, ended, parents):
+        """Return the best N scores of finished translations, and what each continues.
+
+        Args:
+            beams: The beams before this token.
+            ended: float32 [B, 2N], scores of the continuations that end here, -inf for others.
+            parents: int32 [B, 2N], the live beams that these continue.
+        """
+        unchanged = tf.zeros_like(beams.ids) + self.finished_slots
+        finished, order = tf.math.top_k(tf.concat([beams.finished, ended], 1), self.beam_size)
+        return finished, tf.gather(tf.concat([unchanged, parents], 1), order, batch_dims=1)
+
+    def _last_tokens(self, ids):
+        """Return the tokens [B, 2N, 1] that end each history."""
+        paddings = [[0, 0], [0, self.beam_size]]
+        return tf.pad(ids, paddings, constant_values=self.options.eos_id)[:, :, tf.newaxis]
+
+    def _stop_early(self, live, finished, limits):
+        """Return the limits, 0 for sentences whose result no live beam can change."""
+        # Log-probabilities only fall and penalties only rise, so no live beam can score above this.
+        bound = live[:, :1] / tf.gather(self.penalties, limits)
+        worst = finished[:, self.num_hypotheses - 1 : self.num_hypotheses]
+        return tf.where(bound > worst, limits, 0)
+
+    def result(self, beams):
+        """Return the best finished translations, then the best live beams."""
+        finished = beams.finished[:, : self.num_hypotheses]
+        slots = self.slots[:, : self.num_hypotheses]
+        # A sentence that needs its live beams has reached its limit: that is their length.
+        max_penalties = tf.gather(self.penalties, self.max_lengths[:, tf.newaxis])
+        is_finished = finished > IMPOSSIBLE
+        num_finished = tf.math.count_nonzero(is_finished, axis=1, keepdims=True, dtype=tf.int32)
+        chosen = tf.where(is_finished, self.beam_size + slots, slots - num_finished)
+        scores = tf.concat([beams.live / max_penalties, finished], 1)
+        scores = tf.gather(scores, chosen, batch_dims=1)
+        ids = tf.gather(beams.history, chosen, batch_dims=1)
+        lengths = tf.math.count_nonzero(ids != self.options.eos_id, axis=2, dtype=tf.int32)
+        lengths += tf.cast(is_finished, tf.int32)
+        return to_result(ids, scores, lengths, self.options.pad_id, self.options.stages)
+
+
+def _check_sizes(beam_size, num_hypotheses):
     if beam_size < 1:
         raise ValueError(
             f"beam_size must be at least 1, received {beam_size}. "

@@ -1,4 +1,4 @@
-"""The best tokens of a large vocabulary, found without sorting or rewriting the whole of it."""
+"""The best tokens of a large vocabulary, found without sorting all of it."""
 
 import tensorflow as tf
 
@@ -6,10 +6,10 @@ _LARGEST_BLOCK = 64
 
 
 def best_tokens(logits: tf.Tensor) -> tf.Tensor:
-    """Return the most probable token of each row, of several the lowest, as `tf.argmax` does.
+    """Return the most probable token of each row; among equal ones the lowest, as `tf.argmax`.
 
-    It is searched in the block of the vocabulary with the highest maximum: to find the place of a
-    maximum takes much longer than to find the maximum.
+    Only the block of the vocabulary with the highest maximum is searched: finding the index of a
+    maximum takes much longer than finding the maximum.
 
     Args:
         logits: float32 [R, V].
@@ -29,24 +29,26 @@ def best_tokens(logits: tf.Tensor) -> tf.Tensor:
 
 
 def best_continuations(
-    logits: tf.Tensor, live: tf.Tensor, count: int
+    logits: tf.Tensor, live: tf.Tensor, count: int, *, few_rows: bool = False
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Return the `count` most probable continuations, by one token, of each sentence's beams.
+    """Return the `count` most probable continuations of each sentence's beams by one token.
 
     They lie in the `count` blocks of the vocabulary with the highest maxima, so only those are
     searched: the exact answer, in a fraction of the time of one `tf.math.top_k` over all of it.
 
     Args:
-        logits: float32 [B * N, V], of the next token; V is static.
+        logits: float32 [B * N, V], of the next token. V must be static.
         live: float32 [B, N], log-probabilities of the beams.
-        count: at most 2 * N.
+        count: At most 2 * N.
+        few_rows: Whether to normalize the logits by a sum of exponentials instead of a softmax:
+            faster for the beams of a single sentence, slower for many rows.
 
     Returns:
-        log-probabilities float32 [B, count], descending, and the beams and the tokens, int32
-        [B, count] each, that make them.
+        Log-probabilities, float32 [B, count], descending, and their beams and tokens, int32
+        [B, count] each.
 
     Raises:
-        ValueError: V is unknown, or less than 2.
+        ValueError: If V is unknown or less than 2.
 
     >>> logits = tf.math.log([[0.1, 0.2, 0.3, 0.4], [0.1, 0.2, 0.6, 0.1]])  # N 2, V 4
     >>> _, beams, tokens = best_continuations(logits, tf.zeros([1, 2]), count=3)
@@ -56,26 +58,26 @@ def best_continuations(
     beam_size, vocab_size = live.shape[1], logits.shape[1]
     if vocab_size is None or vocab_size < 2:
         raise ValueError(
-            "The logits that step returns must have a vocabulary, their last axis, of static size "
-            f"and at least 2, received shape {logits.shape}. Use tf.ensure_shape to set it."
+            "The last axis of the logits that step returns, the vocabulary, must have a static "
+            f"size of at least 2, received shape {logits.shape}. Set it with tf.ensure_shape."
         )
     block_size = _block_size(vocab_size)
-    num_blocks = vocab_size // block_size  # of one beam: at least 2, so that all have `count`
+    num_blocks = vocab_size // block_size  # at least 2, so N beams have `count` blocks
 
     blocks = tf.reshape(logits, [-1, num_blocks, block_size])
     maxima = tf.reduce_max(blocks, axis=2)  # [B * N, blocks]
     best = _best_in_blocks(blocks, maxima)
     highest = tf.reduce_max(maxima, axis=1)
-    # A row's logits are above its log-probabilities by as much as the highest is. Of few rows a sum
-    # has it in the least time, of many the softmax, which is never 0 for the best token.
-    if logits.shape[0] == beam_size:
+    # The logits of a row differ from its log-probabilities by a constant, which the best token
+    # tells: its probability is never 0.
+    if few_rows:
         probability = 1 / tf.reduce_sum(tf.exp(logits - highest[:, tf.newaxis]), axis=1)
     else:
         probability = tf.gather(tf.nn.softmax(logits), best, batch_dims=1)
     highest = tf.reshape(highest, [-1, beam_size])
     live += tf.reshape(tf.math.log(probability), [-1, beam_size])
 
-    # A logit is rounded least if it is first compared with the highest.
+    # Subtracting the highest logit first loses the least precision.
     maxima = tf.reshape(maxima, [-1, beam_size, num_blocks])
     maxima = maxima - highest[:, :, tf.newaxis] + live[:, :, tf.newaxis]
     _, chosen = tf.math.top_k(tf.reshape(maxima, [-1, beam_size * num_blocks]), count)
@@ -93,13 +95,13 @@ def best_continuations(
 
 
 def _block_size(vocab_size):
-    """Return a divisor of V, less than V where there is one."""
+    """Return a divisor of V, smaller than V if there is one."""
     sizes = range(1, min(_LARGEST_BLOCK, max(vocab_size // 2, 1)) + 1)
     return max(size for size in sizes if vocab_size % size == 0)
 
 
 def _best_in_blocks(blocks, maxima):
-    """Return the place [R] of the highest in each row's blocks [R, G, V / G], of given maxima."""
+    """Return the index [R] of the maximum of each row's blocks [R, G, V / G]."""
     chosen = tf.argmax(maxima, axis=1, output_type=tf.int32)
     block = tf.gather(blocks, chosen, batch_dims=1)
     return chosen * blocks.shape[2] + tf.argmax(block, axis=1, output_type=tf.int32)

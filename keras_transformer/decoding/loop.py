@@ -1,66 +1,82 @@
-"""The loop of a search: steps until every sentence has ended."""
+"""The loop that all searches run: one token at a time, until every sentence is finished."""
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
 import tensorflow as tf
 
-from keras_transformer.decoding.search import Select, Stages, take_rows
+from keras_transformer.decoding.options import SearchOptions
+from keras_transformer.decoding.search import State, take_rows
+
+Record = TypeVar("Record", bound=NamedTuple)
+"""A named tuple of tensors [B, ...]: what a search knows of its sentences at some position."""
 
 
 def run_loop(
-    unfinished, extend, variables, state, stages: Stages | None = None, select: Select | None = None
-):
-    """Return `variables` after as many steps as the sentences need.
+    is_unfinished: Callable[[tf.Tensor, Record], tf.Tensor],
+    extend: Callable[[tf.Tensor, Record, State], tuple[tf.Tensor, Record, State]],
+    record: Record,
+    state: State,
+    options: SearchOptions,
+) -> Record:
+    """Return the record after all sentences are finished.
 
     Args:
-        unfinished: `unfinished(position, *variables) -> bool [B]`, False for sentences that have
-            ended, whose results later steps leave as they are.
-        extend: `extend(position, *variables, state)` returns the same for the next position.
-        variables: a tuple of tensors [B, ...] at position 0.
-        state: what `step` is given first.
-        stages: for a compiled graph.
-        select: lets go of sentences that have ended; by default, and with stages, they run on as
-            long as any is unfinished.
+        is_unfinished: `is_unfinished(position, record)` returns a bool [B]. Later steps do not
+            change the result of a finished sentence.
+        extend: `extend(position, record, state)` returns all three for the next position.
+        record: The record at position 0.
+        state: The state that `step` receives first.
+        options: Its `stages` and `select` choose how the loop runs. Without both, finished
+            sentences stay in the batch until the last one is finished.
+
+    Returns:
+        The record, with all B sentences.
     """
-    if stages is not None:
-        return _run_in_stages(unfinished, extend, variables, state, stages)
-    if select is not None:
-        return _run_on_fewer(unfinished, extend, variables, state, select)
-    return _loop(_more_than(0, unfinished), extend, (tf.constant(0), *variables, state))[1:-1]
+    if options.stages is not None:
+        return _run_in_stages(is_unfinished, extend, record, state, options.stages)
+    if options.select is not None:
+        return _run_on_fewer(is_unfinished, extend, record, state, options.select)
+    return _loop(_more_than(0, is_unfinished), extend, (tf.constant(0), record, state))[1]
 
 
-def _run_in_stages(unfinished, extend, variables, state, stages):
-    loop_vars = (tf.constant(0), *variables)
-    is_unfinished = _more_than(0, unfinished)
-    for size in stages.sizes:
+def _run_in_stages(is_unfinished, extend, record, state, stages):
+    position = tf.constant(0)
+    any_unfinished = _more_than(0, is_unfinished)
+    for length in stages.lengths:
 
-        def is_unfinished_here(position, *rest, size=size):
-            return (position < size) & is_unfinished(position, *rest)
+        def goes_on(position, record, state, length=length):
+            return (position < length) & any_unfinished(position, record, state)
 
-        state = stages.enlarge(state, size)
-        *loop_vars, state = tf.while_loop(is_unfinished_here, extend, (*loop_vars, state))
-    return tuple(loop_vars[1:])
+        state = stages.enlarge(state, length)
+        position, record, state = tf.while_loop(goes_on, extend, (position, record, state))
+    return record
 
 
-def _run_on_fewer(unfinished, extend, variables, state, select):
-    """Run until a quarter of the sentences have ended, and again on the others alone.
+def _run_on_fewer(is_unfinished, extend, record, state, select):
+    """Run until a quarter of the sentences are finished, then again on the others alone.
 
-    To let go of fewer at a time took longer, as the rows of all the others are moved.
+    Dropping fewer at a time is slower, because each drop moves the rows of all other sentences.
     """
 
-    def run_until_fewer(position, sentences, variables, state, results):
-        condition = _more_than(tf.size(sentences) * 3 // 4, unfinished)
-        position, *variables, state = _loop(condition, extend, (position, *variables, state))
-        results = tuple(
-            tf.tensor_scatter_nd_update(result, sentences[:, tf.newaxis], variable)
-            for result, variable in zip(results, variables, strict=True)
+    def run_until_fewer(position, sentences, record, state, results):
+        condition = _more_than(tf.size(sentences) * 3 // 4, is_unfinished)
+        position, record, state = _loop(condition, extend, (position, record, state))
+        rows = sentences[:, tf.newaxis]
+        results = tf.nest.map_structure(
+            lambda result, tensor: tf.tensor_scatter_nd_update(result, rows, tensor),
+            results,
+            record,
         )
-        left = tf.cast(tf.where(unfinished(position, *variables))[:, 0], tf.int32)
-        sentences, variables = take_rows((sentences, tuple(variables)), left)
-        return position, sentences, variables, select(state, left), results
+        left = tf.cast(tf.where(is_unfinished(position, record))[:, 0], tf.int32)
+        sentences, record = take_rows((sentences, record), left)
+        return position, sentences, record, select(state, left), results
 
-    sentences = tf.range(tf.shape(variables[0])[0])
-    loop_vars = (tf.constant(0), sentences, variables, state, variables)
+    sentences = tf.range(tf.shape(record[0])[0])
     return _loop(
-        lambda position, sentences, *rest: tf.size(sentences) > 0, run_until_fewer, loop_vars
+        lambda position, sentences, *rest: tf.size(sentences) > 0,
+        run_until_fewer,
+        (tf.constant(0), sentences, record, state, record),
     )[-1]
 
 
@@ -69,16 +85,15 @@ def _loop(condition, extend, loop_vars):
     return tf.while_loop(condition, extend, loop_vars, shape_invariants=shapes)
 
 
-def _more_than(number, unfinished):
-    """Return the condition that more sentences than `number` are unfinished."""
+def _more_than(number, is_unfinished):
+    """Return the condition that more than `number` sentences are unfinished."""
 
-    def condition(position, *rest):
-        *variables, _ = rest
-        return tf.reduce_sum(tf.cast(unfinished(position, *variables), tf.int32)) > number
+    def condition(position, record, state):
+        return tf.reduce_sum(tf.cast(is_unfinished(position, record), tf.int32)) > number
 
     return condition
 
 
-def _shape(tensor: tf.Tensor) -> tf.TensorShape:
-    """Return the shape that a loop's tensor has in every step: rows and axes of size 0 may vary."""
+def _shape(tensor):
+    """Return the shape of a tensor in all steps: the rows and axes of size 0 may vary."""
     return tf.TensorShape([size if i and size else None for i, size in enumerate(tensor.shape)])

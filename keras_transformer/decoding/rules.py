@@ -1,9 +1,8 @@
-"""Rules of decoding: what a translation must have, must not have, or had better not have.
+"""Rules: constraints on the tokens of a translation.
 
-A ban adds `BAN` to a logit, which makes the token's probability exactly 0. It is finite, and added
-rather than put in place of the logit, because rules that do not know of each other may ban
-everything: then the softmax takes away what is common to all logits, nothing is NaN, and the order
-that the model gave the tokens is left.
+A ban adds `BAN` to a logit, so that the probability of the token is exactly 0. `BAN` is finite, and
+it does not replace the logit, because several rules together may ban every token. The softmax then
+removes what all logits share: nothing is NaN, and the model's order of the tokens remains.
 """
 
 import math
@@ -16,14 +15,17 @@ from keras_transformer.decoding.search import BAN, Rule
 
 
 def make_rules(config: DecodingConfig, prefix: Sequence[int] = ()) -> list[Rule]:
-    """Return the rules that a configuration asks for, in the order in which they make sense.
+    """Return the rules of a configuration, in the order in which they apply.
 
-    Penalties change what the model thinks, so they come before bans, and a given prefix comes last,
-    because it is to be followed whatever the other rules say.
+    Penalties come before bans, because they scale the logits of the model. The prefix comes last,
+    because it overrides all other rules.
 
     Args:
-        config: the configuration.
-        prefix: the ids of its prefix.
+        config: The configuration.
+        prefix: The ids of its prefix.
+
+    Returns:
+        A list of rules, for the `rules` of a search.
 
     >>> [rule.__qualname__.split(".")[0] for rule in make_rules(DecodingConfig(min_length=3), [7])]
     ['min_length', 'forced_prefix']
@@ -41,48 +43,54 @@ def make_rules(config: DecodingConfig, prefix: Sequence[int] = ()) -> list[Rule]
 
 
 def repetition_penalty(penalty: float) -> Rule:
-    """Return a rule that makes the tokens that a translation already has less probable.
+    """Return a rule that makes tokens that a translation already contains less probable.
 
-    Their logits are divided by `penalty` where they are positive and multiplied by it where they
-    are negative (Keskar et al. 2019). So it matters, unlike for other rules, that the step gives
-    the logits of the model as they are, without a constant added to them.
+    It divides their logits by `penalty` if positive and multiplies them by it if negative (Keskar
+    et al. 2019). Unlike other rules, it depends on a constant added to the logits, so the step must
+    return the logits of the model unchanged.
 
     Args:
-        penalty: at least 1, which changes nothing; usual is 1.1 to 1.3.
+        penalty: At least 1, which has no effect; 1.1 to 1.3 is usual.
+
+    Returns:
+        A `Rule`.
 
     Raises:
-        ValueError: `penalty` is out of its range.
+        ValueError: If `penalty` is out of range.
 
-    >>> history = tf.constant([[1, 2, 0]])  # position 2: the last is not chosen yet
+    >>> history = tf.constant([[1, 2, 0]])  # position 2: the last token is arbitrary
     >>> repetition_penalty(2.0)(tf.constant([[4.0, 4.0, -4.0]]), history, 2).numpy().tolist()
     [[4.0, 2.0, -8.0]]
     """
     if not 1 <= penalty < math.inf:
         raise ValueError(
-            f"penalty must be at least 1 and finite, received {penalty}. Try 1.2, or leave it out."
+            f"penalty must be at least 1 and finite, received {penalty}. Try 1.2, or leave the rule out."
         )
 
     def rule(logits, history, position):
         is_chosen = tf.range(tf.shape(history)[1]) < position
         is_repeated = _has_token(history, is_chosen, logits.shape[1]) > 0
-        penalised = tf.minimum(logits / penalty, logits * penalty)  # whichever sign they have
-        return tf.where(is_repeated, penalised, logits)
+        penalized = tf.minimum(logits / penalty, logits * penalty)  # for either sign
+        return tf.where(is_repeated, penalized, logits)
 
     return rule
 
 
 def no_repeat_ngram(size: int) -> Rule:
-    """Return a rule that bans tokens that would complete an n-gram that a translation already has.
+    """Return a rule that bans repeating an n-gram of the translation.
 
-    It never bans eos, which no translation has before its end.
+    It never bans eos, which occurs only at the end.
 
     Args:
-        size: n, the tokens of an n-gram, at least 1; 1 bans every token that has come.
+        size: n, at least 1; 1 bans every token that the translation already contains.
+
+    Returns:
+        A `Rule`.
 
     Raises:
-        ValueError: `size` is less than 1.
+        ValueError: If `size` is less than 1.
 
-    >>> history = tf.constant([[1, 2, 1, 0]])  # position 3: 2 has already followed 1
+    >>> history = tf.constant([[1, 2, 1, 0]])  # position 3: 2 already followed 1
     >>> (no_repeat_ngram(2)(tf.zeros([1, 3]), history, 3) < 0).numpy().tolist()
     [[False, False, True]]
     """
@@ -90,7 +98,7 @@ def no_repeat_ngram(size: int) -> Rule:
         raise ValueError(f"size must be at least 1, received {size}. Try 3, or leave the rule out.")
 
     def rule(logits, history, position):
-        # The n-grams that end at each place from size - 1 on, by their last token.
+        # The last tokens of all n-grams: those from place size - 1 on.
         last_tokens = history[:, size - 1 :]
         is_banned = tf.range(tf.shape(history)[1])[size - 1 :] < position
         for back in range(1, size):
@@ -102,16 +110,19 @@ def no_repeat_ngram(size: int) -> Rule:
 
 
 def min_length(length: int, eos_id: int = EOS_ID) -> Rule:
-    """Return a rule that bans eos before a translation has so many tokens.
+    """Return a rule that bans eos until a translation has `length` tokens.
 
-    A search ends a translation at its limit all the same.
+    The limit of a search still applies.
 
     Args:
-        length: tokens without eos, at least 0.
-        eos_id: the id of eos.
+        length: The number of tokens without eos, at least 0.
+        eos_id: The id of eos.
+
+    Returns:
+        A `Rule`.
 
     Raises:
-        ValueError: `length` is negative.
+        ValueError: If `length` is negative.
 
     >>> logits, history = tf.zeros([1, 3]), tf.zeros([1, 4], tf.int32)
     >>> rule = min_length(2, eos_id=0)
@@ -122,7 +133,7 @@ def min_length(length: int, eos_id: int = EOS_ID) -> Rule:
         raise ValueError(f"length must be at least 0, received {length}. 0 allows any length.")
 
     def rule(logits, history, position):
-        # To take one of two rows is much faster than to select each of V numbers.
+        # Gathering one of two rows is much faster than a `tf.where` over V numbers.
         rows = tf.one_hot([eos_id, -1], logits.shape[1], on_value=BAN, off_value=0.0)
         return logits + tf.gather(rows, tf.cast(position >= length, tf.int32))
 
@@ -130,18 +141,21 @@ def min_length(length: int, eos_id: int = EOS_ID) -> Rule:
 
 
 def forced_prefix(ids: tf.Tensor, lengths: tf.Tensor) -> Rule:
-    """Return a rule that gives the first tokens of each row; after them it goes on freely.
+    """Return a rule that forces the first tokens of each row.
 
-    What is given has the log-probability 0, so that scores are of what the search chose itself.
+    Forced tokens have log-probability 0, so scores count only what the search chose itself.
 
     Args:
-        ids: int32 [R, P], or [1, P] for all rows. A sentence whose N beams or samples are rows has
-            its prefix in each of them; see `repeat_rows`. A search with a `Select` lets go of rows,
-            so that there it must be [1, P].
-        lengths: int32 [R], or [1] for all rows: how many of the P are a row's prefix, 0 for none.
+        ids: int32 [R, P], or [1, P] for all rows. With N beams or samples, repeat the prefix of
+            each sentence N times; see `repeat_rows`. A search with a `Select` needs [1, P], because
+            it drops rows.
+        lengths: int32 [R], or [1] for all rows: the number of tokens of each prefix, at most P.
+
+    Returns:
+        A `Rule`.
 
     Raises:
-        ValueError: the shapes are others.
+        ValueError: If the shapes are different.
 
     >>> rule, history = forced_prefix([[2]], [1]), tf.zeros([1, 4], tf.int32)
     >>> (rule(tf.zeros([1, 3]), history, 0) < 0).numpy().tolist()
@@ -156,7 +170,7 @@ def forced_prefix(ids: tf.Tensor, lengths: tf.Tensor) -> Rule:
             f"received {ids.shape} and {lengths.shape}. Put a single prefix into a list."
         )
     longest = tf.shape(ids)[1]
-    ids = tf.pad(ids, [[0, 0], [0, 1]])  # something to take where the prefix is over
+    ids = tf.pad(ids, [[0, 0], [0, 1]])  # a token for positions after the prefix
     lengths = lengths[:, tf.newaxis]
 
     def rule(logits, history, position):
@@ -168,9 +182,9 @@ def forced_prefix(ids: tf.Tensor, lengths: tf.Tensor) -> Rule:
 
 
 def _has_token(ids, is_counted, vocab_size):
-    """Return [R, V] 1 for each token among those of ids [R, L] where `is_counted`, and else 0."""
+    """Return 1 [R, V] for each token among the ids [R, L] where `is_counted`, and 0 elsewhere."""
     return tf.raw_ops.DenseBincount(
-        input=tf.where(is_counted, ids, vocab_size),  # which leaves out an id beyond the last
+        input=tf.where(is_counted, ids, vocab_size),  # V is out of range and not counted.
         size=vocab_size,
         weights=tf.zeros([0]),
         binary_output=True,

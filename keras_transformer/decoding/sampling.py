@@ -1,23 +1,38 @@
-"""Sampling of translations, so that a sentence's do not depend on what else is in the batch."""
+"""Sampling of translations that do not depend on the rest of the batch."""
 
-from collections.abc import Sequence
+from typing import NamedTuple, Unpack
 
 import tensorflow as tf
 
-from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID
 from keras_transformer.decoding import penalties
 from keras_transformer.decoding.loop import run_loop
+from keras_transformer.decoding.options import SearchKeywords, SearchOptions
 from keras_transformer.decoding.search import (
-    Rule,
     SearchResult,
-    Select,
-    Stages,
     State,
     Step,
     apply_rules,
     history_length,
     to_result,
 )
+
+
+class Samples(NamedTuple):
+    """The N samples of B sentences while they are drawn.
+
+    Attributes:
+        ids: int32 [B, N], the tokens drawn last.
+        generators: uint64 [B, N], the states of the random number generators.
+        history: int32 [B, N, L], the tokens of each sample.
+        log_prob: float32 [B, N], log-probabilities.
+        lengths: int32 [B, N], the length of each finished sample, and the limit of the others.
+    """
+
+    ids: tf.Tensor
+    generators: tf.Tensor
+    history: tf.Tensor
+    log_prob: tf.Tensor
+    lengths: tf.Tensor
 
 
 def sample_search(
@@ -32,53 +47,44 @@ def sample_search(
     top_k: int = 0,
     top_p: float = 1.0,
     length_penalty: float = 0.0,
-    rules: Sequence[Rule] = (),
-    stages: Stages | None = None,
-    select: Select | None = None,
-    bos_id: int = BOS_ID,
-    eos_id: int = EOS_ID,
-    pad_id: int = PAD_ID,
+    **options: Unpack[SearchKeywords],
 ) -> SearchResult:
-    """Draw each token at random, until each sentence has eos or reaches its limit.
+    """Draw each token at random, until eos or the limit of each sentence.
 
-    Token by token, the rules change the logits, the temperature divides them, `top_k` and then
-    `top_p` choose which may come, and one of these is drawn with the probability that it has among
-    them.
+    For each token, the rules change the logits, the temperature divides them, `top_k` and then
+    `top_p` choose the candidates, and one of these is drawn by its probability among them.
 
-    What a sentence draws depends on the model, the seed and the sentence's key alone: not on the
-    other sentences, nor on its place among them. More samples are those that fewer would be, and
-    others; two may be the same.
+    The samples of a sentence depend only on the model, the seed and the key of the sentence, not on
+    the rest of the batch. A larger `num_samples` adds samples and keeps the others. Samples may be
+    equal.
 
     Args:
-        step: gives the next token's logits, [B * N, V] with a static V; see `Step`.
-        state: what `step` is given first, a nest of tensors; see `State` and `repeat_rows`.
-        max_lengths: int32 [B], at least 1: the most tokens of each translation, eos included.
-        keys: int64 [B], a number for each sentence, such as `tf.strings.to_hash_bucket_fast` gives
-            of its text; sentences with equal keys draw the same random numbers.
-        seed: at least 0; another seed is another sample of everything.
-        num_samples: N, at least 1; sample n of sentence b is row b * N + n.
-        temperature: between 0.001, where samples hardly differ from greedy search, and 100; 1 keeps
-            the model's probabilities.
-        top_k: how many of the most probable tokens may come; 0 for all.
-        top_p: above 0 and at most 1. The fewest most probable tokens may come that together have
-            this probability (the nucleus of Holtzman et al. 2020). Without `top_k` it sorts the
-            whole vocabulary at each step.
-        length_penalty: the alpha by which scores are normalised, at least 0. It changes only the
-            order of the samples.
-        rules: change the logits; see `Rule`.
-        stages: for a compiled graph; see `Stages`.
-        select: lets go of sentences whose samples have all ended; see `Select`.
-        bos_id: the id that `step` is given first.
-        eos_id: the id that ends a translation.
-        pad_id: the id that fills the places after it.
+        step: Returns the logits [B * N, V] of the next token, with a static V; see `Step`.
+        state: The state that `step` receives first, a nest of tensors with B * N rows; see `State`
+            and `repeat_rows`. Sample n of sentence b is row b * N + n.
+        max_lengths: int32 [B], at least 1: the maximum number of tokens of each translation,
+            including eos.
+        keys: int64 [B], a number for each sentence, such as the `tf.strings.to_hash_bucket_fast` of
+            its text. Sentences with equal keys draw the same random numbers.
+        seed: At least 0. Another seed draws other samples of all sentences.
+        num_samples: N, at least 1.
+        temperature: Between 0.001, which is close to greedy search, and 100; 1 keeps the
+            probabilities of the model.
+        top_k: The number of most probable tokens to draw from; 0 for all.
+        top_p: Above 0 and at most 1. Draws from the smallest set of most probable tokens with at
+            least this probability (the nucleus of Holtzman et al. 2020). Without `top_k`, it sorts
+            the whole vocabulary at each step.
+        length_penalty: The alpha that normalizes scores, at least 0. It only affects the order of
+            the samples.
+        **options: See `SearchOptions`.
 
     Returns:
-        A `SearchResult` of the N samples, best first. Their scores are what the model thinks of
-        them after the rules, without temperature, `top_k` and `top_p`: they compare with those of
-        the searches.
+        A `SearchResult` with the N samples, best first. Scores use the probabilities of the model
+        after the rules, without temperature, `top_k` and `top_p`, so they are comparable with those
+        of the other searches.
 
     Raises:
-        ValueError: an option is out of its range.
+        ValueError: If an option is out of range.
 
     >>> logits = tf.math.log([[0.1, 0.1, 0.3, 0.5]])  # V 4, eos is 3
     >>> step = lambda ids, parents, position, state: (tf.repeat(logits, 5, axis=0), state)
@@ -88,59 +94,60 @@ def sample_search(
     """
     _check_options(seed, num_samples, temperature, top_k, top_p)
     penalties.check_length_penalty(length_penalty)
+    given = SearchOptions(**options)
     max_lengths = tf.convert_to_tensor(max_lengths, tf.int32)
     batch = tf.shape(max_lengths)[0]
-    places = tf.range(history_length(max_lengths, stages))
+    positions = tf.range(history_length(max_lengths, given.stages))
 
-    def unfinished(position, ids, generators, history, log_prob, lengths):
-        return tf.reduce_any(position < lengths, axis=1)
+    def is_unfinished(position, samples):
+        return tf.reduce_any(position < samples.lengths, axis=1)
 
-    # All are [B, N], but for history [B, N, L].
-    def extend(position, ids, generators, history, log_prob, lengths, state):
+    def extend(position, samples, state):
+        ids, generators, history, log_prob, lengths = samples
         ids = tf.reshape(ids, [-1])
         logits, state = step(ids, tf.range(tf.size(ids)), position, state)
-        logits = apply_rules(rules, logits, history, position)
+        logits = apply_rules(given.rules, logits, history, position)
         log_probs = tf.nn.log_softmax(logits)
         generators += _uint64(_GAMMA)
         uniforms = tf.reshape(_uniform(generators), [-1])
         ids = _draw(log_probs / temperature, uniforms, top_k, top_p)
         drawn = tf.gather(log_probs, ids, batch_dims=1)
         ids, drawn = (tf.reshape(tensor, tf.shape(lengths)) for tensor in (ids, drawn))
-        # Samples that have ended run on, but neither score nor length takes notice.
+        # Finished samples run on, without any effect on their scores and lengths.
         log_prob = tf.where(position < lengths, log_prob + drawn, log_prob)
-        history = tf.where(places == position, ids[:, :, tf.newaxis], history)
+        history = tf.where(positions == position, ids[:, :, tf.newaxis], history)
         position += 1
-        lengths = tf.where(ids == eos_id, tf.minimum(lengths, position), lengths)
-        return position, ids, generators, history, log_prob, lengths, state
+        lengths = tf.where(ids == given.eos_id, tf.minimum(lengths, position), lengths)
+        return position, Samples(ids, generators, history, log_prob, lengths), state
 
-    _, _, history, log_prob, lengths = run_loop(
-        unfinished,
-        extend,
-        (
-            tf.fill([batch, num_samples], bos_id),
-            _generators(seed, tf.convert_to_tensor(keys, tf.int64), num_samples),
-            tf.fill([batch, num_samples, tf.size(places)], pad_id),
-            tf.zeros([batch, num_samples]),
-            tf.tile(max_lengths[:, tf.newaxis], [1, num_samples]),
-        ),
-        state,
-        stages,
-        select,
+    start = Samples(
+        ids=tf.fill([batch, num_samples], given.bos_id),
+        generators=_generators(seed, tf.convert_to_tensor(keys, tf.int64), num_samples),
+        history=tf.fill([batch, num_samples, tf.size(positions)], given.pad_id),
+        log_prob=tf.zeros([batch, num_samples]),
+        lengths=tf.tile(max_lengths[:, tf.newaxis], [1, num_samples]),
     )
+    samples = run_loop(is_unfinished, extend, start, state, given)
+    return _best_first(samples, length_penalty, given)
+
+
+def _best_first(samples, length_penalty, options):
+    """Return the result of finished samples, by descending score."""
+    _, _, history, log_prob, lengths = samples
     scores = log_prob / penalties.length_penalty(lengths, length_penalty)
-    scores, order = tf.math.top_k(scores, num_samples)
+    scores, order = tf.math.top_k(scores, scores.shape[1])
     ids, lengths = (tf.gather(tensor, order, batch_dims=1) for tensor in (history, lengths))
-    return to_result(ids, scores, lengths, pad_id, stages)
+    return to_result(ids, scores, lengths, options.pad_id, options.stages)
 
 
 def _draw(logits, uniforms, top_k, top_p):
-    """Return a token for each row of logits [R, V]: the one in whose share `uniforms` [R] falls."""
+    """Return a token for each row of logits [R, V], drawn by a number `uniforms` [R] in (0, 1)."""
     vocab_size = logits.shape[1]
     is_sorted = top_k > 0 or top_p < 1
     if is_sorted:
         logits, tokens = tf.math.top_k(logits, min(top_k or vocab_size, vocab_size))
     probabilities = tf.nn.softmax(logits)
-    # With 0 for what has no probability: a sum that is rounded otherwise must not make it come.
+    # 0 for impossible tokens, so that rounding of the sum cannot make them possible.
     reached = tf.where(probabilities > 0, tf.cumsum(probabilities, axis=1), 0.0)
     total = tf.reduce_max(reached, axis=1, keepdims=True)
     if top_p < 1:
@@ -153,9 +160,8 @@ def _draw(logits, uniforms, top_k, top_p):
 def _generators(seed, keys, num_samples):
     """Return SplitMix64 generators (Steele et al. 2014), uint64 [B, N], for keys [B].
 
-    Each sample has one of its own, which starts from a hash of seed, key and n, and to which the
-    constant gamma is added for each number. It is integer arithmetic alone, so that the numbers are
-    the same on every machine.
+    The generator of a sample starts from a hash of seed, key and n; each number adds the constant
+    gamma. All of it is integer arithmetic, so the numbers are the same on every machine.
     """
     starts = _mix(tf.bitwise.bitwise_xor(_uint64(keys), _mix(_uint64(seed))))
     return _mix(starts[:, tf.newaxis] + _uint64(tf.range(num_samples)) * _uint64(_GAMMA))
@@ -165,13 +171,13 @@ _GAMMA = 0x9E3779B97F4A7C15
 
 
 def _uniform(generators):
-    """Return the number of each generator, float32 between 0 and 1, both excluded."""
+    """Return a number of each generator, float32, above 0 and below 1."""
     leading = tf.bitwise.right_shift(_mix(generators), _uint64(64 - 23))
     return (tf.cast(leading, tf.float32) + 0.5) * 2.0**-23  # 24 bits, which float32 holds exactly
 
 
 def _mix(bits):
-    """Return 64 bits each of which depends on all that are given; no two inputs have the same."""
+    """Return 64 bits, each of which depends on all input bits, by a bijection."""
     bits = _fold(bits, 30) * _uint64(0xBF58476D1CE4E5B9)
     bits = _fold(bits, 27) * _uint64(0x94D049BB133111EB)
     return _fold(bits, 31)
@@ -190,8 +196,8 @@ def _check_options(seed, num_samples, temperature, top_k, top_p):
         ("seed", seed, 0 <= seed < 2**64, "at least 0 and below 2 ** 64"),
         ("num_samples", num_samples, num_samples >= 1, "at least 1"),
         ("temperature", temperature, 0.001 <= temperature <= 100, "between 0.001 and 100"),
-        ("top_k", top_k, top_k >= 0, "at least 0, which lets all tokens come"),
-        ("top_p", top_p, 0 < top_p <= 1, "above 0 and at most 1, which lets all tokens come"),
+        ("top_k", top_k, top_k >= 0, "at least 0, where 0 is all tokens"),
+        ("top_p", top_p, 0 < top_p <= 1, "above 0 and at most 1, where 1 is all tokens"),
     )
     problems = [
         f"{name} must be {rule}, received {x}" for name, x, is_right, rule in checks if not is_right

@@ -12,16 +12,16 @@ def score_tokens(
     """Return the score that a search gives to these tokens, log-probability / length penalty.
 
     Args:
-        log_probs: float32 [B, T, V], of the token at each position given those before it.
-        labels: int32 [B, T], the tokens with eos, then padding.
-        length_penalty: the alpha of the length penalty, at least 0; see `decoding.length_penalty`.
-        pad_id: the id of padding, which counts as no token.
+        log_probs: float32 [B, T, V], of the token at each position given the tokens before it.
+        labels: int32 [B, T], the tokens including eos, then padding.
+        length_penalty: The alpha of the length penalty, at least 0; see `decoding.length_penalty`.
+        pad_id: The id of padding, which does not count.
 
     Returns:
-        float32 [B]; 0 for a row of nothing but padding.
+        float32 [B], 0 for a row of padding only.
 
     Raises:
-        ValueError: `length_penalty` is negative.
+        ValueError: If `length_penalty` is negative.
 
     >>> log_probs = tf.math.log([[[0.1, 0.1, 0.4, 0.4], [0.1, 0.1, 0.3, 0.5]]])  # B 1, T 2, V 4
     >>> score = score_tokens(log_probs, [[2, 3]], length_penalty=0.0)

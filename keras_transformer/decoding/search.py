@@ -1,89 +1,88 @@
-"""What the searches share: step function, rules, stages and the result."""
+"""The interface of a search: its step function, rules, stages and result."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 State = Any
-"""A nest (tuple, list, dict) of tensors that a step hands on to the next.
+"""A nest (tuple, list, dict) of tensors that one step passes on to the next.
 
-A tensor may grow from step to step, as a cache does by concatenation, along axes that have size 0
-in the initial state, or a size unknown to the graph.
+A tensor may grow from step to step, like a cache that is concatenated to, along axes of size 0 in
+the initial state or of a size unknown to the graph.
 """
 
 Step = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, State], tuple[tf.Tensor, State]]
 """`step(ids, parents, position, state) -> (logits, state)`: all that a search knows of a model.
 
-`ids` int32 [R] are the tokens chosen last, all bos at first; `position` int32 [] counts from 0;
-`logits` float32 [R, V] are those of the next token, not normalised: a constant added to a row
-changes nothing. In greedy search a row is a sentence; in beam search row b * N + n is beam n of
-sentence b.
+- `ids`: int32 [R], the tokens chosen last, all bos at first. In greedy search a row is a sentence;
+  in beam search row b * N + n is beam n of sentence b.
+- `parents`: int32 [R], the rows of the previous step that `ids` continue. A parent belongs to the
+  same sentence; in greedy search it is the row itself. The search does not reorder the state: a
+  step does, with `take_rows(state, parents)` or anything equivalent.
+- `position`: int32 [], counted from 0.
+- `logits`: float32 [R, V], of the next token. They need not be normalized: adding a constant to a
+  row has no effect.
 
-`parents` int32 [R] are the rows, of what the step before was given, that `ids` continue: always a
-row of the same sentence, and in greedy search the row itself. The search leaves the state as it is,
-so what a step keeps of a row's past it takes from there: `take_rows(state, parents)`, or the
-same with less moved. What no step changes has no need to be in the state: `step` may close over it.
+The state may omit what no step changes, as `step` can be a closure. With a `Select`, the state must
+hold everything that depends on the sentence, and rows are numbered again after sentences are
+dropped.
 
-If the search is given a `Select`, that holds for the sentences that are left, and in between rows
-are counted anew.
-
-A row of what a step returns may depend only on its own sentence and past.
+Each row of the logits and the state may depend only on its own sentence and past.
 """
 
 Rule = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
-"""`rule(logits, history, position) -> logits`: changes what may come next, before the softmax.
+"""`rule(logits, history, position) -> logits`: changes the logits before the softmax.
 
-`history` int32 [R, L] holds the tokens of each row, without bos; those from `position` on are not
-chosen yet and hold anything. Rules apply one after the other.
+`history` int32 [R, L] holds the tokens of each row, without bos; values from `position` on are
+arbitrary. Rules apply one after the other.
 """
 
 Select = Callable[[State, tf.Tensor], State]
-"""`select(state, sentences) -> state` keeps the rows of some sentences, int32 [A], of a state.
+"""`select(state, sentences) -> state` keeps the rows of the given sentences of a state.
 
-With it a search lets go of sentences that have ended, while others go on. They are given in rising
-order, numbered as in the step before, and there may be none. All that `step` knows of a sentence
-must be in the state, which no step need change, and rules must be the same for all rows.
+It lets a search drop finished sentences while others go on. `sentences` int32 [A] are ascending,
+numbered as in the previous step, and may be none. Rules must be the same for all rows.
 """
 
 
 class Stages(NamedTuple):
     """How a search runs in a graph that is compiled for fixed shapes.
 
-    It runs from one size to the next, each a loop of its own over a state of that size, so that a
-    short translation does not pay for the longest that is allowed. The last size is the L of the
-    result, and must be no less than any sentence's limit.
+    The search is a sequence of loops, each with a state of a fixed length, so that a short
+    translation does not pay for the longest possible one. The last length is the L of the result,
+    and must be at least the limit of every sentence.
 
     Attributes:
-        sizes: rising numbers of tokens.
-        enlarge: `enlarge(state, size) -> state` makes room for so many tokens.
+        lengths: Ascending numbers of tokens.
+        enlarge: `enlarge(state, length) -> state` makes room for `length` tokens.
     """
 
-    sizes: tuple[int, ...]
+    lengths: tuple[int, ...]
     enlarge: Callable[[State, int], State]
 
 
 IMPOSSIBLE = float("-inf")
-"""The log-probability of what cannot be: searches add to it, divide it and compare it, no more."""
+"""The log-probability of an impossible translation."""
 
 BAN = -1e6
-"""What rules add to the logit of a token that must not come; finite, so that sums stay numbers."""
+"""Added to the logits of banned tokens; finite, so that no sum of bans is NaN."""
 
 UNFILLED_SCORE = -1e9
-"""The score reported where there is no translation; finite, because JSON has no infinity."""
+"""The score of a missing translation in a result; finite, because JSON has no infinity."""
 
 
 class SearchResult(NamedTuple):
     """The N best translations of each sentence, best first.
 
-    Where fewer than N translations have a probability above 0 (the vocabulary or the limit is that
-    small), the places left have length 0, score -1e9 and nothing but padding.
+    If fewer than N translations have a probability above 0, which takes a tiny vocabulary or limit,
+    the remaining ones have length 0, score -1e9 and only padding.
 
     Attributes:
-        ids: int32 [B, N, L], without bos, with eos where the search came to it, then padding. L is
-            the longest length in the batch.
+        ids: int32 [B, N, L], the tokens without bos, including eos unless the limit came first,
+            then padding. L is the maximum length in the batch.
         scores: float32 [B, N], log-probability / length penalty.
-        lengths: int32 [B, N], tokens, eos included.
+        lengths: int32 [B, N], the number of tokens, including eos.
     """
 
     ids: tf.Tensor
@@ -92,14 +91,16 @@ class SearchResult(NamedTuple):
 
 
 def history_length(max_lengths: tf.Tensor, stages: Stages | None) -> tf.Tensor | int:
-    """Return the L of the histories of a search."""
+    """Return L, the number of tokens that the histories of a search have room for."""
     if stages is not None:
         return stages.sizes[-1]
-    return tf.maximum(tf.reduce_max(max_lengths), 1)  # over a batch of 0 the maximum is negative
+    return tf.maximum(tf.reduce_max(max_lengths), 1)  # The maximum of no numbers is negative.
 
 
-def apply_rules(rules, logits: tf.Tensor, history: tf.Tensor, position: tf.Tensor) -> tf.Tensor:
-    """Return the logits after all rules; `history` [..., L] has a row for each of `logits`."""
+def apply_rules(
+    rules: Sequence[Rule], logits: tf.Tensor, history: tf.Tensor, position: tf.Tensor
+) -> tf.Tensor:
+    """Return the logits [R, V] after all rules, for a history [..., L] of R rows."""
     if rules:
         history = tf.reshape(history, [-1, tf.shape(history)[-1]])
     for rule in rules:
@@ -110,7 +111,7 @@ def apply_rules(rules, logits: tf.Tensor, history: tf.Tensor, position: tf.Tenso
 def to_result(
     ids: tf.Tensor, scores: tf.Tensor, lengths: tf.Tensor, pad_id: int, stages: Stages | None
 ) -> SearchResult:
-    """Return the result for ids [B, N, L], whatever these hold beyond `lengths` [B, N]."""
+    """Return the result for ids [B, N, L], which may hold anything beyond `lengths` [B, N]."""
     exists = scores > IMPOSSIBLE
     lengths = tf.where(exists, lengths, 0)
     if stages is None:
@@ -120,7 +121,7 @@ def to_result(
 
 
 def repeat_rows(state: State, n: int) -> State:
-    """Return `state` with every row `n` times in succession, [B, ...] as [B * n, ...].
+    """Repeat every row of every tensor `n` times, from [B, ...] to [B * n, ...].
 
     >>> repeat_rows({"a": tf.constant([5, 7])}, 2)["a"].numpy().tolist()
     [5, 5, 7, 7]
@@ -129,7 +130,7 @@ def repeat_rows(state: State, n: int) -> State:
 
 
 def take_rows(state: State, rows: tf.Tensor) -> State:
-    """Return the given rows, int32 [R], of every tensor of `state`.
+    """Return the rows, int32 [R], of every tensor of `state`.
 
     >>> take_rows({"a": tf.constant([5, 7])}, [1, 1])["a"].numpy().tolist()
     [7, 7]

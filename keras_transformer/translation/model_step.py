@@ -4,8 +4,7 @@ import keras
 import tensorflow as tf
 
 from keras_transformer.decoding import Select, Stages, State, take_rows
-from keras_transformer.layers.few_rows import few_rows_logits
-from keras_transformer.layers.linear import linear
+from keras_transformer.layers.cpu_kernels import few_rows_logits, linear
 from keras_transformer.layers.masks import mask_bias
 from keras_transformer.model import Transformer
 

@@ -70,10 +70,10 @@ def test_an_unknown_vocabulary_size_is_refused():
     def search(logits):
         return best_continuations(logits, tf.zeros([1, 2]), 4)
 
-    with pytest.raises(ValueError, match=r"static size and at least 2, received shape \(None, No"):
+    with pytest.raises(ValueError, match=r"static size of at least 2, received shape \(None, No"):
         search(tf.zeros([2, 6]))
 
 
 def test_a_vocabulary_of_one_is_refused():
-    with pytest.raises(ValueError, match=r"static size and at least 2, received shape \(2, 1\)"):
+    with pytest.raises(ValueError, match=r"static size of at least 2, received shape \(2, 1\)"):
         best_continuations(tf.zeros([2, 1]), tf.zeros([1, 2]), 4)
