@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""Files that are either complete or absent."""
 
 import os
 import uuid
@@ -9,9 +9,12 @@ from pathlib import Path
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Give another name to write a file by, and rename it when the block has ended well.
+    """Yield a temporary path to write to, and rename it to `path` if the block succeeds.
 
-    The name has the same suffix, and is different for each writer.
+    The temporary path has the same suffix and directory, and is unique to each writer.
+
+    Args:
+        path: The final path. An existing file is replaced.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -29,7 +32,15 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 def flush_and_rename(temporary: Path, path: Path) -> Path:
-    """Give a file its name, once it is on the disk: a power loss may keep one without the other."""
+    """Rename a file after its content is on the disk, so that a power loss cannot separate them.
+
+    Args:
+        temporary: The file.
+        path: The new path. An existing file is replaced.
+
+    Returns:
+        The new path.
+    """
     with open(temporary, "rb") as file:
         os.fsync(file.fileno())
     return temporary.replace(path)

@@ -1,6 +1,6 @@
-"""The adjectives of the corpus and the kinds of nouns that they go with.
+"""The adjectives of the corpus and the kinds of nouns that they describe.
 
-Each line: English, German, and the stem before an ending where it differs from the German word.
+Each line has the English word, the German word, and its stem before an ending if that differs.
 """
 
 from functools import cache
@@ -73,7 +73,7 @@ ADJECTIVES = read_adjectives("""
 
 STATES = "tired happy sad hungry sick nervous angry".split()
 
-# What may stand before a noun of each kind; single nouns are named where their kind is too wide.
+# Adjectives for each kind of noun, or for a single noun if its kind is too general.
 _OF_KIND = {
     "kin": "friendly clever famous brave honest funny",
     "friend": "old new young clever lazy polite honest funny",
@@ -138,7 +138,7 @@ _OF_KIND = {
 
 @cache
 def adjectives_for(kind: str, noun: str) -> tuple[Adjective, ...]:
-    """Return the adjectives that go with a noun, by its own name or else by its kind."""
+    """Return the adjectives for a noun, listed under the noun itself or under its kind."""
     names = _OF_KIND.get(noun, _OF_KIND[kind])
     return tuple(ADJECTIVES[name] for name in names.split())
 

@@ -79,7 +79,7 @@ WEEKDAYS = {
     "Saturday": "Samstag",
     "Sunday": "Sonntag",
 }
-# Why something is as it is, with the genitive.
+# Causes; German uses the genitive.
 CAUSES = _read("""
     because of the rain = wegen des Regens
     because of the snow = wegen des Schnees
@@ -89,7 +89,7 @@ CAUSES = _read("""
     despite the bad weather = trotz des schlechten Wetters
 """)
 
-# English plurals and German ones in the dative, after vor and in.
+# English plurals, and German plurals in the dative, for use after vor and in.
 _UNITS = {
     "hour": ("hours", "Stunden"),
     "day": ("days", "Tagen"),
@@ -121,7 +121,7 @@ def number_words(number: int) -> tuple[str, str]:
 
 
 def number(rng: Random, lowest: int, highest: int, digits: float = 0.4) -> tuple[str, str]:
-    """Draw a number in both languages, a share `digits` of the time in digits."""
+    """Draw a number in both languages, in digits with probability `digits`."""
     drawn = rng.randint(lowest, highest)
     if drawn > 49 or rng.random() < digits:
         return str(drawn), str(drawn)

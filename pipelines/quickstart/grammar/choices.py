@@ -1,4 +1,4 @@
-"""Draws noun phrases that make sense: who acts, and on what."""
+"""Random noun phrases that make sense as subjects and objects."""
 
 from random import Random
 
@@ -19,7 +19,7 @@ from pipelines.quickstart.grammar.words import Adjective, Noun
 PEOPLE = of_kind("kin", "friend", "person")
 _FEW = tuple("/".join(number_words(count)) for count in (2, 3, 4, 5))
 NAMES = MALE_NAMES + FEMALE_NAMES
-# Whom one may call one's own, and whose article says who is meant.
+# People with a possessive (my sister), and people with an article (the doctor).
 _RELATED = of_kind("kin", "friend")
 _STRANGERS = of_kind("person")
 _OWN_KINDS = "garment vehicle device instrument furniture container article literature room".split()
@@ -27,12 +27,12 @@ _OWN_NOUNS = "house garden dog cat horse rabbit plan idea problem trip".split()
 WOMENS_CLOTHES = ("dress", "skirt")
 OFTEN_PLURAL = "pear banana potato tomato egg shoe flower".split()
 _ONE_OF_MANY = "garden forest village church castle hotel restaurant park island".split()
-# There is one that is meant: not a kitchen, this bus.
+# Nouns used with the definite article only: the kitchen, the bus.
 _ONLY_THE = ("room", "transport")
 
 
 def subject(rng: Random, definite: bool = False) -> Nominal:
-    """Draw who acts; `definite` leaves out "a man", "many women"."""
+    """Draw a subject; `definite` excludes phrases such as "a man" and "many women"."""
     draw = rng.random()
     if draw < 0.30:
         return pronoun(rng.choice(("I", "he", "she", "we", "they")))
@@ -59,7 +59,7 @@ def singular_person(rng: Random) -> Nominal:
 
 
 def person(rng: Random, actor: Nominal) -> Nominal:
-    """Draw whom `actor` deals with, someone else than themselves."""
+    """Draw a person other than `actor`, as the object of a verb."""
     while True:
         draw = rng.random()
         if draw < 0.18:

@@ -12,7 +12,7 @@ Tense = Literal["present", "past", "perfect", "future", "passive"]
 
 @dataclass(frozen=True)
 class Clause:
-    """The parts of a clause; `english_order` and `german_order` put them in line.
+    """The parts of a clause; `english_order` and `german_order` arrange them.
 
     Attributes:
         subject: The subject.

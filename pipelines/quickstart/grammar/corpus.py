@@ -1,4 +1,4 @@
-"""The corpus: distinct sentence pairs, drawn by a seed, and its splits."""
+"""The corpus: distinct random sentence pairs, and its splits."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from pipelines.quickstart.grammar import (
 )
 from pipelines.quickstart.grammar.pairs import Pair
 
-# The kinds of sentences, and how often each is drawn.
+# Sentence patterns and their relative frequencies.
 _PATTERNS: dict[Callable[[Random], Pair], int] = {
     main_sentences.deed: 400,
     main_sentences.description: 22,
@@ -57,7 +57,7 @@ _PATTERNS: dict[Callable[[Random], Pair], int] = {
     embedded.relative_person: 10,
 }
 _LONGEST = 18  # English words
-_PATIENCE = 20_000  # draws in a row that give nothing new
+_PATIENCE = 20_000  # consecutive draws without a new pair
 
 
 @dataclass(frozen=True)
@@ -76,14 +76,14 @@ def generate_pairs(count: int, seed: int = 0) -> list[Pair]:
     the pairs of a shorter one.
 
     Args:
-        count: The number of pairs; a hundred thousand take some eight seconds.
-        seed: The seed of all choices.
+        count: The number of pairs. 100,000 take about eight seconds.
+        seed: Seed of all random choices.
 
     Returns:
         The pairs, in random order.
 
     Raises:
-        ValueError: If `count` is negative or the grammar gives too few distinct pairs.
+        ValueError: If `count` is negative or exceeds the number of distinct pairs.
 
     >>> pairs = generate_pairs(100, seed=3)
     >>> len({english for english, _ in pairs}), len({german for _, german in pairs})
@@ -124,13 +124,13 @@ def generated_corpus(
         train: The number of training pairs.
         validation: The number of validation pairs.
         test: The number of test pairs.
-        seed: The seed of all choices.
+        seed: Seed of all random choices.
 
     Returns:
         The three splits.
 
     Raises:
-        ValueError: If a size is negative or the grammar gives too few distinct pairs.
+        ValueError: If a size is negative or the grammar has too few distinct pairs.
 
     >>> corpus = generated_corpus(train=30, validation=2, test=1)
     >>> len(corpus.train), len(corpus.validation), len(corpus.test)

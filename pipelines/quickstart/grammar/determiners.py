@@ -10,10 +10,10 @@ class Determiner:
     """An article word.
 
     Attributes:
-        english: The English word before a singular, None where there is none.
-        plural: The English word before a plural, None where there is none.
+        english: The English word before a singular noun, or None.
+        plural: The English word before a plural noun, or None.
         stem: The German word without its ending.
-        declension: How it ends, and how adjectives end after it.
+        declension: Its endings, which also determine those of adjectives after it.
         indefinite: Whether it makes a phrase indefinite.
         negative: Whether the German word negates the clause.
     """
@@ -50,8 +50,8 @@ POSSESSIVE = {"I": "my", "we": "our", "he": "his", "she": "her", "they": "their"
 def find_determiner(name: str) -> Determiner:
     """Return the article word of that name, or the number `three/drei`, which has no endings.
 
-    The names are English singulars, or plurals where there is no singular. "not a" is the "a" of
-    an English sentence with not, kein in German.
+    Names are English singular forms, or plural forms for words without a singular. "not a" is the
+    "a" of a negated English sentence, kein in German.
     """
     if name in _DETERMINERS:
         return _DETERMINERS[name]

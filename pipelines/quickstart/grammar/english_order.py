@@ -74,7 +74,7 @@ def _simple(
 
 
 def _after_verb(clause: Clause) -> str:
-    """Return objects and adverbials.
+    """Return the objects and adverbials after the verb.
 
     A pronoun goes before a movable particle ("picks him up"), and so does the first object of a
     verb with two ("explains the plan to him").

@@ -1,6 +1,6 @@
-"""German inflection that follows rules: articles, endings, pronouns, contracted prepositions.
+"""Regular German inflection: articles, endings, pronouns, contracted prepositions.
 
-A plural behaves like a fourth gender, so that every table here has the columns m, f, n, p.
+The plural is treated as a fourth gender, so every table has the columns m, f, n, p.
 """
 
 from typing import Literal
@@ -47,8 +47,8 @@ _CONTRACTIONS = {
     "zu der": "zur",
 }
 
-# The ich-form, the er-form and the plural of verbs that follow no rule, and their preterite, which
-# these verbs use where others have the perfect.
+# The ich form, the er form and the plural of irregular verbs. The preterite is that of verbs that
+# use it where others use the perfect.
 _PRESENT = {
     "sein": "bin ist sind",
     "haben": "habe hat haben",
@@ -69,8 +69,8 @@ _PRETERITE = {
     "wollen": "wollte",
 }
 
-# Prepositions that always take one case. The others take the dative for a place and the
-# accusative for a direction.
+# Prepositions with a fixed case. Others take the dative for a place and the accusative for a
+# direction.
 PREPOSITION_CASE: dict[str, Case] = {"mit": "dative", "zu": "dative"}
 
 
@@ -78,10 +78,10 @@ def determiner_form(stem: str, declension: Declension, case: Case, gender: Gende
     """Inflect an article word: `("dies", "der", "dative", "f")` gives `dieser`.
 
     Args:
-        stem: The part that stays, such as `dies`, `ein`, `mein`; ignored for the article.
-        declension: `"article"` for der/die/das, `"der"` for words that end like it (dieser),
-            `"strong"` for those of them that strong adjectives follow (viele), `"ein"` for words
-            that end like the indefinite article, `"none"` for numbers.
+        stem: The word without its ending, such as `dies`, `ein`, `mein`; ignored for the article.
+        declension: `"article"` for der/die/das; `"der"` for words with the same endings (dieser);
+            `"strong"` for words with these endings followed by strong adjectives (viele); `"ein"`
+            for words with the endings of the indefinite article; `"none"` for numbers.
         case: The case of the noun.
         gender: The gender of the noun, or `"p"` for a plural.
     """
@@ -97,8 +97,8 @@ def determiner_form(stem: str, declension: Declension, case: Case, gender: Gende
 def adjective_ending(after: Declension, case: Case, gender: Gender) -> str:
     """Return the ending of an adjective after an article word of the declension `after`.
 
-    Article words that end like the definite article are followed by weak endings, words like the
-    indefinite one by mixed endings, and everything else, such as numbers, by strong endings.
+    Words with the endings of the definite article are followed by weak endings, words with those of
+    the indefinite article by mixed endings, and all others, such as numbers, by strong endings.
     """
     if after in ("article", "der"):
         return _WEAK[case, gender]

@@ -1,7 +1,8 @@
-"""German word order: the finite verb second, first or last, and what stands between.
+"""German word order: the position of the finite verb, and the order of everything else.
 
-A German clause has a frame: the finite verb on the left and, on the right, participle, infinitive
-or separable prefix. Only the place of the finite verb differs between the kinds of clause.
+A German clause has a frame: the finite verb on the left, and a participle, infinitive or separable
+prefix on the right. Kinds of clauses differ only in the position of the finite verb: second, first
+or last.
 """
 
 from pipelines.quickstart.grammar.clauses import Clause, tidy
@@ -17,7 +18,7 @@ _REFLEXIVE = {"I": "mich", "we": "uns", "he": "sich", "they": "sich"}
 
 
 def verb_second(clause: Clause, front: str = "") -> str:
-    """Return a main clause or a question with a question word; without `front`, subject first."""
+    """Return a main clause that starts with `front`, or with the subject if `front` is empty."""
     finite, right = _frame(clause)
     if front:
         return tidy(front, finite, _middle(clause, subject_inside=True), *right)
@@ -74,10 +75,10 @@ def _auxiliary(infinitive: str, tense: str, agreement: Agreement) -> str:
 
 
 def _middle(clause: Clause, subject_inside: bool = False) -> str:
-    """Return what stands between the two parts of the frame.
+    """Return the words between the two parts of the frame.
 
-    Pronouns, names and definite dative objects come first, then time, other definite objects,
-    negation, manner, place, indefinite objects, and last what belongs to the verb most closely.
+    The order is: pronouns, names and definite dative objects; time; other definite objects;
+    negation; manner; place; indefinite objects; and finally complements of the verb.
     """
     verb, direct, indirect = clause.verb, clause.direct, clause.indirect
     modal = clause.modal_verb

@@ -1,7 +1,7 @@
-"""The nouns of the corpus, by the kinds that verbs and adjectives go with.
+"""The nouns of the corpus, grouped by kinds to which verbs and adjectives refer.
 
-Each line: English singular and plural, German article, singular and plural. A dash stands for a
-plural that is not used; see `read_nouns` for the last column.
+Each line has the English singular and plural, and the German article, singular and plural. A dash
+marks an unused plural. See `read_nouns` for the optional last column.
 """
 
 from functools import cache

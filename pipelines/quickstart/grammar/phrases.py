@@ -30,14 +30,14 @@ class Nominal:
         english_object: The English phrase elsewhere (`him`).
         german: The German phrase in the four cases, without the genitive for pronouns.
         agreement: The verb form that it takes as a subject.
-        gender: The German gender, or `"p"` for a plural; what a pronoun for it agrees with.
-        referent: The English pronoun that refers back to it, or empty where the German one would
-            be in doubt (das Mädchen: es or sie).
-        order: What decides the place in a German clause: pronouns and names come first, then
-            definite phrases, then indefinite ones.
-        negative: Whether the German phrase has kein, so that its clause needs no nicht.
-        noun: The English noun or name, to tell whether two phrases name the same thing.
-        determiner: What the noun phrase was built with, empty where it has no article word.
+        gender: The German gender, or `"p"` for a plural, which pronouns for it agree with.
+        referent: The English pronoun that refers back to it, or empty if the German pronoun is
+            ambiguous (das Mädchen: es or sie).
+        order: The kind of phrase that determines its position in a German clause: pronouns and
+            names come first, then definite phrases, then indefinite ones.
+        negative: Whether the German phrase has kein, so its clause does not need nicht.
+        noun: The English noun or name, to compare whether two phrases name the same thing.
+        determiner: The article word of the phrase, or empty if it has none.
     """
 
     english: str
@@ -63,7 +63,7 @@ class Nominal:
 
     @property
     def counted(self) -> bool:
-        """Whether the phrase says how many: many keys, 12 keys, but not keys."""
+        """Whether the phrase has a quantity: many keys, 12 keys, but not keys."""
         return self.determiner in ("some", "many") or "/" in self.determiner
 
     def in_case(self, case: Case) -> str:
@@ -73,9 +73,9 @@ class Nominal:
 
 @dataclass(frozen=True)
 class Adverbial:
-    """An adverb or a phrase that stands like one, in both languages.
+    """An adverb or adverbial phrase in both languages.
 
-    `late` adverbs stand after definite objects in German, where nicht stands: nie, schon.
+    In German, `late` adverbs such as nie and schon come after definite objects, like nicht.
     """
 
     english: str
@@ -111,7 +111,7 @@ def name(english: str) -> Nominal:
 
 
 def fixed(english: str, german: str) -> Nominal:
-    """Return a phrase that looks the same in every case: `football`, `15 euros`."""
+    """Return a phrase without inflection: `football`, `15 euros`."""
     return Nominal(english, english, (german,) * 4, "he", "n", "it", "indefinite", noun=english)
 
 
@@ -134,13 +134,13 @@ def noun_phrase(
     """Build a noun phrase.
 
     Args:
-        determiner: An article word or a number, as `find_determiner` names them; ignored where
-            there is an owner.
+        determiner: An article word or a number, as in `find_determiner`; ignored if there is an
+            owner.
         noun: The noun.
         adjective: An adjective before the noun.
-        plural: Whether the noun is plural; "a" is then no word at all.
-        mass: Whether the noun is not counted; "a" is then no word at all in the singular either.
-        owner: Who has it: `the boy's dog`, in German the genitive `der Hund des Jungen`, or
+        plural: Whether the noun is plural; "a" then stands for no article.
+        mass: Whether the noun is uncountable; "a" then stands for no article.
+        owner: The possessor: `the boy's dog`, in German the genitive `der Hund des Jungen`, or
             `Annas Hund` for a name.
     """
     gender: Gender = "p" if plural else noun.gender

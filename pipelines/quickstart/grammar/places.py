@@ -1,4 +1,4 @@
-"""Places with their prepositions, where things are, names of people, cities and countries."""
+"""Places with their prepositions, and names of people, cities and countries."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ def _read_places(table: str) -> dict[str, Place]:
     return {name: Place(NOUNS[name], *prepositions) for name, prepositions in names.items()}
 
 
-# Going to a place takes a preposition of its own in German: ins Kino, zum Bahnhof, auf den Markt.
+# In German, the preposition of a direction depends on the place: ins Kino, zum Bahnhof.
 PLACES = _read_places("""
     kitchen in in into in
     bathroom in in into in
@@ -74,15 +74,14 @@ CITIES = {
 }
 COUNTRIES = {"Germany": "Deutschland", "Italy": "Italien"}
 
-# What one puts down lies (legen, liegen); everything else one can put somewhere stands (stellen,
-# stehen).
+# German verbs depend on the thing: some things lie (legen, liegen), others stand (stellen, stehen).
 LYING = tuple(
     ("book novel newspaper letter report shirt dress jacket skirt sweater coat").split()
     + "camera knife spoon key umbrella gift ball doll pencil picture".split()
 )
 STANDING = tuple("cup plate glass bottle bag suitcase box basket lamp radio computer".split())
 
-# Where things of a kind may be, or be put: the preposition there and thither, and German.
+# Positions of things by kind. Prepositions: English for a place and for a direction, and German.
 _ON, _UNDER = ("on", "on", "auf"), ("under", "under", "unter")
 _IN, _BEHIND = ("in", "into", "in"), ("behind", "behind", "hinter")
 _BEFORE, _BESIDE = ("in front of", "in front of", "vor"), ("next to", "next to", "neben")
@@ -109,5 +108,5 @@ _SPOTS: dict[str, Spots] = {
 
 
 def spots_for(noun: Noun) -> Spots:
-    """Return where such a thing may be: prepositions, and the nouns that they go with."""
+    """Return the possible positions of a thing: prepositions and the nouns after them."""
     return _SPOTS.get(noun.kind, _ANYWHERE)

@@ -42,12 +42,12 @@ from pipelines.quickstart.grammar.verbs import (
 )
 from pipelines.quickstart.grammar.words import Adjective, Noun
 
-# Looking forward to something, and going into the next room.
+# Verbs that are not plans: looking forward to something, and going to another room.
 _NO_PLANS = tuple(
     verb for verb in TRANSITIVE + MOTION if verb.reflexive or "bathroom" in verb.places
 )
 _OBJECTS = {verb: of_kind(*verb.objects) for verb in TRANSITIVE + DITRANSITIVE}
-# What is played, without an article in German.
+# Games and instruments, without an article in German.
 _GAMES = {
     "football": "Fußball",
     "tennis": "Tennis",
@@ -74,7 +74,7 @@ _MANNERS_OF = {
 
 
 def plan(rng: Random, actor: Nominal, among: list[str] = PLANS) -> Clause:
-    """Draw something that a person may want to do, or, with `DUTIES`, have to do."""
+    """Draw something that a person may want to do, or, with `DUTIES`, has to do."""
     while True:
         clause = predicate(rng, actor)
         if clause.verb.english in among and clause.verb not in _NO_PLANS:
@@ -101,7 +101,7 @@ def transitive(rng: Random, actor: Nominal, negated: bool = False) -> Clause:
         direct = related(rng, actor)
     else:
         noun = rng.choice(things)
-        # One buys what is not yet one's own.
+        # People do not buy what they own.
         owner = None if verb.english == "buy" else actor
         direct = thing(rng, noun, owner, negated, several(verb, noun, actor))
     clause = Clause(actor, verb, direct=direct, negated=negated)
@@ -122,7 +122,7 @@ def ditransitive(rng: Random, actor: Nominal, negated: bool = False) -> Clause:
 
 
 def motion(rng: Random, actor: Nominal, negated: bool = False) -> Clause:
-    """Draw a way to a place nearby."""
+    """Draw a movement to a nearby place."""
     verb = rng.choice(MOTION)
     place = rng.choice(verb.places)
     goal = to_place(place, place_phrase(rng, place))
@@ -131,7 +131,7 @@ def motion(rng: Random, actor: Nominal, negated: bool = False) -> Clause:
 
 
 def journey(rng: Random, actor: Nominal, negated: bool = False) -> Clause:
-    """Draw a journey to a city or a country, or a life in one."""
+    """Draw a journey to a city or a country, or a place to live."""
     destinations = list({**CITIES, **COUNTRIES}.items())
     english, german = rng.choice(destinations)
     draw = rng.random()
@@ -194,17 +194,17 @@ def play(rng: Random, actor: Nominal, negated: bool = False) -> Clause:
 
 
 def being(actor: Nominal, adjective: Adjective) -> Clause:
-    """Return how someone or something is."""
+    """Return a clause that describes someone or something with an adjective."""
     return Clause(actor, BE, complement=Adverbial(adjective.english, adjective.german))
 
 
 def stay_at_home(actor: Nominal) -> Clause:
-    """Return that someone stays at home."""
+    """Return a clause that says that someone stays at home."""
     return Clause(actor, verb_named("stay"), complement=Adverbial("at home", "zu Hause"))
 
 
 def outdoors(rng: Random, actor: Nominal, negated: bool = False) -> Clause:
-    """Draw what the weather has an influence on."""
+    """Draw an activity that depends on the weather."""
     clause = _outdoors(rng, actor, negated)
     return clause if suits(clause) else outdoors(rng, actor, negated)
 

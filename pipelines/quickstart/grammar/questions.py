@@ -34,7 +34,7 @@ _CHOSEN = tuple(
 
 
 def _someone(rng: Random) -> Nominal:
-    """Draw whom one asks about: someone else."""
+    """Draw the subject of a question, which is not the speaker."""
     actor = subject(rng, definite=True)
     return actor if actor.english not in ("I", "we") else _someone(rng)
 
@@ -96,7 +96,7 @@ def where(rng: Random) -> Pair:
         clause = transitive(rng, _someone(rng))
         unanswered = dataclasses.replace(clause, place=None)
     timed = in_time(rng, unanswered)
-    # "Where did he run" may ask for the place or the direction.
+    # "Where did he run" is ambiguous between place and direction.
     doubtful = clause.verb.english == "run" or timed.adverb == NEVER
     if clause == unanswered or doubtful or not suits(clause):
         return where(rng)

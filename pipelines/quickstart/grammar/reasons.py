@@ -37,7 +37,7 @@ from pipelines.quickstart.grammar.verbs import verb_named
 _BECAUSE = Adverbial("because", "weil")
 _ALTHOUGH = Adverbial("although", "obwohl")
 
-# What people do, or do not, in a state: a verb with an object, or with a place to go to.
+# What people do or do not do in a state: a verb with an object or a destination.
 _DEEDS_IN_STATE = {
     "tired": ("sleep", "drink coffee", "go to bedroom", "not dance", "not work", "stay"),
     "hungry": ("eat dish", "cook soup", "buy bread", "go to restaurant", "go to kitchen"),
@@ -47,7 +47,7 @@ _DEEDS_IN_STATE = {
     "nervous": ("not sleep", "drink water", "not eat", "run"),
     "angry": ("not laugh", "not help relatives", "not eat", "not come"),
 }
-# Why one does something with a thing; those of these that go with it are drawn from.
+# Qualities of things that are reasons to do something with them.
 _QUALITIES = {
     "buy": "cheap beautiful practical comfortable modern fresh good",
     "not buy": "expensive ugly old big small heavy dirty",
@@ -63,7 +63,7 @@ _QUALITIES = {
     "understand": "simple short",
     "not understand": "difficult strange long",
 }
-# Where one goes, and what for.
+# Destinations and their purposes.
 _PURPOSES = {
     "city": ("buy garment", "buy book", "meet people", "visit museum"),
     "market": ("buy fruit", "buy vegetable", "sell vegetable", "buy flower", "buy cheese"),
@@ -101,7 +101,7 @@ def because_of_state(rng: Random) -> Pair:
 
 
 def because_of_quality(rng: Random) -> Pair:
-    """Write "Paul is buying the coat because it is warm", whose gender the pronoun has."""
+    """Write "Paul is buying the coat because it is warm", with a pronoun in its gender."""
     key = rng.choice(list(_QUALITIES))
     negated = key.startswith("not ")
     verb = verb_named(key.removeprefix("not "))

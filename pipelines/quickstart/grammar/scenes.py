@@ -1,4 +1,4 @@
-"""Sentences about things and animals: whose they are, where they are, what became of them."""
+"""Sentences about things and animals: their owners, positions and fates."""
 
 import dataclasses
 from random import Random
@@ -123,7 +123,7 @@ def passive(rng: Random) -> Pair:
 
 
 def weather(rng: Random) -> Pair:
-    """Write what people do or leave because of the weather, in German with a genitive."""
+    """Write what people do or do not do because of the weather, with a German genitive."""
     cause = rng.choice(CAUSES)
     negated = cause.english.startswith("because")
     clause = outdoors(rng, subject(rng, definite=True), negated)
@@ -132,6 +132,6 @@ def weather(rng: Random) -> Pair:
 
 
 def _subject(rng: Random, noun: Noun, owner: Nominal | None = None) -> Nominal:
-    """Draw a phrase that may start a sentence, not in digits."""
+    """Draw a phrase that can start a sentence: one without digits at the beginning."""
     phrase = thing(rng, noun, owner)
     return _subject(rng, noun, owner) if phrase.english[0].isdigit() else phrase

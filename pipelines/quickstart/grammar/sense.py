@@ -1,4 +1,4 @@
-"""What makes sense: which deeds suit whom, and which are plans, duties or habits."""
+"""Rules for sensible sentences: who does what, and what is a plan, a duty or a habit."""
 
 from pipelines.quickstart.grammar.adjectives import STATES
 from pipelines.quickstart.grammar.choices import OFTEN_PLURAL, WOMENS_CLOTHES
@@ -7,7 +7,7 @@ from pipelines.quickstart.grammar.nouns import NOUNS
 from pipelines.quickstart.grammar.phrases import Nominal
 from pipelines.quickstart.grammar.words import Noun, Verb
 
-# What one has to do, and what one may plan to do besides.
+# What people have to do, and what they may also plan to do.
 DUTIES = (
     "sell repair write clean wash visit call meet feed tidy help cook drive explain bring"
     " send look pick"
@@ -16,7 +16,7 @@ PLANS = DUTIES + "buy read go play swim show invite".split()
 
 _NOT_FOR_CHILDREN = set("sell repair build drive work beer wine coffee".split())
 _CHILDREN = ("child", "boy", "girl")
-# What no longer holds or is not wanted: one washes no clean shirt and buys no broken lamp.
+# Adjectives that contradict the verb: nobody washes a clean shirt or buys a broken lamp.
 _CONTRADICTIONS = {
     "wash": ("clean",),
     "clean": ("clean",),

@@ -1,4 +1,4 @@
-"""Puts clauses in time: tense, modal verb, and adverbials that agree with them.
+"""Tense, modal verb and matching adverbials of time for clauses.
 
 A past without an auxiliary always has a time ("read yesterday"), since some English verbs do not
 show it.
@@ -28,7 +28,7 @@ from pipelines.quickstart.grammar.nouns import NOUNS, of_kind
 from pipelines.quickstart.grammar.phrases import Adverbial
 from pipelines.quickstart.grammar.sense import may_be_habit
 
-# What may lie weeks or years back or ahead.
+# Verbs of events that can be weeks or years away.
 _LASTING = "buy sell repair visit build meet travel fly write lose help invite have".split()
 _GROCERIES = of_kind("fruit", "vegetable", "dish", "hot_drink", "cold_drink", "press")
 _LIKED = (
@@ -44,7 +44,7 @@ _STATES_IN_PAST = "need see hear understand have".split()
 _ABLE = "see hear understand".split()
 _MODALS = ("can", "must", "should", "want", "would like", "be allowed", "like", "have to")
 _NEGATED_MODALS = ("can", "should", "want", "be allowed", "have to", "like")
-# Getting up has its own times, and an hour.
+# Getting up has its own adverbials and a time of day.
 _DAYS_OF_RISING = {
     "past": (RECENTLY[0], RECENTLY[2]),
     "future": SOON[:1],
@@ -135,7 +135,7 @@ def _habit(rng: Random, clause: Clause) -> Clause:
         everyone = clause.subject.determiner in ("every", "all")
         if draw < 0.1 and not everyone and not clause.subject.indefinite:
             return dataclasses.replace(clause, adverb=NEVER)
-        # "Everybody rarely does" is a puzzle.
+        # "Everybody rarely does" is confusing.
         adverb = rng.choice(FREQUENCY[:-1] if everyone else FREQUENCY)
         return dataclasses.replace(clause, adverb=adverb)
     if verb.english in _LASTING:

@@ -128,7 +128,7 @@ SIT, LIE, STAND = read_verbs(
     stand stood stood | stehen steht gestanden
     """,
 )
-# One English verb; which German one it is depends on what is put somewhere.
+# One English verb; the German verb depends on the thing.
 PUT_STANDING, PUT_LYING = read_verbs(
     "activity",
     """
@@ -156,7 +156,7 @@ BELONG, COST = read_verbs(
 )
 BE = read_verbs("state", "be been been | sein ist gewesen sein")[0]
 
-# Verbs before a clause with that (dass) or a question (ob, wo, warum).
+# Verbs followed by a clause with that (dass) or a question (ob, wo, warum).
 KNOW, SAY, BELIEVE, HOPE = read_verbs(
     "state",
     """
@@ -177,7 +177,7 @@ _BY_NAME = {
 
 
 def verb_named(english: str) -> Verb:
-    """Return the first verb above with this English word: `look` is look for."""
+    """Return the first verb in this file with this English word: `look` is "look for"."""
     return _BY_NAME[english]
 
 
@@ -186,12 +186,12 @@ class Modal:
     """A modal verb before an infinitive, or "like to", which is an adverb in German (gern).
 
     Attributes:
-        auxiliary: The English auxiliary (`can`), `be`, or empty for a verb that needs do.
-        verb: That verb (`want`), and
-        past: its past (`wanted`).
-        link: What stands before the English infinitive (`to`).
+        auxiliary: The English auxiliary (`can`) or `be`; empty for a verb that needs do.
+        verb: The English verb (`want`), if there is no auxiliary.
+        past: Past tense of the English verb (`wanted`).
+        link: Words before the English infinitive (`to`).
         german: The German infinitive, or the special forms `sollte` and `möchte`.
-        adverb: The German adverb that takes the place of a verb.
+        adverb: The German adverb, if German uses one instead of a verb.
     """
 
     auxiliary: str = ""

@@ -1,4 +1,4 @@
-"""Words with their forms in both languages, and the tables that the lexicon writes them in."""
+"""Words with their forms in both languages, and the readers of the lexicon's tables."""
 
 import re
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _GENDERS: dict[str, Gender] = {"der": "m", "die": "f", "das": "n"}
 
 @dataclass(frozen=True)
 class Noun:
-    """A noun; the plurals are empty for a noun that has none here."""
+    """A noun. Its plurals are empty if the corpus does not use them."""
 
     english: str
     english_plural: str
@@ -45,7 +45,7 @@ class Adjective:
 
 @dataclass(frozen=True)
 class Verb:
-    """A verb with its principal parts, the objects it takes and the places where it happens.
+    """A verb with its principal parts, its possible objects and its possible places.
 
     Attributes:
         particle: An English word after the verb: `up` in "pick up", `for` in "wait for".
@@ -96,8 +96,8 @@ class Verb:
 def read_nouns(kind: str, table: str) -> tuple[Noun, ...]:
     """Read lines such as `boy boys der Junge Jungen weak`.
 
-    A dash stands for a plural that is not used, an underscore for a space. A last column says
-    `weak` for nouns that end in -(e)n in all other cases, or gives an unusual genitive.
+    A dash marks an unused plural, and an underscore is a space. The optional last column is `weak`
+    for nouns that end in -(e)n in all cases but the nominative, or an irregular genitive.
     """
     nouns = []
     for line in table.strip().splitlines():
@@ -130,7 +130,7 @@ def _genitive_ending(german: str) -> str:
 
 
 def read_adjectives(table: str) -> dict[str, Adjective]:
-    """Read `expensive teuer teur`: the stem is the last column where it is not the word itself."""
+    """Read lines such as `expensive teuer teur`; the last column is the stem, if it differs."""
     adjectives = {}
     for line in table.strip().splitlines():
         english, german, *stem = line.split()
@@ -142,8 +142,9 @@ def read_verbs(aspect: Aspect, table: str) -> tuple[Verb, ...]:
     """Read lines of four columns, the last two of which may be empty.
 
     `pick picked picked +up | ab+holen holt abgeholt | kin friend | station` is English, German,
-    the kinds of the object (or single nouns) and the places. A plus marks what can move away. The
-    English particle comes fourth; `sein`, `dative` or `auf/accusative` may follow the German forms.
+    the kinds of the object (or single nouns) and the places. A plus marks a movable particle or a
+    separable prefix. The English particle is the fourth word. The German forms may be followed by
+    `sein`, `dative` or `auf/accusative`.
     """
     verbs = []
     for line in table.strip().splitlines():

@@ -138,7 +138,7 @@ def test_owners_stand_in_the_genitive_after_the_noun_and_names_before_it():
         ("actress", "Schauspielerin"),
     ],
 )
-def test_genitives(noun, genitive):
+def test_genitives_have_the_endings_of_the_grammar_book(noun, genitive):
     assert NOUNS[noun].german_form("genitive", plural=False) == genitive
 
 
@@ -177,7 +177,7 @@ def test_nouns_are_read_with_their_gender_and_without_unused_plurals():
         ("take", "nehme", "nimmt", "nehmen", "mitgenommen", "haben"),
     ],
 )
-def test_german_verbs(verb, ich, er, wir, participle, auxiliary):
+def test_german_verbs_have_the_forms_of_the_grammar_book(verb, ich, er, wir, participle, auxiliary):
     word = verb_named(verb)
     assert [word.german_present(agreement) for agreement in ("I", "he", "we", "they")] == [
         ich,
@@ -188,7 +188,7 @@ def test_german_verbs(verb, ich, er, wir, participle, auxiliary):
     assert (word.german_participle, word.auxiliary) == (participle, auxiliary)
 
 
-def test_verbs_without_a_rule():
+def test_irregular_verbs_have_the_forms_of_the_grammar_book():
     assert [BE.german_present(who) for who in ("I", "he", "they")] == ["bin", "ist", "sind"]
     assert [KNOW.german_present(who) for who in ("I", "he", "they")] == ["weiß", "weiß", "wissen"]
     assert [irregular_present("dürfen", who) for who in ("I", "he", "we")] == [
@@ -244,7 +244,7 @@ def test_german_puts_the_unit_of_a_number_first():
     assert number_words(36) == ("thirty-six", "sechsunddreißig")
 
 
-def test_english_endings():
+def test_english_words_have_their_endings():
     assert [third_person(verb) for verb in ("read", "go", "wash", "tidy", "play", "have")] == [
         "reads",
         "goes",

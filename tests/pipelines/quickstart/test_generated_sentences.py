@@ -1,6 +1,24 @@
-"""Questions and longer sentences whose German was written by hand, built by the grammar."""
+"""Questions and longer sentences, compared with German written by hand."""
 
 import pytest
+
+from pipelines.quickstart.grammar.adjectives import ADJECTIVES
+from pipelines.quickstart.grammar.pairs import (
+    again,
+    asked,
+    followed,
+    infinitive,
+    joined,
+    preceded,
+    question,
+    statement,
+    subordinate,
+    that_someone,
+    who_does,
+)
+from pipelines.quickstart.grammar.phrases import Adverbial, fixed, refer_back
+from pipelines.quickstart.grammar.predicates import being, stay_at_home
+from pipelines.quickstart.grammar.verbs import KNOW, LIVE, TRY
 from tests.helpers.sentence_parts import (
     ALTHOUGH,
     ANNA,
@@ -22,24 +40,6 @@ from tests.helpers.sentence_parts import (
     the,
     to,
 )
-
-from pipelines.quickstart.grammar.adjectives import ADJECTIVES
-from pipelines.quickstart.grammar.pairs import (
-    again,
-    asked,
-    followed,
-    infinitive,
-    joined,
-    preceded,
-    question,
-    statement,
-    subordinate,
-    that_someone,
-    who_does,
-)
-from pipelines.quickstart.grammar.phrases import Adverbial, fixed, refer_back
-from pipelines.quickstart.grammar.predicates import being, stay_at_home
-from pipelines.quickstart.grammar.verbs import KNOW, LIVE, TRY
 
 
 def test_yes_or_no_questions_start_with_the_verb():
@@ -88,7 +88,7 @@ def test_yes_or_no_questions_start_with_the_verb():
         ),
     ],
 )  # fmt: skip
-def test_questions_with_a_question_word(word, built, english, german):
+def test_questions_with_a_question_word_equal_those_written_by_hand(word, built, english, german):
     assert asked(Adverbial(*word), built) == (english, german)
 
 
@@ -143,7 +143,7 @@ def test_pronouns_have_the_gender_of_what_they_refer_to(noun, how, english, germ
     assert subordinate(BECAUSE, cheap) == Adverbial(f"because {english}", f"weil {german}")
 
 
-def test_infinitives_with_zu():
+def test_infinitives_with_zu_end_their_clause():
     going = now(HE, "go", complement=to("bakery"))
     buying = clause(HE, "buy", direct=phrase("a", "bread", mass=True))
     assert followed(going, infinitive(buying, "um")) == (
@@ -157,7 +157,7 @@ def test_infinitives_with_zu():
     )
 
 
-def test_two_main_clauses():
+def test_joined_main_clauses_keep_the_verb_second():
     wish = clause(ANNA, "buy", modal="want", direct=the("house"))
     poor = clause(SHE, "have", direct=phrase("no", "money", mass=True))
     assert joined(wish, ", but ", poor, ", aber ") == (

@@ -1,25 +1,6 @@
-"""Main clauses whose German was written by hand, built by the grammar."""
+"""Main clauses, compared with German written by hand."""
 
 import pytest
-from tests.helpers.sentence_parts import (
-    ANNA,
-    HE,
-    LOOK_FORWARD,
-    OFTEN,
-    PAUL,
-    SHE,
-    THEY,
-    TODAY,
-    TOMORROW,
-    WE,
-    YESTERDAY,
-    at,
-    clause,
-    now,
-    phrase,
-    the,
-    to,
-)
 
 from pipelines.quickstart.grammar.adjectives import ADJECTIVES
 from pipelines.quickstart.grammar.adverbials import ALREADY, CAUSES, NEVER, number_words
@@ -40,6 +21,25 @@ from pipelines.quickstart.grammar.verbs import (
     PUT_STANDING,
     STAND,
     TRAVEL,
+)
+from tests.helpers.sentence_parts import (
+    ANNA,
+    HE,
+    LOOK_FORWARD,
+    OFTEN,
+    PAUL,
+    SHE,
+    THEY,
+    TODAY,
+    TOMORROW,
+    WE,
+    YESTERDAY,
+    at,
+    clause,
+    now,
+    phrase,
+    the,
+    to,
 )
 
 STATEMENTS = [
@@ -239,7 +239,7 @@ STATEMENTS = [
 
 
 @pytest.mark.parametrize(("built", "english", "german"), STATEMENTS)
-def test_statements(built, english, german):
+def test_statements_equal_those_written_by_hand(built, english, german):
     assert statement(built) == (english, german)
 
 
@@ -260,7 +260,7 @@ def test_an_adverbial_in_front_moves_the_subject_behind_the_verb():
     )
 
 
-def test_numbers_in_words():
+def test_numbers_are_spelled_in_words():
     english, german = number_words(23)
     age = Adverbial(f"{english} years old", f"{german} Jahre alt")
     assert statement(clause(PAUL, being(PAUL, ADJECTIVES["old"]).verb, complement=age)) == (
