@@ -1,6 +1,6 @@
 """Trainers for `benchmarks.training`: ours, and those of other libraries on the same batches.
 
-Each is prepared with sizes, batches and a precision, and then makes a pass at a time.
+Each is set up with sizes, batches and a precision, then makes one pass per call.
 """
 
 import math
@@ -16,14 +16,14 @@ from keras_transformer.training import keep_freed_memory, prepare_cpu
 Batch = tuple[np.ndarray, np.ndarray]
 """Source and labels, int32 [B, S] and [B, T]."""
 Pass = Callable[[], float]
-"""Steps of the optimizer on every batch, once; returns the mean of the losses."""
+"""Make one optimizer step per batch, and return the mean loss."""
 LEARNING_RATE = 1e-4
 LONGEST = 256
-"""Positions that learned encodings have room for."""
+"""Largest number of positions of learned encodings."""
 
 
 def save_batches(batches: Sequence[Batch], path: Path) -> None:
-    """Write batches to a file for the processes of the trainers."""
+    """Write batches to a file for the trainers' processes."""
     arrays = {}
     for i, (source, labels) in enumerate(batches):
         arrays |= {f"source{i}": source, f"labels{i}": labels}
@@ -40,35 +40,39 @@ def make_step(name: str, case: tuple[TransformerConfig, str, str]) -> Pass:
     """Return one pass over the batches by the trainer of this name.
 
     Args:
-        name: a key of `TRAINERS`, perhaps with `PREPARED`.
-        case: the model's sizes, the precision as Keras names it, and the file of `save_batches`.
+        name: A key of `TRAINERS`, with or without `PREPARED` at the end.
+        case: The model's sizes, the Keras dtype policy, and the file of `save_batches`.
     """
     config, precision, path = case
-    trainer = name.removesuffix(PREPARED)
-    if name.endswith(PREPARED):
-        # With operations of one thread each, a peer's step would use one core.
-        (prepare_cpu if trainer == "ours" else keep_freed_memory)()
-    return TRAINERS[trainer](config, load_batches(path), precision)
+    trainer, is_prepared = name.removesuffix(PREPARED), name.endswith(PREPARED)
+    options = {}
+    if is_prepared and trainer == "ours":
+        options["parts"] = prepare_cpu()
+    elif is_prepared:
+        keep_freed_memory()  # With one thread per operation, a peer's step would use one core.
+    return TRAINERS[trainer](config, load_batches(path), precision, **options)
 
 
-def ours(config: TransformerConfig, batches: Sequence[Batch], precision: str) -> Pass:
-    """`model.fit` on a model and loss of ours, with all the dropout that one of the peers has."""
+def ours(
+    config: TransformerConfig, batches: Sequence[Batch], precision: str, parts: int = 1
+) -> Pass:
+    """Train with `model.fit` and our model, loss and optimizer, with the dropout of every peer."""
     import keras
 
-    from keras_transformer import Transformer
     from keras_transformer.losses import LabelSmoothedCrossEntropy
     from keras_transformer.optimizers import FusedAdam
+    from keras_transformer.training import TrainingTransformer
 
     keras.utils.set_random_seed(1)
     rates = {"attention_dropout": config.dropout, "ffn_dropout": config.dropout}
-    model = Transformer(replace(config, **rates), dtype=precision)
+    model = TrainingTransformer(replace(config, **rates), parts=parts, dtype=precision)
     adam = FusedAdam(LEARNING_RATE, beta_2=0.98, epsilon=1e-9)
     model.compile(adam, LabelSmoothedCrossEntropy(0.1), jit_compile=False)
     return _fit(model, lambda source, decoder: {"source": source, "target": decoder}, batches)
 
 
 def of_keras_hub(config: TransformerConfig, batches: Sequence[Batch], precision: str) -> Pass:
-    """KerasHub's layers in a functional model, as keras.io's example of translation has them."""
+    """Train KerasHub's layers in a functional model, as in keras.io's translation example."""
     import keras
     import keras_hub
 
@@ -94,7 +98,7 @@ def of_keras_hub(config: TransformerConfig, batches: Sequence[Batch], precision:
 
 
 def of_pytorch(config: TransformerConfig, batches: Sequence[Batch], precision: str) -> Pass:
-    """`torch.nn.Transformer`, in a loop of the fewest lines, with the fused Adam."""
+    """Train `torch.nn.Transformer` in a minimal loop with the fused Adam."""
     import torch
     from torch.nn import functional
 
@@ -157,7 +161,7 @@ def of_pytorch(config: TransformerConfig, batches: Sequence[Batch], precision: s
 
 
 def _fit(model, make_inputs, batches):
-    """Return a pass of `model.fit` over batches that are in memory."""
+    """Return a pass of `model.fit` over batches in memory."""
     import tensorflow as tf
 
     def elements():
@@ -177,4 +181,4 @@ def _fit(model, make_inputs, batches):
 
 TRAINERS = {"ours": ours, "KerasHub": of_keras_hub, "PyTorch": of_pytorch}
 PREPARED = ", prepared"
-"""What the name of a trainer ends in whose process calls `prepare_cpu`, or its part for peers."""
+"""Suffix of trainers whose process calls `prepare_cpu`, or the part of it that helps peers."""

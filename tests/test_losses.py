@@ -4,14 +4,13 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from tests.helpers.layer_checks import as_array, value_and_gradient
 
 from keras_transformer.losses import (
     LabelSmoothedCrossEntropy,
-    r_drop_cross_entropy,
     smoothed_cross_entropy,
     token_weights,
 )
+from tests.helpers.layer_checks import as_array, value_and_gradient
 
 B, T, V = 3, 4, 7
 EPSILONS = pytest.mark.parametrize("epsilon", [0.0, 0.1, 0.4])
@@ -135,61 +134,7 @@ def test_equal_logits_give_the_log_of_the_vocabulary_size_however_large_they_are
     assert float(value) == pytest.approx(math.log(8))
 
 
-def dense_r_drop(labels, first, second, epsilon, alpha):
-    """The mean over tokens of R-Drop's loss with distributions and divergences written out."""
-    p, q = (ops.softmax(ops.cast(logits, "float32")) for logits in (first, second))
-    divergences = ops.sum(p * ops.log(p / q) + q * ops.log(q / p), axis=-1) / 2
-    weights = ops.cast(ops.not_equal(labels, 0), "float32")
-    entropies = sum(dense_loss(labels, logits, epsilon) for logits in (first, second)) / 2
-    return entropies + alpha / 2 * ops.sum(divergences * weights) / ops.sum(weights)
-
-
-def test_two_passes_by_hand():
-    # Probabilities 3/4, 1/4 and 1/4, 3/4: each diverges from the other by log(3) / 2.
-    first, second = np.log([[[3.0, 1.0]]]), np.log([[[1.0, 3.0]]])
-    value = r_drop_cross_entropy(np.array([[0]]), ops.array(first), ops.array(second), alpha=4.0)
-    by_hand = (math.log(4 / 3) + math.log(4)) / 2 + 4 / 2 * math.log(3) / 2
-    assert float(value[0, 0]) == pytest.approx(by_hand)
-
-
-@EPSILONS
-@pytest.mark.parametrize("alpha", [0.0, 5.0])
-def test_two_passes_have_value_and_gradients_of_the_dense_formula(epsilon, alpha):
-    labels, first = batch()
-    second = batch()[1]
-    loss = LabelSmoothedCrossEntropy(epsilon, r_drop=alpha)
-    for at in (0, 1):  # The gradient with respect to the one, then to the other.
-
-        def pair(x, at=at):
-            return (x, second) if at == 0 else (first, x)
-
-        x = (first, second)[at]
-        value, gradient = value_and_gradient(lambda x, pair=pair: loss(labels, pair(x)), x)
-        dense, dense_gradient = value_and_gradient(
-            lambda x, pair=pair: dense_r_drop(labels, *pair(x), epsilon, alpha), x
-        )
-        assert value == pytest.approx(dense, rel=1e-5)
-        np.testing.assert_allclose(gradient, dense_gradient, atol=1e-6)
-
-
-@EPSILONS
-def test_passes_that_agree_cost_what_one_does(epsilon):
-    labels, logits = batch()
-    expected = float(LabelSmoothedCrossEntropy(epsilon)(labels, logits))
-    loss = LabelSmoothedCrossEntropy(epsilon, r_drop=5.0)
-    assert float(loss(labels, (logits, logits))) == pytest.approx(expected, rel=1e-6)
-
-
-def test_passes_that_are_certain_of_different_tokens_have_a_finite_loss():
-    labels, _ = batch()
-    first, second = (500.0 * as_array(ops.one_hot((labels + i) % V, V)) for i in (0, 1))
-    loss = LabelSmoothedCrossEntropy(0.1, r_drop=5.0)
-    value, gradient = value_and_gradient(lambda x: loss(labels, (x, second)), first)
-    assert 1000 < value < 5000
-    assert np.all(np.isfinite(gradient))
-
-
-def test_sentence_weights_count_as_so_many_copies():
+def test_a_sentence_weight_counts_as_that_many_copies():
     labels, logits = batch()
     loss = LabelSmoothedCrossEntropy(0.1)
     order = [0, 0, 0, 2]  # The first sentence three times, the second not at all.
@@ -224,12 +169,12 @@ def test_token_weights_are_zero_on_padding():
     assert weights.tolist() == [[2, 2, 0], [3, 0, 0]]
 
 
-def test_serialisation_keeps_the_options():
-    loss = LabelSmoothedCrossEntropy(0.25, r_drop=5.0, name="mine")
+def test_serialization_keeps_the_options():
+    loss = LabelSmoothedCrossEntropy(0.25, name="mine")
     config = keras.saving.serialize_keras_object(loss)
     copy = keras.saving.deserialize_keras_object(config)
     assert isinstance(copy, LabelSmoothedCrossEntropy)
-    assert (copy.label_smoothing, copy.r_drop, copy.name) == (0.25, 5.0, "mine")
+    assert (copy.label_smoothing, copy.name) == (0.25, "mine")
 
 
 @pytest.mark.parametrize("epsilon", [-0.1, 1.0])
@@ -238,6 +183,12 @@ def test_smoothing_out_of_range_is_refused(epsilon):
         LabelSmoothedCrossEntropy(epsilon)
 
 
-def test_a_negative_weight_of_r_drop_is_refused():
-    with pytest.raises(ValueError, match="r_drop must be at least 0, received -1"):
-        LabelSmoothedCrossEntropy(0.1, r_drop=-1)
+def test_the_config_of_version_0_1_is_read():
+    config = {"label_smoothing": 0.25, "r_drop": 0.0, "distillation": 0.0, "name": "mine"}
+    assert LabelSmoothedCrossEntropy.from_config(config).label_smoothing == 0.25
+
+
+def test_removed_options_are_refused_with_what_to_do():
+    config = {"label_smoothing": 0.25, "r_drop": 5.0, "name": "mine"}
+    with pytest.raises(ValueError, match=r"'r_drop': 5.0.*compile=False"):
+        LabelSmoothedCrossEntropy.from_config(config)

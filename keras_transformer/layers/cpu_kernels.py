@@ -190,8 +190,8 @@ def flatten_rows(inputs: Any) -> Any:
     operation takes longer than multiplying a few rows, and in bfloat16 it rearranges the kernel
     each time, so a single sentence and the beams of a step keep three axes.
 
-    >>> tuple(flatten_rows(ops.ones((2, 3, 4))).shape), tuple(flatten_rows(ops.ones((1, 3, 4))).shape)
-    ((6, 4), (1, 3, 4))
+    >>> [tuple(flatten_rows(ops.ones((batch, 3, 4))).shape) for batch in (2, 1)]
+    [(6, 4), (1, 3, 4)]
     """
     if len(inputs.shape) == 2 or inputs.shape[0] == 1:
         return inputs

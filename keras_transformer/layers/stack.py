@@ -136,7 +136,7 @@ class Stack(keras.layers.Layer):
 
     def build(self, inputs_shape: Any, memory_shape: Any = None) -> None:
         for layer in self.layers:
-            layer.build(*([inputs_shape] if memory_shape is None else [inputs_shape, memory_shape]))
+            layer.build(inputs_shape, memory_shape)
         if self.final_norm is not None:
             self.final_norm.build(inputs_shape)
 

@@ -3,22 +3,19 @@ import math
 import keras
 import numpy as np
 import pytest
-from tests.helpers.layer_checks import arrays_of, as_array, randomise, run_layer_checks
 
 from keras_transformer.layers import MultiHeadAttention
+from tests.helpers.arrays import normal
+from tests.helpers.layer_checks import arrays_of, as_array, randomize, run_layer_checks
 
 B, T, S, D, E, F = 2, 5, 7, 6, 4, 3  # Batch, queries, keys, widths of query, value and key.
-
-
-def normal(*shape):
-    return np.random.normal(size=shape).astype("float32")
 
 
 def build(query_width=D, value_width=D, key_width=None, **arguments):
     """Return a layer whose weights, biases included, are not those of a new one."""
     layer = MultiHeadAttention(**{"num_heads": 3, "key_dim": 4, **arguments})
     layer.build((None, None, query_width), (None, None, value_width), (None, None, key_width or D))
-    randomise(layer)
+    randomize(layer)
     return layer
 
 
@@ -194,7 +191,7 @@ def test_a_step_of_beams_transposes_nothing():
 
     @tf.function(input_signature=[tf.TensorSpec([None, D])], autograph=False)
     def step(rows):
-        return layer.attend_rows(*layer.project_self(rows, length=3))
+        return layer.attend_step(*layer.project_self(rows, length=3))
 
     graph = step.get_concrete_function().graph
     assert not [found.name for found in graph.get_operations() if found.type == "Transpose"]

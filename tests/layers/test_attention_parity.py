@@ -3,22 +3,19 @@
 import keras
 import numpy as np
 import pytest
-from tests.helpers.layer_checks import arrays_of, assert_close, randomise
 
 from keras_transformer.layers import MultiHeadAttention
+from tests.helpers.arrays import normal
+from tests.helpers.layer_checks import arrays_of, assert_close, randomize
 
 B, T, S, D = 2, 5, 7, 6
-
-
-def normal(*shape):
-    return np.random.normal(size=shape).astype("float32")
 
 
 def both(query_width, value_width, key_width, **arguments):
     shapes = [(None, None, width) for width in (query_width, value_width, key_width)]
     theirs = keras.layers.MultiHeadAttention(3, 4, **arguments)
     theirs.build(*shapes)
-    randomise(theirs)
+    randomize(theirs)
     ours = MultiHeadAttention(3, 4, **arguments)
     ours.build(*shapes)
     # Keras keeps the heads in an axis of their own, in the same order.

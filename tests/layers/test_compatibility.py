@@ -6,10 +6,11 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from tests.helpers.layer_checks import arrays_of, as_array, randomise, run_layer_checks
 
 from keras_transformer.layers import MultiHeadAttention
 from keras_transformer.layers.compatibility import COMPATIBILITIES, additive, concat
+from tests.helpers.arrays import normal
+from tests.helpers.layer_checks import arrays_of, as_array, randomize, run_layer_checks
 
 B, H, T, S, K = 2, 3, 5, 7, 4
 D, E, F = 6, 8, 9  # Widths of query, value and key.
@@ -25,10 +26,6 @@ PARAMETERS = {"scaled_dot": 0, "dot": 0, "general": 16, "additive": 36, "concat"
 EACH = pytest.mark.parametrize("name", FORMULAS)
 
 
-def normal(*shape):
-    return np.random.normal(size=shape).astype("float32")
-
-
 def weights_of(name):
     shapes = COMPATIBILITIES[name].weight_shapes(K).values()
     return [normal(H, *shape) for shape in shapes]
@@ -37,7 +34,7 @@ def weights_of(name):
 def build(name, **arguments):
     layer = MultiHeadAttention(H, K, compatibility=name, **arguments)
     layer.build((None, None, D))
-    randomise(layer)
+    randomize(layer)
     return layer
 
 
@@ -145,9 +142,9 @@ def test_cached_steps_equal_the_full_pass(name):
         keys.append(key)
         values.append(value)
         cache = ops.concatenate(keys, axis=2), ops.concatenate(values, axis=2)
-        outputs = as_array(layer.attend_rows(query, *cache))
+        outputs = as_array(layer.attend_step(query, *cache))
         np.testing.assert_allclose(outputs, expected_self[:, t], atol=1e-5)
-        outputs = as_array(layer.attend_rows(layer.project_query(rows, length=1), *memory_heads))
+        outputs = as_array(layer.attend_step(layer.project_query(rows, length=1), *memory_heads))
         np.testing.assert_allclose(outputs, expected_memory[:, t], atol=1e-5)
 
 

@@ -1,20 +1,17 @@
 import keras
 import numpy as np
 import pytest
-from tests.helpers.layer_checks import as_array, randomise, run_layer_checks
 
 from keras_transformer.layers import Decoder, DecoderLayer
 from keras_transformer.layers.masks import mask_bias
+from tests.helpers.arrays import normal
+from tests.helpers.layer_checks import as_array, randomize, run_layer_checks
 
 B, T, S, D = 2, 5, 7, 6
 SIZES = {"d_model": D, "d_ff": 11, "num_heads": 2, "key_dim": 4, "value_dim": 3}
 ATTENTION = D * 2 * (4 + 4 + 3) + 2 * 3 * D
 LAYER_PARAMETERS = 2 * ATTENTION + (D * 11 + 11 + 11 * D + D) + 3 * 2 * D
 NORMS = pytest.mark.parametrize("norm", ["post", "pre"])
-
-
-def normal(*shape):
-    return np.random.normal(size=shape).astype("float32")
 
 
 def padding(*lengths):
@@ -25,7 +22,7 @@ def padding(*lengths):
 def build(layer_class, **arguments):
     layer = layer_class(**{**SIZES, **arguments})
     layer.build((None, None, D), (None, None, D))
-    randomise(layer)
+    randomize(layer)
     return layer
 
 
@@ -131,7 +128,7 @@ def test_cached_steps_of_the_stack_equal_the_full_pass(norm):
 
 def test_the_layers_attention_weights_are_those_of_its_output():
     layer, x, memory, mask = build(DecoderLayer), normal(B, T, D), normal(B, S, D), padding(7, 4)
-    output, (self_weights, cross_weights) = layer.attend(x, memory, mask)
+    output, (self_weights, cross_weights) = layer(x, memory, mask, return_attention_scores=True)
     assert np.array_equal(as_array(output), as_array(layer(x, memory, mask)))
     assert tuple(self_weights.shape) == (B, 2, T, T)
     assert tuple(cross_weights.shape) == (B, 2, T, S)

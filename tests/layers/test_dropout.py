@@ -1,9 +1,9 @@
 import keras
 import numpy as np
 import pytest
-from tests.helpers.layer_checks import as_array, run_layer_checks, value_and_gradient
 
 from keras_transformer.layers import Dropout
+from tests.helpers.layer_checks import as_array, run_layer_checks, value_and_gradient
 
 ON_TENSORFLOW = keras.backend.backend() == "tensorflow"
 only_tensorflow = pytest.mark.skipif(not ON_TENSORFLOW, reason="other backends have Keras's")

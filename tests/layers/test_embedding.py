@@ -1,9 +1,9 @@
 import keras
 import numpy as np
 import pytest
-from tests.helpers.layer_checks import as_array, run_layer_checks
 
 from keras_transformer.layers import TokenEmbedding
+from tests.helpers.layer_checks import as_array, run_layer_checks
 
 V, D = 11, 4
 

@@ -1,20 +1,17 @@
 import numpy as np
 import pytest
-from tests.helpers.layer_checks import as_array, randomise, run_layer_checks
 
 from keras_transformer.layers import Encoder, EncoderLayer
+from tests.helpers.arrays import normal
+from tests.helpers.layer_checks import as_array, randomize, run_layer_checks
 
 B, S, D = 2, 5, 6
 SIZES = {"d_model": D, "d_ff": 11, "num_heads": 2, "key_dim": 4, "value_dim": 3}
 LAYER_PARAMETERS = (
     D * 2 * (4 + 4 + 3) + 2 * 3 * D  # Attention without biases.
     + D * 11 + 11 + 11 * D + D  # Feed-forward network.
-    + 2 * 2 * D  # Two layer normalisations.
+    + 2 * 2 * D  # Two layer normalizations.
 )  # fmt: skip
-
-
-def normal(*shape):
-    return np.random.normal(size=shape).astype("float32")
 
 
 def padding(*lengths):
@@ -65,8 +62,8 @@ def test_without_positions_the_order_of_the_inputs_does_not_matter():
 def test_the_stack_is_its_layers_one_after_another():
     encoder, x, mask = Encoder(num_layers=3, **SIZES, norm="pre"), normal(B, S, D), padding(5, 3)
     encoder.build((None, None, D))
-    randomise(encoder)
-    outputs, weights = encoder.attend(x, mask)
+    randomize(encoder)
+    outputs, weights = encoder(x, mask, return_attention_scores=True)
     for layer, layer_weights in zip(encoder.layers, weights, strict=True):
         assert tuple(layer_weights.shape) == (B, 2, S, S)
         assert np.all(as_array(layer_weights)[1, :, :, 3:] == 0)

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from tests.helpers.layer_checks import as_array, randomise
 
 from keras_transformer.layers import DecoderLayer, EncoderLayer
+from tests.helpers.arrays import normal
+from tests.helpers.layer_checks import as_array, randomize
 
 B, T, S, D, H = 2, 5, 7, 6, 2
 SIZES = {"d_model": D, "d_ff": 11, "num_heads": H, "key_dim": 4, "value_dim": 3}
@@ -41,14 +42,10 @@ def layer_norm(weights, x):
 
 
 def residual(norm, weights, x, sub_layer):
-    """Section 3.1, or with the normalisation before the sub-layer."""
+    """Section 3.1, or with the normalization before the sub-layer."""
     if norm == "post":
         return layer_norm(weights, x + sub_layer(x))
     return x + sub_layer(layer_norm(weights, x))
-
-
-def normal(*shape):
-    return np.random.normal(size=shape).astype("float32")
 
 
 def weights_of(*layers):
@@ -59,7 +56,7 @@ def weights_of(*layers):
 def test_encoder_layer(norm):
     layer, x = EncoderLayer(**SIZES, norm=norm), normal(B, S, D)
     layer.build((None, None, D))
-    randomise(layer)
+    randomize(layer)
     mask = np.arange(S) < np.array([[[7]], [[4]]])
     a, a_norm, f, f_norm = weights_of(
         layer.self_attention,
@@ -76,7 +73,7 @@ def test_encoder_layer(norm):
 def test_decoder_layer(norm):
     layer, x, memory = DecoderLayer(**SIZES, norm=norm), normal(B, T, D), normal(B, S, D)
     layer.build((None, None, D), (None, None, D))
-    randomise(layer)
+    randomize(layer)
     causal, mask = np.tri(T) > 0, np.arange(S) < np.array([[[7]], [[4]]])
     a, a_norm, c, c_norm, f, f_norm = weights_of(
         layer.self_attention,

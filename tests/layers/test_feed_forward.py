@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
-from tests.helpers.layer_checks import as_array, randomise, run_layer_checks
 
 from keras_transformer.layers import FeedForward
+from tests.helpers.layer_checks import as_array, randomize, run_layer_checks
 
 
 def test_passes_the_layer_checks():
@@ -19,7 +19,7 @@ def test_passes_the_layer_checks():
 def test_equals_equation_2(leading_axes):
     layer = FeedForward(d_model=6, d_ff=11)
     layer.build((None, None, 6))
-    randomise(layer)
+    randomize(layer)
     w1, b1, w2, b2 = layer.get_weights()
     x = np.random.normal(size=(*leading_axes, 6)).astype("float32")
     expected = np.maximum(0, x @ w1 + b1) @ w2 + b2

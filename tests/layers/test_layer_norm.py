@@ -1,13 +1,10 @@
 import keras
 import numpy as np
 import pytest
-from tests.helpers.layer_checks import as_array, randomise, run_layer_checks, value_and_gradient
 
 from keras_transformer.layers.layer_norm import LayerNorm
-
-
-def normal(*shape):
-    return np.random.normal(size=shape).astype("float32")
+from tests.helpers.arrays import normal
+from tests.helpers.layer_checks import as_array, randomize, run_layer_checks, value_and_gradient
 
 
 def test_passes_the_layer_checks():
@@ -26,7 +23,7 @@ def test_closed_form():
 def test_equals_the_layer_of_keras(scale):
     x, ours = scale * (7 + normal(2, 5, 6)), LayerNorm()
     ours.build(x.shape)
-    randomise(ours)
+    randomize(ours)
     theirs = keras.layers.LayerNormalization(epsilon=1e-6)
     theirs.build(x.shape)
     theirs.set_weights(ours.get_weights())
@@ -46,7 +43,7 @@ def test_the_gradient_in_training_is_that_of_the_formula(number):
     x, layer = normal(2, 5, 6), LayerNorm()
     towards = keras.ops.convert_to_tensor(normal(2, 5, 6))
     layer.build(x.shape)
-    randomise(layer)
+    randomize(layer)
     gamma, beta = layer.get_weights()
 
     def weighted_sum(training):
@@ -75,6 +72,6 @@ def test_its_weights_are_not_rounded_to_the_compute_type():
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_integers_are_normalised_too(training):
+def test_integers_are_normalized_too(training):
     received = as_array(LayerNorm()(np.array([[1, 3, 5]]), training=training))
     np.testing.assert_allclose(received, [[-1.2247448, 0.0, 1.2247448]], atol=1e-5)

@@ -1,9 +1,9 @@
 import keras
 import numpy as np
-from tests.helpers.layer_checks import as_array
 
 from keras_transformer.layers import causal_mask, padding_mask
 from keras_transformer.layers.masks import mask_bias
+from tests.helpers.layer_checks import as_array
 
 
 def test_padding_is_id_zero():

@@ -4,9 +4,9 @@ import math
 import keras
 import numpy as np
 import pytest
-from tests.helpers.layer_checks import as_array, run_layer_checks
 
 from keras_transformer.layers import LearnedPositionEncoding, SinusoidalPositionEncoding
+from tests.helpers.layer_checks import as_array, run_layer_checks
 
 
 def encoding(length, d_model=6):

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
-from tests.helpers.layer_checks import as_array, randomise, run_layer_checks
 
 from keras_transformer.layers.residual import Residual
+from tests.helpers.layer_checks import as_array, randomize, run_layer_checks
 
 
-def normalised(x, scale, shift):
+def normalized(x, scale, shift):
     centred = x - x.mean(axis=-1, keepdims=True)
     return centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + 1e-6) * scale + shift
 
@@ -25,17 +25,17 @@ def test_passes_the_layer_checks(norm):
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_normalises_after_the_sum_or_before_the_sub_layer(norm):
+def test_normalizes_after_the_sum_or_before_the_sub_layer(norm):
     residual = Residual(norm=norm)
     residual.build((None, None, 6))
-    randomise(residual)
+    randomize(residual)
     scale, shift = residual.get_weights()
     x = np.random.normal(size=(2, 5, 6)).astype("float32")
     received = as_array(residual(x, as_array(residual.prepare(x)) ** 2))
     if norm == "post":
-        expected = normalised(x + x**2, scale, shift)
+        expected = normalized(x + x**2, scale, shift)
     else:
-        expected = x + normalised(x, scale, shift) ** 2
+        expected = x + normalized(x, scale, shift) ** 2
     np.testing.assert_allclose(received, expected, atol=1e-5)
 
 

@@ -1,4 +1,4 @@
-"""A loss and a model that learn of what teachers predict."""
+"""Distillation: a loss against teachers' predictions, and a model that trains on it."""
 
 import math
 
@@ -6,11 +6,15 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from tests.helpers.layer_checks import as_array, randomize, saved_and_loaded, value_and_gradient
 
 from keras_transformer import Transformer, TransformerConfig
-from keras_transformer.cross_entropy import distilled_cross_entropy
-from keras_transformer.losses import LabelSmoothedCrossEntropy
+from keras_transformer.losses import (
+    LabelSmoothedCrossEntropy,
+    distilled_cross_entropy,
+    token_mean,
+)
+from keras_transformer.training.model import TrainingTransformer
+from tests.helpers.layer_checks import as_array, randomize, saved_and_loaded, value_and_gradient
 
 B, S, T, V = 3, 5, 4, 7
 
@@ -32,6 +36,10 @@ def dense_loss(labels, logits, taught, epsilon, share):
     return ops.sum(values * weights) / ops.sum(weights)
 
 
+def distilled_loss(labels, logits, taught, epsilon, share):
+    return token_mean(distilled_cross_entropy(labels, logits, taught, epsilon, share), labels)
+
+
 def test_one_token_by_hand():
     # Probabilities 1/2, 1/4, 1/4. The label is the first, the teachers see 1/2 in each other one.
     logits, taught = np.log([[[2.0, 1.0, 1.0]]]), np.array([[[0.0, 0.5, 0.5]]])
@@ -43,8 +51,9 @@ def test_one_token_by_hand():
 @pytest.mark.parametrize("share", [0.3, 1.0])
 def test_value_and_gradient_equal_the_dense_formula(epsilon, share):
     labels, logits, taught = batch()
-    loss = LabelSmoothedCrossEntropy(epsilon, distillation=share)
-    value, gradient = value_and_gradient(lambda x: loss(labels, (x, taught)), logits)
+    value, gradient = value_and_gradient(
+        lambda x: distilled_loss(labels, x, taught, epsilon, share), logits
+    )
     dense, dense_gradient = value_and_gradient(
         lambda x: dense_loss(labels, x, taught, epsilon, share), logits
     )
@@ -55,48 +64,32 @@ def test_value_and_gradient_equal_the_dense_formula(epsilon, share):
 def test_where_the_student_agrees_with_its_only_teacher_there_is_nothing_to_learn():
     labels, logits, _ = batch()
     taught = as_array(ops.softmax(logits))
-    loss = LabelSmoothedCrossEntropy(0.1, distillation=1.0)
-    gradient = value_and_gradient(lambda x: loss(labels, (x, taught)), logits)[1]
+    gradient = value_and_gradient(
+        lambda x: distilled_loss(labels, x, taught, 0.1, share=1.0), logits
+    )[1]
     np.testing.assert_allclose(gradient, 0, atol=1e-6)
 
 
 def test_no_gradient_goes_to_the_teachers():
     labels, logits, _ = batch()
     taught = as_array(ops.softmax(2 * logits))
-    loss = LabelSmoothedCrossEntropy(0.1, distillation=0.5)
-    gradient = value_and_gradient(lambda x: loss(labels, (x, ops.softmax(2 * x))), logits)[1]
-    expected = value_and_gradient(lambda x: loss(labels, (x, taught)), logits)[1]
+    gradient, expected = (
+        value_and_gradient(lambda x, t=t: distilled_loss(labels, x, t(x), 0.1, 0.5), logits)[1]
+        for t in (lambda x: ops.softmax(2 * x), lambda x: taught)
+    )
     np.testing.assert_allclose(gradient, expected, atol=1e-6)
 
 
-def test_serialisation_keeps_the_share():
-    loss = LabelSmoothedCrossEntropy(0.25, distillation=0.5)
-    config = keras.saving.serialize_keras_object(loss)
-    assert keras.saving.deserialize_keras_object(config).distillation == 0.5
-
-
-@pytest.mark.parametrize("share", [-0.1, 1.1])
-def test_a_share_out_of_range_is_refused(share):
-    with pytest.raises(ValueError, match=f"distillation must be from 0 to 1, received {share}"):
-        LabelSmoothedCrossEntropy(0.1, distillation=share)
-
-
-def test_two_passes_and_teachers_are_refused():
-    with pytest.raises(ValueError, match="received r_drop=5.0 and distillation=0.5. Set one"):
-        LabelSmoothedCrossEntropy(0.1, r_drop=5.0, distillation=0.5)
-
-
-def build(num_layers=1, vocab_size=V, dropout=0.0):
+def build(num_layers=1, vocab_size=V, dropout=0.0, **training):
     sizes = {"num_layers": num_layers, "d_model": 8, "d_ff": 11, "num_heads": 2}
-    model = Transformer(TransformerConfig(vocab_size, dropout=dropout, **sizes))
+    config = TransformerConfig(vocab_size, dropout=dropout, **sizes)
+    model = TrainingTransformer(config, **training) if training else Transformer(config)
     randomize(model)
     return model
 
 
-def compiled(model, share=0.5, teachers=()):
-    if teachers:
-        model.learn_from(teachers)
-    model.compile(keras.optimizers.SGD(1.0), LabelSmoothedCrossEntropy(0.1, distillation=share))
+def compiled(model, optimizer=None):
+    model.compile(optimizer or keras.optimizers.SGD(1.0), LabelSmoothedCrossEntropy(0.1))
     return model
 
 
@@ -110,10 +103,10 @@ def test_a_step_is_towards_the_mean_of_the_teachers_without_their_dropout():
     # Their sizes are their own.
     teachers = [build(num_layers=3, dropout=0.5), build(dropout=0.5)]
     before = [teacher.get_weights() for teacher in teachers]
-    model = build(num_layers=2)
+    model = build(num_layers=2, teachers=teachers, distillation=0.3)
     taught = sum(as_array(ops.softmax(teacher(inputs))) for teacher in teachers) / 2
     expected = dense_loss(labels, as_array(model(inputs)), taught, 0.1, 0.3)
-    received = compiled(model, 0.3, teachers).train_on_batch(inputs, labels)
+    received = compiled(model).train_on_batch(inputs, labels)
     assert received == pytest.approx(float(expected), rel=1e-5)
     for teacher, weights in zip(teachers, before, strict=True):
         for old, new in zip(weights, teacher.get_weights(), strict=True):
@@ -122,63 +115,49 @@ def test_a_step_is_towards_the_mean_of_the_teachers_without_their_dropout():
 
 def test_a_student_comes_to_predict_what_its_teacher_does():
     inputs, labels = sentences()
-    teacher, student = build(num_layers=2), build()
+    teacher = build(num_layers=2)
+    student = build(teachers=[teacher], distillation=1.0)
     expected = as_array(ops.softmax(teacher(inputs)))
 
     def distance():
         return np.abs(as_array(ops.softmax(student(inputs))) - expected).max()
 
     before = distance()
-    student.learn_from([teacher])
-    student.compile(keras.optimizers.Adam(0.01), LabelSmoothedCrossEntropy(distillation=1.0))
-    student.fit(inputs, labels, epochs=200, verbose=0)
+    compiled(student, keras.optimizers.Adam(0.01)).fit(inputs, labels, epochs=200, verbose=0)
     assert distance() < before / 4
 
 
-def test_teachers_may_change_between_trainings():
+def test_validation_uses_the_labels_alone():
     inputs, labels = sentences()
-    one, other, model = build(), build(), build()
-    before = model.get_weights()
-
-    def loss():
-        model.set_weights(before)
-        return model.fit(inputs, labels, verbose=0).history["loss"][0]
-
-    compiled(model, 1.0, [one])
-    first = loss()
-    model.learn_from([other])
-    second = loss()
-    assert abs(second - first) > 1e-3
-    compiled(model, 1.0, [other])
-    assert loss() == pytest.approx(second, rel=1e-6)
-
-
-def test_a_validation_needs_no_teachers():
-    inputs, labels = sentences()
-    model = build()
-    model.compile(loss=LabelSmoothedCrossEntropy(0.1))
-    expected = model.evaluate(inputs, labels, verbose=0)
-    model.compile(loss=LabelSmoothedCrossEntropy(0.1, distillation=0.5))
-    assert model.evaluate(inputs, labels, verbose=0) == pytest.approx(expected, rel=1e-6)
-
-
-def test_teachers_are_no_part_of_the_model_and_not_saved():
     model, teacher = build(), build()
-    paths = [weight.path for weight in model.weights]
-    model.learn_from([teacher])
-    assert [weight.path for weight in model.weights] == paths
-    copy = saved_and_loaded(model)
-    assert len(copy.weights) == len(paths)
+    student = build(teachers=[teacher])
+    student.set_weights(model.get_weights())
+    expected = compiled(model).evaluate(inputs, labels, verbose=0)
+    assert compiled(student).evaluate(inputs, labels, verbose=0) == pytest.approx(expected)
 
 
-def test_without_teachers_the_loss_says_what_is_missing():
+def test_the_saved_file_is_a_plain_transformer_without_the_teachers():
     inputs, labels = sentences()
-    with pytest.raises(ValueError, match=r"distillation=0.5 needs teachers.*Call learn_from"):
-        compiled(build()).train_on_batch(inputs, labels)
+    model = compiled(build(teachers=[build(num_layers=2)]), keras.optimizers.Adam(0.01))
+    assert [weight.path for weight in model.weights] == [weight.path for weight in build().weights]
+    model.train_on_batch(inputs, labels)
+    copy = saved_and_loaded(model)
+    assert type(copy) is Transformer
+    assert int(copy.optimizer.iterations) == 1
+    np.testing.assert_array_equal(as_array(copy(inputs)), as_array(model(inputs)))
+
+
+def test_another_loss_is_refused():
+    with pytest.raises(ValueError, match="need a loss whose mean.*received 'mse'"):
+        build(teachers=[build()]).compile("sgd", "mse")
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1])
+def test_a_share_out_of_range_is_refused(share):
+    with pytest.raises(ValueError, match=f"distillation must be from 0 to 1, received {share}"):
+        build(teachers=[build()], distillation=share)
 
 
 def test_other_vocabularies_are_refused():
-    with pytest.raises(ValueError, match=r"has 7 and 7 subwords; received 2 with .*\(8, 8\)"):
-        build().learn_from([build(), build(vocab_size=8)])
-    with pytest.raises(ValueError, match="received 0 with"):
-        build().learn_from([])
+    with pytest.raises(ValueError, match=r"of 7 and 7 tokens; received teachers with .*\(8, 8\)"):
+        build(teachers=[build(), build(vocab_size=8)])
