@@ -155,15 +155,15 @@ def known_thing(
     rng: Random, noun: Noun, actor: Nominal | None = None, adjective: bool = True
 ) -> Nominal:
     """Draw a definite singular phrase around a noun: the key, this old key, Anna's key."""
-    adjective = _adjective(rng, noun, 0.2) if adjective else None
+    word = _adjective(rng, noun, 0.2) if adjective else None
     own = _own(noun, actor)
     draw = rng.random()
     if noun.kind in _OWN_KINDS and draw < 0.2:
-        return noun_phrase("the", noun, adjective, owner=_owner(rng, noun, actor))
+        return noun_phrase("the", noun, word, owner=_owner(rng, noun, actor))
     if own and draw < 0.45:
-        return noun_phrase(own, noun, adjective)
+        return noun_phrase(own, noun, word)
     this = draw > 0.9 and noun.kind not in _ONLY_THE and noun.english not in MASS_NOUNS
-    return noun_phrase("this" if this else "the", noun, adjective)
+    return noun_phrase("this" if this else "the", noun, word)
 
 
 def place_phrase(rng: Random, place: str) -> Nominal:

@@ -71,7 +71,7 @@ def _frame(clause: Clause) -> tuple[str, list[str]]:
 
 def _auxiliary(infinitive: str, tense: str, agreement: Agreement) -> str:
     conjugate = irregular_preterite if tense == "past" else irregular_present
-    return conjugate(infinitive, agreement)
+    return conjugate(infinitive, agreement) or ""
 
 
 def _middle(clause: Clause, subject_inside: bool = False) -> str:

@@ -83,7 +83,7 @@ class Adverbial:
     late: bool = False
 
 
-_PERSONAL = {
+_PERSONAL: dict[str, tuple[str, tuple[str, ...], Agreement]] = {
     "I": ("me", ("ich", "mich", "mir"), "I"),
     "we": ("us", ("wir", "uns", "uns"), "we"),
     "he": ("him", ("er", "ihn", "ihm"), "he"),
@@ -96,7 +96,8 @@ _PERSONAL = {
 def pronoun(english: str) -> Nominal:
     """Return a personal pronoun, or `who`, by its English subject form."""
     english_object, german, agreement = _PERSONAL[english]
-    gender = {"she": "f", "they": "p", "we": "p"}.get(english, "m")
+    genders: dict[str, Gender] = {"she": "f", "they": "p", "we": "p"}
+    gender = genders.get(english, "m")
     return Nominal(
         english, english_object, german, agreement, gender, english, "pronoun", noun=english
     )
@@ -106,7 +107,8 @@ def name(english: str) -> Nominal:
     """Return a person's name."""
     female = english in FEMALE_NAMES
     german = (english, english, english, english + "s")
-    referent, gender = ("she", "f") if female else ("he", "m")
+    referent = "she" if female else "he"
+    gender: Gender = "f" if female else "m"
     return Nominal(english, english, german, "he", gender, referent, "name", noun=english)
 
 
@@ -153,7 +155,7 @@ def noun_phrase(
         article = "" if bare or named else determiner_form(word.stem, declension, case, gender)
         ending = adjective_ending(declension, case, gender)
         words = [
-            owner.in_case("genitive") if named else article,
+            owner.in_case("genitive") if owner and named else article,
             adjective.stem + ending if adjective else "",
             noun.german_form(case, plural),
             owner.in_case("genitive") if owner and not named else "",

@@ -136,8 +136,8 @@ def journey(rng: Random, actor: Nominal, negated: bool = False) -> Clause:
     english, german = rng.choice(destinations)
     draw = rng.random()
     if draw < 0.3:
-        place = Adverbial(f"in {english}", f"in {german}")
-        return Clause(actor, LIVE, complement=place, negated=negated)
+        where = Adverbial(f"in {english}", f"in {german}")
+        return Clause(actor, LIVE, complement=where, negated=negated)
     if draw < 0.45:
         place = rng.choice(("castle", "village", "city", "hotel", "house", "island"))
         where = at_place(place, place_phrase(rng, place))

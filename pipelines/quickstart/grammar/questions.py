@@ -57,7 +57,7 @@ def what(rng: Random) -> Pair:
     clause = in_time(rng, transitive(rng, _someone(rng)))
     if clause.verb.preposition or not suits(clause):
         return what(rng)
-    noun = NOUNS.get(clause.direct.noun)
+    noun = NOUNS.get(clause.direct.noun) if clause.direct else None
     word = _WHAT if noun and noun not in PEOPLE else _WHOM[clause.verb.case]
     pair = asked(word, dataclasses.replace(clause, direct=None, manner=None))
     return pair if " on on " not in pair[0] else what(rng)

@@ -41,12 +41,12 @@ def suits(clause: Clause) -> bool:
     noun = direct.noun if direct else ""
     if actor.noun in _CHILDREN and _NOT_FOR_CHILDREN & {verb, noun}:
         return False
-    if verb in ("wear", "put") and NOUNS[noun].kind == "garment":
+    if direct and verb in ("wear", "put") and NOUNS[noun].kind == "garment":
         many = actor.agreement in ("we", "they") or actor.determiner == "every"
         shared = many and direct.agreement == "he"
         if shared or direct.counted or noun in WOMENS_CLOTHES and actor.referent in ("he", "they"):
             return False
-    if verb == "be" and clause.complement.english in STATES:
+    if verb == "be" and clause.complement and clause.complement.english in STATES:
         return not set(STATES) & set(actor.english.split())
     if verb == "know" and direct and direct.single:
         return False

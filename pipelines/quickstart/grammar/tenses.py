@@ -95,15 +95,15 @@ def _with_modal(rng: Random, clause: Clause) -> Clause:
             return dataclasses.replace(clause, modal=modal, manner=None)
         modal = "want"
     if modal == "have to" and not clause.negated or modal == "want" and rng.random() < 0.3:
-        time = _passed(rng, clause)
-        return dataclasses.replace(clause, modal=modal, tense="past", time=time)
+        past = _passed(rng, clause)
+        return dataclasses.replace(clause, modal=modal, tense="past", time=past)
     time = _coming(rng, clause) if rng.random() < 0.4 else None
     return dataclasses.replace(clause, modal=modal, time=time)
 
 
 def _state(rng: Random, clause: Clause) -> Clause:
     verb, draw = clause.verb.english, rng.random()
-    if verb == "have" and not clause.direct.indefinite:
+    if verb == "have" and clause.direct and not clause.direct.indefinite:
         return clause
     if verb in _STATES_IN_PAST and draw < 0.3:
         time = ago(rng, "year", "month") if verb == "have" else _passed(rng, clause)

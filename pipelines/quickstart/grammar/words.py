@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 from pipelines.quickstart.grammar.german import Agreement, Case, Gender, irregular_present
 
@@ -167,7 +167,7 @@ def read_verbs(aspect: Aspect, table: str) -> tuple[Verb, ...]:
                 third=third,
                 german_participle=german_participle,
                 auxiliary="sein" if "sein" in rest else "haben",
-                case=case or "accusative",
+                case=cast(Case, case or "accusative"),
                 preposition=preposition,
                 reflexive=stem.startswith("sich_"),
                 aspect=aspect,
