@@ -1,13 +1,19 @@
-"""Runs the code of README.md and docs/*.md, and checks the commands that they show.
+"""Runs the code of the documentation, and checks the commands that it shows.
 
-The ```python blocks of a file run in order in one new process. What a block prints must be the
-```text block that comes next, if that is the next block at all; "..." there stands for anything.
-The ```bash blocks do not run, but each `python -m pipelines.NAME` or `benchmarks.NAME` in them must
-exist and list the options used in its --help.
+Pages are README.md, CONTRIBUTING.md, saved_models/README.md and docs/**/*.md.
+
+- ```python blocks of a page run in order in one new process, in an empty folder with a link to
+  saved_models/multi30k_en_de. If the next block is a ```text block, it is what the code prints;
+  "..." stands for anything there.
+- ```bash blocks do not run. Each `keras-transformer NAME`, `python -m pipelines.NAME` and
+  `python -m benchmarks.NAME` in them must exist and list the options used in its --help.
+- The code cells of docs/*.ipynb run in order in one new process.
 """
 
+import ast
 import doctest
 import importlib.util
+import json
 import os
 import re
 import shlex
@@ -20,11 +26,24 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
+from pipelines.main import COMMANDS
+
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "saved_models" / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+NOTEBOOKS = sorted((ROOT / "docs").glob("*.ipynb"))
 LANGUAGES = ("", "bash", "json", "python", "text", "yaml")
 OURS = r"(pipelines|benchmarks)\."
+PROGRAM = "keras-transformer"
 END_OF_BLOCK = "\x1e"
+
+
+def page_id(page):
+    return str(page.relative_to(ROOT))
 
 
 def blocks(page):
@@ -37,6 +56,12 @@ def blocks(page):
             f"{page.name}, line {fence.map[0] + 1}: ```{fence.info} is none of {LANGUAGES}."
         )
     return fences
+
+
+def link_shipped_model(folder):
+    (folder / "saved_models").mkdir()
+    shipped = ROOT / "saved_models" / "multi30k_en_de"
+    (folder / "saved_models" / shipped.name).symlink_to(shipped, target_is_directory=True)
 
 
 def run_python(folder, *arguments):
@@ -57,6 +82,9 @@ def run_python(folder, *arguments):
 def check_python(page, folder):
     """Run the page's Python blocks in a folder and compare what they print."""
     fences = blocks(page)
+    if not any(fence.info == "python" for fence in fences):
+        return
+    link_shipped_model(folder)
     # Every line of code keeps its number, so that a traceback points into the page.
     lines = [""] * len(page.read_text(encoding="utf-8").splitlines())
     for fence in fences:
@@ -79,11 +107,11 @@ def check_python(page, folder):
             )
 
 
-def pipeline_commands(script):
+def our_commands(script):
     """Return the (module, options) of each of our commands in shell text."""
     found = []
     for line in script.replace("\\\n", " ").splitlines():
-        if not re.search(rf"-m {OURS}", line):
+        if not re.search(rf"-m {OURS}|\b{PROGRAM} ", line):
             continue
         lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
         lexer.whitespace_split = True
@@ -91,6 +119,8 @@ def pipeline_commands(script):
         for word in lexer:
             if previous == "-m" and re.match(OURS, word):
                 found.append((word, []))
+            elif previous == PROGRAM:
+                found.append((f"pipelines.{word}", []))
             elif set(word) <= set("();<>|&"):
                 found.append((None, []))  # The options of what comes next are another program's.
             elif word.startswith("--") and found:
@@ -98,6 +128,13 @@ def pipeline_commands(script):
             previous = word
         found.append((None, []))
     return [(module, options) for module, options in found if module]
+
+
+def exists(module):
+    package, _, name = module.partition(".")
+    if package == "pipelines":
+        return name in COMMANDS
+    return importlib.util.find_spec(module) is not None
 
 
 @cache
@@ -109,23 +146,45 @@ def listed_options(module):
 
 
 def check_commands(page):
-    """Check that the page's pipeline commands exist and have the options that it gives them."""
+    """Check that the page's commands of ours exist and have the options that it gives them."""
     for fence in blocks(page):
-        for module, options in pipeline_commands(fence.content) if fence.info == "bash" else ():
+        for module, options in our_commands(fence.content) if fence.info == "bash" else ():
             place = f"{page.name}, line {fence.map[0] + 1}"
-            assert importlib.util.find_spec(module), f"{place}: there is no {module}."
+            assert exists(module), f"{place}: there is no {module}."
             for option in options:
                 assert option in listed_options(module), f"{place}: {module} has no {option}."
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def cells(notebook, kind):
+    found = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    return ["".join(cell["source"]) for cell in found if cell["cell_type"] == kind]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
 def test_python_blocks_run_and_print_what_the_page_says(page, tmp_path):
     check_python(page, tmp_path)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
 def test_commands_exist_and_have_the_options_used(page):
     check_commands(page)
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=page_id)
+def test_notebooks_are_small_and_their_commands_exist(notebook, tmp_path):
+    assert notebook.stat().st_size < 200_000, f"{notebook.name}: clear or shrink its outputs."
+    ast.parse("\n".join(cells(notebook, "code")))
+    page = tmp_path / f"{notebook.stem}.md"
+    page.write_text("\n\n".join(cells(notebook, "markdown")), encoding="utf-8")
+    check_commands(page)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=page_id)
+def test_notebooks_run(notebook, tmp_path):
+    script = tmp_path / f"{notebook.stem}.py"
+    script.write_text("\n".join(cells(notebook, "code")), encoding="utf-8")
+    run_python(tmp_path, script)
 
 
 GOOD_PAGE = """\
@@ -155,7 +214,7 @@ words = ["ein", "Hund"]
 ```bash
 cd somewhere --far && python -m pipelines.translate --model=runs/x \\
   --batch-size 3 "A dog." | sort --reverse  # --not-an-option
-python -m pipelines.train --output runs/x --training.epochs 3
+keras-transformer train --output runs/x --training.epochs 3
 curl -d '{
 }' localhost
 ```
@@ -182,7 +241,7 @@ def test_a_good_page_passes(write_page, tmp_path):
 
 def test_commands_and_options_are_found():
     (script,) = re.findall("```bash\n(.*)```", GOOD_PAGE, re.DOTALL)
-    assert pipeline_commands(script) == [
+    assert our_commands(script) == [
         ("pipelines.translate", ["--model", "--batch-size"]),
         ("pipelines.train", ["--output", "--training.epochs"]),
     ]
@@ -206,7 +265,7 @@ def test_wrong_python_is_found(write_page, tmp_path, old, new, message):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("pipelines.train ", "pipelines.model ", "line 24: there is no pipelines.model."),
+        ("transformer train ", "transformer model ", "line 24: there is no pipelines.model."),
         ("--batch-size", "--batch", "line 24: pipelines.translate has no --batch."),
         ("--training.epochs", "--training", "line 24: pipelines.train has no --training."),
         ("--batch-size", "--output", "line 24: pipelines.translate has no --output."),
