@@ -143,7 +143,7 @@ def plot(costs: Costs) -> "Figure":
     import matplotlib
     from matplotlib.figure import Figure
 
-    from keras_transformer.plots.style import COLORS, GREY, STYLE
+    from keras_transformer.plots.style import COLORS, GRAY, STYLE
 
     widths = sorted({d for d, _, _ in costs})
     with matplotlib.rc_context(STYLE):
@@ -163,7 +163,7 @@ def plot(costs: Costs) -> "Figure":
             ):
                 if place is None:
                     continue
-                axes.axvline(place, color=GREY, lw=0.6, linestyle=":", zorder=0)
+                axes.axvline(place, color=GRAY, lw=0.6, linestyle=":", zorder=0)
                 axes.annotate(
                     text,
                     (place, 1),
@@ -172,7 +172,7 @@ def plot(costs: Costs) -> "Figure":
                     textcoords="offset points",
                     horizontalalignment="center",
                     fontsize=7,
-                    color=GREY,
+                    color=GRAY,
                 )
             above.set_title(f"d = {d}", fontsize=8, pad=14)
             below.set_xlabel("length n")

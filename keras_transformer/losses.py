@@ -7,6 +7,8 @@ from keras import ops
 
 from keras_transformer.config import PAD_ID
 
+__all__ = ["LabelSmoothedCrossEntropy", "distilled_cross_entropy", "smoothed_cross_entropy"]
+
 _SMALLEST = 1e-30
 """A probability that float32 holds with all its digits; below 1e-38 it loses them, then is 0."""
 

@@ -8,6 +8,8 @@ from keras import ops
 
 from keras_transformer.losses import smoothed_cross_entropy, token_weights
 
+__all__ = ["NegativeLogLikelihood", "Perplexity", "TokenAccuracy"]
+
 
 class _TokenMean(keras.metrics.Metric, abc.ABC):
     """The mean of a value over all tokens since the last reset."""
@@ -18,7 +20,7 @@ class _TokenMean(keras.metrics.Metric, abc.ABC):
         self.count = self.add_variable(shape=(), initializer="zeros", name="count")
 
     @abc.abstractmethod
-    def token_values(self, y_true: Any, y_pred: Any) -> Any:
+    def token_values(self, labels: Any, logits: Any) -> Any:
         """Return float32 [B, T] for labels [B, T] and logits [B, T, V]."""
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
@@ -97,6 +99,6 @@ class TokenAccuracy(_TokenMean):
     def __init__(self, name: str = "accuracy", dtype: str | None = None):
         super().__init__(name, dtype)
 
-    def token_values(self, y_true: Any, y_pred: Any) -> Any:
-        best = ops.cast(ops.argmax(y_pred, axis=-1), y_true.dtype)
-        return ops.cast(ops.equal(best, y_true), "float32")
+    def token_values(self, labels: Any, logits: Any) -> Any:
+        best = ops.cast(ops.argmax(logits, axis=-1), labels.dtype)
+        return ops.cast(ops.equal(best, labels), "float32")

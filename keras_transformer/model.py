@@ -18,6 +18,8 @@ from keras_transformer.layers import (
 )
 from keras_transformer.presets import get_preset
 
+__all__ = ["Transformer"]
+
 _LAYER_OPTIONS = (
     "num_layers",
     "d_model",

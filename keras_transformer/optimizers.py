@@ -5,6 +5,8 @@ from typing import Any
 
 import keras
 
+__all__ = ["FusedAdam"]
+
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class FusedAdam(keras.optimizers.Adam):

@@ -5,6 +5,8 @@ from typing import Any
 import keras
 from keras import ops
 
+__all__ = ["NoamSchedule"]
+
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class NoamSchedule(keras.optimizers.schedules.LearningRateSchedule):

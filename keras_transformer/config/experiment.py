@@ -113,6 +113,12 @@ def read_yaml(path: str | os.PathLike) -> dict[str, Any]:
     Raises:
         FileNotFoundError: If the file does not exist.
         ValueError: If the file is not YAML, or holds something other than a mapping.
+
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+    ...     print("training:\\n  epochs: 5", file=file, flush=True)
+    ...     read_yaml(file.name)
+    {'training': {'epochs': 5}}
     """
     try:
         values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))

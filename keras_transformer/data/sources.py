@@ -50,6 +50,13 @@ def read_parallel(
     Raises:
         FileNotFoundError: If a file does not exist.
         ValueError: If the files differ in their number of lines, or `read_lines` refuses one.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     source, target = Path(folder, "train.en"), Path(folder, "train.de")
+    ...     _ = source.write_text("a dog\\na cat\\n"), target.write_text("ein Hund\\neine Katze\\n")
+    ...     read_parallel(source, target)
+    [('a dog', 'ein Hund'), ('a cat', 'eine Katze')]
     """
     sources, targets = read_lines(source_path), read_lines(target_path)
     if len(sources) != len(targets):
@@ -76,6 +83,12 @@ def read_tsv(path: str | os.PathLike) -> list[tuple[str, str]]:
         FileNotFoundError: If the file does not exist.
         ValueError: If a line does not have exactly one tab (with the line number), or `read_lines`
             refuses the file.
+
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile("w", suffix=".tsv") as file:
+    ...     print("a dog\\tein Hund", file=file, flush=True)
+    ...     read_tsv(file.name)
+    [('a dog', 'ein Hund')]
     """
     pairs = []
     for number, line in enumerate(_lines(path), start=1):

@@ -75,7 +75,7 @@ def read_tfds(
             "Choose from its languages, or choose another dataset."
         )
     _prepare(builder, data_dir)
-    pairs = []
+    pairs: list[tuple[str, str]] = []
     for batch in builder.as_dataset(split=split).batch(_SENTENCES_AT_ONCE).as_numpy_iterator():
         sides = (map(bytes.decode, batch[side]) for side in (source_language, target_language))
         pairs.extend(zip(*sides, strict=True))

@@ -106,6 +106,6 @@ def score(
         chrf_signature=str(chrf.get_signature()),
         sentences=len(hypotheses),
         published={
-            name: published_bleu(hypotheses, references, name, language) for name in published
+            name: published_bleu(hypotheses, references, name, str(language)) for name in published
         },
     )

@@ -19,6 +19,14 @@ class LoadedTranslator:
     Attributes:
         loaded: The object that `tf.saved_model.load` returned.
         signatures: The signatures by name, such as `n_best`; see `export_saved_model`.
+
+    Example:
+
+    ```python
+    translate = load_saved_model("saved_models/en_de")
+    translate("A dog runs.")
+    translate(["A dog runs.", "A cat sleeps."], batch_size=1)
+    ```
     """
 
     def __init__(self, loaded: Any):
@@ -26,7 +34,9 @@ class LoadedTranslator:
         self.signatures: Mapping[str, Callable[..., dict[str, tf.Tensor]]] = loaded.signatures
 
     @overload
-    def __call__(self, text: str, batch_size: int = 64, progress: bool = False) -> str: ...
+    def __call__(  # type: ignore[overload-overlap]  # a str is also a Sequence[str]
+        self, text: str, batch_size: int = 64, progress: bool = False
+    ) -> str: ...
 
     @overload
     def __call__(

@@ -32,6 +32,15 @@ def find_saved_model(path: str | os.PathLike) -> Path | None:
 
     Returns:
         The version directory, or None if there is no SavedModel.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for version in "129":
+    ...         (Path(folder) / version).mkdir()
+    ...     for version in "12":  # 9 is not whole
+    ...         (Path(folder) / version / "saved_model.pb").touch()
+    ...     find_saved_model(folder).name
+    '2'
     """
     path = Path(path)
     if (path / GRAPH).exists():
@@ -52,6 +61,14 @@ def find_served_version(path: str | os.PathLike) -> Path:
     Raises:
         FileNotFoundError: If there is no SavedModel where the server looks for one.
         ValueError: If `path` is a SavedModel that the server would not load.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for version in "12":
+    ...         (Path(folder) / version).mkdir()
+    ...         (Path(folder) / version / "saved_model.pb").touch()
+    ...     find_served_version(folder).name
+    '2'
     """
     path = Path(os.path.abspath(path))  # Unlike `resolve`, it keeps the name of a link.
     is_version = (path / GRAPH).exists()

@@ -32,6 +32,15 @@ def save_tokenizers(
         directory: The directory of the files, which must exist.
         tokenizers: Source and target tokenizers; the same object for a joint vocabulary.
         shared: Whether source and target share one vocabulary.
+
+    >>> from keras_transformer.text import train_word_piece
+    >>> tokenizer = WordPieceTokenizer(train_word_piece(["a dog", "a cat"], vocab_size=270))
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_tokenizers(folder, (tokenizer, tokenizer), shared=True)
+    ...     source, target = read_tokenizers(vocabulary_paths(folder, shared=True), "wordpiece")
+    >>> source is target, source.vocab_size == tokenizer.vocab_size
+    (True, True)
     """
     for path, tokenizer in zip(vocabulary_paths(directory, shared), tokenizers, strict=False):
         tokenizer.save(path)
@@ -50,6 +59,10 @@ def read_tokenizers(paths: Sequence[Path], subwords: str) -> tuple[Tokenizer, To
     Raises:
         FileNotFoundError: If a file does not exist.
         ValueError: If a file is not a vocabulary of this kind.
+
+    >>> read_tokenizers([Path("missing.model")], "bpe")
+    Traceback (most recent call last):
+    FileNotFoundError: ...
     """
     kind: type[Tokenizer] = (
         WordPieceTokenizer if subwords == "wordpiece" else SentencePieceTokenizer

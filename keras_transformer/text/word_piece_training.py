@@ -67,20 +67,20 @@ def train_word_piece(
 
 def _count_words(lines: Iterable[str]) -> dict[str, int]:
     """Return the number of occurrences of each word, the most frequent words first."""
-    counts = collections.Counter()
+    counts: collections.Counter[bytes] = collections.Counter()
     lines = iter(lines)
     while chunk := list(itertools.islice(lines, _LINES_AT_ONCE)):
         texts = [line.encode("utf-8", "replace") for line in chunk]
         counts.update(words_of(tf.constant(texts)).numpy().tolist())
-    words = ((word.decode(), count) for word, count in counts.items())
+    decoded = ((word.decode(), count) for word, count in counts.items())
     # If the text itself contains the mark, it is spelled in bytes.
-    words = [(word, count) for word, count in words if WORD_MARK not in word[1:]]
+    words = [(word, count) for word, count in decoded if WORD_MARK not in word[1:]]
     return dict(sorted(words, key=lambda item: (-item[1], item[0])))
 
 
 def _characters(words: dict[str, int], coverage: float) -> set[str]:
     """Return the most frequent characters, which make up this share of the text."""
-    counts = collections.Counter()
+    counts: collections.Counter[str] = collections.Counter()
     for word, count in words.items():
         for character in word.removeprefix(WORD_MARK):
             if unicodedata.category(character) != "Cc":  # control characters, such as NUL
