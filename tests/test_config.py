@@ -238,13 +238,13 @@ def test_the_import_needs_neither_keras_nor_tensorflow():
         ),
         (
             DATA | TFDS,
-            "text is either in files or in a TFDS dataset, received train_source, validation_source "
-            "and tfds, source_language, target_language; give only one kind",
+            "text is either in files or in a TFDS dataset, received train_source, "
+            "validation_source and tfds, source_language, target_language; give only one kind",
         ),
         (
             DATA | {"train_split": "test"},
-            "text is either in files or in a TFDS dataset, received train_source, validation_source "
-            "and train_split; give only one kind",
+            "text is either in files or in a TFDS dataset, received train_source, "
+            "validation_source and train_split; give only one kind",
         ),
         (
             {"source_language": "de", "target_language": "de"},

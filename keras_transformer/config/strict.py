@@ -13,7 +13,8 @@ Config = TypeVar("Config", bound=type)
 
 def describe_fields(cls: Config) -> Config:
     """Add the description of each field of a pydantic dataclass to what `help` shows of it."""
-    fields: dict[str, FieldInfo] = cls.__pydantic_fields__
-    lines = [f"    {name}: {' '.join(info.description.split())}" for name, info in fields.items()]
-    cls.__doc__ = "\n".join([cls.__doc__.rstrip(), "", "Args:", *lines, ""])
+    fields: dict[str, FieldInfo] = vars(cls)["__pydantic_fields__"]
+    described = {name: " ".join((info.description or "").split()) for name, info in fields.items()}
+    lines = [f"    {name}: {description}" for name, description in described.items()]
+    cls.__doc__ = "\n".join([(cls.__doc__ or "").rstrip(), "", "Args:", *lines, ""])
     return cls

@@ -1,18 +1,19 @@
-"""Training with `model.fit`, from text files to a model's directory."""
+"""Training runs: `model.fit` from text files to a directory with the trained model."""
 
 from keras_transformer.training.checkpoints import average_checkpoints
-from keras_transformer.training.cpu import prepare_cpu
-from keras_transformer.training.directory import load_translator, read_history
-from keras_transformer.training.memory import keep_freed_memory
+from keras_transformer.training.devices import keep_freed_memory, prepare_cpu, replica_strategy
+from keras_transformer.training.directory import load_translator, read_history, run_facts
+from keras_transformer.training.model import TrainingTransformer
 from keras_transformer.training.run import train
-from keras_transformer.training.strategy import replica_strategy
 
 __all__ = [
+    "TrainingTransformer",
     "average_checkpoints",
     "keep_freed_memory",
     "load_translator",
     "prepare_cpu",
     "read_history",
     "replica_strategy",
+    "run_facts",
     "train",
 ]

@@ -1,8 +1,9 @@
-"""What training does after each epoch beside what Keras has callbacks for."""
+"""Callbacks of a training run: reproducible epochs, validation, logs and checkpoints."""
 
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -10,26 +11,30 @@ import tensorflow as tf
 
 from keras_transformer.data import TokenBatches
 from keras_transformer.evaluation import score
-from keras_transformer.utils.files import flush_and_rename
 from keras_transformer.metrics import NegativeLogLikelihood, TokenAccuracy
+from keras_transformer.training.checkpoints import load_checkpoint
 from keras_transformer.translation.translator import Translator
+from keras_transformer.utils.files import flush_and_rename
+
+Logs = dict[str, Any] | None
 
 
 class EpochSeed(keras.callbacks.Callback):
-    """Makes the batches and the dropout of an epoch depend on the seed and the epoch alone.
+    """Make the batches and the dropout of an epoch depend only on the seed and the epoch.
 
-    So a training that resumes, on as many replicas and cores, takes the steps that it would have
-    taken uninterrupted: Keras saves no state of random numbers with the weights.
+    A run that resumes on the same number of replicas and cores then takes the steps that it would
+    have taken uninterrupted; Keras does not save the state of random number generators with the
+    weights.
 
     Args:
-        batches: the training text, with the seed.
+        batches: The training text, with the seed.
     """
 
     def __init__(self, batches: TokenBatches):
         super().__init__()
         self.batches = batches
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         self.batches.epoch = epoch
         random = np.random.default_rng((self.batches.seed, epoch))
         for variable in self.model.non_trainable_variables:
@@ -38,17 +43,17 @@ class EpochSeed(keras.callbacks.Callback):
 
 
 class Validation(keras.callbacks.Callback):
-    """Adds to each epoch's logs what the model makes of the validation text.
+    """Add the validation metrics of each epoch to its logs.
 
-    These are `val_nll` and `val_accuracy` per subword of the given translations, `val_bleu` of the
-    model's own by greedy search, `learning_rate`, and `tokens_per_second` of training, source and
-    target, padding left out.
+    These are `val_nll` and `val_accuracy`, per token of the reference translations; `val_bleu` of
+    greedy translations; `learning_rate`; and `tokens_per_second` of training, in source and target
+    tokens without padding.
 
     Args:
-        batches: the validation text as token batches.
-        pairs: the same as text.
-        translator: a greedy translator with the model that trains.
-        tokens: tokens of an epoch of training.
+        batches: The validation text as token batches.
+        pairs: The validation text, for BLEU.
+        translator: A greedy translator of the model that trains.
+        tokens: Number of tokens in an epoch of training.
     """
 
     def __init__(
@@ -72,16 +77,21 @@ class Validation(keras.callbacks.Callback):
         self.nll.update_state(labels, logits)
         self.accuracy.update_state(labels, logits)
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         self.started = time.perf_counter()
 
-    def on_epoch_end(self, epoch, logs=None):
-        logs["tokens_per_second"] = self.tokens / (time.perf_counter() - self.started)
-        logs["learning_rate"] = float(self.model.optimizer.learning_rate)
-        logs |= self.measure()
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        seconds = time.perf_counter() - self.started
+        values = {
+            "tokens_per_second": self.tokens / seconds,
+            "learning_rate": float(self.model.optimizer.learning_rate),
+            **self.measure(),
+        }
+        if logs is not None:
+            logs.update(values)
 
     def measure(self) -> dict[str, float]:
-        """Return `val_nll`, `val_accuracy` and `val_bleu` of the model as it is."""
+        """Return `val_nll`, `val_accuracy` and `val_bleu` of the current weights."""
         self.nll.reset_state()
         self.accuracy.reset_state()
         for inputs, labels in self.dataset:
@@ -94,16 +104,32 @@ class Validation(keras.callbacks.Callback):
         }
 
 
-class Checkpoints(keras.callbacks.Callback):
-    """Keeps the state after the last epochs and after the best one, by validation BLEU.
+class EpochTable(keras.callbacks.CSVLogger):
+    """Write epochs.csv with epochs counted from 1, as in the progress bar."""
 
-    A file has the weights and the optimizer's state, and appears under its name only when it is
-    whole. All that is known of the past is in the files, so a training can resume from them.
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        super().on_epoch_end(epoch + 1, logs)
+
+
+class EpochSummaries(keras.callbacks.TensorBoard):
+    """Write TensorBoard summaries with epochs counted from 1, as in the progress bar."""
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        super().on_epoch_end(epoch + 1, logs)
+
+
+class Checkpoints(keras.callbacks.Callback):
+    """Keep the state after the last epochs and after the best one, by validation BLEU.
+
+    A file holds the weights and the state of the optimizer, and gets its name only when it is
+    complete. All knowledge of earlier epochs is in the files, so a run can resume from them.
 
     Args:
-        directory: where they go, as epoch-0012.weights.h5 and best-0007-bleu-31.4159.weights.h5.
-        keep: the number of last epochs to keep.
-        patience: epochs without a better one after which training stops; without it, never.
+        directory: Directory of files such as epoch-0012.weights.h5 and
+            best-0007-bleu-31.4159.weights.h5.
+        keep: Number of last epochs to keep.
+        patience: Number of epochs without a better one after which training stops; by default it
+            never stops early.
     """
 
     def __init__(self, directory: Path, keep: int, patience: int | None = None):
@@ -116,32 +142,37 @@ class Checkpoints(keras.callbacks.Callback):
         """Return the checkpoints of the last `keep` epochs, oldest first."""
         return self._of_epochs()[-self.keep :]
 
-    def _of_epochs(self):
+    def _of_epochs(self) -> list[Path]:
         return sorted(self.directory.glob("epoch-*.weights.h5"), key=_epoch)
 
     def best(self) -> Path | None:
-        """Return the best epoch's checkpoint, if there is one."""
+        """Return the checkpoint of the best epoch, or None before the first epoch has ended."""
         return max(self.directory.glob("best-*.weights.h5"), default=None, key=_bleu)
 
-    def restore(self, model: keras.Model) -> int:
-        """Load the state after the last epoch into a compiled model; return that epoch, or 0."""
-        last = self.last()
-        if not last:
-            return 0
-        model.optimizer.build(model.trainable_variables)
-        model.load_weights(last[-1])
-        return _epoch(last[-1])
+    def epochs(self) -> int:
+        """Return the number of epochs that are complete."""
+        return max(map(_epoch, self._of_epochs()), default=0)
+
+    def restore(self, model: keras.Model) -> None:
+        """Load the state after the last epoch, if there is one, into a compiled model.
+
+        Raises:
+            ValueError: If the checkpoint is damaged, or is of another architecture.
+        """
+        if last := self.last():
+            model.optimizer.build(model.trainable_variables)
+            load_checkpoint(model, last[-1])
 
     def out_of_patience(self) -> bool:
-        """Return whether so many epochs were no better than the best that training should end."""
-        best, last = self.best(), self.last()
-        if self.patience is None or best is None or not last:
+        """Return whether the last `patience` epochs were no better than the best one."""
+        best = self.best()
+        if self.patience is None or best is None:
             return False
-        return _epoch(last[-1]) - _epoch(best) >= self.patience
+        return self.epochs() - _epoch(best) >= self.patience
 
-    def on_epoch_end(self, epoch, logs=None):
-        bleu, best = round(logs["val_bleu"], 4), self.best()  # As in the file's name.
-        # The best comes first: an epoch counts as over when it has its own file.
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        bleu, best = round((logs or {})["val_bleu"], 4), self.best()  # As in the file's name.
+        # The best comes first: an epoch counts as complete when it has its own file.
         if best is None or bleu > _bleu(best):
             new = self._save(f"best-{epoch + 1:04d}-bleu-{bleu:.4f}")
             for path in self.directory.glob("best-*.weights.h5"):
@@ -153,7 +184,7 @@ class Checkpoints(keras.callbacks.Callback):
         if self.out_of_patience():
             self.model.stop_training = True
 
-    def _save(self, name) -> Path:
+    def _save(self, name: str) -> Path:
         self.directory.mkdir(parents=True, exist_ok=True)
         path = self.directory / f"{name}.weights.h5"
         temporary = path.with_name(f"writing-{path.name}")

@@ -1,4 +1,4 @@
-"""The mean of several checkpoints' weights (Section 6.1)."""
+"""Reading checkpoints, and averaging them (Section 6.1)."""
 
 import os
 from collections.abc import Sequence
@@ -7,28 +7,63 @@ import keras
 import numpy as np
 
 
-def average_checkpoints(model: keras.Model, paths: Sequence[str | os.PathLike]) -> None:
-    """Set a model's trainable weights to the mean over checkpoints of it (Section 6.1).
-
-    Sums are float64. Weights that are not trainable are those of the last checkpoint.
+def load_checkpoint(model: keras.Model, path: str | os.PathLike) -> None:
+    """Load a file that `model.save_weights` wrote, and name the file if that fails.
 
     Args:
-        model: a model of the architecture that the checkpoints are of.
-        paths: files that `model.save_weights` wrote, each a different one.
+        model: A model of the architecture that the checkpoint is of.
+        path: The file, whose name ends in .weights.h5.
 
     Raises:
-        ValueError: there is no path, or one comes twice.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If the file is damaged, or is of another architecture.
+    """
+    if not os.path.exists(path):
+        raise FileNotFoundError(f"{path} does not exist. Give a file that save_weights wrote.")
+    try:
+        model.load_weights(path)
+    except (KeyError, OSError, RuntimeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(
+            f"{path} must be a complete checkpoint of this model: {reason}. Restore it, or remove "
+            "it to go on from the checkpoint before."
+        ) from error
+
+
+def average_checkpoints(model: keras.Model, paths: Sequence[str | os.PathLike]) -> None:
+    """Set the trainable weights of a model to the mean over checkpoints (Section 6.1).
+
+    Sums are computed in float64. Weights that are not trainable are those of the last checkpoint.
+
+    Args:
+        model: A model of the architecture that the checkpoints are of.
+        paths: Distinct files that `model.save_weights` wrote.
+
+    Raises:
+        FileNotFoundError: If a file does not exist.
+        ValueError: If there is no path, a file occurs twice, or a file is damaged.
+
+    >>> import pathlib, tempfile
+    >>> model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1, name="dense")])
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> paths = [folder / "epoch-1.weights.h5", folder / "epoch-2.weights.h5"]
+    >>> for path, value in zip(paths, (1.0, 2.0)):
+    ...     model.set_weights([np.array([[value]]), np.array([value])])
+    ...     model.save_weights(path)
+    >>> average_checkpoints(model, paths)
+    >>> [weight.tolist() for weight in model.get_weights()]
+    [[[1.5]], [1.5]]
     """
     if not paths:
         raise ValueError("Averaging needs at least one checkpoint, received none.")
     names = [os.path.realpath(path) for path in paths]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise ValueError(f"Each checkpoint may come once, received twice: {', '.join(twice)}.")
-    sums = None
+        raise ValueError(f"Each checkpoint may occur once, received twice: {', '.join(twice)}.")
+    sums = [np.zeros(weight.shape) for weight in model.trainable_weights]
     for name in names:
-        model.load_weights(name)
-        values = [np.asarray(weight, "float64") for weight in model.trainable_weights]
-        sums = values if sums is None else [a + b for a, b in zip(sums, values, strict=True)]
+        load_checkpoint(model, name)
+        for total, weight in zip(sums, model.trainable_weights, strict=True):
+            total += np.asarray(weight, "float64")
     for weight, total in zip(model.trainable_weights, sums, strict=True):
         weight.assign(total / len(names))

@@ -1,17 +1,22 @@
-"""The directory of a training: what is in it, and how it is read."""
+"""The directory of a training run: its files, and how to read them."""
 
 import csv
 import dataclasses
+import json
 import os
+import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import keras
 
 from keras_transformer.config import ExperimentConfig
+from keras_transformer.model import Transformer
 from keras_transformer.text import read_tokenizers, save_tokenizers
-from keras_transformer.training.vocabularies import Tokenizers, own_vocabularies
+from keras_transformer.training.vocabularies import Tokenizers, vocabulary_files
 from keras_transformer.translation.translator import Translator
+from keras_transformer.utils.files import whole_file
 
 
 def load_translator(
@@ -21,78 +26,197 @@ def load_translator(
     precision: str = "float32",
     **decoding: Any,
 ) -> Translator:
-    """Return the translator of a directory that `train` wrote.
+    """Load the translator of a finished training run.
 
     Args:
-        directory: the training's directory.
-        compiled: whether XLA compiles the search; see `Translator`.
-        precision: of weights and matrix products, "float32" or "bfloat16". Norms, softmax and what
-            follows from the logits are computed in float32 in both.
-        **decoding: fields of `DecodingConfig` to replace in the training's configuration.
+        directory: The run directory, which `train` wrote.
+        compiled: Whether XLA compiles the search; see `Translator`.
+        precision: Type of weights and matrix products, "float32" or "bfloat16". Normalization,
+            softmax and everything after the logits are computed in float32 in both.
+        **decoding: Fields of `DecodingConfig` that override the configuration of the run.
+
+    Returns:
+        The translator.
 
     Raises:
-        FileNotFoundError: the directory has no finished training.
+        FileNotFoundError: If the directory has no finished run.
+        ValueError: If a file is damaged, or a decoding option is invalid.
+
+    Example:
+
+    ```python
+    translate = load_translator("runs/en_de", beam_size=8)
+    translate(["Two dogs run through the snow."])
+    ```
     """
     directory = Path(directory)
     config = finished_config(directory)
-    model = keras.saving.load_model(directory / "model.keras", compile=False)
+    model = read_model(directory / "model.keras")
     if model.dtype_policy.name != precision:
         model = model.with_dtype(precision)
     search = dataclasses.replace(config.decoding, **decoding)
-    tokenizers = read_tokenizers(own_vocabularies(directory, config), config.data.subwords)
+    tokenizers = read_tokenizers(vocabulary_files(directory, config), config.data.subwords)
     return Translator(model, *tokenizers, search, compiled)
 
 
 def finished_config(directory: Path) -> ExperimentConfig:
-    """Return the configuration of a training that has ended.
+    """Return the configuration of a finished run.
 
     Raises:
-        FileNotFoundError: the directory has none.
+        FileNotFoundError: If the directory has no finished run.
+        ValueError: If config.yaml is damaged.
     """
     for name in ("config.yaml", "model.keras"):
         if not (directory / name).exists():
             raise FileNotFoundError(
-                f"{directory / name} does not exist. Give the directory of a training that has "
-                "ended, the --output of pipelines.train."
+                f"{directory / name} does not exist. Give the directory of a finished run, the "
+                "--output of pipelines.train."
             )
     return ExperimentConfig.from_file(directory / "config.yaml")
 
 
+def read_model(path: Path) -> Transformer:
+    """Read the model.keras of a run.
+
+    Raises:
+        ValueError: If the file is damaged.
+    """
+    try:
+        if not zipfile.is_zipfile(path):
+            raise ValueError("it is not a Keras archive")
+        return keras.saving.load_model(path, compile=False)
+    except (KeyError, OSError, TypeError, ValueError, zipfile.BadZipFile) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(
+            f"{path} is damaged: {reason}. Restore it, or remove it and run the training command "
+            "again, which writes it from the checkpoints."
+        ) from error
+
+
+def run_facts(directory: str | os.PathLike) -> dict[str, Any]:
+    """Return how the model of a run was trained, for a model card.
+
+    Args:
+        directory: The run directory.
+
+    Returns:
+        "data" and "training", sections of the configuration; and "validation", which checkpoints
+        were chosen and their BLEU, if the run is finished.
+
+    Raises:
+        FileNotFoundError: If the directory has no config.yaml.
+        ValueError: If a file is damaged.
+
+    Example:
+
+    ```python
+    translator = load_translator("runs/en_de")
+    export_saved_model(translator, "saved_models/en_de", run_facts("runs/en_de"))
+    ```
+    """
+    directory = Path(directory)
+    config = ExperimentConfig.from_file(directory / "config.yaml")
+    facts: dict[str, Any] = {"data": dataclasses.asdict(config.data)}
+    chosen = directory / "chosen.json"
+    if chosen.exists():
+        try:
+            facts["validation"] = json.loads(chosen.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(
+                f"{chosen} is damaged: {error}. Restore it, or remove it and run the training "
+                "command again, which chooses a checkpoint anew."
+            ) from error
+    return {**facts, "training": dataclasses.asdict(config.training)}
+
+
 def read_history(directory: str | os.PathLike) -> dict[str, list[float]]:
-    """Return what a training's epochs.csv has: for each figure its values, epoch by epoch."""
-    with open(Path(directory) / "epochs.csv", newline="", encoding="utf-8") as file:
-        # An epoch that was interrupted before its checkpoint has another row: its last counts.
-        # A line that was being written when the machine went down is not whole.
+    """Read the metrics of every epoch of a run from its epochs.csv.
+
+    Args:
+        directory: The run directory.
+
+    Returns:
+        A list for each metric, such as "loss" and "val_bleu", with one value per epoch; "epoch"
+        counts from 1, also for a file of version 0.1, which counts from 0.
+
+    Raises:
+        FileNotFoundError: If the directory has no epochs.csv.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as run:
+    ...     _ = Path(run, "epochs.csv").write_text("epoch,val_bleu\\n1,3.5\\n2,18.25\\n")
+    ...     read_history(run)
+    {'epoch': [1.0, 2.0], 'val_bleu': [3.5, 18.25]}
+    """
+    rows = _whole_rows(Path(directory) / "epochs.csv")
+    history = {name: [float(row[name]) for row in rows] for name in (rows[0] if rows else ())}
+    if history and history["epoch"][0] == 0:
+        history["epoch"] = [epoch + 1 for epoch in history["epoch"]]
+    return history
+
+
+def _whole_rows(path: Path) -> list[dict[str, str]]:
+    """Return a row for each epoch, the last one where an epoch was trained twice.
+
+    An epoch that was interrupted before its checkpoint is trained again. Lines that were cut off
+    when the machine went down are left out.
+    """
+    with open(path, newline="", encoding="utf-8") as file:
         whole = [row for row in csv.DictReader(file) if None not in row and all(row.values())]
-        rows = list({row["epoch"]: row for row in whole}.values())
-    return {name: [float(row[name]) for row in rows] for name in (rows[0] if rows else ())}
+    return list({row["epoch"]: row for row in whole}.values())
 
 
-def end_last_line(path: Path) -> None:
-    """End a line that was being written when the machine went down, so that the next is whole."""
-    if path.exists() and (text := path.read_bytes()) and not text.endswith(b"\n"):
-        with open(path, "ab") as file:
-            file.write(b"\n")
+def prepare_history(path: Path) -> None:
+    """Make an epochs.csv ready for more lines.
+
+    A last line that was cut off is ended, and epochs of a file of version 0.1 are counted from 1.
+    """
+    if not path.exists() or not (text := path.read_text(encoding="utf-8")):
+        return
+    rows = _whole_rows(path)
+    if rows and int(rows[0]["epoch"]) == 0:
+        with whole_file(path) as temporary, open(temporary, "w", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows({**row, "epoch": int(row["epoch"]) + 1} for row in rows)
+    elif not text.endswith("\n"):
+        with open(path, "a", encoding="utf-8") as file:
+            file.write("\n")
 
 
 def check_claim(directory: Path, config: ExperimentConfig) -> None:
-    """Raise a ValueError if the directory has a training with another configuration."""
+    """Check that a run can start or resume in a directory with this configuration.
+
+    Raises:
+        ValueError: If the directory holds a run with another configuration.
+    """
     path = directory / "config.yaml"
     if not path.exists():
         return
-    before = ExperimentConfig.from_file(path)
-    epochs = max(before.training.epochs, config.training.epochs)
-    longer = dataclasses.replace(before.training, epochs=epochs)
-    if dataclasses.replace(before, training=longer, decoding=config.decoding) != config:
+    if differences := _differences(ExperimentConfig.from_file(path), config):
         raise ValueError(
-            f"{directory} holds a training with another configuration. A training goes on with "
-            "the configuration that it began with, but for more epochs and another search; choose "
-            f"another directory, or remove this one. Compare with {path}."
+            f"{directory} holds a run with another configuration; received "
+            f"{', '.join(differences)}. A run resumes with the configuration it started with, but "
+            "may have more epochs and other decoding options. Restore these values, or choose "
+            "another directory."
         )
 
 
+def _differences(before: ExperimentConfig, config: ExperimentConfig) -> Sequence[str]:
+    """Return what keeps a run from going on, as "training.seed=2 instead of 1"."""
+    differences = []
+    for section in ("model", "data", "training"):
+        old, new = (dataclasses.asdict(getattr(each, section)) for each in (before, config))
+        for name, value in new.items():
+            is_longer = (section, name) == ("training", "epochs") and value > old[name]
+            if value != old[name] and not is_longer:
+                differences.append(f"{section}.{name}={value!r} instead of {old[name]!r}")
+    return differences
+
+
 def claim(directory: Path, config: ExperimentConfig, tokenizers: Tokenizers) -> None:
-    """Write the configuration and the vocabularies, or the one that both languages share."""
+    """Write the configuration and the vocabularies, and make epochs.csv ready for more lines."""
     directory.mkdir(parents=True, exist_ok=True)
     config.to_file(directory / "config.yaml")
     save_tokenizers(directory, tokenizers, config.model.has_joint_vocabulary)
+    prepare_history(directory / "epochs.csv")

@@ -1,5 +1,6 @@
-"""An experiment from text to a trained model's directory."""
+"""A training run: from the text that a configuration names to a directory with the model."""
 
+import dataclasses
 import json
 import logging
 import os
@@ -20,25 +21,31 @@ from keras_transformer.data import (
     read_tfds,
 )
 from keras_transformer.evaluation import score
-from keras_transformer.utils.files import whole_file
 from keras_transformer.losses import LabelSmoothedCrossEntropy
 from keras_transformer.model import Transformer
 from keras_transformer.optimizers import FusedAdam
 from keras_transformer.schedules import NoamSchedule
 from keras_transformer.text import read_tokenizers
-from keras_transformer.training.callbacks import Checkpoints, EpochSeed, Validation
+from keras_transformer.training.callbacks import (
+    Checkpoints,
+    EpochSeed,
+    EpochSummaries,
+    EpochTable,
+    Validation,
+)
 from keras_transformer.training.checkpoints import average_checkpoints
-from keras_transformer.training.cpu import prepare_cpu
-from keras_transformer.training.directory import check_claim, claim, end_last_line
-from keras_transformer.training.start import check_start
-from keras_transformer.training.strategy import replica_strategy
-from keras_transformer.training.teachers import find_teachers, teach
+from keras_transformer.training.devices import prepare_cpu, replica_strategy
+from keras_transformer.training.directory import check_claim, claim
+from keras_transformer.training.model import TrainingTransformer
+from keras_transformer.training.start import Start, check_start
+from keras_transformer.training.teachers import find_teachers, read_teachers
 from keras_transformer.training.vocabularies import (
     Tokenizers,
     check_vocabularies,
     read_or_train,
 )
 from keras_transformer.translation.translator import Translator
+from keras_transformer.utils.files import whole_file
 
 log = logging.getLogger(__name__)
 
@@ -46,136 +53,145 @@ Pairs = Sequence[tuple[str, str]]
 
 
 def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
-    """Train on the text that the configuration names, and save the model in a directory.
+    """Train a model on the text that a configuration names, and save it in a directory.
 
     The directory gets config.yaml, the vocabularies, logs, checkpoints of the last epochs and of
-    the best, and model.keras: the mean of the last checkpoints or the best single one, whichever
-    translates the validation text better. A training that was interrupted goes on after its last
-    whole epoch when it is started again with the same directory. One that starts from a trained
-    model, by `init_from`, needs that until its first epoch is over, and leaves it as it is; one
-    that learns of `teachers` needs them to its end. Without a GPU the process is as `prepare_cpu`
-    makes it from then on, for translations too.
+    the best one, and model.keras: the average of the last checkpoints or the best single one,
+    whichever has the higher validation BLEU. Started again with the same directory, an interrupted
+    run resumes after its last complete epoch.
+
+    A run that starts from a trained model, by `training.init_from`, needs it until the first epoch
+    is complete; `training.teachers` are needed to the end. Neither is changed. Without a GPU,
+    `train` also configures the process for CPU training; see `prepare_cpu`.
 
     Args:
-        config: the experiment.
-        directory: where everything goes.
+        config: The experiment.
+        directory: The run directory.
 
     Returns:
-        The trained model's translator.
+        The translator of the trained model.
 
     Raises:
-        FileNotFoundError: a text file is missing, or a vocabulary of a training that goes on, or
-            a model to start or to learn from.
-        ImportError, ConnectionError: as `read_tfds`, for text of TensorFlow Datasets.
-        ValueError: the directory holds a training with another configuration, or the text or a
-            model to start or to learn from does not fit the configuration.
+        FileNotFoundError: If a text file is missing, a vocabulary of a run that resumes, a model to
+            start from, or a teacher.
+        ImportError: If the text is a TFDS dataset and `tensorflow-datasets` is not installed.
+        ConnectionError: If a TFDS dataset cannot be downloaded.
+        ValueError: If the directory holds a run with another configuration; the text, the model to
+            start from or a teacher does not fit the configuration; or a file is damaged.
+
+    Example:
+
+    ```python
+    data = {"train_source": "train.tsv", "validation_source": "valid.tsv"}
+    config = ExperimentConfig.from_dict({"model": {"vocab_size": 8000}, "data": data})
+    translate = train(config, "runs/en_de")
+    translate(["Two dogs run through the snow."])
+    ```
     """
     directory = Path(directory)
     data, training = config.data, config.training
     check_claim(directory, config)
-    prepare_cpu()
+    parts = prepare_cpu()
     checkpoints = Checkpoints(
         directory / "checkpoints", training.average_checkpoints, training.patience
     )
-    start = None
-    if checkpoints.last():
-        check_vocabularies(directory, config)
-    elif training.init_from is not None:
-        start = check_start(directory, config)
+    start = _find_start(directory, config, is_resumed=checkpoints.epochs() > 0)
     teachers = find_teachers(directory, config, start)
     strategy = _strategy(training)
+    replicas = strategy.num_replicas_in_sync
+    with strategy.scope():
+        teacher_models = read_teachers(teachers, training.precision)
+    # After this, nothing but the student draws random numbers.
     keras.utils.set_random_seed(training.seed)
-    pairs, validation = _read(data)
-    if known := [start, *teachers] if start else teachers:
-        tokenizers = read_tokenizers(known[0].vocabularies, data.subwords)
-    else:
-        tokenizers = read_or_train(directory, config, pairs)
-    log.info("text to train on:")
-    encoded = encode_pairs(pairs, *tokenizers, data.max_length)
-    del pairs  # Gigabytes for a large text.
-    share = training.batch_tokens // strategy.num_replicas_in_sync
-    batches = TokenBatches(
-        encoded,
-        training.batch_tokens,
-        num_replicas=strategy.num_replicas_in_sync,
-        seed=training.seed,
-        steps_per_epoch=training.steps_per_epoch,
-        vary=_subword_dropout(config, tokenizers, share),
+    pairs, validation_pairs = _read_text(data)
+    origins = [start, *teachers] if start else teachers
+    tokenizers = (
+        read_tokenizers(origins[0].vocabularies, data.subwords)
+        if origins
+        else read_or_train(directory, config, pairs)
     )
-    model = compiled_model(config, strategy)
-    validate = _validation(config, model, tokenizers, validation, share, batches.tokens)
-    callbacks = [
-        EpochSeed(batches),
-        validate,
-        keras.callbacks.CSVLogger(directory / "epochs.csv", append=True),
-        keras.callbacks.TensorBoard(directory / "tensorboard"),
-        checkpoints,  # The last: with its file an epoch is over.
-    ]
+    batches = _training_batches(config, tokenizers, pairs, replicas)
+    del pairs  # Gigabytes for a large text.
+    model = compiled_model(config, strategy, parts if replicas == 1 else 1, teacher_models)
+    share = training.batch_tokens // replicas
+    validation = _validation(config, model, tokenizers, validation_pairs, share, batches.tokens)
     # Nothing is written before this, so that a mistake above leaves the directory free.
     claim(directory, config, tokenizers)
-    end_last_line(directory / "epochs.csv")
     with strategy.scope():
-        done = checkpoints.restore(model)
+        checkpoints.restore(model)
         if start:
-            start.set_weights(model)
-        if teachers:
-            teach(model, teachers)
-    log.info(
-        "%s parameters, %d batches an epoch, %d %s",
-        f"{model.count_params():,}",
-        len(batches),
-        strategy.num_replicas_in_sync,
-        "GPU" if tf.config.list_physical_devices("GPU") else "CPU device",
-    )
-    if done:
-        log.info("%d epochs are done already", done)
+            model.set_weights(start.read_model().get_weights())
+    _log_start(config, model, batches, replicas, checkpoints.epochs())
     if start:
-        before = validate.measure()
-        log.info("before training: val_nll %(val_nll).4f, val_bleu %(val_bleu).2f", before)
-    if checkpoints.out_of_patience():
-        log.info("no better epoch among the last %d: the training has ended", training.patience)
-    elif done < training.epochs:
-        model.fit(
-            batches.dataset(),
-            epochs=training.epochs,
-            initial_epoch=done,
-            shuffle=False,
-            callbacks=callbacks,
-            verbose=1 if sys.stdout.isatty() else 2,
+        before = validation.measure()
+        log.info(
+            "before training: val_nll %(val_nll).4f, validation BLEU (greedy) %(val_bleu).2f",
+            before,
         )
-    return _choose(config, directory, checkpoints, tokenizers, validation)
+    _fit(config, directory, model, batches, validation, checkpoints)
+    return _choose(config, directory, checkpoints, tokenizers, validation_pairs)
+
+
+def _find_start(directory: Path, config: ExperimentConfig, is_resumed: bool) -> Start | None:
+    """Return the model to take the first weights from; None if they are random or the run's own."""
+    if is_resumed:
+        check_vocabularies(directory, config)
+        return None
+    return check_start(directory, config) if config.training.init_from is not None else None
 
 
 def _strategy(training: TrainingConfig) -> tf.distribute.Strategy:
     strategy = replica_strategy(training.replicas)
     replicas = strategy.num_replicas_in_sync
     if training.precision == "mixed_float16" and replicas > 1:
-        # Another's overflow would become a weight that is no number.
+        # Overflow on another replica would make weights NaN.
         raise ValueError(
-            f"precision='mixed_float16' needs one replica, received {replicas}: Keras looks for "
-            "overflow on the first alone. Choose 'mixed_bfloat16', or replicas=1."
+            f"precision='mixed_float16' needs one replica, received {replicas}: Keras checks for "
+            "overflow on the first replica only. Choose 'mixed_bfloat16', or replicas=1."
         )
     return strategy
 
 
-def _read(data: DataConfig) -> tuple[Pairs, Pairs]:
-    """Return the pairs to train on and those to validate on."""
-    if data.tfds is None:
-        return (
-            read_pairs(data.train_source, data.train_target),
-            read_pairs(data.validation_source, data.validation_target),
+def _read_text(data: DataConfig) -> tuple[Pairs, Pairs]:
+    """Return the training text, and the validation text, which is read and checked first."""
+    validation = _read_split(data, "validation")
+    if not any(source.strip() and target.strip() for source, target in validation):
+        raise ValueError(
+            "Validation text must have a pair of sentences that are not empty, received "
+            f"{len(validation)} pairs without one in {data.validation_source or data.tfds}. Check "
+            "the text."
         )
-    train, validation = (
-        read_tfds(data.tfds, split, data.source_language, data.target_language)
-        for split in (data.train_split, data.validation_split)
+    return _read_split(data, "train"), validation
+
+
+def _read_split(data: DataConfig, split: str) -> Pairs:
+    options = dataclasses.asdict(data)
+    if data.tfds is None:
+        return read_pairs(options[f"{split}_source"], options[f"{split}_target"])
+    languages = options["source_language"], options["target_language"]
+    return read_tfds(data.tfds, options[f"{split}_split"], *languages)
+
+
+def _training_batches(
+    config: ExperimentConfig, tokenizers: Tokenizers, pairs: Pairs, replicas: int
+) -> TokenBatches:
+    """Return the training text as token batches."""
+    training = config.training
+    log.info("text to train on:")
+    return TokenBatches(
+        encode_pairs(pairs, *tokenizers, config.data.max_length),
+        training.batch_tokens,
+        num_replicas=replicas,
+        seed=training.seed,
+        steps_per_epoch=training.steps_per_epoch,
+        vary=_subword_dropout(config, tokenizers, training.batch_tokens // replicas),
     )
-    return train, validation
 
 
 def _subword_dropout(
     config: ExperimentConfig, tokenizers: Tokenizers, share: int
 ) -> Callable[[EncodedPairs, int], EncodedPairs] | None:
-    """Return what cuts the training text into other subwords in each pass.
+    """Return what segments the training text anew in each pass.
 
     No sentence becomes longer than `share`, a replica's tokens of a batch.
     """
@@ -195,11 +211,32 @@ def _subword_dropout(
     return vary
 
 
-def compiled_model(config: ExperimentConfig, strategy: tf.distribute.Strategy) -> Transformer:
-    """Return a new model with the optimizer and the loss of its recipe."""
+def compiled_model(
+    config: ExperimentConfig,
+    strategy: tf.distribute.Strategy,
+    parts: int = 1,
+    teachers: Sequence[Transformer] = (),
+) -> TrainingTransformer:
+    """Return a new model, compiled with the optimizer and the loss of its recipe.
+
+    Args:
+        config: The experiment.
+        strategy: The strategy in whose scope the model is created.
+        parts: Number of parts of a training step; more than one needs a single replica.
+        teachers: Models for distillation.
+
+    Returns:
+        The model, with random weights.
+    """
     training = config.training
     with strategy.scope():
-        model = Transformer(config.model, dtype=training.precision)
+        model = TrainingTransformer(
+            config.model,
+            parts=parts,
+            teachers=teachers,
+            distillation=training.distillation,
+            dtype=training.precision,
+        )
         schedule = NoamSchedule(
             config.model.d_model, training.warmup_steps, training.learning_rate_scale
         )
@@ -210,11 +247,7 @@ def compiled_model(config: ExperimentConfig, strategy: tf.distribute.Strategy) -
                 beta_2=training.beta_2,
                 epsilon=training.epsilon,
             ),
-            loss=LabelSmoothedCrossEntropy(
-                training.label_smoothing,
-                training.r_drop,
-                training.distillation if training.teachers else 0.0,
-            ),
+            loss=LabelSmoothedCrossEntropy(training.label_smoothing),
             # XLA would compile the step anew for each length of a batch.
             jit_compile=False,
         )
@@ -229,7 +262,7 @@ def _validation(
     share: int,
     tokens: float,
 ) -> Validation:
-    """Return the validation: on one device, so in batches of a replica's `share` of tokens."""
+    """Return the validation, on one device and so in batches of a replica's `share` of tokens."""
     log.info("text to validate on:")
     encoded = encode_pairs(pairs, *tokenizers, config.data.max_length)
     longest = max(encoded.source_lengths.max(), encoded.target_lengths.max())
@@ -238,6 +271,56 @@ def _validation(
         pairs,
         Translator(model, *tokenizers, DecodingConfig(beam_size=1)),
         tokens=tokens,
+    )
+
+
+def _log_start(
+    config: ExperimentConfig,
+    model: Transformer,
+    batches: TokenBatches,
+    replicas: int,
+    epochs_done: int,
+) -> None:
+    log.info(
+        "%s parameters, %d batches per epoch, %d %s",
+        f"{model.count_params():,}",
+        len(batches),
+        replicas,
+        "GPU" if tf.config.list_physical_devices("GPU") else "CPU device",
+    )
+    log.info("val_bleu of an epoch is the validation BLEU (greedy)")
+    if epochs_done:
+        log.info("resuming after epoch %d of %d", epochs_done, config.training.epochs)
+
+
+def _fit(
+    config: ExperimentConfig,
+    directory: Path,
+    model: Transformer,
+    batches: TokenBatches,
+    validation: Validation,
+    checkpoints: Checkpoints,
+) -> None:
+    """Train for the epochs that are left, if any."""
+    epochs, done = config.training.epochs, checkpoints.epochs()
+    if checkpoints.out_of_patience():
+        log.info("no better epoch in the last %d: training is finished", checkpoints.patience)
+        return
+    if done >= epochs:
+        return
+    model.fit(
+        batches.dataset(),
+        epochs=epochs,
+        initial_epoch=done,
+        shuffle=False,
+        callbacks=[
+            EpochSeed(batches),
+            validation,
+            EpochTable(directory / "epochs.csv", append=True),
+            EpochSummaries(directory / "tensorboard"),
+            checkpoints,  # The last: an epoch is complete when it has its file.
+        ],
+        verbose=1 if sys.stdout.isatty() else 2,
     )
 
 
@@ -252,13 +335,15 @@ def _choose(
     model = Transformer(config.model)
     translator = Translator(model, *tokenizers, config.decoding)
     sources, references = zip(*validation, strict=True)
-    candidates = {"average": checkpoints.last(), "best": [checkpoints.best()]}
-    bleu = {}
+    candidates = {"average": checkpoints.last()}
+    if best := checkpoints.best():
+        candidates["best"] = [best]
+    search, bleu = _search_name(config.decoding), {}
     for name, paths in candidates.items():
         average_checkpoints(model, paths)
         bleu[name] = score(translator(sources), references).bleu
-        log.info("validation BLEU of the %s: %.2f", name, bleu[name])
-    chosen = max(bleu, key=bleu.get)
+        log.info("validation BLEU (%s) of the %s checkpoint: %.2f", search, name, bleu[name])
+    chosen = max(bleu, key=bleu.__getitem__)
     average_checkpoints(model, candidates[chosen])
     with whole_file(directory / "model.keras") as temporary:
         model.save(temporary)
@@ -270,3 +355,9 @@ def _choose(
     with whole_file(directory / "chosen.json") as temporary:
         temporary.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     return translator
+
+
+def _search_name(decoding: DecodingConfig) -> str:
+    if decoding.temperature is not None:
+        return "sampling"
+    return "greedy" if decoding.beam_size == 1 else f"beam {decoding.beam_size}"

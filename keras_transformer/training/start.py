@@ -1,49 +1,49 @@
-"""What a training can start from, or learn of: the directory of another, or an exported model."""
+"""Trained models that a run starts from or uses as teachers: finished runs and exported models."""
 
 import dataclasses
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-import keras
 import tensorflow as tf
 
-from keras_transformer.config import ExperimentConfig
-from keras_transformer.export.loading import find_saved_model
-from keras_transformer.growth import grow, growth_problems
+from keras_transformer.config import ExperimentConfig, TransformerConfig
+from keras_transformer.export.record import ExportRecord
+from keras_transformer.export.versions import find_saved_model
 from keras_transformer.model import Transformer
-from keras_transformer.training.directory import finished_config
-from keras_transformer.training.vocabularies import own_vocabularies
-
-_SECTIONS = [field.name for field in dataclasses.fields(ExperimentConfig)]
+from keras_transformer.training.directory import finished_config, read_model
+from keras_transformer.training.vocabularies import vocabulary_files
 
 
 @dataclasses.dataclass(frozen=True)
 class Start:
-    """A trained model to start from."""
+    """A trained model to start from, or to use as a teacher."""
 
     config: ExperimentConfig
-    """What it was made with."""
+    """The experiment that trained it."""
     vocabularies: list[Path]
-    """The file of the joint one, or those of source and target."""
+    """The file of the shared vocabulary, or those of source and target."""
     read_model: Callable[[], Transformer]
-    """Returns the trained model."""
-
-    def set_weights(self, model: Transformer) -> None:
-        """Give its weights to a model of the same sizes, or of larger ones: see `grow`."""
-        model.set_weights(grow(self.read_model(), model.config).get_weights())
+    """Read the trained model."""
 
 
 def find_start(path: str | os.PathLike) -> Start:
-    """Return what a path names: a training that has ended, or an exported model.
+    """Find a finished run or an exported model.
+
+    Args:
+        path: A run directory, a version of an exported model, or the directory of its versions.
+
+    Returns:
+        The trained model, whose weights are not read yet.
 
     Raises:
-        FileNotFoundError: there is neither.
-        ValueError: the exported model does not say how it was trained, or lacks its vocabularies.
+        FileNotFoundError: If there is neither.
+        ValueError: If the exported model does not say how it was trained, or lacks its
+            vocabularies, or a file is damaged.
     """
     path = Path(path)
-    # A model may have been exported into the directory of its training, which is then the newer.
+    # A model may have been exported into its run directory, which is then the newer one.
     version = None if (path / "config.yaml").exists() else find_saved_model(path)
     if version is not None:
         return _exported(version)
@@ -51,34 +51,38 @@ def find_start(path: str | os.PathLike) -> Start:
         config = finished_config(path)
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{error} An exported model will do too.") from error
-
-    def read_model():
-        return keras.saving.load_model(path / "model.keras", compile=False)
-
-    return Start(config, own_vocabularies(path, config), read_model)
+    return Start(config, vocabulary_files(path, config), lambda: read_model(path / "model.keras"))
 
 
 def _exported(version: Path) -> Start:
-    extra = version / "assets.extra"
-    path = extra / "export.json"
-    facts = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    if missing := [name for name in ("data", "training") if name not in facts]:
+    record = ExportRecord.read(version)
+    path = version / ExportRecord.FILE
+    if missing := [name for name in ("data", "training") if name not in record.facts]:
         raise ValueError(
-            "A training can start from, or learn of, a model that pipelines.export wrote, which "
-            f"says how it was trained; {path} has no {' and no '.join(missing)}. Export it again, "
-            "or give the directory of its training."
+            "A run needs an exported model that says how it was trained, as pipelines.export "
+            f"writes it; {path} has no {' and no '.join(missing)}. Export the model again, or give "
+            "its run directory."
         )
-    config = ExperimentConfig.from_dict({name: facts[name] for name in _SECTIONS})
-    vocabularies = own_vocabularies(extra, config)
+    try:
+        config = ExperimentConfig.from_dict(
+            {
+                "model": record.model,
+                "data": record.facts["data"],
+                "training": record.facts["training"],
+                "decoding": record.decoding,
+            }
+        )
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    vocabularies = vocabulary_files(path.parent, config)
     if missing := [str(path) for path in vocabularies if not path.exists()]:
         raise ValueError(
-            "A training can start from, or learn of, a model that was exported with its "
-            f"vocabularies; there is no {' and no '.join(missing)}. Export it again, or give the "
-            "directory of its training."
+            "A run needs an exported model with its vocabularies; there is no "
+            f"{' and no '.join(missing)}. Export the model again, or give its run directory."
         )
 
-    def read_model():
-        import tensorflow_text  # noqa: F401  registers the tokenizer's ops
+    def read_exported_model() -> Transformer:
+        import tensorflow_text  # noqa: F401  Registers the tokenizer's ops.
 
         weights = tf.saved_model.load(str(version)).weights
         values = {_place(weight.name.removesuffix(":0")): weight.numpy() for weight in weights}
@@ -86,38 +90,60 @@ def _exported(version: Path) -> Start:
         model.set_weights([values[_place(weight.path)] for weight in model.weights])
         return model
 
-    return Start(config, vocabularies, read_model)
+    return Start(config, vocabularies, read_exported_model)
 
 
 def _place(path: str) -> str:
-    """Return a weight's place in its model, whose name is the first part of the path."""
+    """Return a weight's path inside its model, without the model's own name."""
     return path.partition("/")[2]
 
 
 def check_start(directory: Path, config: ExperimentConfig) -> Start:
-    """Return what `init_from` names, or raise an error if a new training cannot start from it.
+    """Find the model that `training.init_from` names, and check that a run can start from it.
+
+    Args:
+        directory: The run directory.
+        config: The experiment.
+
+    Returns:
+        The trained model.
 
     Raises:
-        FileNotFoundError: there is none.
-        ValueError: its model cannot grow to the sizes, or the directory has another vocabulary.
+        FileNotFoundError: If there is no such model.
+        ValueError: If its sizes or its subwords differ from those of the experiment, or the
+            directory has another vocabulary.
     """
-    origin = config.training.init_from
+    origin = str(config.training.init_from)
     start = find_start(origin)
-    differences = growth_problems(start.config.model, config.model)
-    if config.data.subwords != (theirs := start.config.data.subwords):
-        differences.append(f"subwords is {config.data.subwords} in place of {theirs}")
+    ours, theirs = (_needed(each) for each in (config, start.config))
+    differences = [
+        f"{name}={value!r} instead of {theirs[name]!r}"
+        for name, value in ours.items()
+        if value != theirs[name]
+    ]
     if differences:
         raise ValueError(
-            f"A training that starts from {origin} has its subwords and, but for dropout, a model "
-            "of the same sizes, or of larger ones with the same heads; received "
-            f"{', '.join(differences)}. Leave them out of the options and of the configuration: "
-            "pipelines.train then takes them from there."
+            "A run needs the sizes and the subwords of the model that it starts from; only dropout "
+            f"may differ. Received {', '.join(differences)}, of {origin}. Leave these options out: "
+            "pipelines.train takes them from the model."
         )
-    paths = own_vocabularies(directory, config)
+    paths = vocabulary_files(directory, config)
     for own, original in zip(paths, start.vocabularies, strict=True):
         if own.exists() and own.read_bytes() != original.read_bytes():
             raise ValueError(
-                f"A training that starts from {origin} has its vocabularies, and {own} is not "
-                f"{original}. Remove it, or choose another directory."
+                "A run needs the vocabularies of the model that it starts from; received "
+                f"{own}, which differs from {original}. Remove it, or choose another directory."
             )
     return start
+
+
+def _needed(config: ExperimentConfig) -> dict[str, Any]:
+    """Return what has to be equal in a run and the model that it starts from, by option."""
+    sizes = dataclasses.asdict(_with_head_sizes(config.model))
+    needed = {f"model.{name}": value for name, value in sizes.items() if "dropout" not in name}
+    return {**needed, "data.subwords": config.data.subwords}
+
+
+def _with_head_sizes(model: TransformerConfig) -> TransformerConfig:
+    key_dim = model.key_dim or model.d_model // model.num_heads
+    return dataclasses.replace(model, key_dim=key_dim, value_dim=model.value_dim or key_dim)

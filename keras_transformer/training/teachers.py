@@ -1,20 +1,29 @@
-"""The models that a training learns of: `training.teachers`."""
+"""The teachers of a run: trained models whose predictions it also learns (distillation)."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.model import Transformer
 from keras_transformer.training.start import Start, find_start
-from keras_transformer.training.vocabularies import own_vocabularies
+from keras_transformer.training.vocabularies import vocabulary_files
 
 
 def find_teachers(directory: Path, config: ExperimentConfig, start: Start | None) -> list[Start]:
-    """Return the teachers, whose vocabularies are the training's and its start's.
+    """Find the models that `training.teachers` names, and check that they fit the experiment.
+
+    Args:
+        directory: The run directory.
+        config: The experiment.
+        start: The model that the run starts from, if any.
+
+    Returns:
+        The teachers, whose vocabularies are those of the run.
 
     Raises:
-        FileNotFoundError: a teacher is not there.
-        ValueError: a teacher has other vocabularies, knows too few positions, or does not say how
-            it was trained; or the directory has another vocabulary.
+        FileNotFoundError: If a teacher does not exist.
+        ValueError: If a teacher has other vocabularies, has fewer learned positions than the text
+            needs, or does not say how it was trained; or if the directory has another vocabulary.
     """
     teachers = [find_start(path) for path in config.training.teachers]
     if not teachers:
@@ -28,35 +37,45 @@ def find_teachers(directory: Path, config: ExperimentConfig, start: Start | None
             problems.append(f"{path} has {model.max_length} learned positions")
     if problems:
         raise ValueError(
-            f"Teachers have the subwords of the model that learns of them, {own}, and positions "
-            f"for data.max_length={config.data.max_length}; received {'; '.join(problems)}. Set "
-            "these options as the teachers need them, or choose other teachers."
+            f"Teachers need the subwords of the model that they train, {own}, and positions for "
+            f"data.max_length={config.data.max_length}; received {'; '.join(problems)}. Set these "
+            "options as the teachers need them, or choose other teachers."
         )
     known = (start or teachers[0]).vocabularies
     contents = {path.name: path.read_bytes() for path in known}
-    found = [path for path in own_vocabularies(directory, config) if path.exists()]
+    found = [path for path in vocabulary_files(directory, config) if path.exists()]
     found += [path for teacher in teachers for path in teacher.vocabularies]
     if others := [str(path) for path in found if path.read_bytes() != contents[path.name]]:
         raise ValueError(
-            "Teachers have the vocabularies of the model that learns of them, here "
+            "Teachers need the vocabularies of the model that they train, here "
             f"{' and '.join(map(str, known))}; received others in {' and '.join(others)}. Train "
-            "all from one model, by training.init_from, or on one text with one vocab_size, into "
-            "a directory without a vocabulary."
+            "all models from one, with training.init_from, or on one text with one vocab_size, "
+            "into a directory without a vocabulary."
         )
     return teachers
 
 
-def teach(model: Transformer, teachers: list[Start]) -> None:
-    """Let a model learn of the teachers, which compute in its own types."""
-    policy = model.dtype_policy
+def read_teachers(teachers: Sequence[Start], precision: str) -> list[Transformer]:
+    """Read the teachers' models.
+
+    Args:
+        teachers: What `find_teachers` returned.
+        precision: Keras dtype policy to compute in, that of the training run.
+
+    Returns:
+        The models.
+
+    Raises:
+        ValueError: If a model's file is damaged.
+    """
     models = (teacher.read_model() for teacher in teachers)
-    model.learn_from(
-        read if read.dtype_policy.name == policy.name else read.with_dtype(policy)
-        for read in models
-    )
+    return [
+        model if model.dtype_policy.name == precision else model.with_dtype(precision)
+        for model in models
+    ]
 
 
-def _subwords(config):
+def _subwords(config: ExperimentConfig) -> str:
     sizes = f"vocab_size={config.model.vocab_size}"
     if not config.model.has_joint_vocabulary:
         sizes += f" and target_vocab_size={config.model.target_vocab_size}"

@@ -7,7 +7,7 @@ from keras_transformer.training.callbacks import Validation
 
 @pytest.fixture
 def interrupted_in_epoch(monkeypatch):
-    """A block in which training fails when that epoch has been trained, but not yet validated."""
+    """Return a context that interrupts training when an epoch has been trained, not validated."""
 
     @contextlib.contextmanager
     def interrupted(number):

@@ -2,14 +2,20 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from tests.helpers.tiny import tiny_model, tiny_tokenizer, toy_pairs
 
 from keras_transformer.config import DecodingConfig
 from keras_transformer.data import TokenBatches, encode_pairs
 from keras_transformer.evaluation import score
 from keras_transformer.losses import smoothed_cross_entropy
-from keras_transformer.training.callbacks import Checkpoints, EpochSeed, Validation
+from keras_transformer.training.callbacks import (
+    Checkpoints,
+    EpochSeed,
+    EpochSummaries,
+    EpochTable,
+    Validation,
+)
 from keras_transformer.translation.translator import Translator
+from tests.helpers.tiny import tiny_model, tiny_tokenizer, toy_pairs
 
 
 @pytest.fixture
@@ -63,7 +69,7 @@ def test_the_last_epochs_and_the_best_are_kept(tmp_path):
         assert weight(model) == epoch
 
 
-def test_fewer_epochs_may_be_asked_for_later(tmp_path):
+def test_fewer_checkpoints_may_be_averaged_later(tmp_path):
     run_epochs(Checkpoints(tmp_path, keep=3), [1.0] * 4)
     last = [path.name for path in Checkpoints(tmp_path, keep=2).last()]
     assert last == ["epoch-0003.weights.h5", "epoch-0004.weights.h5"]
@@ -75,7 +81,7 @@ def test_epochs_are_in_order_when_their_numbers_grow_longer(tmp_path):
     assert numbers == ["10000", "10001"]
 
 
-def test_the_best_is_remembered_by_a_later_training(tmp_path):
+def test_a_run_that_resumes_knows_the_best_epoch(tmp_path):
     run_epochs(Checkpoints(tmp_path, keep=1), [20.0])
     run_epochs(Checkpoints(tmp_path, keep=1), [19.0, 20.5, 20.4], first=1)
     assert names(tmp_path) == ["best-0003-bleu-20.5000.weights.h5", "epoch-0004.weights.h5"]
@@ -87,7 +93,7 @@ def test_an_epoch_that_is_trained_again_keeps_its_best(tmp_path):
         assert names(tmp_path) == ["best-0001-bleu-12.3456.weights.h5", "epoch-0001.weights.h5"]
 
 
-def test_a_file_that_cannot_be_written_whole_takes_no_place(tmp_path, monkeypatch):
+def test_a_checkpoint_that_cannot_be_written_replaces_none(tmp_path, monkeypatch):
     checkpoints = Checkpoints(tmp_path, keep=1)
     model = run_epochs(checkpoints, [20.0])
     before = names(tmp_path)
@@ -100,11 +106,15 @@ def test_a_file_that_cannot_be_written_whole_takes_no_place(tmp_path, monkeypatc
     with pytest.raises(OSError, match="disk full"):
         checkpoints.on_epoch_end(1, {"val_bleu": 30.0})
     assert [name for name in names(tmp_path) if not name.startswith("writing-")] == before
-    assert Checkpoints(tmp_path, keep=1).restore(make_model()) == 1
+    assert Checkpoints(tmp_path, keep=1).epochs() == 1
 
 
 def test_restoring_gives_weights_optimizer_and_epoch(tmp_path):
-    assert Checkpoints(tmp_path, keep=1).restore(make_model()) == 0
+    untrained = make_model()
+    before = weight(untrained)
+    Checkpoints(tmp_path, keep=1).restore(untrained)
+    assert Checkpoints(tmp_path, keep=1).epochs() == 0
+    assert weight(untrained) == before
     checkpoints = Checkpoints(tmp_path, keep=2)
     model = make_model()
     x, y = np.array([[1.0], [2.0]]), np.array([[3.0], [1.0]])
@@ -114,11 +124,21 @@ def test_restoring_gives_weights_optimizer_and_epoch(tmp_path):
         checkpoints.on_epoch_end(epoch, {"val_bleu": 0.0})
 
     resumed = make_model()
-    assert Checkpoints(tmp_path, keep=2).restore(resumed) == 3
+    Checkpoints(tmp_path, keep=2).restore(resumed)
+    assert Checkpoints(tmp_path, keep=2).epochs() == 3
     assert int(resumed.optimizer.iterations) == 3
     for each in (model, resumed):
         each.train_on_batch(x, y)
     assert weight(resumed) == weight(model)
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path):
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    run_epochs(checkpoints, [20.0])
+    (path,) = checkpoints.last()
+    path.write_bytes(path.read_bytes()[:999])
+    with pytest.raises(ValueError, match="epoch-0001.weights.h5 must be a complete checkpoint .*"):
+        checkpoints.restore(make_model())
 
 
 @pytest.mark.parametrize(
@@ -139,7 +159,7 @@ def test_a_score_that_only_rounding_tells_apart_is_not_better(tmp_path):
     assert checkpoints.out_of_patience()
 
 
-def test_an_epochs_batches_and_dropout_depend_on_seed_and_epoch(encoded):
+def test_batches_and_dropout_depend_only_on_seed_and_epoch(encoded):
     def start(epoch, seed, steps_before):
         inputs = keras.Input([50])
         x = keras.layers.Dropout(0.5)(keras.layers.Dropout(0.5)(inputs))
@@ -160,7 +180,7 @@ def test_an_epochs_batches_and_dropout_depend_on_seed_and_epoch(encoded):
     assert 2 < np.count_nonzero(first) < 22
 
 
-def test_validation_reports_what_the_model_makes_of_the_text(pairs, encoded):
+def test_validation_reports_loss_accuracy_and_greedy_bleu(pairs, encoded):
     model = tiny_model()
     model.compile(keras.optimizers.Adam(0.25), "mse")
     translator = Translator(model, tiny_tokenizer(), decoding=DecodingConfig(beam_size=1))
@@ -185,3 +205,20 @@ def test_validation_reports_what_the_model_makes_of_the_text(pairs, encoded):
             "val_accuracy": pytest.approx(accuracy, rel=1e-5),
             "val_bleu": bleu,
         }
+
+
+def test_tables_and_summaries_count_epochs_from_one(tmp_path):
+    model = make_model()
+    logs = [EpochTable(tmp_path / "epochs.csv", append=True), EpochSummaries(tmp_path / "logs")]
+    for epochs in (1, 3):  # The second time it resumes.
+        x = np.ones([2, 1])
+        model.fit(x, x, epochs=epochs, initial_epoch=epochs // 2, callbacks=logs, verbose=0)
+    table = (tmp_path / "epochs.csv").read_text().split()
+    assert [line.split(",")[0] for line in table] == ["epoch", "1", "2", "3"]
+    steps = [
+        event.step
+        for path in sorted((tmp_path / "logs").glob("train/events*"))
+        for event in tf.compat.v1.train.summary_iterator(str(path))
+        if any(value.tag == "epoch_loss" for value in event.summary.value)
+    ]
+    assert steps == [1, 2, 3]

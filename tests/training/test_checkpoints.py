@@ -6,7 +6,7 @@ from keras_transformer.training import average_checkpoints
 
 
 def make_model():
-    """A model of which a kernel [2, 3] trains, and a normaliser's statistics [3] do not."""
+    """A model with a trainable kernel [2, 3], and statistics [3] that are not trainable."""
     inputs = keras.Input([2])
     x = keras.layers.Dense(3, use_bias=False, name="dense")(inputs)
     return keras.Model(inputs, keras.layers.BatchNormalization(name="norm")(x))
@@ -52,9 +52,21 @@ def test_averaging_needs_a_checkpoint():
         average_checkpoints(make_model(), [])
 
 
-def test_a_checkpoint_comes_once(save, tmp_path):
+def test_a_checkpoint_may_occur_once(save, tmp_path):
     path = save("a", 1.0)
     other_name = tmp_path / "linked.weights.h5"
     other_name.symlink_to(path)
-    with pytest.raises(ValueError, match=r"may come once, received twice: .*a\.weights\.h5"):
+    with pytest.raises(ValueError, match=r"may occur once, received twice: .*a\.weights\.h5"):
         average_checkpoints(make_model(), [path, other_name])
+
+
+def test_a_checkpoint_of_another_model_is_named(save):
+    path = save("a", 1.0)
+    other = keras.Sequential([keras.Input([5]), keras.layers.Dense(7)])
+    with pytest.raises(ValueError, match=r"a\.weights\.h5 must be a complete checkpoint of"):
+        average_checkpoints(other, [path])
+
+
+def test_a_missing_checkpoint_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"none\.weights\.h5 does not exist"):
+        average_checkpoints(make_model(), [tmp_path / "none.weights.h5"])

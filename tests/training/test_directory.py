@@ -1,6 +1,12 @@
 import dataclasses
 
 import pytest
+import yaml
+
+from keras_transformer.config import DecodingConfig
+from keras_transformer.training import load_translator, read_history, run_facts
+from keras_transformer.training.directory import check_claim, claim, prepare_history
+from keras_transformer.translation.translator import Translator
 from tests.helpers.tiny import (
     tiny_model,
     tiny_tokenizer,
@@ -9,23 +15,24 @@ from tests.helpers.tiny import (
     toy_sentences,
 )
 
-from keras_transformer.config import DecodingConfig
-from keras_transformer.training import load_translator, read_history
-from keras_transformer.training.directory import check_claim, claim, end_last_line
-from keras_transformer.translation.translator import Translator
-
 TEXT = {"train_source": "train.tsv", "validation_source": "validation.tsv"}
+
+
+def reversed_middle(data):
+    """Return the bytes of a file with the middle third the other way round."""
+    third = len(data) // 3
+    return data[:third] + data[2 * third : third : -1] + data[2 * third :]
 
 
 @pytest.fixture
 def trained(tmp_path):
-    """A directory as `train` leaves it, with the tiny model and a beam of 2."""
+    """A run directory as `train` leaves it, with the tiny model and a beam of 2."""
     claim(tmp_path, toy_experiment(TEXT), [tiny_tokenizer(), tiny_tokenizer()])
     tiny_model().save(tmp_path / "model.keras")
     return tmp_path
 
 
-def test_the_configured_search_is_loaded_with_what_replaces_it(trained):
+def test_decoding_options_override_those_of_the_run(trained):
     translator = load_translator(trained)
     assert translator.decoding == DecodingConfig(beam_size=2, length_penalty=1.0)
     options = {"beam_size": 3, "length_penalty": 0.6, "extra_length": 6}
@@ -45,45 +52,111 @@ def test_separate_vocabularies_are_loaded(tmp_path):
 
 
 @pytest.mark.parametrize("missing", ["config.yaml", "model.keras"])
-def test_a_training_that_has_not_ended_is_refused(trained, missing):
+def test_an_unfinished_run_has_no_translator(trained, missing):
     (trained / missing).unlink()
     with pytest.raises(FileNotFoundError, match=f"{missing} does not exist. Give the directory of"):
         load_translator(trained)
 
 
-def test_a_directory_keeps_to_its_configuration(tmp_path):
+@pytest.mark.parametrize("damage", [lambda data: data[:5000], lambda data: b"", reversed_middle])
+def test_a_damaged_model_is_named(trained, damage):
+    path = trained / "model.keras"
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(ValueError, match="model.keras is damaged: .* Restore it, or remove it"):
+        load_translator(trained)
+
+
+def test_a_damaged_configuration_is_named(trained):
+    path = trained / "config.yaml"
+    path.write_bytes(path.read_bytes()[:200] + b"{")
+    with pytest.raises(ValueError, match="config.yaml is not YAML"):
+        load_translator(trained)
+
+
+def test_a_run_resumes_with_its_configuration_or_more_epochs(tmp_path):
     experiment = toy_experiment(TEXT)
     check_claim(tmp_path, experiment)
     claim(tmp_path, experiment, [tiny_tokenizer()])
     check_claim(tmp_path, experiment)
     check_claim(tmp_path, toy_experiment(TEXT, epochs=99))
-    with pytest.raises(ValueError, match="with another configuration.*Compare with .*config.yaml"):
-        check_claim(tmp_path, toy_experiment(TEXT, seed=2))
+    check_claim(tmp_path, dataclasses.replace(experiment, decoding=DecodingConfig(beam_size=9)))
+    with pytest.raises(ValueError, match="received training.epochs=2 instead of 3. "):
+        check_claim(tmp_path, toy_experiment(TEXT, epochs=2))
 
 
-def test_history_has_each_epoch_once_the_last_time_it_was_trained(tmp_path):
-    (tmp_path / "epochs.csv").write_text("epoch,val_bleu\n0,1.5\n1,2.5\n1,3.5\n2,3.0\n")
-    assert read_history(tmp_path) == {"epoch": [0, 1, 2], "val_bleu": [1.5, 3.5, 3.0]}
+def test_every_option_that_differs_from_the_run_is_named(tmp_path):
+    claim(tmp_path, toy_experiment(TEXT), [tiny_tokenizer()])
+    other = toy_experiment(TEXT | {"train_source": "other.tsv"}, seed=2)
+    model = dataclasses.replace(other.model, norm="pre")
+    message = (
+        "model.norm='pre' instead of 'post', data.train_source='other.tsv' instead of 'train.tsv', "
+        "training.seed=2 instead of 1. A run resumes with"
+    )
+    with pytest.raises(ValueError, match=message):
+        check_claim(tmp_path, dataclasses.replace(other, model=model))
 
 
-@pytest.mark.parametrize("torn", ["2", "2,3", "2,3.25,"])
-def test_a_line_that_was_torn_costs_no_other(tmp_path, torn):
+def test_a_run_of_version_0_1_resumes(tmp_path):
+    claim(tmp_path, toy_experiment(TEXT), [tiny_tokenizer()])
+    path = tmp_path / "config.yaml"
+    values = yaml.safe_load(path.read_text())
+    values["training"]["r_drop"] = 0.0
+    path.write_text(yaml.safe_dump(values))
+    check_claim(tmp_path, toy_experiment(TEXT, epochs=99))
+
+
+def test_the_facts_of_a_run_are_its_data_its_recipe_and_what_was_chosen(trained):
+    experiment = toy_experiment(TEXT)
+    facts = {
+        "data": dataclasses.asdict(experiment.data),
+        "training": dataclasses.asdict(experiment.training),
+    }
+    assert run_facts(trained) == facts
+    (trained / "chosen.json").write_text('{"chosen": "best"}')
+    assert run_facts(trained) == facts | {"validation": {"chosen": "best"}}
+    (trained / "chosen.json").write_text('{"chosen')
+    with pytest.raises(ValueError, match="chosen.json is damaged: .*Restore it, or remove it"):
+        run_facts(trained)
+
+
+def test_history_has_each_epoch_once_as_it_was_trained_last(tmp_path):
+    (tmp_path / "epochs.csv").write_text("epoch,val_bleu\n1,1.5\n2,2.5\n2,3.5\n3,3.0\n")
+    assert read_history(tmp_path) == {"epoch": [1, 2, 3], "val_bleu": [1.5, 3.5, 3.0]}
+
+
+def test_history_of_version_0_1_is_read_and_continued_from_one(tmp_path):
     path = tmp_path / "epochs.csv"
-    path.write_text(f"epoch,loss,val_bleu\n0,4.0,1.5\n1,3.5,2.5\n{torn}")
-    expected = {"epoch": [0, 1], "loss": [4.0, 3.5], "val_bleu": [1.5, 2.5]}
+    path.write_text("epoch,val_bleu\r\n0,1.5\r\n1,2.5\r\n1,3.5\r\n2,4")
+    expected = {"epoch": [1, 2, 3], "val_bleu": [1.5, 3.5, 4.0]}
     assert read_history(tmp_path) == expected
-    end_last_line(path)
-    end_last_line(path)
+    for _ in range(2):
+        prepare_history(path)
+        assert read_history(tmp_path) == expected
     with open(path, "a") as file:
-        file.write("2,3.0,3.5\n")
+        file.write("4,5.5\r\n")
+    assert read_history(tmp_path) == {"epoch": [1, 2, 3, 4], "val_bleu": [1.5, 3.5, 4.0, 5.5]}
+
+
+@pytest.mark.parametrize("torn", ["3", "3,3", "3,3.25,"])
+def test_a_line_that_was_cut_off_costs_no_other(tmp_path, torn):
+    path = tmp_path / "epochs.csv"
+    path.write_text(f"epoch,loss,val_bleu\n1,4.0,1.5\n2,3.5,2.5\n{torn}")
+    expected = {"epoch": [1, 2], "loss": [4.0, 3.5], "val_bleu": [1.5, 2.5]}
+    assert read_history(tmp_path) == expected
+    prepare_history(path)
+    prepare_history(path)
+    with open(path, "a") as file:
+        file.write("3,3.0,3.5\n")
     assert read_history(tmp_path)["val_bleu"] == [1.5, 2.5, 3.5]
 
 
-def test_a_line_that_was_written_behind_a_torn_one_is_left_out(tmp_path):
-    (tmp_path / "epochs.csv").write_text("epoch,loss\n0,4.0\n1,3.1,3.5\n2,3.0\n")
-    assert read_history(tmp_path) == {"epoch": [0, 2], "loss": [4.0, 3.0]}
+def test_a_line_that_was_joined_to_one_that_was_cut_off_is_left_out(tmp_path):
+    (tmp_path / "epochs.csv").write_text("epoch,loss\n1,4.0\n2,3.1,3.5\n3,3.0\n")
+    assert read_history(tmp_path) == {"epoch": [1, 3], "loss": [4.0, 3.0]}
 
 
 def test_history_of_no_epoch_is_empty(tmp_path):
-    (tmp_path / "epochs.csv").write_text("")
+    path = tmp_path / "epochs.csv"
+    path.write_text("")
+    prepare_history(path)
     assert read_history(tmp_path) == {}

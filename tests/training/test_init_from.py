@@ -1,19 +1,25 @@
-"""A trained or an exported model that goes on with other text, by `training.init_from`."""
+"""Runs that start from a trained or exported model, by `training.init_from`."""
 
 import dataclasses
+import json
 import shutil
 
 import keras
 import numpy as np
 import pytest
-from tests.helpers.tiny import tiny_tokenizer, toy_experiment, toy_pairs, toy_training, write_toy_text
 
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.evaluation import score
 from keras_transformer.export import export_saved_model
-from keras_transformer.training import load_translator, read_history, train
+from keras_transformer.training import load_translator, read_history, run_facts, train
 from keras_transformer.training.start import check_start, find_start
-from pipelines.export import training_facts
+from tests.helpers.tiny import (
+    tiny_tokenizer,
+    toy_experiment,
+    toy_pairs,
+    toy_training,
+    write_toy_text,
+)
 
 STANDS_STILL = 1e-12  # As learning_rate_scale.
 
@@ -34,12 +40,12 @@ def source():
 
 @pytest.fixture
 def export(tmp_path, monkeypatch):
-    """Export a training, and return the model's directory."""
+    """Export the model of a run, and return its directory."""
     monkeypatch.setattr("keras_transformer.export.signatures._METHODS", ())
 
     def make(directory, **options):
         path = tmp_path / "saved_models" / "toy"
-        export_saved_model(load_translator(directory, **options), path, training_facts(directory))
+        export_saved_model(load_translator(directory, **options), path, run_facts(directory))
         return path
 
     return make
@@ -47,7 +53,7 @@ def export(tmp_path, monkeypatch):
 
 @pytest.fixture
 def continued(tmp_path, source):
-    """The experiment to go on with the toy training on 60 pairs, and fields to replace."""
+    """Return an experiment of 60 pairs that starts from the toy run; arguments replace fields."""
 
     def make(start=source, model=None, **training):
         text = write_toy_text(tmp_path, train=60)
@@ -59,10 +65,10 @@ def continued(tmp_path, source):
     return make
 
 
-def test_it_starts_where_the_other_ended(tmp_path, source, continued, caplog):
+def test_a_run_starts_with_the_weights_and_subwords_of_another(tmp_path, source, continued, caplog):
     before = contents(source)
     caplog.set_level("INFO", logger="keras_transformer")
-    # What has no weights may be another.
+    # Dropout has no weights and may differ.
     rates = {"dropout": 0.3, "attention_dropout": 0.1, "ffn_dropout": 0.2}
     config = continued(model=rates, epochs=1, learning_rate_scale=STANDS_STILL)
     translator = train(config, tmp_path / "run")
@@ -74,7 +80,9 @@ def test_it_starts_where_the_other_ended(tmp_path, source, continued, caplog):
     assert bleu > 0.1
     (nll,), (first_bleu,) = map(read_history(tmp_path / "run").get, ("val_nll", "val_bleu"))
     assert first_bleu == pytest.approx(bleu)
-    assert f"before training: val_nll {nll:.4f}, val_bleu {bleu:.2f}" in caplog.messages
+    assert f"before training: val_nll {nll:.4f}, validation BLEU (greedy) {bleu:.2f}" in (
+        caplog.messages
+    )
     vocabulary = (tmp_path / "run" / "vocabulary.model").read_bytes()
     assert vocabulary == (source / "vocabulary.model").read_bytes()
     assert ExperimentConfig.from_file(tmp_path / "run" / "config.yaml") == config
@@ -84,7 +92,7 @@ def test_it_starts_where_the_other_ended(tmp_path, source, continued, caplog):
 @pytest.mark.parametrize(
     "kind", [{}, {"compiled": True}, {"precision": "bfloat16"}], ids=lambda kind: "".join(kind)
 )
-def test_it_starts_from_an_exported_model(tmp_path, source, export, continued, kind):
+def test_a_run_starts_from_an_exported_model(tmp_path, source, export, continued, kind):
     start = export(source, beam_size=3, **kind)
     before = contents(start)
     assert find_start(start).config == dataclasses.replace(
@@ -100,14 +108,14 @@ def test_it_starts_from_an_exported_model(tmp_path, source, export, continued, k
     assert contents(start) == before
 
 
-def test_an_export_inside_a_trainings_directory_is_not_its_start(tmp_path, source, monkeypatch):
+def test_an_export_in_a_run_directory_is_not_what_a_run_starts_from(tmp_path, source, monkeypatch):
     monkeypatch.setattr("keras_transformer.export.signatures._METHODS", ())
     directory = shutil.copytree(source, tmp_path / "both")
     export_saved_model(load_translator(source), directory)
     assert find_start(directory).vocabularies == [directory / "vocabulary.model"]
 
 
-def test_of_an_exported_model_it_needs_recipe_and_vocabulary(tmp_path, source, export, continued):
+def test_an_exported_model_needs_its_recipe_and_vocabulary(tmp_path, source, export, continued):
     export_saved_model(load_translator(source), tmp_path / "own")
     with pytest.raises(ValueError, match="own/1/assets.extra/export.json has no data and no train"):
         train(continued(tmp_path / "own"), tmp_path / "run")
@@ -119,7 +127,7 @@ def test_of_an_exported_model_it_needs_recipe_and_vocabulary(tmp_path, source, e
 
 
 @pytest.mark.parametrize("exported", [False, True])
-def test_separate_vocabularies_come_along(tmp_path, continued, export, exported):
+def test_separate_vocabularies_are_taken_over(tmp_path, continued, export, exported):
     sizes = {"vocab_size": 330, "target_vocab_size": 350, "share_embeddings": "target"}
     first = continued(model=sizes, epochs=1)
     first = dataclasses.replace(first, training=dataclasses.replace(first.training, init_from=None))
@@ -136,25 +144,25 @@ def test_separate_vocabularies_come_along(tmp_path, continued, export, exported)
         assert first.read_bytes() == second.read_bytes()
 
 
-def test_its_recipe_starts_anew(tmp_path, continued):
+def test_the_schedule_and_the_optimizer_start_anew(tmp_path, continued):
     config = continued(epochs=1, warmup_steps=7, learning_rate_scale=0.01, steps_per_epoch=3)
     train(config, tmp_path / "run")
-    # Of the fourth step, by an optimizer that has made none before.
+    # The rate of the fourth step, for an optimizer that has made none before.
     expected = 0.01 * 32**-0.5 * 4 * 7**-1.5
     assert read_history(tmp_path / "run")["learning_rate"] == [pytest.approx(expected)]
 
 
-def test_interrupted_it_goes_on_as_if_it_had_not_been(
+def test_an_interrupted_run_resumes_as_if_uninterrupted(
     tmp_path, source, continued, interrupted_in_epoch
 ):
     start = shutil.copytree(source, tmp_path / "start")
     config = continued(start, epochs=3)
-    for epoch in (1, 2):  # From the initial weights again, and from the first epoch's.
+    for epoch in (1, 2):  # It starts again, and then resumes after the first epoch.
         with interrupted_in_epoch(epoch):
             train(config, tmp_path / "run")
-    shutil.rmtree(start)  # It has been needed until the first epoch was over.
+    shutil.rmtree(start)  # Needed only until the first epoch is complete.
     received = train(config, tmp_path / "run")
-    assert read_history(tmp_path / "run")["epoch"] == [0, 1, 2]
+    assert read_history(tmp_path / "run")["epoch"] == [1, 2, 3]
     expected = train(continued(epochs=3), tmp_path / "uninterrupted")
     assert_same_weights(received.model, expected.model, atol=1e-4)
     assert read_history(tmp_path / "run")["loss"] == pytest.approx(
@@ -163,31 +171,29 @@ def test_interrupted_it_goes_on_as_if_it_had_not_been(
 
 
 def test_every_size_that_differs_is_named(tmp_path, continued):
-    config = continued(model={"d_ff": 40, "norm": "pre", "dropout": 0.4})
-    with pytest.raises(
-        ValueError, match="received norm is pre in place of post, d_ff is 40 in place of 48 or more"
-    ):
+    config = continued(model={"d_ff": 59, "num_heads": 4, "norm": "pre", "dropout": 0.4})
+    message = (
+        "Received model.d_ff=59 instead of 48, model.num_heads=4 instead of 2, "
+        "model.key_dim=8 instead of 16, model.value_dim=8 instead of 16, "
+        r"model.norm='pre' instead of 'post', of \S*/training. Leave these options out"
+    )
+    with pytest.raises(ValueError, match=message):
         train(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
-def test_it_may_start_from_a_smaller_model(tmp_path, source, continued):
-    trained = keras.saving.load_model(source / "model.keras")
-    config = continued(model={"d_ff": 59}, epochs=1, learning_rate_scale=STANDS_STILL)
-    translator = train(config, tmp_path / "run")
-    assert translator.model.count_params() > trained.count_params()
-    sources = [source for source, _ in toy_pairs(80)[60:]]
-    assert translator(sources) == load_translator(source)(sources)
+def test_sizes_may_be_spelled_out(tmp_path, continued):
+    check_start(tmp_path / "run", continued(model={"key_dim": 16, "value_dim": 16}))
 
 
 def test_other_subwords_are_refused(tmp_path, continued):
     config = continued()
     data = dataclasses.replace(config.data, subwords="wordpiece")
-    with pytest.raises(ValueError, match="received subwords is wordpiece in place of bpe"):
+    with pytest.raises(ValueError, match="Received data.subwords='wordpiece' instead of 'bpe', of"):
         train(dataclasses.replace(config, data=data), tmp_path / "run")
 
 
-def test_a_training_that_has_not_ended_is_no_start(tmp_path, continued):
+def test_an_unfinished_run_is_refused(tmp_path, continued):
     with pytest.raises(FileNotFoundError, match="config.yaml does not exist. Give the directory"):
         train(continued(tmp_path / "none"), tmp_path / "run")
 
@@ -197,7 +203,7 @@ def test_another_vocabulary_is_refused_and_kept(tmp_path, continued):
     path.parent.mkdir()
     tiny_tokenizer(379).save(path)
     before = contents(path.parent)
-    with pytest.raises(ValueError, match=r"run/vocabulary.model is not .*training/vocabulary.mod"):
+    with pytest.raises(ValueError, match=r"run/vocabulary.model, which differs from .*/voc"):
         train(continued(), path.parent)
     assert contents(path.parent) == before
     shutil.copy(toy_training()[0] / path.name, path)
@@ -206,6 +212,25 @@ def test_another_vocabulary_is_refused_and_kept(tmp_path, continued):
 
 def test_the_directory_to_start_from_is_not_written_to(source, continued):
     before = contents(source)
-    with pytest.raises(ValueError, match="holds a training with another configuration"):
+    with pytest.raises(ValueError, match="holds a run with another configuration"):
         train(continued(), source)
     assert contents(source) == before
+
+
+def test_a_damaged_record_of_an_export_is_named(tmp_path, source, export, continued):
+    path = export(source) / "1" / "assets.extra" / "export.json"
+    record = json.loads(path.read_text())
+    record["training"]["r_drop"] = 5.0
+    path.write_text(json.dumps(record))
+    with pytest.raises(ValueError, match="export.json: training.r_drop must be 0 or left out"):
+        find_start(path.parents[2])
+
+
+def test_an_export_of_version_0_1_is_a_start(source, export):
+    start = export(source)
+    path = start / "1" / "assets.extra" / "export.json"
+    expected = find_start(start).config
+    record = json.loads(path.read_text())
+    record["training"]["r_drop"] = 0.0
+    path.write_text(json.dumps(record))
+    assert find_start(start).config == expected

@@ -19,24 +19,25 @@ pytestmark = pytest.mark.skipif(
 )
 
 V = 13
-# Model, optimizer, and on how many replicas it makes a step beside the one without any strategy.
+# Model, optimizer, and numbers of replicas to compare with a step without a strategy.
 CASES = {
     ("transformer", "sgd"): (1, 2, 4),
     ("transformer", "adam"): (1, 2, 4),
-    ("taught", "sgd"): (2,),
+    ("distilled", "sgd"): (2,),
     ("functional", "sgd"): (2,),
 }
 
 
 def build(kind):
     from keras_transformer import Transformer, TransformerConfig, layers
+    from keras_transformer.training import TrainingTransformer
 
     sizes = {"num_layers": 1, "d_model": 8, "d_ff": 11, "num_heads": 2, "dropout": 0.0}
     if kind != "functional":
-        model = Transformer(TransformerConfig(V, **sizes))
-        if kind == "taught":
-            model.learn_from([Transformer(TransformerConfig(V, **sizes))])
-        return model
+        config = TransformerConfig(V, **sizes)
+        if kind == "distilled":
+            return TrainingTransformer(config, teachers=[Transformer(config)], distillation=0.5)
+        return Transformer(config)
     source = keras.Input((None,), dtype="int32")
     embedding = layers.TokenEmbedding(V, 8)
     x = layers.SinusoidalPositionEncoding()(embedding(source))
@@ -65,7 +66,7 @@ def train(kind, optimizer, strategy):
         model = build(kind)
         model.compile(
             {"sgd": keras.optimizers.SGD(1.0), "adam": FusedAdam(0.01)}[optimizer],
-            LabelSmoothedCrossEntropy(0.1, distillation=0.5 if kind == "taught" else 0.0),
+            LabelSmoothedCrossEntropy(0.1),
             metrics=[NegativeLogLikelihood(), TokenAccuracy()],
         )
     history = model.fit(*batch(kind), batch_size=4, verbose=0).history
@@ -149,7 +150,7 @@ def test_the_step_moves_the_weights(folder, kind, optimizer):
         assert np.abs(new - old).max() > 1e-3
 
 
-def test_each_replica_drops_by_a_mask_of_its_own(folder):
+def test_each_replica_has_its_own_dropout_mask(folder):
     with np.load(folder / "dropped.npz") as arrays:
         one, other = arrays.values()
     for outputs in one, other:

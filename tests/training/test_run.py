@@ -7,15 +7,6 @@ import types
 import keras
 import numpy as np
 import pytest
-from tests.helpers.tiny import (
-    run_python,
-    tiny_tokenizer,
-    toy_experiment,
-    toy_pairs,
-    toy_sentences,
-    toy_training,
-    write_toy_text,
-)
 
 from keras_transformer import Transformer
 from keras_transformer.config import ExperimentConfig
@@ -28,6 +19,15 @@ from keras_transformer.training import (
     run,
     train,
 )
+from tests.helpers.tiny import (
+    run_python,
+    tiny_tokenizer,
+    toy_experiment,
+    toy_pairs,
+    toy_sentences,
+    toy_training,
+    write_toy_text,
+)
 
 VALIDATION = toy_pairs(420)[400:]
 
@@ -39,12 +39,12 @@ def weights_after(directory, epoch):
 
 
 def epochs_of(directory):
-    return [int(epoch) + 1 for epoch in read_history(directory)["epoch"]]
+    return read_history(directory)["epoch"]
 
 
 def test_the_loss_falls_and_the_log_has_every_epoch():
     history = read_history(toy_training()[0])
-    assert history["epoch"] == [0, 1, 2]
+    assert history["epoch"] == [1, 2, 3]
     loss = history["loss"]
     assert loss[0] > loss[1] > loss[2]
     assert history["val_nll"][2] < history["val_nll"][0] < np.log(380)
@@ -93,7 +93,7 @@ def test_the_loaded_translator_is_the_returned_one():
     assert load_translator(directory)(sentences) == translations
 
 
-def test_a_finished_training_is_not_repeated():
+def test_a_finished_run_is_not_repeated():
     directory, translator = toy_training()
     config = ExperimentConfig.from_file(directory / "config.yaml")
     before = {path: path.stat().st_mtime_ns for path in (directory / "checkpoints").iterdir()}
@@ -108,11 +108,11 @@ def test_another_configuration_is_refused():
     directory = toy_training()[0]
     config = ExperimentConfig.from_file(directory / "config.yaml")
     other = dataclasses.replace(config.training, warmup_steps=81)
-    with pytest.raises(ValueError, match="holds a training with another configuration"):
+    with pytest.raises(ValueError, match="holds a run with another configuration"):
         train(dataclasses.replace(config, training=other), directory)
 
 
-def test_an_interrupted_training_goes_on_as_if_it_had_not_been(tmp_path, interrupted_in_epoch):
+def test_an_interrupted_run_resumes_as_if_uninterrupted(tmp_path, interrupted_in_epoch):
     directory = toy_training()[0]
     config = ExperimentConfig.from_file(directory / "config.yaml")
     with interrupted_in_epoch(2):
@@ -136,7 +136,7 @@ def test_an_epoch_has_as_many_steps_as_asked_for(tmp_path):
     assert rate == pytest.approx(expected)
 
 
-def test_text_may_be_of_a_tfds_set(tmp_path, monkeypatch, caplog):
+def test_text_may_come_from_a_tfds_dataset(tmp_path, monkeypatch, caplog):
     sets = {
         ("toy", "train[:60]", "en", "de"): toy_pairs(60),
         ("toy", "dev", "en", "de"): VALIDATION,
@@ -166,13 +166,35 @@ def test_float16_is_for_one_replica(tmp_path, monkeypatch):
     assert not (tmp_path / "run").exists()
 
 
-def test_training_stops_without_progress_and_stays_so(tmp_path):
+def test_training_stops_without_progress_and_is_then_finished(tmp_path):
     data = write_toy_text(tmp_path, train=60)
     # No step changes anything, so the first epoch stays the best.
     config = toy_experiment(data, epochs=9, patience=2, learning_rate_scale=1e-12)
     for _ in range(2):
         train(config, tmp_path / "run")
         assert epochs_of(tmp_path / "run") == [1, 2, 3]
+
+
+def test_validation_text_is_checked_before_training_text_is_read(tmp_path):
+    data = write_toy_text(tmp_path, train=60) | {"train_source": str(tmp_path / "none")}
+    for name in ("source", "target"):
+        (tmp_path / f"validation.{name}").write_text("\n \n")
+    with pytest.raises(ValueError, match=r"received 2 pairs without one in \S*validation.source\."):
+        train(toy_experiment(data), tmp_path / "run")
+
+
+def test_the_log_tells_greedy_from_beam_search(tmp_path, caplog):
+    caplog.set_level("INFO", logger="keras_transformer")
+    data = write_toy_text(tmp_path, train=60)
+    train(toy_experiment(data, epochs=1), tmp_path / "run")
+    assert "val_bleu of an epoch is the validation BLEU (greedy)" in caplog.messages
+    chosen = json.loads((tmp_path / "run" / "chosen.json").read_text())["validation_bleu"]
+    for name in ("average", "best"):
+        line = f"validation BLEU (beam 2) of the {name} checkpoint: {chosen[name]:.2f}"
+        assert line in caplog.messages
+    caplog.clear()
+    train(toy_experiment(data, epochs=2), tmp_path / "run")
+    assert "resuming after epoch 1 of 2" in caplog.messages
 
 
 def test_a_mistake_leaves_the_directory_free(tmp_path):
@@ -186,13 +208,11 @@ def test_a_mistake_leaves_the_directory_free(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_training_that_has_lost_its_vocabulary_does_not_go_on(tmp_path):
+def test_a_run_does_not_resume_without_its_vocabulary(tmp_path):
     directory = shutil.copytree(toy_training()[0], tmp_path / "run")
     (directory / "vocabulary.model").unlink()
     config = ExperimentConfig.from_file(directory / "config.yaml")
-    with pytest.raises(
-        FileNotFoundError, match="there is no .*run/vocabulary.model. Put back what"
-    ):
+    with pytest.raises(FileNotFoundError, match="there is no .*run/vocabulary.model. Restore what"):
         train(config, directory)
     assert not (directory / "vocabulary.model").exists()
 

@@ -1,4 +1,4 @@
-"""A training that learns of others, by `training.teachers`."""
+"""Runs with teachers (distillation), by `training.teachers`."""
 
 import dataclasses
 import shutil
@@ -6,10 +6,10 @@ import shutil
 import keras
 import numpy as np
 import pytest
-from tests.helpers.tiny import tiny_tokenizer, toy_experiment, toy_training, write_toy_text
 
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.training import read_history, train
+from tests.helpers.tiny import tiny_tokenizer, toy_experiment, toy_training, write_toy_text
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def teacher():
 
 @pytest.fixture
 def taught(tmp_path, teacher):
-    """The experiment to learn of the toy training on 60 pairs, and fields to replace."""
+    """Return an experiment of 60 pairs with the toy run as teacher; arguments replace fields."""
 
     def make(teachers=(teacher,), model=None, **training):
         text = write_toy_text(tmp_path, train=60)
@@ -32,11 +32,11 @@ def taught(tmp_path, teacher):
     return make
 
 
-def test_a_model_learns_of_teachers_of_other_sizes_with_their_vocabulary(tmp_path, teacher, taught):
+def test_a_student_of_other_sizes_takes_over_the_vocabulary(tmp_path, teacher, taught):
     before = (teacher / "model.keras").read_bytes()
     text = taught(model={"d_model": 16}, distillation=1.0, epochs=2)
     translator = train(text, tmp_path / "run")
-    # What the labels say counts for nothing, and yet they become likelier.
+    # The labels have no weight, and still become more likely.
     first, second = read_history(tmp_path / "run")["val_nll"]
     assert second < first
     vocabulary = (tmp_path / "run" / "vocabulary.model").read_bytes()
@@ -47,7 +47,7 @@ def test_a_model_learns_of_teachers_of_other_sizes_with_their_vocabulary(tmp_pat
         np.testing.assert_array_equal(weight, other)
 
 
-def test_it_starts_from_one_model_and_learns_of_the_mean_of_others(tmp_path, teacher, taught):
+def test_a_run_may_start_from_one_model_and_have_others_as_teachers(tmp_path, teacher, taught):
     other = tmp_path / "other"
     train(taught(), other)
     started = keras.saving.load_model(teacher / "model.keras").get_weights()
@@ -67,7 +67,7 @@ def test_it_starts_from_one_model_and_learns_of_the_mean_of_others(tmp_path, tea
     assert loss("both", [teacher, other]) == pytest.approx((one + two) / 2, rel=1e-5)
 
 
-def test_interrupted_it_goes_on_with_its_teachers(tmp_path, taught, interrupted_in_epoch):
+def test_an_interrupted_run_resumes_with_its_teachers(tmp_path, taught, interrupted_in_epoch):
     with interrupted_in_epoch(2):
         train(taught(epochs=3), tmp_path / "run")
     received = train(taught(epochs=3), tmp_path / "run")
@@ -76,7 +76,7 @@ def test_interrupted_it_goes_on_with_its_teachers(tmp_path, taught, interrupted_
         np.testing.assert_allclose(one, other, atol=1e-4)
 
 
-def test_teachers_with_another_vocabulary_are_named(tmp_path, teacher, taught):
+def test_teachers_with_another_vocabulary_are_refused_by_name(tmp_path, teacher, taught):
     odd = shutil.copytree(teacher, tmp_path / "odd")
     tiny_tokenizer(379).save(odd / "vocabulary.model")
     with pytest.raises(ValueError, match=r"training/vocabulary.model; .*others in \S*/odd/voc"):
@@ -94,7 +94,7 @@ def test_a_vocabulary_that_is_there_is_kept(tmp_path, taught):
     assert (run / "vocabulary.model").read_bytes() == before
 
 
-def test_teachers_of_other_subwords_or_too_few_positions_are_named(tmp_path, teacher, taught):
+def test_teachers_of_other_subwords_or_few_positions_are_refused_by_name(tmp_path, teacher, taught):
     odd = shutil.copytree(teacher, tmp_path / "odd")
     config = ExperimentConfig.from_file(odd / "config.yaml")
     model = dataclasses.replace(config.model, position="learned", max_length=64)
@@ -108,7 +108,7 @@ def test_teachers_of_other_subwords_or_too_few_positions_are_named(tmp_path, tea
         train(taught([teacher, odd]), tmp_path / "run")
 
 
-def test_a_joint_vocabulary_is_not_two_of_its_size(tmp_path, taught):
+def test_a_shared_vocabulary_differs_from_two_of_its_size(tmp_path, taught):
     with pytest.raises(ValueError, match="vocab_size=380 and target_vocab_size=380, .*=380\\. Set"):
         model = {"target_vocab_size": 380, "share_embeddings": "target"}
         train(taught(model=model), tmp_path / "run")
