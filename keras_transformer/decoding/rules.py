@@ -64,7 +64,8 @@ def repetition_penalty(penalty: float) -> Rule:
     """
     if not 1 <= penalty < math.inf:
         raise ValueError(
-            f"penalty must be at least 1 and finite, received {penalty}. Try 1.2, or leave the rule out."
+            f"penalty must be at least 1 and finite, received {penalty}. Try 1.2, or leave the "
+            "rule out."
         )
 
     def rule(logits, history, position):

@@ -93,7 +93,7 @@ class SearchResult(NamedTuple):
 def history_length(max_lengths: tf.Tensor, stages: Stages | None) -> tf.Tensor | int:
     """Return L, the number of tokens that the histories of a search have room for."""
     if stages is not None:
-        return stages.sizes[-1]
+        return stages.lengths[-1]
     return tf.maximum(tf.reduce_max(max_lengths), 1)  # The maximum of no numbers is negative.
 
 

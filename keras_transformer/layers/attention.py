@@ -159,14 +159,15 @@ class MultiHeadAttention(keras.layers.Layer):
     ) -> Any:
         key = value if key is None else key
         if query is value and key is value:
-            heads = self.project_self(query)
+            queries, keys, values = self.project_self(query)
         else:
-            heads = (self.project_query(query), *self.project_memory(value, key))
+            queries = self.project_query(query)
+            keys, values = self.project_memory(value, key)
         mask = attention_mask
         if use_causal_mask:
-            causal = causal_mask(ops.shape(heads[0])[2], ops.shape(heads[1])[2])
+            causal = causal_mask(ops.shape(queries)[2], ops.shape(keys)[2])
             mask = causal if mask is None else ops.logical_and(mask, causal)
-        outputs, weights = self._attend(*heads, mask, training)
+        outputs, weights = self._attend(queries, keys, values, mask, training)
         return (outputs, weights) if return_attention_scores else outputs
 
     def _attend(self, query, key, value, mask, training):
