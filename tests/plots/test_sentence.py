@@ -40,7 +40,7 @@ def test_weights_sum_to_one_and_are_zero_for_future_tokens(found):
 
 
 def test_cross_attention_equals_that_of_the_translator(translator, found):
-    expected = {name: array[0].numpy() for name, array in translator.attend([SENTENCE]).items()}
+    expected = {name: array[0].numpy() for name, array in translator.attention([SENTENCE]).items()}
     assert [token.decode() for token in expected["source_tokens"]] == found.source
     assert [token.decode() for token in expected["target_tokens"]] == found.written
     np.testing.assert_allclose(found.cross.mean(axis=1), expected["attention"], atol=1e-6)
