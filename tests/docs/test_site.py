@@ -69,7 +69,8 @@ Call arguments:
     training: Unused.
 
 Returns:
-    float [B].
+    float [B],
+    the sums.
 
 >>> 1 + 1
 2
@@ -86,7 +87,8 @@ More."""
 - **`training`**: Unused.
 
 Returns:
-    float [B].
+    float [B],
+        the sums.
 
 ```pycon
 >>> 1 + 1
