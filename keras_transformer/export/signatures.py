@@ -11,7 +11,7 @@ _METHODS = {
     "translate_with_scores": "translate_with_scores",
     "n_best": "n_best",
     "score": "score",
-    "attend": "attention" if hasattr(Translator, "attention") else "attend",
+    "attend": "attention",
 }
 """The method of `Translator` behind each signature other than `serving_default`."""
 

@@ -12,6 +12,7 @@ from typing import Any
 import keras
 
 from keras_transformer.config import ExperimentConfig
+from keras_transformer.export.versions import find_saved_model
 from keras_transformer.model import Transformer
 from keras_transformer.text import read_tokenizers, save_tokenizers
 from keras_transformer.training.vocabularies import Tokenizers, vocabulary_files
@@ -40,7 +41,8 @@ def load_translator(
 
     Raises:
         FileNotFoundError: If the directory has no finished run.
-        ValueError: If a file is damaged, or a decoding option is invalid.
+        ValueError: If the directory is an exported SavedModel, a file is damaged, or a decoding
+            option is invalid.
 
     Example:
 
@@ -50,6 +52,11 @@ def load_translator(
     ```
     """
     directory = Path(directory)
+    if not (directory / "config.yaml").exists() and find_saved_model(directory) is not None:
+        raise ValueError(
+            f"{directory} is an exported SavedModel, not a run directory. Load it with "
+            "keras_transformer.export.load_saved_model, or give the run directory instead."
+        )
     config = finished_config(directory)
     model = read_model(directory / "model.keras")
     if model.dtype_policy.name != precision:

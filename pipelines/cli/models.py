@@ -38,8 +38,14 @@ def load_model(args: argparse.Namespace, n_best: bool = False) -> Translate:
         )
     # A run directory may also contain an export, which may be older than the run's model.
     is_run = (Path(args.model) / "config.yaml").exists()
+    if not is_run and find_saved_model(args.model) is None:
+        raise FileNotFoundError(
+            f"{args.model} has neither config.yaml, as in a run directory, nor saved_model.pb, "
+            "there or in a numbered directory below, as in an exported model. Give the --output of "
+            "pipelines.train or of pipelines.export."
+        )
     prepare_cpu()
-    if is_run or find_saved_model(args.model) is None:
+    if is_run:
         translator = load_translator(args.model, **search_options(args))
         if not n_best:
             return lambda sentences, progress: translator(sentences, args.batch_size, progress)

@@ -2,9 +2,9 @@ from types import SimpleNamespace
 
 import pytest
 import tensorflow as tf
-from tests.helpers.tiny import saved_graph, tiny_translator
 
 from keras_transformer.export import export_saved_model
+from tests.helpers.tiny import saved_graph, tiny_translator
 
 FACTS = {
     "description": "Letters, to be *spelt*.",

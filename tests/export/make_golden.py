@@ -13,12 +13,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.helpers.tiny import NO_UTF8, ODD, toy_experiment, toy_pairs, write_toy_text
-
 from keras_transformer.config import DecodingConfig
 from keras_transformer.export import export_saved_model
 from keras_transformer.training import train
 from keras_transformer.translation.translator import Translator
+from tests.helpers.tiny import NO_UTF8, ODD, toy_experiment, toy_pairs, write_toy_text
 
 GOLDEN = Path(__file__).with_name("golden")
 

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tensorflow as tf
-from tests.helpers.tiny import NO_UTF8, ODD, saved_graph, toy_pairs, toy_training
 
 from keras_transformer.export import write_graph
 from keras_transformer.training import load_translator
+from tests.helpers.tiny import NO_UTF8, ODD, saved_graph, toy_pairs, toy_training
 
 
 @pytest.fixture(scope="module")

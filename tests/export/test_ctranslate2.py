@@ -4,12 +4,12 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
-from tests.helpers.tiny import tiny_model, tiny_tokenizer, toy_sentences
 
 from keras_transformer import Transformer, TransformerConfig
 from keras_transformer.config import BOS_ID, EOS_ID, DecodingConfig
 from keras_transformer.export import export_ctranslate2
 from keras_transformer.translation.translator import Translator
+from tests.helpers.tiny import tiny_model, tiny_tokenizer, toy_sentences
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
 

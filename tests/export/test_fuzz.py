@@ -7,11 +7,11 @@ import tempfile
 import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.helpers.tiny import tiny_model, tiny_tokenizer, toy_sentences
 
 from keras_transformer.config import DecodingConfig
 from keras_transformer.export import export_saved_model, load_saved_model
 from keras_transformer.translation.translator import Translator
+from tests.helpers.tiny import tiny_model, tiny_tokenizer, toy_sentences
 
 GOOD = [text.encode() for text in toy_sentences(6)]
 

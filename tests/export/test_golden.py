@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
-from tests.helpers.tiny import toy_pairs
 
 from keras_transformer.export import load_saved_model
+from tests.helpers.tiny import toy_pairs
 
 GOLDEN = Path(__file__).with_name("golden")
 EXPECTED = json.loads((GOLDEN / "expected.json").read_text(encoding="utf-8"))

@@ -1,25 +1,37 @@
+import shutil
+
 import pytest
 import tensorflow as tf
+
+from keras_transformer.export import export_saved_model, load_saved_model
 from tests.helpers.tiny import tiny_translator, toy_sentences
 
-from keras_transformer.export import export_saved_model, find_saved_model, load_saved_model
+
+@pytest.fixture(scope="module")
+def translate(exported):
+    return load_saved_model(exported.version.parent)
 
 
-def make_version(path):
-    path.mkdir(parents=True)
-    (path / "saved_model.pb").touch()
-    return path
+def test_strings_become_strings(translate, exported):
+    sentences = [*toy_sentences(9), "", "\ud800"]
+    assert translate(sentences, batch_size=4) == exported.translator(sentences)
+    assert translate(tuple(sentences[:2])) == exported.translator(sentences[:2])
+    assert translate(sentences[0]) == exported.translator(sentences[:1])[0]
+    assert translate([]) == []
 
 
-def test_the_model_itself_or_its_highest_version_is_found(tmp_path):
-    assert find_saved_model(tmp_path) is None
-    assert find_saved_model(tmp_path / "none") is None
-    nine, ten = (make_version(tmp_path / name) for name in ("9", "10"))
-    for name in ("11-old", "writing-12", "latest"):
-        make_version(tmp_path / name)
-    (tmp_path / "13").mkdir()
-    assert find_saved_model(str(tmp_path)) == ten
-    assert find_saved_model(nine) == nine
+def test_a_tensor_becomes_a_tensor(translate, exported):
+    texts = tf.constant([*toy_sentences(9), ""])
+    received = translate(texts)
+    assert received.numpy().tolist() == exported.translator.translate(texts).numpy().tolist()
+
+
+def test_the_other_signatures_are_there(translate, exported):
+    texts = tf.constant(toy_sentences(3))
+    received = translate.signatures["n_best"](text=texts)["translations"]
+    expected = exported.translator.n_best(texts)["translations"]
+    assert received.numpy().tolist() == expected.numpy().tolist()
+    assert translate.loaded.signatures is translate.signatures
 
 
 def test_there_must_be_a_model(tmp_path):
@@ -27,12 +39,26 @@ def test_there_must_be_a_model(tmp_path):
         load_saved_model(tmp_path / "none")
 
 
+@pytest.mark.parametrize("name", ["saved_model.pb", "variables/variables.index"])
+def test_a_damaged_model_is_named(name, exported, tmp_path):
+    version = shutil.copytree(exported.version, tmp_path / "1")
+    content = (version / name).read_bytes()
+    (version / name).write_bytes(content[: len(content) // 2])
+    with pytest.raises(ValueError, match=f"The SavedModel in {version} is damaged: .* Restore it"):
+        load_saved_model(tmp_path)
+
+
+def test_the_model_must_have_been_exported_here(tmp_path):
+    tf.saved_model.save(tf.Module(), str(tmp_path / "1"))
+    with pytest.raises(ValueError, match="has no signature serving_default: .* tf.saved_model"):
+        load_saved_model(tmp_path)
+
+
 def test_the_loaded_model_has_the_weights(tmp_path):
     translator = tiny_translator(beam_size=1, extra_length=6)
     export_saved_model(translator, tmp_path)
-    translate = load_saved_model(tmp_path)
     sentences = toy_sentences(14)
-    strings = [text.decode() for text in translate(tf.constant(sentences)).numpy()]
+    strings = load_saved_model(tmp_path)(sentences)
     assert strings == translator(sentences)
     assert len(set(strings)) > 7
 

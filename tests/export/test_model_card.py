@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import shlex
 
@@ -5,12 +6,13 @@ import pytest
 import yaml
 from markdown_it import MarkdownIt
 
+from keras_transformer.export import ExportRecord
 from keras_transformer.export.model_card import model_card
 
 
 @pytest.fixture(scope="module")
 def facts(exported):
-    return json.loads((exported.version / "assets.extra" / "export.json").read_text())
+    return ExportRecord.read(exported.version).to_dict()
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +42,11 @@ def test_export_json_says_how_the_model_was_made(exported, facts):
     }
 
 
-def test_the_card_says_that_other_types_round(facts):
+def test_the_card_says_that_other_types_round(exported):
+    record = ExportRecord.read(exported.version)
     rounding = "up to rounding, which may change words with the number of rows"
-    assert rounding not in model_card("toy", facts)
-    assert rounding in model_card("toy", facts | {"precision": "bfloat16"})
+    assert rounding not in model_card("toy", record)
+    assert rounding in model_card("toy", dataclasses.replace(record, precision="bfloat16"))
 
 
 def test_the_card_begins_with_the_description(facts, tokens):

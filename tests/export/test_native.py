@@ -7,13 +7,20 @@ import tempfile
 
 import pytest
 import tensorflow as tf
-from tests.helpers.tiny import NO_UTF8, ODD, tiny_model, tiny_tokenizer, tiny_translator, toy_sentences
 
 from benchmarks.native_host import build, serve
 from keras_transformer import compiled_search
 from keras_transformer.config import DecodingConfig
 from keras_transformer.export import export_saved_model
 from keras_transformer.translation.translator import Translator
+from tests.helpers.tiny import (
+    NO_UTF8,
+    ODD,
+    tiny_model,
+    tiny_tokenizer,
+    tiny_translator,
+    toy_sentences,
+)
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="the host is built with gcc")
 

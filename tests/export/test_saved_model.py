@@ -6,6 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+
+from keras_transformer.config import DecodingConfig
+from keras_transformer.export import export_saved_model, load_saved_model, saved_model
+from keras_transformer.export.signatures import trace_signatures
+from keras_transformer.translation.translator import Translator
 from tests.helpers.tiny import (
     NO_UTF8,
     ODD,
@@ -15,11 +20,6 @@ from tests.helpers.tiny import (
     tiny_translator,
     toy_sentences,
 )
-
-from keras_transformer.config import DecodingConfig
-from keras_transformer.export import export_saved_model, load_saved_model, saved_model
-from keras_transformer.export.signatures import trace_signatures
-from keras_transformer.translation.translator import Translator
 
 # What a client of the exported model may have installed.
 CLIENT = """
@@ -117,7 +117,7 @@ def test_kernels_that_are_kept_are_kept_until_they_are_written(tmp_path, monkeyp
         return functions
 
     monkeypatch.setattr(saved_model, "trace_signatures", trace_and_collect)
-    monkeypatch.setattr("keras_transformer.export.signatures._METHODS", ())
+    monkeypatch.setattr("keras_transformer.export.signatures._METHODS", {})
     search = DecodingConfig(beam_size=1, extra_length=6, max_source_length=12)
     translator = Translator(tiny_model(), tiny_tokenizer(), decoding=search, compiled=True)
     saved_model.write_graph(translator, tmp_path)
@@ -127,15 +127,14 @@ def test_kernels_that_are_kept_are_kept_until_they_are_written(tmp_path, monkeyp
 
 
 def test_a_model_that_is_frozen_is_exported_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr("keras_transformer.export.signatures._METHODS", ())
+    monkeypatch.setattr("keras_transformer.export.signatures._METHODS", {})
     model = tiny_model()
     model.trainable = False
     search = DecodingConfig(beam_size=1, extra_length=6)
     translator = Translator(model, tiny_tokenizer(), decoding=search)
     translate = load_saved_model(export_saved_model(translator, tmp_path))
     sentences = toy_sentences(5)
-    received = [text.decode() for text in translate(tf.constant(sentences)).numpy()]
-    assert received == translator(sentences)
+    assert translate(sentences) == translator(sentences)
 
 
 def fake_save(monkeypatch, fail=False):
@@ -151,7 +150,7 @@ def fake_save(monkeypatch, fail=False):
             raise OSError("disk full")
 
     monkeypatch.setattr(tf.saved_model, "save", save)
-    monkeypatch.setattr(saved_model, "replay", lambda *arguments: None)
+    monkeypatch.setattr(saved_model, "replay", lambda *_, progress: None)
     return written
 
 
@@ -215,7 +214,7 @@ def test_a_failure_leaves_nothing_behind(tmp_path, monkeypatch):
 def test_a_model_that_fails_its_warmup_is_not_published(tmp_path, monkeypatch):
     fake_save(monkeypatch)
 
-    def fail(path, requests):
+    def fail(path, requests, progress):
         raise tf.errors.InvalidArgumentError(None, None, "no such op")
 
     monkeypatch.setattr(saved_model, "replay", fail)

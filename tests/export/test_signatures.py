@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+
 from tests.helpers.tiny import NO_UTF8, ODD, toy_sentences
 
 TEXTS = [text.encode() for text in [*toy_sentences(14), *ODD]] + NO_UTF8

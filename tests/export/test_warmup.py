@@ -1,9 +1,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from tests.helpers.model_server import most_rows
 from tensorflow_serving.apis import prediction_log_pb2
-from tests.helpers.tiny import tiny_tokenizer
 
 from keras_transformer.export.warmup import (
     Request,
@@ -13,6 +11,8 @@ from keras_transformer.export.warmup import (
     write_warmup,
 )
 from keras_transformer.translation.translator import Translator
+from tests.helpers.model_server import most_rows
+from tests.helpers.tiny import tiny_tokenizer
 
 
 def read(path):

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from tests.helpers.tiny import NO_UTF8, ODD, saved_graph, tiny_model, toy_pairs, toy_sentences
 
 from benchmarks.native_host import serve
 from keras_transformer.config import DecodingConfig
 from keras_transformer.export import export_ctranslate2, export_saved_model
 from keras_transformer.text import WordPieceTokenizer, train_word_piece
 from keras_transformer.translation.translator import Translator
+from tests.helpers.tiny import NO_UTF8, ODD, saved_graph, tiny_model, toy_pairs, toy_sentences
 
 SIGNATURES = ("translate_with_scores", "n_best", "score", "attend")
 

@@ -1,24 +1,24 @@
 import pytest
-from tests.helpers.tiny import toy_training
 
 from keras_transformer.export import export_saved_model
+from tests.helpers.tiny import toy_training
 
 
 @pytest.fixture(scope="session")
-def training():
-    """The directory of a small training, as --model."""
+def run():
+    """A small run directory, as --model."""
     return str(toy_training()[0])
 
 
 @pytest.fixture(scope="session")
 def saved_model(tmp_path_factory):
-    """The directory over the exported versions of the same, as --model."""
+    """The directory of its exported versions, as --model."""
     directory = tmp_path_factory.mktemp("saved_models") / "toy"
     export_saved_model(toy_training()[1], directory)
     return str(directory)
 
 
-@pytest.fixture(params=["training", "saved_model"])
+@pytest.fixture(params=["run", "saved_model"])
 def model(request):
     """Each kind of --model."""
     return request.getfixturevalue(request.param)
@@ -26,5 +26,5 @@ def model(request):
 
 @pytest.fixture
 def translator():
-    """What the models should do."""
+    """The translator that the models are to agree with."""
     return toy_training()[1]

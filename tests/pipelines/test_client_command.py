@@ -11,10 +11,10 @@ import time
 
 import pytest
 import tensorflow as tf
-from tests.helpers.model_server import ModelServer
-from tests.helpers.tiny import run_python
 
 from pipelines import client
+from tests.helpers.model_server import ModelServer
+from tests.helpers.tiny import run_python
 
 SENTENCES = ["one two 😀", "", "  red  ", "zwölf\tBoxkämpfer", "a\x0bb\x85c\u2028d", "\x07"]
 
@@ -279,10 +279,19 @@ def test_what_is_no_model_server_is_told(server, tmp_path):
     assert "answered 501: <!DOCTYPE HTML>" in message
 
 
-def test_grpc_says_what_to_install(server, monkeypatch):
-    monkeypatch.setitem(sys.modules, "tensorflow_serving.apis", None)
-    message = failure("--grpc", f"localhost:{server.port}", "one")
-    assert message == "error: --grpc needs an optional package: pip install tensorflow-serving-api"
+def test_grpc_says_what_to_install_before_tensorflow_is_imported(server):
+    code = f"""
+import sys
+sys.modules["tensorflow_serving"] = None  # As if it were not installed.
+from pipelines import client
+try:
+    client.main(["--model", "shout", "--grpc", "localhost:{server.port}", "one"])
+except SystemExit as error:
+    print(error.code)
+print("tensorflow" in sys.modules)
+"""
+    assert run_python("-c", code).stdout.splitlines() == [f"error: {client.NO_GRPC}", "False"]
+    assert "[serving] extra" in client.NO_GRPC
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,11 @@ import json
 import sys
 
 import pytest
-from tests.helpers.tiny import toy_pairs
-from tests.helpers.toy_tfds import register_pairs
 
 from keras_transformer.evaluation import score
 from pipelines import evaluate
+from tests.helpers.tiny import toy_pairs
+from tests.helpers.toy_tfds import register_pairs
 
 PAIRS = toy_pairs(30, seed=9)
 
@@ -40,24 +40,24 @@ def test_scores_are_printed_and_written(model, translator, text, tmp_path, capsy
     ]
 
 
-def test_tab_separated_text_is_scored(training, text, tmp_path, capsys):
-    evaluate.main(["--model", training, *text])
+def test_tab_separated_text_is_scored(run, text, tmp_path, capsys):
+    evaluate.main(["--model", run, *text])
     lines = "".join(f"{source}\t{target}\n" for source, target in PAIRS)
     (tmp_path / "pairs.tsv").write_text(lines, encoding="utf-8")
     expected = capsys.readouterr().out
-    evaluate.main(["--model", training, "--source", str(tmp_path / "pairs.tsv")])
+    evaluate.main(["--model", run, "--source", str(tmp_path / "pairs.tsv")])
     assert capsys.readouterr().out == expected
 
 
-def test_texts_of_different_length_are_refused(training, text):
+def test_texts_of_different_length_are_refused(run, text):
     with open(text[1], "a") as file:
         file.write("one more\n")
     with pytest.raises(SystemExit, match="error: parallel files .* received 31 in .* and 30 in"):
-        evaluate.main(["--model", training, *text])
+        evaluate.main(["--model", run, *text])
 
 
 def test_a_saved_models_search_cannot_be_changed(saved_model, text):
-    with pytest.raises(SystemExit, match="error: .*a SavedModel is fixed: leave out --beam-size"):
+    with pytest.raises(SystemExit, match="error: .*a SavedModel is fixed, received --beam-size"):
         evaluate.main(["--model", saved_model, "--beam-size", "1", *text])
 
 
@@ -71,20 +71,20 @@ def tfds_dir(tmp_path, monkeypatch):
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "tfds"))
 
 
-def test_a_set_of_tfds_has_the_scores_of_the_same_text_in_files(training, text, tfds_dir, capsys):
-    evaluate.main(["--model", training, *text])
+def test_a_set_of_tfds_has_the_scores_of_the_same_text_in_files(run, text, tfds_dir, capsys):
+    evaluate.main(["--model", run, *text])
     expected = capsys.readouterr().out
-    evaluate.main(["--model", training, *SET])  # BLEU is the same in any order of the sentences.
+    evaluate.main(["--model", run, *SET])  # BLEU is the same in any order of the sentences.
     assert capsys.readouterr().out == expected
 
 
-def test_split_and_direction_of_a_set_are_chosen(training, translator, tfds_dir, capsys):
-    evaluate.main(["--model", training, *SET, "--split", "dev"])
+def test_split_and_direction_of_a_set_are_chosen(run, translator, tfds_dir, capsys):
+    evaluate.main(["--model", run, *SET, "--split", "dev"])
     translations = translator([source for source, _ in PAIRS[:5]])
     expected = score(translations, [target for _, target in PAIRS[:5]])
     assert capsys.readouterr().out == f"{expected}\n"
     turned = [*SET[:2], "--source-language", "de", "--target-language", "en", "--split", "dev"]
-    evaluate.main(["--model", training, *turned])
+    evaluate.main(["--model", run, *turned])
     translations = translator([target for _, target in PAIRS[:5]])
     expected = score(translations, [source for source, _ in PAIRS[:5]])
     assert capsys.readouterr().out == f"{expected}\n"
@@ -94,10 +94,10 @@ def test_split_and_direction_of_a_set_are_chosen(training, translator, tfds_dir,
     ("options", "message"),
     [
         ("", "no text; give --source, or --tfds with --source-language and --target-language"),
-        ("--target b", "text in files needs --source too"),
-        ("--tfds a", "a TFDS set needs --source-language and --target-language too"),
-        ("--split dev", "needs --tfds and --source-language and --target-language too"),
-        ("--source a --tfds b --split c", "received --source and --tfds, --split; leave out those"),
+        ("--target b", "text in files also needs --source"),
+        ("--tfds a", "a TFDS data set also needs --source-language and --target-language"),
+        ("--split dev", "also needs --tfds and --source-language and --target-language"),
+        ("--source a --tfds b --split c", "received --source and --tfds, --split; leave out the"),
         ("--source a --source-language en", "received --source and --source-language; leave out"),
         (
             "--source a --published wmt --target-language de",
@@ -107,19 +107,19 @@ def test_split_and_direction_of_a_set_are_chosen(training, translator, tfds_dir,
         (
             "--source a --target b --tfds c --source-language en --target-language en",
             "received --source, --target and --tfds, --source-language; leave "
-            "out those of one kind; --source-language and --target-language must be two "
-            "languages, received en for both",
+            "out the options of one of them; --source-language and --target-language must "
+            "differ, received en for both",
         ),
     ],
 )
-def test_mistakes_are_told_together(options, message):
+def test_all_mistakes_are_reported_at_once(options, message):
     with pytest.raises(SystemExit, match=f"error: .*{message}"):
         evaluate.main(["--model", "none", *options.split()])
 
 
-def test_other_scores_come_after_sacrebleus(training, translator, text, tmp_path, capsys):
+def test_published_scores_follow_those_of_sacrebleu(run, translator, text, tmp_path, capsys):
     options = ["--target-language", "de", "--json", str(tmp_path / "s.json")]
-    evaluate.main(["--model", training, *text, *options, "--published", "paper", "multi30k"])
+    evaluate.main(["--model", run, *text, *options, "--published", "paper", "multi30k"])
     translations = translator([source for source, _ in PAIRS])
     references = [target for _, target in PAIRS]
     expected = score(translations, references, ["paper", "multi30k"], "de")
@@ -127,9 +127,9 @@ def test_other_scores_come_after_sacrebleus(training, translator, text, tmp_path
     assert json.loads((tmp_path / "s.json").read_text()) == expected.to_dict()
 
 
-def test_a_missing_package_is_told_before_the_work(training, text, monkeypatch):
+def test_a_missing_package_is_reported_before_the_work(run, text, monkeypatch):
     monkeypatch.setitem(sys.modules, "sacremoses", None)
-    monkeypatch.setattr(evaluate, "load_model", None)
+    monkeypatch.setattr("pipelines.cli.models.load_model", None)
     options = ["--target-language", "de", "--published", "paper"]
     with pytest.raises(SystemExit, match="error: .* pip install sacremoses"):
-        evaluate.main(["--model", training, *text, *options])
+        evaluate.main(["--model", run, *text, *options])

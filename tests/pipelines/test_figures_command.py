@@ -28,9 +28,9 @@ def images_of(directory):
     return found
 
 
-def test_each_picture_is_a_png_an_svg_and_an_image_of_a_log(training, tmp_path, capsys):
+def test_each_figure_is_a_png_an_svg_and_a_tensorboard_image(run, tmp_path, capsys):
     output = tmp_path / "new" / "figures"
-    figures.main(["--model", training, "--output", str(output), "one red dog sees"])
+    figures.main(["--model", run, "--output", str(output), "one red dog sees"])
     files = {path.name for path in output.iterdir()} - {"tensorboard"}
     assert files == {f"{name}{suffix}" for name in NAMES for suffix in (".png", ".svg")}
     logged = images_of(output / "tensorboard")
@@ -46,10 +46,9 @@ def test_each_picture_is_a_png_an_svg_and_an_image_of_a_log(training, tmp_path, 
 
 
 def test_learned_positions_are_drawn_for_each_side():
-    from tests.helpers.tiny import tiny_tokenizer
-
     from keras_transformer import Transformer
-    from keras_transformer.translation.translator import Translator
+    from keras_transformer.translation import Translator
+    from tests.helpers.tiny import tiny_tokenizer
 
     model = Transformer.from_preset(
         "tiny", vocab_size=380, num_layers=1, d_model=8, position="learned", max_length=9
@@ -65,7 +64,7 @@ def test_learned_positions_are_drawn_for_each_side():
 def test_the_layer_of_the_lines_is_chosen(translator):
     found = dict(figures.attention_figures(translator, "one red", layer=1))
     (caption,) = found["cross_lines"].texts
-    assert caption.get_text().startswith("Layer 1. Cross-attention: from each subword")
+    assert caption.get_text().startswith("Layer 1. Cross-attention: from each target subword")
 
 
 @pytest.mark.parametrize(
@@ -76,10 +75,10 @@ def test_the_layer_of_the_lines_is_chosen(translator):
         ([" "], "There is no word to attend to in ' '"),
     ],
 )
-def test_what_cannot_be_drawn_is_told_and_nothing_is_written(options, message, training, tmp_path):
+def test_what_cannot_be_drawn_is_an_error_and_nothing_is_written(options, message, run, tmp_path):
     output = tmp_path / "figures"
     with pytest.raises(SystemExit, match=f"error: {message}"):
-        figures.main(["--model", training, "--output", str(output), *options])
+        figures.main(["--model", run, "--output", str(output), *options])
     assert not output.exists()
 
 

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.helpers.tiny import ROOT, run_python
 
 from pipelines import serve
+from tests.helpers.tiny import ROOT, run_python
 
 
 def write(path, text=""):
@@ -21,7 +21,7 @@ def write(path, text=""):
 
 @pytest.fixture
 def model(tmp_path):
-    """The directory of a model with versions 2 and 10, and what a server passes over."""
+    """A model directory with versions 2 and 10, and entries that a server ignores."""
     model = tmp_path / "saved models" / "en_de"
     for version in ("2", "10"):
         write(model / version / "saved_model.pb")
@@ -58,7 +58,7 @@ ALWAYS = [
 ]
 
 
-def test_a_plain_model_needs_only_its_place(model):
+def test_a_plain_model_needs_only_its_path(model):
     assert flags(model / "10") == ALWAYS
 
 
@@ -101,7 +101,7 @@ def test_options_become_flags(model):
             ["serving/monitoring.config"],
             ["--monitoring_config_file=/seen/serving/monitoring.config"],
         ),
-        # Another version's, and one that the server is not given.
+        # Of another version, and a file that the server does not get.
         (["2/batching_params.pbtxt", "serving/models.config"], []),
     ],
     ids=lambda value: "+".join(Path(file).name for file in value if not file.startswith("--")),
@@ -121,23 +121,9 @@ def test_each_file_that_came_with_the_model_has_its_flags(files, expected, model
         ("2", {"compiled": True}, []),
     ],
 )
-def test_xla_is_on_for_a_compiled_model_alone(version, export, expected, model):
+def test_xla_is_enabled_only_for_a_compiled_model(version, export, expected, model):
     write(model / version / "assets.extra" / "export.json", json.dumps(export))
     assert flags(model / "10") == ALWAYS + expected
-
-
-def test_the_version_that_the_server_loads_is_the_highest(model, monkeypatch):
-    assert serve.find_version(model) == model / "10"
-    assert serve.find_version(str(model / "10")) == model / "10"
-    monkeypatch.chdir(model.parent)
-    assert serve.find_version("en_de") == model / "10"
-    monkeypatch.chdir(model)
-    assert serve.find_version(".") == model / "10"
-
-
-def test_a_link_to_a_model_keeps_its_name(model, tmp_path):
-    (tmp_path / "best").symlink_to(model)
-    assert serve.find_version(tmp_path / "best") == tmp_path / "best" / "10"
 
 
 @pytest.mark.parametrize(
@@ -145,15 +131,15 @@ def test_a_link_to_a_model_keeps_its_name(model, tmp_path):
     [
         ("none", "There is no model in .*/none: expected .*/none/1/saved_model.pb or a higher"),
         ("en_de/serving", "There is no model in .*/serving: expected .* pipelines.export --output"),
-        ("en_de/2", "loads the highest version, .*/10, and not 2. Give --model .*/en_de to serve"),
+        ("en_de/2", "loads the highest version, .*/10, and not 2. Give .*/en_de to serve"),
         (
             "loose",
-            "loose is a SavedModel, but its directory has no number .* Move it to .*/loose/1",
+            "loose is a SavedModel whose name is not a number. Move it to .*/loose/1",
         ),
-        ("half", "half/7 has no saved_model.pb, and the server loads the highest number. Remove"),
+        ("half", "half/7 has no saved_model.pb, and the model server loads the highest number"),
     ],
 )
-def test_what_cannot_be_served_is_told(given, message, model):
+def test_what_cannot_be_served_is_an_error(given, message, model):
     write(model.parent / "loose" / "saved_model.pb")
     write(model.parent / "half" / "6" / "saved_model.pb")
     (model.parent / "half" / "7").mkdir()
@@ -161,9 +147,15 @@ def test_what_cannot_be_served_is_told(given, message, model):
         serve.main(["--model", str(model.parent / given), "--dry-run"])
 
 
+def test_a_damaged_record_is_an_error_that_names_it(model):
+    write(model / "10" / "assets.extra" / "export.json", "{")
+    with pytest.raises(SystemExit, match="error: .*/10/assets.extra/export.json is damaged: "):
+        serve.main(["--model", str(model), "--dry-run"])
+
+
 @pytest.mark.parametrize("options", [["--name", "en:de"], ["--name", "a/b"]])
-def test_a_name_must_be_one_for_a_url(options, model):
-    with pytest.raises(SystemExit, match="error: A name must have no colon or slash, received"):
+def test_a_name_must_fit_into_a_url(options, model):
+    with pytest.raises(SystemExit, match="error: A model name must not contain a colon or a slash"):
         serve.main(["--model", str(model), *options])
 
 
@@ -194,7 +186,7 @@ def usual_flags(model):
 def test_the_program_is_given_absolute_paths(model, path, capsys, monkeypatch):
     monkeypatch.chdir(model.parent)
     program(path, "tensorflow_model_server")
-    program(path, "docker")  # With a daemon, but the program comes first.
+    program(path, "docker")  # It has a daemon, but the program takes precedence.
     assert dry_run(capsys, "--model", "en_de") == ["tensorflow_model_server", *usual_flags(model)]
 
 
@@ -224,13 +216,15 @@ def test_docker_gets_the_model_read_only_and_its_ports(model, path, capsys):
 
 
 @pytest.mark.parametrize("docker", [None, "echo Cannot connect to the Docker daemon >&2; exit 1"])
-def test_without_a_server_the_way_to_one_is_told(docker, model, path, capfd):
+def test_without_a_server_the_error_says_how_to_install_one(docker, model, path, capfd):
     if docker:
         program(path, "docker", docker)
     with pytest.raises(SystemExit) as error:
         serve.main(["--model", str(model)])
     message = error.value.code
-    assert message.startswith("error: There is no model server: no tensorflow_model_server on PATH")
+    assert message.startswith(
+        "error: There is no model server: tensorflow_model_server is not on PATH"
+    )
     assert "\n" not in message
     for way in ("image tensorflow/serving", "package tensorflow-model-server", "https://"):
         assert way in message
@@ -238,7 +232,7 @@ def test_without_a_server_the_way_to_one_is_told(docker, model, path, capfd):
     assert dry_run(capfd, "--model", model)[0] == "tensorflow_model_server"
 
 
-# Prints its process and arguments, and waits for a signal that it tells.
+# Prints its process id and arguments, waits for a signal, and reports it.
 WAITING = """\
 import os, signal, sys
 for number in (signal.SIGINT, signal.SIGTERM):
@@ -249,7 +243,7 @@ signal.pause()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_server_takes_the_place_of_the_command_and_gets_its_signals(number, model, path):
+def test_the_server_replaces_the_process_and_receives_its_signals(number, model, path):
     waiting = write(path / "waiting.py", WAITING)
     program(path, "tensorflow_model_server", f'exec "{sys.executable}" "{waiting}" "$@"')
     process = subprocess.Popen(
@@ -266,7 +260,7 @@ def test_the_server_takes_the_place_of_the_command_and_gets_its_signals(number, 
         err = process.stderr.read()
     assert received == [*usual_flags(model), "--tensorflow_intra_op_parallelism=3"]
     assert re.fullmatch(
-        rf"Serving {model} as en_de, now version 10: REST at localhost:8501, gRPC at localhost:8500"
+        rf"Serving {model} as en_de, version 10: REST at localhost:8501, gRPC at localhost:8500"
         rf".\ngot {number.name}\n",
         err,
     )

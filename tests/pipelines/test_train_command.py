@@ -4,17 +4,17 @@ import shutil
 
 import pytest
 import yaml
-from tests.helpers.tiny import ROOT, run_python, toy_experiment, toy_sentences, write_toy_text
 
 from keras_transformer.config import DataConfig, ExperimentConfig
 from keras_transformer.presets import PRESETS
 from keras_transformer.training import load_translator
 from pipelines import train
+from tests.helpers.tiny import ROOT, run_python, toy_experiment, toy_sentences, write_toy_text
 
 
 @pytest.fixture
 def trained(monkeypatch):
-    """What the command asks the library to train, which is not done."""
+    """The calls of `train`, which does nothing."""
     calls = []
     monkeypatch.setattr(
         "keras_transformer.training.train",
@@ -39,7 +39,7 @@ MINIMAL = {
 }
 
 
-def test_options_replace_those_of_the_file(trained, config_file):
+def test_options_override_the_file(trained, config_file):
     path = config_file({**MINIMAL, "training": {"epochs": 7, "seed": 3}, "output": "from_file"})
     options = ["--training.epochs", "2", "--model.dropout=0.3", "--output", "given"]
     train.main(["--config", path, *options])
@@ -83,7 +83,7 @@ def test_every_preset_needs_nothing_but_text(trained, config_file, name):
     assert trained == [(experiment_of(PRESETS[name], MINIMAL["data"]), "x")]
 
 
-def test_file_and_options_replace_what_a_preset_has(trained, config_file):
+def test_file_and_options_override_a_preset(trained, config_file):
     path = config_file({**MINIMAL, "preset": "parsing_wsj", "output": "x"})
     train.main(["--config", path, "--model.d_ff", "40"])
     parsing = experiment_of(PRESETS["parsing_wsj"], MINIMAL["data"], **MINIMAL["model"], d_ff=40)
@@ -93,26 +93,26 @@ def test_file_and_options_replace_what_a_preset_has(trained, config_file):
     assert trained.pop() == (big, "x")
 
 
-def test_a_training_to_start_from_gives_all_but_the_text(trained, config_file, training):
-    start = ExperimentConfig.from_file(f"{training}/config.yaml")
+def test_a_model_to_start_from_gives_everything_but_the_text(trained, config_file, run):
+    start = ExperimentConfig.from_file(f"{run}/config.yaml")
     expected = dataclasses.replace(
         start,
         model=dataclasses.replace(start.model, dropout=0.3),
         data=DataConfig(**MINIMAL["data"]),
-        training=dataclasses.replace(start.training, warmup_steps=9, init_from=training),
+        training=dataclasses.replace(start.training, warmup_steps=9, init_from=run),
     )
     options = ["--training.warmup_steps", "9", "--model.dropout", "0.3", "--output", "x"]
     path = config_file({"data": MINIMAL["data"]})
-    train.main(["--config", path, "--training.init_from", training, *options])
-    path = config_file({"data": MINIMAL["data"], "training": {"init_from": training}})
+    train.main(["--config", path, "--training.init_from", run, *options])
+    path = config_file({"data": MINIMAL["data"], "training": {"init_from": run}})
     train.main(["--config", path, *options])
     assert trained == [(expected, "x")] * 2
 
 
-def test_a_training_to_start_from_gives_its_kind_of_subwords_and_nothing_of_its_machine(
-    trained, config_file, training, tmp_path
+def test_a_model_to_start_from_gives_its_kind_of_subwords_but_not_its_devices(
+    trained, config_file, run, tmp_path
 ):
-    start = ExperimentConfig.from_file(f"{training}/config.yaml")
+    start = ExperimentConfig.from_file(f"{run}/config.yaml")
     data = dataclasses.replace(start.data, subwords="wordpiece")
     recipe = dataclasses.replace(
         start.training, precision="mixed_bfloat16", replicas=2, teachers=["elsewhere"], seed=5
@@ -138,30 +138,28 @@ def test_each_teacher_is_an_option(trained, config_file):
     assert trained.pop()[0].training.teachers == ["a", "b"]
 
 
-def test_a_training_that_has_begun_needs_its_start_no_more(
-    trained, config_file, training, tmp_path
-):
-    start = shutil.copytree(training, tmp_path / "start")
+def test_a_run_that_has_begun_no_longer_needs_its_start(trained, config_file, run, tmp_path):
+    start = shutil.copytree(run, tmp_path / "start")
     path = config_file({"data": MINIMAL["data"]})
-    run = tmp_path / "run"
+    output = tmp_path / "run"
     command = ["--config", path, "--training.init_from", str(start), "--training.epochs", "7"]
-    train.main([*command, "--output", str(run)])
-    run.mkdir()
+    train.main([*command, "--output", str(output)])
+    output.mkdir()
     config = trained[0][0]
-    config.to_file(run / "config.yaml")
+    config.to_file(output / "config.yaml")
     # The start has been trained on with another recipe.
     recipe = dataclasses.replace(config.training, epochs=20, warmup_steps=99)
     dataclasses.replace(config, training=recipe).to_file(start / "config.yaml")
-    train.main([*command, "--output", str(run)])
+    train.main([*command, "--output", str(output)])
     shutil.rmtree(start)
-    train.main([*command, "--output", str(run)])
-    path = config_file({"data": MINIMAL["data"], "output": str(run)})
+    train.main([*command, "--output", str(output)])
+    path = config_file({"data": MINIMAL["data"], "output": str(output)})
     train.main(command)
     assert config.training.epochs == 7
     assert trained == [trained[0]] * 4
 
 
-def test_a_training_to_start_from_that_is_not_there_is_named(trained):
+def test_a_missing_model_to_start_from_is_named(trained):
     with pytest.raises(SystemExit, match="error: none/config.yaml does.* An exported model will"):
         train.main(["--training.init_from", "none", "--output", "x"])
     assert not trained
@@ -221,7 +219,7 @@ def test_the_configurations_of_the_papers_runs(trained, name, preset, changes):
 
 
 @pytest.mark.parametrize("name", [name for name in CONFIGS if name.endswith("_tfds")])
-def test_a_configuration_for_tfds_is_the_one_for_files_but_for_the_text(trained, name):
+def test_a_configuration_for_tfds_differs_from_that_for_files_only_in_the_text(trained, name):
     for config in (name, name.removesuffix("_tfds")):
         train.main(["--config", str(CONFIGS[config]), "--output", "x"])
     (tfds, _), (files, _) = trained
@@ -231,13 +229,13 @@ def test_a_configuration_for_tfds_is_the_one_for_files_but_for_the_text(trained,
     assert dataclasses.replace(tfds, data=dataclasses.replace(tfds.data, **text)) == files
 
 
-def test_the_environment_is_no_option(trained, config_file, monkeypatch):
+def test_environment_variables_are_not_options(trained, config_file, monkeypatch):
     monkeypatch.setenv("OUTPUT", "from_environment")
     with pytest.raises(SystemExit, match="output is missing"):
         train.main(["--config", config_file(MINIMAL)])
 
 
-def test_all_mistakes_are_told_at_once(trained, config_file):
+def test_all_mistakes_are_reported_at_once(trained, config_file):
     mistakes = {
         "model": {"vocab_size": 2, "heads": 3},
         "data": {"train_source": "train.tsv"},
@@ -251,35 +249,70 @@ def test_all_mistakes_are_told_at_once(trained, config_file):
     assert sorted(lines) == [
         "  data: text in files needs train_source, validation_source, received no "
         "validation_source; give what is missing",
-        "  model.heads is no option, did you mean model.num_heads?",
+        "  model.heads is not an option, did you mean model.num_heads?",
         "  model.vocab_size: Input should be greater than 4, received 2",
-        "  output is missing",
-        "  trainin is no option, did you mean training?",
+        "  output is missing; give --output DIRECTORY",
+        "  trainin is not an option, did you mean training?",
         "  training.epochs: Input should be a valid integer, unable to parse string as an integer, "
         "received 'three'",
-        "  xyz is no option",
+        "  xyz is not an option",
     ]
     assert not trained
 
 
-def test_sizes_that_do_not_fit_are_told_in_the_librarys_words(trained, config_file):
+def test_sizes_that_do_not_fit_are_reported_in_the_words_of_the_library(trained, config_file):
     path = config_file(MINIMAL)
     with pytest.raises(SystemExit, match="\n  model: d_model must be divisible by num_heads"):
         train.main(["--config", path, "--output", "x", "--model.num_heads", "5"])
 
 
-def test_an_option_that_does_not_exist_is_refused(trained, config_file, capsys):
+@pytest.mark.parametrize(
+    "option", ["--training.epoch 3", "--training.epoch=3", "--trainig.epochs=3"]
+)
+def test_a_mistyped_option_is_answered_with_the_one_that_was_meant(
+    option, trained, config_file, capsys
+):
     with pytest.raises(SystemExit) as error:
-        train.main(["--config", config_file(MINIMAL), "--output", "x", "--training.epoch", "3"])
+        train.main(["--config", config_file(MINIMAL), "--output", "x", *option.split()])
     assert error.value.code == 2
-    assert "unrecognized arguments: --training.epoch 3" in capsys.readouterr().err
+    (line,) = capsys.readouterr().err.splitlines()
+    given = option.split("=")[0].split()[0]
+    assert line == (
+        f"error: {given} is not an option, did you mean --training.epochs? See python -m "
+        "pipelines.train --help."
+    )
 
 
-def test_without_options_it_says_what_is_missing():
-    with pytest.raises(
-        SystemExit, match="output is missing\n  model is missing\n  data is missing"
-    ):
-        train.main([])
+@pytest.mark.parametrize("options", [[], ["--output", "x"]])
+def test_without_a_configuration_it_says_what_to_give(options):
+    with pytest.raises(SystemExit, match="error: give --config FILE, or --preset NAME") as error:
+        train.main(options)
+    for option in ("--output", "--data.train_source", "--data.validation_source", "--data.tfds"):
+        assert option in error.value.code
+    assert "\n" not in error.value.code
+
+
+def test_what_a_preset_leaves_open_is_named():
+    with pytest.raises(SystemExit) as error:
+        train.main(["--preset", "tiny"])
+    assert error.value.code.splitlines()[1:] == [
+        "  output is missing; give --output DIRECTORY",
+        "  data is missing; give --data.train_source and --data.validation_source, or --data.tfds "
+        "with --data.source_language and --data.target_language",
+    ]
+
+
+def test_an_optional_value_of_the_file_can_be_removed(trained, config_file):
+    path = config_file({**MINIMAL, "training": {"patience": 3}})
+    train.main(["--config", path, "--output", "x", "--training.patience", "None"])
+    assert trained.pop()[0].training.patience is None
+
+
+def test_sections_that_do_not_fit_each_other_are_an_error(trained, config_file):
+    path = config_file({**MINIMAL, "model": MINIMAL["model"] | {"position": "learned"}})
+    options = ["--model.max_length", "9", "--data.max_length", "10", "--output", "x"]
+    with pytest.raises(SystemExit, match="\n  learned positions need model.max_length"):
+        train.main(["--config", path, *options])
 
 
 @pytest.mark.parametrize(
@@ -289,7 +322,7 @@ def test_without_options_it_says_what_is_missing():
         ("model: {", "config.yaml is not YAML: while parsing"),
     ],
 )
-def test_a_file_that_is_no_mapping_is_refused(content, message, config_file):
+def test_a_file_that_is_not_a_mapping_is_refused(content, message, config_file):
     with pytest.raises(SystemExit, match=f"error: .*{message}"):
         train.main(["--config", config_file(content), "--output", "x"])
 
@@ -305,13 +338,26 @@ def test_a_missing_text_is_named(config_file, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_an_interruption_is_no_error(config_file, monkeypatch):
+@pytest.mark.parametrize(
+    ("checkpoints", "message"),
+    [
+        ([], "Interrupted before the first epoch was complete. The same command starts again.\n"),
+        (["1"], "Interrupted. The same command resumes after the last complete epoch.\n"),
+    ],
+)
+def test_after_an_interruption_it_says_what_the_same_command_does(
+    checkpoints, message, config_file, monkeypatch, tmp_path, capsys
+):
     def interrupted(experiment, output):
+        for name in checkpoints:
+            (tmp_path / "checkpoints" / name).mkdir(parents=True)
         raise KeyboardInterrupt
 
     monkeypatch.setattr("keras_transformer.training.train", interrupted)
-    with pytest.raises(SystemExit, match="The same command goes on after the last whole epoch"):
-        train.main(["--config", config_file(MINIMAL), "--output", "x"])
+    with pytest.raises(SystemExit) as error:
+        train.main(["--config", config_file(MINIMAL), "--output", str(tmp_path)])
+    assert error.value.code == 130
+    assert capsys.readouterr().err == message
 
 
 def test_from_the_command_line_to_a_model(tmp_path):
@@ -331,25 +377,3 @@ def test_from_the_command_line_to_a_model(tmp_path):
     config = ExperimentConfig.from_file(tmp_path / "run" / "config.yaml")
     assert config == toy_experiment(data | {"train_source": str(compressed)}, epochs=1)
     assert len(load_translator(tmp_path / "run")(toy_sentences(3))) == 3
-
-
-@pytest.mark.parametrize(
-    ("command", "given", "expected"),
-    [
-        ("pipelines.train", None, "1"),
-        ("pipelines.quickstart", None, "1"),
-        ("pipelines.train", "0", "0"),
-        ("pipelines.translate", None, "None"),
-    ],
-)
-def test_training_uses_onednn_unless_the_user_says_otherwise(monkeypatch, command, given, expected):
-    monkeypatch.delenv("TF_ENABLE_ONEDNN_OPTS", raising=False)
-    if given:
-        monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", given)
-    code = """
-import os
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"  # So that TensorFlow is not imported, which takes long.
-import pipelines
-print(os.environ.get("TF_ENABLE_ONEDNN_OPTS"))
-"""
-    assert run_python("-c", code, command).stdout == f"{expected}\n"

@@ -3,10 +3,13 @@ import io
 import shutil
 import sys
 
+import numpy as np
 import pytest
-from tests.helpers.tiny import run_python, toy_sentences
 
+from keras_transformer.config import DecodingConfig
+from keras_transformer.translation import Translator
 from pipelines import translate
+from tests.helpers.tiny import ROOT, run_python, toy_sentences
 
 SENTENCES = ["one two three 😀", "", *toy_sentences(5), "red"]
 
@@ -23,77 +26,80 @@ def test_arguments_are_translated_in_order(model, translator, capsys):
 
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress], ids=["plain", "gzip"])
-def test_a_file_is_translated_line_by_line(compress, training, translator, tmp_path, capsys):
+def test_a_file_is_translated_line_by_line(compress, run, translator, tmp_path, capsys):
     text = "".join(f"{sentence}\r\n" for sentence in SENTENCES)
     (tmp_path / "input").write_bytes(compress(text.encode()))
-    translate.main(["--model", training, "--input", str(tmp_path / "input"), "--batch-size", "3"])
+    translate.main(["--model", run, "--input", str(tmp_path / "input"), "--batch-size", "3"])
     out, err = capsys.readouterr()
     assert out.split("\n")[:-1] == translator(SENTENCES)
     assert f"{len(SENTENCES)}/{len(SENTENCES)}" in err  # The progress bar of more than a batch.
 
 
-def test_standard_input_is_translated(training, translator, capsys, monkeypatch):
+def test_standard_input_is_translated(run, translator, capsys, monkeypatch):
     text = "\n".join(SENTENCES).encode() + b"\nno \xff text\r\nred\x0bblue"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text), encoding="ascii"))
-    translate.main(["--model", training])
+    translate.main(["--model", run])
     assert lines(capsys) == translator([*SENTENCES, "no \ufffd text", "red\x0bblue"])
 
 
-def test_a_byte_order_mark_is_no_text(capsys, monkeypatch):
+def test_a_byte_order_mark_is_dropped(capsys, monkeypatch):
     text = io.TextIOWrapper(io.BytesIO(b"\xef\xbb\xbfred\nblue"), encoding="ascii")
     monkeypatch.setattr(sys, "stdin", text)
-    monkeypatch.setattr(translate, "load_model", lambda args: lambda texts, _: texts)
+    monkeypatch.setattr("pipelines.cli.models.load_model", lambda *_: lambda texts, _: texts)
     translate.main(["--model", "any"])
     assert lines(capsys) == ["red", "blue"]
 
 
-def test_a_training_can_be_searched_otherwise(training, translator, capsys):
-    translate.main(["--model", training, "--beam-size", "1", "--length-penalty", "0", *SENTENCES])
+def test_a_training_can_be_searched_otherwise(run, translator, capsys):
+    translate.main(["--model", run, "--beam-size", "1", "--length-penalty", "0", *SENTENCES])
     greedy = lines(capsys)
     assert len(greedy) == len(SENTENCES)
     assert greedy != translator(SENTENCES)
 
 
-def test_an_export_inside_a_trainings_directory_is_not_taken_for_it(
-    training, translator, capsys, tmp_path
-):
-    directory = shutil.copytree(training, tmp_path / "run")
+def test_a_run_takes_precedence_over_an_export_in_its_directory(run, translator, capsys, tmp_path):
+    directory = shutil.copytree(run, tmp_path / "run")
     (directory / "1").mkdir()
-    (directory / "1" / "saved_model.pb").touch()  # Of an earlier state, or of another search.
+    (directory / "1" / "saved_model.pb").touch()  # Of an earlier model, or with other options.
     translate.main(["--model", str(directory), *SENTENCES])
     assert lines(capsys) == translator(SENTENCES)
 
 
-def test_a_translation_stays_on_its_line(training, capsys, monkeypatch):
-    monkeypatch.setattr(translate, "load_model", lambda args: lambda texts, _: ["a\nb", "c"])
-    translate.main(["--model", training, "one", "two"])
+def test_a_translation_stays_on_its_line(run, capsys, monkeypatch):
+    monkeypatch.setattr(
+        "pipelines.cli.models.load_model", lambda *_: lambda texts, _: ["a\nb", "c"]
+    )
+    translate.main(["--model", run, "one", "two"])
     assert lines(capsys) == ["a b", "c"]
 
 
 @pytest.mark.parametrize(
     "options, message",
     [
-        (["--beam-size", "2"], "a SavedModel is fixed: leave out --beam-size, or give"),
-        (["--beam-size", "2", "--length-penalty", "1"], "--beam-size and --length-penalty, or"),
+        (["--beam-size", "2"], "a SavedModel is fixed, received --beam-size. Leave out"),
+        (
+            ["--beam-size", "2", "--length-penalty", "1"],
+            "--beam-size and --length-penalty. Leave",
+        ),
         (["--batch-size", "0"], "batch_size must be at least 1, received 0"),
         (["--input", "none", "--batch-size", "2"], "none must be a text file"),
     ],
 )
-def test_what_cannot_be_done_is_told(options, message, saved_model):
+def test_what_cannot_be_done_is_an_error(options, message, saved_model):
     sentences = [] if "--input" in options else ["one"]
     with pytest.raises(SystemExit, match=f"error: .*{message}"):
         translate.main(["--model", saved_model, *options, *sentences])
 
 
-def test_a_beam_of_0_is_refused(training):
+def test_a_beam_of_0_is_refused(run):
     with pytest.raises(SystemExit, match="error: beam_size: .* greater than 0, received '0'"):
-        translate.main(["--model", training, "--beam-size", "0", "one"])
+        translate.main(["--model", run, "--beam-size", "0", "one"])
 
 
 def test_the_model_must_exist(tmp_path):
-    with pytest.raises(SystemExit, match="error: There is no directory none. Give that of a train"):
+    with pytest.raises(SystemExit, match="error: There is no directory none. Give a run directory"):
         translate.main(["--model", "none", "one"])
-    with pytest.raises(SystemExit, match="error: .*config.yaml does not exist"):
+    with pytest.raises(SystemExit, match="error: .* has neither config.yaml, .* nor saved_model.pb"):
         translate.main(["--model", str(tmp_path), "one"])
 
 
@@ -101,6 +107,48 @@ def test_sentences_and_a_file_are_not_both_translated(capsys):
     with pytest.raises(SystemExit):
         translate.main(["--model", "x", "--input", "y", "one"])
     assert "give sentences or --input, not both" in capsys.readouterr().err
+
+
+def test_n_best_translations_have_rank_and_score(run, translator, capsys):
+    options = ["--beam-size", "3", "--num-hypotheses", "2", "--batch-size", "3"]
+    translate.main(["--model", run, *options, *SENTENCES])
+    rows = [line.split("\t") for line in lines(capsys)]
+    assert [rank for rank, _, _ in rows] == ["1", "2"] * len(SENTENCES)
+    search = DecodingConfig(beam_size=3, length_penalty=1.0, num_hypotheses=2)
+    found = Translator(translator.model, translator.tokenizer, decoding=search).n_best(SENTENCES)
+    expected = [text.decode() for text in found["translations"].numpy().ravel()]
+    assert [text for _, _, text in rows] == expected
+    scores = [float(score) for _, score, _ in rows]
+    np.testing.assert_allclose(scores, found["scores"].numpy().ravel(), atol=1e-3)
+
+
+def test_n_best_of_a_saved_model_is_limited_by_its_search(saved_model, run, capsys):
+    for model in (saved_model, run):
+        translate.main(["--model", model, "--num-hypotheses", "2", "red dog"])
+    first, second, *same = lines(capsys)
+    assert [first.split("\t")[0], second.split("\t")[0]] == ["1", "2"]
+    assert [line.split("\t")[2] for line in (first, second)] == [x.split("\t")[2] for x in same]
+    with pytest.raises(SystemExit, match="--num-hypotheses must be between 1 and 2, .*received 3"):
+        translate.main(["--model", saved_model, "--num-hypotheses", "3", "red dog"])
+
+
+def test_at_a_terminal_it_says_what_it_waits_for(capsys, monkeypatch):
+    class Terminal(io.TextIOWrapper):
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr(sys, "stdin", Terminal(io.BytesIO(b"red")))
+    monkeypatch.setattr("pipelines.cli.models.load_model", lambda *_: lambda texts, _: texts)
+    translate.main(["--model", "any"])
+    out, err = capsys.readouterr()
+    assert out == "red\n"
+    assert err == "Type one sentence per line, then Ctrl-D on a new line.\n"
+
+
+def test_the_shipped_model_takes_strings(capsys):
+    translate.main(["--model", str(ROOT / "saved_models" / "multi30k_en_de"), "A dog runs."])
+    (line,) = lines(capsys)
+    assert line.startswith("Ein Hund ")
 
 
 def test_a_process_prints_translations_and_nothing_else(saved_model, translator):
