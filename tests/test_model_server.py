@@ -1,7 +1,7 @@
-"""An exported model behind a model server that pipelines.serve starts.
+"""An exported model in a model server that pipelines.serve starts.
 
-Each test runs against the stand-in of model_server.py and, where that is installed, against
-tensorflow_model_server. Those with `tensorflow_model_server` in their name need the latter.
+Each test runs with the stand-in of helpers/model_server.py and, if it is installed, with
+tensorflow_model_server. Tests with `tensorflow_model_server` in their name need the latter.
 """
 
 import base64
@@ -25,10 +25,10 @@ import pytest
 import tensorflow as tf
 import urllib3
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
-from tests.helpers.tiny import NO_UTF8, ODD, ROOT, tiny_translator, toy_sentences
 
 from keras_transformer.export import export_saved_model
 from pipelines import client
+from tests.helpers.tiny import NO_UTF8, ODD, ROOT, tiny_translator, toy_sentences
 
 REAL = "tensorflow_model_server"
 needs_real = pytest.mark.skipif(
@@ -53,7 +53,7 @@ def path(request, tmp_path_factory):
 
 @contextlib.contextmanager
 def serving(model, path, log):
-    """Serve a model's directory, and give where, when it answers."""
+    """Serve a model's directory, and yield the server's addresses once it answers."""
     port, rest_port = free_ports(2)
     command = [sys.executable, "-m", "pipelines.serve", "--model", model]
     ports = ["--port", str(port), "--rest-port", str(rest_port), "--threads", "1"]
@@ -89,7 +89,7 @@ def wait(until, log):
 
 
 def versions(server):
-    """Return the versions that are ready; none as long as the server does not answer."""
+    """Return the versions that are ready; none while the server does not answer."""
     try:
         states = urllib3.request("GET", server.url, retries=False).json()["model_version_status"]
     except urllib3.exceptions.HTTPError:
@@ -104,7 +104,7 @@ def translator():
 
 @pytest.fixture(scope="module")
 def server(path, translator, tmp_path_factory):
-    """A server of the translator's export, which the tests leave as it is."""
+    """A server with the exported translator, which tests do not change."""
     directory = tmp_path_factory.mktemp("served")
     export_saved_model(translator, directory / "toy")
     with serving(directory / "toy", path, directory / "log") as server:
@@ -112,7 +112,7 @@ def server(path, translator, tmp_path_factory):
 
 
 def post(url, body):
-    """Return the status and the answer to a prediction's JSON, of the model under a URL."""
+    """Return the status and the answer to a Predict request in JSON."""
     body = body if isinstance(body, str) else json.dumps(body)
     response = urllib3.request("POST", f"{url}:predict", body=body, timeout=60)
     return response.status, response.json()
@@ -128,7 +128,9 @@ def post(url, body):
     ],
     ids=["rows", "rows with names", "columns", "columns with names"],
 )
-def test_rest_gives_the_translators_strings(request_key, texts, answer_key, server, translator):
+def test_rest_returns_the_translations_of_the_translator(
+    request_key, texts, answer_key, server, translator
+):
     expected = translator(SENTENCES)
     assert len(set(expected)) > 9
     assert post(server.url, {request_key: texts}) == (200, {answer_key: expected})
@@ -140,7 +142,7 @@ def translate_bytes(translator, texts):
     return translator.translate(tf.constant(texts, tf.string)).numpy().tolist()
 
 
-def test_rest_takes_whatever_bytes_there_are(server, translator):
+def test_rest_accepts_any_bytes(server, translator):
     texts = [text.encode() for text in ODD] + NO_UTF8
     expected = [text.decode() for text in translate_bytes(translator, texts)]
     encoded = [{"b64": base64.b64encode(text).decode()} for text in texts]
@@ -148,7 +150,7 @@ def test_rest_takes_whatever_bytes_there_are(server, translator):
 
 
 @pytest.mark.parametrize("texts", [[text.encode() for text in ODD] + NO_UTF8, []])
-def test_grpc_takes_whatever_bytes_there_are_and_nothing(texts, server, translator):
+def test_grpc_accepts_any_bytes_and_an_empty_batch(texts, server, translator):
     request = predict_pb2.PredictRequest()
     request.model_spec.name = "toy"
     request.inputs["text"].CopyFrom(tf.make_tensor_proto(texts, tf.string, [len(texts)]))
@@ -160,7 +162,7 @@ def test_grpc_takes_whatever_bytes_there_are_and_nothing(texts, server, translat
     assert tf.make_ndarray(outputs["translation"]).tolist() == expected
 
 
-def test_a_request_may_have_as_many_rows_as_a_batch(server, translator):
+def test_a_request_may_be_as_large_as_a_batch(server, translator):
     texts = [SENTENCES[i % len(SENTENCES)] for i in range(64)]
     assert post(server.url, {"instances": texts}) == (200, {"predictions": translator(texts)})
     status, answer = post(server.url, {"instances": [*texts, "red"]})
@@ -168,7 +170,7 @@ def test_a_request_may_have_as_many_rows_as_a_batch(server, translator):
 
 
 @pytest.mark.parametrize("api", ["rest", "grpc"])
-def test_the_client_prints_the_translators_strings(api, server, translator, capsys):
+def test_the_client_prints_the_translations_of_the_translator(api, server, translator, capsys):
     address = {"rest": ["--url", server.rest], "grpc": ["--grpc", server.grpc]}[api]
     options = ["--model", "toy", *address, "--batch-size", "2", "--in-flight", "3"]
     client.main([*options, *SENTENCES])
@@ -185,7 +187,7 @@ def test_the_readmes_request_is_answered(server, translator):
     assert post(server.url, body) == (200, {"predictions": expected})
 
 
-def test_status_and_metadata_are_told(server):
+def test_status_and_metadata_are_answered(server):
     assert versions(server) == {"1"}
     metadata = urllib3.request("GET", f"{server.url}/metadata").json()["metadata"]
     signature = metadata["signature_def"]["signature_def"]["serving_default"]
@@ -219,7 +221,7 @@ def test_bad_requests_are_refused(model, body, status, message, server):
     assert message in answer["error"]
 
 
-def test_a_new_version_takes_over_without_a_failed_request(path, tmp_path):
+def test_a_new_version_replaces_the_old_one_without_a_failed_request(path, tmp_path):
     old, new = (tiny_translator(beam_size=1, extra_length=length) for length in (1, 9))
     answers = [old(SENTENCES), new(SENTENCES)]
     assert answers[0] != answers[1]
@@ -255,11 +257,11 @@ def test_a_new_version_takes_over_without_a_failed_request(path, tmp_path):
             one.result()
     for answers in received.values():
         assert set(answers) == {0, 1}
-        assert answers == sorted(answers)  # The old one's, then the new one's.
+        assert answers == sorted(answers)  # From the old version, then from the new one.
 
 
 @needs_real
-def test_tensorflow_model_server_warms_up_and_joins_requests(translator, tmp_path, capsys):
+def test_tensorflow_model_server_warms_up_and_batches_requests(translator, tmp_path, capsys):
     model, log = tmp_path / "toy", tmp_path / "log"
     export_saved_model(translator, model)
     sentences = toy_sentences(64)

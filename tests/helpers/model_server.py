@@ -1,10 +1,10 @@
-"""A stand-in for `tensorflow_model_server`, for what starts one or asks one.
+"""A stand-in for `tensorflow_model_server`, to test code that starts one or sends it requests.
 
-It loads a model as the server does, in a session, runs its warm-up requests, goes on to a higher
-version when there is one, and answers Predict over REST and gRPC, the model's status and its
-metadata, with the server's formats, messages and statuses. It knows inputs of strings alone, and
-takes the server's flags. Of batching it knows only that a request of too many rows is refused, one
-of the warm-up too. Written after tensorflow/serving: util/json_tensor.cc,
+It loads a model as the server does, in a session, runs its warm-up requests, switches to a higher
+version when there is one, and answers Predict requests over REST and gRPC, and requests for the
+model's status and metadata, with the server's formats, messages and statuses. It accepts the flags
+of the server, and inputs of strings only. It does not batch, but refuses requests of too many rows,
+including warm-up requests. It follows tensorflow/serving: util/json_tensor.cc,
 model_servers/http_rest_api_util.cc and servables/tensorflow/predict_util.cc.
 
     python tests/helpers/model_server.py --port=8500 --rest_api_port=8501 --model_name=en_de \
@@ -41,7 +41,7 @@ def invalid(message):
 
 
 class Model:
-    """A version of a model, with its warm-up done; `most_rows` of a request, by default any."""
+    """A version of a model, warmed up; it accepts up to `most_rows` rows, by default any number."""
 
     def __init__(self, directory, most_rows=None):
         self.most_rows = most_rows
@@ -79,9 +79,10 @@ class ModelServer:
     """Serves the highest version below a directory, until the `with` block ends.
 
     Attributes:
-        port, rest_port: where it listens; a free one for each that is not given.
-        batching: whether batching_params.pbtxt of a version says how large its batches are.
-        on_predict: called as each request comes. An error of `tf.errors` that it raises is the
+        port: The port for gRPC; a free one if it is not given.
+        rest_port: The port for REST, likewise.
+        batching: Whether batching_params.pbtxt of a version sets the maximum batch size.
+        on_predict: Called for each request. An error of `tf.errors` that it raises becomes the
             answer; a ConnectionResetError breaks the connection.
     """
 
@@ -111,7 +112,7 @@ class ModelServer:
         highest = max(int(path.name) for path in self.base.iterdir() if path.name.isdecimal())
         if highest != self.version:
             directory = self.base / str(highest)
-            # The one before serves meanwhile.
+            # The previous version serves meanwhile.
             self.model = Model(directory, most_rows(directory) if self.batching else None)
             self.version = highest
 
@@ -123,7 +124,7 @@ class ModelServer:
         return self.model
 
     def rest(self, method, path, body):
-        """Return the answer to an HTTP request, as an object for JSON."""
+        """Return the answer to an HTTP request, before it is encoded as JSON."""
         match = (PREDICT if method == "POST" else STATUS).fullmatch(path)
         if not match:
             raise invalid(f"Malformed request: {method} {path}")
@@ -152,7 +153,7 @@ def most_rows(version):
 
 
 def rest_predict(model, body):
-    """Return the answer to JSON, in rows for `instances` and in columns for `inputs`."""
+    """Return the answer to a JSON body, in rows for `instances` and in columns for `inputs`."""
     try:
         request = json.loads(body)
     except ValueError as error:
@@ -224,7 +225,7 @@ def _from_array(name, array):
             return [{"b64": base64.b64encode(value).decode()} for value in array]
         return np.vectorize(bytes.decode, otypes=[object])(array).tolist()
     if array.dtype == np.float32:
-        return array.astype(str).astype(float).tolist()  # Its shortest digits.
+        return array.astype(str).astype(float).tolist()  # The fewest digits that identify it.
     if array.dtype.itemsize == 2:
         raise invalid(f"Failed to write JSON value for tensor type: {array.dtype}")
     return array.tolist()
@@ -235,7 +236,7 @@ class _Http(ThreadingHTTPServer):
     request_queue_size = 128
 
     def handle_error(self, *request):
-        if not isinstance(sys.exception(), ConnectionError):  # A client may go, or be cut off.
+        if not isinstance(sys.exception(), ConnectionError):  # A client may disconnect.
             super().handle_error(*request)
 
 

@@ -93,7 +93,7 @@ def test_a_file_is_translated_line_by_line(name, address, tmp_path, capsys):
     assert lines == [text.upper() for text in [*SENTENCES, "last"]]
 
 
-def test_bytes_that_are_no_text_are_replaced(address, capsys, monkeypatch):
+def test_invalid_utf8_is_replaced(address, capsys, monkeypatch):
     content = io.BytesIO(b"one\nno \xff text\r\nred\x0bblue\n")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(content, encoding="ascii"))
     assert ask(capsys, *address) == ["ONE", "NO \ufffd TEXT", "RED\x0bBLUE"]
@@ -166,7 +166,7 @@ FULL = tf.errors.ResourceExhaustedError(None, None, "too many requests")
 
 
 @pytest.mark.parametrize("error", [BUSY, FULL, ConnectionResetError()], ids=["503", "429", "reset"])
-def test_a_server_that_is_busy_is_asked_again(error, server, address, capsys):
+def test_a_request_to_a_busy_server_is_retried(error, server, address, capsys):
     calls = itertools.count(1)
 
     def on_predict():
@@ -187,7 +187,7 @@ def test_a_server_that_is_busy_is_asked_again(error, server, address, capsys):
     ],
     ids=["503", "429", "reset"],
 )
-def test_a_server_that_stays_busy_is_not_asked_for_ever(error, message, server, address):
+def test_retries_end_if_a_server_stays_busy(error, message, server, address):
     calls = itertools.count()
 
     def on_predict():
@@ -206,7 +206,7 @@ def test_a_server_that_stays_busy_is_not_asked_for_ever(error, message, server, 
         tf.errors.DeadlineExceededError(None, None, "Timed out waiting for notification"),
     ],
 )
-def test_other_errors_are_not_asked_again(error, server, address):
+def test_other_errors_are_not_retried(error, server, address):
     calls = itertools.count()
 
     def on_predict():
@@ -218,7 +218,7 @@ def test_other_errors_are_not_asked_again(error, server, address):
     assert next(calls) == 1
 
 
-def test_a_timeout_is_not_asked_again(server, address):
+def test_a_timeout_is_not_retried(server, address):
     calls, late = itertools.count(), threading.Event()
 
     def on_predict():
@@ -233,7 +233,7 @@ def test_a_timeout_is_not_asked_again(server, address):
     assert next(calls) == 1
 
 
-def test_what_was_translated_before_an_error_is_told(server, address, capsys):
+def test_an_error_says_how_many_lines_are_done(server, address, capsys):
     calls = itertools.count(1)
 
     def on_predict():
@@ -249,18 +249,18 @@ def test_what_was_translated_before_an_error_is_told(server, address, capsys):
 @pytest.mark.parametrize(
     "options, message",
     [
-        (["--model", "en_de"], "has no model 'en_de': .*Latest.en_de.* name that it is served by"),
+        (["--model", "en_de"], "has no model 'en_de': .*Latest.en_de.* Give --model the name"),
         (["--version", "7"], "has no model 'shout' in version 7: .*Specific.shout, 7"),
         (["--signature", "best"], 'signature (name:|key) "best" not found'),
-        (["--signature", "first"], "gave 1 predictions for 2 sentences"),
+        (["--signature", "first"], "one prediction per sentence, received 1 for 2"),
     ],
 )
-def test_what_the_server_does_not_have_is_told(options, message, address):
+def test_a_missing_model_version_or_signature_is_named(options, message, address):
     assert re.search(message, failure(*address, *options, "one", "two"))
 
 
 @pytest.mark.parametrize("option", ["--url", "--grpc"])
-def test_a_server_that_is_not_there_is_told(option):
+def test_an_unreachable_server_is_named(option):
     with socket.socket() as taken:  # Bound and not listened to: connections are refused.
         taken.bind(("localhost", 0))
         address = f"localhost:{taken.getsockname()[1]}"
@@ -270,7 +270,7 @@ def test_a_server_that_is_not_there_is_told(option):
     assert "python -m pipelines.serve" in message
 
 
-def test_what_is_no_model_server_is_told(server, tmp_path):
+def test_an_answer_from_another_server_is_shown(server, tmp_path):
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=tmp_path)
     with http.server.ThreadingHTTPServer(("localhost", 0), handler) as other:
         threading.Thread(target=other.serve_forever, daemon=True).start()

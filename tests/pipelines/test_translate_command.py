@@ -99,7 +99,9 @@ def test_a_beam_of_0_is_refused(run):
 def test_the_model_must_exist(tmp_path):
     with pytest.raises(SystemExit, match="error: There is no directory none. Give a run directory"):
         translate.main(["--model", "none", "one"])
-    with pytest.raises(SystemExit, match="error: .* has neither config.yaml, .* nor saved_model.pb"):
+    with pytest.raises(
+        SystemExit, match="error: .* has neither config.yaml, .* nor saved_model.pb"
+    ):
         translate.main(["--model", str(tmp_path), "one"])
 
 

@@ -1,25 +1,27 @@
 import functools
 import json
+import re
 import shlex
 
 import pytest
-from tests.helpers.tiny import toy_experiment
 
 from keras_transformer.config import ExperimentConfig, read_yaml
-from keras_transformer.data import generated
 from keras_transformer.export import find_saved_model
+from keras_transformer.text import SentencePieceTokenizer
 from keras_transformer.training import load_translator
-from pipelines import quickstart
+from pipelines.quickstart import __main__ as quickstart
+from pipelines.quickstart import grammar
+from tests.helpers.tiny import toy_experiment
 
 
 @pytest.fixture
 def small_corpus(monkeypatch):
-    corpus = functools.partial(generated.generated_corpus, train=60, validation=10, test=30)
-    monkeypatch.setattr(generated, "generated_corpus", corpus)
+    corpus = functools.partial(grammar.generated_corpus, train=60, validation=10, test=30)
+    monkeypatch.setattr(grammar, "generated_corpus", corpus)
     return corpus()
 
 
-def test_the_whole_job(small_corpus, tmp_path, monkeypatch, capsys):
+def test_the_whole_workflow(small_corpus, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(quickstart, "CONFIG", tmp_path / "toy.yaml")
     text = {"train_source": "none", "validation_source": "none"}
     toy_experiment(text, epochs=2, batch_tokens=500).to_file(tmp_path / "toy.yaml")
@@ -36,14 +38,31 @@ def test_the_whole_job(small_corpus, tmp_path, monkeypatch, capsys):
     assert "60 pairs of sentences generated from a grammar" in printed
     assert "\nBLEU " in printed
 
-    serve, ask = printed.split("Serve it:\n")[1].split("and ask:\n")
-    assert f"--model_base_path={output}" in shlex.split(serve)
+    steps = printed.split("Translate your own sentences:\n")[1]
+    translate, _, serve, _, ask = steps.splitlines()[:5]
+    model = ["--model", str(output)]
+    assert shlex.split(translate)[1:] == ["-m", "pipelines.translate", *model, sources[0]]
+    assert shlex.split(serve)[1:] == ["-m", "pipelines.serve", *model]
     assert json.loads(shlex.split(ask)[2]) == {"instances": [sources[0]]}
+
+
+def test_each_digit_is_a_subword_of_its_own(tmp_path):
+    corpus = grammar.generated_corpus(train=2000, validation=1, test=1)
+    path = tmp_path / "vocabulary.model"
+    quickstart.write_vocabulary(path, corpus, 1000)
+    tokenizer = SentencePieceTokenizer.from_file(path)
+    pieces = tokenizer.id_to_piece(range(tokenizer.vocab_size))
+    spelled = [piece for piece in pieces if not re.fullmatch("<0x..>", piece)]
+    assert {"0", "1", "9"} <= set(spelled)
+    assert not [piece for piece in spelled if re.search(r"\d.|.\d", piece.removeprefix("▁"))]
+    written = path.read_bytes()
+    quickstart.write_vocabulary(path, corpus, 500)
+    assert path.read_bytes() == written  # A run resumes with its vocabulary.
 
 
 def test_a_directory_with_other_sentences_is_refused(small_corpus, tmp_path):
     (tmp_path / "test.tsv").write_text("of an\tolder grammar\n")
-    with pytest.raises(SystemExit, match="test.tsv has other sentences than this version gen"):
+    with pytest.raises(SystemExit, match="error: .*test.tsv has other sentences than this version"):
         quickstart.main(["--directory", str(tmp_path), "--output", str(tmp_path / "model")])
     assert (tmp_path / "test.tsv").read_text() == "of an\tolder grammar\n"
 
