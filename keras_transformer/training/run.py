@@ -1,25 +1,17 @@
 """A training run: from the text that a configuration names to a directory with the model."""
 
-import dataclasses
 import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import keras
 import tensorflow as tf
 
-from keras_transformer.config import DataConfig, DecodingConfig, ExperimentConfig, TrainingConfig
-from keras_transformer.data import (
-    EncodedPairs,
-    TokenBatches,
-    drop_merges,
-    encode_pairs,
-    read_pairs,
-    read_tfds,
-)
+from keras_transformer.config import DecodingConfig, ExperimentConfig, TrainingConfig
+from keras_transformer.data import TokenBatches, encode_pairs
 from keras_transformer.evaluation import score
 from keras_transformer.losses import LabelSmoothedCrossEntropy
 from keras_transformer.model import Transformer
@@ -39,6 +31,7 @@ from keras_transformer.training.directory import check_claim, claim
 from keras_transformer.training.model import TrainingTransformer
 from keras_transformer.training.start import Start, check_start
 from keras_transformer.training.teachers import find_teachers, read_teachers
+from keras_transformer.training.text import Pairs, read_text, training_batches
 from keras_transformer.training.vocabularies import (
     Tokenizers,
     check_vocabularies,
@@ -48,8 +41,6 @@ from keras_transformer.translation.translator import Translator
 from keras_transformer.utils.files import whole_file
 
 log = logging.getLogger(__name__)
-
-Pairs = Sequence[tuple[str, str]]
 
 
 def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
@@ -103,14 +94,14 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
         teacher_models = read_teachers(teachers, training.precision)
     # After this, nothing but the student draws random numbers.
     keras.utils.set_random_seed(training.seed)
-    pairs, validation_pairs = _read_text(data)
+    pairs, validation_pairs = read_text(data)
     origins = [start, *teachers] if start else teachers
     tokenizers = (
         read_tokenizers(origins[0].vocabularies, data.subwords)
         if origins
         else read_or_train(directory, config, pairs)
     )
-    batches = _training_batches(config, tokenizers, pairs, replicas)
+    batches = training_batches(config, tokenizers, pairs, replicas)
     del pairs  # Gigabytes for a large text.
     model = compiled_model(config, strategy, parts if replicas == 1 else 1, teacher_models)
     share = training.batch_tokens // replicas
@@ -150,65 +141,6 @@ def _strategy(training: TrainingConfig) -> tf.distribute.Strategy:
             "overflow on the first replica only. Choose 'mixed_bfloat16', or replicas=1."
         )
     return strategy
-
-
-def _read_text(data: DataConfig) -> tuple[Pairs, Pairs]:
-    """Return the training text, and the validation text, which is read and checked first."""
-    validation = _read_split(data, "validation")
-    if not any(source.strip() and target.strip() for source, target in validation):
-        raise ValueError(
-            "Validation text must have a pair of sentences that are not empty, received "
-            f"{len(validation)} pairs without one in {data.validation_source or data.tfds}. Check "
-            "the text."
-        )
-    return _read_split(data, "train"), validation
-
-
-def _read_split(data: DataConfig, split: str) -> Pairs:
-    options = dataclasses.asdict(data)
-    if data.tfds is None:
-        return read_pairs(options[f"{split}_source"], options[f"{split}_target"])
-    languages = options["source_language"], options["target_language"]
-    return read_tfds(data.tfds, options[f"{split}_split"], *languages)
-
-
-def _training_batches(
-    config: ExperimentConfig, tokenizers: Tokenizers, pairs: Pairs, replicas: int
-) -> TokenBatches:
-    """Return the training text as token batches."""
-    training = config.training
-    log.info("text to train on:")
-    return TokenBatches(
-        encode_pairs(pairs, *tokenizers, config.data.max_length),
-        training.batch_tokens,
-        num_replicas=replicas,
-        seed=training.seed,
-        steps_per_epoch=training.steps_per_epoch,
-        vary=_subword_dropout(config, tokenizers, training.batch_tokens // replicas),
-    )
-
-
-def _subword_dropout(
-    config: ExperimentConfig, tokenizers: Tokenizers, share: int
-) -> Callable[[EncodedPairs, int], EncodedPairs] | None:
-    """Return what segments the training text anew in each pass.
-
-    No sentence becomes longer than `share`, a replica's tokens of a batch.
-    """
-    data, seed = config.data, config.training.seed
-    if not data.subword_dropout:
-        return None
-
-    def vary(pairs, number):
-        return drop_merges(
-            pairs,
-            tokenizers,
-            data.subword_dropout,
-            max_length=min(data.max_length, share),
-            seed=(seed, number),
-        )
-
-    return vary
 
 
 def compiled_model(

@@ -141,7 +141,7 @@ def test_text_may_come_from_a_tfds_dataset(tmp_path, monkeypatch, caplog):
         ("toy", "train[:60]", "en", "de"): toy_pairs(60),
         ("toy", "dev", "en", "de"): VALIDATION,
     }
-    monkeypatch.setattr("keras_transformer.training.run.read_tfds", lambda *of: sets[of])
+    monkeypatch.setattr("keras_transformer.training.text.read_tfds", lambda *of: sets[of])
     data = {
         "tfds": "toy",
         "source_language": "en",
