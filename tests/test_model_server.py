@@ -128,7 +128,7 @@ def post(url, body):
     ],
     ids=["rows", "rows with names", "columns", "columns with names"],
 )
-def test_rest_returns_the_translations_of_the_translator(
+def test_rest_returns_the_translators_strings(
     request_key, texts, answer_key, server, translator
 ):
     expected = translator(SENTENCES)

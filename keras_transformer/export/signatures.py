@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from keras_transformer.translation.translator import Translator
 
-_METHODS = {
+METHODS = {
     "translate_with_scores": "translate_with_scores",
     "n_best": "n_best",
     "score": "score",
@@ -23,7 +23,7 @@ def trace_signatures(translator: Translator) -> dict[str, Any]:
     def serving_default(text):
         return {"translation": translator.translate(text)}
 
-    functions = {name: getattr(translator, method) for name, method in _METHODS.items()}
+    functions = {name: getattr(translator, method) for name, method in METHODS.items()}
     functions = {"serving_default": serving_default, **functions}
     return {name: function.get_concrete_function() for name, function in functions.items()}
 
@@ -38,7 +38,7 @@ def describe_signatures(signatures: Mapping[str, Any]) -> dict[str, dict[str, An
         For each signature, what it `does`, and the type and shape of its `inputs` and `outputs`
         by name.
     """
-    methods = {"serving_default": "translate", **_METHODS}
+    methods = {"serving_default": "translate", **METHODS}
     return {
         name: {
             "does": getattr(Translator, methods[name]).__doc__.split("\n")[0],

@@ -7,7 +7,7 @@ from keras_transformer.export import export_saved_model
 from tests.helpers.tiny import saved_graph, tiny_translator
 
 FACTS = {
-    "description": "Letters, to be *spelt*.",
+    "description": "Letters, to be *spelled*.",
     "command": "python -m pipelines.export --checkpoint 'runs/en de'",
     "scores": {"bleu": 37.7, "signature": "nrefs:1|case:mixed|eff:no|tok:13a"},
 }
@@ -15,7 +15,7 @@ FACTS = {
 
 @pytest.fixture(scope="session")
 def exported(tmp_path_factory):
-    """A `translator`, the `version` that it was exported to, and the `facts` given."""
+    """A `translator`, the `version` it was exported to, and the given `facts`."""
     translator = tiny_translator(
         beam_size=3, extra_length=6, max_source_length=24, num_hypotheses=2
     )
@@ -26,13 +26,13 @@ def exported(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def graph(exported):
-    """What saved_model.pb says: `nodes`, those of `functions` included, and `signatures`."""
+    """The content of saved_model.pb: `nodes`, including those of `functions`, and `signatures`."""
     return saved_graph(exported.version)
 
 
 @pytest.fixture(scope="session")
 def serve(exported):
-    """What a model server does: `serve(signature, text=[...])` gives the arrays of its outputs."""
+    """Run a signature as a model server does: `serve(name, text=[...])` returns its outputs."""
     session = tf.compat.v1.Session(graph=tf.Graph())
     with session.graph.as_default():
         path = str(exported.version)

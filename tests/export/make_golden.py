@@ -1,8 +1,8 @@
-"""Make the golden model: train on the toy language, export, and write down what it translates.
+"""Make the golden model: train on the toy language, export, and record its translations.
 
     python tests/export/make_golden.py
 
-Run it only when an export is meant to change: test_golden.py is there to notice when it does.
+Run it only when exported models are meant to change; test_golden.py notices when they do.
 """
 
 import json
@@ -48,7 +48,7 @@ def main() -> None:
         for text, translation, score in zip(
             texts, found["translations"][:, 0].numpy(), scores, strict=True
         )
-        # On another machine sums are rounded otherwise, and what is close may change places.
+        # Rounding differs between machines, so hypotheses with close scores may swap.
         if score[0] - score[1] > 0.01
     ]
     lines = ",\n".join(json.dumps(row) for row in expected)

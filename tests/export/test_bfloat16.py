@@ -14,7 +14,7 @@ from tests.helpers.tiny import NO_UTF8, ODD, saved_graph, toy_pairs, toy_trainin
 
 @pytest.fixture(scope="module")
 def exports(tmp_path_factory):
-    """Of the toy training: by precision, the `version` and its `signatures`."""
+    """The `version` and `signatures` of the toy model, by precision."""
     found = {}
     for precision in ("float32", "bfloat16"):
         version = tmp_path_factory.mktemp(precision)
@@ -25,7 +25,7 @@ def exports(tmp_path_factory):
     return found
 
 
-def test_it_thinks_the_same_but_for_rounding(exports):
+def test_scores_agree_up_to_rounding(exports):
     texts, translations = map(tf.constant, zip(*toy_pairs(200), strict=True))
     scores, found = {}, {}
     for precision, export in exports.items():
@@ -34,7 +34,7 @@ def test_it_thinks_the_same_but_for_rounding(exports):
         found[precision] = export.signatures["serving_default"](text=texts)["translation"].numpy()
     np.testing.assert_allclose(scores["bfloat16"], scores["float32"], rtol=0.03)
     assert scores["bfloat16"].mean() == pytest.approx(scores["float32"].mean(), rel=0.003)
-    # Three epochs leave it unsure of much.
+    # After three epochs, many of its scores are close.
     assert (found["bfloat16"] == found["float32"]).mean() > 0.7
 
 
@@ -60,7 +60,7 @@ def test_its_signatures_and_ops_are_those_of_any_export(exports):
     assert types["bfloat16"] == types["float32"]
 
 
-def test_its_products_are_in_bfloat16(exports):
+def test_its_matrix_products_are_in_bfloat16(exports):
     nodes = saved_graph(exports["bfloat16"].version).nodes
     kinds = {
         op: {node.attr[kind].type for node in nodes if node.op == op}
@@ -68,7 +68,7 @@ def test_its_products_are_in_bfloat16(exports):
     }
     bfloat16, float32 = tf.bfloat16.as_datatype_enum, tf.float32.as_datatype_enum
     assert kinds["MatMul"] == kinds["BatchMatMulV2"] == {bfloat16}
-    # This one is of attention alone, in which a single sentence's several queries are in float32.
+    # The exception is attention to a single sentence, whose queries are in float32.
     assert kinds["BatchMatMulV3"] == {float32}
 
 

@@ -13,7 +13,7 @@ from tests.helpers.tiny import tiny_model, tiny_tokenizer, toy_sentences
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
 
-ALL_OTHER = {  # than in the tiny model: post-norm, sinusoidal, nothing shared, keys of 5
+ALL_OTHER = {  # The tiny model has post-norm, sinusoidal positions, no sharing, and keys of 5.
     "pre-norm": {"norm": "pre"},
     "one matrix": {"share_embeddings": "all"},
     "two vocabularies": {"share_embeddings": "target", "target_vocab_size": 375},
@@ -25,7 +25,7 @@ ALL_OTHER = {  # than in the tiny model: post-norm, sinusoidal, nothing shared, 
 
 
 def random_translator(changes):
-    """A translator all of whose weights are random, the norms' and biases' too."""
+    """A translator whose weights are all random, including norms and biases."""
     config = {"num_layers": 2, "d_model": 12, "d_ff": 20, "num_heads": 3, "key_dim": 5}
     config |= {"vocab_size": 380, "share_embeddings": "none", **changes}
     model = Transformer(TransformerConfig(**config))
@@ -45,7 +45,7 @@ def subwords(tokenizer, texts):
 
 
 @pytest.mark.parametrize("changes", ALL_OTHER.values(), ids=ALL_OTHER)
-def test_both_give_each_token_the_same_probability(changes, tmp_path):
+def test_token_probabilities_are_equal(changes, tmp_path):
     translator = random_translator(changes)
     texts = toy_sentences(12)
     sources, lengths = translator.encode_text(tf.constant(texts))
@@ -59,13 +59,13 @@ def test_both_give_each_token_the_same_probability(changes, tmp_path):
     scored = engine.score_batch(
         subwords(translator.tokenizer, texts), subwords(translator.target_tokenizer, texts[::-1])
     )
-    assert len(set(lengths.numpy())) > 2  # So that padding has a part.
+    assert len(set(lengths.numpy())) > 2  # So that there is padding.
     for row, length, result in zip(expected, labels.row_lengths(), scored, strict=True):
         np.testing.assert_allclose(result.log_probs, row[:length], atol=1e-4)
 
 
 def exported_search(beam_size, folder):
-    """Our and CTranslate2's subwords and scores, without a length penalty, which differ."""
+    """Our and CTranslate2's subwords and scores, without a length penalty: theirs differs."""
     search = DecodingConfig(beam_size=beam_size, length_penalty=0.0, extra_length=10)
     translator = Translator(tiny_model(), tiny_tokenizer(), decoding=search)
     texts = toy_sentences(80)
@@ -89,7 +89,7 @@ def exported_search(beam_size, folder):
         yield ours, (theirs.hypotheses[0], theirs.scores[0])
 
 
-def test_greedy_search_writes_the_same(tmp_path):
+def test_greedy_translations_are_equal(tmp_path):
     found = list(exported_search(1, tmp_path))
     for (tokens, score), (their_tokens, their_score) in found:
         assert tokens == their_tokens
@@ -97,8 +97,8 @@ def test_greedy_search_writes_the_same(tmp_path):
     assert 10 < sum(tokens[-1] == "</s>" for (tokens, _), _ in found) < 70
 
 
-def test_beam_search_finds_nothing_less_probable(tmp_path):
-    # Theirs notices an end among the best 4 continuations of a sentence, ours among the best 8.
+def test_beam_search_finds_translations_at_least_as_probable(tmp_path):
+    # Theirs considers an end among the best 4 continuations of a sentence, ours among the best 8.
     found = list(exported_search(4, tmp_path))
     ended = [(ours, theirs) for ours, theirs in found if ours[0][-1] == "</s>"]
     same = 0
@@ -109,7 +109,7 @@ def test_beam_search_finds_nothing_less_probable(tmp_path):
     assert 5 < same < len(ended)
 
 
-def test_what_two_sides_share_is_stored_once(tmp_path):
+def test_shared_embeddings_are_stored_once(tmp_path):
     sizes = {}
     for share in ("all", "target", "none"):
         translator = random_translator({"share_embeddings": share})

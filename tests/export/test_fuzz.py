@@ -1,4 +1,4 @@
-"""Whatever a client sends, an exported model answers, and the others in its batch do not notice."""
+"""An exported model answers any bytes, without an effect on other rows of the batch."""
 
 import functools
 import random
@@ -15,7 +15,7 @@ from tests.helpers.tiny import tiny_model, tiny_tokenizer, toy_sentences
 
 GOOD = [text.encode() for text in toy_sentences(6)]
 
-# Half letters, surrogates, overlong forms, what is beyond Unicode, and what no UTF-8 ever holds.
+# Incomplete characters, surrogates, overlong forms, values beyond Unicode, and invalid bytes.
 NO_TEXT = [
     b"\x80", b"\xc3", b"\xe2\x82", b"\xf0\x9f\x98", b"\xed\xa0\x80", b"\xed\xb0\x80",
     b"\xed\xa0\xbd\xed\xb8\x80", b"\xc0\x80", b"\xc1\xbf", b"\xe0\x80\xaf", b"\xf0\x80\x80\xaf",
@@ -33,12 +33,12 @@ CODE_POINTS = 0x110000
 
 @functools.cache
 def translate():
-    """From a list of bytes to that of their translations, with an exported model."""
+    """Translate a list of byte strings with an exported model."""
     model = tiny_model()
     output = model.output_embedding.embeddings
     scales = [[2.5 if 4 <= i < 260 else 1.0] for i in range(output.shape[0])]
-    output.assign(output * scales)  # It spells in single bytes, most of which make no text.
-    # A short limit, within which every text ends soon: what is long is cut off.
+    output.assign(output * scales)  # It writes single bytes, most of which are not valid UTF-8.
+    # Low limits keep the test short; long texts are truncated.
     search = DecodingConfig(beam_size=2, extra_length=3, max_source_length=6)
     translator = Translator(model, tiny_tokenizer(), decoding=search)
     with tempfile.TemporaryDirectory() as folder:
@@ -54,7 +54,7 @@ def good_translations():
 
 
 def check(hostile, seed=0):
-    """Translate texts among good ones, which must have the translations that they have alone."""
+    """Translate texts among valid ones, whose translations must not change."""
     choose = random.Random(seed)
     batch = [(text, None) for text in hostile]
     for pair in zip(GOOD, good_translations(), strict=True):
@@ -77,17 +77,17 @@ def check_all(hostile, batch=2048):
 
 
 def test_every_code_point():
-    # The tokenizer sees all of a row, the model its beginning.
+    # The tokenizer reads the whole row, the model its beginning.
     rows = ["".join(map(chr, range(i, i + 64))) for i in range(0, CODE_POINTS, 64)]
     assert len(set("".join(rows))) == CODE_POINTS
     check_all([encoded(row) for row in rows])
 
 
-def test_every_byte_alone_and_after_what_is_no_ascii():
+def test_every_byte_alone_and_after_other_bytes():
     strings = [bytes([a]) for a in range(256)]
     strings += [bytes([a, b]) for a in range(128, 256) for b in range(256)]
     translations = check_all(strings)
-    # Most were written in bytes that are no UTF-8, which the model's own output must survive too.
+    # Most of the written bytes are invalid UTF-8, which the detokenizer has to handle too.
     assert sum("\ufffd" in text.decode() for text in translations) > len(strings) / 2
 
 
@@ -96,7 +96,7 @@ def test_very_long_texts():
     check([random.Random(1).randbytes(2**20), *(unit * (2**20 // len(unit)) for unit in units)])
 
 
-characters = st.characters(exclude_categories=())  # Surrogates too, which st.text leaves out.
+characters = st.characters(exclude_categories=())  # Including surrogates, which st.text leaves out.
 planes = st.integers(0, 16).flatmap(
     lambda plane: st.characters(
         min_codepoint=plane << 16, max_codepoint=(plane << 16) + 0xFFFF, exclude_categories=()
@@ -118,7 +118,7 @@ texts = st.one_of(
 
 @settings(
     max_examples=250,
-    derandomize=True,  # The same inputs everywhere, and no database beside the tests.
+    derandomize=True,  # The same inputs everywhere, and no database of examples.
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -1,4 +1,4 @@
-"""A model that make_golden.py exported once, and that is to translate the same for ever."""
+"""A model that version 0.1 exported: its translations must not change."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ TEXTS = [bytes.fromhex(row["text"]) for row in EXPECTED]
 TRANSLATIONS = [bytes.fromhex(row["translation"]) for row in EXPECTED]
 
 
-def test_it_translates_as_it_did():
+def test_its_translations_have_not_changed():
     translate = load_saved_model(GOLDEN)
     assert translate(tf.constant(TEXTS)).numpy().tolist() == TRANSLATIONS
     signature = translate.loaded.signatures["translate_with_scores"]
@@ -24,7 +24,7 @@ def test_it_translates_as_it_did():
 
 
 def test_it_translates_well():
-    # What it was not trained on; so what is expected above is no accident of random weights.
+    # On unseen sentences, so the translations above are not those of random weights.
     correct = {source.encode(): target.encode() for source, target in toy_pairs(2050)[2000:]}
     known = [(correct[x], y) for x, y in zip(TEXTS, TRANSLATIONS, strict=True) if x in correct]
     assert len(known) > 30

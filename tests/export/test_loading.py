@@ -34,7 +34,7 @@ def test_the_other_signatures_are_there(translate, exported):
     assert translate.loaded.signatures is translate.signatures
 
 
-def test_there_must_be_a_model(tmp_path):
+def test_a_missing_model_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError, match="There is no SavedModel in .*none: expected"):
         load_saved_model(tmp_path / "none")
 
@@ -48,7 +48,7 @@ def test_a_damaged_model_is_named(name, exported, tmp_path):
         load_saved_model(tmp_path)
 
 
-def test_the_model_must_have_been_exported_here(tmp_path):
+def test_another_saved_model_is_an_error(tmp_path):
     tf.saved_model.save(tf.Module(), str(tmp_path / "1"))
     with pytest.raises(ValueError, match="has no signature serving_default: .* tf.saved_model"):
         load_saved_model(tmp_path)

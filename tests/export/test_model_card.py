@@ -42,7 +42,7 @@ def test_export_json_says_how_the_model_was_made(exported, facts):
     }
 
 
-def test_the_card_says_that_other_types_round(exported):
+def test_the_card_mentions_rounding_only_for_low_precision(exported):
     record = ExportRecord.read(exported.version)
     rounding = "up to rounding, which may change words with the number of rows"
     assert rounding not in model_card("toy", record)
@@ -51,10 +51,10 @@ def test_the_card_says_that_other_types_round(exported):
 
 def test_the_card_begins_with_the_description(facts, tokens):
     first = next(x.content for x in tokens[3:] if x.type == "inline")
-    assert first == facts["description"] == "Letters, to be *spelt*."
+    assert first == facts["description"] == "Letters, to be *spelled*."
 
 
-def test_the_card_says_the_same(facts, tokens):
+def test_the_card_has_the_content_of_the_record(facts, tokens):
     headings = [tokens[i + 1].content for i, x in enumerate(tokens) if x.type == "heading_open"]
     assert headings[:4] == ["toy model", "Signatures", "Export", "Scores"]
     sections = [yaml.safe_load(x.content) for x in tokens if x.info == "yaml"]

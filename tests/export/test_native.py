@@ -1,4 +1,4 @@
-"""An exported model in a process of its own that has TensorFlow, the tokenizer and no Python."""
+"""An exported model in a process with TensorFlow and the tokenizer, but without Python."""
 
 import functools
 import shutil
@@ -38,7 +38,7 @@ def exported(compiled):
     search = DecodingConfig(**SEARCH)
     translator = Translator(tiny_model(), tiny_tokenizer(), decoding=search, compiled=compiled)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiled_search, "BATCH_SIZES", (2, 9))  # Fewer shapes to be compiled.
+        patch.setattr(compiled_search, "BATCH_SIZES", (2, 9))  # Fewer shapes to compile.
         return export_saved_model(translator, f"{_folder().name}/{compiled}")
 
 
@@ -48,7 +48,7 @@ def _folder():
 
 
 def answers(requests, compiled, threads=1):
-    """The host's strings, request by request."""
+    """The translations of the host, request by request."""
     received = sorted(serve(exported(compiled), requests, threads=threads, xla=compiled))
     assert [answer.number for answer in received] == list(range(len(requests)))
     assert [answer.error for answer in received] == [None] * len(requests)
@@ -62,7 +62,7 @@ def test_there_is_no_python_in_the_host():
 
 
 @VARIANTS
-def test_the_host_has_the_translators_bytes(compiled):
+def test_the_host_returns_the_translators_bytes(compiled):
     translate = tiny_translator(**SEARCH).translate
     requests = [ORDINARY + HOSTILE, [], ORDINARY[:1], [b""], ORDINARY[::-1], HOSTILE, ORDINARY * 9]
     expected = [translate(tf.constant(texts, tf.string)).numpy().tolist() for texts in requests]
@@ -71,7 +71,7 @@ def test_the_host_has_the_translators_bytes(compiled):
 
 
 @VARIANTS
-def test_requests_at_once_have_the_answers_of_requests_in_turn(compiled):
+def test_concurrent_requests_have_the_answers_of_sequential_ones(compiled):
     texts = ORDINARY + HOSTILE
     requests = [texts[i : i + 1 + i % 5] for i in range(len(texts))]
     assert answers(requests * 5, compiled, threads=2) == answers(requests, compiled) * 5

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from keras_transformer.config import DecodingConfig
 from keras_transformer.export import export_saved_model, load_saved_model, saved_model
-from keras_transformer.export.signatures import trace_signatures
+from keras_transformer.export.signatures import METHODS, trace_signatures
 from keras_transformer.translation.translator import Translator
 from tests.helpers.tiny import (
     NO_UTF8,
@@ -74,9 +74,9 @@ def test_another_program_gets_the_translators_results(program, exported, tmp_pat
     translations = translator.translate(texts).numpy().tolist()
     assert len(set(translations)) > 14
     assert report.pop("serving_default translation") == [text.hex() for text in translations]
-    for name in ("translate_with_scores", "n_best", "score", "attend"):
+    for name in METHODS:
         given = [texts, texts] if name == "score" else [texts]
-        for key, value in getattr(translator, name)(*given).items():
+        for key, value in getattr(translator, METHODS[name])(*given).items():
             received = report.pop(f"{name} {key}")
             if value.dtype == tf.string:
                 assert received == json.loads(json.dumps(value.numpy().tolist(), default=bytes.hex))
@@ -87,8 +87,11 @@ def test_another_program_gets_the_translators_results(program, exported, tmp_pat
 
 def test_a_stock_server_can_run_every_op(graph):
     ops = {node.op for node in graph.nodes}
-    assert {"SentencepieceTokenizeOp", "TensorScatterUpdate"} <= ops  # the latter lets go of rows
-    # An op that is not in the file needs a look: do the servers since 2.16 have it, without XLA?
+    assert {
+        "SentencepieceTokenizeOp",
+        "TensorScatterUpdate",
+    } <= ops  # The latter drops finished rows.
+    # Before adding an op to the file, check that servers since 2.16 have it, without XLA.
     known = Path(__file__).with_name("portable_ops.txt").read_text().split()
     assert ops <= set(known)
     for function in [*graph.functions, *graph.nodes]:
@@ -100,7 +103,7 @@ def test_the_vocabulary_is_in_the_graph_once(exported):
     assert content.count(exported.translator.tokenizer.model) == 1
 
 
-def test_weights_are_no_constants(exported):
+def test_weights_are_variables(exported):
     graph = (exported.version / "saved_model.pb").read_bytes()
     weights = [w.numpy() for w in exported.translator.model.trainable_weights]
     assert not any(w.tobytes() in graph for w in weights if w.size > 1)
@@ -109,7 +112,7 @@ def test_weights_are_no_constants(exported):
     assert size <= variables < size + 20_000
 
 
-def test_kernels_that_are_kept_are_kept_until_they_are_written(tmp_path, monkeypatch):
+def test_prepared_weights_are_kept_until_they_are_written(tmp_path, monkeypatch):
     def trace_and_collect(translator):
         functions = trace_signatures(translator)
         del translator
@@ -117,7 +120,7 @@ def test_kernels_that_are_kept_are_kept_until_they_are_written(tmp_path, monkeyp
         return functions
 
     monkeypatch.setattr(saved_model, "trace_signatures", trace_and_collect)
-    monkeypatch.setattr("keras_transformer.export.signatures._METHODS", {})
+    monkeypatch.setattr("keras_transformer.export.signatures.METHODS", {})
     search = DecodingConfig(beam_size=1, extra_length=6, max_source_length=12)
     translator = Translator(tiny_model(), tiny_tokenizer(), decoding=search, compiled=True)
     saved_model.write_graph(translator, tmp_path)
@@ -126,8 +129,8 @@ def test_kernels_that_are_kept_are_kept_until_they_are_written(tmp_path, monkeyp
     assert transposed in [shape for _, shape in written]
 
 
-def test_a_model_that_is_frozen_is_exported_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr("keras_transformer.export.signatures._METHODS", {})
+def test_a_frozen_model_is_exported_with_all_weights(tmp_path, monkeypatch):
+    monkeypatch.setattr("keras_transformer.export.signatures.METHODS", {})
     model = tiny_model()
     model.trainable = False
     search = DecodingConfig(beam_size=1, extra_length=6)
@@ -138,7 +141,7 @@ def test_a_model_that_is_frozen_is_exported_whole(tmp_path, monkeypatch):
 
 
 def fake_save(monkeypatch, fail=False):
-    """Make an export quick, and return the directories that were written to."""
+    """Make an export fast, and return the directories that it writes to."""
     written = []
 
     def save(module, path, signatures):
@@ -166,7 +169,7 @@ def test_versions_count_up_from_the_highest(tmp_path, monkeypatch):
     assert (path / "13" / "saved_model.pb").read_bytes() == b"model"
 
 
-def test_an_export_that_comes_second_takes_the_next_number(tmp_path, monkeypatch):
+def test_concurrent_exports_take_different_numbers(tmp_path, monkeypatch):
     fake_save(monkeypatch)
     rename = Path.rename
 
@@ -181,7 +184,7 @@ def test_an_export_that_comes_second_takes_the_next_number(tmp_path, monkeypatch
     assert (tmp_path / "1" / "saved_model.pb").read_bytes() == b"the other's"
 
 
-def test_a_server_sees_a_version_only_when_it_is_whole(tmp_path, monkeypatch):
+def test_a_server_sees_only_complete_versions(tmp_path, monkeypatch):
     written = fake_save(monkeypatch)
     seen = []
     rename = Path.rename
@@ -193,7 +196,7 @@ def test_a_server_sees_a_version_only_when_it_is_whole(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "rename", list_and_rename)
     version = export_saved_model(tiny_translator(beam_size=1), tmp_path)
     (temporary,) = map(tmp_path.joinpath, written)
-    assert temporary.parent == version.parent  # A rename within a file system is atomic.
+    assert temporary.parent == version.parent  # Renaming within a file system is atomic.
     assert not temporary.name.isdecimal()
     assert seen[-1][:2] == (temporary, version)
     assert sorted(seen[-1][2]) == [

@@ -36,7 +36,7 @@ def messages():
     return [message_factory.GetMessageClass(message) for message in found]
 
 
-def test_a_server_reads_them(exported, messages):
+def test_a_server_can_parse_them(exported, messages):
     batching_parameters, monitoring_config = messages
     serving = exported.version.parent / "serving"
     for path in (serving / "batching.config", exported.version / "batching_params.pbtxt"):
@@ -71,7 +71,7 @@ def test_a_link_keeps_its_name(tmp_path):
     assert 'name: "en_de"' in (tmp_path / "disk" / "serving" / "models.config").read_text()
 
 
-def test_what_the_operator_edited_is_kept(tmp_path):
+def test_files_that_the_operator_edited_are_kept(tmp_path):
     write_serving_files(tmp_path)
     files = sorted((tmp_path / "serving").iterdir())
     batching, models, monitoring = files

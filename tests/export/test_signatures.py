@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_transformer.export.signatures import METHODS
 from tests.helpers.tiny import NO_UTF8, ODD, toy_sentences
 
 TEXTS = [text.encode() for text in [*toy_sentences(14), *ODD]] + NO_UTF8
@@ -39,7 +40,7 @@ def inputs(signature, texts, translations=None):
 
 
 def unpadded(outputs, i):
-    """What a client takes from row i of a signature's outputs."""
+    """Return row i of a signature's outputs without padding."""
     row = {name: output[i] for name, output in outputs.items()}
     if "attention" in row:
         source, target = (np.count_nonzero(row[f"{side}_tokens"]) for side in ("source", "target"))
@@ -68,18 +69,18 @@ def test_names_types_and_shapes(graph):
         assert signatures[name].method_name == "tensorflow/serving/predict"
         assert about(signatures[name].inputs) == dict.fromkeys(texts, (STRING, [None]))
         assert about(signatures[name].outputs) == outputs
-        # Raw bytes would be spelt in base 64, and a default could not be left out over REST.
+        # REST would encode bytes in base 64, and would not fill in a default.
         assert not any(output.endswith("_bytes") for output in outputs)
         assert not signatures[name].defaults
 
 
 @pytest.mark.parametrize("signature", SIGNATURES)
-def test_they_are_the_translators_methods(signature, exported, serve):
+def test_they_return_the_results_of_the_translators_methods(signature, exported, serve):
     given = inputs(signature, TEXTS, TEXTS[::-1])
     if signature == "serving_default":
         expected = {"translation": exported.translator.translate(TEXTS)}
     else:
-        expected = getattr(exported.translator, signature)(**given)
+        expected = getattr(exported.translator, METHODS[signature])(**given)
     expected = {name: output.numpy() for name, output in expected.items()}
     assert_equal(serve(signature, **given), expected)
 
@@ -88,7 +89,7 @@ def test_they_are_the_translators_methods(signature, exported, serve):
 @pytest.mark.parametrize(
     "texts", [[], [b""], [b" "], TEXTS, HUGE, TEXTS[:20] * 50], ids="0 1 1 all huge 1000".split()
 )
-def test_everything_has_an_answer(signature, texts, serve):
+def test_any_batch_has_an_answer(signature, texts, serve):
     outputs = serve(signature, **inputs(signature, texts))
     for output in outputs.values():
         assert len(output) == len(texts)
@@ -110,6 +111,6 @@ def test_a_row_depends_on_no_other(signature, serve):
         assert_equal(unpadded(backwards, len(texts) - 1 - i), alone)
 
 
-def test_inputs_of_other_sizes_are_refused(serve):
+def test_inputs_of_different_sizes_are_refused(serve):
     with pytest.raises(tf.errors.InvalidArgumentError, match="Shapes of all inputs must match"):
         serve("score", text=[b"one"], translation=[b"eins", b"zwei"])

@@ -16,7 +16,7 @@ from tests.helpers.tiny import tiny_tokenizer
 
 
 def read(path):
-    """The requests in a file, as the model server reads it."""
+    """Read requests as the model server does."""
     logs = [
         prediction_log_pb2.PredictionLog.FromString(record.numpy())
         for record in tf.data.TFRecordDataset(str(path))
@@ -41,11 +41,11 @@ def test_every_signature_is_warmed_up_with_every_size(requests, graph):
     assert sizes.keys() == served.keys()
     for name, signature in served.items():
         assert sizes[name] == [len(signature.inputs) * [(rows,)] for rows in (1, 1, 8)]
-    assert len(requests) < 1000  # More are refused.
+    assert len(requests) < 1000  # A server refuses more.
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_no_request_has_more_rows_than_a_batching_server_takes(exported, compiled):
+def test_no_request_exceeds_the_maximum_batch_size(exported, compiled):
     translator = exported.translator
     parts = (translator.model, translator.tokenizer, None, translator.decoding)
     requests = warmup_requests(Translator(*parts, compiled), {"n": {"inputs": {"text": "string"}}})
@@ -63,11 +63,11 @@ def test_the_requests_are_answered(requests, serve):
                 assert np.isfinite(output).all()
 
 
-def test_texts_are_as_long_as_they_should_be(requests):
+def test_texts_have_the_expected_lengths(requests):
     (text,) = tf.make_ndarray(requests[0].inputs["text"])
     assert 4 <= len(tiny_tokenizer().tokenize([text])[0]) <= 12
     (long,) = tf.make_ndarray(requests[-6].inputs["text"])
-    assert len(tiny_tokenizer().tokenize([long])[0]) >= 20  # The model cuts it off at 24.
+    assert len(tiny_tokenizer().tokenize([long])[0]) >= 20  # The model truncates it to 24.
 
 
 def test_what_is_written_is_read(tmp_path):
@@ -86,11 +86,23 @@ def test_what_is_written_is_read(tmp_path):
 @pytest.mark.parametrize(
     "number, encoded", [(0, "00"), (127, "7f"), (128, "8001"), (300, "ac02"), (2**21, "80808001")]
 )
-def test_numbers_are_varints(number, encoded):
+def test_numbers_are_encoded_as_varints(number, encoded):
     assert _varint(number).hex() == encoded
 
 
-def test_a_request_that_fails_is_noticed(exported):
+def test_a_failing_request_is_an_error(exported):
     bad = Request("score", {"text": [b"one"], "translation": [b"eins", b"zwei"]})
     with pytest.raises(tf.errors.InvalidArgumentError, match="Shapes of all inputs must match"):
         replay(exported.version, [bad])
+
+
+def test_progress_is_logged_request_by_request(exported, caplog):
+    requests = [Request("serving_default", {"text": rows * [b"one"]}) for rows in (1, 8)]
+    with caplog.at_level("INFO", logger="keras_transformer"):
+        replay(exported.version, requests)
+        assert not caplog.messages
+        replay(exported.version, requests, progress=True)
+    for number, (rows, message) in enumerate(zip((1, 8), caplog.messages, strict=True), start=1):
+        start = f"compiled {number} of 2: serving_default, batch size {rows}, "
+        assert message.startswith(start)
+        assert message.endswith(" s")

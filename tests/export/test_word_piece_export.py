@@ -1,7 +1,6 @@
 """Export of a translator whose subwords are word pieces."""
 
 import functools
-import json
 import shutil
 from pathlib import Path
 
@@ -11,12 +10,11 @@ import tensorflow as tf
 
 from benchmarks.native_host import serve
 from keras_transformer.config import DecodingConfig
-from keras_transformer.export import export_ctranslate2, export_saved_model
+from keras_transformer.export import ExportRecord, export_ctranslate2, export_saved_model
+from keras_transformer.export.signatures import METHODS
 from keras_transformer.text import WordPieceTokenizer, train_word_piece
 from keras_transformer.translation.translator import Translator
 from tests.helpers.tiny import NO_UTF8, ODD, saved_graph, tiny_model, toy_pairs, toy_sentences
-
-SIGNATURES = ("translate_with_scores", "n_best", "score", "attend")
 
 
 @functools.cache
@@ -33,7 +31,7 @@ def version(tmp_path_factory):
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="the host is built with gcc")
-def test_a_host_without_python_has_the_translators_bytes(version):
+def test_a_host_without_python_returns_the_translators_bytes(version):
     texts = [text.encode() for text in [*toy_sentences(14), *ODD]] + NO_UTF8
     (answer,) = serve(version, [texts])
     assert answer.error is None
@@ -45,7 +43,7 @@ def graph(version):
     return saved_graph(version).nodes
 
 
-def test_the_servers_session_has_the_translators_results(version):
+def test_a_session_returns_the_translators_results(version):
     texts = [text.encode() for text in [*toy_sentences(14), *ODD]] + NO_UTF8
     with tf.compat.v1.Session(graph=tf.Graph()) as session:
         loaded = tf.compat.v1.saved_model.load(session, ["serve"], str(version))
@@ -56,13 +54,13 @@ def test_the_servers_session_has_the_translators_results(version):
             return session.run(outputs, {x.name: texts for x in signature.inputs.values()})
 
         translations = run("serving_default", texts)["translation"].tolist()
-        received = {name: run(name, texts) for name in SIGNATURES}
+        received = {name: run(name, texts) for name in METHODS}
         assert run("serving_default", [])["translation"].tolist() == []
     assert translations == translator().translate(texts).numpy().tolist()
     assert len(set(translations)) > 10
-    for name in SIGNATURES:
+    for name in METHODS:
         given = [texts, texts] if name == "score" else [texts]
-        expected = getattr(translator(), name)(*given)
+        expected = getattr(translator(), METHODS[name])(*given)
         assert received[name].keys() == expected.keys()
         for key, value in expected.items():
             if value.dtype == tf.string:
@@ -80,7 +78,7 @@ def test_a_stock_server_can_run_every_op(graph):
 
 def test_the_vocabulary_is_in_the_graph_once(graph):
     assert [node.op for node in graph].count("FastWordpieceTokenizeWithOffsets") == 1
-    # Of the pieces' names one table is for text and one for attention maps.
+    # One table of the pieces is for text, and one for attention maps.
     tables = [
         len(node.attr["value"].tensor.string_val)
         for node in graph
@@ -90,13 +88,12 @@ def test_the_vocabulary_is_in_the_graph_once(graph):
     assert tables.count(305) == 2
 
 
-def test_what_was_exported_names_the_tokenizer(version):
-    facts = json.loads((version / "assets.extra" / "export.json").read_text(encoding="utf-8"))
-    assert facts["vocabulary"]["tokenizer"] == "WordPieceTokenizer"
+def test_the_record_names_the_tokenizer(version):
+    assert ExportRecord.read(version).vocabulary["tokenizer"] == "WordPieceTokenizer"
     assert "tokenizer: WordPieceTokenizer" in (version / "README.md").read_text(encoding="utf-8")
 
 
-def test_ctranslate2_takes_the_pieces(tmp_path):
+def test_ctranslate2_reads_the_pieces(tmp_path):
     ctranslate2 = pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
     path = export_ctranslate2(translator(), tmp_path / "model")
     tokenizer = WordPieceTokenizer.from_file(path / "vocabulary.model")
@@ -109,5 +106,5 @@ def test_ctranslate2_takes_the_pieces(tmp_path):
     length = int(ours["length"][0])
     assert len(scored.log_probs) == length
     penalty = ((5 + length) / 6) ** translator().decoding.length_penalty
-    # The search never writes padding, bos and unk; CTranslate2 gives them their share.
+    # The search never writes padding, bos or unk; CTranslate2 gives them some probability.
     assert sum(scored.log_probs) / penalty == pytest.approx(float(ours["score"][0]), rel=0.05)

@@ -100,7 +100,7 @@ def test_the_model_must_exist(tmp_path):
     with pytest.raises(SystemExit, match="error: There is no directory none. Give a run directory"):
         translate.main(["--model", "none", "one"])
     with pytest.raises(
-        SystemExit, match="error: .* has neither config.yaml, .* nor saved_model.pb"
+        SystemExit, match="error: .* has neither config.yaml, .* nor saved_mo"
     ):
         translate.main(["--model", str(tmp_path), "one"])
 
