@@ -1,4 +1,4 @@
-"""From text to text with a trained model: subwords, encoder, search, and back."""
+"""From text to text with a trained model: tokenizer, encoder, search and back."""
 
 from keras_transformer.translation.batching import translate_in_batches
 from keras_transformer.translation.model_step import ModelStep

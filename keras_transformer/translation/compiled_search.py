@@ -1,4 +1,4 @@
-"""A search compiled by XLA for a few shapes, behind any number and length of sentences."""
+"""A search that XLA compiles for a few shapes, for any number and length of sentences."""
 
 from collections.abc import Callable
 
@@ -7,36 +7,45 @@ import tensorflow as tf
 from keras_transformer.config import PAD_ID
 from keras_transformer.decoding import SearchResult
 
-SOURCE_SIZES = (16, 24, 32, 64, 128)
-"""The lengths S to which sources are padded; longer ones are padded to the longest allowed."""
+SOURCE_LENGTHS = (16, 24, 32, 64, 128)
+"""The lengths S that sources are padded to; longer ones are padded to the maximum length."""
 
 BATCH_SIZES = (1, 8, 64)
-"""The numbers of sentences B to which batches are padded; more are searched part by part."""
+"""The batch sizes B that batches are padded to; larger batches are searched in parts."""
 
-MOST_TOKENS = 4096
-"""The most B * S, as the memory of a search is that of its largest shape."""
+MAX_BATCH_TOKENS = 4096
+"""The maximum of B * S: a search needs the memory of its largest shape."""
 
 FIRST_STAGE = 24
-"""Tokens of a translation before the cache is enlarged, each time to four times as much."""
+"""The tokens that the cache has room for at first; each later stage has room for 4 times more."""
 
 
 class CompiledSearch:
-    """Runs a search in functions that XLA compiles at their first use, one for each shape.
+    """Runs a search in functions that XLA compiles at their first call, one for each shape.
 
-    A compilation takes seconds, so that whoever serves the model runs each shape of its
-    `search_shapes` once beforehand.
+    Compiling takes seconds, so a server should call each of the `search_shapes` once before it
+    takes requests.
 
     Args:
-        search: `search(source, limits, sizes) -> SearchResult` for ids [B, S], the most tokens
-            of each translation [B], and the `sizes` of `decoding.Stages`.
-        max_source_length: the longest source.
-        extra_length: the most that a translation may be longer than its source.
+        search: `search(source, max_lengths, stage_lengths) -> SearchResult` for ids [B, S], the
+            maximum number of tokens of each translation [B], and the `lengths` of
+            `decoding.Stages`.
+        max_source_length: The length of the longest source.
+        extra_length: The maximum number of tokens by which a translation is longer than its source.
 
-    >>> def search(source, limits, sizes):
-    ...     ids = tf.zeros([tf.shape(source)[0], 1, sizes[-1]], tf.int32) + 5
-    ...     return SearchResult(ids, tf.zeros_like(ids[:, :, 0], tf.float32), limits[:, tf.newaxis])
+    Call arguments:
+        source: int32 [B, S], padded.
+        max_lengths: int32 [B], the maximum number of tokens of each translation.
+
+    Returns:
+        A `SearchResult`. A row does not depend on the shape that it was padded to.
+
+    >>> def search(source, max_lengths, stage_lengths):
+    ...     ids = tf.zeros([tf.shape(source)[0], 1, stage_lengths[-1]], tf.int32) + 5
+    ...     scores = tf.zeros_like(ids[:, :, 0], tf.float32)
+    ...     return SearchResult(ids, scores, max_lengths[:, tf.newaxis])
     >>> search = CompiledSearch(search, max_source_length=20, extra_length=3)
-    >>> search(tf.zeros([2, 18], tf.int32), limits=tf.constant([2, 4])).ids.shape
+    >>> search(tf.zeros([2, 18], tf.int32), max_lengths=tf.constant([2, 4])).ids.shape
     TensorShape([2, 1, 4])
     """
 
@@ -46,44 +55,43 @@ class CompiledSearch:
         max_source_length: int,
         extra_length: int,
     ):
-        self._source_sizes = source_sizes(max_source_length)
+        self._source_lengths = source_lengths(max_source_length)
         self._functions = [
-            self._compile(search, size, stage_sizes(size + extra_length))
-            for size in self._source_sizes
+            self._compile(search, length, stage_lengths(length + extra_length))
+            for length in self._source_lengths
         ]
 
-    def __call__(self, source: tf.Tensor, limits: tf.Tensor) -> SearchResult:
-        """Return the result of the search; a row does not depend on the shape it was padded to.
-
-        Args:
-            source: int32 [B, S], padded.
-            limits: int32 [B], the most tokens of each translation.
-        """
-        index = _round_up(tf.shape(source)[1], self._source_sizes)
-        source = _pad(source, tf.gather(self._source_sizes, index), axis=1, value=PAD_ID)
+    def __call__(self, source: tf.Tensor, max_lengths: tf.Tensor) -> SearchResult:
+        index = _round_up(tf.shape(source)[1], self._source_lengths)
+        source = _pad(source, tf.gather(self._source_lengths, index), axis=1, value=PAD_ID)
         batch = tf.shape(source)[0]
-        largest = tf.gather([batch_sizes(size)[-1] for size in self._source_sizes], index)
+        largest = tf.gather([batch_sizes(length)[-1] for length in self._source_lengths], index)
 
-        def search_some(start, *found):
+        def search_part(start, *found):
             end = tf.minimum(start + largest, batch)
             rows = tf.gather(BATCH_SIZES, _round_up(end - start, BATCH_SIZES))
-            chunk = _pad(source[start:end], rows, axis=0, value=PAD_ID)
-            # A row of padding stops at its first token.
-            ends = _pad(limits[start:end], rows, axis=0, value=1)
+            part = _pad(source[start:end], rows, axis=0, value=PAD_ID)
+            # Rows of padding stop at their first token.
+            limits = _pad(max_lengths[start:end], rows, axis=0, value=1)
             branches = [
-                lambda f=f, size=size: f(tf.reshape(chunk, [-1, size]), ends)
-                for f, size in zip(self._functions, self._source_sizes, strict=True)
+                lambda f=f, length=length: f(tf.reshape(part, [-1, length]), limits)
+                for f, length in zip(self._functions, self._source_lengths, strict=True)
             ]
             result = tf.switch_case(index, branches)
             parts = [tensor[: end - start] for tensor in result]
             return end, *(tf.concat(pair, axis=0) for pair in zip(found, parts, strict=True))
 
         shapes = [_result_shape(function) for function in self._functions]
-        length, n = tf.gather([shape[2] for shape in shapes], index), shapes[0][1]
+        max_length, n = tf.gather([shape[2] for shape in shapes], index), shapes[0][1]
+        nothing = (
+            tf.zeros([0, n, max_length], tf.int32),
+            tf.zeros([0, n]),
+            tf.zeros([0, n], tf.int32),
+        )
         _, ids, scores, lengths = tf.while_loop(
             lambda start, *found: start < batch,
-            search_some,
-            (0, tf.zeros([0, n, length], tf.int32), tf.zeros([0, n]), tf.zeros([0, n], tf.int32)),
+            search_part,
+            (0, *nothing),
             shape_invariants=(
                 tf.TensorShape([]),
                 tf.TensorShape([None, n, None]),
@@ -93,53 +101,56 @@ class CompiledSearch:
         )
         return SearchResult(ids[:, :, : tf.maximum(tf.reduce_max(lengths), 0)], scores, lengths)
 
-    def _compile(self, search, source_size, sizes):
-        signature = [tf.TensorSpec([None, source_size], tf.int32), tf.TensorSpec([None], tf.int32)]
+    def _compile(self, search, source_length, stage_lengths):
+        ids, limits = (
+            tf.TensorSpec([None, source_length], tf.int32),
+            tf.TensorSpec([None], tf.int32),
+        )
 
-        @tf.function(input_signature=signature, autograph=False, jit_compile=True)
-        def compiled(source, limits):
-            return search(source, limits, sizes)
+        @tf.function(input_signature=[ids, limits], autograph=False, jit_compile=True)
+        def compiled(source, max_lengths):
+            return search(source, max_lengths, stage_lengths)
 
         return compiled
 
 
 def search_shapes(max_source_length: int) -> list[tuple[int, int]]:
-    """Return all shapes (B, S) that are compiled.
+    """Return all shapes (B, S) of sources that are compiled.
 
     >>> search_shapes(20)
     [(1, 16), (8, 16), (64, 16), (1, 20), (8, 20), (64, 20)]
     """
-    sizes = source_sizes(max_source_length)
-    return [(batch, size) for size in sizes for batch in batch_sizes(size)]
+    lengths = source_lengths(max_source_length)
+    return [(batch, length) for length in lengths for batch in batch_sizes(length)]
 
 
-def source_sizes(max_source_length: int) -> tuple[int, ...]:
-    """Return the lengths S to which sources are padded."""
-    shorter = [size for size in SOURCE_SIZES if size < max_source_length]
+def source_lengths(max_source_length: int) -> tuple[int, ...]:
+    """Return the lengths S that sources are padded to."""
+    shorter = [length for length in SOURCE_LENGTHS if length < max_source_length]
     return (*shorter, max_source_length)
 
 
-def batch_sizes(source_size: int) -> tuple[int, ...]:
-    """Return the numbers B of sources of length S that are searched at once.
+def batch_sizes(source_length: int) -> tuple[int, ...]:
+    """Return the batch sizes B for sources of length S.
 
     >>> batch_sizes(64), batch_sizes(65)
     ((1, 8, 64), (1, 8))
     """
     first, *others = BATCH_SIZES
-    return (first, *(size for size in others if size * source_size <= MOST_TOKENS))
+    return (first, *(size for size in others if size * source_length <= MAX_BATCH_TOKENS))
 
 
-def stage_sizes(length: int) -> tuple[int, ...]:
-    """Return the sizes of a search's cache that reach a length.
+def stage_lengths(max_length: int) -> tuple[int, ...]:
+    """Return the `lengths` of `decoding.Stages` for translations of at most `max_length` tokens.
 
-    >>> stage_sizes(20), stage_sizes(100)
+    >>> stage_lengths(20), stage_lengths(100)
     ((20,), (24, 96, 100))
     """
-    sizes, size = [], FIRST_STAGE
-    while size < length:
-        sizes.append(size)
-        size *= 4
-    return (*sizes, length)
+    lengths, length = [], FIRST_STAGE
+    while length < max_length:
+        lengths.append(length)
+        length *= 4
+    return (*lengths, max_length)
 
 
 def _result_shape(function):
@@ -147,7 +158,7 @@ def _result_shape(function):
 
 
 def _round_up(number, sizes):
-    """Return the index of the smallest of rising `sizes` that is no less than `number`."""
+    """Return the index of the smallest of ascending `sizes` that is at least `number`."""
     return tf.math.count_nonzero(number > tf.constant(sizes[:-1], tf.int32), dtype=tf.int32)
 
 

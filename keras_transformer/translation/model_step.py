@@ -1,4 +1,6 @@
-"""A model as the step function of a search: one position of all beams, over a cache."""
+"""A model as the step function of a search: one position of all beams, with a cache."""
+
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -9,32 +11,50 @@ from keras_transformer.layers.masks import mask_bias
 from keras_transformer.model import Transformer
 
 
-def step_kernels(model: Transformer) -> tuple:
-    """Return what `ModelStep` makes of the weights: joined projections, the embedding transposed.
+class PreparedWeights(NamedTuple):
+    """Weights of a model in the layout of its steps; see `prepare_weights`.
 
-    Nothing in it depends on a sentence. To make it takes a tenth of the time in which a compiled
-    search translates a single one.
+    Attributes:
+        projections: For each decoder layer, the joined projections of its self-attention.
+        output_kernel: float [D, V], the transposed output embedding.
     """
-    return model.decoder.join_projections(), tf.transpose(model.output_embedding.embeddings)
+
+    projections: Any
+    output_kernel: Any
+
+
+def prepare_weights(model: Transformer) -> PreparedWeights:
+    """Return copies of weights in the layout that `ModelStep` multiplies with.
+
+    They do not depend on the sentences. Preparing them takes a tenth of the time in which a
+    compiled search translates a single sentence.
+    """
+    embeddings = model.output_embedding.embeddings
+    return PreparedWeights(model.decoder.join_projections(), tf.transpose(embeddings))
 
 
 class ModelStep:
-    """Gives a search the next token's logits: `decoding.Step` for a model and its sources.
+    """Returns the logits of the next token: a `decoding.Step` for a model and its sources.
 
-    The tokens of a sentence's beams lie in one cache, which is never re-ordered: a beam that
-    continues another sees what that one saw. What is computed of the weights and the
-    sources alone is computed before the first step.
+    The beams of a sentence share one cache of keys and values, which is never reordered: a beam
+    that continues another one attends to what that one attended to. Everything that depends only on
+    the weights and the sources is computed before the first step.
 
     Args:
-        model: a `Transformer`.
-        source: int32 [B, S], the ids of the sentences, padded. If B is known to be 1 and there are
-            no `sizes`, a step has the operations that suit a single sentence, and it must have no
-            padding.
+        model: A `Transformer`.
+        source: int32 [B, S], the ids of the sentences, padded.
         beam_size: N.
-        max_length: the most tokens of a translation, an int or a scalar tensor.
+        max_length: The maximum number of tokens of a translation, an int or a scalar tensor.
         logit_bias: float32 [V], added to the logits, or None.
-        sizes: for a compiled graph, the sizes of its cache: the `sizes` of `decoding.Stages`.
-        kernels: what `step_kernels` returned for the model, if it has been called before.
+        stage_lengths: The `lengths` of `decoding.Stages`, for a graph of fixed shapes. By default,
+            the cache grows by concatenation.
+        single_sentence: Whether the batch is a single sentence without padding. Chooses operations
+            that are fast for a few rows, and a loop without dropping sentences. Needs a static B
+            of 1 and no `stage_lengths`.
+        prepared: The result of `prepare_weights`, if it is known already.
+
+    Raises:
+        ValueError: If `single_sentence` is given with `stage_lengths` or another batch size.
 
     >>> model = Transformer.from_preset("tiny", vocab_size=50, num_layers=1)
     >>> step = ModelStep(model, tf.constant([[7, 8, 3], [9, 3, 0]]), beam_size=1, max_length=6)
@@ -49,56 +69,68 @@ class ModelStep:
         source: tf.Tensor,
         beam_size: int,
         max_length: int | tf.Tensor,
+        *,
         logit_bias: tf.Tensor | None = None,
-        sizes: tuple[int, ...] | None = None,
-        kernels: tuple | None = None,
+        stage_lengths: tuple[int, ...] | None = None,
+        single_sentence: bool = False,
+        prepared: PreparedWeights | None = None,
     ):
+        if single_sentence and (stage_lengths is not None or source.shape[0] != 1):
+            raise ValueError(
+                "single_sentence needs a source of shape [1, S] and no stage_lengths, received "
+                f"shape {source.shape} and stage_lengths={stage_lengths}. Leave it out."
+            )
         self.model = model
         self.beam_size = beam_size
         self.batch = source.shape[0] or tf.shape(source)[0]
-        self.sizes = sizes
-        self.is_alone = sizes is None and source.shape[0] == 1
-        memory, mask = model.encode(source, training=False, is_padded=not self.is_alone)
+        self.stage_lengths = stage_lengths
+        self.single_sentence = single_sentence
+        self.logit_bias = logit_bias
+        memory, mask = model.encode(source, training=False, is_padded=not single_sentence)
         memory_bias = None if mask is None else mask_bias(mask)
         self.memory = model.decoder.project_memory(memory), memory_bias
         self.positions = tf.cast(model.target_position.encoding(max_length), tf.float32)
-        self.logit_bias = logit_bias
-        if self.is_alone:
-            kernels = kernels[0] if kernels else model.decoder.join_projections(), None
-        self.projections, self.output_kernel = kernels or step_kernels(model)
+        if single_sentence:
+            projections = prepared.projections if prepared else model.decoder.join_projections()
+            prepared = PreparedWeights(projections, output_kernel=None)
+        self.prepared = prepared or prepare_weights(model)
 
     @property
     def stages(self) -> Stages | None:
-        """The stages that the search is to be given."""
-        return None if self.sizes is None else Stages(self.sizes, self._enlarge)
+        """The `stages` of the search."""
+        return None if self.stage_lengths is None else Stages(self.stage_lengths, self._enlarge)
 
     @property
     def select(self) -> Select | None:
-        """How the search is to let go of sentences that have ended."""
-        return None if self.is_alone or self.sizes is not None else take_rows
+        """The `select` of the search: how it drops finished sentences."""
+        return None if self.single_sentence or self.stage_lengths is not None else take_rows
 
     def initial_state(self) -> State:
-        """Return the state before the first step: an empty cache, and what each beam sees of it.
+        """Return the state before the first step.
 
-        Where sentences may be let go, it has what is known of them, which no step changes, too.
+        It is the empty cache, the keys that each beam may attend to, bool [B, N, P], and the
+        projected memory. Parts that are not needed are (): a single beam attends to all keys, and
+        the memory is constant if no sentence is dropped.
         """
         visible = tf.zeros([self.batch, self.beam_size, 0], tf.bool)
-        # A single beam sees all, and needs none; see `greedy_search` on what loops leave as it is.
         return (
             self.model.decoder.empty_cache(self.batch),
             visible if self.beam_size > 1 else (),
             self.memory if self.select else (),
         )
 
-    def __call__(self, ids, parents, position, state):
+    def __call__(
+        self, ids: tf.Tensor, parents: tf.Tensor, position: tf.Tensor, state: State
+    ) -> tuple[tf.Tensor, State]:
+        """Return the logits float32 [B * N, V] of the next token, and the state; see `Step`."""
         cache, visible, memory = state
-        if self.is_alone:  # The loop of a search forgets how many rows there are.
+        if self.single_sentence:  # The loop of a search does not keep the number of rows.
             ids.set_shape([self.beam_size])
             for tensor in tf.nest.flatten(cache):
                 tensor.set_shape([1, *tensor.shape[1:]])
         memory_heads, memory_bias = memory or self.memory
         if self.beam_size == 1:
-            mask = None if self.sizes is None else self._is_written(cache, position)
+            mask = None if self.stage_lengths is None else self._is_written(cache, position)
         else:
             mask = visible = self._see(visible, parents, position)
         x = self._embed(ids)
@@ -110,7 +142,7 @@ class ModelStep:
             memory_bias,
             cache,
             write=lambda cached, heads: self._write(cached, heads, position),
-            projections=self.projections,
+            projections=self.prepared.projections,
             self_bias=None if mask is None else mask_bias(mask),
         )
         logits = tf.cast(self._project(x), tf.float32)
@@ -119,28 +151,28 @@ class ModelStep:
         return logits, (cache, visible, memory)
 
     def _embed(self, ids):
-        # `ops.take` has three more operations, for ids that count from the end.
+        # `ops.take` has three more operations, for negative ids.
         embedding = self.model.target_embedding
         return embedding.scale(tf.gather(embedding.embeddings, ids))
 
     def _project(self, x):
-        if self.is_alone:
+        if self.single_sentence:
             embeddings = self.model.output_embedding.embeddings
             return few_rows_logits(x, tf.cast(embeddings, x.dtype))
-        return linear(x, self.output_kernel)
+        return linear(x, self.prepared.output_kernel)
 
     def _write(self, cached, heads, position):
         """Add the heads [B, H, N, K] of a position to the keys or the values of a layer."""
-        if self.sizes is None:
+        if self.stage_lengths is None:
             return tf.concat([cached, heads], axis=2)
         return keras.ops.slice_update(cached, (0, 0, position * self.beam_size, 0), heads)
 
     def _see(self, visible, parents, position):
-        """Let each beam see what its parent saw and its own token: [B, N, P], longer or filled."""
+        """Return the keys [B, N, P] that each beam may attend to: its parent's and its own."""
         parents = tf.reshape(parents % self.beam_size, [-1, self.beam_size])
         visible = tf.gather(visible, parents, batch_dims=1)
         own = tf.eye(self.beam_size, dtype=tf.bool)
-        if self.sizes is None:
+        if self.stage_lengths is None:
             own |= tf.zeros_like(parents, tf.bool)[:, :, tf.newaxis]
             return tf.concat([visible, own], axis=2)
         own = tf.tile(own, [1, visible.shape[2] // self.beam_size])
@@ -150,9 +182,9 @@ class ModelStep:
     def _is_written(self, cache, position):
         return (tf.range(cache[0][0].shape[2]) <= position)[tf.newaxis, tf.newaxis]
 
-    def _enlarge(self, state, size):
+    def _enlarge(self, state, length):
         def pad(tensor, axis):
-            missing = size * self.beam_size - tensor.shape[axis]
+            missing = length * self.beam_size - tensor.shape[axis]
             return tf.pad(tensor, [[0, missing if i == axis else 0] for i in range(tensor.ndim)])
 
         cache, visible, memory = state

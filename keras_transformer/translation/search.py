@@ -1,4 +1,4 @@
-"""From a source's ids to its translations' ids: encoder and search, compiled or not."""
+"""From the ids of sentences to the ids of their translations: encoder and search in one graph."""
 
 import copy
 from collections.abc import Sequence
@@ -6,32 +6,33 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.translation.compiled_search import CompiledSearch
 from keras_transformer.config import BOS_ID, PAD_ID, UNK_ID, DecodingConfig
 from keras_transformer.decoding import SearchResult, beam_search, make_rules, sample_search
 from keras_transformer.model import Transformer
-from keras_transformer.translation.model_step import ModelStep, step_kernels
+from keras_transformer.translation.compiled_search import CompiledSearch
+from keras_transformer.translation.model_step import ModelStep, prepare_weights
 
-_MULTIPLIER = 6364136223846793005  # Knuth's, of 64 bits: sentences hardly share a sum of powers.
+_MULTIPLIER = 6364136223846793005
+"""Knuth's, of 64 bits: the sums of its powers rarely collide."""
 
 
 class TokenSearch:
-    """Finds the best translations of sentences that are ids already.
+    """Finds the best translations of sentences that are already ids.
 
     Args:
-        model: a trained `Transformer`.
-        decoding: which search, and its options.
-        prefix: ids that every translation begins with.
-        compiled: whether XLA compiles the search.
+        model: A trained `Transformer`.
+        decoding: The search and its options.
+        prefix: The ids that every translation starts with.
+        compiled: Whether XLA compiles the search.
 
     Call arguments:
         source: int [B, S], each row with eos and padding.
-        lengths: int32 [B], at least 1, of the sources, eos included. What follows is padding.
-        num_hypotheses: N, how many to return.
-        scores: whether to score them. Greedy search needs none to find its way.
+        lengths: int32 [B], at least 1: the number of tokens of each source, including eos.
+        num_hypotheses: N, the number of translations to return for each source.
+        scores: Whether to compute scores. Greedy search is faster without them.
 
     Returns:
-        A `SearchResult` of N translations for each source.
+        A `SearchResult` with N translations of each source.
 
     >>> model = Transformer.from_preset("tiny", vocab_size=100, num_layers=1)
     >>> search = TokenSearch(model, DecodingConfig(beam_size=2, extra_length=4))
@@ -49,23 +50,23 @@ class TokenSearch:
         self.model = model
         self.decoding = decoding
         self.compiled = compiled
-        self.penalties = np.zeros(model.config.target_size, "float32")
-        # The search may write everything but padding, bos and the unknown, which are no text.
-        self.penalties[[PAD_ID, UNK_ID, BOS_ID]] = -1e9
+        self.logit_bias = np.zeros(model.config.target_size, "float32")
+        # Padding, bos and unk are not text, so no translation contains them.
+        self.logit_bias[[PAD_ID, UNK_ID, BOS_ID]] = -1e9
         self._rules = make_rules(decoding, prefix)
         self._compiled = {}
-        self._kernels = None
+        self._prepared = None
 
-    def keep_kernels(self) -> "TokenSearch":
-        """Return one that computes `step_kernels` once, and not in every search.
+    def with_prepared_weights(self) -> "TokenSearch":
+        """Return a search that prepares the weights once, instead of in every call.
 
-        It is for an export, as its copies of the weights do not change when the model is trained.
-        They take memory, and save a tenth of the time of a compiled search for one sentence.
+        It is for exports: further training of the model has no effect on the copies. They take
+        memory, and save a tenth of the time of a compiled search for a single sentence.
         """
-        kept = copy.copy(self)
-        kept._compiled = {}
-        kept._kernels = tf.nest.map_structure(_keep, step_kernels(self.model))
-        return kept
+        search = copy.copy(self)
+        search._compiled = {}
+        search._prepared = tf.nest.map_structure(_keep, prepare_weights(self.model))
+        return search
 
     def __call__(
         self,
@@ -74,49 +75,63 @@ class TokenSearch:
         num_hypotheses: int = 1,
         scores: bool = True,
     ) -> SearchResult:
-        # The paper's limit counts subwords, and `lengths` counts eos on both sides.
-        limits = lengths + self.decoding.extra_length
+        # The paper's limit counts tokens without eos, and `lengths` includes it on both sides.
+        max_lengths = lengths + self.decoding.extra_length
         if self.decoding.max_length is not None:
-            limits = tf.minimum(limits, self.decoding.max_length)
-        if not self.compiled:
-            options = num_hypotheses, scores
+            max_lengths = tf.minimum(max_lengths, self.decoding.max_length)
+        if self.compiled:
+            return self._search_compiled(source, max_lengths, num_hypotheses, scores)
 
-            def search_alone():
-                # With `tf.ensure_shape` TensorFlow's optimiser would take the other branch to have
-                # one row as well, and compute wrong constants.
-                without_padding = tf.reshape(source[0, : lengths[0]], [1, -1])
-                return self._search(without_padding, limits[:1], *options)
+        def search_single_sentence():
+            # With `tf.ensure_shape`, TensorFlow's optimizer would infer a single row in the other
+            # branch too, and compute wrong constants.
+            row = tf.reshape(source[0, : lengths[0]], [1, -1])
+            limit = max_lengths[:1]
+            return self._search(row, limit, num_hypotheses, scores, single_sentence=True)
 
-            return tf.cond(
-                tf.shape(source)[0] == 1,
-                search_alone,
-                lambda: self._search(source, limits, *options),
-            )
-        key = num_hypotheses, scores
-        if key not in self._compiled:
-            self._compiled[key] = CompiledSearch(
-                lambda source, limits, sizes: self._search(source, limits, *key, sizes),
+        return tf.cond(
+            tf.shape(source)[0] == 1,
+            search_single_sentence,
+            lambda: self._search(source, max_lengths, num_hypotheses, scores),
+        )
+
+    def _search_compiled(self, source, max_lengths, *options):
+        if options not in self._compiled:
+            self._compiled[options] = CompiledSearch(
+                lambda source, max_lengths, stage_lengths: self._search(
+                    source, max_lengths, *options, stage_lengths=stage_lengths
+                ),
                 self.decoding.max_source_length,
                 self.decoding.extra_length,
             )
-        return self._compiled[key](source, limits)
+        return self._compiled[options](source, max_lengths)
 
-    def _search(self, source, limits, num_hypotheses, scores, sizes=None):
-        options = self.decoding
-        is_sampled = options.temperature is not None
+    def _search(
+        self,
+        source,
+        max_lengths,
+        num_hypotheses,
+        scores,
+        *,
+        single_sentence=False,
+        stage_lengths=None,
+    ):
+        decoding = self.decoding
+        is_sampled = decoding.temperature is not None
         step = ModelStep(
             self.model,
             source,
-            num_hypotheses if is_sampled else options.beam_size,
-            # Over a batch of 0 the maximum is negative.
-            max_length=sizes[-1] if sizes else tf.maximum(tf.reduce_max(limits), 0),
-            logit_bias=self.penalties,
-            sizes=sizes,
-            kernels=self._kernels,
+            num_hypotheses if is_sampled else decoding.beam_size,
+            # The maximum of no numbers is negative.
+            stage_lengths[-1] if stage_lengths else tf.maximum(tf.reduce_max(max_lengths), 0),
+            logit_bias=self.logit_bias,
+            stage_lengths=stage_lengths,
+            single_sentence=single_sentence,
+            prepared=self._prepared,
         )
-        given = {
-            "max_lengths": limits,
-            "length_penalty": options.length_penalty,
+        options = {
+            "max_lengths": max_lengths,
+            "length_penalty": decoding.length_penalty,
             "rules": self._rules,
             "stages": step.stages,
             "select": step.select,
@@ -126,28 +141,29 @@ class TokenSearch:
                 step,
                 step.initial_state(),
                 keys=_keys(source),
-                seed=options.seed,
+                seed=decoding.seed,
                 num_samples=num_hypotheses,
-                temperature=options.temperature,
-                top_k=options.top_k,
-                top_p=options.top_p,
-                **given,
+                temperature=decoding.temperature,
+                top_k=decoding.top_k,
+                top_p=decoding.top_p,
+                **options,
             )
         return beam_search(
             step,
             step.initial_state(),
-            beam_size=options.beam_size,
+            beam_size=decoding.beam_size,
             num_hypotheses=num_hypotheses,
             scores=scores,
-            **given,
+            single_sentence=single_sentence,
+            **options,
         )
 
 
-def _keep(kernel):
-    return None if kernel is None else tf.Variable(kernel, trainable=False, name="kept_kernel")
+def _keep(weight):
+    return None if weight is None else tf.Variable(weight, trainable=False, name="prepared")
 
 
 def _keys(source):
-    """Return a number for each sentence, int64 [B], from its ids [B, S] whatever their padding."""
+    """Return a number for each sentence, int64 [B], from its ids [B, S] without padding."""
     powers = tf.math.cumprod(tf.fill([tf.shape(source)[1]], tf.constant(_MULTIPLIER, tf.int64)))
-    return tf.reduce_sum(tf.cast(source, tf.int64) * powers, axis=1)  # the id of padding is 0
+    return tf.reduce_sum(tf.cast(source, tf.int64) * powers, axis=1)  # The id of padding is 0.

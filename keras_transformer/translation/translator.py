@@ -1,42 +1,42 @@
-"""From text to text: subwords, encoder, search and back, in one TensorFlow graph."""
+"""From text to text: tokenizer, encoder, search and back, in one TensorFlow graph."""
 
 import copy
 from collections.abc import Sequence
 
 import tensorflow as tf
 
-from keras_transformer.translation.batching import translate_in_batches
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, DecodingConfig
 from keras_transformer.decoding import UNFILLED_SCORE, SearchResult, score_tokens
 from keras_transformer.model import Transformer
 from keras_transformer.text import Tokenizer
+from keras_transformer.translation.batching import translate_in_batches
+from keras_transformer.translation.graph_method import forget_graphs, graph_method
 from keras_transformer.translation.search import TokenSearch
 
 _TEXT = tf.TensorSpec([None], tf.string, name="text")
-_MOST_TOKENS = 4096
-"""How many of a batch, padding included, are scored at a time."""
+_MAX_SCORED_TOKENS = 4096
+"""The maximum number of tokens, including padding, that are scored at a time."""
 
 
 class Translator:
     """Translates strings with a trained model.
 
-    Called, it translates any number of sentences. Its other methods are what the exported model
-    does, from `text`, string [B], to tensors of B rows, each of which depends on its row of `text`
-    alone. A text without subwords, such as "" or a space, has the translation "" of length 0 and
-    score 0. Bytes that are not UTF-8 count as U+FFFD, and of a text of more than
-    `decoding.max_source_length` subwords the first are translated.
+    Calling it translates any number of sentences. Its other methods are the signatures of an
+    exported model: from `text`, string [B], to tensors of B rows, each of which depends only on its
+    row of `text`. A text without tokens, such as "" or a space, has the translation "", with length
+    0 and score 0. Bytes that are not UTF-8 count as U+FFFD. A text of more than
+    `decoding.max_source_length` tokens is cut off.
 
     Args:
-        model: a trained `Transformer`.
-        tokenizer: its `SentencePieceTokenizer` or `WordPieceTokenizer`, for the source and, if
-            alone, for the target.
-        target_tokenizer: the target's, where the languages have separate vocabularies.
-        decoding: the search, a `DecodingConfig`; by default the paper's beam of 4.
-        compiled: whether XLA compiles the search: faster, most of all for a single sentence, after
-            some seconds at the first use of each size of input.
+        model: A trained `Transformer`.
+        tokenizer: The `SentencePieceTokenizer` or `WordPieceTokenizer` of the model.
+        target_tokenizer: The tokenizer of the target, if the languages have separate vocabularies.
+        decoding: The search, a `DecodingConfig`; by default the paper's beam of 4.
+        compiled: Whether XLA compiles the search. It is then faster, above all for a single
+            sentence, after some seconds at the first call with each shape.
 
     Raises:
-        ValueError: a tokenizer's size is not that of the model's vocabulary.
+        ValueError: If the size of a tokenizer differs from that of the model's vocabulary.
 
     >>> from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
     >>> tokenizer = SentencePieceTokenizer(train_sentencepiece(["a b c d e f g"], 270))
@@ -61,12 +61,12 @@ class Translator:
         self.tokenizer = tokenizer
         self.target_tokenizer = tokenizer if target_tokenizer is None else target_tokenizer
         self.decoding = DecodingConfig() if decoding is None else decoding
-        sizes = model.config.vocab_size, model.config.target_size
+        expected = model.config.vocab_size, model.config.target_size
         received = self.tokenizer.vocab_size, self.target_tokenizer.vocab_size
-        if sizes != received:
+        if expected != received:
             raise ValueError(
-                "The tokenizers must have as many subwords as the model's vocabularies, "
-                f"{sizes[0]} (source) and {sizes[1]} (target); received {received[0]} and "
+                "The tokenizers must have the vocabulary sizes of the model, "
+                f"{expected[0]} (source) and {expected[1]} (target); received {received[0]} and "
                 f"{received[1]}. Give the tokenizers that the model was trained with."
             )
         prefix = self.target_tokenizer.tokenize([self.decoding.prefix])[0].numpy().tolist()
@@ -77,40 +77,48 @@ class Translator:
         """Whether XLA compiles the search."""
         return self._token_search.compiled
 
-    def keep_kernels(self) -> "Translator":
-        """Return a translator whose search computes its kernels once: see `TokenSearch`."""
-        kept = copy.copy(self)
-        kept._token_search = self._token_search.keep_kernels()
-        return kept
+    def with_prepared_weights(self) -> "Translator":
+        """Return a translator that prepares the weights of its search once; see `TokenSearch`."""
+        translator = copy.copy(self)
+        forget_graphs(translator)
+        translator._token_search = self._token_search.with_prepared_weights()
+        return translator
 
     def __call__(
         self, sentences: Sequence[str], batch_size: int = 64, progress: bool = False
     ) -> list[str]:
-        """Translate sentences, in their order, as `translate_in_batches` does.
+        """Translate sentences in batches of similar length; see `translate_in_batches`.
 
         Args:
-            sentences: any number of strings.
-            batch_size: sentences, of similar length, that are translated at once.
-            progress: whether to show a progress bar.
+            sentences: Any number of strings.
+            batch_size: The number of sentences per batch.
+            progress: Whether to show a progress bar.
+
+        Returns:
+            The translations, in the order of the sentences.
         """
         return translate_in_batches(self.translate, sentences, batch_size, progress)
 
-    @tf.function(input_signature=[_TEXT], autograph=False)
+    @graph_method(_TEXT)
     def translate(self, text: tf.Tensor) -> tf.Tensor:
-        """Return the translations, string [B]."""
-        # Greedy search is faster without scores; what has them anyway shares its graph.
+        """Return the translations, string [B], of texts, string [B]."""
+        # Greedy search is faster without scores. Others share a graph with other methods.
         scores = self.decoding.beam_size > 1 or self.decoding.temperature is not None
         best = self._search_text(text, num_hypotheses=1, scores=scores)[1]
         return self.target_tokenizer.detokenize(best.ids[:, 0])
 
-    @tf.function(input_signature=[_TEXT], autograph=False)
+    @graph_method(_TEXT)
     def translate_with_scores(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Return the translations and what the search thinks of them.
+        """Return the translations and their scores.
+
+        Args:
+            text: string [B].
 
         Returns:
-            translation: string [B].
-            score: float32 [B], log-probability / length penalty, at most 0.
-            length: int32 [B], its subwords, eos included.
+            A dictionary:
+            - `translation`: string [B].
+            - `score`: float32 [B], log-probability / length penalty, at most 0.
+            - `length`: int32 [B], the number of tokens of the translation, including eos.
         """
         best = self._search_text(text, num_hypotheses=1)[1]
         return {
@@ -119,16 +127,20 @@ class Translator:
             "length": best.lengths[:, 0],
         }
 
-    @tf.function(input_signature=[_TEXT], autograph=False)
+    @graph_method(_TEXT)
     def n_best(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Return the N = `decoding.num_hypotheses` best translations, best first.
 
-        Two may be the same text in other subwords. Where there are fewer than N, the rest are ""
+        Two may be the same text, in different tokens. If there are fewer than N, the rest are ""
         with score -1e9.
 
+        Args:
+            text: string [B].
+
         Returns:
-            translations: string [B, N].
-            scores: float32 [B, N].
+            A dictionary:
+            - `translations`: string [B, N].
+            - `scores`: float32 [B, N], log-probability / length penalty.
         """
         n = self.decoding.num_hypotheses or self.decoding.beam_size
         found = self._search_text(text, num_hypotheses=n)[1]
@@ -136,38 +148,43 @@ class Translator:
         translations = self.target_tokenizer.detokenize(tf.reshape(found.ids, [batch * n, length]))
         return {"translations": tf.reshape(translations, [-1, n]), "scores": found.scores}
 
-    @tf.function(
-        input_signature=[_TEXT, tf.TensorSpec([None], tf.string, name="translation")],
-        autograph=False,
-    )
+    @graph_method(_TEXT, tf.TensorSpec([None], tf.string, name="translation"))
     def score(self, text: tf.Tensor, translation: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Return what the model thinks of given translations, string [B].
+        """Return the scores of given translations.
 
-        Of a translation that is longer than any source and `extra_length`, the beginning counts.
+        A translation longer than `max_source_length` plus `extra_length` tokens is cut off.
+
+        Args:
+            text: string [B].
+            translation: string [B].
 
         Returns:
-            score: float32 [B], log-probability / length penalty, with eos and without the rules
-                of the search.
-            length: int32 [B], the translation's subwords, eos included.
+            A dictionary:
+            - `score`: float32 [B], log-probability / length penalty, including eos and without the
+              rules of the search.
+            - `length`: int32 [B], the number of tokens of the translation, including eos.
         """
-        # Packing refuses inputs of different sizes.
+        # `tf.stack` fails on inputs of different lengths.
         text, translation = tf.unstack(tf.stack([text, translation]))
         longest = self.decoding.max_source_length + self.decoding.extra_length
         target, lengths = _encode(self.target_tokenizer, translation, longest)
         return {"score": self._score_ids(self.encode_text(text)[0], target), "length": lengths}
 
-    @tf.function(input_signature=[_TEXT], autograph=False)
-    def attend(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Return how the decoder attended to the text while translating it.
+    @graph_method(_TEXT)
+    def attention(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Return the attention of the decoder to the text while translating it.
 
-        The heads of a layer share the work, and their mean shows all of it at a fraction of the
-        size; `plots.sentence_attention` has them apart.
+        For each layer, it is the mean over the heads; `plots.sentence_attention` keeps them apart.
+
+        Args:
+            text: string [B].
 
         Returns:
-            source_tokens: string [B, S], the text's subwords and eos, then "".
-            target_tokens: string [B, T], the translation's, likewise.
-            attention: float32 [B, layers, T, S], each layer's cross-attention: what a target
-                subword takes from each of the source, 1 in all; 0 where there is no subword.
+            A dictionary:
+            - `source_tokens`: string [B, S], the tokens of the text with eos, then "".
+            - `target_tokens`: string [B, T], the tokens of the translation, likewise.
+            - `attention`: float32 [B, layers, T, S], the cross-attention of each layer. A row sums
+              to 1, or is 0 after the end of the translation.
         """
         source, best = self._search_text(text, num_hypotheses=1)
         target = best.ids[:, 0]
@@ -180,9 +197,9 @@ class Translator:
             "attention": tf.stack([tf.reduce_mean(heads, axis=1) for heads in weights], axis=1),
         }
 
-    @tf.function(autograph=False)
+    @graph_method()
     def _search_text(self, text, num_hypotheses, scores=True):
-        """Return the ids [B, S] of a text, and the result of its search."""
+        """Return the ids [B, S] of the texts, and the result of the search."""
         source, lengths = self.encode_text(text)
         found = self.search(source, lengths, num_hypotheses, scores)
         # An empty text has an empty translation.
@@ -196,13 +213,13 @@ class Translator:
 
     def _score_ids(self, source, target):
         """Return the scores [B] of ids [B, T] for ids [B, S], in parts: [B, T, V] may be large."""
-        size = tf.maximum(tf.shape(source)[1], tf.shape(target)[1])
-        rows = tf.maximum(_MOST_TOKENS // size, 1)
+        longest = tf.maximum(tf.shape(source)[1], tf.shape(target)[1])
+        rows = tf.maximum(_MAX_SCORED_TOKENS // longest, 1)
 
         def score_some(start, scores):
             part = slice(start, start + rows)
             logits, _ = self._decode_whole(source[part], target[part])
-            log_probs = tf.nn.log_softmax(logits + self._token_search.penalties)
+            log_probs = tf.nn.log_softmax(logits + self._token_search.logit_bias)
             found = score_tokens(log_probs, target[part], self.decoding.length_penalty)
             return start + rows, tf.concat([scores, found], axis=0)
 
@@ -220,7 +237,11 @@ class Translator:
         return self.model.decode(inputs, memory, memory_mask, training=False)
 
     def encode_text(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return ids [B, S], each row with eos and padding, and lengths [B] with eos, of `text`."""
+        """Return ids int32 [B, S] with eos and padding, and lengths int32 [B] including eos.
+
+        Args:
+            text: string [B].
+        """
         return _encode(self.tokenizer, text, self.decoding.max_source_length)
 
     def search(
@@ -230,12 +251,12 @@ class Translator:
         num_hypotheses: int = 1,
         scores: bool = True,
     ) -> SearchResult:
-        """Return the best translations' ids for ids [B, S] of lengths [B], as `TokenSearch`."""
+        """Return the ids of the best translations of ids [B, S]; see `TokenSearch`."""
         return self._token_search(source, lengths, num_hypotheses, scores)
 
 
 def _encode(tokenizer, text, max_length):
-    """Return ids [B, T], each row with eos and padding, and lengths [B] with eos, of `text`."""
+    """Return ids [B, T] with eos and padding, and lengths [B] including eos."""
     ids = tokenizer.tokenize(text, max_length - 1)
     lengths = tf.cast(ids.row_lengths(), tf.int32)
     padded = tf.pad(ids.to_tensor(PAD_ID), [[0, 0], [0, 1]], constant_values=PAD_ID)

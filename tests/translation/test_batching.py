@@ -3,12 +3,13 @@ import time
 
 import pytest
 import tensorflow as tf
+
+from keras_transformer.translation import batching
+from keras_transformer.translation.batching import translate_in_batches
 from tests.helpers.tiny import tiny_translator
 
-from keras_transformer.translation.batching import translate_in_batches
 
-
-def test_sentences_of_similar_length_share_a_batch_and_come_back_in_order():
+def test_batches_hold_similar_lengths_and_translations_keep_the_order():
     batches = []
 
     def upper(texts):
@@ -26,15 +27,29 @@ def test_sentences_of_similar_length_share_a_batch_and_come_back_in_order():
     assert sorted(batches) == [["a"], ["ccc", "bb"], ["eeeee", "dddd"]]
 
 
-def test_two_batches_are_translated_at_a_time():
-    both = threading.Barrier(2, timeout=60)
+@pytest.mark.parametrize("cores", [1, 2, 4])
+def test_each_core_translates_a_batch_at_a_time(cores, monkeypatch):
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])
+    monkeypatch.setattr(batching, "available_cores", lambda: cores)
+    together, running, most = threading.Barrier(cores, timeout=60), set(), [0]
 
     def upper(texts):
-        both.wait()
+        running.add(threading.get_ident())
+        most[0] = max(most[0], len(running))
+        together.wait()  # Fails if fewer batches run at a time.
+        running.discard(threading.get_ident())
         return tf.strings.upper(texts)
 
-    sentences = ["a", "b", "c", "d", "e", "f"]
-    assert translate_in_batches(upper, sentences, batch_size=1) == ["A", "B", "C", "D", "E", "F"]
+    sentences = [letter * length for length in (3, 1, 4, 2) for letter in "abcd"]
+    expected = [sentence.upper() for sentence in sentences]
+    assert translate_in_batches(upper, sentences, batch_size=1) == expected
+    assert most == [cores]
+
+
+def test_a_gpu_translates_one_batch_at_a_time(monkeypatch):
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [f"a {kind}"])
+    monkeypatch.setattr(batching, "available_cores", lambda: 8)
+    assert batching.concurrent_batches() == 1
 
 
 def out_of_memory(texts):
@@ -48,7 +63,7 @@ def not_utf8(texts):
 @pytest.mark.parametrize(
     ("translate", "error"), [(out_of_memory, RuntimeError), (not_utf8, UnicodeDecodeError)]
 )
-def test_an_error_is_passed_on_and_ends_the_work(translate, error):
+def test_an_error_is_raised_and_cancels_later_batches(translate, error):
     calls = []
 
     def slowly(texts):
@@ -61,7 +76,7 @@ def test_an_error_is_passed_on_and_ends_the_work(translate, error):
     assert len(calls) < 500
 
 
-def test_progress_is_shown_on_request(capsys):
+def test_the_progress_bar_is_shown_only_on_request(capsys):
     translate_in_batches(tf.strings.upper, ["a", "b", "c"])
     assert capsys.readouterr() == ("", "")
     translate_in_batches(tf.strings.upper, ["a", "b", "c"], progress=True)
@@ -70,7 +85,7 @@ def test_progress_is_shown_on_request(capsys):
     assert "3/3" in err
 
 
-def test_what_cannot_be_batched_is_refused():
+def test_a_single_string_and_a_batch_size_of_0_are_rejected():
     with pytest.raises(ValueError, match="batch_size must be at least 1, received 0"):
         translate_in_batches(tf.strings.upper, ["a"], batch_size=0)
     with pytest.raises(TypeError, match="sentences must be a list of strings, received a single"):

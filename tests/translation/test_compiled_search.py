@@ -1,20 +1,27 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from tests.helpers.tiny import NO_UTF8, ODD, tiny_model, tiny_tokenizer, tiny_translator, toy_sentences
 
-from keras_transformer import compiled_search
-from keras_transformer.translation.compiled_search import CompiledSearch, search_shapes
 from keras_transformer.config import DecodingConfig
 from keras_transformer.decoding import SearchResult
+from keras_transformer.translation import compiled_search
+from keras_transformer.translation.compiled_search import CompiledSearch, search_shapes
 from keras_transformer.translation.translator import Translator
+from tests.helpers.tiny import (
+    NO_UTF8,
+    ODD,
+    tiny_model,
+    tiny_tokenizer,
+    tiny_translator,
+    toy_sentences,
+)
 
 TEXTS = [*NO_UTF8, *(text.encode() for text in [*ODD, *toy_sentences(14)])]
 
 
-def echo(source, limits, sizes):
-    """A search that finds the source itself, and how it was asked for it."""
-    length = sizes[-1]
+def echo(source, limits, stage_lengths):
+    """Search that returns the source itself, with the shape it was given as scores."""
+    length = stage_lengths[-1]
     ids = tf.pad(source, [[0, 0], [0, length - source.shape[1]]])
     columns = tf.shape(source)[1] + tf.zeros_like(limits)
     return SearchResult(
@@ -34,7 +41,7 @@ def echo(source, limits, sizes):
         (65, 1, [64] * 64 + [1], 16),
     ],
 )
-def test_a_search_has_one_of_a_few_shapes(batch, length, rows, columns):
+def test_any_batch_is_searched_in_one_of_the_compiled_shapes(batch, length, rows, columns):
     search = CompiledSearch(echo, max_source_length=20, extra_length=3)
     source = tf.random.uniform([batch, length], 1, 9, tf.int32)
     limits = tf.range(batch) % length + 1
@@ -48,14 +55,14 @@ def test_a_search_has_one_of_a_few_shapes(batch, length, rows, columns):
     assert set(zip(rows, [columns] * batch, strict=True)) <= set(search_shapes(20))
 
 
-def test_a_batch_of_0_gives_a_result_of_0():
+def test_an_empty_batch_has_an_empty_result():
     search = CompiledSearch(echo, max_source_length=20, extra_length=3)
     result = search(tf.zeros([0, 5], tf.int32), tf.zeros([0], tf.int32))
     assert result.ids.shape == (0, 2, 0)
     assert result.scores.shape == result.lengths.shape == (0, 2)
 
 
-def test_long_sources_are_searched_in_smaller_parts():
+def test_batches_of_long_sources_are_searched_in_smaller_parts():
     search = CompiledSearch(echo, max_source_length=200, extra_length=3)
     result = search(tf.ones([19, 129], tf.int32), tf.ones([19], tf.int32))
     assert result.scores.numpy().tolist() == [[8, 200]] * 19
@@ -73,8 +80,8 @@ def test_long_sources_are_searched_in_smaller_parts():
     ],
     ids=["greedy", "beam", "rules", "sampling"],
 )
-def test_a_compiled_translator_translates_as_a_plain_one(options, monkeypatch):
-    # Sizes of a cache that the translations outgrow, and batches that need more than one part.
+def test_a_compiled_translator_translates_like_a_portable_one(options, monkeypatch):
+    # Translations outgrow the cache, and batches need more than one part.
     monkeypatch.setattr(compiled_search, "FIRST_STAGE", 3)
     monkeypatch.setattr(compiled_search, "BATCH_SIZES", (2, 9))
     options = {"extra_length": 6, "max_source_length": 24, **options}
@@ -91,14 +98,16 @@ def test_a_compiled_translator_translates_as_a_plain_one(options, monkeypatch):
 
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("beam_size", [1, 2])
-def test_kept_kernels_are_what_a_search_makes_of_the_weights(beam_size, compiled, monkeypatch):
+def test_prepared_weights_change_no_translation(
+    beam_size, compiled, monkeypatch
+):
     monkeypatch.setattr(compiled_search, "FIRST_STAGE", 3)
     monkeypatch.setattr(compiled_search, "BATCH_SIZES", (9,))
     options = DecodingConfig(beam_size=beam_size, extra_length=4, max_source_length=16)
     plain = Translator(tiny_model(), tiny_tokenizer(), decoding=options)
-    kept = Translator(tiny_model(), tiny_tokenizer(), decoding=options, compiled=compiled)
-    kept = kept.keep_kernels()
-    expected, received = plain.n_best(TEXTS), kept.n_best(TEXTS)
+    prepared = Translator(tiny_model(), tiny_tokenizer(), decoding=options, compiled=compiled)
+    prepared = prepared.with_prepared_weights()
+    expected, received = plain.n_best(TEXTS), prepared.n_best(TEXTS)
     assert received["translations"].numpy().tolist() == expected["translations"].numpy().tolist()
     np.testing.assert_allclose(received["scores"], expected["scores"], atol=1e-4)
 
@@ -109,14 +118,14 @@ def test_kept_kernels_are_what_a_search_makes_of_the_weights(beam_size, compiled
     sizes = plain.model.config
     transposed = (sizes.d_model, sizes.vocab_size)
     joined = (sizes.d_model, 3 * sizes.num_heads * sizes.key_dim)
-    assert weights(kept) - weights(plain) == {transposed, joined}
+    assert weights(prepared) - weights(plain) == {transposed, joined}
 
 
-def test_a_subclass_of_a_translator_keeps_what_it_does():
+def test_prepared_weights_keep_what_a_subclass_overrides():
     class Scoring(Translator):
         def search(self, *args):
             return super().search(*args)._replace(scores=tf.constant([[-7.0]]))
 
     options = DecodingConfig(beam_size=1, extra_length=4, max_source_length=16)
-    kept = Scoring(tiny_model(), tiny_tokenizer(), decoding=options).keep_kernels()
-    assert kept.n_best(TEXTS[-1:])["scores"].numpy().tolist() == [[-7.0]]
+    prepared = Scoring(tiny_model(), tiny_tokenizer(), decoding=options).with_prepared_weights()
+    assert prepared.n_best(TEXTS[-1:])["scores"].numpy().tolist() == [[-7.0]]

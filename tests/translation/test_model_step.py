@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from tests.helpers.layer_checks import randomize
 
 from keras_transformer import Transformer, TransformerConfig
 from keras_transformer.translation.model_step import ModelStep
+from tests.helpers.layer_checks import randomize
 
 B, S, T, V = 2, 7, 5, 13
 VARIANTS = pytest.mark.parametrize(
@@ -12,7 +12,7 @@ VARIANTS = pytest.mark.parametrize(
     [{}, {"norm": "pre", "position": "learned", "max_length": 3, "share_embeddings": "none"}],
     ids=["paper", "variant"],
 )
-SIZES = pytest.mark.parametrize("sizes", [None, (2, 4, T)], ids=["growing", "fixed"])
+LENGTHS = pytest.mark.parametrize("lengths", [None, (2, 4, T)], ids=["growing", "fixed"])
 
 
 def build(**variant):
@@ -42,37 +42,47 @@ def run(step, tokens, parents):
 
 
 @VARIANTS
-@SIZES
+@LENGTHS
 @pytest.mark.parametrize("beams", [1, 3])
-def test_cached_steps_equal_the_full_pass(variant, sizes, beams):
+def test_cached_steps_equal_the_full_pass(variant, lengths, beams):
     model, source = build(**variant), sources()
     tokens = np.random.randint(4, V, size=(B * beams, T)).astype("int32")
     bias = np.linspace(-2, 2, V).astype("float32")
     expected = model({"source": np.repeat(source, beams, axis=0), "target": tokens}) + bias
-    step = ModelStep(model, tf.constant(source), beams, T, bias, sizes)
+    step = ModelStep(model, tf.constant(source), beams, T, logit_bias=bias, stage_lengths=lengths)
     own = np.tile(np.arange(B * beams)[:, None], T)
     np.testing.assert_allclose(run(step, tokens, own), expected, atol=1e-5)
 
 
-@SIZES
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"single_sentence": True}, {"stage_lengths": (2, 4, T)}],
+    ids=["growing", "single sentence", "fixed"],
+)
 @pytest.mark.parametrize("beams", [1, 3])
-def test_a_single_sentence(sizes, beams):
+def test_steps_of_one_sentence_equal_the_full_pass_in_each_mode(options, beams):
     model, source = build(), sources()[:1]
     tokens = np.random.randint(4, V, size=(beams, T)).astype("int32")
     expected = model({"source": np.repeat(source, beams, axis=0), "target": tokens})
-    step = ModelStep(model, tf.constant(source), beams, T, sizes=sizes)
-    assert step.is_alone == (sizes is None)
+    step = ModelStep(model, tf.constant(source), beams, T, **options)
     received = run(step, tokens, np.tile(np.arange(beams)[:, None], T))
     np.testing.assert_allclose(received, expected, atol=1e-5)
 
 
-@SIZES
-def test_a_beam_sees_what_its_parents_saw(sizes):
+@pytest.mark.parametrize("options", [{}, {"stage_lengths": (2, T)}], ids=["batch", "fixed"])
+def test_single_sentence_is_rejected_for_a_batch_and_for_fixed_shapes(options):
+    source = tf.constant(sources() if not options else sources()[:1])
+    with pytest.raises(ValueError, match=r"single_sentence needs a source of shape \[1, S\]"):
+        ModelStep(build(), source, 1, T, single_sentence=True, **options)
+
+
+@LENGTHS
+def test_a_beam_attends_to_what_its_parents_attended_to(lengths):
     model, source = build(), sources()
     beams = 3
     random = np.random.default_rng(5)
     tokens = random.integers(4, V, size=(B * beams, T), dtype="int32")
-    # At each position a beam continues any of its sentence's, some of them none or several.
+    # At each position, a beam continues any beam of its sentence: some have several, some none.
     parents = random.integers(0, beams, size=(B * beams, T), dtype="int32")
     parents += np.repeat(np.arange(B, dtype="int32") * beams, beams)[:, None]
     assert len({tuple(sorted(parents[:beams, t])) for t in range(1, T)}) > 1
@@ -84,13 +94,13 @@ def test_a_beam_sees_what_its_parents_saw(sizes):
         )
         whole = model({"source": np.repeat(source, beams, axis=0), "target": histories})
         expected.append(whole[:, -1])
-    step = ModelStep(model, tf.constant(source), beams, T, sizes=sizes)
+    step = ModelStep(model, tf.constant(source), beams, T, stage_lengths=lengths)
     received = run(step, tokens, parents)
     np.testing.assert_allclose(received, np.stack(expected, axis=1), atol=1e-5)
 
 
 @pytest.mark.parametrize("beams", [1, 3])
-def test_sentences_that_are_kept_go_on_as_they_would_have(beams):
+def test_dropping_sentences_does_not_change_the_others(beams):
     model, source = build(), sources()
     source = np.concatenate([source, source[::-1, ::-1]])
     step = ModelStep(model, tf.constant(source), beams, T)
@@ -107,29 +117,12 @@ def test_sentences_that_are_kept_go_on_as_they_would_have(beams):
 
 @pytest.mark.parametrize("policy", ["bfloat16", "mixed_bfloat16"])
 @pytest.mark.parametrize("sentences, beams", [(B, 1), (1, 1), (1, 3)])
-def test_in_bfloat16_steps_equal_the_full_pass_but_for_rounding(policy, sentences, beams):
+def test_steps_in_bfloat16_equal_the_full_pass_up_to_rounding(policy, sentences, beams):
     model, source = build().with_dtype(policy), sources()[:sentences]
     rows = sentences * beams
     tokens = np.random.randint(4, V, size=(rows, T)).astype("int32")
     expected = model({"source": np.repeat(source, beams, axis=0), "target": tokens})
-    step = ModelStep(model, tf.constant(source), beams, T)
+    step = ModelStep(model, tf.constant(source), beams, T, single_sentence=sentences == 1)
     received = run(step, tokens, np.tile(np.arange(rows)[:, None], T))
     assert received.dtype == np.float32
     np.testing.assert_allclose(received, expected, atol=0.05 * np.abs(expected).max())
-
-
-@pytest.mark.parametrize("rows, before_the_bias", [(1, "Reshape"), (None, "MatMul")])
-def test_a_single_row_is_kept_from_the_operation_of_product_and_bias(rows, before_the_bias):
-    model = build()
-
-    @tf.function(input_signature=[tf.TensorSpec([rows, S], tf.int32)], autograph=False)
-    def first_logits(source):
-        step = ModelStep(model, source, beam_size=1, max_length=T)
-        ids = tf.fill([step.batch], 2)
-        return step(ids, tf.range(step.batch), tf.constant(0), step.initial_state())[0]
-
-    operations = first_logits.get_concrete_function().graph.get_operations()
-    sums = [operation.inputs[0].op for operation in operations if operation.type == "Relu"]
-    products = [total.inputs[0].op.type for total in sums]
-    assert len(products) == 4  # Two layers of the encoder, and then two of the decoder.
-    assert products[2:] == [before_the_bias] * 2

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from tests.helpers.layer_checks import randomize
 
 from keras_transformer import Transformer
 from keras_transformer.config import DecodingConfig
 from keras_transformer.translation.search import TokenSearch
+from tests.helpers.layer_checks import randomize
 
 
 @pytest.mark.parametrize("how", ["eager", "graph", "compiled"])

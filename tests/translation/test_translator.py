@@ -1,6 +1,10 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+
+from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, DecodingConfig
+from keras_transformer.decoding import beam_search, take_rows
+from keras_transformer.translation.translator import Translator
 from tests.helpers.tiny import (
     NO_UTF8,
     ODD,
@@ -10,10 +14,6 @@ from tests.helpers.tiny import (
     toy_sentences,
 )
 
-from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, DecodingConfig
-from keras_transformer.decoding import beam_search, take_rows
-from keras_transformer.translation.translator import Translator
-
 SENTENCES = toy_sentences(14)
 
 
@@ -22,7 +22,7 @@ def source_ids(translator, sentence):
 
 
 def full_pass(translator):
-    """A function from source ids and B target prefixes to the logits [B, V] after each of them."""
+    """Return a function from source ids and B target prefixes to the next logits [B, V]."""
     ids = tf.TensorSpec([None, None], tf.int32)
     call = tf.function(
         lambda source, target: translator.model({"source": source, "target": target})[:, -1],
@@ -39,7 +39,7 @@ def full_pass(translator):
 
 
 def greedy_by_hand(translator, sentences):
-    """Ids of the most probable token after each prefix, without a cache or a batch."""
+    """Return the ids of a greedy search without a cache or a batch."""
     next_logits = full_pass(translator)
     translations = []
     for sentence in sentences:
@@ -53,7 +53,7 @@ def greedy_by_hand(translator, sentences):
 
 
 def beam_by_hand(translator, sentences):
-    """Best ids and their scores, searched for with the whole of every beam decoded at each step."""
+    """Return the best ids and scores of a beam search that decodes all prefixes at each step."""
     next_logits, decoding = full_pass(translator), translator.decoding
     ids, scores = [], []
     for sentence in sentences:
@@ -76,7 +76,7 @@ def beam_by_hand(translator, sentences):
 
 
 def search(translator, sentences):
-    """The best ids of each sentence, without padding, and their scores."""
+    """Return the best ids of each sentence, without padding, and their scores."""
     result = translator.search(*translator.encode_text(tf.constant(sentences)))
     rows = zip(result.ids[:, 0].numpy(), result.lengths[:, 0].numpy(), strict=True)
     return [ids[:length].tolist() for ids, length in rows], result.scores[:, 0].numpy()
@@ -87,7 +87,7 @@ def detokenized(tokenizer, ids):
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_a_translation_depends_on_nothing_but_its_sentence(beam_size):
+def test_a_translation_depends_only_on_its_sentence(beam_size):
     translator = tiny_translator(beam_size=beam_size, extra_length=6, max_source_length=24)
     sentences = [*SENTENCES, *ODD]
     alone = [translator([sentence])[0] for sentence in sentences]
@@ -98,14 +98,14 @@ def test_a_translation_depends_on_nothing_but_its_sentence(beam_size):
     assert translator(sentences * 2) == alone * 2
 
 
-def test_nothing_is_translated_to_nothing():
+def test_empty_texts_have_empty_translations():
     translator = tiny_translator(beam_size=1, extra_length=6)
     assert translator([]) == []
     assert translator(["", "one", " \t ", "\n", "\u3000"])[::2] == ["", "", ""]
     assert translator.translate(tf.constant([], tf.string)).shape == (0,)
 
 
-def test_the_graph_takes_any_bytes_and_gives_text():
+def test_any_bytes_are_translated_to_valid_utf8():
     translator = tiny_translator(beam_size=3, extra_length=6, max_source_length=24)
     translate = tf.function(translator.translate)
     texts = [*NO_UTF8, *(text.encode() for text in [*ODD, *SENTENCES])]
@@ -115,13 +115,13 @@ def test_the_graph_takes_any_bytes_and_gives_text():
         translation.decode("utf-8")
 
 
-def test_half_a_surrogate_pair_is_translated_as_bytes_that_are_no_text():
+def test_a_lone_surrogate_is_translated_like_its_bytes():
     translator = tiny_translator(beam_size=1, extra_length=6)
     expected = translator.translate(tf.constant([b"one \xed\xb3\xbf"])).numpy()[0].decode()
     assert translator(["one \udcff"]) == [expected]
 
 
-def test_a_beam_of_one_is_a_greedy_loop_over_full_passes():
+def test_a_beam_of_one_equals_a_greedy_loop_over_full_passes():
     translator = tiny_translator(beam_size=1, extra_length=6)
     expected = greedy_by_hand(translator, SENTENCES)
     assert 3 < len({len(ids) for ids in expected})
@@ -130,7 +130,7 @@ def test_a_beam_of_one_is_a_greedy_loop_over_full_passes():
 
 
 @pytest.mark.parametrize("length_penalty", [0.0, 1.0])
-def test_a_beam_equals_the_search_over_full_passes(length_penalty):
+def test_a_wider_beam_equals_a_search_over_full_passes(length_penalty):
     translator = tiny_translator(beam_size=3, extra_length=4, length_penalty=length_penalty)
     sentences = SENTENCES[:4]
     expected_ids, expected_scores = beam_by_hand(translator, sentences)
@@ -140,7 +140,7 @@ def test_a_beam_equals_the_search_over_full_passes(length_penalty):
     assert ids != greedy_by_hand(translator, sentences)
 
 
-def test_a_translation_has_at_most_the_sources_subwords_and_the_extra_ones():
+def test_a_translation_exceeds_its_source_by_at_most_extra_length_tokens():
     long, short = (tiny_translator(beam_size=1, extra_length=extra) for extra in (6, 0))
     limits = [len(source_ids(short, sentence)) for sentence in SENTENCES]  # Both count eos.
     ids = search(long, SENTENCES)[0]
@@ -152,17 +152,17 @@ def test_a_translation_has_at_most_the_sources_subwords_and_the_extra_ones():
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_no_translation_has_more_than_max_length_subwords(beam_size):
+def test_no_translation_has_more_than_max_length_tokens(beam_size):
     translator = tiny_translator(beam_size=beam_size, extra_length=6, max_length=4)
     ids = search(translator, SENTENCES)[0]
     assert all(len(row) == 4 or row[-1] == EOS_ID for row in ids)
     assert max(map(len, ids)) == 4
 
 
-def test_scores_in_parts_are_those_at_once(monkeypatch):
+def test_scores_do_not_depend_on_the_parts_they_are_computed_in(monkeypatch):
     translations = SENTENCES[::-1]
     whole = tiny_translator().score(SENTENCES, translations)
-    monkeypatch.setattr("keras_transformer.translation.translator._MOST_TOKENS", 40)
+    monkeypatch.setattr("keras_transformer.translation.translator._MAX_SCORED_TOKENS", 40)
     parts = tiny_translator().score(SENTENCES, translations)
     np.testing.assert_allclose(parts["score"], whole["score"], rtol=1e-5)
     assert parts["score"].shape == (len(SENTENCES),)
@@ -181,7 +181,7 @@ def test_a_long_source_is_cut_off():
 
 
 @pytest.mark.parametrize("banned", [PAD_ID, UNK_ID, BOS_ID])
-def test_padding_bos_and_unknown_are_never_written(banned):
+def test_no_translation_contains_padding_bos_or_unk(banned):
     model, sentence = tiny_model(), SENTENCES[0]
     embeddings = model.output_embedding.embeddings.numpy()
     favourite = search(tiny_translator(beam_size=1, extra_length=6), [sentence])[0][0][0]
@@ -196,6 +196,24 @@ def test_padding_bos_and_unknown_are_never_written(banned):
         assert not {PAD_ID, UNK_ID, BOS_ID} & set(search(translator, [sentence])[0][0])
 
 
+def test_methods_of_a_temporary_translator_work():
+    decoding = DecodingConfig(beam_size=1, extra_length=6)
+    translations = Translator(tiny_model(), tiny_tokenizer(), decoding=decoding).translate(SENTENCES)
+    assert [text.decode() for text in translations.numpy()] == tiny_translator(
+        beam_size=1, extra_length=6
+    )(SENTENCES)
+
+
+def test_attention_rows_sum_to_1_up_to_the_end_of_the_translation():
+    translator = tiny_translator(beam_size=2, extra_length=6)
+    found = translator.attention(SENTENCES[:3])
+    tokens, attention = found["target_tokens"].numpy(), found["attention"].numpy()
+    layers = translator.model.config.num_layers
+    assert attention.shape == (3, layers, tokens.shape[1], found["source_tokens"].shape[1])
+    expected = np.repeat((tokens != b"")[:, np.newaxis], layers, axis=1)
+    np.testing.assert_allclose(attention.sum(axis=-1), expected, atol=1e-5)
+
+
 def test_each_language_may_have_its_own_vocabulary():
     source, target = tiny_tokenizer(330, sides=(0,)), tiny_tokenizer(350, sides=(1,))
     model = tiny_model(330, target_vocab_size=350)
@@ -203,7 +221,7 @@ def test_each_language_may_have_its_own_vocabulary():
     assert translator(SENTENCES) == detokenized(target, greedy_by_hand(translator, SENTENCES))
 
 
-def test_tokenizers_of_other_sizes_are_refused():
+def test_tokenizers_of_other_sizes_are_rejected():
     joint, source = tiny_tokenizer(), tiny_tokenizer(330, sides=(0,))
     with pytest.raises(
         ValueError, match=r"380 \(source\) and 380 \(target\); received 330 and 330"
