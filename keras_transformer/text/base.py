@@ -69,7 +69,10 @@ class Tokenizer(tf.Module, abc.ABC):
                 f"{path} must be a {cls._KIND}, but does not exist. Check the path, or train one "
                 f"with keras_transformer.text.{cls._TRAINED_BY}."
             )
-        return cls(path.read_bytes())
+        try:
+            return cls(path.read_bytes())
+        except ValueError as error:
+            raise ValueError(f"{path} is not a {cls._KIND}, or is damaged: {error}") from error
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the vocabulary to a file that `from_file` reads.

@@ -49,7 +49,9 @@ def load_model(args: argparse.Namespace, n_best: bool = False) -> Translate:
         translator = load_translator(args.model, **search_options(args))
         if not n_best:
             return lambda sentences, progress: translator(sentences, args.batch_size, progress)
-        search = _n_best_lines(translator.n_best, translator.decoding.num_hypotheses)
+        search = _n_best_lines(
+            lambda text: translator.n_best(text), translator.decoding.num_hypotheses
+        )
     else:
         search = _load_saved_search(args, n_best)
     return lambda sentences, progress: translate_in_batches(

@@ -99,9 +99,7 @@ def test_a_beam_of_0_is_refused(run):
 def test_the_model_must_exist(tmp_path):
     with pytest.raises(SystemExit, match="error: There is no directory none. Give a run directory"):
         translate.main(["--model", "none", "one"])
-    with pytest.raises(
-        SystemExit, match="error: .* has neither config.yaml, .* nor saved_mo"
-    ):
+    with pytest.raises(SystemExit, match="error: .* has neither config.yaml, .* nor saved_mo"):
         translate.main(["--model", str(tmp_path), "one"])
 
 
@@ -117,7 +115,8 @@ def test_n_best_translations_have_rank_and_score(run, translator, capsys):
     rows = [line.split("\t") for line in lines(capsys)]
     assert [rank for rank, _, _ in rows] == ["1", "2"] * len(SENTENCES)
     search = DecodingConfig(beam_size=3, length_penalty=1.0, num_hypotheses=2)
-    found = Translator(translator.model, translator.tokenizer, decoding=search).n_best(SENTENCES)
+    same = Translator(translator.model, translator.tokenizer, decoding=search)
+    found = same.n_best(SENTENCES)
     expected = [text.decode() for text in found["translations"].numpy().ravel()]
     assert [text for _, _, text in rows] == expected
     scores = [float(score) for _, score, _ in rows]
