@@ -37,7 +37,7 @@ NO_GRPC = (
 )
 
 
-class ServerError(ValueError):
+class ServerError(Exception):
     """A model server did not do what it was asked; the message says why, and what to do."""
 
 
@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.cli
             printed += len(predictions)
     except BrokenPipeError:
         raise
-    except (EOFError, ImportError, OSError, ValueError, zlib.error) as error:
+    except (EOFError, ImportError, OSError, ServerError, ValueError, zlib.error) as error:
         message = explain(error) or str(error)
         sys.exit(f"error: {message}" + (f" The first {printed} lines are done." if printed else ""))
 

@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.exp
     add_search_options(parser)
     args = parser.parse_args(argv)
     facts: dict[str, Any] = {"command": shlex.join([*prog.split(), *argv])}
-    texts = {}
+    texts: dict[str, Any] = {}
     if args.description:
         texts["description"] = _read("--description", args.description).strip()
     if args.scores:

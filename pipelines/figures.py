@@ -108,7 +108,7 @@ def position_figures(translator: "Translator") -> "Iterator[tuple[str, Figure]]"
 
 def training_figures(config: "ExperimentConfig", directory: str) -> "Iterator[tuple[str, Figure]]":
     """Yield name and figure of the learning rate and of the training curves of a run."""
-    from keras_transformer.plots import learning_rate_curve, training_curves
+    from keras_transformer.plots import last_step, learning_rate_curve, training_curves
     from keras_transformer.schedules import NoamSchedule
     from keras_transformer.training import read_history
 
@@ -116,10 +116,13 @@ def training_figures(config: "ExperimentConfig", directory: str) -> "Iterator[tu
     schedule = NoamSchedule(
         config.model.d_model, training.warmup_steps, training.learning_rate_scale
     )
-    # No file has the number of steps of an epoch that is a pass over the text.
-    known = training.epochs * training.steps_per_epoch if training.steps_per_epoch else None
-    yield "learning_rate", learning_rate_curve(schedule, known or 5 * training.warmup_steps)
-    yield "training_curves", training_curves(read_history(directory))
+    history = read_history(directory)
+    if rates := history.get("learning_rate"):
+        steps = max(2, last_step(schedule, rates))
+    else:  # Version 0.1 did not record it. Show how the schedule goes on after the warm-up.
+        steps = 5 * training.warmup_steps
+    yield "learning_rate", learning_rate_curve(schedule, steps)
+    yield "training_curves", training_curves(history)
 
 
 def write(figures: "dict[str, Figure]", output: Path) -> None:

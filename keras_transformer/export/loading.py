@@ -1,7 +1,7 @@
 """Using an exported SavedModel from Python."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
 import tensorflow as tf
@@ -18,7 +18,8 @@ class LoadedTranslator:
 
     Attributes:
         loaded: The object that `tf.saved_model.load` returned.
-        signatures: The signatures by name, such as `n_best`; see `export_saved_model`.
+        signatures: The signatures by name, such as `n_best`: functions from string tensors [B] to
+            a dictionary of tensors; see `export_saved_model`.
 
     Example:
 
@@ -31,7 +32,7 @@ class LoadedTranslator:
 
     def __init__(self, loaded: Any):
         self.loaded = loaded  # Signatures do not keep the variables alive.
-        self.signatures: Mapping[str, Callable[..., dict[str, tf.Tensor]]] = loaded.signatures
+        self.signatures: Mapping[str, Any] = loaded.signatures
 
     @overload
     def __call__(  # type: ignore[overload-overlap]  # a str is also a Sequence[str]

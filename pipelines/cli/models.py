@@ -66,7 +66,7 @@ def _load_saved_search(
     from keras_transformer.export import load_saved_model
 
     given = search_options(args)
-    wanted = given.pop("num_hypotheses", None) if n_best else None
+    wanted = str(given.pop("num_hypotheses", "")) if n_best else ""
     if given:
         options = " and ".join(map(option_of, given))
         raise ValueError(

@@ -5,7 +5,7 @@ import dataclasses
 import difflib
 import re
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 
 class Parser(argparse.ArgumentParser):
@@ -51,7 +51,7 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
         )
 
 
-def search_options(args: argparse.Namespace) -> dict[str, str]:
+def search_options(args: argparse.Namespace) -> dict[str, Any]:
     """Return the given options of `add_search_options` by the names of their fields."""
     from keras_transformer.config import DecodingConfig
 

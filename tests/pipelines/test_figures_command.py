@@ -4,6 +4,8 @@ import pytest
 import tensorflow as tf
 from matplotlib import image
 
+from keras_transformer.config import ExperimentConfig
+from keras_transformer.training import read_history
 from pipelines import figures
 
 NAMES = {
@@ -59,6 +61,14 @@ def test_learned_positions_are_drawn_for_each_side():
     assert shown.shape == (8, figures.POSITIONS)
     assert (shown[:, 8:] == shown[:, 8:9]).all()  # Later positions share the last vector.
     assert (shown[:, :9] == model.target_position.embeddings.numpy().T).all()
+
+
+def test_the_learning_rate_is_drawn_to_the_last_step(run):
+    config = ExperimentConfig.from_file(f"{run}/config.yaml")
+    figure = dict(figures.training_figures(config, run))["learning_rate"]
+    (line,) = [line for line in figure.axes[0].lines if len(line.get_xdata()) > 2]
+    epochs = len(read_history(run)["learning_rate"])
+    assert line.get_xdata()[-1] == epochs * 38  # The toy text has 38 batches.
 
 
 def test_the_layer_of_the_lines_is_chosen(translator):
