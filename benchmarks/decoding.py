@@ -1,15 +1,16 @@
-"""How fast an exported model translates, beside CTranslate2 with the same weights.
+"""Measure how fast an exported model translates, compared with CTranslate2 and the same weights.
 
     python -m benchmarks.decoding
     python -m benchmarks.decoding --checkpoint runs/en_de --source test.en --reference test.de
 
-The first measures models with random weights that write exactly 20 tokens for every sentence. The
-second also measures a trained model, whose translations end where they end. Ours is given text and
-returns text; CTranslate2 is given subwords and returns subwords. Engines take turns, each in a
-process of its own.
+The first command measures models with random weights, which generate exactly 20 tokens for every
+sentence. The second also measures a trained model, whose translations have their natural length.
+Our engines translate text to text; CTranslate2 translates tokens to tokens. All engines take turns,
+each in its own process.
 
-Models with random weights of KerasHub, if it is installed, and of OpenNMT-tf, if --opennmt-python
-names a Python that has it, translate in turn with the first.
+CTranslate2 runs with one thread and with all of --threads; each cell of the table reports the
+faster one. KerasHub, if installed, and OpenNMT-tf, if --opennmt-python names a Python that has it,
+are measured with random weights of their own.
 """
 
 import argparse
@@ -34,59 +35,65 @@ from benchmarks.turns import Measurement, measure
 from keras_transformer import Transformer
 from keras_transformer.config import EOS_ID, DecodingConfig
 from keras_transformer.data import read_lines
-from pipelines.quickstart.grammar import GeneratedCorpus, generated_corpus
 from keras_transformer.evaluation import score
 from keras_transformer.export import export_ctranslate2, write_graph
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
 from keras_transformer.training import load_translator
 from keras_transformer.translation.translator import Translator
+from keras_transformer.utils.cores import available_cores
+from pipelines.quickstart.grammar import GeneratedCorpus, generated_corpus
 
 THEIRS = "CTranslate2"
+"""The engine that ours are compared with, at its best number of threads."""
 OURS = {
     "ours, portable": (False, "float32"),
     "ours, compiled": (True, "float32"),
     "ours, bfloat16": (False, "bfloat16"),
 }
-"""Our engines: whether the search of each is compiled, and the precision of its weights."""
+"""Our engines: whether XLA compiles the search, and the dtype of the weights."""
 BEAM_SIZES = {1: "greedy", 4: "beam 4"}
-SENTENCES = {  # by batch size, so many that a run takes some seconds
+SENTENCES = {
     "tiny": {64: 1000, 1: 100},
     "base": {64: 128, 1: 16},
     "trained": {64: 1000, 1: 100},
 }
+"""For each model and batch size, a number of sentences that takes some seconds to translate."""
 FIXED_LENGTH = 20
-"""Tokens that a model with random weights writes for every sentence."""
+"""Tokens that a model with random weights generates for every sentence."""
 LONGEST = 64
-"""Subwords of a source, so that a compiled search has few shapes, and of a translation."""
+"""Maximum tokens of a source, so that a compiled search has few shapes, and of a translation."""
 VOCAB_SIZE = 7500
-"""Of models with random weights, unless --checkpoint has another vocabulary."""
+"""Vocabulary size of models with random weights, unless --checkpoint has another one."""
 SIZES = ("vocab_size", "num_layers", "d_model", "d_ff", "num_heads")
 
 HEADER = """\
-| model | search | batch | engine | tokens/s | spread | ratio | same | peak MB | others |
-|---|---|--:|---|--:|--:|--:|--:|--:|--:|"""
+| model | search | batch | engine | threads | tokens/s | spread | ratio | same | peak MB | others |
+|---|---|--:|---|--:|--:|--:|--:|--:|--:|--:|"""
 NOTES = """
-- tokens/s: subwords and ends written a second, in the median of {repeats} runs over the same
-  sentences. spread: slowest less fastest run, by the median. ratio: to CTranslate2.
-- same: translations that are CTranslate2's in every subword; KerasHub and OpenNMT-tf have random
+- threads: intra_op and inter_op threads of TensorFlow, intra_threads of CTranslate2. CTranslate2
+  ran with {their_threads}; the table has the faster one for each cell.
+- tokens/s: generated tokens (including end-of-sentence) per second, in the median of {repeats} runs
+  over the same sentences. spread: slowest minus fastest run, relative to the median. ratio:
+  relative to CTranslate2.
+- same: translations that equal CTranslate2's token by token; KerasHub and OpenNMT-tf have random
   weights of their own. Ours and CTranslate2 search without a length penalty, which they define
-  differently. At the limit, where random weights end, CTranslate2 takes what is best, and ours what
-  has an end.
-- peak MB: of the engine's process. others: the most cores that other processes kept busy during a
-  run; rows can be compared only where this is small.
-- {threads} threads: TensorFlow's intra_op and inter_op each, CTranslate2's intra_threads.
+  differently. At the maximum length, which random weights always reach, CTranslate2 returns the
+  most probable translation, and ours the most probable one that ends.
+- peak MB: peak memory of the engine's process. others: the most cores that other processes kept
+  busy during a run. Rows are comparable only if this is small.
 - {machine}. Python {python}, {versions}."""
 
 
 def translators(names: Sequence[str], checkpoint: str | None) -> Iterator[tuple[str, Translator]]:
-    """Yield the name of each model, and its translator with each search."""
+    """Yield the name of each model and its translator, once for each search."""
     if checkpoint:
         tokenizer = load_translator(checkpoint).tokenizer
     else:
         lines = (line for pair in _generated().train for line in pair)
         tokenizer = SentencePieceTokenizer(train_sentencepiece(lines, VOCAB_SIZE))
     options = {"length_penalty": 0.0, "max_source_length": LONGEST}
-    fixed = {"min_length": FIXED_LENGTH - 1, "max_length": FIXED_LENGTH}  # The last may be eos.
+    # `min_length` does not count eos.
+    fixed = {"min_length": FIXED_LENGTH - 1, "max_length": FIXED_LENGTH}
     for name in names:
         keras.utils.set_random_seed(1)
         model = Transformer.from_preset(name, vocab_size=tokenizer.vocab_size)
@@ -106,11 +113,11 @@ def _generated() -> GeneratedCorpus:
 
 
 def export(translator: Translator, folder: Path, engines: Sequence[str]) -> dict[str, Path]:
-    """Export a translator for each of our engines and for CTranslate2: where, by name."""
+    """Export a translator for our engines and CTranslate2, and return the path of each."""
     parts = (translator.tokenizer, translator.target_tokenizer, translator.decoding)
     for name in engines:
         compiled, precision = OURS[name]
-        # `export_saved_model` would run each in all shapes that its search is compiled for.
+        # `export_saved_model` would also compile the search for all of its shapes.
         model = translator.model.with_dtype(precision)
         write_graph(Translator(model, *parts, compiled), folder / name)
     export_ctranslate2(translator, folder / THEIRS)
@@ -127,17 +134,20 @@ def compare(
     threads: int,
     peers: Mapping[str, str],
 ) -> dict[str, Measurement]:
-    """Translate the same sentences with each of a translator's exports, and return what was found.
+    """Translate the same sentences with all exports of a translator, and measure them.
 
     Args:
-        translator: what was exported.
-        exports: what `export` returned.
-        sentences: what to translate.
-        batch_size: sentences, of similar length, that are translated at once.
-        repeats: how often each engine translates them.
-        threads: of each engine.
-        peers: names of `benchmarks.peers.PEERS`, each with the Python that runs it. They have the
-            sizes of the translator's model, and write as many tokens as its search must.
+        translator: The exported translator.
+        exports: The result of `export`.
+        sentences: The sentences to translate.
+        batch_size: The number of sentences per batch, of similar length.
+        repeats: The number of runs of each engine.
+        threads: The number of threads of each engine. CTranslate2 also runs with one.
+        peers: Names in `benchmarks.peers.PEERS`, each with the Python that runs it. They have the
+            sizes of the translator's model and generate the maximum length of its search.
+
+    Returns:
+        The measurement of each engine; CTranslate2's is that of its best number of threads.
     """
     search = translator.decoding
     their_options = {
@@ -145,20 +155,20 @@ def compare(
         "length_penalty": search.length_penalty,
         "min_decoding_length": search.min_length,
         "max_decoding_length": search.max_length,
-        # What our search never writes.
+        # Tokens that our search never generates.
         "disable_unk": True,
         "suppress_sequences": [["<pad>"], ["<s>"]],
         "return_end_token": True,
     }
     ids = translator.tokenizer.tokenize(sentences)
-    subwords = [translator.tokenizer.id_to_piece(row) for row in ids]
-    order = sorted(range(len(sentences)), key=lambda i: len(subwords[i]))
+    tokens = [translator.tokenizer.id_to_piece(row) for row in ids]
+    order = sorted(range(len(sentences)), key=lambda i: len(tokens[i]))
     batches = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
     with_eos = [[*row, EOS_ID] for row in ids.to_list()]
     sizes = {size: getattr(translator.model.config, size) for size in SIZES}
     sizes |= {"beam_size": search.beam_size, "length": search.max_length}
 
-    def task(engine, rows, python=sys.executable, **options):
+    def task(engine, rows, python=sys.executable, threads=threads, **options):
         return {
             "engine": engine,
             "python": python,
@@ -168,9 +178,15 @@ def compare(
         }
 
     tasks = {name: task("SavedModel", sentences, path=str(path)) for name, path in exports.items()}
-    tasks[THEIRS] = task(THEIRS, subwords, path=str(exports[THEIRS]), **their_options)
+    del tasks[THEIRS]
+    their_options["path"] = str(exports[THEIRS])
+    candidates = {f"{THEIRS}, threads: {n}": n for n in numbers_of_threads(threads)}
+    for name, number in candidates.items():
+        tasks[name] = task(THEIRS, tokens, threads=number, **their_options)
     tasks |= {name: task(name, with_eos, python, **sizes) for name, python in peers.items()}
     found = measure(tasks, repeats)
+    tried = [found.pop(name) for name in candidates]
+    found[THEIRS] = max(tried, key=lambda measurement: measurement.tokens_per_second)
     target = translator.target_tokenizer
     id_of = {piece: i for i, piece in enumerate(target.id_to_piece(range(target.vocab_size)))}
     theirs = tf.ragged.constant(
@@ -182,21 +198,32 @@ def compare(
         measurement = found[name]
         measurement.tokens = [measurement.tokens[place] for place in places]
         measurement.texts = [measurement.texts[place] for place in places]
-    return found
+    return {name: found[name] for name in (*exports, *peers)}
+
+
+def numbers_of_threads(threads: int) -> list[int]:
+    """Return the numbers of threads that CTranslate2 tries: 1 and all.
+
+    >>> numbers_of_threads(4), numbers_of_threads(1)
+    ([1, 4], [1])
+    """
+    return sorted({1, threads})
 
 
 def installed_peers(opennmt_python: str | None) -> dict[str, str]:
-    """Return the names of the peers that can be measured, each with the Python that runs it."""
+    """Return the peers that can be measured, each with the Python that runs it."""
     peers = {"KerasHub": sys.executable} if importlib.util.find_spec("keras_hub") else {}
     if opennmt_python:
         peers["OpenNMT-tf"] = shutil.which(opennmt_python) or opennmt_python
     return {name: os.path.abspath(python) for name, python in peers.items()}
 
 
-def table_row(model: str, search: str, batch_size: int, engine: str, ours, theirs) -> str:
-    """Return a line of the table, from the `Measurement` of an engine and CTranslate2's."""
+def table_row(
+    model: str, search: str, batch_size: int, engine: str, ours: Measurement, theirs: Measurement
+) -> str:
+    """Return a line of the table, from the measurements of an engine and of CTranslate2."""
     cells = (
-        *(model, search, batch_size, engine),
+        *(model, search, batch_size, engine, ours.threads),
         f"{ours.tokens_per_second:,.0f}",
         f"{ours.spread:.0%}",
         f"{ours.tokens_per_second / theirs.tokens_per_second:.2f}",
@@ -208,7 +235,7 @@ def table_row(model: str, search: str, batch_size: int, engine: str, ours, their
 
 
 def report(args: argparse.Namespace) -> Iterator[str]:
-    """Measure, and yield the lines of a Markdown table and its notes as they come."""
+    """Measure all cells, and yield the lines of a Markdown table and its notes."""
     sentences = read_lines(args.source) if args.source else [en for en, _ in _generated().test]
     references = read_lines(args.reference) if args.reference else None
     peers = installed_peers(args.opennmt_python)
@@ -240,7 +267,7 @@ def report(args: argparse.Namespace) -> Iterator[str]:
                         scores.append(f"- {search}, batch {batch_size}, {engine}: {result}")
     yield NOTES.format(
         repeats=args.repeats,
-        threads=args.threads,
+        their_threads=" and ".join(map(str, numbers_of_threads(args.threads))),
         machine=describe_machine(),
         python=platform.python_version(),
         versions=", ".join(versions),
@@ -253,18 +280,21 @@ def main(argv: Sequence[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--models", nargs="*", choices=["tiny", "base"], default=["tiny", "base"])
-    parser.add_argument("--checkpoint", help="directory of a training, to be measured too")
-    parser.add_argument("--opennmt-python", help="a Python that has OpenNMT-tf, to be measured too")
+    parser.add_argument("--checkpoint", help="run directory, to measure its model too")
+    parser.add_argument("--opennmt-python", help="a Python with OpenNMT-tf, to measure it too")
     parser.add_argument(
         "--bfloat16",
         action="store_true",
-        help="measure ours with weights in bfloat16 too, for processors that multiply in it",
+        help="also measure bfloat16 weights, for processors that multiply in it",
     )
-    parser.add_argument("--source", help="sentences, text or .gz; generated ones by default")
-    parser.add_argument("--reference", help="their translations, for the BLEU of --checkpoint")
+    parser.add_argument("--source", help="sentences, text or .gz (default: generated)")
+    parser.add_argument("--reference", help="their translations, for BLEU with --checkpoint")
     parser.add_argument("--repeats", type=int, default=5, help="runs of each engine (default 5)")
-    parser.add_argument("--threads", type=int, default=2, help="of each engine (default 2)")
-    parser.add_argument("--output", type=Path, help="file for what is printed")
+    cores = available_cores()
+    parser.add_argument(
+        "--threads", type=int, default=cores, help=f"threads of each engine (default {cores})"
+    )
+    parser.add_argument("--output", type=Path, help="file for the report")
     args = parser.parse_args(argv)
     print_report(report(args), args.output)
 

@@ -1,24 +1,27 @@
-"""A process with one engine for `benchmarks.decoding`, so that engines share no library or thread.
+"""A process that runs one engine of `benchmarks.decoding`, so that engines share nothing.
 
-It reads a task from standard input, JSON in a line, and then commands, and answers each in a line:
+It reads a task and then commands from standard input, one line of JSON each, and answers each with
+a line:
 
-    {"engine", "threads", "options", "batches"} -> null, when the engine is loaded and warm
-    "run" -> {"seconds", "other_cores"} of all batches, one after the other
+    {"engine", "threads", "options", "batches"} -> null, once the engine is loaded and warm
+    "run" -> {"seconds", "other_cores"} for all batches in sequence
     "end" -> {"peak_memory", "version", "tokens", "texts"}
 """
 
 import functools
 import json
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 from benchmarks.machine import Stopwatch, peak_memory
 from benchmarks.peers import PEERS, Peer
 
 
 class SavedModel:
-    """An exported model in a session, as the model server has it: from texts to texts."""
+    """An exported model in a session, as in the model server: from texts to texts."""
 
-    def __init__(self, threads, path):
+    def __init__(self, threads: int, path: str):
         import tensorflow as tf
         import tensorflow_text  # noqa: F401  registers the tokenizer's ops
 
@@ -32,11 +35,11 @@ class SavedModel:
                 self._session, ["serve"], path
             ).signature_def
 
-    def translate(self, texts):
+    def translate(self, texts: Sequence[str]) -> Any:
         return self._run("serving_default", "translation", texts)
 
-    def describe(self, texts):
-        """Return the subwords of the translations, and the translations."""
+    def describe(self, texts: Sequence[str]) -> tuple[list[list[str]], list[str]]:
+        """Return the tokens of the translations, and the translations."""
         rows = self._run("attend", "target_tokens", texts)
         tokens = [[token.decode() for token in row if token] for row in rows]
         return tokens, [text.decode() for text in self.translate(texts)]
@@ -48,9 +51,9 @@ class SavedModel:
 
 
 class CTranslate2:
-    """A model of `export_ctranslate2`: from subwords to subwords."""
+    """A model of `export_ctranslate2`: from tokens to tokens."""
 
-    def __init__(self, threads, path, **options):
+    def __init__(self, threads: int, path: str, **options: Any):
         import ctranslate2
 
         self.version = f"CTranslate2 {ctranslate2.__version__}"
@@ -59,12 +62,12 @@ class CTranslate2:
             path, compute_type="float32", inter_threads=1, intra_threads=threads
         )
 
-    def translate(self, subwords):
-        return self._translator.translate_batch(subwords, **self._options)
+    def translate(self, tokens: Sequence[Sequence[str]]) -> Any:
+        return self._translator.translate_batch(tokens, **self._options)
 
-    def describe(self, subwords):
-        """Return the subwords of the translations, and nothing: they are all that there is."""
-        return [result.hypotheses[0] for result in self.translate(subwords)], []
+    def describe(self, tokens: Sequence[Sequence[str]]) -> tuple[list[list[str]], list[str]]:
+        """Return the tokens of the translations, and no texts."""
+        return [result.hypotheses[0] for result in self.translate(tokens)], []
 
 
 ENGINES = {"SavedModel": SavedModel, "CTranslate2": CTranslate2} | {

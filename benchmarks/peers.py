@@ -1,11 +1,13 @@
-"""Engines of other libraries for `benchmarks.engine`, with random weights of the sizes of ours.
+"""Engines of other libraries for `benchmarks.engine`, with random weights and our sizes.
 
-They are given ids, and write exactly as many tokens for each sentence as they are told. Python 3.10
-runs this file too, because OpenNMT-tf needs it.
+They translate ids, and generate a given number of tokens for every sentence. This file must also
+run in Python 3.10, which OpenNMT-tf needs.
 """
 
 import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +17,7 @@ PAD_ID, BOS_ID = 0, 2
 class Peer:
     """A library's search in a `tf.function`, from padded ids [B, S] to tokens [B, length]."""
 
-    def __init__(self, build, threads, **options):
+    def __init__(self, build: Callable[..., tuple[str, Any]], threads: int, **options: Any):
         import tensorflow as tf
 
         tf.config.threading.set_intra_op_parallelism_threads(threads)
@@ -24,19 +26,28 @@ class Peer:
         self.version, search = build(**options)
         self._search = tf.function(search, [tf.TensorSpec([None, None], tf.int32)])
 
-    def translate(self, rows):
+    def translate(self, rows: Sequence[Sequence[int]]) -> np.ndarray:
         ids = np.full((len(rows), max(map(len, rows))), PAD_ID, "int32")
         for i, row in enumerate(rows):
             ids[i, : len(row)] = row
         return self._search(ids).numpy()
 
-    def describe(self, rows):
-        """Return the tokens, whose names mean nothing, and no texts."""
+    def describe(self, rows: Sequence[Sequence[int]]) -> tuple[list[list[str]], list[str]]:
+        """Return the tokens, as meaningless numbers, and no texts."""
         return self.translate(rows).astype(str).tolist(), []
 
 
-def keras_hub_search(*, vocab_size, num_layers, d_model, d_ff, num_heads, beam_size, length):
-    """KerasHub's layers with their caches of keys and values, and its samplers."""
+def keras_hub_search(
+    *,
+    vocab_size: int,
+    num_layers: int,
+    d_model: int,
+    d_ff: int,
+    num_heads: int,
+    beam_size: int,
+    length: int,
+) -> tuple[str, Any]:
+    """Return the version and a search of KerasHub: its layers with caches, and its samplers."""
     import keras_hub
     import tensorflow as tf
 
@@ -57,7 +68,7 @@ def keras_hub_search(*, vocab_size, num_layers, d_model, d_ff, num_heads, beam_s
         def empty_cache(positions):
             return tf.zeros([rows, 2, positions, num_heads, d_model // num_heads])
 
-        # Keys and values of the encoder's output are the same in each step.
+        # The keys and values of the encoder's output are the same in each step.
         crossed = []
         for layer in decoder:
             *_, cache = layer(
@@ -92,12 +103,21 @@ def keras_hub_search(*, vocab_size, num_layers, d_model, d_ff, num_heads, beam_s
         cache = tf.stack([empty_cache(length)] * num_layers, axis=1)
         return sampler(next_logits, prompt, cache=cache, index=1)[:, 1:]
 
-    search(tf.ones([1, 1], tf.int32))  # Makes the weights, which a tf.function must not.
+    search(tf.ones([1, 1], tf.int32))  # Creates the weights outside of a tf.function.
     return version, search
 
 
-def opennmt_search(*, vocab_size, num_layers, d_model, d_ff, num_heads, beam_size, length):
-    """OpenNMT-tf's Transformer and its dynamic decoding."""
+def opennmt_search(
+    *,
+    vocab_size: int,
+    num_layers: int,
+    d_model: int,
+    d_ff: int,
+    num_heads: int,
+    beam_size: int,
+    length: int,
+) -> tuple[str, Any]:
+    """Return the version and a search of OpenNMT-tf: its Transformer and dynamic decoding."""
     import opennmt
     import tensorflow as tf
 

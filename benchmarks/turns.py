@@ -1,4 +1,4 @@
-"""Engines that take turns, each in a process of its own, and what was measured of them."""
+"""Measurements of engines that take turns, each in its own process."""
 
 import dataclasses
 import json
@@ -18,30 +18,35 @@ ROOT = Path(__file__).parents[1]
 
 @dataclasses.dataclass
 class Measurement:
-    """What an engine did with some sentences."""
+    """The time and memory that an engine took to translate some sentences."""
 
+    threads: int
+    """The engine's number of threads."""
     seconds: list[float]
-    """Of each run over all sentences."""
+    """The time of each run over all sentences."""
     other_cores: list[float]
-    """That other processes kept busy during each run."""
+    """The cores that other processes kept busy during each run."""
     peak_memory: int
-    """Bytes that the engine's process held at most."""
+    """The peak memory of the engine's process, in bytes."""
     version: str
+    """The name and version of the library."""
     tokens: list[list[str]]
-    """The subwords of each translation, eos included."""
+    """The tokens of each translation, including end-of-sentence."""
     texts: list[str]
-    """Of the translations; none from an engine whose weights are its own."""
+    """The translations; empty for an engine with weights of its own."""
 
     @property
     def tokens_per_second(self) -> float:
+        """The generated tokens per second, in the median of all runs."""
         return sum(map(len, self.tokens)) / statistics.median(self.seconds)
 
     @property
     def spread(self) -> float:
+        """The slowest minus the fastest time, relative to the median."""
         return (max(self.seconds) - min(self.seconds)) / statistics.median(self.seconds)
 
     def share_same(self, other: "Measurement") -> float:
-        """Return the share of sentences whose subwords and text are those of another's."""
+        """Return the share of sentences with the same tokens and text as another engine's."""
         ours, theirs = (zip(m.tokens, m.texts, strict=True) for m in (self, other))
         return statistics.mean(a == b for a, b in zip(ours, theirs, strict=True))
 
@@ -62,10 +67,10 @@ class Worker:
             | {"OMP_NUM_THREADS": str(threads), "CT2_VERBOSE": "1", "CUDA_VISIBLE_DEVICES": "-1"},
         )
 
-    def __enter__(self):
+    def __enter__(self) -> "Worker":
         return self
 
-    def __exit__(self, *error):
+    def __exit__(self, *error: Any) -> None:
         self._process.kill()
         self._process.communicate()
         self._log.close()
@@ -74,30 +79,33 @@ class Worker:
         """Send a message and return the answer.
 
         Raises:
-            RuntimeError: the process has failed; the error has what it wrote.
+            RuntimeError: If the process has failed; the message includes its log.
         """
         print(json.dumps(message), file=self._process.stdin, flush=True)
         answer = self._process.stdout.readline()
         if not answer:
-            raise RuntimeError(f"An engine's process has failed:\n{self.log()}")
+            raise RuntimeError(f"The process of an engine failed:\n{self.log()}")
         return json.loads(answer)
 
     def log(self) -> str:
-        """Return what the process wrote to standard error."""
+        """Return the standard error of the process."""
         self._log.seek(0)
         return self._log.read()
 
 
 def measure(tasks: Mapping[str, Mapping[str, Any]], repeats: int) -> dict[str, Measurement]:
-    """Run engines in turn, A B A B, each in its own process.
+    """Run engines in turns, A B A B, each in its own process.
 
     Args:
-        tasks: by the engine's name, what `benchmarks.engine` reads first, perhaps with the
-            "python" that runs it.
-        repeats: how often each engine translates all of its sentences.
+        tasks: For each name, the task that `benchmarks.engine` reads, with the "python" that runs
+            it unless it is this one.
+        repeats: The number of runs of each engine over all of its sentences.
+
+    Returns:
+        The measurement for each name.
 
     Raises:
-        RuntimeError: an engine's process has failed.
+        RuntimeError: If the process of an engine fails.
     """
     with ExitStack() as stack:
         workers = {
@@ -112,8 +120,9 @@ def measure(tasks: Mapping[str, Mapping[str, Any]], repeats: int) -> dict[str, M
         found = {}
         for name, worker in workers.items():
             seconds, other_cores = ([run[name][key] for run in runs] for key in runs[0][name])
-            found[name] = Measurement(seconds, other_cores, **worker.ask("end"))
-            # The instructions and the library that CTranslate2 chose for this processor.
+            threads, result = tasks[name]["threads"], worker.ask("end")
+            found[name] = Measurement(threads, seconds, other_cores, **result)
+            # The instruction set and the library that CTranslate2 chose for this processor.
             chosen = re.findall(r"(?:ISA|SGEMM backend): (\w+)", worker.log())
             found[name].version += "".join(f" {word}" for word in chosen)
     return found

@@ -3,22 +3,22 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.helpers.tiny import tiny_model, tiny_tokenizer, toy_sentences
 
 from benchmarks import decoding
 from benchmarks.turns import Measurement, measure
-from keras_transformer import compiled_search
 from keras_transformer.config import DecodingConfig
+from keras_transformer.translation import compiled_search
 from keras_transformer.translation.translator import Translator
+from tests.helpers.tiny import tiny_model, tiny_tokenizer, toy_sentences
 
 pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
 
-SENTENCES = ["two dogs", "", *toy_sentences(4)]  # of different lengths
+SENTENCES = ["two dogs", "", *toy_sentences(4)]  # Of different lengths.
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_all_engines_write_as_much(beam_size, tmp_path, monkeypatch):
-    monkeypatch.setattr(compiled_search, "BATCH_SIZES", (4,))  # One shape to be compiled.
+def test_all_engines_generate_the_same_number_of_tokens(beam_size, tmp_path, monkeypatch):
+    monkeypatch.setattr(compiled_search, "BATCH_SIZES", (4,))  # Compiles a single shape.
     lengths = {"min_length": 4, "max_length": 5, "max_source_length": 16}
     search = DecodingConfig(beam_size=beam_size, length_penalty=0.0, **lengths)
     translator = Translator(tiny_model(), tiny_tokenizer(), decoding=search)
@@ -30,7 +30,7 @@ def test_all_engines_write_as_much(beam_size, tmp_path, monkeypatch):
     }
     assert sizes["ours, bfloat16"] < 0.7 * sizes["ours, portable"]
     found = decoding.compare(
-        translator, exports, SENTENCES, batch_size=4, repeats=2, threads=1, peers={}
+        translator, exports, SENTENCES, batch_size=4, repeats=2, threads=2, peers={}
     )
     assert found.keys() == exports.keys()
     for name, measurement in found.items():
@@ -38,6 +38,7 @@ def test_all_engines_write_as_much(beam_size, tmp_path, monkeypatch):
         if beam_size == 1 and name != "ours, bfloat16":
             assert measurement.share_same(found["CTranslate2"]) == 1
         assert len(measurement.seconds) == len(measurement.other_cores) == 2
+        assert measurement.threads == 2 or name == "CTranslate2" and measurement.threads == 1
         assert 1e7 < measurement.peak_memory < 1e10
         assert measurement.tokens_per_second > 0
     for name in ("ours, portable", "ours, compiled"):
@@ -46,32 +47,33 @@ def test_all_engines_write_as_much(beam_size, tmp_path, monkeypatch):
     assert found["CTranslate2"].version.startswith("CTranslate2 ")
 
 
-def measured(tokens, seconds=(1.0,)):
+def measured(tokens, seconds=(1.0,), threads=2):
     texts = [" ".join(row) for row in tokens]
-    return Measurement(list(seconds), [0.3] * len(seconds), 3_000_000, "engine 1", tokens, texts)
+    others = [0.3] * len(seconds)
+    return Measurement(threads, list(seconds), others, 3_000_000, "engine 1", tokens, texts)
 
 
-def test_speed_spread_and_agreement():
+def test_a_row_has_threads_speed_spread_ratio_and_agreement():
     ours = measured([["a", "b"], ["c"], ["d"], ["e"]], seconds=[1.0, 0.5, 2.5])
     assert ours.tokens_per_second == 5
     assert ours.spread == 2
     theirs = measured([["a", "b"], ["c"], ["x"], ["e"]], seconds=[0.5])
     assert ours.share_same(theirs) == 0.75
     row = decoding.table_row("tiny", "greedy", 64, "ours, portable", ours, theirs)
-    assert row == "| tiny | greedy | 64 | ours, portable | 5 | 200% | 0.50 | 75.0% | 3 | 0.3 |"
+    assert row == "| tiny | greedy | 64 | ours, portable | 2 | 5 | 200% | 0.50 | 75.0% | 3 | 0.3 |"
 
 
-def test_a_peer_has_weights_of_its_own():
+def test_a_row_of_a_peer_has_no_agreement():
     theirs = measured([["a", "</s>"]])
     peer = measured([["7", "9"]], seconds=[0.5])
     peer.texts = []
     row = decoding.table_row("base", "beam 4", 1, "KerasHub", peer, theirs)
-    assert row == "| base | beam 4 | 1 | KerasHub | 4 | 0% | 2.00 |  | 3 | 0.3 |"
+    assert row == "| base | beam 4 | 1 | KerasHub | 2 | 4 | 0% | 2.00 |  | 3 | 0.3 |"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_a_peer_writes_as_many_tokens_as_it_must(beam_size):
+def test_a_peer_generates_the_given_number_of_tokens(beam_size):
     pytest.importorskip("keras_hub", reason="KerasHub is not installed")
     sizes = {"vocab_size": 30, "num_layers": 2, "d_model": 16, "d_ff": 24, "num_heads": 2}
     task = {
@@ -86,13 +88,13 @@ def test_a_peer_writes_as_many_tokens_as_it_must(beam_size):
     assert found.version.startswith("KerasHub ")
 
 
-def test_opennmt_is_measured_where_its_python_is_named():
+def test_opennmt_is_measured_if_its_python_is_given():
     assert "OpenNMT-tf" not in decoding.installed_peers(None)
     peers = decoding.installed_peers(os.path.relpath(sys.executable))
     assert peers["OpenNMT-tf"] == os.path.abspath(sys.executable)
 
 
-def test_peers_have_the_sizes_of_the_model_and_ids_with_eos(monkeypatch):
+def test_peers_get_the_sizes_of_the_model_and_ids_with_eos(monkeypatch):
     lengths = {"min_length": 4, "max_length": 5, "max_source_length": 16}
     search = DecodingConfig(beam_size=3, length_penalty=0.0, **lengths)
     translator = Translator(tiny_model(), tiny_tokenizer(), decoding=search)
@@ -108,26 +110,43 @@ def test_peers_have_the_sizes_of_the_model_and_ids_with_eos(monkeypatch):
     exports = {"CTranslate2": Path("model")}
     found = decoding.compare(translator, exports, SENTENCES, **settings, peers=peers)
     assert found.keys() == {"CTranslate2", "OpenNMT-tf"}
-    task, theirs = asked["OpenNMT-tf"], asked["CTranslate2"]
+    task, theirs = asked["OpenNMT-tf"], asked["CTranslate2, threads: 2"]
+    assert theirs["threads"] == 2 and asked["CTranslate2, threads: 1"]["threads"] == 1
     assert (task["python"], task["threads"]) == ("/python3.10", 2)
     assert task["options"] == {
         **{"vocab_size": 380, "num_layers": 2, "d_model": 12, "d_ff": 20, "num_heads": 3},
         **{"beam_size": 3, "length": 5},
     }
-    for rows, subwords in zip(task["batches"], theirs["batches"], strict=True):
-        assert [len(row) - 1 for row in rows] == [len(row) for row in subwords]
+    for rows, tokens in zip(task["batches"], theirs["batches"], strict=True):
+        assert [len(row) - 1 for row in rows] == [len(row) for row in tokens]
         assert {row[-1] for row in rows} == {3}
 
 
-def test_the_same_subwords_in_another_text_are_not_the_same():
+@pytest.mark.parametrize("times, best", [((1.0, 2.0), 1), ((2.0, 1.0), 4)])
+def test_ctranslate2_is_compared_at_its_best_number_of_threads(times, best, monkeypatch):
+    translator = Translator(tiny_model(), tiny_tokenizer(), decoding=DecodingConfig(beam_size=1))
+
+    def measure(tasks, repeats):
+        return {
+            name: measured([["▁red"]] * len(SENTENCES), [seconds], tasks[name]["threads"])
+            for name, seconds in zip(tasks, times, strict=True)
+        }
+
+    monkeypatch.setattr(decoding, "measure", measure)
+    settings = {"batch_size": 4, "repeats": 1, "threads": 4, "peers": {}}
+    found = decoding.compare(translator, {"CTranslate2": Path("model")}, SENTENCES, **settings)
+    assert found["CTranslate2"].threads == best
+
+
+def test_equal_tokens_with_another_text_do_not_agree():
     ours, theirs = measured([["a"], ["b"]]), measured([["a"], ["b"]])
     ours.texts = ["a", "B"]
     assert ours.share_same(theirs) == 0.5
 
 
-def test_an_engine_that_fails_is_reported_with_what_it_wrote(tmp_path):
+def test_the_error_of_a_failed_engine_includes_its_log(tmp_path):
     task = {"engine": "SavedModel", "threads": 1, "options": {"path": str(tmp_path)}}
-    with pytest.raises(RuntimeError, match="has failed:\n(.|\n)*SavedModel file does not exist"):
+    with pytest.raises(RuntimeError, match="engine failed:\n(.|\n)*SavedModel file does not exist"):
         measure({"ours": task | {"batches": []}}, repeats=1)
 
 
@@ -173,4 +192,4 @@ def test_the_report_has_a_row_for_each_engine_and_cell(flags, capsys, tmp_path, 
         ["1", "CTranslate2"],
     ]
     assert sum("BLEU" in line for line in lines) == 4
-    assert "engine 1." in printed and "3 threads" in printed
+    assert "engine 1." in printed and "ran with 1 and 3;" in printed

@@ -98,9 +98,7 @@ def test_a_compiled_translator_translates_like_a_portable_one(options, monkeypat
 
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("beam_size", [1, 2])
-def test_prepared_weights_change_no_translation(
-    beam_size, compiled, monkeypatch
-):
+def test_prepared_weights_change_no_translation(beam_size, compiled, monkeypatch):
     monkeypatch.setattr(compiled_search, "FIRST_STAGE", 3)
     monkeypatch.setattr(compiled_search, "BATCH_SIZES", (9,))
     options = DecodingConfig(beam_size=beam_size, extra_length=4, max_source_length=16)

@@ -197,11 +197,10 @@ def test_no_translation_contains_padding_bos_or_unk(banned):
 
 
 def test_methods_of_a_temporary_translator_work():
+    expected = tiny_translator(beam_size=1, extra_length=6)(SENTENCES)
     decoding = DecodingConfig(beam_size=1, extra_length=6)
-    translations = Translator(tiny_model(), tiny_tokenizer(), decoding=decoding).translate(SENTENCES)
-    assert [text.decode() for text in translations.numpy()] == tiny_translator(
-        beam_size=1, extra_length=6
-    )(SENTENCES)
+    received = Translator(tiny_model(), tiny_tokenizer(), decoding=decoding).translate(SENTENCES)
+    assert [text.decode() for text in received.numpy()] == expected
 
 
 def test_attention_rows_sum_to_1_up_to_the_end_of_the_translation():
