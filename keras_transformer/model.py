@@ -179,7 +179,7 @@ class Transformer(keras.Model):
         x = self.target_position(self.target_embedding(target))
         x = self.target_dropout(x, training=training)
         x, weights = self.decoder(
-            x, memory, memory_mask, return_attention_scores=True, training=training
+            x, memory, memory_mask=memory_mask, return_attention_scores=True, training=training
         )
         return self.output_embedding(x, reverse=True), weights
 

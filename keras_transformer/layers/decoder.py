@@ -54,6 +54,12 @@ class DecoderLayer(SubLayers):
     cross_attention: MultiHeadAttention
     cross_attention_residual: Residual
 
+    def build(self, inputs_shape: Any, memory_shape: Any = None) -> None:
+        self._build(inputs_shape, memory_shape)
+
+    def compute_output_shape(self, inputs_shape: Any, memory_shape: Any = None) -> Any:
+        return inputs_shape
+
     def call(
         self,
         inputs: Any,
@@ -179,6 +185,12 @@ class Decoder(Stack):
 
     layer_class = DecoderLayer
 
+    def build(self, inputs_shape: Any, memory_shape: Any = None) -> None:
+        self._build(inputs_shape, memory_shape)
+
+    def compute_output_shape(self, inputs_shape: Any, memory_shape: Any = None) -> Any:
+        return inputs_shape
+
     def call(
         self,
         inputs: Any,
@@ -190,7 +202,11 @@ class Decoder(Stack):
         x, weights = inputs, []
         for layer in self.layers:
             x, layer_weights = layer(
-                x, memory, memory_mask, return_attention_scores=True, training=training
+                x,
+                memory,
+                memory_mask=memory_mask,
+                return_attention_scores=True,
+                training=training,
             )
             weights.append(layer_weights)
         outputs = self.normalize(x)

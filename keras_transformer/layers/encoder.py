@@ -46,6 +46,12 @@ class EncoderLayer(SubLayers):
     self_attention: MultiHeadAttention
     self_attention_residual: Residual
 
+    def build(self, input_shape: Any) -> None:
+        self._build(input_shape)
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return input_shape
+
     def call(
         self,
         inputs: Any,
@@ -94,6 +100,12 @@ class Encoder(Stack):
     """
 
     layer_class = EncoderLayer
+
+    def build(self, input_shape: Any) -> None:
+        self._build(input_shape)
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return input_shape
 
     def call(
         self,

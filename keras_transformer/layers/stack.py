@@ -66,24 +66,18 @@ class SubLayers(keras.layers.Layer):
         )
 
     def _add(self, name, layer):
-        residual = f"{name}_residual"
-        setattr(self, name, layer)
-        setattr(
-            self,
-            residual,
-            Residual(self.dropout, self.norm, dtype=self.dtype_policy, name=residual),
+        residual = Residual(
+            self.dropout, self.norm, dtype=self.dtype_policy, name=f"{name}_residual"
         )
+        setattr(self, name, layer)
+        setattr(self, residual.name, residual)
 
-    def build(self, inputs_shape: Any, memory_shape: Any = None) -> None:
+    def _build(self, inputs_shape, memory_shape=None):
         for name in (*self.attentions, "feed_forward"):
             is_cross = name == "cross_attention" and memory_shape is not None
-            getattr(self, name).build(
-                *([inputs_shape, memory_shape] if is_cross else [inputs_shape])
-            )
+            shapes = (inputs_shape, memory_shape) if is_cross else (inputs_shape,)
+            getattr(self, name).build(*shapes)
             getattr(self, f"{name}_residual").build(inputs_shape)
-
-    def compute_output_shape(self, inputs_shape: Any, memory_shape: Any = None) -> Any:
-        return inputs_shape
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
         # Traced, because `return_attention_scores` adds outputs.
@@ -134,18 +128,15 @@ class Stack(keras.layers.Layer):
         if self.layers[-1].norm == "pre":
             self.final_norm = LayerNorm(dtype=self.dtype_policy, name="final_norm")
 
-    def build(self, inputs_shape: Any, memory_shape: Any = None) -> None:
+    def _build(self, *shapes):
         for layer in self.layers:
-            layer.build(inputs_shape, memory_shape)
+            layer.build(*shapes)
         if self.final_norm is not None:
-            self.final_norm.build(inputs_shape)
+            self.final_norm.build(shapes[0])
 
     def normalize(self, outputs: Any) -> Any:
         """Return the last layer's outputs [..., D] as the stack returns them."""
         return outputs if self.final_norm is None else self.final_norm(outputs)
-
-    def compute_output_shape(self, inputs_shape: Any, memory_shape: Any = None) -> Any:
-        return inputs_shape
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
         return keras.Operation.compute_output_spec(self, *args, **kwargs)

@@ -139,7 +139,8 @@ def test_validation_uses_the_labels_alone():
 def test_the_saved_file_is_a_plain_transformer_without_the_teachers():
     inputs, labels = sentences()
     model = compiled(build(teachers=[build(num_layers=2)]), keras.optimizers.Adam(0.01))
-    assert [weight.path for weight in model.weights] == [weight.path for weight in build().weights]
+    paths = [[weight.path.split("/")[1:] for weight in x.weights] for x in (model, build())]
+    assert paths[0] == paths[1]
     model.train_on_batch(inputs, labels)
     copy = saved_and_loaded(model)
     assert type(copy) is Transformer
