@@ -10,6 +10,7 @@ losses, metrics, optimizers and schedules run on any Keras backend; `data`, `dec
 """
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ _WITHOUT_KERAS = ("TransformerConfig", "config", "presets")
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name not in _WITHOUT_KERAS:
+    if name not in _WITHOUT_KERAS and os.environ.get("KERAS_BACKEND") in (None, "tensorflow"):
         from keras_transformer.utils.quiet import import_tensorflow_quietly
 
         import_tensorflow_quietly()
