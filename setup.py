@@ -43,9 +43,8 @@ DOCS = [
     "mkdocs>=1.6,<2",
     "mkdocs-jupyter>=0.25,<1",
     "mkdocs-material>=9.6,<10",
-    "mkdocstrings[python]>=0.29",
+    "mkdocstrings[python]>=0.30,<2",
     "nbclient>=0.10",
-    "nbformat>=5.10",
 ]
 DEV = [
     "mypy>=2.4,<3",

@@ -55,7 +55,8 @@ def translate_in_batches(
     with (
         tqdm(total=len(sentences), unit=" sentences", disable=not progress) as bar,
         ThreadPoolExecutor(concurrent_batches()) as pool,
-        closing(pool.map(translate_batch, batches)) as results,  # Closing cancels later batches.
+        # A generator; closing it cancels later batches.
+        closing(pool.map(translate_batch, batches)) as results,  # type: ignore[type-var]
     ):
         for batch, outputs in zip(batches, results, strict=True):
             for i, output in zip(batch, outputs, strict=True):

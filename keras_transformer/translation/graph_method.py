@@ -11,7 +11,7 @@ class GraphMethod:
     """A method as a `tf.function` of each instance; see `graph_method`."""
 
     def __init__(self, method: Callable[..., Any], signature: tuple[tf.TensorSpec, ...]):
-        functools.update_wrapper(self, method)
+        functools.update_wrapper(self, method)  # type: ignore[arg-type]  # is not callable itself
         self._method = method
         self._signature = signature or None
 

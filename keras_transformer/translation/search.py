@@ -54,7 +54,7 @@ class TokenSearch:
         # Padding, bos and unk are not text, so no translation contains them.
         self.logit_bias[[PAD_ID, UNK_ID, BOS_ID]] = -1e9
         self._rules = make_rules(decoding, prefix)
-        self._compiled = {}
+        self._compiled: dict[tuple, CompiledSearch] = {}
         self._prepared = None
 
     def with_prepared_weights(self) -> "TokenSearch":
