@@ -333,7 +333,7 @@ def test_a_missing_configuration_is_named():
 
 
 def test_a_missing_text_is_named(config_file, tmp_path):
-    with pytest.raises(SystemExit, match="error: train.tsv must be a text file, but there is no"):
+    with pytest.raises(SystemExit, match="error: .*.tsv must be a text file, but does not"):
         train.main(["--config", config_file(MINIMAL), "--output", str(tmp_path / "run")])
     assert not (tmp_path / "run").exists()
 
@@ -369,11 +369,8 @@ def test_from_the_command_line_to_a_model(tmp_path):
     arguments += ["--data.train_source", compressed]
     process = run_python("-m", "pipelines.train", *arguments, cwd=tmp_path)
     assert "python -m pipelines.export --checkpoint run --output saved_models/" in process.stdout
-    assert process.stderr.splitlines()[:3] == [
-        "training a vocabulary of 380 subwords",
-        "text to train on:",
-        "kept 60 of 60 sentence pairs: dropped 0 with an empty side and 0 longer than 128 tokens",
-    ]
+    assert "kept 60 of 60 sentence pairs" in process.stderr
+    assert "TensorFlow" not in process.stderr
     config = ExperimentConfig.from_file(tmp_path / "run" / "config.yaml")
     assert config == toy_experiment(data | {"train_source": str(compressed)}, epochs=1)
     assert len(load_translator(tmp_path / "run")(toy_sentences(3))) == 3
