@@ -8,7 +8,7 @@ from keras_transformer.decoding import beam_search, greedy_search, repeat_rows, 
 
 
 def number(prefix, vocab_size):
-    """A prefix as a number: 1 if empty; another token multiplies it by V and adds the id."""
+    """Return the number of a prefix: 1 if empty; each token multiplies it by V and adds its id."""
     result = 1
     for token in prefix:
         result = result * vocab_size + token
@@ -16,9 +16,9 @@ def number(prefix, vocab_size):
 
 
 def make_tree(probabilities):
-    """Log-probabilities [P, V] by prefix number, from {prefix: probabilities of the next token}.
+    """Return log-probabilities [P, V] by prefix number, from {prefix: next-token probabilities}.
 
-    After prefixes that are left out all tokens are equally probable.
+    After other prefixes, all tokens are equally probable.
     """
     vocab_size = len(next(iter(probabilities.values())))
     size = 1 + max(number(prefix, vocab_size) for prefix in probabilities)
@@ -31,7 +31,7 @@ def make_tree(probabilities):
 
 
 def make_random_trees(seed, batch, vocab_size, max_length):
-    """Log-probabilities [B, P, V] after every prefix of fewer than `max_length` tokens."""
+    """Return log-probabilities [B, P, V] after all prefixes of fewer than `max_length` tokens."""
     logits = np.random.default_rng(seed).normal(
         0, 2, [batch, 2 * vocab_size**max_length, vocab_size]
     )
@@ -40,7 +40,7 @@ def make_random_trees(seed, batch, vocab_size, max_length):
 
 
 def make_step(trees):
-    """A step that knows a beam's history from its state alone, which grows by a token a step."""
+    """Return a step whose state holds the history of each beam, one token longer at each step."""
     trees = tf.constant(trees)
     num_prefixes, vocab_size = trees.shape[1:]
 
@@ -50,7 +50,7 @@ def make_step(trees):
         tokens = history[:, 1:]  # without bos
         powers = vocab_size ** tf.range(position)[::-1]
         prefix = vocab_size**position + tf.reduce_sum(tokens * powers, axis=1)
-        # Beams that have ended may run on to prefixes that no tree has.
+        # Finished beams run on, to prefixes outside of the tree.
         where = tf.stack([state["sentence"], prefix % num_prefixes], axis=1)
         return tf.gather_nd(trees, where), {"sentence": state["sentence"], "history": history}
 
@@ -58,7 +58,7 @@ def make_step(trees):
 
 
 def run(trees, *, beam_size=None, max_lengths, **options):
-    """Greedy search, or beam search if there is a beam size, of the trees [B, P, V] of a batch."""
+    """Run beam search, or greedy search without a beam size, on trees [B, P, V]."""
     state = {"sentence": tf.range(len(trees)), "history": tf.zeros([len(trees), 0], tf.int32)}
     if beam_size is None:
         return greedy_search(make_step(trees), state, max_lengths=max_lengths, **options)
@@ -93,7 +93,7 @@ def prefix_number():
 
 @pytest.fixture
 def translations():
-    """A sentence's translations as lists of ids, without padding."""
+    """Return the translations of a sentence as lists of ids, without padding."""
 
     def unpad(result, sentence=0):
         ids, lengths = result.ids[sentence].numpy(), result.lengths[sentence].numpy()

@@ -14,7 +14,7 @@ def penalty(length, alpha):
 
 
 def rank(finished, unfinished, count):
-    """The ids of the best: the finished by score, then the unfinished by log-probability."""
+    """Return the best ids: finished ones by score, then unfinished ones by log-probability."""
     ranked = sorted(finished, reverse=True) + sorted(unfinished, reverse=True)
     return [list(ids) for _, ids in ranked[:count]]
 
@@ -36,7 +36,7 @@ def search_exhaustively(tree, max_length, alpha, count, number):
 
 
 def search_to_the_limit(tree, max_length, alpha, beam_size, count, number):
-    """Beam search in plain Python that never stops before the limit."""
+    """Run beam search in plain Python, without early stopping."""
     vocab_size = tree.shape[1]
     live, finished = [(0.0, ())], []
     for length in range(1, max_length + 1):
@@ -56,7 +56,7 @@ def search_to_the_limit(tree, max_length, alpha, beam_size, count, number):
 
 
 def constant_step(probabilities):
-    """A step with the same probabilities after every prefix, and the positions it was asked for."""
+    """Return a step with the same probabilities after every prefix, and the positions it gets."""
     positions = []
 
     def step(ids, parents, position, state):
@@ -67,14 +67,14 @@ def constant_step(probabilities):
     return step, positions
 
 
-# A garden path: greedy search takes 1 and regrets it.
+# A garden path: greedy search starts with 1, which leads to less probable tokens.
 GARDEN_PATH = {
     (): [0.1, 0.5, 0.4, 0.0],
     (0,): [0.25, 0.25, 0.25, 0.25],
     (1,): [0.34, 0.16, 0.2, 0.3],
     (2,): [0.05, 0.05, 0.0, 0.9],
 }
-# One token has log-probability -1.204 and two have -1.386, over a penalty of 7 / 6 -1.188.
+# One token has log-probability -1.204; two have -1.386, or -1.188 after a penalty of 7 / 6.
 SHORT_OR_LONG = {(): [0.1, 0.5, 0.1, 0.3], (1,): [0.2, 0.2, 0.1, 0.5]}
 
 
@@ -97,7 +97,7 @@ def test_the_length_penalty_decides_between_short_and_long(search, tree, transla
 
 
 def test_a_finished_translation_keeps_its_score(search, tree, translations):
-    # Finished at the first step, it waits until the fourth, when the second is found.
+    # It is finished at the first step; the second translation follows at the fourth.
     probabilities = {
         (): [0.0001, 0.5999, 0.0, 0.4],
         (1,): [0.001, 0.999, 0.0, 0.0],
@@ -157,15 +157,15 @@ def test_stopping_early_never_changes_the_result(
             assert translations(result, i) == expected
 
 
-def test_it_stops_as_soon_as_no_beam_can_improve():
-    # After eos at the first step, with 0.6, the best live beam has 0.2 and may not rise above it.
+def test_a_search_stops_as_soon_as_no_beam_can_improve_the_result():
+    # Eos at the first step has 0.6. The best live beam has 0.2, and can only fall.
     step, positions = constant_step([0.1, 0.2, 0.1, 0.6])
     result = beam_search(step, (), max_lengths=[50], beam_size=2, length_penalty=0.0)
     assert positions == [0]
     assert result.ids.numpy().tolist() == [[[EOS]]]
 
 
-def test_a_penalty_that_may_yet_favour_longer_ones_keeps_it_going():
+def test_a_search_goes_on_while_the_penalty_can_favor_longer_translations():
     # After t tokens the best live beam has log(0.2) * t, and the penalty at the limit is 2: it goes
     # on while -1.61 * t / 2 is above log(0.6) = -0.51, which is never, or log(0.15) = -1.90: twice.
     for eos, steps in ((0.6, 1), (0.15, 3)):
@@ -175,7 +175,7 @@ def test_a_penalty_that_may_yet_favour_longer_ones_keeps_it_going():
         assert len(positions) == steps
 
 
-def test_all_beams_wanted_keep_it_going():
+def test_a_search_goes_on_until_all_requested_hypotheses_are_final():
     step, positions = constant_step([0.1, 0.2, 0.1, 0.6])
     result = beam_search(
         step, (), max_lengths=[50], beam_size=2, length_penalty=0.0, num_hypotheses=2
@@ -205,8 +205,8 @@ def test_the_n_best_are_sorted_and_distinct(search, random_trees, translations):
         assert finished == sorted(finished, reverse=True)
 
 
-def test_unfinished_translations_follow_the_finished_and_then_nothing(search, tree):
-    # At a limit of one token there is one finished translation and three others, and no more.
+def test_unfinished_translations_follow_the_finished_then_empty_ones(search, tree):
+    # With a limit of one token, there is one finished translation and three others.
     result = search(
         [tree({(): [0.4, 0.3, 0.2, 0.1]})], beam_size=6, max_lengths=[1], num_hypotheses=6
     )
@@ -237,7 +237,7 @@ def test_a_sentence_does_not_depend_on_the_batch(beam_size, search, random_trees
     order = np.array([4, 2, 0, 5, 1, 3])
     permuted = search(trees[order], beam_size=beam_size, max_lengths=limits[order])
     np.testing.assert_array_equal(together.ids.numpy()[order], permuted.ids)
-    # The softmax of a row may differ in its last bit with the row's place in the batch.
+    # The last bit of a row's softmax may depend on its place in the batch.
     np.testing.assert_allclose(together.scores.numpy()[order], permuted.scores, rtol=1e-6)
     np.testing.assert_array_equal(together.lengths.numpy()[order], permuted.lengths)
     for i in range(6):
@@ -250,7 +250,7 @@ def test_a_sentence_does_not_depend_on_the_batch(beam_size, search, random_trees
 
 
 @pytest.mark.parametrize("beam_size", [None, 3])
-def test_a_graph_gives_what_eager_execution_gives(beam_size, search, random_trees):
+def test_a_graph_returns_the_same_as_eager_execution(beam_size, search, random_trees):
     trees, limits = random_trees(6, 5, 6, 4), [4, 1, 4, 3, 2]
 
     @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.int32)])
@@ -299,7 +299,7 @@ def test_special_ids_can_be_chosen():
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "graph"])
-def test_a_batch_of_0_gives_a_result_of_0(compiled):
+def test_an_empty_batch_has_an_empty_result(compiled):
     def search(max_lengths):
         return beam_search(
             lambda ids, parents, position, state: (tf.zeros([tf.shape(ids)[0], 6]), state),
@@ -324,6 +324,11 @@ def test_a_batch_of_0_gives_a_result_of_0(compiled):
         ({"length_penalty": -0.1}, "length_penalty must be at least 0, received -0.1"),
     ],
 )
-def test_options_out_of_range_are_refused(options, message):
+def test_options_out_of_range_are_rejected(options, message):
     with pytest.raises(ValueError, match=message):
         beam_search(None, (), max_lengths=[1], **options)
+
+
+def test_an_unknown_option_is_rejected():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'max_length'"):
+        beam_search(None, (), max_lengths=[1], max_length=1)

@@ -4,17 +4,20 @@ import tensorflow as tf
 
 from keras_transformer.decoding.candidates import best_continuations, best_tokens
 
-# 2: one block a token; 7: a prime; 24: blocks of 12; 130: more blocks than are searched.
+# 2: blocks of one token; 7: a prime; 24: blocks of 12; 130: more blocks than are searched.
 VOCAB_SIZES = pytest.mark.parametrize("vocab_size", [2, 7, 24, 130])
 
 
 @VOCAB_SIZES
-def test_they_are_the_first_of_all_continuations_sorted(vocab_size):
+@pytest.mark.parametrize("few_rows", [False, True])
+def test_the_best_continuations_are_the_first_of_all_sorted(vocab_size, few_rows):
     random = np.random.default_rng(vocab_size)
     batch, beam_size = 5, 3
     logits = 5 * random.normal(size=[batch * beam_size, vocab_size]).astype(np.float32)
     live = random.normal(size=[batch, beam_size]).astype(np.float32)
-    values, beams, tokens = best_continuations(tf.constant(logits), tf.constant(live), 6)
+    values, beams, tokens = best_continuations(
+        tf.constant(logits), tf.constant(live), 6, few_rows=few_rows
+    )
 
     log_probs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
     totals = (live.reshape(-1, 1) + log_probs).reshape(batch, -1)
@@ -24,7 +27,7 @@ def test_they_are_the_first_of_all_continuations_sorted(vocab_size):
     np.testing.assert_array_equal(tokens, order % vocab_size)
 
 
-def test_a_block_may_hold_several_of_them():
+def test_several_continuations_may_share_a_block():
     logits = np.full([2, 128], -9.0, np.float32)  # N 2, blocks of 64
     logits[0, [70, 71, 72]] = 9, 8, 7
     logits[1, 5] = 9.5
@@ -36,7 +39,7 @@ def test_a_block_may_hold_several_of_them():
     assert tokens.numpy().tolist() == [[5, 70, 71, 72]]
 
 
-def test_a_beam_that_is_not_alive_comes_last():
+def test_a_beam_that_is_not_live_comes_last():
     live = tf.constant([[-50.0, -np.inf]])
     values, beams, _ = best_continuations(tf.fill([2, 4], -1.0), live, 4)
     np.testing.assert_allclose(values, [[-50 - np.log(4)] * 4], rtol=1e-6)
@@ -44,12 +47,13 @@ def test_a_beam_that_is_not_alive_comes_last():
 
 
 @pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("few_rows", [False, True])
 @pytest.mark.parametrize("offset", [0.0, 1e6, -1e6])
-def test_log_probabilities_are_right_however_large_the_logits(offset, compiled):
+def test_log_probabilities_are_exact_for_large_logits(offset, few_rows, compiled):
     logits = tf.constant([[3.0, 2.0, -1e9, -400.0], [1.0, 1.0, -1e9, -1e6]]) + offset
     live = tf.constant([[-0.25, -0.5]])
     search = tf.function(best_continuations, jit_compile=compiled)
-    values, beams, tokens = search(logits, live, 4)
+    values, beams, tokens = search(logits, live, 4, few_rows=few_rows)
     likely, half = -np.log(1 + np.exp(-1)), -np.log(2)
     expected = [[likely - 0.25, half - 0.5, half - 0.5, likely - 1.25]]
     np.testing.assert_allclose(values, expected, atol=1e-6)
@@ -57,7 +61,7 @@ def test_log_probabilities_are_right_however_large_the_logits(offset, compiled):
 
 
 @VOCAB_SIZES
-def test_the_best_token_is_that_of_argmax(vocab_size):
+def test_the_best_token_equals_argmax(vocab_size):
     logits = np.random.default_rng(vocab_size).integers(0, 9, [70, vocab_size]).astype(np.float32)
     assert vocab_size == 2 or (np.sort(logits)[:, -2:] == logits.max(1, keepdims=True)).all(1).any()
     np.testing.assert_array_equal(best_tokens(tf.constant(logits)), logits.argmax(axis=1))
@@ -65,7 +69,7 @@ def test_the_best_token_is_that_of_argmax(vocab_size):
     np.testing.assert_array_equal(unknown(logits), logits.argmax(axis=1))
 
 
-def test_an_unknown_vocabulary_size_is_refused():
+def test_an_unknown_vocabulary_size_is_rejected():
     @tf.function(input_signature=[tf.TensorSpec([None, None])])
     def search(logits):
         return best_continuations(logits, tf.zeros([1, 2]), 4)
@@ -74,6 +78,6 @@ def test_an_unknown_vocabulary_size_is_refused():
         search(tf.zeros([2, 6]))
 
 
-def test_a_vocabulary_of_one_is_refused():
+def test_a_vocabulary_of_one_is_rejected():
     with pytest.raises(ValueError, match=r"static size of at least 2, received shape \(2, 1\)"):
         best_continuations(tf.zeros([2, 1]), tf.zeros([1, 2]), 4)

@@ -8,7 +8,7 @@ EOS = 3
 
 
 def probable(token, probability=0.7):
-    """Probabilities of V 4 tokens, all but one of them equal."""
+    """Return the probabilities of 4 tokens: one given, the others equal."""
     return [probability if i == token else (1 - probability) / 3 for i in range(4)]
 
 
@@ -22,7 +22,7 @@ def count_steps(log_probs):
     return step, calls
 
 
-def test_it_takes_the_most_probable_token_after_each_prefix(search, tree, translations):
+def test_greedy_search_takes_the_most_probable_token_after_each_prefix(search, tree, translations):
     probabilities = {(): probable(1), (1,): probable(2, 0.4), (1, 2): probable(EOS, 0.9)}
     result = search([tree(probabilities)], max_lengths=[9])
     assert translations(result) == [[1, 2, EOS]]
@@ -46,14 +46,14 @@ def test_each_sentence_keeps_its_limit_and_is_padded(search, tree):
     np.testing.assert_allclose(result.scores[:, 0], np.log([0.7**2, 0.7**4, 0.7]), rtol=1e-6)
 
 
-def test_it_stops_when_every_sentence_is_done():
+def test_a_search_stops_when_every_sentence_is_finished():
     step, calls = count_steps([np.log(probable(EOS)), np.log(probable(1))])
     result = greedy_search(step, (), max_lengths=[50, 3])
     assert [position for _, position in calls] == [0, 1, 2]
     assert result.ids.shape == (2, 1, 3)
 
 
-def test_the_first_ids_are_bos_and_then_the_tokens_taken():
+def test_a_step_receives_bos_and_then_the_chosen_tokens():
     step, calls = count_steps([np.log(probable(1)), np.log(probable(0))])
     greedy_search(step, (), max_lengths=[2, 2])
     assert calls == [([2, 2], 0), ([1, 0], 1)]
@@ -66,11 +66,11 @@ def test_special_ids_can_be_chosen():
     assert result.ids.numpy().tolist() == [[[1, 1, 1]], [[2, 9, 9]]]
 
 
-def test_of_equal_tokens_the_lowest_id_is_taken(search, tree, translations):
+def test_the_lowest_of_equally_probable_ids_wins(search, tree, translations):
     assert translations(search([tree({(): [0.25] * 4})], max_lengths=[1])) == [[0]]
 
 
-def test_a_batch_of_0_gives_a_result_of_0():
+def test_an_empty_batch_has_an_empty_result():
     result = greedy_search(
         lambda ids, parents, position, state: (tf.zeros([0, 4]), state),
         (),
@@ -79,6 +79,6 @@ def test_a_batch_of_0_gives_a_result_of_0():
     assert [tensor.shape for tensor in result] == [(0, 1, 0), (0, 1), (0, 1)]
 
 
-def test_a_negative_length_penalty_is_refused():
+def test_a_negative_length_penalty_is_rejected():
     with pytest.raises(ValueError, match="length_penalty must be at least 0, received -1"):
         greedy_search(None, (), max_lengths=[1], length_penalty=-1)

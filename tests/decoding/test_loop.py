@@ -21,7 +21,7 @@ SEARCHES = {
 
 
 def selection(rows_of_each):
-    """Keeps sentences in a state that has so many rows of each."""
+    """Return a `Select` for a state with the given number of rows per sentence."""
 
     def select(state, sentences):
         rows = sentences[:, tf.newaxis] * rows_of_each + tf.range(rows_of_each)
@@ -31,9 +31,9 @@ def selection(rows_of_each):
 
 
 def make_step(rows_of_each, given):
-    """A step over what follows a token, its sentence's; it notes how many rows it is given."""
+    """Return a step over tables of each sentence, which appends its number of rows to `given`."""
     tables = np.random.default_rng(2).normal(0, 2, [BATCH, V, V])
-    tables[:, :, 3] -= 1  # eos, lest all end at once
+    tables[:, :, 3] -= 1  # A less probable eos, so that sentences have different lengths.
     tables = tf.constant(tables, tf.float32)
 
     def step(ids, parents, position, state):
@@ -44,7 +44,7 @@ def make_step(rows_of_each, given):
 
 
 @pytest.mark.parametrize("name", SEARCHES)
-def test_to_let_go_of_sentences_that_have_ended_changes_no_result(name):
+def test_dropping_finished_sentences_changes_no_result(name):
     search, rows_of_each, options = SEARCHES[name]
 
     def run(given, select, limits=LIMITS):
@@ -65,7 +65,7 @@ def test_to_let_go_of_sentences_that_have_ended_changes_no_result(name):
     assert fewer_rows[0] > fewer_rows[-1] and fewer_rows == sorted(fewer_rows, reverse=True)
 
 
-def test_a_quarter_is_let_go_at_a_time():
+def test_sentences_are_dropped_once_a_quarter_is_finished():
     given = []
 
     def step(ids, parents, position, state):
@@ -82,9 +82,9 @@ def test_a_quarter_is_let_go_at_a_time():
 
 @pytest.mark.parametrize("select", [None, take_rows], ids=["all", "some"])
 @pytest.mark.parametrize("batch", [0, 3])
-def test_without_a_token_to_write_no_step_is_taken(batch, select):
+def test_a_limit_of_0_takes_no_step(batch, select):
     result = greedy_search(
-        lambda *given: pytest.fail("a step for nothing"),
+        lambda *given: pytest.fail("no step was expected"),
         tf.range(batch),
         max_lengths=tf.zeros([batch], tf.int32),
         select=select,

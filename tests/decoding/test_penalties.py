@@ -5,7 +5,7 @@ import tensorflow as tf
 from keras_transformer.decoding import length_penalty
 
 
-def test_one_token_is_not_penalised():
+def test_the_penalty_of_one_token_is_1():
     assert length_penalty(1, alpha=0.6).numpy() == 1.0
 
 
@@ -18,7 +18,7 @@ def test_alpha_of_0_is_no_penalty():
     np.testing.assert_array_equal(length_penalty([1, 50], alpha=0.0), [1, 1])
 
 
-def test_a_length_has_the_same_penalty_alone_in_a_batch_and_in_a_graph():
+def test_a_penalty_depends_only_on_its_length():
     lengths = tf.range(1, 80)
     together = length_penalty(lengths, alpha=0.6)
     alone = [length_penalty(length, alpha=0.6) for length in lengths]
@@ -27,6 +27,6 @@ def test_a_length_has_the_same_penalty_alone_in_a_batch_and_in_a_graph():
     np.testing.assert_array_equal(together, in_graph)
 
 
-def test_a_negative_alpha_is_refused():
+def test_a_negative_alpha_is_rejected():
     with pytest.raises(ValueError, match="length_penalty must be at least 0, received -0.5"):
         length_penalty(1, alpha=-0.5)

@@ -17,14 +17,14 @@ ANYTHING = 2_000_000_000
 
 
 def apply(rules, logits, history, position):
-    """The logits after all rules."""
+    """Return the logits after all rules."""
     for rule in rules:
         logits = rule(tf.constant(logits, tf.float32), tf.constant(history), tf.constant(position))
     return logits.numpy()
 
 
 def random_case(seed, rows=5, length=9, vocab_size=7, position=6):
-    """Logits, and a history with anything in the places that are not chosen yet."""
+    """Return logits, a history with arbitrary tokens from `position` on, and `position`."""
     random = np.random.default_rng(seed)
     history = random.integers(0, vocab_size, [rows, length], np.int32)
     history[:, position:] = ANYTHING
@@ -36,7 +36,7 @@ def repeated_ngrams(tokens, size):
     return len(ngrams) - len(set(ngrams))
 
 
-# Eos is the most probable at every step, and then 1.
+# At every step, eos is the most probable token, and 1 the second.
 ALWAYS_EOS = {(1,) * length: [0.1, 0.3, 0.1, 0.5] for length in range(5)}
 
 
@@ -51,21 +51,21 @@ def test_a_translation_has_a_minimal_length_without_eos(
 
 
 @pytest.mark.parametrize("beam_size", [None, 2])
-def test_the_limit_is_stronger_than_the_minimal_length(beam_size, search, tree, translations):
+def test_the_limit_overrides_the_minimal_length(beam_size, search, tree, translations):
     options = {"beam_size": beam_size, "length_penalty": 0.0, "rules": [min_length(4)]}
     result = search([tree(ALWAYS_EOS)], max_lengths=[2], **options)
     assert translations(result) == [[1, 1]]
     np.testing.assert_allclose(np.exp(result.scores), [[0.6 * 0.6]], rtol=1e-6)  # 0.3 / (1 - 0.5)
 
 
-def test_repeated_tokens_are_penalised_by_the_sign_of_their_logit():
-    history = [[1, 2, 1, 4], [0, 0, 0, 0]]  # The last is not chosen yet.
+def test_the_penalty_depends_on_the_sign_of_the_logit():
+    history = [[1, 2, 1, 4], [0, 0, 0, 0]]  # The last token is arbitrary.
     logits = [[3.0, 3.0, -3.0, -3.0, 3.0], [3.0, 3.0, -3.0, -3.0, 3.0]]
     received = apply([repetition_penalty(1.5)], logits, np.int32(history), 3)
     np.testing.assert_allclose(received, [[3, 2, -4.5, -3, 3], [2, 3, -3, -3, 3]])
 
 
-def test_the_penalty_counts_no_token_twice():
+def test_a_repeated_token_is_penalized_once():
     logits, history, position = random_case(1)
     expected = np.float32(logits)
     for row, tokens in zip(expected, history, strict=True):
@@ -77,8 +77,8 @@ def test_the_penalty_counts_no_token_twice():
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 @pytest.mark.parametrize("position", [0, 1, 2, 5, 8])
-def test_exactly_what_would_repeat_an_ngram_is_banned(size, position):
-    # Of 3 tokens, many n-grams come again.
+def test_exactly_the_tokens_that_repeat_an_ngram_are_banned(size, position):
+    # With 3 tokens, many n-grams repeat.
     logits, history, _ = random_case(10 * size, 40, 9, 3, position)
     received = apply([no_repeat_ngram(size)], logits, history, position)
     expected = [
@@ -111,8 +111,8 @@ def test_no_translation_repeats_an_ngram(beam_size, size, search, random_trees, 
     assert not any([repeated_ngrams(translations(ruled, i)[0], size) for i in range(20)])
 
 
-def test_eos_stays_possible_when_everything_else_has_come(search, tree, translations):
-    # Of V 4, each of the other three comes once, though eos has but 0.01.
+def test_eos_stays_possible_after_all_other_tokens(search, tree, translations):
+    # V is 4. Each of the other three tokens comes once, although eos has only 0.01.
     probabilities = {(): [0.4, 0.3, 0.29, 0.01], (0,): [0.4, 0.3, 0.29, 0.01]}
     probabilities |= {(0, 1): [0.4, 0.3, 0.29, 0.01], (0, 1, 2): [0.4, 0.3, 0.29, 0.01]}
     result = search([tree(probabilities)], max_lengths=[9], rules=[no_repeat_ngram(1)])
@@ -122,7 +122,7 @@ def test_eos_stays_possible_when_everything_else_has_come(search, tree, translat
 
 
 @pytest.mark.parametrize("beam_size", [None, 2, 3])
-def test_after_a_prefix_the_search_goes_on_as_from_there(
+def test_after_a_prefix_the_search_is_that_of_the_rest(
     beam_size, search, random_trees, prefix_number, translations
 ):
     trees, prefixes = random_trees(2, 4, 5, 5), [[4, 0], [1], [], [2, 2]]
@@ -135,7 +135,7 @@ def test_after_a_prefix_the_search_goes_on_as_from_there(
     for i, (tree, prefix) in enumerate(zip(trees, prefixes, strict=True)):
         rest = np.zeros_like(tree)
         for number in range(1, 5 ** (5 - len(prefix))):
-            tail = []  # the tokens that a number, in base 5 after a leading 1, stands for
+            tail = []  # The tokens of a number, in base 5 after a leading 1.
             while number > 1:
                 number, token = divmod(number, 5)
                 tail.insert(0, token)
@@ -143,20 +143,20 @@ def test_after_a_prefix_the_search_goes_on_as_from_there(
                 rest[prefix_number(tail, 5)] = tree[prefix_number([*prefix, *tail], 5)]
         expected = search(rest[np.newaxis], max_lengths=[5 - len(prefix)], **options)
         assert translations(result, i) == [[*prefix, *translations(expected)[0]]]
-        # A score near 0 is as exact as the probabilities near 1 that it comes from.
+        # A score near 0 has the absolute error of the probabilities near 1 behind it.
         np.testing.assert_allclose(result.scores[i], expected.scores[0], rtol=1e-6, atol=5e-7)
 
 
 @pytest.mark.parametrize("beam_size", [None, 3])
-def test_a_prefix_for_all_rows_overrides_what_bans_it(beam_size, search, tree, translations):
+def test_a_prefix_overrides_bans(beam_size, search, tree, translations):
     rules = [no_repeat_ngram(1), min_length(9), forced_prefix([[1, 1, 2]], [3])]
     result = search([tree(ALWAYS_EOS)] * 2, beam_size=beam_size, max_lengths=[3, 2], rules=rules)
     assert [translations(result, i) for i in (0, 1)] == [[[1, 1, 2]], [[1, 1]]]
     assert result.scores.numpy().tolist() == [[0.0], [0.0]]
 
 
-def test_what_is_banned_is_no_translation(search, tree):
-    # At the first step all candidates but 1 are banned, eos among them.
+def test_banned_tokens_are_in_no_translation(search, tree):
+    # At the first step, all tokens but 1 are banned, including eos.
     result = search(
         [tree({(1,): [0.3, 0.6, 0.1, 0.0]})],
         beam_size=4,
@@ -170,7 +170,7 @@ def test_what_is_banned_is_no_translation(search, tree):
     np.testing.assert_allclose(np.exp(result.scores), [[0.6, 0.3, 0.1, 0]], rtol=1e-6)
 
 
-def test_where_everything_is_banned_the_order_of_the_model_is_left():
+def test_banning_every_token_keeps_the_order_of_the_model():
     ban_eos = [min_length(9, eos_id=0)]
     ban_rest = [no_repeat_ngram(1)]
     logits = [[2.0, 1.0, 3.0]]
@@ -184,7 +184,7 @@ ALL_RULES = DecodingConfig(min_length=2, no_repeat_ngram_size=2, repetition_pena
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_a_graph_gives_what_eager_execution_gives(compiled):
+def test_a_graph_returns_the_same_as_eager_execution(compiled):
     rules = make_rules(ALL_RULES, [5, 1])
 
     @tf.function(jit_compile=compiled, autograph=False, reduce_retracing=True)
@@ -201,7 +201,7 @@ def test_a_graph_gives_what_eager_execution_gives(compiled):
     assert no_rows.shape == (0, 7)
 
 
-def test_a_configuration_makes_its_rules_in_their_order():
+def test_a_configuration_applies_its_rules_in_order():
     assert make_rules(DecodingConfig()) == []
     logits, history = [[2.0, -2.0, 1.0, 4.0]], np.int32([[1, 2, 1, 0]])
     expected = apply(
@@ -227,6 +227,6 @@ def test_a_configuration_makes_its_rules_in_their_order():
         (lambda: forced_prefix([[5, 1]], 2), r"and lengths \[R\], .* received \(1, 2\) and \(\)"),
     ],
 )
-def test_arguments_out_of_range_are_refused(make, message):
+def test_arguments_out_of_range_are_rejected(make, message):
     with pytest.raises(ValueError, match=message):
         make()

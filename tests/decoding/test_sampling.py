@@ -2,13 +2,19 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.decoding import greedy_search, min_length, repeat_rows, sample_search
+from keras_transformer.decoding import (
+    Stages,
+    greedy_search,
+    min_length,
+    repeat_rows,
+    sample_search,
+)
 
 EOS, V = 3, 6
 
 
 def make_step(trees):
-    """A step over tables [B, V, V] of logits after each token; its state is the sentence."""
+    """Return a step over tables [B, V, V] of logits after each token; its state is the sentence."""
     trees = tf.constant(trees, tf.float32)
 
     def step(ids, parents, position, state):
@@ -41,7 +47,7 @@ def rows(result, sentence=0):
 
 
 def shares(result):
-    """How often each token came first."""
+    """Return the share of samples that start with each token."""
     first = result.ids.numpy()[:, :, 0].ravel()
     return np.bincount(first, minlength=V) / len(first)
 
@@ -67,14 +73,14 @@ PROBABILITIES = [0.05, 0.2, 0.1, 0.4, 0.25, 0.0]
         ({"top_k": 3, "top_p": 0.5}, [0, 0, 0, 0.4 / 0.65, 0.25 / 0.65, 0]),
     ],
 )
-def test_tokens_come_as_often_as_they_should(options, expected):
+def test_tokens_are_drawn_with_their_probabilities(options, expected):
     count = 4000
     result = sample(
         first_logits(PROBABILITIES), num_samples=count, max_lengths=[1], seed=7, **options
     )
     received, expected = shares(result), np.array(expected)
     assert not received[expected == 0].any()
-    # Four standard deviations of a share; the seed is fixed, so this passes or fails for good.
+    # Four standard deviations. The seed is fixed, so the result is reproducible.
     np.testing.assert_array_less(
         np.abs(received - expected), 4 * np.sqrt(expected * (1 - expected) / count) + 1e-9
     )
@@ -88,7 +94,7 @@ def test_tokens_of_one_translation_are_drawn_independently():
     assert np.abs(counts / 4000 - 1 / 8).max() < 4 * (1 / 8 * 7 / 8 / 4000) ** 0.5
 
 
-def test_a_sentence_draws_the_same_wherever_it_is():
+def test_the_samples_of_a_sentence_do_not_depend_on_the_batch():
     trees, keys, limits = tables(1, 5), [11, -3, 2**62, 11, 0], [9, 4, 7, 9, 8]
     trees[3] = trees[0]
     together = sample(trees, keys=keys, max_lengths=limits, num_samples=3)
@@ -101,19 +107,19 @@ def test_a_sentence_draws_the_same_wherever_it_is():
     assert rows(together, 0) == rows(together, 3)
 
 
-def test_fewer_samples_are_some_of_more():
+def test_more_samples_include_the_fewer():
     few, many = (set(rows(sample(tables(2, 1), num_samples=n))) for n in (2, 8))
     assert few < many
 
 
-def test_another_seed_and_another_key_draw_something_else():
+def test_other_seeds_and_keys_draw_other_samples():
     trees = tables(3, 1)
     drawn = [rows(sample(trees, num_samples=4, seed=s, keys=[k])) for s in (0, 1) for k in (0, 1)]
     assert len({tuple(result) for result in drawn}) == 4
     assert rows(sample(trees, num_samples=4)) == drawn[0]
 
 
-def test_scores_are_the_models_and_in_order():
+def test_scores_are_those_of_the_model_in_descending_order():
     trees = tables(4, 1)
     log_probs = trees[0] - np.log(np.exp(trees[0]).sum(-1, keepdims=True))
     result = sample(trees, num_samples=6, temperature=2.0, top_k=4, length_penalty=1.0)
@@ -125,7 +131,7 @@ def test_scores_are_the_models_and_in_order():
 
 
 @pytest.mark.parametrize("options", [{"temperature": 0.001}, {"top_k": 1}, {"top_p": 1e-6}])
-def test_it_becomes_greedy_search(options):
+def test_the_sharpest_sampling_is_greedy_search(options):
     trees = tables(5, 4)
     limits = [9, 3, 9, 6]
     expected = greedy_search(make_step(trees), tf.range(4), max_lengths=limits)
@@ -134,24 +140,22 @@ def test_it_becomes_greedy_search(options):
     np.testing.assert_allclose(received.scores, expected.scores, atol=1e-5)
 
 
-def test_rules_apply():
+def test_sampling_follows_its_rules():
     result = sample(tables(6, 1), num_samples=50, rules=[min_length(4)])
     assert min(len(row) for row in rows(result)) == 5
 
 
-def test_a_batch_of_0_gives_a_result_of_0():
+def test_an_empty_batch_has_an_empty_result():
     result = sample(np.zeros([0, V, V]), num_samples=2)
     assert result.ids.shape == (0, 2, 0)
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_a_graph_draws_what_eager_execution_draws(compiled):
+def test_a_graph_draws_the_same_as_eager_execution(compiled):
     trees = tables(8, 3)
     options = {"num_samples": 2, "top_k": 4, "top_p": 0.9}
     graph = tf.function(lambda: sample(trees, **options), autograph=False, jit_compile=compiled)
-    if compiled:  # Shapes that depend on lengths are not for XLA.
-        from keras_transformer.decoding import Stages
-
+    if compiled:  # XLA needs fixed shapes.
         stages = Stages((4, 9), lambda state, size: state)
         graph = tf.function(
             lambda: sample(trees, stages=stages, **options), autograph=False, jit_compile=True
@@ -160,15 +164,15 @@ def test_a_graph_draws_what_eager_execution_draws(compiled):
     assert [rows(received, i) for i in range(3)] == [rows(expected, i) for i in range(3)]
 
 
-def test_all_mistakes_are_reported_together():
+def test_all_invalid_options_are_reported_together():
     with pytest.raises(ValueError) as error:
         sample(tables(9, 1), seed=-1, temperature=0.0, top_k=-1, top_p=0.0)
     message = str(error.value)
     for part in (
         "seed must be at least 0 and below 2 ** 64, received -1",
         "temperature must be between 0.001 and 100, received 0.0",
-        "top_k must be at least 0, which lets all tokens come, received -1",
-        "top_p must be above 0 and at most 1, which lets all tokens come, received 0.0",
+        "top_k must be at least 0, where 0 is all tokens, received -1",
+        "top_p must be above 0 and at most 1, where 1 is all tokens, received 0.0",
     ):
         assert part in message
     with pytest.raises(ValueError, match="num_samples must be at least 1, received 0"):

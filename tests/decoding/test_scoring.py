@@ -27,9 +27,7 @@ def test_a_row_of_padding_scores_0():
 
 @pytest.mark.parametrize("beam_size", [None, 3])
 @pytest.mark.parametrize("alpha", [0.0, 0.6])
-def test_it_is_the_score_that_the_search_reports(
-    beam_size, alpha, search, random_trees, prefix_number
-):
+def test_the_score_equals_that_of_the_search(beam_size, alpha, search, random_trees, prefix_number):
     trees = random_trees(seed=0, batch=4, vocab_size=6, max_length=5)
     # Without padding the id 0 is a token like any other.
     result = search(
@@ -47,6 +45,6 @@ def test_it_is_the_score_that_the_search_reports(
     np.testing.assert_allclose(scores, result.scores[:, 0], rtol=1e-6)
 
 
-def test_a_negative_length_penalty_is_refused():
+def test_a_negative_length_penalty_is_rejected():
     with pytest.raises(ValueError, match="length_penalty must be at least 0, received -1"):
         score_tokens(np.zeros([1, 1, 4], np.float32), [[3]], length_penalty=-1)
