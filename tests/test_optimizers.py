@@ -4,10 +4,10 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from tests.helpers.layer_checks import as_array
 
 from keras_transformer.optimizers import FusedAdam
 from keras_transformer.schedules import NoamSchedule
+from tests.helpers.layer_checks import as_array
 
 V, D = 11, 5
 OPTIONS = {"beta_1": 0.8, "beta_2": 0.98, "epsilon": 1e-4}
