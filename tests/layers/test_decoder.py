@@ -26,7 +26,7 @@ def build(layer_class, **arguments):
     return layer
 
 
-@NORMS
+@pytest.mark.parametrize("norm", ["post", pytest.param("pre", marks=pytest.mark.slow)])
 def test_layer_passes_the_layer_checks(norm):
     run_layer_checks(
         DecoderLayer,
@@ -37,7 +37,7 @@ def test_layer_passes_the_layer_checks(norm):
     )
 
 
-@NORMS
+@pytest.mark.parametrize("norm", ["post", pytest.param("pre", marks=pytest.mark.slow)])
 def test_stack_passes_the_layer_checks(norm):
     final_norm = {"post": 0, "pre": 1}[norm]
     run_layer_checks(

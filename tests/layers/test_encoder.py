@@ -30,7 +30,7 @@ def test_layer_passes_the_layer_checks(norm):
     )
 
 
-@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("norm", ["post", pytest.param("pre", marks=pytest.mark.slow)])
 def test_stack_passes_the_layer_checks(norm):
     final_norm = {"post": 0, "pre": 1}[norm]
     run_layer_checks(

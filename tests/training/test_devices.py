@@ -25,6 +25,7 @@ def test_one_device_needs_no_strategy(replicas):
     assert replica_strategy(replicas) is tf.distribute.get_strategy()
 
 
+@pytest.mark.slow
 def test_cpu_replicas_are_logical_devices():
     names = [f"/device:CPU:{i}" for i in range(3)]
     counts, workers = run_python("-c", THREE_REPLICAS).stdout.splitlines()[-2:]
@@ -147,6 +148,7 @@ print(len(cores), parts, intra, inter)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.system() != "Linux", reason="needs sched_setaffinity")
 @pytest.mark.parametrize("cores", [1, 2])
 def test_a_process_counts_the_cores_it_is_bound_to(monkeypatch, cores):
@@ -200,6 +202,7 @@ print(min(of_ten_steps() for _ in range(5)))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
 def test_with_kept_memory_a_step_requests_no_new_pages():
     usual, kept = (

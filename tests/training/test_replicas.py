@@ -14,9 +14,12 @@ import keras
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="tf.distribute needs the TensorFlow backend"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        keras.backend.backend() != "tensorflow", reason="tf.distribute needs the TensorFlow backend"
+    ),
+]
 
 V = 13
 # Model, optimizer, and numbers of replicas to compare with a step without a strategy.
