@@ -41,7 +41,7 @@ def source():
 @pytest.fixture
 def export(tmp_path, monkeypatch):
     """Export the model of a run, and return its directory."""
-    monkeypatch.setattr("keras_transformer.export.signatures._METHODS", ())
+    monkeypatch.setattr("keras_transformer.export.signatures.METHODS", {})
 
     def make(directory, **options):
         path = tmp_path / "saved_models" / "toy"
@@ -109,7 +109,7 @@ def test_a_run_starts_from_an_exported_model(tmp_path, source, export, continued
 
 
 def test_an_export_in_a_run_directory_is_not_what_a_run_starts_from(tmp_path, source, monkeypatch):
-    monkeypatch.setattr("keras_transformer.export.signatures._METHODS", ())
+    monkeypatch.setattr("keras_transformer.export.signatures.METHODS", {})
     directory = shutil.copytree(source, tmp_path / "both")
     export_saved_model(load_translator(source), directory)
     assert find_start(directory).vocabularies == [directory / "vocabulary.model"]
