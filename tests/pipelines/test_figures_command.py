@@ -82,7 +82,7 @@ def test_the_layer_of_the_lines_is_chosen(translator):
     [
         (["--layer", "2", "one"], "--layer must be 1 to 1 for this model, received 2"),
         (["--layer", "0", "one"], "--layer must be 1 to 1 for this model, received 0"),
-        ([" "], "There is no word to attend to in ' '"),
+        ([" "], "sentence must have at least one word to attend to"),
     ],
 )
 def test_what_cannot_be_drawn_is_an_error_and_nothing_is_written(options, message, run, tmp_path):
@@ -92,6 +92,6 @@ def test_what_cannot_be_drawn_is_an_error_and_nothing_is_written(options, messag
     assert not output.exists()
 
 
-def test_the_model_must_be_a_training(saved_model, tmp_path):
-    with pytest.raises(SystemExit, match="error: .*config.yaml does not exist. Give the directory"):
+def test_the_model_must_be_a_run_directory(saved_model, tmp_path):
+    with pytest.raises(SystemExit, match="error: .* is an exported SavedModel, not a run directory"):
         figures.main(["--model", saved_model, "--output", str(tmp_path), "one"])
