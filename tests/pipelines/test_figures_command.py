@@ -93,5 +93,7 @@ def test_what_cannot_be_drawn_is_an_error_and_nothing_is_written(options, messag
 
 
 def test_the_model_must_be_a_run_directory(saved_model, tmp_path):
-    with pytest.raises(SystemExit, match="error: .* is an exported SavedModel, not a run directory"):
+    with pytest.raises(
+        SystemExit, match="error: .* is an exported SavedModel, not a run directory"
+    ):
         figures.main(["--model", saved_model, "--output", str(tmp_path), "one"])
