@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
-from tests.helpers.tiny import run_python, tiny_tokenizer, toy_pairs
 
 from benchmarks import training
 from benchmarks.costs import Cost, processes, run_step, take_turns
 from benchmarks.trainers import load_batches, make_step, save_batches
 from benchmarks.training import read_batches, table_row
 from keras_transformer.config import TransformerConfig
+from tests.helpers.tiny import run_python, tiny_tokenizer, toy_pairs
 
 
 def test_the_script_starts():
