@@ -112,6 +112,7 @@ PRESETS = {
     "parsing_wsj": _parsing(16_000, dropout=0.2, attention_dropout=0.2),
     "parsing_semi_supervised": _parsing(32_000),
 }
+"""The presets by name."""
 
 
 def get_preset(name: str) -> Preset:

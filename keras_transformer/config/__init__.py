@@ -6,7 +6,14 @@ from keras_transformer.config.experiment import ExperimentConfig, read_yaml
 from keras_transformer.config.model import TransformerConfig
 from keras_transformer.config.training import TrainingConfig
 
-PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
+PAD_ID = 0
+"""The id of padding."""
+UNK_ID = 1
+"""The id of unknown tokens."""
+BOS_ID = 2
+"""The id at the start of what the decoder reads."""
+EOS_ID = 3
+"""The id at the end of a sentence."""
 
 __all__ = [
     "BOS_ID",

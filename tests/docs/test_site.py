@@ -136,3 +136,7 @@ def test_the_site_builds_and_its_reference_has_every_public_name(tmp_path):
     known = {line.split()[0] for line in zlib.decompress(inventory).decode().splitlines()}
     expected = {f"keras_transformer.{p}.{name}" for p in PACKAGES for name in public_names(p)}
     assert expected - known == set()
+
+    tutorial = (tmp_path / "tutorial" / "index.html").read_text(encoding="utf-8")
+    assert 'href="../training/"' in tutorial
+    assert 'src="../tutorial_attention.svg"' in tutorial
