@@ -129,7 +129,7 @@ class Transformer(keras.Model):
         >>> model.with_dtype("bfloat16").encoder.weights[0].dtype
         'bfloat16'
         """
-        model = Transformer(self.config, dtype=dtype)
+        model = type(self)(self.config, dtype=dtype)
         model.set_weights(self.get_weights())
         return model
 

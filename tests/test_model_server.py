@@ -128,9 +128,7 @@ def post(url, body):
     ],
     ids=["rows", "rows with names", "columns", "columns with names"],
 )
-def test_rest_returns_the_translators_strings(
-    request_key, texts, answer_key, server, translator
-):
+def test_rest_returns_the_translators_strings(request_key, texts, answer_key, server, translator):
     expected = translator(SENTENCES)
     assert len(set(expected)) > 9
     assert post(server.url, {request_key: texts}) == (200, {answer_key: expected})

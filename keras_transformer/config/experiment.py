@@ -42,15 +42,13 @@ class ExperimentConfig:
 
     @model_validator(mode="after")
     def _check(self):
-        model, problems = self.model, []
+        model = self.model
         if model.position == "learned" and self.data.max_length > model.max_length:
-            problems.append(
+            raise ValueError(
                 "learned positions need model.max_length to be at least data.max_length, received "
                 f"{model.max_length} and {self.data.max_length}; raise the first or lower the "
                 "second"
             )
-        if problems:
-            raise ValueError("; ".join(problems))
         return self
 
     @classmethod

@@ -118,13 +118,13 @@ class _BeamSearch:
     """A beam search with its constants, which are computed once, outside of the loop."""
 
     def __init__(
-        self, step, max_lengths, beam_size, num_hypotheses, length_penalty, few_rows, options
+        self, step, max_lengths, beam_size, num_hypotheses, length_penalty, single_sentence, options
     ):
         self.step = step
         self.max_lengths = max_lengths
         self.beam_size = beam_size
         self.num_hypotheses = num_hypotheses
-        self.few_rows = few_rows
+        self.single_sentence = single_sentence
         self.options = options
         self.slots = tf.range(beam_size)[tf.newaxis]  # [1, N]
         self.finished_slots = self.slots + beam_size
@@ -152,7 +152,7 @@ class _BeamSearch:
         """Return the position, the beams and the state after one more token."""
         logits, state = self._next_logits(position, beams, state)
         log_probs, parents, tokens = best_continuations(
-            logits, beams.live, 2 * self.beam_size, few_rows=self.few_rows
+            logits, beams.live, 2 * self.beam_size, few_rows=self.single_sentence
         )
         log_probs = tf.where(log_probs > BAN / 2, log_probs, IMPOSSIBLE)
         running = position < beams.limits
@@ -177,7 +177,7 @@ class _BeamSearch:
     def _next_logits(self, position, beams, state):
         """Return the logits [B * N, V] of the token after each live beam, and the state."""
         sentences = tf.range(tf.shape(beams.ids)[0])[:, tf.newaxis]
-        rows = sentences * self.beam_size + beams.parents
+        rows = sentences * self.beam_size + beams.parents  # Beams as rows of the whole batch.
         ids, rows = tf.reshape(beams.ids, [-1]), tf.reshape(rows, [-1])
         logits, state = self.step(ids, rows, position, state)
         history = beams.history[:, : self.beam_size]

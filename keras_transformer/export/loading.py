@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
+import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.versions import GRAPH, find_saved_model
@@ -53,15 +54,15 @@ class LoadedTranslator:
         """Return the translation of a string, of each string of a list, or of a tensor.
 
         Args:
-            text: A string, a list of strings, or a string tensor [B].
+            text: A string, a list of strings, or a string tensor or array [B].
             batch_size: Number of sentences of a list that are translated at once.
             progress: Whether to show a progress bar for a list.
 
         Returns:
             A string, a list of strings in the same order, or a string tensor [B].
         """
-        if tf.is_tensor(text):
-            return self.signatures["serving_default"](text=text)["translation"]
+        if tf.is_tensor(text) or isinstance(text, np.ndarray):
+            return self.signatures["serving_default"](text=tf.constant(text))["translation"]
         sentences = [text] if isinstance(text, str) else text
         translations = translate_in_batches(self, sentences, batch_size, progress)
         return translations[0] if isinstance(text, str) else translations

@@ -119,8 +119,9 @@ def write_graph(translator: Translator, path: str | os.PathLike) -> dict[str, di
         translator = translator.with_prepared_weights()  # Faster, at the cost of memory.
     functions = trace_signatures(translator)
     serving = tf.Module()
-    # Keras variables would be restored with zeros; their TensorFlow variables are restored.
-    # A compiled search uses kept kernels instead of some of them, but training starts from all.
+    # TensorFlow's variables, because Keras variables would be restored as zeros. All weights are
+    # saved, because a training run may start from the export: a compiled search uses prepared
+    # copies of some instead.
     variables = [weight.value for weight in translator.model.weights]
     variables += [variable for function in functions.values() for variable in function.variables]
     serving.weights = list({variable.ref(): variable for variable in variables}.values())

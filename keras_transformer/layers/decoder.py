@@ -33,8 +33,8 @@ class DecoderLayer(SubLayers):
         inputs: float [B, T, D].
         memory: float [B, S, D], the encoder's output.
         memory_mask: bool [B, 1, S] or [B, T, S], True where a position may attend to the memory.
-        return_attention_scores: Whether to also return the attention weights.
         training: Whether dropout applies.
+        return_attention_scores: Whether to also return the attention weights.
 
     Returns:
         float [B, T, D], or a pair with the weights of self-attention [B, H, T, T] and
@@ -65,8 +65,8 @@ class DecoderLayer(SubLayers):
         inputs: Any,
         memory: Any,
         memory_mask: Any = None,
-        return_attention_scores: bool = False,
         training: bool | None = None,
+        return_attention_scores: bool = False,
     ) -> Any:
         options = {"return_attention_scores": True, "training": training}
         outputs, *weights = self._run(
@@ -168,8 +168,8 @@ class Decoder(Stack):
         inputs: float [B, T, D], embeddings with positions.
         memory: float [B, S, D], the encoder's output.
         memory_mask: bool [B, 1, S] or [B, T, S], True where a position may attend to the memory.
-        return_attention_scores: Whether to also return the attention weights.
         training: Whether dropout applies.
+        return_attention_scores: Whether to also return the attention weights.
 
     Returns:
         float [B, T, D], or a pair with a list that has, for each layer, the weights of
@@ -196,8 +196,8 @@ class Decoder(Stack):
         inputs: Any,
         memory: Any,
         memory_mask: Any = None,
-        return_attention_scores: bool = False,
         training: bool | None = None,
+        return_attention_scores: bool = False,
     ) -> Any:
         x, weights = inputs, []
         for layer in self.layers:

@@ -27,8 +27,8 @@ class EncoderLayer(SubLayers):
     Call arguments:
         inputs: float [B, S, D].
         attention_mask: bool [B, 1, S] or [B, S, S], True where a position may attend to another.
-        return_attention_scores: Whether to also return the attention weights.
         training: Whether dropout applies.
+        return_attention_scores: Whether to also return the attention weights.
 
     Returns:
         float [B, S, D], or a pair with the weights [B, H, S, S].
@@ -56,8 +56,8 @@ class EncoderLayer(SubLayers):
         self,
         inputs: Any,
         attention_mask: Any = None,
-        return_attention_scores: bool = False,
         training: bool | None = None,
+        return_attention_scores: bool = False,
     ) -> Any:
         x = self.self_attention_residual.prepare(inputs)
         outputs, weights = self.self_attention(
@@ -84,8 +84,8 @@ class Encoder(Stack):
     Call arguments:
         inputs: float [B, S, D], embeddings with positions.
         attention_mask: bool [B, 1, S] or [B, S, S], True where a position may attend to another.
-        return_attention_scores: Whether to also return the attention weights.
         training: Whether dropout applies.
+        return_attention_scores: Whether to also return the attention weights.
 
     Returns:
         float [B, S, D], or a pair with a list of each layer's weights [B, H, S, S].
@@ -111,8 +111,8 @@ class Encoder(Stack):
         self,
         inputs: Any,
         attention_mask: Any = None,
-        return_attention_scores: bool = False,
         training: bool | None = None,
+        return_attention_scores: bool = False,
     ) -> Any:
         x, weights = inputs, []
         for layer in self.layers:

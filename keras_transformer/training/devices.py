@@ -1,4 +1,4 @@
-"""The devices of a training run, and how a process uses a CPU well."""
+"""The devices of a training run, and the CPU settings of its process."""
 
 import contextlib
 import ctypes
@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from keras_transformer.utils.cores import available_cores
 
-_MOST_PARTS = 4
-"""Each part of a training step holds a gradient of every weight."""
+_MAX_PARTS = 4
+"""The limit on parts of a training step, because each part holds a gradient of every weight."""
 
 _TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8  # Of mallopt(3).
 
@@ -75,13 +75,14 @@ def prepare_cpu() -> int:
     translate. With a GPU it does nothing. Otherwise it
 
     - keeps freed memory (see `keep_freed_memory`);
-    - runs `min(cores, 4)` operations concurrently and divides the cores among them, counting the
-      cores that the process may use. A training step in that many parts, as
+    - with 2 to 4 cores that the process may use, runs one operation per core at a time, with one
+      thread each. A training step in that many parts, as
       `TrainingTransformer(config, parts=prepare_cpu())` makes it, keeps the cores busier than
       dividing each operation does. Other models train more slowly with these settings.
 
-    Thread settings stay as they are on a single core, if TensorFlow has already started, and if
-    `tf.config.threading`, TF_NUM_INTRAOP_THREADS or TF_NUM_INTEROP_THREADS set them.
+    Thread settings stay as they are with more cores, because each part holds a gradient of every
+    weight; if TensorFlow has already started; and if `tf.config.threading`,
+    TF_NUM_INTRAOP_THREADS or TF_NUM_INTEROP_THREADS set them.
 
     Some settings are read when TensorFlow is imported and are out of reach here. On a CPU without
     AVX-512, a script trains faster if it begins with `os.environ["TF_ENABLE_ONEDNN_OPTS"] = "1"`,
@@ -95,15 +96,15 @@ def prepare_cpu() -> int:
     ```python
     parts = prepare_cpu()
     model = TrainingTransformer(config, parts=parts)
-    model.compile("adam", LabelSmoothedCrossEntropy(0.1))
+    model.compile("adam", LabelSmoothedCrossEntropy(0.1), jit_compile=False)
     ```
     """
     if tf.config.list_physical_devices("GPU"):
         return 1
     keep_freed_memory()
     threading, cores = tf.config.threading, available_cores()
-    parts = min(cores, _MOST_PARTS)
-    wanted = (cores // parts, parts)
+    parts = cores if cores <= _MAX_PARTS else 1
+    wanted = (1, parts)
 
     def threads():
         return (

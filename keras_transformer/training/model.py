@@ -27,8 +27,8 @@ class TrainingTransformer(Transformer):
     Distillation ([Kim and Rush, 2016](https://arxiv.org/abs/1606.07947)) trains on the averaged
     predictions of teacher models. Teachers stay as they are and aren't saved.
 
-    Weights, checkpoints and the `.keras` file are those of a plain `Transformer`. The loss must be
-    a `LabelSmoothedCrossEntropy` for either addition.
+    Weights, checkpoints and the file that `save` writes are those of a plain `Transformer`. The
+    loss must be a `LabelSmoothedCrossEntropy` for either addition.
 
     Args:
         config: The sizes of the model.
@@ -78,9 +78,12 @@ class TrainingTransformer(Transformer):
         self._teach = predict  # Keras doesn't track layers inside a function.
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
+        if self.parts > 1 and kwargs.get("jit_compile", "auto") == "auto":
+            kwargs["jit_compile"] = False  # XLA would compile a step for each shape of a batch.
         super().compile(*args, **kwargs)
         is_needed = self.parts > 1 or self.distillation
-        if is_needed and not isinstance(self.loss, LabelSmoothedCrossEntropy):
+        # A subclass may have a value that is not a mean over tokens.
+        if is_needed and type(self.loss) is not LabelSmoothedCrossEntropy:
             raise ValueError(
                 "Steps in parts and distillation need a loss whose mean over the batch follows "
                 "from its means over parts, LabelSmoothedCrossEntropy; received "

@@ -68,7 +68,10 @@ def translate_in_batches(
 def concurrent_batches() -> int:
     """Return the number of batches to translate at a time: 1 with a GPU, else one per core.
 
-    Cores that share the small operations of one batch mostly wait for each other: two cores
-    translate two batches at a time in 0.6 of the time that they need for one after the other.
+    Cores that share the small operations of one batch mostly wait for each other. More batches
+    than TensorFlow runs operations at a time would only take memory.
     """
-    return 1 if tf.config.list_physical_devices("GPU") else available_cores()
+    if tf.config.get_visible_devices("GPU"):
+        return 1
+    threads = tf.config.threading.get_inter_op_parallelism_threads()
+    return min(available_cores(), threads or available_cores())

@@ -19,13 +19,15 @@ class GraphMethod:
         if instance is None:
             return self
         functions = vars(instance).setdefault("_graph_functions", {})
-        if self not in functions:
-            functions[self] = tf.function(
+        if (function := functions.get(self)) is None:
+            function = tf.function(
                 self._method.__get__(instance),
                 input_signature=self._signature,
                 autograph=False,
             )
-        return functions[self]
+            # Threads that come at the same time share one graph.
+            function = functions.setdefault(self, function)
+        return function
 
 
 def graph_method(*signature: tf.TensorSpec) -> Callable[[Callable[..., Any]], GraphMethod]:
@@ -49,5 +51,5 @@ def graph_method(*signature: tf.TensorSpec) -> Callable[[Callable[..., Any]], Gr
 
 
 def forget_graphs(instance: Any) -> None:
-    """Trace all graph methods of an instance again, as a copy of another instance must."""
+    """Drop the graphs of an instance, which a copy shares with its original."""
     vars(instance).pop("_graph_functions", None)

@@ -13,7 +13,7 @@ from keras_transformer.translation.compiled_search import CompiledSearch
 from keras_transformer.translation.model_step import ModelStep, prepare_weights
 
 _MULTIPLIER = 6364136223846793005
-"""Knuth's, of 64 bits: the sums of its powers rarely collide."""
+"""Knuth's 64-bit multiplier; sums of its powers rarely collide."""
 
 
 class TokenSearch:
@@ -65,7 +65,7 @@ class TokenSearch:
         """
         search = copy.copy(self)
         search._compiled = {}
-        search._prepared = tf.nest.map_structure(_keep, prepare_weights(self.model))
+        search._prepared = tf.nest.map_structure(_to_variable, prepare_weights(self.model))
         return search
 
     def __call__(
@@ -159,7 +159,7 @@ class TokenSearch:
         )
 
 
-def _keep(weight):
+def _to_variable(weight):
     return None if weight is None else tf.Variable(weight, trainable=False, name="prepared")
 
 

@@ -17,7 +17,9 @@ def import_tensorflow_quietly() -> None:
     """
     if "tensorflow" in sys.modules or "TF_CPP_MIN_LOG_LEVEL" in os.environ or sys.stderr is None:
         return
-    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"  # TensorFlow raises its errors, too.
+    # Also quiet on a machine without a GPU, whose missing driver is reported as an error. TensorFlow
+    # reads the level once, so that child processes need not inherit it.
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     with tempfile.TemporaryFile("w+", errors="replace") as written:
         sys.stderr.flush()
         stderr = os.dup(2)
@@ -25,6 +27,7 @@ def import_tensorflow_quietly() -> None:
         try:
             import tensorflow  # noqa: F401
         finally:
+            del os.environ["TF_CPP_MIN_LOG_LEVEL"]
             sys.stderr.flush()
             os.dup2(stderr, 2)
             os.close(stderr)

@@ -106,11 +106,11 @@ def prepared(monkeypatch):
         (2, (2, 1, 2)),
         (3, (3, 1, 3)),
         (4, (4, 1, 4)),
-        (6, (4, 1, 4)),
-        (16, (4, 4, 4)),
+        (6, (1, 0, 0)),
+        (16, (1, 0, 0)),
     ],
 )
-def test_a_step_has_a_part_for_each_core_up_to_four(prepared, cores, expected):
+def test_up_to_four_cores_get_a_part_each_and_more_share_operations(prepared, cores, expected):
     assert prepared(cores) == expected
 
 

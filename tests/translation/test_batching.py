@@ -47,7 +47,7 @@ def test_each_core_translates_a_batch_at_a_time(cores, monkeypatch):
 
 
 def test_a_gpu_translates_one_batch_at_a_time(monkeypatch):
-    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [f"a {kind}"])
+    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: [f"a {kind}"])
     monkeypatch.setattr(batching, "available_cores", lambda: 8)
     assert batching.concurrent_batches() == 1
 
