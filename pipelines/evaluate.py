@@ -57,17 +57,21 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.eva
 
 
 def _add_text_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("text", "Either files, or a split of a TFDS data set.")
+    group = parser.add_argument_group("text", "Either files, or a split of a TFDS dataset.")
     group.add_argument("--source", help="text, or TSV without --target; may be .gz")
     group.add_argument("--target", help="reference translations, line by line; may be .gz")
-    group.add_argument("--tfds", help="a TFDS data set, such as wmt14_translate/de-en")
-    group.add_argument("--split", help="split of the data set (default test)")
-    group.add_argument("--source-language", help="source language of the data set, such as en")
+    group.add_argument("--tfds", help="a TFDS dataset, such as wmt14_translate/de-en")
+    group.add_argument("--split", help="split of the dataset (default test)")
+    group.add_argument("--source-language", help="source language of the dataset, such as en")
     group.add_argument("--target-language", help="target language, also for --published")
+
+
+LANGUAGES = ("--source-language", "--target-language")
 
 
 def _check(args: argparse.Namespace) -> None:
     """Raise a ValueError that names every mistake in the options of text and scores."""
+    from keras_transformer.config.sources import text_source_problems
     from keras_transformer.evaluation import PUBLISHED
 
     def given(*options):
@@ -76,30 +80,17 @@ def _check(args: argparse.Namespace) -> None:
             o for o, name in zip(options, names, strict=True) if getattr(args, name) is not None
         ]
 
-    problems = []
-    languages = ("--source-language", "--target-language")
-    files, tfds = given("--source", "--target"), given("--tfds", "--split", languages[0])
-    needed = ("--tfds", *languages) if tfds else ("--source",)
-    missing = [option for option in needed if option not in given(*needed)]
+    problems = text_source_problems(
+        given("--source", "--target", "--tfds", "--split", *LANGUAGES),
+        files=("--source", "--target"),
+        dataset=("--tfds", "--split", "--source-language"),  # --published needs the target's.
+        required_files=("--source",),
+        required_dataset=("--tfds", *LANGUAGES),
+        languages=(args.source_language, args.target_language),
+    )
     for option, path in (("--json", args.json), ("--translations", args.translations)):
         if path and not Path(path).absolute().parent.is_dir():
             problems.append(f"{option} must be in an existing directory, received {path}")
-    if files and tfds:
-        problems.append(
-            "text is either in files or in a TFDS data set, received "
-            f"{', '.join(files)} and {', '.join(tfds)}; leave out the options of one of them"
-        )
-    elif not files and not tfds:
-        problems.append(
-            f"there is no text; give --source, or --tfds with {' and '.join(languages)}"
-        )
-    elif missing:
-        kind = "a TFDS data set" if tfds else "text in files"
-        problems.append(f"{kind} also needs {' and '.join(missing)}")
-    if args.source_language is not None and args.source_language == args.target_language:
-        problems.append(
-            f"{' and '.join(languages)} must differ, received {args.source_language} for both"
-        )
     unknown = [name for name in args.published if name not in PUBLISHED]
     if unknown:
         problems.append(

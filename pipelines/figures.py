@@ -122,7 +122,7 @@ def training_figures(config: "ExperimentConfig", directory: str) -> "Iterator[tu
     else:  # Version 0.1 did not record it. Show how the schedule goes on after the warm-up.
         steps = 5 * training.warmup_steps
     yield "learning_rate", learning_rate_curve(schedule, steps)
-    yield "training_curves", training_curves(history)
+    yield "training_curves", training_curves(history, label_smoothing=training.label_smoothing)
 
 
 def write(figures: "dict[str, Figure]", output: Path) -> None:

@@ -85,7 +85,7 @@ def test_low_precision_logits_are_summed_in_float32(metric_class):
 
 
 @METRICS
-def test_serialisation(metric_class):
+def test_serialization(metric_class):
     config = keras.saving.serialize_keras_object(metric_class(name="mine"))
     copy = keras.saving.deserialize_keras_object(config)
     assert type(copy) is metric_class

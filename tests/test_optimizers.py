@@ -140,7 +140,7 @@ def test_a_checkpoint_of_tensorflow_has_its_state(tmp_path):
         np.testing.assert_array_equal(as_array(one), as_array(other))
 
 
-def test_serialisation_keeps_its_numbers():
+def test_serialization_keeps_its_numbers():
     config = keras.saving.serialize_keras_object(FusedAdam(0.25, **OPTIONS))
     copy = keras.saving.deserialize_keras_object(config)
     assert isinstance(copy, FusedAdam)

@@ -34,7 +34,7 @@ def test_step_may_be_a_tensor_of_any_type(dtype):
     assert float(rate) == pytest.approx(float(schedule(12)))
 
 
-def test_serialisation():
+def test_serialization():
     schedule = NoamSchedule(d_model=8, warmup_steps=7, scale=1.5)
     config = keras.saving.serialize_keras_object(schedule)
     copy = keras.saving.deserialize_keras_object(config)

@@ -17,8 +17,8 @@ def import_tensorflow_quietly() -> None:
     """
     if "tensorflow" in sys.modules or "TF_CPP_MIN_LOG_LEVEL" in os.environ or sys.stderr is None:
         return
-    # Also quiet on a machine without a GPU, whose missing driver is reported as an error. TensorFlow
-    # reads the level once, so that child processes need not inherit it.
+    # A missing GPU driver is reported as an error, hence level 3. TensorFlow reads the variable
+    # once, so that child processes need not inherit it.
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     with tempfile.TemporaryFile("w+", errors="replace") as written:
         sys.stderr.flush()

@@ -50,7 +50,7 @@ def plain_errors(interrupted: Callable[[], str] | None = None) -> Iterator[None]
 
 
 def explain(error: Exception) -> str | None:
-    """Return an error's message in one line, or None if it is not a person's to correct."""
+    """Return an error's message in one line, or None if the user cannot correct it."""
     # Classes of packages that have not been imported cannot have been raised.
     pydantic, yaml, tensorflow, zipfile = map(
         sys.modules.get, ("pydantic", "yaml", "tensorflow", "zipfile")

@@ -1,17 +1,14 @@
 """Make the golden model: train on the toy language, export, and record its translations.
 
-    python tests/export/make_golden.py
+    python -m tests.export.make_golden
 
 Run it only when exported models are meant to change; test_golden.py notices when they do.
 """
 
 import json
 import shutil
-import sys
 import tempfile
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from keras_transformer.config import DecodingConfig
 from keras_transformer.export import export_saved_model

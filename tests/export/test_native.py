@@ -9,9 +9,9 @@ import pytest
 import tensorflow as tf
 
 from benchmarks.native_host import build, serve
-from keras_transformer import compiled_search
 from keras_transformer.config import DecodingConfig
 from keras_transformer.export import export_saved_model
+from keras_transformer.translation import compiled_search
 from keras_transformer.translation.translator import Translator
 from tests.helpers.tiny import (
     NO_UTF8,

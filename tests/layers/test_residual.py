@@ -6,8 +6,8 @@ from tests.helpers.layer_checks import as_array, randomize, run_layer_checks
 
 
 def normalized(x, scale, shift):
-    centred = x - x.mean(axis=-1, keepdims=True)
-    return centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + 1e-6) * scale + shift
+    centered = x - x.mean(axis=-1, keepdims=True)
+    return centered / np.sqrt((centered**2).mean(axis=-1, keepdims=True) + 1e-6) * scale + shift
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])

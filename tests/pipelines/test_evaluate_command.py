@@ -93,22 +93,33 @@ def test_split_and_direction_of_a_set_are_chosen(run, translator, tfds_dir, caps
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("", "no text; give --source, or --tfds with --source-language and --target-language"),
-        ("--target b", "text in files also needs --source"),
-        ("--tfds a", "a TFDS data set also needs --source-language and --target-language"),
-        ("--split dev", "also needs --tfds and --source-language and --target-language"),
-        ("--source a --tfds b --split c", "received --source and --tfds, --split; leave out the"),
-        ("--source a --source-language en", "received --source and --source-language; leave out"),
+        ("", "text in files needs --source, received no --source; give text in files, or --tfds"),
+        ("--target b", "text in files needs --source, received no --source; give what is missing"),
+        (
+            "--tfds a",
+            "a TFDS dataset needs --tfds, --source-language, --target-language, received no",
+        ),
+        ("--split dev", "a TFDS dataset needs .*, received no --tfds and no --source-language"),
+        (
+            "--source a --tfds b --split c",
+            "received --source and --tfds, --split; give only one kind",
+        ),
+        (
+            "--source a --source-language en",
+            "received --source and --source-language; give only one kind",
+        ),
         (
             "--source a --published wmt --target-language de",
             "takes paper and multi30k, received wmt",
         ),
-        ("--published paper", "no text; .*; --published needs --target-language, such as de"),
+        (
+            "--published paper",
+            "received no --source; .*; --published needs --target-language, such as de",
+        ),
         (
             "--source a --target b --tfds c --source-language en --target-language en",
-            "received --source, --target and --tfds, --source-language; leave "
-            "out the options of one of them; --source-language and --target-language must "
-            "differ, received en for both",
+            "received --source, --target and --tfds, --source-language; give only one kind; .*"
+            "received en for both",
         ),
     ],
 )
