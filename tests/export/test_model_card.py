@@ -71,7 +71,7 @@ def test_the_card_has_a_row_and_a_request_for_each_signature(facts, tokens):
     cells = [tokens[i + 1].content for i, x in enumerate(tokens) if x.type == "td_open"]
     assert [cell.strip("`") for cell in cells[::4]] == list(facts["signatures"])
     assert cells[:3] == ["`serving_default`", "`text` string [-1]", "`translation` string [-1]"]
-    assert cells[3] == "Return the translations, string [B]."
+    assert cells[3] == "Return the translations, string [B], of texts, string [B]."
     (commands,) = (x.content for x in tokens if x.info == "bash")
     for command, name in zip(commands.splitlines(), facts["signatures"], strict=True):
         curl, option, body, url = shlex.split(command)

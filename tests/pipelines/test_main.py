@@ -155,6 +155,8 @@ def test_ctrl_c_ends_a_command_with_a_line_while_it_imports(name, tmp_path):
         stderr=subprocess.PIPE,
         text=True,
         cwd=tmp_path,
+        # A test run in the background would pass on that it ignores the signal.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     with process:
         assert process.stdout.readline() == "waiting\n"
