@@ -10,8 +10,6 @@ losses, metrics, optimizers and schedules run on any Keras backend; `data`, `dec
 """
 
 import importlib
-import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -60,17 +58,11 @@ __all__ = [
 ]
 
 _HOMES = {"Transformer": "model", "TransformerConfig": "config", "Translator": "translation"}
-_WITHOUT_KERAS = ("TransformerConfig", "config", "presets")
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    is_first = name not in _WITHOUT_KERAS and "keras" not in sys.modules
-    if is_first and os.environ.get("KERAS_BACKEND") in (None, "tensorflow"):
-        from keras_transformer.utils.quiet import import_tensorflow_quietly
-
-        import_tensorflow_quietly()
     module = importlib.import_module(f"{__name__}.{_HOMES.get(name, name)}")
     return getattr(module, name) if name in _HOMES else module
 

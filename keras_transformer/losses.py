@@ -1,5 +1,7 @@
 """The label-smoothed loss (Section 5.4), and cross entropies with their gradients written out."""
 
+import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
+
 from typing import Any
 
 import keras

@@ -1,5 +1,7 @@
 """Metrics over tokens, without padding; they add up over batches and replicas."""
 
+import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
+
 import abc
 from typing import Any
 

@@ -1,5 +1,7 @@
 """The Transformer: embeddings, encoder, decoder and logits (Section 3)."""
 
+import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
+
 import dataclasses
 from typing import Any
 

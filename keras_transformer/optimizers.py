@@ -1,5 +1,7 @@
 """Adam (Section 5.3) with one TensorFlow operation per update."""
 
+import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
+
 from collections.abc import Sequence
 from typing import Any
 

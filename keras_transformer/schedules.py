@@ -1,5 +1,7 @@
 """The paper's learning rate (Section 5.3)."""
 
+import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
+
 from typing import Any
 
 import keras

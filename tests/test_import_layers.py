@@ -3,11 +3,12 @@
 import ast
 import functools
 import graphlib
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+import keras_transformer
+from tests.helpers.tiny import run_python
 
 ROOT = Path(__file__).parents[1]
 
@@ -39,6 +40,9 @@ WITH_A_BACKEND = {
     "keras_transformer.losses",
     "keras_transformer.optimizers",
 }
+
+WITHOUT_KERAS = ("config", "presets")
+HOMED = {"Transformer", "TransformerConfig", "Translator"}  # In `__all__`, but no module.
 
 LONGEST_FUNCTION = 70  # Lines of code: no docstring, no comments, no blank lines.
 TOP_LEVEL = {"losses", "metrics", "model", "optimizers", "presets", "schedules"}
@@ -171,8 +175,19 @@ def test_the_core_is_written_on_keras_alone():
 
 
 @pytest.mark.parametrize(
+    "part", sorted(set(keras_transformer.__all__) - set(WITHOUT_KERAS) - HOMED), ids=str
+)
+def test_each_part_starts_tensorflow_quietly_before_it_imports_anything(part):
+    package = ROOT / "keras_transformer" / part
+    path = package / "__init__.py" if package.is_dir() else package.with_suffix(".py")
+    first = next(name for name, at_module_level in imports(path) if at_module_level)
+    assert first == "keras_transformer.utils.quiet_start"
+
+
+@pytest.mark.parametrize(
     ("module", "absent"),
     [
+        ("keras_transformer.layers.masks", {"tensorflow_datasets", "sentencepiece"}),
         ("keras_transformer", {"tensorflow", "keras", "numpy", "matplotlib"}),
         ("keras_transformer.config", {"tensorflow", "keras"}),
         ("keras_transformer.presets", {"tensorflow", "keras"}),
@@ -181,7 +196,5 @@ def test_the_core_is_written_on_keras_alone():
 )
 def test_importing_is_quick_and_silent(module, absent):
     code = f"import sys, {module}; print(*({absent} & sys.modules.keys()))"
-    process = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    process = run_python("-c", code)
     assert (process.stdout.strip(), process.stderr) == ("", "")

@@ -1,5 +1,7 @@
 """Parallel text, and the padded batches of token ids that a model trains on."""
 
+import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
+
 from keras_transformer.data.batching import bucket_boundaries, plan_batches
 from keras_transformer.data.bpe_dropout import drop_merges
 from keras_transformer.data.encoding import EncodedPairs, encode_pairs

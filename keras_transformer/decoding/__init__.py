@@ -1,5 +1,7 @@
 """Greedy search, beam search and sampling over any step function, with rules and scores."""
 
+import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
+
 from keras_transformer.decoding.beam import beam_search
 from keras_transformer.decoding.greedy import greedy_search
 from keras_transformer.decoding.options import SearchOptions

@@ -1,5 +1,7 @@
 """Scores of translations."""
 
+import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
+
 from keras_transformer.evaluation.bleu import Scores, score
 from keras_transformer.evaluation.published import (
     PUBLISHED,

@@ -3,6 +3,8 @@
 What needs TensorFlow is imported on first use: `pipelines.serve` reads a record without it.
 """
 
+import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
+
 import importlib
 from typing import TYPE_CHECKING, Any
 

@@ -1,5 +1,7 @@
 """The layers of the Transformer, each usable alone in a Keras model."""
 
+import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
+
 from keras_transformer.layers.attention import MultiHeadAttention
 from keras_transformer.layers.decoder import Decoder, DecoderLayer
 from keras_transformer.layers.dropout import Dropout

@@ -1,5 +1,7 @@
 """Figures of training runs, attention weights and position encodings."""
 
+import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
+
 from keras_transformer.plots.attention import attention_grid, attention_map
 from keras_transformer.plots.curves import last_step, learning_rate_curve, training_curves
 from keras_transformer.plots.lines import attention_lines

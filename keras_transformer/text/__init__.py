@@ -1,5 +1,7 @@
 """Subword tokenizers that run in a TensorFlow graph, and functions to train vocabularies."""
 
+import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
+
 from keras_transformer.text.base import Tokenizer
 from keras_transformer.text.files import read_tokenizers, save_tokenizers, vocabulary_paths
 from keras_transformer.text.sentencepiece import SentencePieceTokenizer

@@ -17,7 +17,6 @@ def train_sentencepiece(
     model_type: str = "bpe",
     character_coverage: float = 1.0,
     byte_fallback: bool = True,
-    split_digits: bool = False,
 ) -> bytes:
     """Train a SentencePiece vocabulary with pad 0, unk 1, bos 2 and eos 3.
 
@@ -34,7 +33,6 @@ def train_sentencepiece(
             is usual for languages with thousands of characters.
         byte_fallback: Whether to spell other characters as their UTF-8 bytes, so that no text
             becomes unk. This takes 256 pieces.
-        split_digits: Whether each digit is a piece of its own, so that a model can copy numbers.
 
     Returns:
         The vocabulary as bytes, for `SentencePieceTokenizer`.
@@ -70,7 +68,6 @@ def train_sentencepiece(
             model_type=model_type,
             character_coverage=character_coverage,
             byte_fallback=byte_fallback,
-            split_digits=split_digits,
             pad_id=PAD_ID,
             unk_id=UNK_ID,
             bos_id=BOS_ID,

@@ -1,5 +1,7 @@
 """From text to text with a trained model: tokenizer, encoder, search and back."""
 
+import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
+
 from keras_transformer.translation.batching import translate_in_batches
 from keras_transformer.translation.model_step import ModelStep
 from keras_transformer.translation.search import TokenSearch

@@ -72,7 +72,6 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.qui
 
     text = {"train_source": str(files["train"]), "validation_source": str(files["validation"])}
     config = ExperimentConfig.from_dict({**read_yaml(CONFIG), "data": text})
-    write_vocabulary(directory / "vocabulary.model", corpus, config.model.vocab_size)
     translator = train(config, directory)
 
     print("\nOn unseen sentences:")
@@ -116,25 +115,6 @@ def write_corpus(directory: Path) -> "tuple[GeneratedCorpus, dict[str, Path]]":
                 "choose another --directory."
             )
     return corpus, files
-
-
-def write_vocabulary(path: Path, corpus: "GeneratedCorpus", vocab_size: int) -> None:
-    """Train a vocabulary in which each digit is a subword, so that the model can copy numbers.
-
-    Args:
-        path: The file. An existing one is kept, because the run resumes with its vocabulary.
-        corpus: The text, whose training split is used.
-        vocab_size: Number of subwords.
-    """
-    from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
-    from keras_transformer.utils.files import whole_file
-
-    if path.exists():
-        return
-    sources, targets = zip(*corpus.train, strict=True)
-    model = train_sentencepiece([*sources, *targets], vocab_size, split_digits=True)
-    with whole_file(path) as temporary:
-        SentencePieceTokenizer(model).save(temporary)
 
 
 def draw(translator: "Translator", sentence: str, directory: Path) -> None:

@@ -144,6 +144,6 @@ def price(rng: Random) -> Pair:
     """Write what something costs: "This coat costs 85 euros"."""
     noun = rng.choice(_PRICED)
     amount = rng.randint(*_PRICE_OF[noun.kind])
-    amount -= amount % 5 if amount > 100 else 0
+    amount -= amount % 50 if amount > 100 else amount % 5
     euros = fixed(f"{amount} euros", f"{amount} Euro")
     return statement(Clause(known_thing(rng, noun), COST, direct=euros))

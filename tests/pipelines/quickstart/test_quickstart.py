@@ -1,13 +1,11 @@
 import functools
 import json
-import re
 import shlex
 
 import pytest
 
 from keras_transformer.config import ExperimentConfig, read_yaml
 from keras_transformer.export import find_saved_model
-from keras_transformer.text import SentencePieceTokenizer
 from keras_transformer.training import load_translator
 from pipelines.quickstart import __main__ as quickstart
 from pipelines.quickstart import grammar
@@ -44,20 +42,6 @@ def test_the_whole_workflow(small_corpus, tmp_path, monkeypatch, capsys):
     assert shlex.split(translate)[1:] == ["-m", "pipelines.translate", *model, sources[0]]
     assert shlex.split(serve)[1:] == ["-m", "pipelines.serve", *model]
     assert json.loads(shlex.split(ask)[2]) == {"instances": [sources[0]]}
-
-
-def test_each_digit_is_a_subword_of_its_own(tmp_path):
-    corpus = grammar.generated_corpus(train=2000, validation=1, test=1)
-    path = tmp_path / "vocabulary.model"
-    quickstart.write_vocabulary(path, corpus, 1000)
-    tokenizer = SentencePieceTokenizer.from_file(path)
-    pieces = tokenizer.id_to_piece(range(tokenizer.vocab_size))
-    spelled = [piece for piece in pieces if not re.fullmatch("<0x..>", piece)]
-    assert {"0", "1", "9"} <= set(spelled)
-    assert not [piece for piece in spelled if re.search(r"\d.|.\d", piece.removeprefix("▁"))]
-    written = path.read_bytes()
-    quickstart.write_vocabulary(path, corpus, 500)
-    assert path.read_bytes() == written  # A run resumes with its vocabulary.
 
 
 def test_a_directory_with_other_sentences_is_refused(small_corpus, tmp_path):
