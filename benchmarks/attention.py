@@ -26,7 +26,7 @@ from benchmarks.costs import Cost, measure_costs
 from benchmarks.machine import describe_machine
 from benchmarks.report import print_report, table_line
 from keras_transformer.layers import MultiHeadAttention
-from keras_transformer.layers.compatibility import COMPATIBILITIES
+from keras_transformer.layers.attention import COMPATIBILITIES
 
 PAPERS, KERAS = "scaled_dot", "keras"
 D_MODEL, HEADS = 512, 8  # the paper's base model

@@ -4,7 +4,6 @@ import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
 
 from keras_transformer.decoding.beam import beam_search
 from keras_transformer.decoding.greedy import greedy_search
-from keras_transformer.decoding.options import SearchOptions
 from keras_transformer.decoding.penalties import length_penalty
 from keras_transformer.decoding.rules import (
     forced_prefix,
@@ -18,6 +17,7 @@ from keras_transformer.decoding.scoring import score_tokens
 from keras_transformer.decoding.search import (
     UNFILLED_SCORE,
     Rule,
+    SearchOptions,
     SearchResult,
     Select,
     Stages,

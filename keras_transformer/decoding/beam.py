@@ -8,10 +8,11 @@ from keras_transformer.decoding import penalties
 from keras_transformer.decoding.candidates import best_continuations
 from keras_transformer.decoding.greedy import greedy_search
 from keras_transformer.decoding.loop import run_loop
-from keras_transformer.decoding.options import SearchKeywords, SearchOptions
 from keras_transformer.decoding.search import (
     BAN,
     IMPOSSIBLE,
+    SearchKeywords,
+    SearchOptions,
     SearchResult,
     State,
     Step,

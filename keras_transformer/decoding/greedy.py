@@ -7,8 +7,9 @@ import tensorflow as tf
 from keras_transformer.decoding import penalties
 from keras_transformer.decoding.candidates import best_tokens
 from keras_transformer.decoding.loop import run_loop
-from keras_transformer.decoding.options import SearchKeywords, SearchOptions
 from keras_transformer.decoding.search import (
+    SearchKeywords,
+    SearchOptions,
     SearchResult,
     State,
     Step,

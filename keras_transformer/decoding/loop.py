@@ -5,8 +5,7 @@ from typing import NamedTuple, TypeVar
 
 import tensorflow as tf
 
-from keras_transformer.decoding.options import SearchOptions
-from keras_transformer.decoding.search import State, take_rows
+from keras_transformer.decoding.search import SearchOptions, State, take_rows
 
 Record = TypeVar("Record", bound=NamedTuple)
 """A named tuple of tensors [B, ...]: what a search knows of its sentences at some position."""

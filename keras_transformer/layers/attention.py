@@ -1,4 +1,4 @@
-"""Multi-head attention (Section 3.2.2)."""
+"""Scaled dot-product and multi-head attention (Section 3.2)."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.layers.compatibility import COMPATIBILITIES
+from keras_transformer.layers.compatibility import ALTERNATIVES, Compatibility
 from keras_transformer.layers.cpu_kernels import (
     heads_matmul,
     join_heads,
@@ -18,6 +18,25 @@ from keras_transformer.layers.cpu_kernels import (
 )
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.masks import MASKED, causal_mask
+
+
+def scaled_dot(query: Any, key: Any) -> Any:
+    """Return q k / sqrt(K) for each query and key, [B, H, T, S] (Section 3.2.1, eq. 1).
+
+    Args:
+        query: float [B, H, T, K].
+        key: float [B, H, S, K].
+
+    >>> scores = scaled_dot(ops.ones((1, 1, 1, 4)), ops.ones((1, 1, 1, 4)))
+    >>> ops.convert_to_numpy(scores).tolist()
+    [[[[2.0]]]]
+    """
+    scaled = ops.multiply(query, ops.cast(query.shape[-1] ** -0.5, query.dtype))
+    return heads_matmul(scaled, key, transpose_b=True)
+
+
+COMPATIBILITIES = {"scaled_dot": Compatibility(scaled_dot), **ALTERNATIVES}
+"""By the names that `MultiHeadAttention` accepts."""
 
 
 def attention(

@@ -1,4 +1,4 @@
-"""Compatibility functions: how well a key fits a query (Section 3.2).
+"""Alternatives to the paper's compatibility function, which says how well a key fits a query.
 
 Each maps the heads of queries [B, H, T, K] and keys [B, H, S, K], and its own weights
 [H, inputs, outputs], to scores [B, H, T, S], all in the dtype of the heads.
@@ -17,11 +17,6 @@ from keras_transformer.layers.cpu_kernels import heads_matmul
 def dot(query: Any, key: Any) -> Any:
     """Return q k, whose variance grows with K."""
     return heads_matmul(query, key, transpose_b=True)
-
-
-def scaled_dot(query: Any, key: Any) -> Any:
-    """Return q k / sqrt(K), the paper's (Section 3.2.1, eq. 1)."""
-    return dot(ops.multiply(query, ops.cast(query.shape[-1] ** -0.5, query.dtype)), key)
 
 
 def general(query: Any, key: Any, w: Any) -> Any:
@@ -54,8 +49,7 @@ class Compatibility(NamedTuple):
     """Maps K to the inputs and outputs of a head's weights, by name."""
 
 
-COMPATIBILITIES = {
-    "scaled_dot": Compatibility(scaled_dot),
+ALTERNATIVES = {
     "dot": Compatibility(dot),
     "general": Compatibility(general, lambda size: {"w": (size, size)}),
     "additive": Compatibility(

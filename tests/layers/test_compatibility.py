@@ -8,7 +8,8 @@ import pytest
 from keras import ops
 
 from keras_transformer.layers import MultiHeadAttention
-from keras_transformer.layers.compatibility import COMPATIBILITIES, additive, concat
+from keras_transformer.layers.attention import COMPATIBILITIES
+from keras_transformer.layers.compatibility import additive, concat
 from tests.helpers.arrays import normal
 from tests.helpers.layer_checks import arrays_of, as_array, randomize, run_layer_checks
 

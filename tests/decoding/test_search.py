@@ -1,7 +1,7 @@
 import dataclasses
 
 from keras_transformer.decoding import SearchOptions
-from keras_transformer.decoding.options import SearchKeywords
+from keras_transformer.decoding.search import SearchKeywords
 
 
 def test_the_keyword_arguments_of_the_searches_are_the_options():
