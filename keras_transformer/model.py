@@ -3,6 +3,7 @@
 import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -63,6 +64,11 @@ class Transformer(keras.Model):
 
     def __init__(self, config: TransformerConfig, **kwargs: Any):
         super().__init__(**kwargs)
+        if not isinstance(config, TransformerConfig):
+            raise ValueError(
+                f"config must be a TransformerConfig, received {type(config).__name__}. Give "
+                "TransformerConfig(vocab_size=...), or use Transformer.from_preset."
+            )
         self.config = config
         policy = self.dtype_policy
 
@@ -82,14 +88,16 @@ class Transformer(keras.Model):
         # Positions (Section 3.5) and dropout on the sums (Section 5.4).
         self.source_position = self._position("source_position")
         self.target_position = self._position("target_position")
-        self.source_dropout = Dropout(config.dropout, dtype=policy)
-        self.target_dropout = Dropout(config.dropout, dtype=policy)
+        self.source_dropout = Dropout(config.dropout, dtype=policy, name="source_dropout")
+        self.target_dropout = Dropout(config.dropout, dtype=policy, name="target_dropout")
 
         # The stacks (Section 3.1).
         options = {name: getattr(config, name) for name in _LAYER_OPTIONS}
         self.encoder = Encoder(**options, dtype=policy, name="encoder")
         self.decoder = Decoder(**options, dtype=policy, name="decoder")
-        self.build()
+        self._build_layers()
+        # A subclass may add layers to its state, or a `build` of its own.
+        self.built = type(self).build is Transformer.build
 
     def _embedding(self, vocab_size, name):
         return TokenEmbedding(vocab_size, self.config.d_model, dtype=self.dtype_policy, name=name)
@@ -136,14 +144,26 @@ class Transformer(keras.Model):
         return model
 
     def build(self, input_shape: Any = None) -> None:
+        """Do nothing: the constructor has built the layers."""
+
+    def _build_layers(self):
         for embedding in (self.source_embedding, self.target_embedding, self.output_embedding):
             if not embedding.built:
-                embedding.build()
+                embedding.build((None, None))
         shape = (None, None, self.config.d_model)
-        for layer in (self.source_position, self.target_position, self.encoder, self.decoder):
-            layer.build(shape)
+        for side in ("source", "target"):
+            getattr(self, f"{side}_position").build(shape)
+            getattr(self, f"{side}_dropout").build(shape)
+        self.encoder.build(shape)
+        self.decoder.build(shape, shape)
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
+        if not isinstance(inputs, Mapping) or not {"source", "target"} <= inputs.keys():
+            received = list(inputs) if isinstance(inputs, Mapping) else type(inputs).__name__
+            raise ValueError(
+                "The inputs must be a dict of 'source' and 'target', the ids of both sides, "
+                f"received {received}."
+            )
         memory, memory_mask = self.encode(inputs["source"], training=training)
         return self.decode(inputs["target"], memory, memory_mask, training=training)[0]
 
@@ -212,6 +232,35 @@ class Transformer(keras.Model):
     def _embed_source(self, source, training):
         x = self.source_position(self.source_embedding(source))
         return self.source_dropout(x, training=training)
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return (*input_shape["target"], self.config.target_size)
+
+    def export(
+        self,
+        filepath: Any,
+        format: str = "tf_saved_model",
+        verbose: bool | None = None,
+        input_signature: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        """Export logits for ids; see `keras.Model.export`.
+
+        To export translation from text to text, use
+        `keras_transformer.export.export_saved_model`.
+
+        Args:
+            filepath: Where to write it.
+            format: "tf_saved_model", "onnx", "litert" or another format of Keras.
+            verbose: Whether to print a message.
+            input_signature: By default `source` and `target`, int32 of any shape [B, S] and [B, T].
+            **kwargs: Options of the format.
+        """
+        if input_signature is None:
+            names = ("source", "target")
+            specs = {n: keras.InputSpec(shape=(None, None), dtype="int32", name=n) for n in names}
+            input_signature = [specs]
+        super().export(filepath, format, verbose, input_signature, **kwargs)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "config": dataclasses.asdict(self.config)}

@@ -17,7 +17,8 @@ from keras_transformer.layers.cpu_kernels import (
     step_softmax,
 )
 from keras_transformer.layers.dropout import Dropout
-from keras_transformer.layers.masks import MASKED, causal_mask
+from keras_transformer.layers.initial import initializer_for, part_seeds, serialized_initializer
+from keras_transformer.layers.masks import MASKED, as_attention_mask, causal_mask
 
 
 def scaled_dot(query: Any, key: Any) -> Any:
@@ -59,18 +60,14 @@ def attention(
         The outputs [B, H, T, V], and the weights [B, H, T, S] before dropout.
 
     Raises:
-        ValueError: If the mask doesn't have three axes.
+        ValueError: If the mask isn't boolean or doesn't have three axes.
 
     >>> outputs, weights = attention(ops.zeros((1, 1, 1, 2)), ops.ones((1, 1, 2, 3)))
     >>> ops.convert_to_numpy(weights).tolist()
     [[[[0.5, 0.5]]]]
     """
-    if attention_mask is not None and len(attention_mask.shape) != 3:
-        raise ValueError(
-            "attention_mask must be [B, T, S] or [B, 1, S], received shape "
-            f"{tuple(attention_mask.shape)}. Give a mask that all sentences share as [1, T, S]."
-        )
     scores = ops.cast(scores, "float32")
+    attention_mask = as_attention_mask(attention_mask)
     if attention_mask is not None:
         scores = ops.where(ops.expand_dims(attention_mask, 1), scores, MASKED)
     weights = softmax(scores)
@@ -82,8 +79,7 @@ class MultiHeadAttention(keras.layers.Layer):
     """Attend with several heads, each in its own projection of the inputs (Section 3.2.2).
 
     Arguments and calls are those of `keras.layers.MultiHeadAttention`, as far as the paper's layer
-    needs them, plus `compatibility`. Masks are explicit: implicit Keras masks are neither read nor
-    written. Where a query may attend to no key, its output is exactly 0.
+    needs them, plus `compatibility`. Where a query may attend to no key, its output is exactly 0.
 
     Args:
         num_heads: H, the number of heads.
@@ -91,6 +87,8 @@ class MultiHeadAttention(keras.layers.Layer):
         value_dim: The size of a head's values; `key_dim` by default.
         dropout: The dropout rate of the attention weights.
         use_bias: Whether the projections add a bias. The paper's don't.
+        kernel_initializer: The initializer of the projections.
+        seed: Seed of the projections and the dropout.
         compatibility: How a head scores a query q and a key k: `"scaled_dot"`, the paper's
             q k / sqrt(K); `"dot"`, q k; `"general"`, q W k; `"additive"`, v tanh(W q + U k); or
             `"concat"`, v tanh(W [q; k]), with weights W, U and v per head. The last two need memory
@@ -105,12 +103,14 @@ class MultiHeadAttention(keras.layers.Layer):
         use_causal_mask: Whether to keep positions from attending to later ones. The queries are
             the last T of the S positions of the keys.
         training: Whether dropout applies.
+        query_mask, value_mask, key_mask: The implicit Keras masks of the inputs, which Keras fills
+            in. Without an `attention_mask`, no query attends to a masked value or key.
 
     Returns:
         float [B, T, D], or a pair with the weights.
 
     Raises:
-        ValueError: If a size is below 1, or `compatibility` is unknown.
+        ValueError: If a size is below 1, `compatibility` is unknown, or a mask isn't boolean.
 
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), Section 3.2.
 
@@ -127,6 +127,8 @@ class MultiHeadAttention(keras.layers.Layer):
         dropout: float = 0.0,
         use_bias: bool = True,
         compatibility: str = "scaled_dot",
+        kernel_initializer: Any = "glorot_uniform",
+        seed: int | None = None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -149,7 +151,13 @@ class MultiHeadAttention(keras.layers.Layer):
         self.dropout = dropout
         self.use_bias = use_bias
         self.compatibility = compatibility
-        self.weights_dropout = Dropout(dropout, dtype=self.dtype_policy)
+        self.kernel_initializer = kernel_initializer
+        self.seed = seed
+        self._seeds = part_seeds(seed)
+        self.weights_dropout = Dropout(
+            dropout, next(self._seeds), dtype=self.dtype_policy, name="weights_dropout"
+        )
+        self.supports_masking = True
 
     def build(self, query_shape: Any, value_shape: Any = None, key_shape: Any = None) -> None:
         value_shape = query_shape if value_shape is None else value_shape
@@ -175,6 +183,9 @@ class MultiHeadAttention(keras.layers.Layer):
         return_attention_scores: bool = False,
         use_causal_mask: bool = False,
         training: bool | None = None,
+        query_mask: Any = None,
+        value_mask: Any = None,
+        key_mask: Any = None,
     ) -> Any:
         key = value if key is None else key
         if query is value and key is value:
@@ -182,7 +193,9 @@ class MultiHeadAttention(keras.layers.Layer):
         else:
             queries = self.project_query(query)
             keys, values = self.project_memory(value, key)
-        mask = attention_mask
+        mask = as_attention_mask(attention_mask)
+        if mask is None:
+            mask = _padding_mask(value_mask, key_mask)
         if use_causal_mask:
             causal = causal_mask(ops.shape(queries)[2], ops.shape(keys)[2])
             mask = causal if mask is None else ops.logical_and(mask, causal)
@@ -272,7 +285,9 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def _add_projection(self, name, inputs, outputs):
         kernel = self.add_weight(
-            shape=(inputs, outputs), initializer="glorot_uniform", name=f"{name}_kernel"
+            shape=(inputs, outputs),
+            initializer=initializer_for(self.kernel_initializer, next(self._seeds)),
+            name=f"{name}_kernel",
         )
         if not self.use_bias:
             return kernel, None
@@ -283,25 +298,18 @@ class MultiHeadAttention(keras.layers.Layer):
         limit = (6 / (inputs + outputs)) ** 0.5
         return self.add_weight(
             shape=(self.num_heads, inputs, outputs),
-            initializer=keras.initializers.RandomUniform(-limit, limit),
+            initializer=keras.initializers.RandomUniform(-limit, limit, next(self._seeds)),
             name=f"compatibility_{name}",
         )
 
-    def compute_output_spec(
-        self,
-        query: Any,
-        value: Any,
-        key: Any = None,
-        attention_mask: Any = None,
-        return_attention_scores: bool = False,
-        use_causal_mask: bool = False,
-        training: bool | None = None,
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        # Traced, because `return_attention_scores` adds an output.
+        return keras.Operation.compute_output_spec(self, *args, **kwargs)
+
+    def compute_output_shape(
+        self, query_shape: Any, value_shape: Any = None, key_shape: Any = None
     ) -> Any:
-        outputs = keras.KerasTensor(query.shape, dtype=self.compute_dtype)
-        if not return_attention_scores:
-            return outputs
-        shape = (query.shape[0], self.num_heads, query.shape[1], value.shape[1])
-        return outputs, keras.KerasTensor(shape, dtype="float32")
+        return query_shape
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -312,4 +320,14 @@ class MultiHeadAttention(keras.layers.Layer):
             "dropout": self.dropout,
             "use_bias": self.use_bias,
             "compatibility": self.compatibility,
+            "kernel_initializer": serialized_initializer(self.kernel_initializer),
+            "seed": self.seed,
         }
+
+
+def _padding_mask(value_mask, key_mask):
+    """Return the mask [B, 1, S] of implicit masks [B, S] of values and keys."""
+    masks = [mask for mask in (value_mask, key_mask) if mask is not None]
+    if not masks:
+        return None
+    return ops.expand_dims(masks[0] if len(masks) == 1 else ops.logical_and(*masks), 1)

@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_transformer.layers.attention import MultiHeadAttention
 from keras_transformer.layers.cpu_kernels import step_rows
+from keras_transformer.layers.masks import as_attention_mask, padding_or
 from keras_transformer.layers.residual import Residual
 from keras_transformer.layers.stack import Stack, SubLayers
 
@@ -16,7 +17,8 @@ from keras_transformer.layers.stack import Stack, SubLayers
 class DecoderLayer(SubLayers):
     """Apply causal self-attention, attention to the encoder's output, and a feed-forward network.
 
-    Each is in a residual connection (Section 3.1).
+    Each is in a residual connection (Section 3.1). A layer that is built without memory has no
+    attention to it, as the layers of a decoder-only language model.
 
     Args:
         d_model: D, the width of inputs and outputs.
@@ -28,20 +30,31 @@ class DecoderLayer(SubLayers):
         attention_dropout: The dropout rate of the attention weights.
         ffn_dropout: The dropout rate inside the feed-forward network.
         norm: `"post"`, layer normalization after each residual sum as in the paper, or `"pre"`.
+        activation: The function inside the feed-forward network, a Keras activation or its name.
+        use_bias: Whether the projections of the attention add a bias. The paper's don't.
+        layer_norm_epsilon: The epsilon of the layer normalizations.
+        kernel_initializer: The initializer of all kernels.
+        seed: Seed of the kernels and of dropout.
 
     Call arguments:
         inputs: float [B, T, D].
         memory: float [B, S, D], the encoder's output.
-        memory_mask: bool [B, 1, S] or [B, T, S], True where a position may attend to the memory.
+        memory_mask: bool [B, S], [B, 1, S] or [B, T, S], True where a position may attend to the
+            memory; by default its implicit Keras mask.
+        attention_mask: bool [B, 1, T] or [B, T, T], True where a position may attend to another
+            one that is not later.
         training: Whether dropout applies.
         return_attention_scores: Whether to also return the attention weights.
+        inputs_mask, mask: The implicit Keras mask of the inputs, bool [B, T], which Keras fills in
+            as one or the other. It is used if there is no `attention_mask`.
 
     Returns:
         float [B, T, D], or a pair with the weights of self-attention [B, H, T, T] and
-        cross-attention [B, H, T, S].
+        cross-attention [B, H, T, S], if there is a memory.
 
     Raises:
-        ValueError: If a size is below 1, or D is not a multiple of H and there is no `key_dim`.
+        ValueError: If a size is below 1, D is not a multiple of H and there is no `key_dim`, or the
+            layer is given a memory and was built without one, or the reverse.
 
     >>> layer = DecoderLayer(d_model=8, d_ff=32, num_heads=2)
     >>> tuple(layer(ops.ones((3, 5, 8)), ops.ones((3, 7, 8))).shape)
@@ -57,26 +70,40 @@ class DecoderLayer(SubLayers):
     def build(self, inputs_shape: Any, memory_shape: Any = None) -> None:
         self._build(inputs_shape, memory_shape)
 
+    @property
+    def has_memory(self) -> bool:
+        """Whether the layer was built with a memory to attend to."""
+        return self.cross_attention.built
+
     def compute_output_shape(self, inputs_shape: Any, memory_shape: Any = None) -> Any:
         return inputs_shape
 
     def call(
         self,
         inputs: Any,
-        memory: Any,
+        memory: Any = None,
         memory_mask: Any = None,
+        attention_mask: Any = None,
         training: bool | None = None,
         return_attention_scores: bool = False,
+        inputs_mask: Any = None,
+        mask: Any = None,
     ) -> Any:
+        _check_memory(self, memory)
+        self_mask = padding_or(attention_mask, mask if inputs_mask is None else inputs_mask)
+        memory_mask = as_attention_mask(memory_mask, "memory_mask", is_padding=True)
         options = {"return_attention_scores": True, "training": training}
         outputs, *weights = self._run(
             inputs,
-            lambda x: self.self_attention(x, x, use_causal_mask=True, **options),
+            lambda x: self.self_attention(
+                x, x, attention_mask=self_mask, use_causal_mask=True, **options
+            ),
             lambda x: self.cross_attention(x, memory, attention_mask=memory_mask, **options),
             lambda x: self.feed_forward(x, training=training),
             training,
         )
-        return (outputs, tuple(weights)) if return_attention_scores else outputs
+        weights = tuple(each for each in weights if each is not None)
+        return (outputs, weights) if return_attention_scores else outputs
 
     def step(
         self,
@@ -94,7 +121,7 @@ class DecoderLayer(SubLayers):
 
         Args:
             inputs: float [B * N, D], the beams of a sentence in succession.
-            memory_heads: The result of `project_memory` for the B sentences.
+            memory_heads: The result of `project_memory` for the B sentences; () without memory.
             memory_bias: float32 [B, 1, S], the `mask_bias` of the memory's mask, or None.
             cache: Keys and values [B, H, P, K] of earlier positions; see `empty_cache`.
             write: `write(cached, heads) -> cached` adds the heads [B, H, N, K] of this position to
@@ -130,14 +157,16 @@ class DecoderLayer(SubLayers):
     def _run(self, inputs, attend_self, attend_memory, feed_forward, training=False):
         outputs, first = attend_self(self.self_attention_residual.prepare(inputs))
         x = self.self_attention_residual(inputs, outputs, training=training)
-        outputs, second = attend_memory(self.cross_attention_residual.prepare(x))
-        x = self.cross_attention_residual(x, outputs, training=training)
+        second = None
+        if self.has_memory:
+            outputs, second = attend_memory(self.cross_attention_residual.prepare(x))
+            x = self.cross_attention_residual(x, outputs, training=training)
         outputs = feed_forward(self.feed_forward_residual.prepare(x))
         return self.feed_forward_residual(x, outputs, training=training), first, second
 
     def project_memory(self, memory: Any) -> Sequence[Any]:
         """Return the heads of the memory's keys and values, once for all steps of a search."""
-        return self.cross_attention.project_memory(memory)
+        return () if memory is None else self.cross_attention.project_memory(memory)
 
     def join_projections(self) -> tuple[Any, Any]:
         """Return the projections of self-attention side by side, once for all steps of a search."""
@@ -156,6 +185,8 @@ class DecoderLayer(SubLayers):
 class Decoder(Stack):
     """Run a stack of decoder layers (Section 3.1).
 
+    A stack that is built without memory is that of a decoder-only language model.
+
     Args:
         num_layers: N, the number of layers.
         d_model: D, the width of inputs and outputs.
@@ -167,16 +198,22 @@ class Decoder(Stack):
     Call arguments:
         inputs: float [B, T, D], embeddings with positions.
         memory: float [B, S, D], the encoder's output.
-        memory_mask: bool [B, 1, S] or [B, T, S], True where a position may attend to the memory.
+        memory_mask: bool [B, S], [B, 1, S] or [B, T, S], True where a position may attend to the
+            memory; by default its implicit Keras mask.
+        attention_mask: bool [B, 1, T] or [B, T, T], True where a position may attend to another
+            one that is not later.
         training: Whether dropout applies.
         return_attention_scores: Whether to also return the attention weights.
+        inputs_mask, mask: The implicit Keras mask of the inputs, bool [B, T], which Keras fills in
+            as one or the other. It is used if there is no `attention_mask`.
 
     Returns:
         float [B, T, D], or a pair with a list that has, for each layer, the weights of
-        self-attention [B, H, T, T] and cross-attention [B, H, T, S].
+        self-attention [B, H, T, T] and cross-attention [B, H, T, S], if there is a memory.
 
     Raises:
-        ValueError: If a size is below 1, or D is not a multiple of H and there is no `key_dim`.
+        ValueError: If a size is below 1, D is not a multiple of H and there is no `key_dim`, or the
+            stack is given a memory and was built without one, or the reverse.
 
     >>> decoder = Decoder(num_layers=2, d_model=8, d_ff=32, num_heads=2)
     >>> tuple(decoder(ops.ones((3, 5, 8)), ops.ones((3, 7, 8))).shape)
@@ -194,17 +231,22 @@ class Decoder(Stack):
     def call(
         self,
         inputs: Any,
-        memory: Any,
+        memory: Any = None,
         memory_mask: Any = None,
+        attention_mask: Any = None,
         training: bool | None = None,
         return_attention_scores: bool = False,
+        inputs_mask: Any = None,
+        mask: Any = None,
     ) -> Any:
         x, weights = inputs, []
+        self_mask = padding_or(attention_mask, mask if inputs_mask is None else inputs_mask)
         for layer in self.layers:
             x, layer_weights = layer(
                 x,
                 memory,
                 memory_mask=memory_mask,
+                attention_mask=self_mask,
                 return_attention_scores=True,
                 training=training,
             )
@@ -245,3 +287,16 @@ class Decoder(Stack):
     def empty_cache(self, batch: Any) -> list[Any]:
         """Return `DecoderLayer.empty_cache` of every layer."""
         return [layer.empty_cache(batch) for layer in self.layers]
+
+
+def _check_memory(layer, memory):
+    if layer.has_memory and memory is None:
+        raise ValueError(
+            f"Layer {layer.name!r} was built with a memory, received none. Pass the encoder's "
+            "output as memory, or make another layer for a decoder-only model."
+        )
+    if memory is not None and not layer.has_memory:
+        raise ValueError(
+            f"Layer {layer.name!r} was built without a memory, received one. Pass the memory in "
+            "the first call too, or give its shape to build."
+        )

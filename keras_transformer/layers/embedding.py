@@ -5,7 +5,9 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer.config import PAD_ID
 from keras_transformer.layers.cpu_kernels import linear
+from keras_transformer.layers.initial import serialized_initializer
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -17,6 +19,10 @@ class TokenEmbedding(keras.layers.Layer):
     Args:
         vocab_size: V, the number of tokens.
         d_model: D, the width.
+        scale: What rows are multiplied by; sqrt(D) by default, as in the paper.
+        mask_zero: Whether the id 0 is padding, so that the vectors have an implicit Keras mask.
+        embeddings_initializer: The initializer of the rows; by default normal with a standard
+            deviation of 1 / sqrt(D).
 
     Call arguments:
         inputs: int [...], ids; with `reverse`, float [..., D].
@@ -35,20 +41,36 @@ class TokenEmbedding(keras.layers.Layer):
     ((1, 3, 4), (1, 3, 11))
     """
 
-    def __init__(self, vocab_size: int, d_model: int, **kwargs: Any):
+    def __init__(
+        self,
+        vocab_size: int,
+        d_model: int,
+        *,
+        scale: float | None = None,
+        mask_zero: bool = False,
+        embeddings_initializer: Any = None,
+        **kwargs: Any,
+    ):
         super().__init__(**kwargs)
         for name, size in (("vocab_size", vocab_size), ("d_model", d_model)):
             if size < 1:
                 raise ValueError(f"{name} must be at least 1, received {size}.")
         self.vocab_size = vocab_size
         self.d_model = d_model
+        self.scale = d_model**0.5 if scale is None else scale
+        self.mask_zero = mask_zero
+        self.embeddings_initializer = embeddings_initializer
+        self.supports_masking = True
         self.autocast = False  # bfloat16 can't represent many ids.
 
     def build(self, input_shape: Any = None) -> None:
-        # Scaled by sqrt(D), these have unit variance. As the last layer, they give unit logits.
+        initializer = self.embeddings_initializer
+        if initializer is None:
+            # Scaled by sqrt(D), these have unit variance. As the last layer, they give unit logits.
+            initializer = keras.initializers.RandomNormal(stddev=self.d_model**-0.5)
         self.embeddings = self.add_weight(
             shape=(self.vocab_size, self.d_model),
-            initializer=keras.initializers.RandomNormal(stddev=self.d_model**-0.5),
+            initializer=keras.initializers.get(initializer),
             name="embeddings",
         )
 
@@ -59,10 +81,10 @@ class TokenEmbedding(keras.layers.Layer):
         if not keras.backend.is_int_dtype(inputs.dtype):
             # For several replicas, Keras builds a model with the mean of their ids.
             inputs = ops.cast(inputs, "int32")
-        return self.scale(ops.take(self.embeddings, inputs, axis=0))
+        return self.scaled(ops.take(self.embeddings, inputs, axis=0))
 
-    def scale(self, vectors: Any) -> Any:
-        """Return rows of the embeddings the way `call` does: in the compute dtype, times sqrt(D).
+    def scaled(self, vectors: Any) -> Any:
+        """Return rows of the embeddings the way `call` does: in the compute dtype, scaled.
 
         Args:
             vectors: float [..., D], rows of `embeddings`.
@@ -71,16 +93,29 @@ class TokenEmbedding(keras.layers.Layer):
             float [..., D].
         """
         vectors = ops.cast(vectors, self.compute_dtype)
-        return ops.multiply(vectors, ops.cast(self.d_model**0.5, vectors.dtype))
+        return ops.multiply(vectors, ops.cast(self.scale, vectors.dtype))
 
     def compute_output_spec(self, inputs: Any, reverse: bool = False) -> Any:
         if reverse:
             return keras.KerasTensor((*inputs.shape[:-1], self.vocab_size), dtype="float32")
         return keras.KerasTensor((*inputs.shape, self.d_model), dtype=self.compute_dtype)
 
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return (*input_shape, self.d_model)
+
+    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
+        if not self.mask_zero or not keras.backend.is_int_dtype(inputs.dtype):
+            return previous_mask
+        return ops.not_equal(inputs, PAD_ID)
+
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "vocab_size": self.vocab_size,
             "d_model": self.d_model,
+            "scale": self.scale,
+            "mask_zero": self.mask_zero,
+            "embeddings_initializer": None
+            if self.embeddings_initializer is None
+            else serialized_initializer(self.embeddings_initializer),
         }

@@ -5,6 +5,7 @@ from typing import Any
 import keras
 
 from keras_transformer.layers.attention import MultiHeadAttention
+from keras_transformer.layers.masks import padding_or
 from keras_transformer.layers.residual import Residual
 from keras_transformer.layers.stack import Stack, SubLayers
 
@@ -23,12 +24,20 @@ class EncoderLayer(SubLayers):
         attention_dropout: The dropout rate of the attention weights.
         ffn_dropout: The dropout rate inside the feed-forward network.
         norm: `"post"`, layer normalization after each residual sum as in the paper, or `"pre"`.
+        activation: The function inside the feed-forward network, a Keras activation or its name.
+        use_bias: Whether the projections of the attention add a bias. The paper's don't.
+        layer_norm_epsilon: The epsilon of the layer normalizations.
+        kernel_initializer: The initializer of all kernels.
+        seed: Seed of the kernels and of dropout.
 
     Call arguments:
         inputs: float [B, S, D].
         attention_mask: bool [B, 1, S] or [B, S, S], True where a position may attend to another.
         training: Whether dropout applies.
         return_attention_scores: Whether to also return the attention weights.
+        use_causal_mask: Whether to keep positions from attending to later ones.
+        mask: The implicit Keras mask of the inputs, bool [B, S], which Keras fills in. It is used
+            if there is no `attention_mask`.
 
     Returns:
         float [B, S, D], or a pair with the weights [B, H, S, S].
@@ -58,10 +67,17 @@ class EncoderLayer(SubLayers):
         attention_mask: Any = None,
         training: bool | None = None,
         return_attention_scores: bool = False,
+        use_causal_mask: bool = False,
+        mask: Any = None,
     ) -> Any:
         x = self.self_attention_residual.prepare(inputs)
         outputs, weights = self.self_attention(
-            x, x, attention_mask=attention_mask, return_attention_scores=True, training=training
+            x,
+            x,
+            attention_mask=padding_or(attention_mask, mask),
+            use_causal_mask=use_causal_mask,
+            return_attention_scores=True,
+            training=training,
         )
         x = self.self_attention_residual(inputs, outputs, training=training)
         outputs = self.feed_forward(self.feed_forward_residual.prepare(x), training=training)
@@ -86,6 +102,9 @@ class Encoder(Stack):
         attention_mask: bool [B, 1, S] or [B, S, S], True where a position may attend to another.
         training: Whether dropout applies.
         return_attention_scores: Whether to also return the attention weights.
+        use_causal_mask: Whether to keep positions from attending to later ones.
+        mask: The implicit Keras mask of the inputs, bool [B, S], which Keras fills in. It is used
+            if there is no `attention_mask`.
 
     Returns:
         float [B, S, D], or a pair with a list of each layer's weights [B, H, S, S].
@@ -113,11 +132,18 @@ class Encoder(Stack):
         attention_mask: Any = None,
         training: bool | None = None,
         return_attention_scores: bool = False,
+        use_causal_mask: bool = False,
+        mask: Any = None,
     ) -> Any:
         x, weights = inputs, []
+        attention_mask = padding_or(attention_mask, mask)
         for layer in self.layers:
             x, layer_weights = layer(
-                x, attention_mask, return_attention_scores=True, training=training
+                x,
+                attention_mask,
+                use_causal_mask=use_causal_mask,
+                return_attention_scores=True,
+                training=training,
             )
             weights.append(layer_weights)
         outputs = self.normalize(x)

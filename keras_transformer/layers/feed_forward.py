@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_transformer.layers.cpu_kernels import flatten_rows, linear
 from keras_transformer.layers.dropout import Dropout
+from keras_transformer.layers.initial import initializer_for, part_seeds, serialized_initializer
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -17,6 +18,11 @@ class FeedForward(keras.layers.Layer):
         d_model: D, the width of inputs and outputs.
         d_ff: The width in between.
         dropout: The dropout rate of the activations in between.
+        activation: The function in between, a Keras activation or its name. The paper's is
+            `"relu"`.
+        use_bias: Whether to add b1 and b2.
+        kernel_initializer: The initializer of W1 and W2.
+        seed: Seed of the kernels and the dropout.
 
     Call arguments:
         inputs: float [..., D].
@@ -32,7 +38,18 @@ class FeedForward(keras.layers.Layer):
     (2, 3, 4)
     """
 
-    def __init__(self, d_model: int, d_ff: int, dropout: float = 0.0, **kwargs: Any):
+    def __init__(
+        self,
+        d_model: int,
+        d_ff: int,
+        dropout: float = 0.0,
+        *,
+        activation: Any = "relu",
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        seed: int | None = None,
+        **kwargs: Any,
+    ):
         super().__init__(**kwargs)
         for name, size in (("d_model", d_model), ("d_ff", d_ff)):
             if size < 1:
@@ -40,7 +57,15 @@ class FeedForward(keras.layers.Layer):
         self.d_model = d_model
         self.d_ff = d_ff
         self.dropout = dropout
-        self.inner_dropout = Dropout(dropout, dtype=self.dtype_policy)
+        self.activation = keras.activations.get(activation)
+        self.use_bias = use_bias
+        self.kernel_initializer = kernel_initializer
+        self.seed = seed
+        self._seeds = part_seeds(seed)
+        self.inner_dropout = Dropout(
+            dropout, next(self._seeds), dtype=self.dtype_policy, name="inner_dropout"
+        )
+        self.supports_masking = True
 
     def build(self, input_shape: Any) -> None:
         if input_shape[-1] != self.d_model:
@@ -53,13 +78,17 @@ class FeedForward(keras.layers.Layer):
 
     def _add_linear(self, name, inputs, outputs):
         kernel = self.add_weight(
-            shape=(inputs, outputs), initializer="glorot_uniform", name=f"{name}_kernel"
+            shape=(inputs, outputs),
+            initializer=initializer_for(self.kernel_initializer, next(self._seeds)),
+            name=f"{name}_kernel",
         )
+        if not self.use_bias:
+            return kernel, None
         return kernel, self.add_weight(shape=(outputs,), initializer="zeros", name=f"{name}_bias")
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         rows = flatten_rows(inputs)
-        hidden = ops.relu(linear(rows, self.inner_kernel, self.inner_bias))
+        hidden = self.activation(linear(rows, self.inner_kernel, self.inner_bias))
         hidden = self.inner_dropout(hidden, training=training)
         outputs = linear(hidden, self.outer_kernel, self.outer_bias)
         return outputs if rows is inputs else ops.reshape(outputs, ops.shape(inputs))
@@ -73,4 +102,8 @@ class FeedForward(keras.layers.Layer):
             "d_model": self.d_model,
             "d_ff": self.d_ff,
             "dropout": self.dropout,
+            "activation": keras.activations.serialize(self.activation),
+            "use_bias": self.use_bias,
+            "kernel_initializer": serialized_initializer(self.kernel_initializer),
+            "seed": self.seed,
         }

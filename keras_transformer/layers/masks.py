@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import keras
 from keras import ops
 
 from keras_transformer.config import PAD_ID
@@ -10,11 +11,12 @@ MASKED = -1e9
 """Far below any score, and far above the float32 minimum, so that no sum with it overflows."""
 
 
-def padding_mask(ids: Any) -> Any:
+def padding_mask(ids: Any, pad_id: int = PAD_ID) -> Any:
     """Return which keys are tokens rather than padding.
 
     Args:
         ids: int [B, S].
+        pad_id: The id of padding.
 
     Returns:
         bool [B, 1, S], the same for every query.
@@ -22,7 +24,57 @@ def padding_mask(ids: Any) -> Any:
     >>> ops.convert_to_numpy(padding_mask(ops.array([[7, 8, 0]]))).tolist()
     [[[True, True, False]]]
     """
-    return ops.expand_dims(ops.not_equal(ids, PAD_ID), 1)
+    return ops.expand_dims(ops.not_equal(ids, pad_id), 1)
+
+
+def as_attention_mask(mask: Any, name: str = "attention_mask", is_padding: bool = False) -> Any:
+    """Check a mask, and return it with an axis for queries.
+
+    Args:
+        mask: bool [B, T, S] or [B, 1, S], or None; with `is_padding` also [B, S].
+        name: The argument it was given as.
+        is_padding: Whether a mask of two axes says which keys are tokens.
+
+    Returns:
+        bool [B, T, S] or [B, 1, S], or None.
+
+    Raises:
+        ValueError: If the mask isn't boolean or has another number of axes.
+
+    >>> tuple(as_attention_mask(ops.array([[True, False]]), is_padding=True).shape)
+    (1, 1, 2)
+    """
+    if mask is None:
+        return None
+    dtype, axes = keras.backend.standardize_dtype(mask.dtype), len(mask.shape)
+    if dtype != "bool":
+        raise ValueError(
+            f"{name} must be boolean, True where a query may attend to a key, received dtype "
+            f"{dtype}. Give `mask == 0` for a mask that is added to scores, or `mask != 0` for one "
+            "of ones and zeros."
+        )
+    if axes == 2 and is_padding:
+        return ops.expand_dims(mask, 1)
+    if axes != 3:
+        padding = "[B, S], " if is_padding else ""
+        raise ValueError(
+            f"{name} must be {padding}[B, T, S] or [B, 1, S], received shape {tuple(mask.shape)}. "
+            "Give a mask that all sentences share as [1, T, S]."
+        )
+    return mask
+
+
+def padding_or(attention_mask: Any, mask: Any, name: str = "attention_mask") -> Any:
+    """Return an explicit mask or, without one, an implicit Keras mask as one for attention.
+
+    Args:
+        attention_mask: bool [B, T, S] or [B, 1, S], or None.
+        mask: bool [B, S], or None.
+        name: What to call the explicit mask in an error.
+    """
+    if attention_mask is not None:
+        return as_attention_mask(attention_mask, name)
+    return as_attention_mask(mask, "mask", is_padding=True)
 
 
 def causal_mask(query_length: Any, key_length: Any = None) -> Any:
@@ -35,9 +87,17 @@ def causal_mask(query_length: Any, key_length: Any = None) -> Any:
     Returns:
         bool [1, T, S].
 
+    Raises:
+        ValueError: If a length is unknown, as in a functional model.
+
     >>> ops.convert_to_numpy(causal_mask(2)).tolist()
     [[[True, False], [True, True]]]
     """
+    if query_length is None:
+        raise ValueError(
+            "causal_mask needs the number of queries, received None: the length is unknown while a "
+            "functional model is built. Call the layer with use_causal_mask=True instead."
+        )
     key_length = query_length if key_length is None else key_length
     queries = ops.arange(key_length - query_length, key_length)
     return ops.expand_dims(ops.expand_dims(queries, 1) >= ops.arange(key_length), 0)

@@ -48,6 +48,10 @@ class SinusoidalPositionEncoding(keras.layers.Layer):
     [0.0, 1.0, 0.0, 1.0]
     """
 
+    def __init__(self, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
     def build(self, input_shape: Any) -> None:
         if input_shape[-1] % 2:
             raise ValueError(
@@ -66,6 +70,9 @@ class SinusoidalPositionEncoding(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return input_shape
+
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config()
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -95,6 +102,7 @@ class LearnedPositionEncoding(keras.layers.Layer):
         if max_length < 1:
             raise ValueError(f"max_length must be at least 1, received {max_length}.")
         self.max_length = max_length
+        self.supports_masking = True
 
     def build(self, input_shape: Any) -> None:
         d_model = input_shape[-1]

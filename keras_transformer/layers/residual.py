@@ -5,7 +5,7 @@ from typing import Any
 import keras
 
 from keras_transformer.layers.dropout import Dropout
-from keras_transformer.layers.layer_norm import LayerNorm
+from keras_transformer.layers.layer_norm import NORM_EPSILON, LayerNorm
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -18,6 +18,8 @@ class Residual(keras.layers.Layer):
     Args:
         dropout: The dropout rate of the sub-layer's output (Section 5.4).
         norm: `"post"`, as in the paper, or `"pre"`.
+        layer_norm_epsilon: The epsilon of the layer normalization.
+        seed: Seed of the dropout.
 
     Call arguments:
         inputs: float [..., D], x.
@@ -31,14 +33,25 @@ class Residual(keras.layers.Layer):
         ValueError: If `norm` is neither.
     """
 
-    def __init__(self, dropout: float = 0.1, norm: str = "post", **kwargs: Any):
+    def __init__(
+        self,
+        dropout: float = 0.1,
+        norm: str = "post",
+        layer_norm_epsilon: float = NORM_EPSILON,
+        seed: int | None = None,
+        **kwargs: Any,
+    ):
         super().__init__(**kwargs)
         if norm not in ("post", "pre"):
             raise ValueError(f"norm must be 'post' or 'pre', received {norm!r}.")
         self.dropout = dropout
         self.norm = norm
-        self.output_dropout = Dropout(dropout, dtype=self.dtype_policy)
-        self.layer_norm = LayerNorm(dtype=self.dtype_policy, name="layer_norm")
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.seed = seed
+        policy = self.dtype_policy
+        self.output_dropout = Dropout(dropout, seed, dtype=policy, name="output_dropout")
+        self.layer_norm = LayerNorm(layer_norm_epsilon, dtype=policy, name="layer_norm")
+        self.supports_masking = True
 
     def build(self, inputs_shape: Any, outputs_shape: Any = None) -> None:
         self.layer_norm.build(inputs_shape)
@@ -55,4 +68,10 @@ class Residual(keras.layers.Layer):
         return inputs_shape
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "dropout": self.dropout, "norm": self.norm}
+        return {
+            **super().get_config(),
+            "dropout": self.dropout,
+            "norm": self.norm,
+            "layer_norm_epsilon": self.layer_norm_epsilon,
+            "seed": self.seed,
+        }

@@ -6,7 +6,8 @@ import keras
 
 from keras_transformer.layers.attention import MultiHeadAttention
 from keras_transformer.layers.feed_forward import FeedForward
-from keras_transformer.layers.layer_norm import LayerNorm
+from keras_transformer.layers.initial import part_seeds, serialized_initializer
+from keras_transformer.layers.layer_norm import NORM_EPSILON, LayerNorm
 from keras_transformer.layers.residual import Residual
 
 
@@ -34,6 +35,11 @@ class SubLayers(keras.layers.Layer):
         attention_dropout: float = 0.0,
         ffn_dropout: float = 0.0,
         norm: str = "post",
+        activation: Any = "relu",
+        use_bias: bool = False,
+        layer_norm_epsilon: float = NORM_EPSILON,
+        kernel_initializer: Any = "glorot_uniform",
+        seed: int | None = None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -47,10 +53,24 @@ class SubLayers(keras.layers.Layer):
         self.attention_dropout = attention_dropout
         self.ffn_dropout = ffn_dropout
         self.norm = norm
+        self.activation = keras.activations.get(activation)
+        self.use_bias = use_bias
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.kernel_initializer = kernel_initializer
+        self.seed = seed
+        self.supports_masking = True
+        self._seeds = part_seeds(seed)
         for name in self.attentions:
             self._add(name, self._attention(name))
         feed_forward = FeedForward(
-            d_model, d_ff, ffn_dropout, dtype=self.dtype_policy, name="feed_forward"
+            d_model,
+            d_ff,
+            ffn_dropout,
+            activation=activation,
+            kernel_initializer=kernel_initializer,
+            seed=next(self._seeds),
+            dtype=self.dtype_policy,
+            name="feed_forward",
         )
         self._add("feed_forward", feed_forward)
 
@@ -60,21 +80,30 @@ class SubLayers(keras.layers.Layer):
             self.key_dim,
             self.value_dim,
             dropout=self.attention_dropout,
-            use_bias=False,
+            use_bias=self.use_bias,
+            kernel_initializer=self.kernel_initializer,
+            seed=next(self._seeds),
             dtype=self.dtype_policy,
             name=name,
         )
 
     def _add(self, name, layer):
         residual = Residual(
-            self.dropout, self.norm, dtype=self.dtype_policy, name=f"{name}_residual"
+            self.dropout,
+            self.norm,
+            self.layer_norm_epsilon,
+            next(self._seeds),
+            dtype=self.dtype_policy,
+            name=f"{name}_residual",
         )
         setattr(self, name, layer)
         setattr(self, residual.name, residual)
 
     def _build(self, inputs_shape, memory_shape=None):
         for name in (*self.attentions, "feed_forward"):
-            is_cross = name == "cross_attention" and memory_shape is not None
+            is_cross = name == "cross_attention"
+            if is_cross and memory_shape is None:
+                continue
             shapes = (inputs_shape, memory_shape) if is_cross else (inputs_shape,)
             getattr(self, name).build(*shapes)
             getattr(self, f"{name}_residual").build(inputs_shape)
@@ -95,6 +124,11 @@ class SubLayers(keras.layers.Layer):
             "attention_dropout": self.attention_dropout,
             "ffn_dropout": self.ffn_dropout,
             "norm": self.norm,
+            "activation": keras.activations.serialize(self.activation),
+            "use_bias": self.use_bias,
+            "layer_norm_epsilon": self.layer_norm_epsilon,
+            "kernel_initializer": serialized_initializer(self.kernel_initializer),
+            "seed": self.seed,
         }
 
 
@@ -110,6 +144,7 @@ class Stack(keras.layers.Layer):
         d_ff: int,
         num_heads: int,
         *,
+        seed: int | None = None,
         name: str | None = None,
         dtype: Any = None,
         trainable: bool = True,
@@ -119,14 +154,24 @@ class Stack(keras.layers.Layer):
         if num_layers < 1:
             raise ValueError(f"num_layers must be at least 1, received {num_layers}.")
         self.layer_options = {"d_model": d_model, "d_ff": d_ff, "num_heads": num_heads, **options}
+        self.seed = seed
+        self.supports_masking = True
+        seeds = part_seeds(seed)
         self.layers = [
-            self.layer_class(**self.layer_options, dtype=self.dtype_policy, name=f"layer_{i}")
+            self.layer_class(
+                **self.layer_options,
+                seed=next(seeds),
+                dtype=self.dtype_policy,
+                name=f"layer_{i}",
+            )
             for i in range(num_layers)
         ]
         # The last residual sum of pre-norm layers has no normalization of its own.
         self.final_norm = None
-        if self.layers[-1].norm == "pre":
-            self.final_norm = LayerNorm(dtype=self.dtype_policy, name="final_norm")
+        if (last := self.layers[-1]).norm == "pre":
+            self.final_norm = LayerNorm(
+                last.layer_norm_epsilon, dtype=self.dtype_policy, name="final_norm"
+            )
 
     def _build(self, *shapes):
         for layer in self.layers:
@@ -142,7 +187,14 @@ class Stack(keras.layers.Layer):
         return keras.Operation.compute_output_spec(self, *args, **kwargs)
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "num_layers": len(self.layers), **self.layer_options}
+        config = self.layers[0].get_config()
+        options = {name: config[name] for name in self.layer_options}
+        return {
+            **super().get_config(),
+            "num_layers": len(self.layers),
+            **options,
+            "seed": self.seed,
+        }
 
 
 def _head_size(d_model: int, num_heads: int) -> int:

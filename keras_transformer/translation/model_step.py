@@ -1,11 +1,13 @@
 """A model as the step function of a search: one position of all beams, with a cache."""
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
 
 from keras_transformer.decoding import Select, Stages, State, take_rows
+from keras_transformer.layers import Decoder
 from keras_transformer.layers.cpu_kernels import few_rows_logits, linear
 from keras_transformer.layers.masks import mask_bias
 from keras_transformer.model import Transformer
@@ -33,11 +35,148 @@ def prepare_weights(model: Transformer) -> PreparedWeights:
     return PreparedWeights(model.decoder.join_projections(), tf.transpose(embeddings))
 
 
+class DecoderStep:
+    """Returns the logits of the next token: a `decoding.Step` for a stack of decoder layers.
+
+    The beams of a sentence share one cache of keys and values, which is never reordered: a beam
+    that continues another one attends to what that one attended to. With a `Decoder` that was built
+    without memory, it is the step of a decoder-only language model.
+
+    Args:
+        decoder: A `Decoder`.
+        embed: `embed(ids, position) -> rows`, from int32 [R] and a scalar to float [R, D].
+        project: `project(rows) -> logits`, from float [R, D] to [R, V].
+        batch: B, the number of sentences, an int or a scalar tensor.
+        beam_size: N.
+        memory: float [B, S, D], what the decoder attends to, if it was built with a memory.
+        memory_mask: bool [B, 1, S], or None.
+        projections: The result of `decoder.join_projections()`; computed here by default.
+        stage_lengths: The `lengths` of `decoding.Stages`, for a graph of fixed shapes. By default,
+            the cache grows by concatenation.
+        drops_sentences: Whether the search may drop finished sentences, in a graph of variable
+            shapes.
+
+    >>> decoder = Decoder(num_layers=1, d_model=8, d_ff=16, num_heads=2)
+    >>> decoder.build((None, None, 8))
+    >>> table = tf.random.normal([50, 8])
+    >>> embed = lambda ids, position: tf.gather(table, ids)
+    >>> step = DecoderStep(decoder, embed, lambda x: tf.matmul(x, table, transpose_b=True), batch=2)
+    >>> logits, state = step(tf.constant([2, 2]), tf.range(2), tf.constant(0), step.initial_state())
+    >>> tuple(logits.shape)
+    (2, 50)
+    """
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        embed: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
+        project: Callable[[tf.Tensor], tf.Tensor],
+        batch: int | tf.Tensor,
+        *,
+        beam_size: int = 1,
+        memory: tf.Tensor | None = None,
+        memory_mask: tf.Tensor | None = None,
+        projections: Sequence[Any] | None = None,
+        stage_lengths: tuple[int, ...] | None = None,
+        drops_sentences: bool = True,
+    ):
+        self.decoder = decoder
+        self.embed = embed
+        self.project = project
+        self.batch = batch
+        self.beam_size = beam_size
+        # In a state, "nothing" is (), as None would be a leaf.
+        memory_bias = () if memory_mask is None else mask_bias(memory_mask)
+        self.memory = decoder.project_memory(memory), memory_bias
+        self.projections = decoder.join_projections() if projections is None else projections
+        self.stage_lengths = stage_lengths
+        self.drops_sentences = drops_sentences and stage_lengths is None
+        self._has_static_rows = isinstance(batch, int) and not drops_sentences
+
+    @property
+    def stages(self) -> Stages | None:
+        """The `stages` of the search."""
+        return None if self.stage_lengths is None else Stages(self.stage_lengths, self._enlarge)
+
+    @property
+    def select(self) -> Select | None:
+        """The `select` of the search: how it drops finished sentences."""
+        return take_rows if self.drops_sentences else None
+
+    def initial_state(self) -> State:
+        """Return the state before the first step.
+
+        It is the empty cache, the keys that each beam may attend to, bool [B, N, P], and the
+        projected memory. Parts that are not needed are (): a single beam attends to all keys, and
+        the memory is constant if no sentence is dropped.
+        """
+        visible = tf.zeros([self.batch, self.beam_size, 0], tf.bool)
+        return (
+            self.decoder.empty_cache(self.batch),
+            visible if self.beam_size > 1 else (),
+            self.memory if self.drops_sentences else (),
+        )
+
+    def __call__(
+        self, ids: tf.Tensor, parents: tf.Tensor, position: tf.Tensor, state: State
+    ) -> tuple[tf.Tensor, State]:
+        """Return the logits float32 [B * N, V] of the next token, and the state; see `Step`."""
+        cache, visible, memory = state
+        if self._has_static_rows:  # The loop of a search does not keep the number of rows.
+            ids.set_shape([self.batch * self.beam_size])
+            for tensor in tf.nest.flatten(cache):
+                tensor.set_shape([self.batch, *tensor.shape[1:]])
+        memory_heads, memory_bias = memory or self.memory
+        if self.beam_size == 1:
+            mask = None if self.stage_lengths is None else self._is_written(cache, position)
+        else:
+            mask = visible = self._see(visible, parents, position)
+        x, cache = self.decoder.step(
+            self.embed(ids, position),
+            memory_heads,
+            None if isinstance(memory_bias, tuple) else memory_bias,
+            cache,
+            write=lambda cached, heads: self._write(cached, heads, position),
+            projections=self.projections,
+            self_bias=None if mask is None else mask_bias(mask),
+        )
+        return tf.cast(self.project(x), tf.float32), (cache, visible, memory)
+
+    def _write(self, cached, heads, position):
+        """Add the heads [B, H, N, K] of a position to the keys or the values of a layer."""
+        if self.stage_lengths is None:
+            return tf.concat([cached, heads], axis=2)
+        return keras.ops.slice_update(cached, (0, 0, position * self.beam_size, 0), heads)
+
+    def _see(self, visible, parents, position):
+        """Return the keys [B, N, P] that each beam may attend to: its parent's and its own."""
+        parents = tf.reshape(parents % self.beam_size, [-1, self.beam_size])
+        visible = tf.gather(visible, parents, batch_dims=1)
+        own = tf.eye(self.beam_size, dtype=tf.bool)
+        if self.stage_lengths is None:
+            own |= tf.zeros_like(parents, tf.bool)[:, :, tf.newaxis]
+            return tf.concat([visible, own], axis=2)
+        own = tf.tile(own, [1, visible.shape[2] // self.beam_size])
+        is_now = tf.range(visible.shape[2]) // self.beam_size == position
+        return visible | (own & is_now)
+
+    def _is_written(self, cache, position):
+        return (tf.range(cache[0][0].shape[2]) <= position)[tf.newaxis, tf.newaxis]
+
+    def _enlarge(self, state, length):
+        def pad(tensor, axis):
+            missing = length * self.beam_size - tensor.shape[axis]
+            return tf.pad(tensor, [[0, missing if i == axis else 0] for i in range(tensor.ndim)])
+
+        cache, visible, memory = state
+        visible = pad(visible, 2) if self.beam_size > 1 else ()
+        return [tuple(pad(part, 2) for part in layer) for layer in cache], visible, memory
+
+
 class ModelStep:
     """Returns the logits of the next token: a `decoding.Step` for a model and its sources.
 
-    The beams of a sentence share one cache of keys and values, which is never reordered: a beam
-    that continues another one attends to what that one attended to. Everything that depends only on
+    It is a `DecoderStep` with the model's embeddings and memory. Everything that depends only on
     the weights and the sources is computed before the first step.
 
     Args:
@@ -81,112 +220,59 @@ class ModelStep:
                 f"shape {source.shape} and stage_lengths={stage_lengths}. Leave it out."
             )
         self.model = model
-        self.beam_size = beam_size
-        self.batch = source.shape[0] or tf.shape(source)[0]
-        self.stage_lengths = stage_lengths
-        self.single_sentence = single_sentence
         self.logit_bias = logit_bias
+        self.single_sentence = single_sentence
         memory, mask = model.encode(source, training=False, is_padded=not single_sentence)
-        memory_bias = None if mask is None else mask_bias(mask)
-        self.memory = model.decoder.project_memory(memory), memory_bias
         self.positions = tf.cast(model.target_position.encoding(max_length), tf.float32)
         if single_sentence:
             projections = prepared.projections if prepared else model.decoder.join_projections()
             prepared = PreparedWeights(projections, output_kernel=None)
         self.prepared = prepared or prepare_weights(model)
+        self._step = DecoderStep(
+            model.decoder,
+            self._embed,
+            self._project,
+            source.shape[0] or tf.shape(source)[0],
+            beam_size=beam_size,
+            memory=memory,
+            memory_mask=mask,
+            projections=self.prepared.projections,
+            stage_lengths=stage_lengths,
+            drops_sentences=not single_sentence,
+        )
 
     @property
     def stages(self) -> Stages | None:
         """The `stages` of the search."""
-        return None if self.stage_lengths is None else Stages(self.stage_lengths, self._enlarge)
+        return self._step.stages
 
     @property
     def select(self) -> Select | None:
-        """The `select` of the search: how it drops finished sentences."""
-        return None if self.single_sentence or self.stage_lengths is not None else take_rows
+        """The `select` of the search."""
+        return self._step.select
 
     def initial_state(self) -> State:
-        """Return the state before the first step.
-
-        It is the empty cache, the keys that each beam may attend to, bool [B, N, P], and the
-        projected memory. Parts that are not needed are (): a single beam attends to all keys, and
-        the memory is constant if no sentence is dropped.
-        """
-        visible = tf.zeros([self.batch, self.beam_size, 0], tf.bool)
-        return (
-            self.model.decoder.empty_cache(self.batch),
-            visible if self.beam_size > 1 else (),
-            self.memory if self.select else (),
-        )
+        """Return the state before the first step; see `DecoderStep`."""
+        return self._step.initial_state()
 
     def __call__(
         self, ids: tf.Tensor, parents: tf.Tensor, position: tf.Tensor, state: State
     ) -> tuple[tf.Tensor, State]:
         """Return the logits float32 [B * N, V] of the next token, and the state; see `Step`."""
-        cache, visible, memory = state
-        if self.single_sentence:  # The loop of a search does not keep the number of rows.
-            ids.set_shape([self.beam_size])
-            for tensor in tf.nest.flatten(cache):
-                tensor.set_shape([1, *tensor.shape[1:]])
-        memory_heads, memory_bias = memory or self.memory
-        if self.beam_size == 1:
-            mask = None if self.stage_lengths is None else self._is_written(cache, position)
-        else:
-            mask = visible = self._see(visible, parents, position)
-        x = self._embed(ids)
-        # The sum is rounded once, as in training.
-        x = tf.cast(tf.cast(x, tf.float32) + tf.gather(self.positions, position), x.dtype)
-        x, cache = self.model.decoder.step(
-            x,
-            memory_heads,
-            memory_bias,
-            cache,
-            write=lambda cached, heads: self._write(cached, heads, position),
-            projections=self.prepared.projections,
-            self_bias=None if mask is None else mask_bias(mask),
-        )
-        logits = tf.cast(self._project(x), tf.float32)
-        if self.logit_bias is not None:
-            logits += self.logit_bias
-        return logits, (cache, visible, memory)
+        return self._step(ids, parents, position, state)
 
-    def _embed(self, ids):
+    def _embed(self, ids, position):
         # `ops.take` has three more operations, for negative ids.
         embedding = self.model.target_embedding
-        return embedding.scale(tf.gather(embedding.embeddings, ids))
+        x = embedding.scaled(tf.gather(embedding.embeddings, ids))
+        # The sum is rounded once, as in training.
+        return tf.cast(tf.cast(x, tf.float32) + tf.gather(self.positions, position), x.dtype)
 
     def _project(self, x):
         if self.single_sentence:
             embeddings = self.model.output_embedding.embeddings
-            return few_rows_logits(x, tf.cast(embeddings, x.dtype))
-        return linear(x, self.prepared.output_kernel)
-
-    def _write(self, cached, heads, position):
-        """Add the heads [B, H, N, K] of a position to the keys or the values of a layer."""
-        if self.stage_lengths is None:
-            return tf.concat([cached, heads], axis=2)
-        return keras.ops.slice_update(cached, (0, 0, position * self.beam_size, 0), heads)
-
-    def _see(self, visible, parents, position):
-        """Return the keys [B, N, P] that each beam may attend to: its parent's and its own."""
-        parents = tf.reshape(parents % self.beam_size, [-1, self.beam_size])
-        visible = tf.gather(visible, parents, batch_dims=1)
-        own = tf.eye(self.beam_size, dtype=tf.bool)
-        if self.stage_lengths is None:
-            own |= tf.zeros_like(parents, tf.bool)[:, :, tf.newaxis]
-            return tf.concat([visible, own], axis=2)
-        own = tf.tile(own, [1, visible.shape[2] // self.beam_size])
-        is_now = tf.range(visible.shape[2]) // self.beam_size == position
-        return visible | (own & is_now)
-
-    def _is_written(self, cache, position):
-        return (tf.range(cache[0][0].shape[2]) <= position)[tf.newaxis, tf.newaxis]
-
-    def _enlarge(self, state, length):
-        def pad(tensor, axis):
-            missing = length * self.beam_size - tensor.shape[axis]
-            return tf.pad(tensor, [[0, missing if i == axis else 0] for i in range(tensor.ndim)])
-
-        cache, visible, memory = state
-        visible = pad(visible, 2) if self.beam_size > 1 else ()
-        return [tuple(pad(part, 2) for part in layer) for layer in cache], visible, memory
+            logits = few_rows_logits(x, tf.cast(embeddings, x.dtype))
+        else:
+            logits = linear(x, self.prepared.output_kernel)
+        logits = tf.cast(logits, tf.float32)
+        return logits if self.logit_bias is None else logits + self.logit_bias
