@@ -19,6 +19,7 @@ from keras_transformer.layers import (
     TokenEmbedding,
     padding_mask,
 )
+from keras_transformer.layers.adaptable import AdaptableModel
 from keras_transformer.presets import get_preset
 
 __all__ = ["Transformer"]
@@ -38,7 +39,7 @@ _LAYER_OPTIONS = (
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Transformer(keras.Model):
+class Transformer(AdaptableModel, keras.Model):
     """Build the encoder-decoder model of "Attention Is All You Need" (Section 3, Figure 1).
 
     Args:
@@ -139,8 +140,24 @@ class Transformer(keras.Model):
         >>> model.with_dtype("bfloat16").encoder.weights[0].dtype
         'bfloat16'
         """
-        model = type(self)(self.config, dtype=dtype)
+        return self._copy(type(self), dtype=dtype)
+
+    def _copy(self, model_class, **changes):
+        """Return another model with the same weights, LoRA and int8."""
+        model = model_class.from_config({**Transformer.get_config(self), **changes})
         model.set_weights(self.get_weights())
+        return model
+
+    def _kernel_parts(self):
+        embeddings = (f"{name}_embedding" for name in ("source", "target", "output"))
+        return {name: getattr(self, name) for name in (*embeddings, "encoder", "decoder")}
+
+    def without_lora(self) -> "Transformer":
+        """Return a model with merged kernels and the same outputs: itself if it has no LoRA."""
+        if not self.has_lora:
+            return self
+        model = self._copy(Transformer)
+        model.merge_lora()
         return model
 
     def build(self, input_shape: Any = None) -> None:
@@ -163,6 +180,11 @@ class Transformer(keras.Model):
             raise ValueError(
                 "The inputs must be a dict of 'source' and 'target', the ids of both sides, "
                 f"received {received}."
+            )
+        if training and self.quantization_mode is not None:
+            raise ValueError(
+                f"An int8 model cannot be trained; {self.name!r} is quantized. Train the float "
+                "model, and quantize a copy of it."
             )
         memory, memory_mask = self.encode(inputs["source"], training=training)
         return self.decode(inputs["target"], memory, memory_mask, training=training)[0]
@@ -268,4 +290,7 @@ class Transformer(keras.Model):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "Transformer":
         config = dict(config)
-        return cls(TransformerConfig(**config.pop("config")), **config)
+        adaptation = config.pop("adaptation", {})
+        model = cls(TransformerConfig(**config.pop("config")), **config)
+        model.restore_adaptation(adaptation)
+        return model

@@ -18,6 +18,7 @@ from keras_transformer.layers.cpu_kernels import (
 )
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.initial import initializer_for, part_seeds, serialized_initializer
+from keras_transformer.layers.kernel_layer import KernelLayer
 from keras_transformer.layers.masks import MASKED, as_attention_mask, causal_mask
 
 
@@ -75,7 +76,7 @@ def attention(
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class MultiHeadAttention(keras.layers.Layer):
+class MultiHeadAttention(KernelLayer):
     """Attend with several heads, each in its own projection of the inputs (Section 3.2.2).
 
     Arguments and calls are those of `keras.layers.MultiHeadAttention`, as far as the paper's layer
@@ -118,6 +119,9 @@ class MultiHeadAttention(keras.layers.Layer):
     >>> tuple(layer(ops.ones((2, 5, 16)), ops.ones((2, 7, 12))).shape)
     (2, 5, 16)
     """
+
+    kernel_names = ("query_kernel", "key_kernel", "value_kernel", "output_kernel")
+    kind = "attention"
 
     def __init__(
         self,
@@ -210,7 +214,7 @@ class MultiHeadAttention(keras.layers.Layer):
             mask,
             dropout=lambda weights: self.weights_dropout(weights, training=training),
         )
-        outputs = linear(join_heads(outputs), self.output_kernel, self.output_bias)
+        outputs = linear(join_heads(outputs), self.kernel("output_kernel"), self.output_bias)
         if mask is None:
             return outputs, weights
         has_key = ops.any(mask, axis=-1, keepdims=True)
@@ -235,7 +239,7 @@ class MultiHeadAttention(keras.layers.Layer):
         if bias is not None:
             scores = scores + ops.expand_dims(bias, 1)
         outputs = heads_matmul(ops.cast(step_softmax(scores), value.dtype), value)
-        return linear(join_step_heads(outputs), self.output_kernel, self.output_bias)
+        return linear(join_step_heads(outputs), self.kernel("output_kernel"), self.output_bias)
 
     def project_self(self, inputs: Any, length: Any = None, joined: Any = None) -> Sequence[Any]:
         """Return the heads of query, key and value of one sequence, in one matrix product.
@@ -262,9 +266,8 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def join_projections(self, names: Sequence[str] = ("query", "key", "value")) -> tuple[Any, Any]:
         """Return the kernels of these projections side by side, and the biases or None."""
-        kernels, biases = (
-            [getattr(self, f"{name}_{kind}") for name in names] for kind in ("kernel", "bias")
-        )
+        kernels = [self.kernel(f"{name}_kernel") for name in names]
+        biases = [getattr(self, f"{name}_bias") for name in names]
         if len(names) == 1:
             return kernels[0], biases[0]
         return ops.concatenate(kernels, axis=1), ops.concatenate(biases) if self.use_bias else None
@@ -284,11 +287,8 @@ class MultiHeadAttention(keras.layers.Layer):
         return COMPATIBILITIES[self.compatibility].score(query, key, *weights)
 
     def _add_projection(self, name, inputs, outputs):
-        kernel = self.add_weight(
-            shape=(inputs, outputs),
-            initializer=initializer_for(self.kernel_initializer, next(self._seeds)),
-            name=f"{name}_kernel",
-        )
+        initializer = initializer_for(self.kernel_initializer, next(self._seeds))
+        kernel = self.add_kernel(f"{name}_kernel", (inputs, outputs), initializer)
         if not self.use_bias:
             return kernel, None
         return kernel, self.add_weight(shape=(outputs,), initializer="zeros", name=f"{name}_bias")

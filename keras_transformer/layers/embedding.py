@@ -1,5 +1,6 @@
 """Token embeddings, which also serve as the linear map before the softmax (Section 3.4)."""
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -8,10 +9,11 @@ from keras import ops
 from keras_transformer.config import PAD_ID
 from keras_transformer.layers.cpu_kernels import linear
 from keras_transformer.layers.initial import serialized_initializer
+from keras_transformer.layers.kernel_layer import KernelLayer
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class TokenEmbedding(keras.layers.Layer):
+class TokenEmbedding(KernelLayer):
     """Embed token ids, scaled by sqrt(D), or map vectors back to logits (Section 3.4).
 
     To tie the embeddings to the softmax, call the same layer at both ends of a model.
@@ -41,6 +43,10 @@ class TokenEmbedding(keras.layers.Layer):
     ((1, 3, 4), (1, 3, 11))
     """
 
+    kernel_names = ("embeddings",)
+    kind = "embedding"
+    scaled_axis = 1  # A row is an output of the map to logits, too.
+
     def __init__(
         self,
         vocab_size: int,
@@ -68,31 +74,30 @@ class TokenEmbedding(keras.layers.Layer):
         if initializer is None:
             # Scaled by sqrt(D), these have unit variance. As the last layer, they give unit logits.
             initializer = keras.initializers.RandomNormal(stddev=self.d_model**-0.5)
-        self.embeddings = self.add_weight(
-            shape=(self.vocab_size, self.d_model),
-            initializer=keras.initializers.get(initializer),
-            name="embeddings",
+        self.embeddings = self.add_kernel(
+            "embeddings", (self.vocab_size, self.d_model), keras.initializers.get(initializer)
         )
 
     def call(self, inputs: Any, reverse: bool = False) -> Any:
         if reverse:
-            kernel = ops.transpose(ops.cast(self.embeddings, inputs.dtype))
+            kernel = ops.transpose(ops.cast(self.kernel("embeddings"), inputs.dtype))
             return ops.cast(linear(inputs, kernel), "float32")
         if not keras.backend.is_int_dtype(inputs.dtype):
             # For several replicas, Keras builds a model with the mean of their ids.
             inputs = ops.cast(inputs, "int32")
-        return self.scaled(ops.take(self.embeddings, inputs, axis=0))
+        return self.embed(lambda rows: ops.take(rows, inputs, axis=0))
 
-    def scaled(self, vectors: Any) -> Any:
+    def embed(self, take: Callable[[Any], Any]) -> Any:
         """Return rows of the embeddings the way `call` does: in the compute dtype, scaled.
 
         Args:
-            vectors: float [..., D], rows of `embeddings`.
+            take: `take(matrix) -> rows`, the same rows of any matrix, from [V, U] to [..., U].
 
         Returns:
             float [..., D].
         """
-        vectors = ops.cast(vectors, self.compute_dtype)
+        rows = self.adapter.rows("embeddings", self.embeddings, take)
+        vectors = ops.cast(rows, self.compute_dtype)
         return ops.multiply(vectors, ops.cast(self.scale, vectors.dtype))
 
     def compute_output_spec(self, inputs: Any, reverse: bool = False) -> Any:

@@ -8,10 +8,11 @@ from keras import ops
 from keras_transformer.layers.cpu_kernels import flatten_rows, linear
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.initial import initializer_for, part_seeds, serialized_initializer
+from keras_transformer.layers.kernel_layer import KernelLayer
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class FeedForward(keras.layers.Layer):
+class FeedForward(KernelLayer):
     """Compute max(0, x W1 + b1) W2 + b2 at every position (Section 3.3, eq. 2).
 
     Args:
@@ -37,6 +38,9 @@ class FeedForward(keras.layers.Layer):
     >>> tuple(FeedForward(d_model=4, d_ff=16)(ops.ones((2, 3, 4))).shape)
     (2, 3, 4)
     """
+
+    kernel_names = ("inner_kernel", "outer_kernel")
+    kind = "feed_forward"
 
     def __init__(
         self,
@@ -77,20 +81,17 @@ class FeedForward(keras.layers.Layer):
         self.outer_kernel, self.outer_bias = self._add_linear("outer", self.d_ff, self.d_model)
 
     def _add_linear(self, name, inputs, outputs):
-        kernel = self.add_weight(
-            shape=(inputs, outputs),
-            initializer=initializer_for(self.kernel_initializer, next(self._seeds)),
-            name=f"{name}_kernel",
-        )
+        initializer = initializer_for(self.kernel_initializer, next(self._seeds))
+        kernel = self.add_kernel(f"{name}_kernel", (inputs, outputs), initializer)
         if not self.use_bias:
             return kernel, None
         return kernel, self.add_weight(shape=(outputs,), initializer="zeros", name=f"{name}_bias")
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         rows = flatten_rows(inputs)
-        hidden = self.activation(linear(rows, self.inner_kernel, self.inner_bias))
+        hidden = self.activation(linear(rows, self.kernel("inner_kernel"), self.inner_bias))
         hidden = self.inner_dropout(hidden, training=training)
-        outputs = linear(hidden, self.outer_kernel, self.outer_bias)
+        outputs = linear(hidden, self.kernel("outer_kernel"), self.outer_bias)
         return outputs if rows is inputs else ops.reshape(outputs, ops.shape(inputs))
 
     def compute_output_shape(self, input_shape: Any) -> Any:

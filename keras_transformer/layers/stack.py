@@ -4,6 +4,7 @@ from typing import Any, ClassVar
 
 import keras
 
+from keras_transformer.layers.adaptable import Adaptable
 from keras_transformer.layers.attention import MultiHeadAttention
 from keras_transformer.layers.feed_forward import FeedForward
 from keras_transformer.layers.initial import part_seeds, serialized_initializer
@@ -11,7 +12,7 @@ from keras_transformer.layers.layer_norm import NORM_EPSILON, LayerNorm
 from keras_transformer.layers.residual import Residual
 
 
-class SubLayers(keras.layers.Layer):
+class SubLayers(Adaptable):
     """Hold attentions and a feed-forward network, each in a residual connection (Section 3.1).
 
     This is the base of `EncoderLayer` and `DecoderLayer`, which add the order of computation.
@@ -74,6 +75,9 @@ class SubLayers(keras.layers.Layer):
         )
         self._add("feed_forward", feed_forward)
 
+    def _kernel_parts(self):
+        return {name: getattr(self, name) for name in (*self.attentions, "feed_forward")}
+
     def _attention(self, name):
         return MultiHeadAttention(
             self.num_heads,
@@ -132,7 +136,7 @@ class SubLayers(keras.layers.Layer):
         }
 
 
-class Stack(keras.layers.Layer):
+class Stack(Adaptable):
     """Run layers one after the other (Section 3.1); the base of `Encoder` and `Decoder`."""
 
     layer_class: ClassVar[type[SubLayers]]
@@ -172,6 +176,9 @@ class Stack(keras.layers.Layer):
             self.final_norm = LayerNorm(
                 last.layer_norm_epsilon, dtype=self.dtype_policy, name="final_norm"
             )
+
+    def _kernel_parts(self):
+        return {layer.name: layer for layer in self.layers}
 
     def _build(self, *shapes):
         for layer in self.layers:

@@ -119,8 +119,7 @@ class TrainingTransformer(Transformer):
             overwrite: Whether to replace an existing file.
             **kwargs: Other arguments of `keras.Model.save`.
         """
-        model = Transformer(self.config, dtype=self.dtype_policy, name=self.name)
-        model.set_weights(self.get_weights())
+        model = self._copy(Transformer)
         if self.compiled:
             model.compile_from_config(self.get_compile_config())
             model.optimizer = self.optimizer
