@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.cli.errors import plain_errors
-from pipelines.cli.parser import Parser, add_search_options, search_options
+from pipelines.cli.parser import MODEL_HELP, Parser, add_search_options, search_options
 from pipelines.cli.process import import_tensorflow, start_log
 
 
@@ -20,7 +20,7 @@ from pipelines.cli.process import import_tensorflow, start_log
 def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.export") -> None:
     argv = sys.argv[1:] if argv is None else list(argv)
     parser = Parser(prog=prog, description=__doc__.split("\n")[0])
-    parser.add_argument("--checkpoint", required=True, help="run directory")
+    parser.add_argument("--checkpoint", required=True, help=MODEL_HELP)
     parser.add_argument("--output", required=True, help="the model's directory, saved_models/NAME")
     parser.add_argument(
         "--scores",
@@ -62,7 +62,10 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.exp
 
     kind = {"compiled": args.compiled, "precision": args.precision}
     translator = load_translator(args.checkpoint, **kind, **search_options(args))
-    facts |= run_facts(args.checkpoint) | texts
+    carried = run_facts(args.checkpoint)
+    if search_options(args):
+        carried.pop("scores", None)  # An earlier export was scored with other options.
+    facts |= carried | texts
     print(export_saved_model(translator, args.output, facts))
 
 

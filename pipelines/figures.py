@@ -1,4 +1,4 @@
-"""Draw the attention weights of a sentence, the position encodings and the training curves.
+"""Draw the attention weights of a sentence, the position encodings and a run's training curves.
 
 Usage:
     python -m pipelines.figures --model runs/en_de --output figures "A dog runs on the beach."
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipelines.cli.errors import plain_errors
-from pipelines.cli.parser import Parser, add_search_options, search_options
+from pipelines.cli.parser import MODEL_HELP, Parser, add_search_options, search_options
 from pipelines.cli.process import import_tensorflow
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.fig
         description=__doc__.split("\n")[0],
         epilog="Each figure is written as PNG and SVG, and all of them as TensorBoard images.",
     )
-    parser.add_argument("--model", required=True, help="run directory (pipelines.train --output)")
+    parser.add_argument("--model", required=True, help=MODEL_HELP)
     parser.add_argument("--output", required=True, help="directory for the figures")
     parser.add_argument(
         "--layer",
@@ -46,19 +46,20 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.fig
     args = parser.parse_args(argv)
     import_tensorflow()
     from keras_transformer.config import ExperimentConfig
-    from keras_transformer.training import load_translator
+    from keras_transformer.translation import Translator
 
-    translator = load_translator(args.model, **search_options(args))
-    config = ExperimentConfig.from_file(Path(args.model) / "config.yaml")
-    layers = config.model.num_layers
+    translator = Translator.load(args.model, **search_options(args))
+    layers = translator.model.config.num_layers
     layer = layers if args.layer is None else args.layer
     if not 1 <= layer <= layers:
         raise ValueError(f"--layer must be 1 to {layers} for this model, received {layer}.")
     figures = {
         **dict(attention_figures(translator, args.sentence, layer)),
         **dict(position_figures(translator)),
-        **dict(training_figures(config, args.model)),
     }
+    if (Path(args.model) / "epochs.csv").exists():  # Only a run has a history.
+        config = ExperimentConfig.from_file(Path(args.model) / "config.yaml")
+        figures |= dict(training_figures(config, args.model))
     write(figures, Path(args.output))
     print(f"Wrote to {args.output}: {', '.join(figures)}, each as .png and .svg")
 

@@ -4,12 +4,12 @@ import contextlib
 import io
 import re
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
 from keras_transformer.export import ExportRecord, load_saved_model
-from keras_transformer.text import read_tokenizers
-from keras_transformer.training import load_translator
-from keras_transformer.training.start import find_start
+from keras_transformer.losses import LabelSmoothedCrossEntropy
 from keras_transformer.translation import Translator
 from tests.helpers.tiny import ROOT
 
@@ -39,17 +39,19 @@ def test_the_readmes_example_prints_the_readmes_translations(monkeypatch):
     assert output.getvalue() == printed
 
 
-def test_a_run_can_start_from_it():
-    start = find_start(MODEL)
-    tokenizers = read_tokenizers(start.vocabularies, start.config.data.subwords)
-    translator = Translator(start.read_model(), *tokenizers, start.config.decoding)
+def test_it_is_loaded_as_a_translator_whose_model_can_be_trained():
+    translator = Translator.load(MODEL)
     sentence = "A dog runs on the beach."
-    assert translator([sentence]) == [load_saved_model(MODEL)(sentence)]
-
-
-def test_load_translator_says_how_to_load_it():
-    with pytest.raises(ValueError, match="is an exported SavedModel, .* Load it with .*load_saved"):
-        load_translator(MODEL)
+    assert translator(sentence) == load_saved_model(MODEL)(sentence)
+    model = translator.model
+    assert len(model.trainable_weights) == len(model.weights)
+    ids = translator.encode_text(tf.constant([sentence, "Two men."]))[0].numpy()
+    inputs = {"source": ids, "target": np.pad(ids[:, :-1], [[0, 0], [1, 0]], constant_values=2)}
+    before = model.get_weights()
+    model.compile("sgd", LabelSmoothedCrossEntropy(0.1))
+    first, second = (model.train_on_batch(inputs, ids) for _ in range(2))
+    assert second < first
+    assert all((new != old).any() for new, old in zip(model.get_weights(), before, strict=True))
 
 
 def test_it_is_small():

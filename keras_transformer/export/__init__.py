@@ -8,8 +8,8 @@ import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from keras_transformer.export.record import ExportRecord
-from keras_transformer.export.versions import find_saved_model, find_served_version
+from keras_transformer.config.record import ExportRecord
+from keras_transformer.utils.versions import find_saved_model, find_served_version
 
 if TYPE_CHECKING:
     from keras_transformer.export.ctranslate2 import export_ctranslate2

@@ -1,8 +1,6 @@
 """Export to CTranslate2, a C++ inference engine with its own model format."""
 
 import os
-import shutil
-import uuid
 from pathlib import Path
 
 import keras
@@ -12,6 +10,7 @@ from keras_transformer.config import BOS_ID, EOS_ID, UNK_ID
 from keras_transformer.layers.layer_norm import NORM_EPSILON
 from keras_transformer.text import save_tokenizers
 from keras_transformer.translation.translator import Translator
+from keras_transformer.utils.files import whole_directory
 
 _LONGEST_INPUT = 1024  # CTranslate2 truncates longer source sentences by default.
 
@@ -71,17 +70,12 @@ def export_ctranslate2(translator: Translator, path: str | os.PathLike) -> Path:
     _set_model(spec, translator)
     spec.validate()
     spec.optimize()  # Equal weights, such as tied embeddings, are stored once.
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"writing-{uuid.uuid4().hex}")
-    try:
-        temporary.mkdir()
+    with whole_directory(path) as temporary:
         spec.save(str(temporary))
         tokenizers = translator.tokenizer, translator.target_tokenizer
         one = tokenizers[0].model == tokenizers[1].model
         save_tokenizers(temporary, tokenizers, shared=one)
-        return temporary.rename(path)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    return path
 
 
 def _set_model(spec, translator):
@@ -99,9 +93,9 @@ def _set_model(spec, translator):
     spec.config.add_source_eos = True
     spec.config.layer_norm_epsilon = NORM_EPSILON
 
-    spec.encoder.embeddings[0].weight = _array(model.source_embedding.embeddings)
-    spec.decoder.embeddings.weight = _array(model.target_embedding.embeddings)
-    spec.decoder.projection.weight = _array(model.output_embedding.embeddings)
+    spec.encoder.embeddings[0].weight = _array(model.source_embedding.kernel("embeddings"))
+    spec.decoder.embeddings.weight = _array(model.target_embedding.kernel("embeddings"))
+    spec.decoder.projection.weight = _array(model.output_embedding.kernel("embeddings"))
     positions = max(_LONGEST_INPUT, search.max_source_length + search.extra_length)
     for side, stack, position in (
         (spec.encoder, model.encoder, model.source_position),
@@ -121,7 +115,7 @@ def _set_layer(spec, layer):
         _set_attention(spec.attention, layer.cross_attention)
         _set_norm(spec.attention.layer_norm, layer.cross_attention_residual.layer_norm)
     for linear, name in ((spec.ffn.linear_0, "inner"), (spec.ffn.linear_1, "outer")):
-        linear.weight = _array(getattr(layer.feed_forward, f"{name}_kernel")).T
+        linear.weight = _array(layer.feed_forward.kernel(f"{name}_kernel")).T
         linear.bias = _array(getattr(layer.feed_forward, f"{name}_bias"))
     _set_norm(spec.ffn.layer_norm, layer.feed_forward_residual.layer_norm)
 
@@ -136,9 +130,10 @@ def _set_attention(spec, attention):
         heads = np.pad(heads, ((0, 0), (0, size - heads.shape[1]), (0, 0)))
         return heads.reshape(-1, kernel.shape[1])
 
-    query = fill(_array(attention.query_kernel).T)
-    memory = [fill(_array(attention.key_kernel).T), fill(_array(attention.value_kernel).T)]
-    output = fill(_array(attention.output_kernel)).T
+    query, *memory = (
+        fill(_array(attention.kernel(f"{name}_kernel")).T) for name in ("query", "key", "value")
+    )
+    output = fill(_array(attention.kernel("output_kernel"))).T
     is_self_attention = len(spec.linear) == 2
     products = [[query, *memory]] if is_self_attention else [[query], memory]
     for linear, kernels in zip(spec.linear, [*products, [output]], strict=True):

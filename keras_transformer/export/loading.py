@@ -7,8 +7,8 @@ from typing import Any, overload
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.export.versions import GRAPH, find_saved_model
 from keras_transformer.translation.batching import translate_in_batches
+from keras_transformer.utils.versions import GRAPH, find_saved_model
 
 
 class LoadedTranslator:

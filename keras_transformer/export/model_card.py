@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import yaml
 
-from keras_transformer.export.record import ExportRecord
+from keras_transformer.config.record import ExportRecord
 
 _ROUNDING = " (up to rounding, which may change words with the number of rows)"
 

@@ -12,14 +12,14 @@ from typing import Any
 
 import tensorflow as tf
 
+from keras_transformer.config.record import ExportRecord
 from keras_transformer.export.model_card import model_card
-from keras_transformer.export.record import ExportRecord
 from keras_transformer.export.serving_files import BATCHING, write_serving_files
 from keras_transformer.export.signatures import describe_signatures, trace_signatures
-from keras_transformer.export.versions import numbered_versions
 from keras_transformer.export.warmup import replay, warmup_requests, write_warmup
 from keras_transformer.text import save_tokenizers
 from keras_transformer.translation.translator import Translator
+from keras_transformer.utils.versions import numbered_versions
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ def export_saved_model(
     export_saved_model(translator, "saved_models/en_de", {"description": "English to German."})
     ```
     """
-    path = Path(path)
+    path, translator = Path(path), translator.without_lora()
     temporary = path / f"writing-{uuid.uuid4().hex}"
     temporary.mkdir(parents=True)  # A path that cannot be written to fails before the work.
     try:
@@ -115,7 +115,8 @@ def write_graph(translator: Translator, path: str | os.PathLike) -> dict[str, di
     write_graph(load_translator("runs/en_de"), "saved_models/en_de/1")
     ```
     """
-    if translator.compiled:
+    translator = translator.without_lora()
+    if translator.compiled and translator.model.quantization_mode is None:
         translator = translator.with_prepared_weights()  # Faster, at the cost of memory.
     functions = trace_signatures(translator)
     serving = tf.Module()
@@ -138,7 +139,7 @@ def _record(
         facts=facts,
         signatures=signatures,
         compiled=translator.compiled,
-        precision=model.dtype_policy.name,
+        precision=_precision(model),
         parameters=model.count_params(),
         vocabulary={
             "tokenizer": type(source).__name__,
@@ -150,6 +151,11 @@ def _record(
         decoding=dataclasses.asdict(translator.decoding),
         versions={name: installed[name] for name in _PACKAGES if name in installed},
     )
+
+
+def _precision(model):
+    name = model.dtype_policy.name
+    return name if model.quantization_mode is None else f"int8_from_{name}"
 
 
 def _publish(temporary: Path, path: Path) -> Path:

@@ -4,18 +4,14 @@ import csv
 import dataclasses
 import json
 import os
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import keras
-
 from keras_transformer.config import ExperimentConfig
-from keras_transformer.export.versions import find_saved_model
-from keras_transformer.model import Transformer
-from keras_transformer.text import read_tokenizers, save_tokenizers
-from keras_transformer.training.vocabularies import Tokenizers, vocabulary_files
+from keras_transformer.text import save_tokenizers
+from keras_transformer.training.vocabularies import Tokenizers
+from keras_transformer.translation.saved import find_translator
 from keras_transformer.translation.translator import Translator
 from keras_transformer.utils.files import whole_file
 
@@ -27,91 +23,44 @@ def load_translator(
     precision: str = "float32",
     **decoding: Any,
 ) -> Translator:
-    """Load the translator of a finished training run.
+    """Load the translator of a finished training run; the same as `Translator.load`.
 
     Args:
-        directory: The run directory, which `train` wrote.
+        directory: The run directory, or what else `Translator.load` accepts.
         compiled: Whether XLA compiles the search; see `Translator`.
-        precision: Type of weights and matrix products, "float32" or "bfloat16". Normalization,
-            softmax and everything after the logits are computed in float32 in both.
-        **decoding: Fields of `DecodingConfig` that override the configuration of the run.
+        precision: Type of weights and matrix products, "float32" or "bfloat16".
+        **decoding: Fields of `DecodingConfig` that override the saved ones.
 
     Returns:
         The translator.
 
     Raises:
         FileNotFoundError: If the directory has no finished run.
-        ValueError: If the directory is an exported SavedModel, a file is damaged, or a decoding
-            option is invalid.
+        ValueError: If a file is damaged, or a decoding option is invalid.
 
     Example:
 
     ```python
     translate = load_translator("runs/en_de", beam_size=8)
-    translate(["Two dogs run through the snow."])
+    translate("Two dogs run through the snow.")
     ```
     """
-    directory = Path(directory)
-    if not (directory / "config.yaml").exists() and find_saved_model(directory) is not None:
-        raise ValueError(
-            f"{directory} is an exported SavedModel, not a run directory. Load it with "
-            "keras_transformer.export.load_saved_model, or give the run directory instead."
-        )
-    config = finished_config(directory)
-    model = read_model(directory / "model.keras")
-    if model.dtype_policy.name != precision:
-        model = model.with_dtype(precision)
-    search = dataclasses.replace(config.decoding, **decoding)
-    tokenizers = read_tokenizers(vocabulary_files(directory, config), config.data.subwords)
-    return Translator(model, *tokenizers, search, compiled)
-
-
-def finished_config(directory: Path) -> ExperimentConfig:
-    """Return the configuration of a finished run.
-
-    Raises:
-        FileNotFoundError: If the directory has no finished run.
-        ValueError: If config.yaml is damaged.
-    """
-    for name in ("config.yaml", "model.keras"):
-        if not (directory / name).exists():
-            raise FileNotFoundError(
-                f"{directory / name} does not exist. Give the directory of a finished run, the "
-                "--output of pipelines.train."
-            )
-    return ExperimentConfig.from_file(directory / "config.yaml")
-
-
-def read_model(path: Path) -> Transformer:
-    """Read the model.keras of a run.
-
-    Raises:
-        ValueError: If the file is damaged.
-    """
-    try:
-        if not zipfile.is_zipfile(path):
-            raise ValueError("it is not a Keras archive")
-        return keras.saving.load_model(path, compile=False)
-    except (KeyError, OSError, TypeError, ValueError, zipfile.BadZipFile) as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(
-            f"{path} is damaged: {reason}. Restore it, or remove it and run the training command "
-            "again, which writes it from the checkpoints."
-        ) from error
+    return Translator.load(directory, compiled=compiled, precision=precision, **decoding)
 
 
 def run_facts(directory: str | os.PathLike) -> dict[str, Any]:
-    """Return how the model of a run was trained, for a model card.
+    """Return how a saved model was trained, for a model card.
 
     Args:
-        directory: The run directory.
+        directory: A run directory, or what else `Translator.load` accepts.
 
     Returns:
-        "data" and "training", sections of the configuration; and "validation", which checkpoints
-        were chosen and their BLEU, if the run is finished.
+        Of a run, "data" and "training", sections of its configuration, and "validation", which
+        checkpoints were chosen and their BLEU. Of an exported model, the facts that it was exported
+        with, except its command. Of what `Translator.save` wrote, nothing.
 
     Raises:
-        FileNotFoundError: If the directory has no config.yaml.
+        FileNotFoundError: If there is no saved model.
         ValueError: If a file is damaged.
 
     Example:
@@ -121,19 +70,19 @@ def run_facts(directory: str | os.PathLike) -> dict[str, Any]:
     export_saved_model(translator, "saved_models/en_de", run_facts("runs/en_de"))
     ```
     """
-    directory = Path(directory)
-    config = ExperimentConfig.from_file(directory / "config.yaml")
-    facts: dict[str, Any] = {"data": dataclasses.asdict(config.data)}
-    chosen = directory / "chosen.json"
-    if chosen.exists():
-        try:
-            facts["validation"] = json.loads(chosen.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise ValueError(
-                f"{chosen} is damaged: {error}. Restore it, or remove it and run the training "
-                "command again, which chooses a checkpoint anew."
-            ) from error
-    return {**facts, "training": dataclasses.asdict(config.training)}
+    saved = find_translator(directory)
+    facts = {name: value for name, value in saved.facts.items() if name != "command"}
+    chosen = saved.path.with_name("chosen.json")
+    if not chosen.exists():
+        return facts
+    try:
+        validation = json.loads(chosen.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(
+            f"{chosen} is damaged: {error}. Restore it, or remove it and run the training "
+            "command again, which chooses a checkpoint anew."
+        ) from error
+    return {**facts, "validation": validation}
 
 
 def read_history(directory: str | os.PathLike) -> dict[str, list[float]]:

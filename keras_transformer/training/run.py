@@ -29,7 +29,7 @@ from keras_transformer.training.checkpoints import average_checkpoints
 from keras_transformer.training.devices import prepare_cpu, replica_strategy
 from keras_transformer.training.directory import check_claim, claim
 from keras_transformer.training.model import TrainingTransformer
-from keras_transformer.training.start import Start, check_start
+from keras_transformer.training.start import check_start
 from keras_transformer.training.teachers import find_teachers, read_teachers
 from keras_transformer.training.text import Pairs, read_text, training_batches
 from keras_transformer.training.vocabularies import (
@@ -37,6 +37,7 @@ from keras_transformer.training.vocabularies import (
     check_vocabularies,
     read_or_train,
 )
+from keras_transformer.translation.saved import SavedTranslator
 from keras_transformer.translation.translator import Translator
 from keras_transformer.utils.files import whole_file
 
@@ -123,7 +124,9 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
     return _choose(config, directory, checkpoints, tokenizers, validation_pairs)
 
 
-def _find_start(directory: Path, config: ExperimentConfig, is_resumed: bool) -> Start | None:
+def _find_start(
+    directory: Path, config: ExperimentConfig, is_resumed: bool
+) -> SavedTranslator | None:
     """Return the model to take the first weights from; None if they are random or the run's own."""
     if is_resumed:
         check_vocabularies(directory, config)

@@ -4,12 +4,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from keras_transformer.config import ExperimentConfig
+from keras_transformer.config.translator import TranslatorConfig
 from keras_transformer.model import Transformer
-from keras_transformer.training.start import Start, find_start
 from keras_transformer.training.vocabularies import vocabulary_files
+from keras_transformer.translation.saved import SavedTranslator, find_translator
 
 
-def find_teachers(directory: Path, config: ExperimentConfig, start: Start | None) -> list[Start]:
+def find_teachers(
+    directory: Path, config: ExperimentConfig, start: SavedTranslator | None
+) -> list[SavedTranslator]:
     """Find the models that `training.teachers` names, and check that they fit the experiment.
 
     Args:
@@ -22,16 +25,16 @@ def find_teachers(directory: Path, config: ExperimentConfig, start: Start | None
 
     Raises:
         FileNotFoundError: If a teacher does not exist.
-        ValueError: If a teacher has other vocabularies, has fewer learned positions than the text
-            needs, or does not say how it was trained; or if the directory has another vocabulary.
+        ValueError: If a teacher has other vocabularies, or fewer learned positions than the text
+            needs; or if the directory has another vocabulary.
     """
-    teachers = [find_start(path) for path in config.training.teachers]
+    teachers = [find_translator(path) for path in config.training.teachers]
     if not teachers:
         return []
-    own, problems = _subwords(config), []
+    own, problems = _subwords(config, len(vocabulary_files(directory, config))), []
     for path, teacher in zip(config.training.teachers, teachers, strict=True):
         model = teacher.config.model
-        if (theirs := _subwords(teacher.config)) != own:
+        if (theirs := _subwords(teacher.config, len(teacher.vocabularies))) != own:
             problems.append(f"{path} has {theirs}")
         if model.position == "learned" and model.max_length < config.data.max_length:
             problems.append(f"{path} has {model.max_length} learned positions")
@@ -55,7 +58,7 @@ def find_teachers(directory: Path, config: ExperimentConfig, start: Start | None
     return teachers
 
 
-def read_teachers(teachers: Sequence[Start], precision: str) -> list[Transformer]:
+def read_teachers(teachers: Sequence[SavedTranslator], precision: str) -> list[Transformer]:
     """Read the teachers' models.
 
     Args:
@@ -75,8 +78,8 @@ def read_teachers(teachers: Sequence[Start], precision: str) -> list[Transformer
     ]
 
 
-def _subwords(config: ExperimentConfig) -> str:
+def _subwords(config: ExperimentConfig | TranslatorConfig, vocabularies: int) -> str:
     sizes = f"vocab_size={config.model.vocab_size}"
-    if not config.model.has_joint_vocabulary:
-        sizes += f" and target_vocab_size={config.model.target_vocab_size}"
+    if vocabularies > 1:
+        sizes += f" and target_vocab_size={config.model.target_size}"
     return f"subwords={config.data.subwords} with {sizes}"

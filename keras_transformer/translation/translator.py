@@ -1,16 +1,20 @@
 """From text to text: tokenizer, encoder, search and back, in one TensorFlow graph."""
 
 import copy
+import dataclasses
+import os
 from collections.abc import Sequence
+from typing import Any, overload
 
 import tensorflow as tf
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, DecodingConfig
 from keras_transformer.decoding import UNFILLED_SCORE, SearchResult, score_tokens
 from keras_transformer.model import Transformer
-from keras_transformer.text import Tokenizer
+from keras_transformer.text import Tokenizer, read_tokenizers
 from keras_transformer.translation.batching import translate_in_batches
 from keras_transformer.translation.graph_method import forget_graphs, graph_method
+from keras_transformer.translation.saved import find_translator, write_translator
 from keras_transformer.translation.search import TokenSearch
 
 _TEXT = tf.TensorSpec([None], tf.string, name="text")
@@ -21,11 +25,12 @@ _MAX_SCORED_TOKENS = 4096
 class Translator:
     """Translates strings with a trained model.
 
-    Calling it translates any number of sentences. Its other methods are the signatures of an
-    exported model: from `text`, string [B], to tensors of B rows, each of which depends only on its
-    row of `text`. A text without tokens, such as "" or a space, has the translation "", with length
-    0 and score 0. Bytes that are not UTF-8 count as U+FFFD. A text of more than
-    `decoding.max_source_length` tokens is cut off.
+    Call it with a string, or with a list of any number of strings. `save` writes it to a directory,
+    which `Translator.load` reads. The other methods are the signatures of an exported model: from
+    `text`, string [B], to tensors of B rows, each of which depends only on its row of `text`. A
+    text without tokens, such as "" or a space, has the translation "", with length 0 and score 0.
+    Bytes that are not UTF-8 count as U+FFFD. A text of more than `decoding.max_source_length`
+    tokens is cut off.
 
     Args:
         model: A trained `Transformer`.
@@ -84,20 +89,112 @@ class Translator:
         translator._token_search = self._token_search.with_prepared_weights()
         return translator
 
-    def __call__(
-        self, sentences: Sequence[str], batch_size: int = 64, progress: bool = False
-    ) -> list[str]:
-        """Translate sentences in batches of similar length; see `translate_in_batches`.
+    def without_lora(self) -> "Translator":
+        """Return a translator with a plain model: itself if the model has no LoRA."""
+        if not self.model.has_lora:
+            return self
+        tokenizers = self.tokenizer, self.target_tokenizer
+        return Translator(self.model.without_lora(), *tokenizers, self.decoding, self.compiled)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike,
+        *,
+        compiled: bool = False,
+        precision: str = "float32",
+        **decoding: Any,
+    ) -> "Translator":
+        """Load a translator, whose `model` can be trained further.
 
         Args:
-            sentences: Any number of strings.
+            path: A directory that `save` wrote, the directory of a finished training run, or an
+                exported SavedModel: a version, or the directory of all versions, whose highest is
+                loaded.
+            compiled: Whether XLA compiles the search.
+            precision: Type of weights and matrix products, "float32" or "bfloat16". Normalization,
+                softmax and everything after the logits are computed in float32 in both.
+            **decoding: Fields of `DecodingConfig` that override the saved ones.
+
+        Returns:
+            The translator.
+
+        Raises:
+            FileNotFoundError: If there is no translator.
+            ValueError: If a file is damaged, an export lacks its vocabularies, or a decoding option
+                is invalid.
+
+        Example:
+
+        ```python
+        translator = Translator.load("saved_models/multi30k_en_de", beam_size=1)
+        translator("A dog runs on the beach.")
+        ```
+        """
+        saved = find_translator(path)
+        model = saved.read_model()
+        if model.dtype_policy.name != precision:
+            model = model.with_dtype(precision)
+        tokenizers = read_tokenizers(saved.vocabularies, saved.config.data.subwords)
+        search = dataclasses.replace(saved.config.decoding, **decoding)
+        return cls(model, *tokenizers, search, compiled)
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Save the model, its vocabularies and the decoding options in a directory.
+
+        The directory is accepted wherever a run directory is: by `Translator.load`,
+        `training.init_from`, `training.teachers`, and the commands translate, evaluate, figures and
+        export. It has the files model.keras (without an optimizer), config.yaml, and
+        vocabulary.model or source.model and target.model.
+
+        Args:
+            path: The directory, which appears only when it is complete. One that `save` wrote is
+                replaced.
+
+        Raises:
+            FileExistsError: If `path` holds anything else.
+
+        >>> from keras_transformer.text import WordPieceTokenizer, train_word_piece
+        >>> tokenizer = WordPieceTokenizer(train_word_piece(["a b c d"], vocab_size=270))
+        >>> model = Transformer.from_preset("tiny", tokenizer.vocab_size, num_layers=1)
+        >>> translator = Translator(model, tokenizer, decoding=DecodingConfig(extra_length=2))
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     translator.save(f"{folder}/letters")
+        ...     loaded = Translator.load(f"{folder}/letters")
+        >>> loaded("a b") == translator("a b")
+        True
+        """
+        tokenizers = self.tokenizer, self.target_tokenizer
+        write_translator(path, self.model, tokenizers, self.decoding)
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # a str is also a Sequence[str]
+        self, sentences: str, batch_size: int = 64, progress: bool = False
+    ) -> str: ...
+
+    @overload
+    def __call__(
+        self, sentences: Sequence[str], batch_size: int = 64, progress: bool = False
+    ) -> list[str]: ...
+
+    def __call__(self, sentences, batch_size=64, progress=False):
+        """Translate a string, or strings in batches of similar length.
+
+        See `translate_in_batches`.
+
+        Args:
+            sentences: A string, or any number of strings.
             batch_size: The number of sentences per batch.
             progress: Whether to show a progress bar.
 
         Returns:
-            The translations, in the order of the sentences.
+            A string for a string; otherwise a list of the translations, in the order of the
+            sentences.
         """
-        return translate_in_batches(self.translate, sentences, batch_size, progress)
+        texts = [sentences] if isinstance(sentences, str) else sentences
+        translations = translate_in_batches(self.translate, texts, batch_size, progress)
+        return translations[0] if isinstance(sentences, str) else translations
 
     @graph_method(_TEXT)
     def translate(self, text: tf.Tensor) -> tf.Tensor:

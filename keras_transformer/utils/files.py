@@ -1,6 +1,7 @@
-"""Files that are either complete or absent."""
+"""Files and directories that are either complete or absent."""
 
 import os
+import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,3 +45,41 @@ def flush_and_rename(temporary: Path, path: Path) -> Path:
     with open(temporary, "rb") as file:
         os.fsync(file.fileno())
     return temporary.replace(path)
+
+
+@contextmanager
+def whole_directory(path: Path) -> Iterator[Path]:
+    """Yield a temporary directory to fill, and rename it to `path` if the block succeeds.
+
+    Args:
+        path: The final path. An existing directory is replaced.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with whole_directory(Path(folder) / "model") as temporary:
+    ...         _ = (temporary / "config.yaml").write_text("{}")
+    ...     [str(path.relative_to(folder)) for path in Path(folder).rglob("*")]
+    ['model', 'model/config.yaml']
+    """
+    temporary = path.with_name(f"writing-{uuid.uuid4().hex}-{path.name}")
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+        if path.is_dir() and any(path.iterdir()):
+            _replace_directory(temporary, path)
+        else:
+            temporary.rename(path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _replace_directory(temporary: Path, path: Path) -> None:
+    """Rename a directory to the path of another, which is removed afterwards."""
+    replaced = path.with_name(f"replaced-{uuid.uuid4().hex}-{path.name}")
+    path.rename(replaced)
+    try:
+        temporary.rename(path)
+    except OSError:
+        replaced.rename(path)
+        raise
+    shutil.rmtree(replaced, ignore_errors=True)

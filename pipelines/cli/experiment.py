@@ -72,7 +72,7 @@ def read_experiment(args: argparse.Namespace, prog: str) -> tuple[Any, str]:
 
     The command line overrides the file, which overrides the preset, which overrides the model that
     training.init_from names: all of its configuration but its text, teachers, precision and
-    replicas. The program ends with all mistakes at once.
+    replicas, as far as it was saved with the model. The program ends with all mistakes at once.
 
     Args:
         args: The options of `add_experiment_options`.
@@ -132,19 +132,41 @@ def _sections_of(start: str, output: str | None) -> dict[str, Any]:
     in `output` has its own configuration, whatever has become of the model it started from.
     """
     from keras_transformer.config import ExperimentConfig
-    from keras_transformer.training.start import find_start
+    from keras_transformer.translation.saved import find_translator
 
     begun = Path(output or "") / "config.yaml"
     if output is not None and begun.exists():
         sections = dataclasses.asdict(ExperimentConfig.from_file(begun))
-    else:
-        sections = dataclasses.asdict(find_start(start).config)
-        # Another machine may be slow in bfloat16 or have other devices, and the teachers of that
-        # model fit its text.
-        for name in ("precision", "replicas", "teachers"):
-            del sections["training"][name]
-    sections["data"] = {"subwords": sections["data"]["subwords"]}
+        return {**sections, "data": {"subwords": sections["data"]["subwords"]}}
+    saved = find_translator(start)
+    sections = dataclasses.asdict(saved.config)
+    recipe = saved.facts.get("training")
+    if isinstance(recipe, Mapping):  # A translator that was saved from Python has none.
+        sections["training"] = _recipe(recipe, saved.path)
     return sections
+
+
+def _recipe(training: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Return a recipe as this version has it, without what belongs to its machine and its text.
+
+    Another machine may be slow in bfloat16 or have other devices, and the teachers of that model
+    fit its text.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    from keras_transformer.config import TrainingConfig
+    from keras_transformer.config.upgrade import upgrade
+
+    try:
+        values = upgrade({"training": dict(training)})["training"]
+        recipe = dataclasses.asdict(TypeAdapter(TrainingConfig).validate_python(values))
+    except ValidationError as error:
+        mistakes = "; ".join(f"training.{describe_mistake(each)}" for each in error.errors())
+        raise ValueError(f"{path} has invalid values: {mistakes}.") from error
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    left_out = ("precision", "replicas", "teachers")
+    return {name: value for name, value in recipe.items() if name not in left_out}
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

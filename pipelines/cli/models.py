@@ -1,11 +1,11 @@
-"""Models by path: run directories and exported SavedModels."""
+"""Models by path: run directories, saved translators and exported SavedModels."""
 
 import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipelines.cli.parser import option_of, search_options
+from pipelines.cli.parser import search_options
 from pipelines.cli.text import one_line
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ Translate = Callable[[Sequence[str], bool], list[str]]
 def load_model(args: argparse.Namespace, n_best: bool = False) -> Translate:
     """Return a function that translates with what --model names.
 
+    An exported SavedModel runs as it is, unless there are options of the search.
+
     Args:
         args: The options of `add_model_options`.
         n_best: Whether the function returns the --num-hypotheses best translations of a sentence,
@@ -27,63 +29,25 @@ def load_model(args: argparse.Namespace, n_best: bool = False) -> Translate:
         FileNotFoundError: If there is no model.
         ValueError: If an option does not fit the model, or a file is damaged.
     """
-    from keras_transformer.export import find_saved_model
-    from keras_transformer.training import load_translator, prepare_cpu
-    from keras_transformer.translation import translate_in_batches
+    from keras_transformer.export import find_saved_model, load_saved_model
+    from keras_transformer.training import prepare_cpu
+    from keras_transformer.translation import Translator, translate_in_batches
 
-    if not Path(args.model).is_dir():
-        raise FileNotFoundError(
-            f"There is no directory {args.model}. Give a run directory (the --output of "
-            "pipelines.train) or an exported SavedModel."
-        )
+    options = search_options(args)
     # A run directory may also contain an export, which may be older than the run's model.
-    is_run = (Path(args.model) / "config.yaml").exists()
-    if not is_run and find_saved_model(args.model) is None:
-        raise FileNotFoundError(
-            f"{args.model} has neither config.yaml, as in a run directory, nor saved_model.pb, "
-            "there or in a numbered directory below, as in an exported model. Give the --output of "
-            "pipelines.train or of pipelines.export."
-        )
+    is_export = not (Path(args.model) / "config.yaml").exists()
+    if is_export and not options and find_saved_model(args.model) is not None:
+        prepare_cpu()
+        translate = load_saved_model(args.model)
+        return lambda sentences, progress: translate(sentences, args.batch_size, progress)
     prepare_cpu()
-    if is_run:
-        translator = load_translator(args.model, **search_options(args))
-        if not n_best:
-            return lambda sentences, progress: translator(sentences, args.batch_size, progress)
-        search = _n_best_lines(
-            lambda text: translator.n_best(text), translator.decoding.num_hypotheses
-        )
-    else:
-        search = _load_saved_search(args, n_best)
+    translator = Translator.load(args.model, **options)
+    if not n_best:
+        return lambda sentences, progress: translator(sentences, args.batch_size, progress)
+    search = _n_best_lines(translator.n_best, translator.decoding.num_hypotheses)
     return lambda sentences, progress: translate_in_batches(
         search, sentences, args.batch_size, progress
     )
-
-
-def _load_saved_search(
-    args: argparse.Namespace, n_best: bool
-) -> "Callable[[tf.Tensor], tf.Tensor]":
-    """Return the search of a SavedModel, from string [B] to string [B]."""
-    from keras_transformer.export import load_saved_model
-
-    given = search_options(args)
-    wanted = str(given.pop("num_hypotheses", "")) if n_best else ""
-    if given:
-        options = " and ".join(map(option_of, given))
-        raise ValueError(
-            f"The search of a SavedModel is fixed, received {options}. Leave out {options}, or "
-            "give the run directory instead."
-        )
-    translate = load_saved_model(args.model)
-    if not n_best:
-        return translate
-    signature = translate.signatures["n_best"]
-    most = signature.structured_outputs["scores"].shape[1]
-    if not (wanted.isdecimal() and 1 <= int(wanted) <= most):
-        raise ValueError(
-            f"--num-hypotheses must be between 1 and {most}, the number of hypotheses of this "
-            f"SavedModel, received {wanted}."
-        )
-    return _n_best_lines(lambda text: signature(text=text), int(wanted))
 
 
 def _n_best_lines(

@@ -7,6 +7,10 @@ import re
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+MODEL_HELP = (
+    "run directory (pipelines.train --output), directory of Translator.save, or exported SavedModel"
+)
+
 
 class Parser(argparse.ArgumentParser):
     """An `ArgumentParser` that answers a mistake in one line, with the option that was meant."""
@@ -42,7 +46,7 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
     from keras_transformer.config import DecodingConfig
 
     group = parser.add_argument_group(
-        "decoding", "Each replaces a value of the run's configuration."
+        "decoding", "Each replaces a value that was saved with the model."
     )
     for name, field in TypeAdapter(DecodingConfig).json_schema()["properties"].items():
         # DecodingConfig converts and checks the value.
@@ -73,7 +77,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model",
         required=True,
-        help="run directory (pipelines.train --output), or an exported SavedModel",
+        help=MODEL_HELP,
     )
     parser.add_argument(
         "--batch-size",

@@ -18,7 +18,15 @@ def saved_model(tmp_path_factory):
     return str(directory)
 
 
-@pytest.fixture(params=["run", "saved_model"])
+@pytest.fixture(scope="session")
+def saved(tmp_path_factory):
+    """A directory that `Translator.save` wrote, as --model."""
+    directory = tmp_path_factory.mktemp("saved") / "toy"
+    toy_training()[1].save(directory)
+    return str(directory)
+
+
+@pytest.fixture(params=["run", "saved", "saved_model"])
 def model(request):
     """Each kind of --model."""
     return request.getfixturevalue(request.param)

@@ -62,7 +62,7 @@ def test_an_unfinished_run_has_no_translator(trained, missing):
 def test_a_damaged_model_is_named(trained, damage):
     path = trained / "model.keras"
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(ValueError, match="model.keras is damaged: .* Restore it, or remove it"):
+    with pytest.raises(ValueError, match="model.keras is damaged: .* Restore it. In a run"):
         load_translator(trained)
 
 

@@ -1,7 +1,6 @@
 """Runs that start from a trained or exported model, by `training.init_from`."""
 
 import dataclasses
-import json
 import shutil
 
 import keras
@@ -12,7 +11,8 @@ from keras_transformer.config import ExperimentConfig
 from keras_transformer.evaluation import score
 from keras_transformer.export import export_saved_model
 from keras_transformer.training import load_translator, read_history, run_facts, train
-from keras_transformer.training.start import check_start, find_start
+from keras_transformer.training.start import check_start
+from keras_transformer.translation.saved import find_translator
 from tests.helpers.tiny import (
     tiny_tokenizer,
     toy_experiment,
@@ -95,10 +95,6 @@ def test_a_run_starts_with_the_weights_and_subwords_of_another(tmp_path, source,
 def test_a_run_starts_from_an_exported_model(tmp_path, source, export, continued, kind):
     start = export(source, beam_size=3, **kind)
     before = contents(start)
-    assert find_start(start).config == dataclasses.replace(
-        ExperimentConfig.from_file(source / "config.yaml"),
-        decoding=load_translator(source, beam_size=3).decoding,
-    )
     config = continued(start, epochs=1, learning_rate_scale=STANDS_STILL)
     translator = train(config, tmp_path / "run")
     trained = load_translator(source, precision=kind.get("precision", "float32")).model
@@ -112,13 +108,23 @@ def test_an_export_in_a_run_directory_is_not_what_a_run_starts_from(tmp_path, so
     monkeypatch.setattr("keras_transformer.export.signatures.METHODS", {})
     directory = shutil.copytree(source, tmp_path / "both")
     export_saved_model(load_translator(source), directory)
-    assert find_start(directory).vocabularies == [directory / "vocabulary.model"]
+    assert find_translator(directory).vocabularies == [directory / "vocabulary.model"]
 
 
-def test_an_exported_model_needs_its_recipe_and_vocabulary(tmp_path, source, export, continued):
-    export_saved_model(load_translator(source), tmp_path / "own")
-    with pytest.raises(ValueError, match="own/1/assets.extra/export.json has no data and no train"):
-        train(continued(tmp_path / "own"), tmp_path / "run")
+def test_a_run_starts_from_a_translator_that_was_saved_or_exported_in_python(
+    tmp_path, source, continued, monkeypatch
+):
+    monkeypatch.setattr("keras_transformer.export.signatures.METHODS", {})
+    translator = load_translator(source)
+    translator.save(tmp_path / "saved")
+    export_saved_model(translator, tmp_path / "exported", {"training": "3 epochs"})
+    for name in ("saved", "exported"):
+        config = continued(tmp_path / name, epochs=1, learning_rate_scale=STANDS_STILL)
+        trained = train(config, tmp_path / f"run_{name}")
+        assert_same_weights(trained.model, translator.model, atol=1e-6)
+
+
+def test_an_exported_model_needs_its_vocabulary(tmp_path, source, export, continued):
     start = export(source)
     (start / "1" / "assets.extra" / "vocabulary.model").unlink()
     with pytest.raises(ValueError, match="there is no .*toy/1/assets.extra/vocabulary.model. Exp"):
@@ -217,20 +223,12 @@ def test_the_directory_to_start_from_is_not_written_to(source, continued):
     assert contents(source) == before
 
 
-def test_a_damaged_record_of_an_export_is_named(tmp_path, source, export, continued):
-    path = export(source) / "1" / "assets.extra" / "export.json"
-    record = json.loads(path.read_text())
-    record["training"]["r_drop"] = 5.0
-    path.write_text(json.dumps(record))
-    with pytest.raises(ValueError, match="export.json: training.r_drop must be 0 or left out"):
-        find_start(path.parents[2])
-
-
-def test_an_export_of_version_0_1_is_a_start(source, export):
-    start = export(source)
-    path = start / "1" / "assets.extra" / "export.json"
-    expected = find_start(start).config
-    record = json.loads(path.read_text())
-    record["training"]["r_drop"] = 0.0
-    path.write_text(json.dumps(record))
-    assert find_start(start).config == expected
+def test_a_model_with_two_vocabularies_of_one_size_does_not_start_a_run_with_one(
+    tmp_path, source, continued
+):
+    start = shutil.copytree(source, tmp_path / "start")
+    for name in ("source.model", "target.model"):
+        shutil.copy(start / "vocabulary.model", start / name)
+    (start / "vocabulary.model").unlink()
+    with pytest.raises(ValueError, match="received source.model and target.model of .*/start. Sta"):
+        train(continued(start), tmp_path / "run")

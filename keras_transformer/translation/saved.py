@@ -1,0 +1,248 @@
+"""Translators on disk: what `Translator.save` writes, finished training runs and exports."""
+
+import dataclasses
+import os
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from keras_transformer.config import DecodingConfig, read_yaml
+from keras_transformer.config.record import ExportRecord
+from keras_transformer.config.translator import SubwordsConfig, TranslatorConfig
+from keras_transformer.model import Transformer
+from keras_transformer.text import (
+    Tokenizer,
+    WordPieceTokenizer,
+    read_tokenizers,
+    save_tokenizers,
+    vocabulary_paths,
+)
+from keras_transformer.utils.files import whole_directory, whole_file
+from keras_transformer.utils.versions import find_saved_model
+
+_CONFIG, _MODEL = "config.yaml", "model.keras"
+_KINDS = (
+    "the directory of a finished run (the --output of pipelines.train), of a saved Translator or "
+    "of an exported SavedModel"
+)
+_PARTS = {
+    *(f"{side}_embedding" for side in ("source", "target", "output")),
+    *("source_position", "target_position", "encoder", "decoder"),
+}
+"""The layers of a `Transformer` that have weights."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SavedTranslator:
+    """A translator on disk, whose weights are not read yet."""
+
+    path: Path
+    """The file with its configuration: config.yaml, or the export.json of an export."""
+    config: TranslatorConfig
+    """Sizes of the model, kind of subwords, and decoding options."""
+    vocabularies: list[Path]
+    """The file of the shared vocabulary, or those of source and target."""
+    read_model: Callable[[], Transformer]
+    """Read the model."""
+    facts: Mapping[str, Any]
+    """How it was made: the data and training sections of a run, or the facts of an export."""
+
+
+def find_translator(path: str | os.PathLike) -> SavedTranslator:
+    """Find a translator on disk.
+
+    Args:
+        path: A directory that `Translator.save` wrote, the directory of a finished run, a version
+            of an exported model, or the directory of all versions, whose highest is taken.
+
+    Raises:
+        FileNotFoundError: If there is none.
+        ValueError: If a file is damaged, or an export lacks its vocabularies.
+    """
+    path = Path(path)
+    # A model may have been exported into its run directory, which is then the newer one.
+    if (path / _CONFIG).exists():
+        return _in_directory(path)
+    if (version := find_saved_model(path)) is not None:
+        return _in_export(version)
+    if not path.is_dir():
+        raise FileNotFoundError(f"There is no directory {path}. Give {_KINDS}.")
+    raise FileNotFoundError(f"{path / _CONFIG} does not exist. Give {_KINDS}.")
+
+
+def _in_directory(directory: Path) -> SavedTranslator:
+    path, model = directory / _CONFIG, directory / _MODEL
+    if not model.exists():
+        raise FileNotFoundError(f"{model} does not exist. Give {_KINDS}.")
+    sections = read_yaml(path)
+    config = TranslatorConfig.from_sections(sections, path)
+    is_run = "training" in sections
+    return SavedTranslator(
+        path=path,
+        config=config,
+        vocabularies=_vocabularies(directory, config.model.has_joint_vocabulary),
+        read_model=lambda: _read_model(model),
+        facts={name: sections[name] for name in ("data", "training") if is_run},
+    )
+
+
+def _in_export(version: Path) -> SavedTranslator:
+    record, path = ExportRecord.read(version), version / ExportRecord.FILE
+    sections = {"model": record.model, "decoding": record.decoding}
+    joint = record.model.get("target_vocab_size") is None
+    vocabularies = _vocabularies(path.parent, joint)
+    if missing := [str(path) for path in vocabularies if not path.exists()]:
+        raise ValueError(
+            f"An exported model is loaded with its vocabularies; there is no "
+            f"{' and no '.join(missing)}. Export the model again, or give its run directory."
+        )
+    data = record.facts.get("data")
+    # The facts of an export made in Python may be anything.
+    if not isinstance(data, Mapping) or "subwords" not in data:
+        data = {"subwords": _subwords_of(_read_tokenizer(vocabularies[0]))}
+    config = TranslatorConfig.from_sections({**sections, "data": data}, path)
+    return SavedTranslator(
+        path=path,
+        config=config,
+        vocabularies=vocabularies,
+        read_model=lambda: _read_exported_model(version, config),
+        facts=record.facts,
+    )
+
+
+def _vocabularies(directory: Path, joint: bool) -> list[Path]:
+    """Return the vocabulary files: those that are expected, or two where one is expected."""
+    separate = vocabulary_paths(directory, shared=False)
+    if joint and all(path.exists() for path in separate):
+        return separate  # Two vocabularies of one size.
+    return vocabulary_paths(directory, joint)
+
+
+def _read_tokenizer(path: Path) -> Tokenizer:
+    # No SentencePiece model begins like this.
+    is_word_piece = path.read_bytes().startswith(b"<pad>\n")
+    return read_tokenizers([path], "wordpiece" if is_word_piece else "bpe")[0]
+
+
+def _subwords_of(tokenizer: Tokenizer) -> str:
+    """Return the kind of a vocabulary, as in `DataConfig.subwords`."""
+    if isinstance(tokenizer, WordPieceTokenizer):
+        return "wordpiece"
+    from sentencepiece import sentencepiece_model_pb2
+
+    spec = sentencepiece_model_pb2.ModelProto.FromString(tokenizer.model).trainer_spec
+    return "unigram" if spec.model_type == spec.UNIGRAM else "bpe"
+
+
+def _read_model(path: Path) -> Transformer:
+    """Read a model.keras, or raise a ValueError that names it."""
+    try:
+        if not zipfile.is_zipfile(path):
+            raise ValueError("it is not a Keras archive")
+        return keras.saving.load_model(path, compile=False)
+    except (KeyError, OSError, TypeError, ValueError, zipfile.BadZipFile) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(
+            f"{path} is damaged: {reason}. Restore it. In a run directory, you can also remove it "
+            "and run the training command again, which writes it from the checkpoints."
+        ) from error
+
+
+def _read_exported_model(version: Path, config: TranslatorConfig) -> Transformer:
+    import tensorflow_text  # noqa: F401  Registers the tokenizer's ops.
+
+    try:
+        weights = tf.saved_model.load(str(version)).weights
+        values = {_place(weight.name.removesuffix(":0")): weight for weight in weights}
+        model = Transformer(config.model, dtype="float32")
+        int8 = [name for name in values if name.endswith("_int8")]
+        for path, layer in model.kernel_layers().items():
+            if any(name.startswith(f"{path}/") for name in int8):
+                layer.quantize("int8")
+        model.set_weights([values[_place(weight.path)].numpy() for weight in model.weights])
+    except (tf.errors.OpError, AttributeError, KeyError, OSError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(
+            f"The SavedModel in {version} is damaged, or its weights are not those of its "
+            f"{ExportRecord.FILE}: {reason}. Restore it, or export it again."
+        ) from error
+    return model
+
+
+def _place(path: str) -> str:
+    """Return a weight's path inside its model, without the model's own name, if it has that."""
+    first, _, rest = path.partition("/")
+    return path if first in _PARTS else rest
+
+
+def write_translator(
+    path: str | os.PathLike,
+    model: Transformer,
+    tokenizers: tuple[Tokenizer, Tokenizer],
+    decoding: DecodingConfig,
+) -> None:
+    """Write model.keras, the vocabularies and config.yaml into a directory.
+
+    Args:
+        path: The directory, which appears only when it is complete. It may be empty, or one that
+            this function wrote, which is replaced.
+        model: The model. LoRA is merged, and its optimizer is not saved.
+        tokenizers: Source and target tokenizers.
+        decoding: The decoding options.
+
+    Raises:
+        FileExistsError: If `path` is a file, or a directory with anything else.
+    """
+    path = Path(path).resolve()
+    _check_replaceable(path)
+    subwords: Any = _subwords_of(tokenizers[0])
+    with whole_directory(path) as temporary:
+        config = TranslatorConfig(
+            model=model.config, data=SubwordsConfig(subwords=subwords), decoding=decoding
+        )
+        config.to_file(temporary / _CONFIG)
+        shared = model.config.has_joint_vocabulary and tokenizers[0].model == tokenizers[1].model
+        save_tokenizers(temporary, tokenizers, shared)
+        with whole_file(temporary / _MODEL) as file:
+            _without_optimizer(model.without_lora()).save(file)
+
+
+def _check_replaceable(path: Path) -> None:
+    """Check that a path is free, or holds nothing but a translator that was saved there.
+
+    Raises:
+        FileExistsError: If it holds anything else.
+    """
+    if not path.exists():
+        return
+    if not path.is_dir():
+        raise FileExistsError(
+            f"path must be a directory, received the file {path}. Choose another."
+        )
+    names = {entry.name for entry in path.iterdir()}
+    vocabularies = [file for shared in (True, False) for file in vocabulary_paths(path, shared)]
+    held = sorted(names - {_CONFIG, _MODEL, *(file.name for file in vocabularies)})
+    if not held and _CONFIG not in names:
+        held = sorted(names)
+    elif not held and "training" in read_yaml(path / _CONFIG):
+        held = ["a training run"]
+    if held:
+        raise FileExistsError(
+            "path must be new, empty, or a directory that Translator.save wrote; "
+            f"{path} holds {', '.join(held[:3])}. Choose another path, or remove what is there."
+        )
+
+
+def _without_optimizer(model: Transformer) -> Transformer:
+    """Return the model, or a copy if it is compiled: Adam's state takes twice its space."""
+    if not model.compiled:
+        return model
+    copy = type(model).from_config(model.get_config())
+    if len(copy.weights) != len(model.weights):
+        return model  # A subclass that is built later.
+    copy.set_weights(model.get_weights())
+    return copy
