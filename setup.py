@@ -14,6 +14,7 @@ PLOTS = ["matplotlib>=3.10"]
 SENTENCEPIECE = ["sentencepiece>=0.2.3,<0.3"]
 TENSORBOARD = ["tensorboard>=2.20"]
 
+KERAS_HUB = ["keras-hub>=0.21,<1"]
 PUBLISHED = ["sacremoses>=0.2,<0.3"]  # Moses' tokenizer for pipelines.evaluate --published
 SERVING = ["tensorflow-serving-api>=2.20,<3"]  # gRPC for pipelines.client
 TFDS = [
@@ -33,8 +34,8 @@ TEST = [
 ]
 # Other implementations, for the parity tests, the other Keras backends and the benchmarks.
 PARITY = [
+    *KERAS_HUB,
     "jax>=0.5",
-    "keras-hub>=0.21,<1",
     "torch>=2.6,<2.14",
     "transformers>=5,<6",
 ]
@@ -104,6 +105,7 @@ setup(
     extras_require={
         "dev": DEV,
         "docs": DOCS,
+        "keras-hub": KERAS_HUB,
         "parity": PARITY,
         "plots": PLOTS,
         "published": PUBLISHED,

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 ROWS = """
 pipelines
 training
-export plots
+export plots keras_hub
 translation evaluation
 data
 text

@@ -35,6 +35,7 @@ PAGES = [
     ROOT / "saved_models" / "README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
+OPTIONAL = {"keras_hub.md": "keras_hub"}  # What the code of a page needs beyond our dependencies.
 NOTEBOOKS = sorted((ROOT / "docs").glob("*.ipynb"))
 LANGUAGES = ("", "bash", "json", "python", "text", "yaml")
 OURS = r"(pipelines|benchmarks)\."
@@ -160,8 +161,17 @@ def cells(notebook, kind):
     return ["".join(cell["source"]) for cell in found if cell["cell_type"] == kind]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=page_id)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.slow) if page.name in OPTIONAL else page
+        for page in PAGES
+    ],
+    ids=page_id,
+)
 def test_python_blocks_run_and_print_what_the_page_says(page, tmp_path):
+    if page.name in OPTIONAL:
+        pytest.importorskip(OPTIONAL[page.name])
     check_python(page, tmp_path)
 
 
