@@ -86,15 +86,15 @@ class EncodedPairs:
 def encode_pairs(
     pairs: Iterable[tuple[str, str]],
     source_tokenizer: "Tokenizer",
-    target_tokenizer: "Tokenizer",
-    max_length: int,
+    target_tokenizer: "Tokenizer | None" = None,
+    max_length: int = 128,
 ) -> EncodedPairs:
     """Tokenize sentence pairs, and drop and count those that are empty or too long.
 
     Args:
         pairs: Source and target sentences. White space around them is stripped.
         source_tokenizer: Tokenizer of the sources.
-        target_tokenizer: Tokenizer of the targets; the same object for a joint vocabulary.
+        target_tokenizer: Tokenizer of the targets, if the languages have separate vocabularies.
         max_length: Most tokens of a source or target, eos included.
 
     Returns:
@@ -105,7 +105,7 @@ def encode_pairs(
 
     >>> from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
     >>> tokenizer = SentencePieceTokenizer(train_sentencepiece(["a dog", "a cat"], vocab_size=269))
-    >>> pairs = encode_pairs([("a dog", "a cat"), ("", "a dog")], tokenizer, tokenizer, 10)
+    >>> pairs = encode_pairs([("a dog", "a cat"), ("", "a dog")], tokenizer)
     >>> len(pairs)
     1
     """
@@ -113,6 +113,8 @@ def encode_pairs(
         raise ValueError(
             f"max_length must be at least 2 (a token and eos), received {max_length}. Try 256."
         )
+    if target_tokenizer is None:
+        target_tokenizer = source_tokenizer
     chunks = []
     total = empty = too_long = 0
     for chunk in _chunks(pairs, _LINES_AT_ONCE):

@@ -6,13 +6,17 @@ from keras_transformer.training.checkpoints import average_checkpoints
 from keras_transformer.training.devices import keep_freed_memory, prepare_cpu, replica_strategy
 from keras_transformer.training.directory import load_translator, read_history, run_facts
 from keras_transformer.training.model import TrainingTransformer
+from keras_transformer.training.recipe import paper_recipe
 from keras_transformer.training.run import train
+from keras_transformer.training.translation_callback import TranslationCallback
 
 __all__ = [
     "TrainingTransformer",
+    "TranslationCallback",
     "average_checkpoints",
     "keep_freed_memory",
     "load_translator",
+    "paper_recipe",
     "prepare_cpu",
     "read_history",
     "replica_strategy",

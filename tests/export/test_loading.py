@@ -3,8 +3,8 @@ import shutil
 import pytest
 import tensorflow as tf
 
-from keras_transformer.export import export_saved_model, load_saved_model
-from tests.helpers.tiny import tiny_translator, toy_sentences
+from keras_transformer.export import load_saved_model
+from tests.helpers.tiny import export_quickly, tiny_translator, toy_sentences
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_another_saved_model_is_an_error(tmp_path):
 
 def test_the_loaded_model_has_the_weights(tmp_path):
     translator = tiny_translator(beam_size=1, extra_length=6)
-    export_saved_model(translator, tmp_path)
+    export_quickly(translator, tmp_path)
     sentences = toy_sentences(14)
     strings = load_saved_model(tmp_path)(sentences)
     assert strings == translator(sentences)

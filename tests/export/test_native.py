@@ -10,12 +10,12 @@ import tensorflow as tf
 
 from benchmarks.native_host import build, serve
 from keras_transformer.config import DecodingConfig
-from keras_transformer.export import export_saved_model
 from keras_transformer.translation import compiled_search
 from keras_transformer.translation.translator import Translator
 from tests.helpers.tiny import (
     NO_UTF8,
     ODD,
+    export_quickly,
     tiny_model,
     tiny_tokenizer,
     tiny_translator,
@@ -39,7 +39,7 @@ def exported(compiled):
     translator = Translator(tiny_model(), tiny_tokenizer(), decoding=search, compiled=compiled)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiled_search, "BATCH_SIZES", (2, 9))  # Fewer shapes to compile.
-        return export_saved_model(translator, f"{_folder().name}/{compiled}")
+        return export_quickly(translator, f"{_folder().name}/{compiled}")
 
 
 @functools.cache

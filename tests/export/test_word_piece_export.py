@@ -10,11 +10,19 @@ import tensorflow as tf
 
 from benchmarks.native_host import serve
 from keras_transformer.config import DecodingConfig
-from keras_transformer.export import ExportRecord, export_ctranslate2, export_saved_model
+from keras_transformer.export import ExportRecord, export_ctranslate2
 from keras_transformer.export.signatures import METHODS
 from keras_transformer.text import WordPieceTokenizer, train_word_piece
 from keras_transformer.translation.translator import Translator
-from tests.helpers.tiny import NO_UTF8, ODD, saved_graph, tiny_model, toy_pairs, toy_sentences
+from tests.helpers.tiny import (
+    NO_UTF8,
+    ODD,
+    export_quickly,
+    saved_graph,
+    tiny_model,
+    toy_pairs,
+    toy_sentences,
+)
 
 
 @functools.cache
@@ -27,7 +35,7 @@ def translator():
 
 @pytest.fixture(scope="module")
 def version(tmp_path_factory):
-    return export_saved_model(translator(), tmp_path_factory.mktemp("saved_models") / "toy")
+    return export_quickly(translator(), tmp_path_factory.mktemp("saved_models") / "toy")
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="the host is built with gcc")

@@ -8,12 +8,14 @@ import sys
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
 from tensorflow.core.protobuf import saved_model_pb2
 
 from keras_transformer import Transformer, TransformerConfig
 from keras_transformer.config import EOS_ID, DecodingConfig, ExperimentConfig
+from keras_transformer.export import export_saved_model
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
 from keras_transformer.training import train
 from keras_transformer.translation.translator import Translator
@@ -161,6 +163,12 @@ def toy_training():
 @functools.cache
 def _directory():
     return tempfile.TemporaryDirectory()  # Removed when the process ends.
+
+
+def export_quickly(translator, path, facts=None):
+    """Export without the rehearsal of the warm-up requests, which takes most of the time."""
+    with mock.patch("keras_transformer.export.saved_model.replay"):
+        return export_saved_model(translator, path, facts)
 
 
 def saved_graph(version):

@@ -1,7 +1,6 @@
 import pytest
 
-from keras_transformer.export import export_saved_model
-from tests.helpers.tiny import toy_training
+from tests.helpers.tiny import export_quickly, toy_training
 
 
 @pytest.fixture(scope="session")
@@ -14,7 +13,7 @@ def run():
 def saved_model(tmp_path_factory):
     """The directory of its exported versions, as --model."""
     directory = tmp_path_factory.mktemp("saved_models") / "toy"
-    export_saved_model(toy_training()[1], directory)
+    export_quickly(toy_training()[1], directory)
     return str(directory)
 
 

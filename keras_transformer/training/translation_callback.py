@@ -1,0 +1,59 @@
+"""Watch translations while a model trains."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
+from keras_transformer.config import DecodingConfig
+from keras_transformer.evaluation import score
+from keras_transformer.text import Tokenizer
+from keras_transformer.translation.translator import Translator
+
+
+class TranslationCallback(keras.callbacks.Callback):
+    """Add the BLEU of greedy translations to the logs of each epoch, and print samples.
+
+    Logs get `val_bleu`, sacreBLEU's, for other callbacks such as `keras.callbacks.EarlyStopping`.
+    Put it before those.
+
+    Args:
+        pairs: Sentences and their reference translations, which the model does not train on.
+        tokenizer: The tokenizer of the model.
+        target_tokenizer: The tokenizer of the target, if the languages have separate vocabularies.
+        samples: The number of translations to print after each epoch.
+
+    Example:
+
+    ```python
+    watch = TranslationCallback(validation_pairs, tokenizer)
+    model.fit(batches, epochs=10, callbacks=[watch])
+    ```
+    """
+
+    def __init__(
+        self,
+        pairs: Sequence[tuple[str, str]],
+        tokenizer: Tokenizer,
+        target_tokenizer: Tokenizer | None = None,
+        *,
+        samples: int = 2,
+    ):
+        super().__init__()
+        if not pairs:
+            raise ValueError("pairs must have at least one sentence pair, received none.")
+        self.sources, self.references = map(list, zip(*pairs, strict=True))
+        self.tokenizers = tokenizer, target_tokenizer
+        self.samples = samples
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        self.translator = Translator(self.model, *self.tokenizers, DecodingConfig(beam_size=1))
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        translations = self.translator(self.sources)
+        bleu = score(translations, self.references).bleu
+        if logs is not None:
+            logs["val_bleu"] = bleu
+        print(f"\nEpoch {epoch + 1}: validation BLEU (greedy) {bleu:.1f}")
+        for source, translation in list(zip(self.sources, translations, strict=True))[: self.samples]:
+            print(f"  {source}\n  -> {translation}")

@@ -1,0 +1,143 @@
+"""What Keras users do with any model, done with ours."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_transformer import Transformer, TransformerConfig
+from keras_transformer.layers import EncoderLayer, SinusoidalPositionEncoding
+from keras_transformer.losses import LabelSmoothedCrossEntropy
+from tests.helpers.layer_checks import as_array, saved_and_loaded
+
+IDS = {
+    "source": np.array([[5, 6, 7, 3], [8, 3, 0, 0]], "int32"),
+    "target": np.array([[2, 9, 10], [2, 11, 0]], "int32"),
+}
+
+
+def build(**options):
+    sizes = {"vocab_size": 30, "num_layers": 2, "d_model": 12, "d_ff": 20, "num_heads": 3}
+    return Transformer(TransformerConfig(**sizes | options))
+
+
+def test_keras_export_has_named_inputs_of_any_shape(tmp_path):
+    tf = pytest.importorskip("tensorflow")
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("exports of another backend have other tools")
+    model = build()
+    model.export(tmp_path / "model", verbose=False)
+    loaded = tf.saved_model.load(str(tmp_path / "model"))
+    signature = loaded.signatures["serving_default"]
+    assert set(signature.structured_input_signature[1]) == {"source", "target"}
+    (logits,) = signature(**{name: tf.constant(ids) for name, ids in IDS.items()}).values()
+    np.testing.assert_allclose(as_array(logits), as_array(model(IDS)), atol=1e-5)
+    longer = {name: np.tile(ids, (2, 2)) for name, ids in IDS.items()}
+    (logits,) = signature(**{name: tf.constant(ids) for name, ids in longer.items()}).values()
+    assert logits.shape == (4, 6, 30)
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class WithLengths(Transformer):
+    """A Transformer that also predicts the length of the translation."""
+
+    def __init__(self, config, **kwargs):
+        super().__init__(config, **kwargs)
+        self.head = keras.layers.Dense(1)
+        self.scale = self.add_weight(shape=(), initializer="ones", name="scale")
+
+    def call(self, inputs, training=None):
+        memory, mask = self.encode(inputs["source"], training=training)
+        logits, _ = self.decode(inputs["target"], memory, mask, training=training)
+        return {"logits": logits, "length": self.scale * self.head(memory[:, 0])}
+
+
+def test_a_subclass_may_add_layers_and_weights():
+    config = build().config
+    model = WithLengths(config)
+    outputs = model(IDS)
+    assert len(model.weights) == len(build().weights) + 3
+    loaded = saved_and_loaded(model)
+    for name, expected in outputs.items():
+        np.testing.assert_allclose(as_array(loaded(IDS)[name]), as_array(expected), atol=1e-6)
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class WithBuild(Transformer):
+    """A Transformer that adds its weights in `build`, as Keras's guide recommends."""
+
+    def build(self, input_shape):
+        super().build(input_shape)
+        self.bias = self.add_weight(shape=(30,), initializer="ones", name="bias")
+
+    def call(self, inputs, training=None):
+        return super().call(inputs, training=training) + self.bias
+
+
+def test_a_subclass_may_have_a_build_of_its_own():
+    model = WithBuild(build().config)
+    model(IDS)
+    assert model.bias.shape == (30,)
+    np.testing.assert_allclose(as_array(saved_and_loaded(model)(IDS)), as_array(model(IDS)))
+
+
+def test_an_encoder_can_be_reused_saved_and_cloned():
+    model = build()
+    source = keras.Input((None,), dtype="int32", name="source")
+    memory, _ = model.encode(source)
+    classifier = keras.Model(source, keras.layers.Dense(2)(memory[:, 0]))
+    expected = as_array(classifier(IDS["source"]))
+    np.testing.assert_allclose(as_array(saved_and_loaded(classifier)(IDS["source"])), expected)
+    clone = keras.models.clone_model(classifier)
+    clone.set_weights(classifier.get_weights())
+    np.testing.assert_allclose(as_array(clone(IDS["source"])), expected)
+
+
+def test_layers_may_be_frozen():
+    model = build()
+    model.encoder.trainable = False
+    model.compile("sgd", LabelSmoothedCrossEntropy(), jit_compile=False)
+    before = [as_array(weight) for weight in model.encoder.weights]
+    model.fit(IDS, IDS["target"], verbose=0)
+    for weight, value in zip(model.encoder.weights, before, strict=True):
+        np.testing.assert_array_equal(as_array(weight), value)
+
+
+def test_a_summary_knows_every_shape(capsys):
+    build().summary(expand_nested=True)
+    printed = capsys.readouterr().out
+    assert "?" not in printed
+    assert "source_dropout" in printed and "encoder" in printed
+
+
+@pytest.mark.parametrize(
+    ("inputs", "received"),
+    [
+        ({"encoder_token_ids": IDS["source"]}, r"\['encoder_token_ids'\]"),
+        ([IDS["source"], IDS["target"]], "list"),
+    ],
+)
+def test_other_inputs_are_refused_by_what_is_expected(inputs, received):
+    with pytest.raises(ValueError, match=f"must be a dict of 'source' and 'target'.*{received}"):
+        build()(inputs)
+
+
+def test_a_dictionary_as_configuration_is_refused():
+    with pytest.raises(ValueError, match="config must be a TransformerConfig, received dict"):
+        Transformer({"vocab_size": 30})
+
+
+def test_the_shape_of_the_logits_is_known_before_a_call():
+    shapes = {"source": (None, 7), "target": (None, 5)}
+    assert build().compute_output_shape(shapes) == (None, 5, 30)
+
+
+def test_positions_can_be_serialized_in_any_dtype_policy():
+    layer = SinusoidalPositionEncoding(dtype=keras.DTypePolicy("mixed_bfloat16"))
+    copy = SinusoidalPositionEncoding.from_config(layer.get_config())
+    assert copy.dtype_policy.name == "mixed_bfloat16"
+
+
+def test_layers_take_a_sequence_of_no_tokens():
+    layer = EncoderLayer(12, 20, 3)
+    assert layer(ops.zeros((2, 0, 12))).shape == (2, 0, 12)
