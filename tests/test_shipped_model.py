@@ -39,6 +39,7 @@ def test_the_readmes_example_prints_the_readmes_translations(monkeypatch):
     assert output.getvalue() == printed
 
 
+@pytest.mark.slow
 def test_it_is_loaded_as_a_translator_whose_model_can_be_trained():
     translator = Translator.load(MODEL)
     sentence = "A dog runs on the beach."

@@ -37,9 +37,9 @@ class TrainingConfig:
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
     """Probability mass spread evenly over the vocabulary (Section 5.4)."""
     teachers: list[str] = Field(default_factory=list)
-    """Distillation: directories of finished runs, or of exported models, with the same
-    vocabularies. The model trains on the averaged predictions of these teachers as well as on the
-    labels; each step also runs the forward pass of every teacher."""
+    """Distillation: directories of finished runs, saved translators or exported models, with the
+    same vocabularies. The model trains on the averaged predictions of these teachers as well as on
+    the labels; each step also runs the forward pass of every teacher."""
     distillation: float = Field(default=0.5, gt=0, le=1)
     """Weight of the teachers' predictions in the training target; the labels have the rest."""
     average_checkpoints: int = Field(default=5, gt=0)
@@ -55,7 +55,7 @@ class TrainingConfig:
     seed: int = Field(default=1, ge=0, lt=2**32)
     """Seed of the initial weights, of dropout and of the order of the batches."""
     init_from: str | None = None
-    """Directory of a finished run, or of an exported model (its last version, if none is named), to
-    start from. The model takes over its weights, sizes and vocabularies, and starts a new optimizer
-    and schedule. By default, training starts from random weights and a vocabulary trained on the
-    text."""
+    """Directory to start from: of a finished run, of a saved translator, or of an exported model
+    (its last version, if none is named). The model takes over its weights, sizes and vocabularies,
+    and starts a new optimizer and schedule. By default, training starts from random weights and a
+    vocabulary trained on the text."""

@@ -29,7 +29,7 @@ from keras_transformer.training.checkpoints import average_checkpoints
 from keras_transformer.training.devices import prepare_cpu, replica_strategy
 from keras_transformer.training.directory import check_claim, claim
 from keras_transformer.training.model import TrainingTransformer
-from keras_transformer.training.start import check_start
+from keras_transformer.training.start import check_start, initial_weights
 from keras_transformer.training.teachers import find_teachers, read_teachers
 from keras_transformer.training.text import Pairs, read_text, training_batches
 from keras_transformer.training.vocabularies import (
@@ -107,12 +107,13 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
     model = compiled_model(config, strategy, parts if replicas == 1 else 1, teacher_models)
     share = training.batch_tokens // replicas
     validation = _validation(config, model, tokenizers, validation_pairs, share, batches.tokens)
+    first_weights = initial_weights(start) if start else None
     # Nothing is written before this, so that a mistake above leaves the directory free.
     claim(directory, config, tokenizers)
     with strategy.scope():
         checkpoints.restore(model)
-        if start:
-            model.set_weights(start.read_model().get_weights())
+        if first_weights:
+            model.set_weights(first_weights)
     _log_start(config, model, batches, replicas, checkpoints.epochs())
     if start:
         before = validation.measure()

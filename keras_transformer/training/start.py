@@ -4,6 +4,8 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from keras_transformer.config import ExperimentConfig, TransformerConfig
 from keras_transformer.config.translator import TranslatorConfig
 from keras_transformer.training.vocabularies import vocabulary_files
@@ -53,6 +55,21 @@ def check_start(directory: Path, config: ExperimentConfig) -> SavedTranslator:
                 f"{own}, which differs from {original}. Remove it, or choose another directory."
             )
     return start
+
+
+def initial_weights(start: SavedTranslator) -> list[np.ndarray]:
+    """Read the weights that a run starts with.
+
+    Raises:
+        ValueError: If the model is int8, or its file is damaged.
+    """
+    model = start.read_model()
+    if model.quantization_mode is not None:
+        raise ValueError(
+            f"A run needs a model that can be trained, received {start.path.parent}, which is "
+            f"{model.quantization_mode}. Start from the model that was quantized."
+        )
+    return model.get_weights()
 
 
 def _needed(config: ExperimentConfig | TranslatorConfig) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import keras
-import tensorflow as tf
 
 from keras_transformer.config import DecodingConfig, read_yaml
 from keras_transformer.config.record import ExportRecord
@@ -21,6 +20,7 @@ from keras_transformer.text import (
     save_tokenizers,
     vocabulary_paths,
 )
+from keras_transformer.translation.exported_weights import read_exported_model
 from keras_transformer.utils.files import whole_directory, whole_file
 from keras_transformer.utils.versions import find_saved_model
 
@@ -29,11 +29,6 @@ _KINDS = (
     "the directory of a finished run (the --output of pipelines.train), of a saved Translator or "
     "of an exported SavedModel"
 )
-_PARTS = {
-    *(f"{side}_embedding" for side in ("source", "target", "output")),
-    *("source_position", "target_position", "encoder", "decoder"),
-}
-"""The layers of a `Transformer` that have weights."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +104,7 @@ def _in_export(version: Path) -> SavedTranslator:
         path=path,
         config=config,
         vocabularies=vocabularies,
-        read_model=lambda: _read_exported_model(version, config),
+        read_model=lambda: read_exported_model(version, config.model),
         facts=record.facts,
     )
 
@@ -150,33 +145,6 @@ def _read_model(path: Path) -> Transformer:
             f"{path} is damaged: {reason}. Restore it. In a run directory, you can also remove it "
             "and run the training command again, which writes it from the checkpoints."
         ) from error
-
-
-def _read_exported_model(version: Path, config: TranslatorConfig) -> Transformer:
-    import tensorflow_text  # noqa: F401  Registers the tokenizer's ops.
-
-    try:
-        weights = tf.saved_model.load(str(version)).weights
-        values = {_place(weight.name.removesuffix(":0")): weight for weight in weights}
-        model = Transformer(config.model, dtype="float32")
-        int8 = [name for name in values if name.endswith("_int8")]
-        for path, layer in model.kernel_layers().items():
-            if any(name.startswith(f"{path}/") for name in int8):
-                layer.quantize("int8")
-        model.set_weights([values[_place(weight.path)].numpy() for weight in model.weights])
-    except (tf.errors.OpError, AttributeError, KeyError, OSError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(
-            f"The SavedModel in {version} is damaged, or its weights are not those of its "
-            f"{ExportRecord.FILE}: {reason}. Restore it, or export it again."
-        ) from error
-    return model
-
-
-def _place(path: str) -> str:
-    """Return a weight's path inside its model, without the model's own name, if it has that."""
-    first, _, rest = path.partition("/")
-    return path if first in _PARTS else rest
 
 
 def write_translator(

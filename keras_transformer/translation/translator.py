@@ -144,8 +144,8 @@ class Translator:
 
         The directory is accepted wherever a run directory is: by `Translator.load`,
         `training.init_from`, `training.teachers`, and the commands translate, evaluate, figures and
-        export. It has the files model.keras (without an optimizer), config.yaml, and
-        vocabulary.model or source.model and target.model.
+        export. It has the files model.keras (without an optimizer and with LoRA merged),
+        config.yaml, and vocabulary.model or source.model and target.model.
 
         Args:
             path: The directory, which appears only when it is complete. One that `save` wrote is

@@ -56,9 +56,11 @@ def test_texts_of_different_length_are_refused(run, text):
         evaluate.main(["--model", run, *text])
 
 
-def test_a_saved_models_search_cannot_be_changed(saved_model, text):
-    with pytest.raises(SystemExit, match="error: .*a SavedModel is fixed, received --beam-size"):
-        evaluate.main(["--model", saved_model, "--beam-size", "1", *text])
+def test_an_exported_model_can_be_searched_otherwise(saved_model, run, text, capsys):
+    for model in (saved_model, run):
+        evaluate.main(["--model", model, "--beam-size", "1", *text])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[: len(lines) // 2] == lines[len(lines) // 2 :] != []
 
 
 register_pairs("scored_translate", test=PAIRS, dev=PAIRS[:5])

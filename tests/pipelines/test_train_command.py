@@ -1,15 +1,24 @@
 import dataclasses
 import gzip
 import shutil
+from pathlib import Path
 
 import pytest
 import yaml
 
-from keras_transformer.config import DataConfig, ExperimentConfig
+from keras_transformer.config import DataConfig, ExperimentConfig, TrainingConfig
+from keras_transformer.export import ExportRecord
 from keras_transformer.presets import PRESETS
 from keras_transformer.training import load_translator
 from pipelines import train
-from tests.helpers.tiny import ROOT, run_python, toy_experiment, toy_sentences, write_toy_text
+from tests.helpers.tiny import (
+    ROOT,
+    run_python,
+    toy_experiment,
+    toy_sentences,
+    toy_training,
+    write_toy_text,
+)
 
 
 @pytest.fixture
@@ -130,6 +139,38 @@ def test_a_model_to_start_from_gives_its_kind_of_subwords_but_not_its_devices(
     assert config.training.teachers == []
 
 
+def test_a_translator_saved_in_python_gives_its_model_its_subwords_and_its_search(
+    trained, config_file, saved
+):
+    path = config_file({"data": MINIMAL["data"]})
+    train.main(["--config", path, "--training.init_from", saved, "--output", "x"])
+    config = trained.pop()[0]
+    translator = toy_training()[1]
+    assert config.model == translator.model.config
+    assert config.decoding == translator.decoding
+    assert config.training == TrainingConfig(init_from=saved)
+
+
+def test_a_recipe_that_this_version_does_not_know_is_named(trained, config_file, saved_model):
+    version = Path(saved_model) / "1"
+    record = ExportRecord.read(version)
+    command = ["--config", config_file({"data": MINIMAL["data"]}), "--output", "x"]
+    command += ["--training.init_from", saved_model]
+    try:
+        for recipe, message in (
+            ({"r_drop": 5.0}, "export.json: training.r_drop must be 0 or left out"),
+            ({"epochs": 3, "magic": 1}, "export.json has invalid .* training.magic is not an opt"),
+        ):
+            dataclasses.replace(record, facts={"training": recipe}).write(version)
+            with pytest.raises(SystemExit, match=f"error: .*{message}"):
+                train.main(command)
+        dataclasses.replace(record, facts={"training": {"epochs": 3, "r_drop": 0.0}}).write(version)
+        train.main(command)
+    finally:
+        record.write(version)
+    assert trained.pop()[0].training == TrainingConfig(epochs=3, init_from=saved_model)
+
+
 def test_each_teacher_is_an_option(trained, config_file):
     path = config_file(MINIMAL)
     train.main(
@@ -160,7 +201,7 @@ def test_a_run_that_has_begun_no_longer_needs_its_start(trained, config_file, ru
 
 
 def test_a_missing_model_to_start_from_is_named(trained):
-    with pytest.raises(SystemExit, match="error: none/config.yaml does.* An exported model will"):
+    with pytest.raises(SystemExit, match="error: There is no directory none. Give the directory"):
         train.main(["--training.init_from", "none", "--output", "x"])
     assert not trained
 

@@ -9,11 +9,11 @@ import pytest
 
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.evaluation import score
-from keras_transformer.export import export_saved_model
 from keras_transformer.training import load_translator, read_history, run_facts, train
 from keras_transformer.training.start import check_start
 from keras_transformer.translation.saved import find_translator
 from tests.helpers.tiny import (
+    export_quickly,
     tiny_tokenizer,
     toy_experiment,
     toy_pairs,
@@ -45,7 +45,7 @@ def export(tmp_path, monkeypatch):
 
     def make(directory, **options):
         path = tmp_path / "saved_models" / "toy"
-        export_saved_model(load_translator(directory, **options), path, run_facts(directory))
+        export_quickly(load_translator(directory, **options), path, run_facts(directory))
         return path
 
     return make
@@ -107,7 +107,7 @@ def test_a_run_starts_from_an_exported_model(tmp_path, source, export, continued
 def test_an_export_in_a_run_directory_is_not_what_a_run_starts_from(tmp_path, source, monkeypatch):
     monkeypatch.setattr("keras_transformer.export.signatures.METHODS", {})
     directory = shutil.copytree(source, tmp_path / "both")
-    export_saved_model(load_translator(source), directory)
+    export_quickly(load_translator(source), directory)
     assert find_translator(directory).vocabularies == [directory / "vocabulary.model"]
 
 
@@ -117,7 +117,7 @@ def test_a_run_starts_from_a_translator_that_was_saved_or_exported_in_python(
     monkeypatch.setattr("keras_transformer.export.signatures.METHODS", {})
     translator = load_translator(source)
     translator.save(tmp_path / "saved")
-    export_saved_model(translator, tmp_path / "exported", {"training": "3 epochs"})
+    export_quickly(translator, tmp_path / "exported", {"training": "3 epochs"})
     for name in ("saved", "exported"):
         config = continued(tmp_path / name, epochs=1, learning_rate_scale=STANDS_STILL)
         trained = train(config, tmp_path / f"run_{name}")
@@ -232,3 +232,12 @@ def test_a_model_with_two_vocabularies_of_one_size_does_not_start_a_run_with_one
     (start / "vocabulary.model").unlink()
     with pytest.raises(ValueError, match="received source.model and target.model of .*/start. Sta"):
         train(continued(start), tmp_path / "run")
+
+
+def test_an_int8_model_does_not_start_a_run(tmp_path, source, continued):
+    translator = load_translator(source)
+    translator.model.quantize("int8")
+    translator.save(tmp_path / "start")
+    with pytest.raises(ValueError, match="can be trained, received .*/start, which is int8. Start"):
+        train(continued(tmp_path / "start"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
