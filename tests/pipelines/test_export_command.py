@@ -1,8 +1,10 @@
+import dataclasses
+import shutil
 from pathlib import Path
 
 import pytest
 
-from keras_transformer.export import load_saved_model
+from keras_transformer.export import ExportRecord, load_saved_model
 from pipelines import export
 from tests.helpers.tiny import toy_sentences
 
@@ -44,3 +46,27 @@ def test_options_reach_the_export(run, tmp_path, monkeypatch):
     assert exported["facts"]["scores"] == {"bleu": 37.7}
     assert exported["facts"]["description"] == "Toys."
     assert exported["facts"]["command"].endswith(f"--scores {tmp_path}/scores.json")
+
+
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        ([], {"description", "scores", "training"}),
+        (["--beam-size", "3"], {"description", "training"}),
+    ],
+)
+def test_the_facts_of_an_export_are_carried_over(options, kept, saved_model, tmp_path, monkeypatch):
+    model = shutil.copytree(saved_model, tmp_path / "model")
+    record = ExportRecord.read(model / "1")
+    facts = {"description": "Toys.", "scores": {"bleu": 37.7}, "training": {"epochs": 3}}
+    dataclasses.replace(record, facts=facts | {"command": "before"}).write(model / "1")
+    given = []
+    monkeypatch.setattr("keras_transformer.training.load_translator", lambda *_, **options: None)
+    monkeypatch.setattr(
+        "keras_transformer.export.export_saved_model", lambda *arguments: given.append(arguments)
+    )
+    export.main(["--checkpoint", str(model), "--output", "toy", *options])
+    ((_, _, received),) = given
+    assert received.pop("command").startswith("python -m pipelines.export --checkpoint")
+    # Scores of another search say nothing about this one.
+    assert received == {name: facts[name] for name in kept}
