@@ -107,6 +107,7 @@ class SubLayers(Adaptable):
         for name in (*self.attentions, "feed_forward"):
             is_cross = name == "cross_attention"
             if is_cross and memory_shape is None:
+                _mark_unused(self.cross_attention, self.cross_attention_residual)
                 continue
             shapes = (inputs_shape, memory_shape) if is_cross else (inputs_shape,)
             getattr(self, name).build(*shapes)
@@ -202,6 +203,12 @@ class Stack(Adaptable):
             **options,
             "seed": self.seed,
         }
+
+
+def _mark_unused(attention: MultiHeadAttention, residual: Residual) -> None:
+    """Call parts that have no weights built, because Keras quantizes only models that are."""
+    for part in (attention.weights_dropout, residual.output_dropout, residual.layer_norm):
+        part.built = True
 
 
 def _head_size(d_model: int, num_heads: int) -> int:

@@ -1,0 +1,205 @@
+"""LoRA and int8 of whole models: training, files, decoding and exports."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformer import Transformer, Translator
+from keras_transformer.config import DecodingConfig
+from keras_transformer.export import export_saved_model, load_saved_model
+from keras_transformer.export.saved_model import write_graph
+from keras_transformer.losses import LabelSmoothedCrossEntropy
+from keras_transformer.translation.search import TokenSearch
+from tests.helpers.layer_checks import saved_and_loaded
+from tests.helpers.tiny import saved_graph, tiny_model, tiny_tokenizer, toy_sentences
+
+SOURCE = np.array([[30, 31, 32, 3], [33, 3, 0, 0], [34, 35, 3, 0]], "int32")
+IDS = {"source": SOURCE, "target": np.array([[2, 40], [2, 41], [2, 42]], "int32")}
+EVERY = ("attention", "feed_forward", "embedding")
+
+
+def logits(model):
+    return model(IDS).numpy()
+
+
+def with_lora(targets=EVERY):
+    """Return a model in which no matrix of LoRA is zero."""
+    model = tiny_model()
+    model.enable_lora(2, lora_alpha=3, targets=targets)
+    random = np.random.default_rng(5)
+    for weight in model.trainable_weights:
+        weight.assign(random.normal(scale=0.3, size=weight.shape))
+    return model
+
+
+def int8_model():
+    model = tiny_model()
+    model.quantize("int8")
+    return model
+
+
+def translator_of(model, **decoding):
+    options = {"beam_size": 2, "extra_length": 5, **decoding}
+    return Translator(model, tiny_tokenizer(), decoding=DecodingConfig(**options))
+
+
+def test_lora_trains_the_attentions_and_nothing_else():
+    model = tiny_model()
+    before = {weight.path: weight.numpy() for weight in model.weights}
+    expected = logits(model)
+    model.enable_lora(2)
+    assert np.array_equal(logits(model), expected)
+    # Query, key, value and output of 2 + 2 * 2 attentions have A and B each.
+    assert len(model.trainable_weights) == 6 * 4 * 2
+    model.compile("adam", LabelSmoothedCrossEntropy())
+    model.fit(IDS, np.array([[40, 3], [41, 3], [42, 3]]), epochs=2, verbose=0)
+    assert not np.allclose(logits(model), expected, atol=1e-4)
+    after = {weight.path: weight.numpy() for weight in model.weights}
+    assert all(np.array_equal(value, after[path]) for path, value in before.items())
+
+
+@pytest.mark.parametrize(
+    ("target", "count"), [("attention", 6 * 4), ("feed_forward", 4 * 2), ("embedding", 3)]
+)
+def test_targets_choose_the_kernels(target, count):
+    assert len(with_lora([target]).trainable_weights) == 2 * count
+
+
+@pytest.mark.parametrize("targets", [["attentions"], "attention", []])
+def test_unknown_targets_are_refused(targets):
+    with pytest.raises(ValueError, match="must be a list of 'embedding', 'attention', 'feed_fo"):
+        tiny_model().enable_lora(2, targets=targets)
+
+
+def test_merging_gives_a_plain_model_with_the_same_logits():
+    model, plain = with_lora(), tiny_model()
+    expected = logits(model)
+    merged = model.without_lora()
+    np.testing.assert_allclose(logits(merged), expected, atol=1e-5)
+    assert merged.has_lora is False and model.has_lora is True
+    model.merge_lora()
+    np.testing.assert_allclose(logits(model), expected, atol=1e-5)
+    for each in (merged, model):
+        assert each.get_config().keys() == plain.get_config().keys()
+        paths = [weight.path for weight in each.trainable_weights]
+        assert paths == [weight.path for weight in plain.trainable_weights]
+    assert model.without_lora() is model
+
+
+def test_a_file_keeps_lora_and_what_it_froze():
+    model = with_lora(["attention"])
+    copy = saved_and_loaded(model)
+    assert np.array_equal(logits(copy), logits(model))
+    paths = [weight.path for weight in model.trainable_weights]
+    assert [weight.path for weight in copy.trainable_weights] == paths
+    copy.merge_lora()
+    assert len(copy.trainable_weights) == len(tiny_model().trainable_weights)
+
+
+def test_a_file_keeps_int8():
+    model = int8_model()
+    copy = saved_and_loaded(model)
+    assert np.array_equal(logits(copy), logits(model))
+    assert [weight.dtype for weight in copy.weights] == [weight.dtype for weight in model.weights]
+    assert copy.quantization_mode == "int8"
+
+
+def test_another_precision_keeps_lora_and_int8():
+    for model in (with_lora(), int8_model()):
+        copy = model.with_dtype("bfloat16")
+        assert copy.get_config()["adaptation"] == model.get_config()["adaptation"]
+        np.testing.assert_allclose(logits(copy), logits(model), atol=0.5)
+
+
+def test_int8_logits_are_close():
+    difference = np.abs(logits(int8_model()) - logits(tiny_model()))
+    assert 0 < difference.max() < 0.2
+
+
+def test_filters_choose_layers_by_name():
+    model = tiny_model()
+    model.quantize("int8", filters="feed_forward")
+    states = model.get_config()["adaptation"]
+    assert list(states) == [
+        f"{s}/layer_{i}/feed_forward" for s in ("encoder", "decoder") for i in (0, 1)
+    ]
+
+
+def test_an_int8_model_is_not_trained():
+    model = int8_model()
+    model.compile("adam", LabelSmoothedCrossEntropy())
+    with pytest.raises(ValueError, match="An int8 model cannot be trained"):
+        model.fit(IDS, np.array([[40, 3], [41, 3], [42, 3]]), verbose=0)
+    with pytest.raises(ValueError, match="already; LoRA needs plain kernels"):
+        model.enable_lora(2)
+
+
+@pytest.mark.parametrize("mode", ["int4", "float8"])
+def test_other_modes_are_refused(mode):
+    with pytest.raises(ValueError, match=f"can be quantized to 'int8', received '{mode}'"):
+        tiny_model().quantize(mode)
+
+
+@pytest.mark.parametrize("make", [with_lora, int8_model])
+@pytest.mark.parametrize(("rows", "beam_size"), [(1, 2), (3, 1)])
+def test_the_search_decodes_with_the_adapted_kernels(make, rows, beam_size):
+    model, plain = make(), tiny_model()
+    for name, layer in plain.kernel_layers().items():
+        for kernel in layer.kernel_names:
+            getattr(layer, kernel).assign(model.kernel_layers()[name].kernel(kernel))
+    ids = tf.constant(SOURCE[:rows])
+    lengths = tf.math.count_nonzero(ids, axis=1, dtype=tf.int32)
+    options = DecodingConfig(beam_size=beam_size, extra_length=4)
+    expected, received = (
+        tf.function(TokenSearch(each, options))(ids, lengths) for each in (plain, model)
+    )
+    assert np.array_equal(received.ids, expected.ids)
+    np.testing.assert_allclose(received.scores, expected.scores, atol=1e-4)
+
+
+def test_a_loop_computes_each_int8_kernel_once():
+    def casts(model):
+        search = TokenSearch(model, DecodingConfig(beam_size=2, extra_length=4))
+        specs = tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None], tf.int32)
+        graph = tf.function(search).get_concrete_function(*specs).graph.as_graph_def()
+        bodies = [f for f in graph.library.function if "while_body" in f.signature.name]
+        nodes = [node for body in bodies for node in body.node_def if node.op == "Cast"]
+        return [node for node in nodes if node.attr["SrcT"].type == tf.int8.as_datatype_enum]
+
+    # The rows of the tokens, in the loops for one sentence and for several.
+    assert len(casts(int8_model())) == 2 and not casts(tiny_model())
+
+
+@pytest.mark.slow
+def test_an_export_contains_merged_kernels(tmp_path):
+    translator = translator_of(with_lora(["attention"]), beam_size=1)
+    sentences = toy_sentences(7)
+    write_graph(translator, tmp_path)
+    assert load_saved_model(tmp_path)(sentences) == translator(sentences)
+    names = [weight.name for weight in tf.saved_model.load(str(tmp_path)).weights]
+    assert len(names) == len(tiny_model().weights) and not any("lora" in name for name in names)
+    assert translator.model.has_lora
+
+
+@pytest.mark.slow
+def test_an_export_of_an_int8_model_is_int8_and_loads_as_one(tmp_path):
+    translator = translator_of(int8_model(), beam_size=1)
+    sentences = toy_sentences(7)
+    expected = translator(sentences)
+    version = export_saved_model(translator, tmp_path / "model")
+    assert load_saved_model(version)(sentences) == expected
+    weights = tf.saved_model.load(str(version)).weights
+    assert sum(weight.dtype == tf.int8 for weight in weights) == 6 * 4 + 4 * 2 + 3
+    assert "int8_from_float32" in (version / "README.md").read_text()
+    loaded = Translator.load(version)
+    assert loaded.model.quantization_mode == "int8" and loaded(sentences) == expected
+    assert "Xla" not in {node.op[:3] for node in saved_graph(version).nodes}
+
+
+@pytest.mark.slow
+def test_a_saved_translator_is_plain(tmp_path):
+    translator = translator_of(with_lora())
+    translator.save(tmp_path / "saved")
+    loaded = Translator.load(tmp_path / "saved")
+    assert type(loaded.model) is Transformer and not loaded.model.has_lora
+    np.testing.assert_allclose(logits(loaded.model), logits(translator.model), atol=1e-5)
