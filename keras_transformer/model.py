@@ -97,8 +97,8 @@ class Transformer(AdaptableModel, keras.Model):
         self.encoder = Encoder(**options, dtype=policy, name="encoder")
         self.decoder = Decoder(**options, dtype=policy, name="decoder")
         self._build_layers()
-        # A subclass may add layers to its state, or a `build` of its own.
-        self.built = type(self).build is Transformer.build
+        # A subclass with a `call` of its own may add layers, which its first call builds.
+        self.built = (type(self).build, type(self).call) == (Transformer.build, Transformer.call)
 
     def _embedding(self, vocab_size, name):
         return TokenEmbedding(vocab_size, self.config.d_model, dtype=self.dtype_policy, name=name)
@@ -161,7 +161,10 @@ class Transformer(AdaptableModel, keras.Model):
         return model
 
     def build(self, input_shape: Any = None) -> None:
-        """Do nothing: the constructor has built the layers."""
+        """Build what the `call` of a subclass adds; the constructor has built everything else."""
+        if input_shape is not None and type(self).build is Transformer.build:
+            ids = {n: keras.KerasTensor(shape, "int32") for n, shape in input_shape.items()}
+            keras.Operation.compute_output_spec(self, ids)
 
     def _build_layers(self):
         for embedding in (self.source_embedding, self.target_embedding, self.output_embedding):
