@@ -5,6 +5,7 @@ import dataclasses
 import doctest
 import importlib.util
 import inspect
+import sys
 import typing
 from pathlib import Path
 
@@ -102,6 +103,14 @@ def test_a_module_lists_what_it_offers(module):
     offered = importlib.import_module(module).__all__
     missing = [name for name in offered if not hasattr(importlib.import_module(module), name)]
     assert not missing
+
+
+@pytest.mark.parametrize(("module", "package"), OPTIONAL.items())
+def test_an_optional_module_says_what_to_install(monkeypatch, module, package):
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.setitem(sys.modules, package, None)  # As if it were not installed.
+    with pytest.raises(ImportError, match=f"pip install {package.replace('_', '-')}"):
+        importlib.import_module(module)
 
 
 def test_every_package_is_public_or_internal():

@@ -131,6 +131,21 @@ class TransformerSeq2SeqLMPreprocessor(keras_hub.models.Seq2SeqLMPreprocessor):
             "decoder_padding_mask": mask,
         }
 
+    def generate_postprocess(self, x: dict[str, Any]) -> Any:
+        """Return the texts of what `TransformerSeq2SeqLM.generate_step` returns.
+
+        Args:
+            x: A dictionary of `decoder_token_ids` and `decoder_padding_mask`, [T] or [B, T].
+
+        Returns:
+            A string or a list of strings.
+        """
+        ids, mask = x["decoder_token_ids"], x["decoder_padding_mask"]
+        if tf.executing_eagerly():  # Tensors of another backend, maybe on its GPU.
+            ids, mask = map(keras.ops.convert_to_numpy, (ids, mask))
+        # The tokenizer drops pad, bos and eos.
+        return self.tokenizer.detokenize(tf.where(mask, ids, self.tokenizer.pad_token_id))
+
     def _pack_source(self, text, length):
         tokenizer = self.source_tokenizer or self.tokenizer
         ids, mask = self.encoder_packer(
