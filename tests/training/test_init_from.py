@@ -111,6 +111,7 @@ def test_an_export_in_a_run_directory_is_not_what_a_run_starts_from(tmp_path, so
     assert find_translator(directory).vocabularies == [directory / "vocabulary.model"]
 
 
+@pytest.mark.slow
 def test_a_run_starts_from_a_translator_that_was_saved_or_exported_in_python(
     tmp_path, source, continued, monkeypatch
 ):
