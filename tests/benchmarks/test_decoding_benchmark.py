@@ -147,6 +147,7 @@ def test_equal_tokens_with_another_text_do_not_agree():
     assert ours.share_same(theirs) == 0.5
 
 
+@pytest.mark.slow
 def test_the_error_of_a_failed_engine_includes_its_log(tmp_path):
     task = {"engine": "SavedModel", "threads": 1, "options": {"path": str(tmp_path)}}
     with pytest.raises(RuntimeError, match="engine failed:\n(.|\n)*SavedModel file does not exist"):

@@ -35,6 +35,7 @@ def run(model, text, tmp_path, capsys):
     return {name.strip(): value.strip() for name, value in rows.items()}
 
 
+@pytest.mark.slow
 def test_a_model_that_holds(saved, tmp_path, capsys):
     rows = run(saved(tf.strings.upper), "one\ntwo\n\nthree", tmp_path, capsys)
     assert int(rows["requests"].replace(",", "")) > 10

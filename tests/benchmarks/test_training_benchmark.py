@@ -9,6 +9,7 @@ from keras_transformer.config import TransformerConfig
 from tests.helpers.tiny import run_python, tiny_tokenizer, toy_pairs
 
 
+@pytest.mark.slow
 def test_the_script_starts():
     assert "--precisions" in run_python("-m", "benchmarks.training", "--help").stdout
 

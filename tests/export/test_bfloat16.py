@@ -11,6 +11,8 @@ from keras_transformer.export import write_graph
 from keras_transformer.training import load_translator
 from tests.helpers.tiny import NO_UTF8, ODD, saved_graph, toy_pairs, toy_training
 
+pytestmark = pytest.mark.slow  # Each export traces and optimizes every signature.
+
 
 @pytest.fixture(scope="module")
 def exports(tmp_path_factory):

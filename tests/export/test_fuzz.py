@@ -4,6 +4,7 @@ import functools
 import random
 import tempfile
 
+import pytest
 import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -12,6 +13,8 @@ from keras_transformer.config import DecodingConfig
 from keras_transformer.export import load_saved_model
 from keras_transformer.translation.translator import Translator
 from tests.helpers.tiny import export_quickly, tiny_model, tiny_tokenizer, toy_sentences
+
+pytestmark = pytest.mark.slow  # Each export traces and optimizes every signature.
 
 GOOD = [text.encode() for text in toy_sentences(6)]
 

@@ -4,10 +4,13 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from keras_transformer.export import load_saved_model
 from tests.helpers.tiny import toy_pairs
+
+pytestmark = pytest.mark.slow  # Each export traces and optimizes every signature.
 
 GOLDEN = Path(__file__).with_name("golden")
 EXPECTED = json.loads((GOLDEN / "expected.json").read_text(encoding="utf-8"))

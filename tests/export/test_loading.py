@@ -6,6 +6,8 @@ import tensorflow as tf
 from keras_transformer.export import load_saved_model
 from tests.helpers.tiny import export_quickly, tiny_translator, toy_sentences
 
+pytestmark = pytest.mark.slow  # Each export traces and optimizes every signature.
+
 
 @pytest.fixture(scope="module")
 def translate(exported):

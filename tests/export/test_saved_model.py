@@ -21,6 +21,8 @@ from tests.helpers.tiny import (
     toy_sentences,
 )
 
+pytestmark = pytest.mark.slow  # Each export traces and optimizes every signature.
+
 # What a client of the exported model may have installed.
 CLIENT = """
 import json, sys

@@ -5,6 +5,8 @@ import tensorflow as tf
 from keras_transformer.export.signatures import METHODS
 from tests.helpers.tiny import NO_UTF8, ODD, toy_sentences
 
+pytestmark = pytest.mark.slow  # Each export traces and optimizes every signature.
+
 TEXTS = [text.encode() for text in [*toy_sentences(14), *ODD]] + NO_UTF8
 HUGE = [b"one two " * 125_000, b"\xff" * 1_000_000, "\ufdfa".encode() * 333_333, b" " * 1_000_000]
 STRING, FLOAT, INT = (dtype.as_datatype_enum for dtype in (tf.string, tf.float32, tf.int32))

@@ -14,6 +14,8 @@ from keras_transformer.translation.translator import Translator
 from tests.helpers.model_server import most_rows
 from tests.helpers.tiny import tiny_tokenizer
 
+pytestmark = pytest.mark.slow  # Each export traces and optimizes every signature.
+
 
 def read(path):
     """Read requests as the model server does."""

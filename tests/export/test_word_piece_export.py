@@ -24,6 +24,8 @@ from tests.helpers.tiny import (
     toy_sentences,
 )
 
+pytestmark = pytest.mark.slow  # Each export traces and optimizes every signature.
+
 
 @functools.cache
 def translator():
