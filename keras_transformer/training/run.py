@@ -13,10 +13,7 @@ import tensorflow as tf
 from keras_transformer.config import DecodingConfig, ExperimentConfig, TrainingConfig
 from keras_transformer.data import TokenBatches, encode_pairs
 from keras_transformer.evaluation import score
-from keras_transformer.losses import LabelSmoothedCrossEntropy
 from keras_transformer.model import Transformer
-from keras_transformer.optimizers import FusedAdam
-from keras_transformer.schedules import NoamSchedule
 from keras_transformer.text import read_tokenizers
 from keras_transformer.training.callbacks import (
     Checkpoints,
@@ -29,6 +26,7 @@ from keras_transformer.training.checkpoints import average_checkpoints
 from keras_transformer.training.devices import prepare_cpu, replica_strategy
 from keras_transformer.training.directory import check_claim, claim
 from keras_transformer.training.model import TrainingTransformer
+from keras_transformer.training.recipe import paper_recipe
 from keras_transformer.training.start import check_start, initial_weights
 from keras_transformer.training.teachers import find_teachers, read_teachers
 from keras_transformer.training.text import Pairs, read_text, training_batches
@@ -173,20 +171,16 @@ def compiled_model(
             distillation=training.distillation,
             dtype=training.precision,
         )
-        schedule = NoamSchedule(
-            config.model.d_model, training.warmup_steps, training.learning_rate_scale
+        recipe = paper_recipe(
+            model,
+            training.warmup_steps,
+            training.learning_rate_scale,
+            training.label_smoothing,
+            training.beta_1,
+            training.beta_2,
+            training.epsilon,
         )
-        model.compile(
-            optimizer=FusedAdam(
-                schedule,
-                beta_1=training.beta_1,
-                beta_2=training.beta_2,
-                epsilon=training.epsilon,
-            ),
-            loss=LabelSmoothedCrossEntropy(training.label_smoothing),
-            # XLA would compile the step anew for each length of a batch.
-            jit_compile=False,
-        )
+        model.compile(**{**recipe, "metrics": None})  # Validation has its own.
     return model
 
 

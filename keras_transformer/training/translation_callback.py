@@ -23,6 +23,9 @@ class TranslationCallback(keras.callbacks.Callback):
         target_tokenizer: The tokenizer of the target, if the languages have separate vocabularies.
         samples: The number of translations to print after each epoch.
 
+    Raises:
+        ValueError: If there are no pairs.
+
     Example:
 
     ```python
@@ -41,7 +44,10 @@ class TranslationCallback(keras.callbacks.Callback):
     ):
         super().__init__()
         if not pairs:
-            raise ValueError("pairs must have at least one sentence pair, received none.")
+            raise ValueError(
+                "pairs must have at least one sentence pair, received none. Hold some back from "
+                "training."
+            )
         self.sources, self.references = map(list, zip(*pairs, strict=True))
         self.tokenizers = tokenizer, target_tokenizer
         self.samples = samples
@@ -55,5 +61,6 @@ class TranslationCallback(keras.callbacks.Callback):
         if logs is not None:
             logs["val_bleu"] = bleu
         print(f"\nEpoch {epoch + 1}: validation BLEU (greedy) {bleu:.1f}")
-        for source, translation in list(zip(self.sources, translations, strict=True))[: self.samples]:
+        shown = slice(self.samples)
+        for source, translation in zip(self.sources[shown], translations[shown], strict=True):
             print(f"  {source}\n  -> {translation}")

@@ -22,7 +22,10 @@ from tests.helpers.tiny import (
     toy_sentences,
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("gcc") is None, reason="the host is built with gcc")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("gcc") is None, reason="the host is built with gcc"),
+]
 
 ORDINARY = [text.encode() for text in toy_sentences(14)]
 HOSTILE = [text.encode() for text in ODD] + NO_UTF8
