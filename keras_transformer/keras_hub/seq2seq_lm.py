@@ -41,7 +41,7 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
     ...     TransformerBackbone(266, num_layers=1, d_model=8, d_ff=16, num_heads=2),
     ...     TransformerSeq2SeqLMPreprocessor(tokenizer),
     ... )
-    >>> task.compile(sampler="greedy")
+    >>> task.compile(sampler="greedy", jit_compile=False)
     >>> translations = task.generate(["a dog", "a"], max_length=5)
     >>> len(translations)
     2
