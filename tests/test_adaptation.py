@@ -22,13 +22,17 @@ def logits(model):
     return model(IDS).numpy()
 
 
-def with_lora(targets=EVERY):
-    """Return a model in which no matrix of LoRA is zero."""
-    model = tiny_model()
+def add_lora(model, targets=EVERY):
+    """Give a model LoRA in which no matrix is zero."""
     model.enable_lora(2, lora_alpha=3, targets=targets)
     random = np.random.default_rng(5)
     for weight in model.trainable_weights:
         weight.assign(random.normal(scale=0.3, size=weight.shape))
+
+
+def with_lora(targets=EVERY):
+    model = tiny_model()
+    add_lora(model, targets)
     return model
 
 
@@ -182,7 +186,7 @@ def test_an_export_contains_merged_kernels(tmp_path):
 
 
 @pytest.mark.slow
-def test_an_export_of_an_int8_model_is_int8_and_loads_as_one(tmp_path):
+def test_an_export_of_an_int8_model_is_int8_and_loads_as_float(tmp_path):
     translator = translator_of(int8_model(), beam_size=1)
     sentences = toy_sentences(7)
     expected = translator(sentences)
@@ -192,8 +196,19 @@ def test_an_export_of_an_int8_model_is_int8_and_loads_as_one(tmp_path):
     assert sum(weight.dtype == tf.int8 for weight in weights) == 6 * 4 + 4 * 2 + 3
     assert "int8_from_float32" in (version / "README.md").read_text()
     loaded = Translator.load(version)
-    assert loaded.model.quantization_mode == "int8" and loaded(sentences) == expected
+    assert loaded.model.quantization_mode is None and loaded(sentences) == expected
     assert "Xla" not in {node.op[:3] for node in saved_graph(version).nodes}
+
+
+@pytest.mark.parametrize("change", [add_lora, lambda model: model.quantize("int8")])
+def test_a_translator_that_was_used_before_uses_the_new_kernels(change):
+    translator = translator_of(tiny_model())
+    texts = tf.constant(["one red dog"]), tf.constant(["Hund rot eins"])
+    before = translator.score(*texts)["score"]
+    change(translator.model)
+    received = translator.score(*texts)["score"]
+    assert abs(received - before) > 1e-4
+    assert received == translator_of(translator.model).score(*texts)["score"]
 
 
 @pytest.mark.slow

@@ -28,6 +28,11 @@ class Adaptable(keras.layers.Layer):
         return any(layer.adapter.lora_rank for layer in self.kernel_layers().values())
 
     @property
+    def kernel_version(self) -> int:
+        """A number that changes when LoRA or int8 gives a layer other kernels."""
+        return sum(layer.adapter.version for layer in self.kernel_layers().values())
+
+    @property
     def quantization_mode(self) -> str | None:
         """`"int8"` if a kernel is int8, else None."""
         is_int8 = any(layer.adapter.is_int8 for layer in self.kernel_layers().values())

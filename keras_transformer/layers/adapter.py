@@ -33,6 +33,7 @@ class Adapter(keras.layers.Layer):
         self.lora_rank: int | None = None
         self.lora_alpha: float = 1.0
         self.is_int8 = False
+        self.version = 0
         self._ready: dict[str, Any] = {}
         # Keras locks a layer that it builds, and these weights come later.
         self.built = True
@@ -56,9 +57,10 @@ class Adapter(keras.layers.Layer):
         lora_alpha: float = 1.0,
         quantization_mode: str | None = None,
     ) -> None:
-        """Choose LoRA or int8 for an owner that isn't built yet."""
+        """Choose LoRA, int8 or neither. For an owner that isn't built, this is all to do."""
         self.lora_rank, self.lora_alpha = lora_rank, lora_alpha
         self.is_int8 = quantization_mode == "int8"
+        self.version += 1
 
     def add_lora(self, name: str, shape: Any, seed: int | None = None) -> None:
         """Add A and B for one of the owner's kernels [D, U]; A B starts at zero."""

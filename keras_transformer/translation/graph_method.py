@@ -18,6 +18,10 @@ class GraphMethod:
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
+        version = getattr(instance, "graph_version", None)
+        if vars(instance).get("_traced_version", version) != version:
+            forget_graphs(instance)
+        vars(instance)["_traced_version"] = version
         functions = vars(instance).setdefault("_graph_functions", {})
         if (function := functions.get(self)) is None:
             function = tf.function(
@@ -34,7 +38,8 @@ def graph_method(*signature: tf.TensorSpec) -> Callable[[Callable[..., Any]], Gr
     """Return a decorator that traces a method once per instance and runs its graph.
 
     Unlike a method decorated with `tf.function`, which holds a weak reference, it keeps its
-    instance alive, so that `Translator(model, tokenizer).n_best(text)` works.
+    instance alive, so that `Translator(model, tokenizer).n_best(text)` works. If the instance has a
+    `graph_version`, its methods are traced again whenever that changes.
 
     Args:
         *signature: The inputs; without any, each new kind of input is traced.

@@ -96,15 +96,16 @@ class TokenSearch:
         )
 
     def _search_compiled(self, source, max_lengths, *options):
-        if options not in self._compiled:
-            self._compiled[options] = CompiledSearch(
+        key = *options, self.model.kernel_version
+        if key not in self._compiled:
+            self._compiled[key] = CompiledSearch(
                 lambda source, max_lengths, stage_lengths: self._search(
                     source, max_lengths, *options, stage_lengths=stage_lengths
                 ),
                 self.decoding.max_source_length,
                 self.decoding.extra_length,
             )
-        return self._compiled[options](source, max_lengths)
+        return self._compiled[key](source, max_lengths)
 
     def _search(
         self,

@@ -89,6 +89,11 @@ class Translator:
         translator._token_search = self._token_search.with_prepared_weights()
         return translator
 
+    @property
+    def graph_version(self) -> int:
+        """A number that changes when LoRA or int8 gives the model other kernels."""
+        return self.model.kernel_version
+
     def without_lora(self) -> "Translator":
         """Return a translator with a plain model: itself if the model has no LoRA."""
         if not self.model.has_lora:
