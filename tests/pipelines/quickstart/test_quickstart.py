@@ -19,6 +19,7 @@ def small_corpus(monkeypatch):
     return corpus()
 
 
+@pytest.mark.slow
 def test_the_whole_workflow(small_corpus, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(quickstart, "CONFIG", tmp_path / "toy.yaml")
     text = {"train_source": "none", "validation_source": "none"}
