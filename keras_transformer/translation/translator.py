@@ -160,7 +160,7 @@ class Translator:
             FileExistsError: If `path` holds anything else.
 
         >>> from keras_transformer.text import WordPieceTokenizer, train_word_piece
-        >>> tokenizer = WordPieceTokenizer(train_word_piece(["a b c d"], vocab_size=270))
+        >>> tokenizer = WordPieceTokenizer(train_word_piece(["a b c d"], vocab_size=269))
         >>> model = Transformer.from_preset("tiny", tokenizer.vocab_size, num_layers=1)
         >>> translator = Translator(model, tokenizer, decoding=DecodingConfig(extra_length=2))
         >>> import tempfile
