@@ -21,6 +21,7 @@ def build(**options):
     return Transformer(TransformerConfig(**sizes | options))
 
 
+@pytest.mark.slow
 def test_keras_export_has_named_inputs_of_any_shape(tmp_path):
     tf = pytest.importorskip("tensorflow")
     if keras.backend.backend() != "tensorflow":

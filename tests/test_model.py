@@ -181,6 +181,7 @@ def test_dropout_applies_to_the_sums_of_embeddings_and_positions(monkeypatch):
         assert 0.4 < np.mean(dropped == 0) < 0.6
 
 
+@pytest.mark.slow
 def test_its_layers_make_a_classifier_in_a_functional_model():
     source = keras.Input((None,), dtype="int32")
     x = layers.TokenEmbedding(V, 8)(source)

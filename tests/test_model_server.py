@@ -28,7 +28,16 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 from keras_transformer.export import export_saved_model
 from pipelines import client
-from tests.helpers.tiny import NO_UTF8, ODD, ROOT, tiny_translator, toy_sentences
+from tests.helpers.tiny import (
+    NO_UTF8,
+    ODD,
+    ROOT,
+    export_quickly,
+    tiny_translator,
+    toy_sentences,
+)
+
+pytestmark = pytest.mark.slow  # A server starts for each kind of model.
 
 REAL = "tensorflow_model_server"
 needs_real = pytest.mark.skipif(
@@ -106,7 +115,7 @@ def translator():
 def server(path, translator, tmp_path_factory):
     """A server with the exported translator, which tests do not change."""
     directory = tmp_path_factory.mktemp("served")
-    export_saved_model(translator, directory / "toy")
+    export_quickly(translator, directory / "toy")
     with serving(directory / "toy", path, directory / "log") as server:
         yield server
 
@@ -231,7 +240,7 @@ def test_a_new_version_replaces_the_old_one_without_a_failed_request(path, tmp_p
             log.append(answers.index(predict(SENTENCES)))
 
     model, log = tmp_path / "toy", tmp_path / "log"
-    export_saved_model(old, model)
+    export_quickly(old, model)
     with serving(model, path, log) as server, ThreadPoolExecutor(2) as threads:
         args = SimpleNamespace(
             model="toy",
@@ -246,7 +255,7 @@ def test_a_new_version_replaces_the_old_one_without_a_failed_request(path, tmp_p
         asking = [threads.submit(ask, predict, received[api]) for api, predict in apis.items()]
         try:
             wait(lambda: all(received.values()), log)
-            export_saved_model(new, model)
+            export_quickly(new, model)
             wait(lambda: versions(server) == {"2"}, log)
             wait(lambda: all(1 in answers for answers in received.values()), log)
         finally:

@@ -8,6 +8,8 @@ from pipelines import evaluate
 from tests.helpers.tiny import toy_pairs
 from tests.helpers.toy_tfds import register_pairs
 
+pytestmark = pytest.mark.slow  # They train a model and export it.
+
 PAIRS = toy_pairs(30, seed=9)
 
 

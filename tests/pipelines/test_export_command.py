@@ -8,6 +8,8 @@ from keras_transformer.export import ExportRecord, load_saved_model
 from pipelines import export
 from tests.helpers.tiny import toy_sentences
 
+pytestmark = pytest.mark.slow  # They train a model and export it.
+
 
 def test_the_new_version_is_printed(run, translator, tmp_path, capsys):
     output = tmp_path / "models" / "toy"

@@ -8,6 +8,8 @@ from keras_transformer.config import ExperimentConfig
 from keras_transformer.training import read_history
 from pipelines import figures
 
+pytestmark = pytest.mark.slow  # They train a model and export it.
+
 NAMES = {
     *(
         f"{kind}_{style}"

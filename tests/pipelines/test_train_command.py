@@ -401,6 +401,7 @@ def test_after_an_interruption_it_says_what_the_same_command_does(
     assert capsys.readouterr().err == message
 
 
+@pytest.mark.slow
 def test_from_the_command_line_to_a_model(tmp_path):
     data = write_toy_text(tmp_path, train=60)
     compressed = tmp_path / "train.source.gz"

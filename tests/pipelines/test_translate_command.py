@@ -11,6 +11,8 @@ from keras_transformer.translation import Translator
 from pipelines import translate
 from tests.helpers.tiny import ROOT, run_python, toy_sentences
 
+pytestmark = pytest.mark.slow  # They train a model and export it.
+
 SENTENCES = ["one two three 😀", "", *toy_sentences(5), "red"]
 
 
