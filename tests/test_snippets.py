@@ -81,10 +81,10 @@ def run_python(folder, *arguments):
 
 
 def check_python(page, folder):
-    """Run the page's Python blocks in a folder and compare what they print."""
+    """Run the page's Python blocks in a folder, compare what they print, and return it."""
     fences = blocks(page)
     if not any(fence.info == "python" for fence in fences):
-        return
+        return ""
     link_shipped_model(folder)
     # Every line of code keeps its number, so that a traceback points into the page.
     lines = [""] * len(page.read_text(encoding="utf-8").splitlines())
@@ -95,7 +95,8 @@ def check_python(page, folder):
             lines[end - 1] = f"print({END_OF_BLOCK!r})"
     script = folder / page.name
     script.write_text("\n".join(lines), encoding="utf-8")
-    outputs = iter(run_python(folder, script).split(END_OF_BLOCK + "\n"))
+    printed = run_python(folder, script)
+    outputs = iter(printed.split(END_OF_BLOCK + "\n"))
 
     checker, flags = doctest.OutputChecker(), doctest.ELLIPSIS
     for fence, following in pairwise([*fences, None]):
@@ -106,6 +107,7 @@ def check_python(page, folder):
                 f"{page.name}, line {fence.map[0] + 1}\n"
                 f"{checker.output_difference(example, output, flags)}"
             )
+    return printed
 
 
 def our_commands(script):
@@ -161,18 +163,15 @@ def cells(notebook, kind):
     return ["".join(cell["source"]) for cell in found if cell["cell_type"] == kind]
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        pytest.param(page, marks=pytest.mark.slow) if page.name in OPTIONAL else page
-        for page in PAGES
-    ],
-    ids=page_id,
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
 def test_python_blocks_run_and_print_what_the_page_says(page, tmp_path):
     if page.name in OPTIONAL:
         pytest.importorskip(OPTIONAL[page.name])
-    check_python(page, tmp_path)
+    printed = check_python(page, tmp_path)
+    if page.name == "README.md":
+        (bleu,) = re.findall(r"^BLEU ([\d.]+) ", printed, re.MULTILINE)
+        assert float(bleu) >= 60
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
