@@ -20,6 +20,7 @@ from keras_transformer.layers import (
     padding_mask,
 )
 from keras_transformer.layers.adaptable import AdaptableModel
+from keras_transformer.losses import LabelSmoothedCrossEntropy
 from keras_transformer.presets import get_preset
 
 __all__ = ["Transformer"]
@@ -176,6 +177,22 @@ class Transformer(AdaptableModel, keras.Model):
             getattr(self, f"{side}_dropout").build(shape)
         self.encoder.build(shape)
         self.decoder.build(shape, shape)
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Configure training; see `keras.Model.compile`.
+
+        Raises:
+            ValueError: If the optimizer accumulates gradients of a `LabelSmoothedCrossEntropy`.
+        """
+        super().compile(*args, **kwargs)
+        steps = getattr(self.optimizer, "gradient_accumulation_steps", None)
+        if steps and isinstance(self.loss, LabelSmoothedCrossEntropy):
+            raise ValueError(
+                f"gradient_accumulation_steps={steps} would average means over different numbers "
+                "of tokens, which is not the update of the whole batch. Leave it out, and give the "
+                "whole batch to keras_transformer.training.TrainingTransformer(config, parts="
+                f"{steps}), whose parts count tokens."
+            )
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         if not isinstance(inputs, Mapping) or not {"source", "target"} <= inputs.keys():

@@ -139,6 +139,13 @@ def test_positions_can_be_serialized_in_any_dtype_policy():
     assert copy.dtype_policy.name == "mixed_bfloat16"
 
 
+def test_gradients_of_means_over_different_numbers_of_tokens_are_not_accumulated():
+    adam = keras.optimizers.Adam(gradient_accumulation_steps=4)
+    with pytest.raises(ValueError, match="gradient_accumulation_steps=4 would .*parts=4"):
+        build().compile(adam, LabelSmoothedCrossEntropy())
+    build().compile(adam, "mse")  # Another loss may be a mean over the same number of values.
+
+
 def test_layers_take_a_sequence_of_no_tokens():
     layer = EncoderLayer(12, 20, 3)
     assert layer(ops.zeros((2, 0, 12))).shape == (2, 0, 12)
