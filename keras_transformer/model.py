@@ -154,9 +154,21 @@ class Transformer(AdaptableModel, keras.Model):
         return {name: getattr(self, name) for name in (*embeddings, "encoder", "decoder")}
 
     def without_lora(self) -> "Transformer":
-        """Return a model with merged kernels and the same outputs: itself if it has no LoRA."""
+        """Return a model with merged kernels and the same outputs: itself if it has no LoRA.
+
+        Raises:
+            ValueError: If the model is of a subclass with a forward pass of its own.
+        """
         if not self.has_lora:
             return self
+        if any(
+            getattr(type(self), name) is not getattr(Transformer, name)
+            for name in ("call", "encode", "decode")
+        ):
+            raise ValueError(
+                f"{self.name!r} is of a subclass with a forward pass of its own, so no merged copy "
+                "can be made. Call merge_lora() first."
+            )
         model = self._copy(Transformer)
         model.merge_lora()
         return model
@@ -184,15 +196,16 @@ class Transformer(AdaptableModel, keras.Model):
         Raises:
             ValueError: If the optimizer accumulates gradients of a `LabelSmoothedCrossEntropy`.
         """
-        super().compile(*args, **kwargs)
-        steps = getattr(self.optimizer, "gradient_accumulation_steps", None)
-        if steps and isinstance(self.loss, LabelSmoothedCrossEntropy):
+        given = {**dict(zip(("optimizer", "loss"), args, strict=False)), **kwargs}
+        steps = getattr(given.get("optimizer"), "gradient_accumulation_steps", None)
+        if steps and isinstance(given.get("loss"), LabelSmoothedCrossEntropy):
             raise ValueError(
                 f"gradient_accumulation_steps={steps} would average means over different numbers "
                 "of tokens, which is not the update of the whole batch. Leave it out, and give the "
                 "whole batch to keras_transformer.training.TrainingTransformer(config, parts="
                 f"{steps}), whose parts count tokens."
             )
+        super().compile(*args, **kwargs)
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         if not isinstance(inputs, Mapping) or not {"source", "target"} <= inputs.keys():

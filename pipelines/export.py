@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.exp
     kind = {"compiled": args.compiled, "precision": args.precision}
     translator = load_translator(args.checkpoint, **kind, **search_options(args))
     carried = run_facts(args.checkpoint)
-    if search_options(args):
+    if search_options(args) or args.precision != "float32":
         carried.pop("scores", None)  # An earlier export was scored with other options.
     facts |= carried | texts
     print(export_saved_model(translator, args.output, facts))

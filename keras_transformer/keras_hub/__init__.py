@@ -1,7 +1,7 @@
 """KerasHub both ways: a `Translator` as a KerasHub task, saved and loaded as a preset.
 
-Needs the package keras-hub: `pip install keras-hub`. Importing this module registers the classes
-that `keras_hub.models.Seq2SeqLM.from_preset` looks for.
+Needs the package keras-hub: `pip install 'keras-transformer-mt[keras-hub]'`. Importing this module
+registers the classes that `keras_hub.models.Seq2SeqLM.from_preset` looks for.
 """
 
 import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
@@ -10,7 +10,8 @@ import importlib.util
 
 if importlib.util.find_spec("keras_hub") is None:
     raise ImportError(
-        "keras_transformer.keras_hub needs the package keras-hub: pip install keras-hub"
+        "keras_transformer.keras_hub needs the package keras-hub: pip install "
+        "'keras-transformer-mt[keras-hub]'"
     )
 
 from keras_transformer.keras_hub.backbone import TransformerBackbone

@@ -6,6 +6,8 @@ from typing import Any
 
 import keras
 
+from keras_transformer.layers.adapter import check_lora, check_quantization
+
 
 class Adaptable(keras.layers.Layer):
     """Contain layers with kernels, and keep what LoRA and int8 did to them in the configuration."""
@@ -112,9 +114,11 @@ class AdaptableModel(Adaptable):
             raise ValueError(
                 f"targets must be a list of {', '.join(map(repr, kinds))}, received {targets!r}."
             )
-        for layer in layers:
-            if layer.kind in targets:
-                layer.enable_lora(rank, lora_alpha)
+        chosen = [layer for layer in layers if layer.kind in targets]
+        for layer in chosen:
+            check_lora(layer, rank)  # A mistake leaves the model as it is.
+        for layer in chosen:
+            layer.enable_lora(rank, lora_alpha)
         self._freeze()
         self._forget_functions()
 
@@ -143,11 +147,13 @@ class AdaptableModel(Adaptable):
             mode: `"int8"`.
             config: See `MultiHeadAttention.quantize`.
             filters: Which layers: a regular expression or a list of them, found in a layer's name
-                such as `"cross_attention"` or `"source_embedding"`; all by default.
+                such as `"cross_attention"` or `"source_embedding"`, or a function of the layer; all
+                by default.
             **kwargs: Not used: they are part of the method's signature in Keras.
 
         Raises:
-            ValueError: If the mode is another one, or a layer has LoRA or int8 already.
+            ValueError: If the mode is another one, no layer is chosen, or a layer has LoRA or int8
+                already.
 
         >>> from keras_transformer import Transformer
         >>> model = Transformer.from_preset("tiny", vocab_size=100, num_layers=1)
@@ -155,10 +161,16 @@ class AdaptableModel(Adaptable):
         >>> model.quantization_mode
         'int8'
         """
-        patterns = [filters or ""] if filters is None or isinstance(filters, str) else filters
-        for layer in self.kernel_layers().values():
-            if any(re.search(pattern, layer.name) for pattern in patterns):
-                layer.quantize(mode, config=config)
+        mode = config.mode if mode is None and config is not None else mode
+        layers = [each for each in self.kernel_layers().values() if each.built]
+        chosen = [layer for layer in layers if _is_chosen(layer, filters)]
+        if not chosen:
+            names = sorted({layer.name for layer in layers})
+            raise ValueError(f"filters must match one of {names}, received {filters!r}.")
+        for layer in chosen:
+            check_quantization(layer, mode, config)  # A mistake leaves the model as it is.
+        for layer in chosen:
+            layer.quantize(mode, config=config)
         self._forget_functions()
 
     def restore_adaptation(self, states: Mapping[str, Any]) -> None:
@@ -169,7 +181,7 @@ class AdaptableModel(Adaptable):
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
         if self._frozen_by_lora:
-            config["adaptation"]["is_frozen"] = True
+            config.setdefault("adaptation", {})["is_frozen"] = True
         return config
 
     def _freeze(self):
@@ -184,3 +196,12 @@ class AdaptableModel(Adaptable):
 
     def _forget_functions(self):
         self.train_function = self.test_function = self.predict_function = None
+
+
+def _is_chosen(layer, filters):
+    if filters is None:
+        return True
+    if callable(filters):
+        return filters(layer)
+    patterns = [filters] if isinstance(filters, str) else filters
+    return any(re.search(pattern, layer.name) for pattern in patterns)

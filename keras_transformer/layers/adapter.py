@@ -3,11 +3,18 @@
 import contextlib
 import gc
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import keras
 from keras import ops
+
+# By the adapter's identity and the kernel's name. Two threads may trace the same layers.
+_READY: ContextVar[Mapping[tuple[int, str], Any]] = ContextVar(
+    "ready kernels", default=MappingProxyType({})
+)
 
 
 class Adapter(keras.layers.Layer):
@@ -33,8 +40,8 @@ class Adapter(keras.layers.Layer):
         self.lora_rank: int | None = None
         self.lora_alpha: float = 1.0
         self.is_int8 = False
+        self._was_trainable: dict[str, bool] = {}
         self.version = 0
-        self._ready: dict[str, Any] = {}
         # Keras locks a layer that it builds, and these weights come later.
         self.built = True
 
@@ -97,8 +104,8 @@ class Adapter(keras.layers.Layer):
         Returns:
             float [D, U]; `base` itself without LoRA and int8.
         """
-        if name in self._ready:
-            return self._ready[name]
+        if (ready := _READY.get().get((id(self), name))) is not None:
+            return ready
         if self.is_int8:
             values = ops.cast(getattr(self, f"{name}_int8"), "float32")
             kernel = ops.multiply(values, getattr(self, f"{name}_scale"))
@@ -132,14 +139,15 @@ class Adapter(keras.layers.Layer):
         for name in self.owner().kernel_names:
             base = getattr(self.owner(), name)
             self.add_lora(name, base.shape, next(seeds))
+            self._was_trainable[name] = base.trainable
             base.trainable = False
 
     def merge_lora(self) -> None:
-        """Add A B to every kernel of the owner, remove A and B, and unfreeze the kernels."""
+        """Add A B to every kernel, remove A and B, and unfreeze what `enable_lora` froze."""
         for name in self.owner().kernel_names:
             base = getattr(self.owner(), name)
             base.assign(self.kernel(name, base))
-            base.trainable = True
+            base.trainable = self._was_trainable.pop(name, True)
             for part in "ab":
                 _remove(self, f"{name}_lora_{part}")
         self.plan()
@@ -151,7 +159,7 @@ class Adapter(keras.layers.Layer):
         owner = self.owner()
         if not owner.built:  # Such as the cross-attention of a decoder-only stack.
             return
-        _check_quantization(owner, mode, config)
+        check_quantization(owner, mode, config)
         quantizer = keras.quantizers.AbsMaxQuantizer()
         for name in owner.kernel_names:
             base = getattr(owner, name)
@@ -163,9 +171,6 @@ class Adapter(keras.layers.Layer):
             setattr(owner, name, None)
         self.plan(quantization_mode="int8")
 
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "scaled_axis": self.scaled_axis}
-
 
 def _remove(layer, name):
     """Delete a weight. Keras then collects garbage, which takes long unless objects are frozen."""
@@ -176,7 +181,29 @@ def _remove(layer, name):
         gc.unfreeze()
 
 
-def _check_quantization(layer, mode, config):
+def check_lora(layer: Any, rank: int) -> None:
+    """Check that a layer can get LoRA.
+
+    Raises:
+        ValueError: If `rank` is below 1, or the layer isn't built, or has LoRA or int8 already.
+    """
+    if rank < 1:
+        raise ValueError(f"rank must be at least 1, received {rank}.")
+    if not layer.built:
+        raise ValueError(f"Layer {layer.name!r} has no kernels yet. Build it before LoRA.")
+    if state := layer.adapter.state:
+        raise ValueError(f"Layer {layer.name!r} has {state} already; LoRA needs plain kernels.")
+
+
+def check_quantization(layer: Any, mode: str | None, config: Any = None) -> None:
+    """Check that a layer can be quantized.
+
+    Raises:
+        ValueError: If the mode isn't int8, there is a weight quantizer, or the layer isn't built,
+            or has LoRA or int8 already.
+    """
+    if not layer.built:
+        raise ValueError(f"Layer {layer.name!r} has no kernels yet. Build it, then quantize it.")
     if mode != "int8":
         raise ValueError(
             f"Layer {layer.name!r} can be quantized to 'int8', received {mode!r}. "
@@ -228,10 +255,9 @@ def ready_kernels(layers: Iterable[Any]) -> list[ReadyKernel]:
 @contextlib.contextmanager
 def use_kernels(kernels: Iterable[ReadyKernel]) -> Iterator[None]:
     """Make layers use kernels that are ready, within this context."""
-    for adapter, name, value in kernels:
-        adapter._ready[name] = value
+    ready = {(id(adapter), name): value for adapter, name, value in kernels}
+    token = _READY.set({**_READY.get(), **ready})
     try:
         yield
     finally:
-        for adapter, name, _ in kernels:
-            adapter._ready.pop(name, None)
+        _READY.reset(token)

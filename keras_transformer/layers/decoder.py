@@ -18,7 +18,7 @@ class DecoderLayer(SubLayers):
     """Apply causal self-attention, attention to the encoder's output, and a feed-forward network.
 
     Each is in a residual connection (Section 3.1). A layer that is built without memory has no
-    attention to it, as the layers of a decoder-only language model.
+    cross-attention, as the layers of a decoder-only language model.
 
     Args:
         d_model: D, the width of inputs and outputs.

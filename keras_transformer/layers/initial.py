@@ -36,9 +36,9 @@ def initializer_for(kernel_initializer: Any, seed: int | None) -> Any:
         seed: The seed of the copy. Without one, the seed is the initializer's own.
     """
     is_shared = isinstance(kernel_initializer, keras.initializers.Initializer)
-    if seed is None and not is_shared:
-        return keras.initializers.get(kernel_initializer)
     original = keras.initializers.get(kernel_initializer)
+    if not isinstance(original, keras.initializers.Initializer) or (seed is None and not is_shared):
+        return original
     config = original.get_config()
     if "seed" in config and seed is not None:
         config["seed"] = seed

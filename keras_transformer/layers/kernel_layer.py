@@ -3,7 +3,7 @@
 from typing import Any, ClassVar
 
 from keras_transformer.layers.adaptable import Adaptable
-from keras_transformer.layers.adapter import Adapter
+from keras_transformer.layers.adapter import Adapter, check_lora, check_quantization
 from keras_transformer.layers.initial import part_seeds
 
 
@@ -76,16 +76,11 @@ class KernelLayer(Adaptable):
         >>> [tuple(weight.shape) for weight in layer.trainable_weights]
         [(16,), (4,), (4, 2), (2, 16), (16, 2), (2, 4)]
         """
-        if rank < 1:
-            raise ValueError(f"rank must be at least 1, received {rank}.")
-        if not self.built:
-            raise ValueError(f"Layer {self.name!r} has no kernels yet. Build it before LoRA.")
-        if state := self.adapter.state:
-            raise ValueError(f"Layer {self.name!r} has {state} already; LoRA needs plain kernels.")
+        check_lora(self, rank)
         self.adapter.enable_lora(rank, lora_alpha, getattr(self, "_seeds", part_seeds(None)))
 
     def merge_lora(self) -> None:
-        """Add A B to the kernels, remove A and B, and make the kernels trainable.
+        """Add A B to the kernels, remove A and B, and unfreeze what `enable_lora` froze.
 
         Outputs stay the same. Does nothing without LoRA.
         """
@@ -118,4 +113,5 @@ class KernelLayer(Adaptable):
         >>> [weight.dtype for weight in layer.weights]
         ['int8', 'float32', 'int8', 'float32']
         """
+        check_quantization(self, mode, config)
         self.adapter.quantize(mode, config=config)

@@ -69,7 +69,7 @@ def initial_weights(start: SavedTranslator) -> list[np.ndarray]:
             f"A run needs a model that can be trained, received {start.path.parent}, which is "
             f"{model.quantization_mode}. Start from the model that was quantized."
         )
-    return model.get_weights()
+    return model.without_lora().get_weights()
 
 
 def _needed(config: ExperimentConfig | TranslatorConfig) -> dict[str, Any]:
