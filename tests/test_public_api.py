@@ -5,6 +5,7 @@ import dataclasses
 import doctest
 import importlib.util
 import inspect
+import re
 import sys
 import typing
 from pathlib import Path
@@ -109,7 +110,8 @@ def test_a_module_lists_what_it_offers(module):
 def test_an_optional_module_says_what_to_install(monkeypatch, module, package):
     monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setitem(sys.modules, package, None)  # As if it were not installed.
-    with pytest.raises(ImportError, match=f"pip install {package.replace('_', '-')}"):
+    extra = re.escape(f"'keras-transformer-mt[{package.replace('_', '-')}]'")
+    with pytest.raises(ImportError, match=f"pip install {extra}"):
         importlib.import_module(module)
 
 

@@ -26,12 +26,12 @@ class TranslationCallback(keras.callbacks.Callback):
     Raises:
         ValueError: If there are no pairs.
 
-    Example:
-
-    ```python
-    watch = TranslationCallback(validation_pairs, tokenizer)
-    model.fit(batches, epochs=10, callbacks=[watch])
-    ```
+    >>> from keras_transformer import Transformer
+    >>> from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
+    >>> tokenizer = SentencePieceTokenizer(train_sentencepiece(["a dog", "a cat"], vocab_size=269))
+    >>> watch = TranslationCallback([("a dog", "a cat")], tokenizer, samples=1)
+    >>> model = Transformer.from_preset("tiny", vocab_size=269, num_layers=1)
+    >>> watch.set_model(model)  # As `model.fit(batches, callbacks=[watch])` does.
     """
 
     def __init__(
