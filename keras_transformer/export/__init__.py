@@ -3,8 +3,6 @@
 What needs TensorFlow is imported on first use: `pipelines.serve` reads a record without it.
 """
 
-import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
-
 import importlib
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +37,7 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    importlib.import_module("keras_transformer.utils.quiet_start")
     return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 

@@ -22,12 +22,12 @@ from keras_transformer.text import (
 )
 from keras_transformer.translation.exported_weights import read_exported_model
 from keras_transformer.utils.files import whole_directory, whole_file
-from keras_transformer.utils.versions import find_saved_model
+from keras_transformer.utils.versions import GRAPH, find_saved_model
 
 _CONFIG, _MODEL = "config.yaml", "model.keras"
 _KINDS = (
     "the directory of a finished run (the --output of pipelines.train), of a saved Translator or "
-    "of an exported SavedModel"
+    f"of an exported SavedModel (with its {GRAPH})"
 )
 
 
