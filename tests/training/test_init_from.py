@@ -201,7 +201,7 @@ def test_other_subwords_are_refused(tmp_path, continued):
 
 
 def test_an_unfinished_run_is_refused(tmp_path, continued):
-    with pytest.raises(FileNotFoundError, match="config.yaml does not exist. Give the directory"):
+    with pytest.raises(FileNotFoundError, match="There is no directory .*none. Give the directory"):
         train(continued(tmp_path / "none"), tmp_path / "run")
 
 
