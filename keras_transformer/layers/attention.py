@@ -19,7 +19,12 @@ from keras_transformer.layers.cpu_kernels import (
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.initial import initializer_for, part_seeds, serialized_initializer
 from keras_transformer.layers.kernel_layer import KernelLayer
-from keras_transformer.layers.masks import MASKED, as_attention_mask, causal_mask
+from keras_transformer.layers.masks import (
+    MASKED,
+    as_attention_mask,
+    causal_mask,
+    explicit_or_implicit,
+)
 
 
 def scaled_dot(query: Any, key: Any) -> Any:
@@ -197,9 +202,10 @@ class MultiHeadAttention(KernelLayer):
         else:
             queries = self.project_query(query)
             keys, values = self.project_memory(value, key)
-        mask = as_attention_mask(attention_mask)
-        if mask is None:
-            mask = _padding_mask(value_mask, key_mask)
+        padding = value_mask if key_mask is None else key_mask
+        if value_mask is not None and key_mask is not None:
+            padding = ops.logical_and(value_mask, key_mask)
+        mask = explicit_or_implicit(attention_mask, padding)
         if use_causal_mask:
             causal = causal_mask(ops.shape(queries)[2], ops.shape(keys)[2])
             mask = causal if mask is None else ops.logical_and(mask, causal)
@@ -323,11 +329,3 @@ class MultiHeadAttention(KernelLayer):
             "kernel_initializer": serialized_initializer(self.kernel_initializer),
             "seed": self.seed,
         }
-
-
-def _padding_mask(value_mask, key_mask):
-    """Return the mask [B, 1, S] of implicit masks [B, S] of values and keys."""
-    masks = [mask for mask in (value_mask, key_mask) if mask is not None]
-    if not masks:
-        return None
-    return ops.expand_dims(masks[0] if len(masks) == 1 else ops.logical_and(*masks), 1)

@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_transformer.layers.attention import MultiHeadAttention
 from keras_transformer.layers.cpu_kernels import step_rows
-from keras_transformer.layers.masks import as_attention_mask, padding_or
+from keras_transformer.layers.masks import as_attention_mask, explicit_or_implicit
 from keras_transformer.layers.residual import Residual
 from keras_transformer.layers.stack import Stack, SubLayers
 
@@ -90,7 +90,9 @@ class DecoderLayer(SubLayers):
         mask: Any = None,
     ) -> Any:
         _check_memory(self, memory)
-        self_mask = padding_or(attention_mask, mask if inputs_mask is None else inputs_mask)
+        self_mask = explicit_or_implicit(
+            attention_mask, mask if inputs_mask is None else inputs_mask
+        )
         memory_mask = as_attention_mask(memory_mask, "memory_mask", is_padding=True)
         options = {"return_attention_scores": True, "training": training}
         outputs, *weights = self._run(
@@ -240,7 +242,9 @@ class Decoder(Stack):
         mask: Any = None,
     ) -> Any:
         x, weights = inputs, []
-        self_mask = padding_or(attention_mask, mask if inputs_mask is None else inputs_mask)
+        self_mask = explicit_or_implicit(
+            attention_mask, mask if inputs_mask is None else inputs_mask
+        )
         for layer in self.layers:
             x, layer_weights = layer(
                 x,

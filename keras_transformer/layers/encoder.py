@@ -5,7 +5,7 @@ from typing import Any
 import keras
 
 from keras_transformer.layers.attention import MultiHeadAttention
-from keras_transformer.layers.masks import padding_or
+from keras_transformer.layers.masks import explicit_or_implicit
 from keras_transformer.layers.residual import Residual
 from keras_transformer.layers.stack import Stack, SubLayers
 
@@ -74,7 +74,7 @@ class EncoderLayer(SubLayers):
         outputs, weights = self.self_attention(
             x,
             x,
-            attention_mask=padding_or(attention_mask, mask),
+            attention_mask=explicit_or_implicit(attention_mask, mask),
             use_causal_mask=use_causal_mask,
             return_attention_scores=True,
             training=training,
@@ -136,7 +136,7 @@ class Encoder(Stack):
         mask: Any = None,
     ) -> Any:
         x, weights = inputs, []
-        attention_mask = padding_or(attention_mask, mask)
+        attention_mask = explicit_or_implicit(attention_mask, mask)
         for layer in self.layers:
             x, layer_weights = layer(
                 x,

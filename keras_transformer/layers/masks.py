@@ -64,16 +64,15 @@ def as_attention_mask(mask: Any, name: str = "attention_mask", is_padding: bool 
     return mask
 
 
-def padding_or(attention_mask: Any, mask: Any, name: str = "attention_mask") -> Any:
-    """Return an explicit mask or, without one, an implicit Keras mask as one for attention.
+def explicit_or_implicit(attention_mask: Any, mask: Any) -> Any:
+    """Return an explicit mask or, without one, an implicit Keras mask with an axis for queries.
 
     Args:
         attention_mask: bool [B, T, S] or [B, 1, S], or None.
         mask: bool [B, S], or None.
-        name: What to call the explicit mask in an error.
     """
     if attention_mask is not None:
-        return as_attention_mask(attention_mask, name)
+        return as_attention_mask(attention_mask)
     return as_attention_mask(mask, "mask", is_padding=True)
 
 
