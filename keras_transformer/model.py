@@ -190,22 +190,28 @@ class Transformer(AdaptableModel, keras.Model):
         self.encoder.build(shape)
         self.decoder.build(shape, shape)
 
-    def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Configure training; see `keras.Model.compile`.
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> Any:
+        """Return the loss of a batch; see `keras.Model.compute_loss`.
 
         Raises:
             ValueError: If the optimizer accumulates gradients of a `LabelSmoothedCrossEntropy`.
         """
-        given = {**dict(zip(("optimizer", "loss"), args, strict=False)), **kwargs}
-        steps = getattr(given.get("optimizer"), "gradient_accumulation_steps", None)
-        if steps and isinstance(given.get("loss"), LabelSmoothedCrossEntropy):
+        steps = getattr(self.optimizer, "gradient_accumulation_steps", None)
+        if training and steps and isinstance(self.loss, LabelSmoothedCrossEntropy):
             raise ValueError(
                 f"gradient_accumulation_steps={steps} would average means over different numbers "
                 "of tokens, which is not the update of the whole batch. Leave it out, and give the "
                 "whole batch to keras_transformer.training.TrainingTransformer(config, parts="
                 f"{steps}), whose parts count tokens."
             )
-        super().compile(*args, **kwargs)
+        return super().compute_loss(x, y, y_pred, sample_weight, training=training)
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         if not isinstance(inputs, Mapping) or not {"source", "target"} <= inputs.keys():
