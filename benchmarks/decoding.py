@@ -96,7 +96,7 @@ def translators(names: Sequence[str], checkpoint: str | None) -> Iterator[tuple[
     fixed = {"min_length": FIXED_LENGTH - 1, "max_length": FIXED_LENGTH}
     for name in names:
         keras.utils.set_random_seed(1)
-        model = Transformer.from_preset(name, vocab_size=tokenizer.vocab_size)
+        model = Transformer.from_size(name, vocab_size=tokenizer.vocab_size)
         for beam_size in BEAM_SIZES:
             search = DecodingConfig(beam_size=beam_size, **options, **fixed)
             yield name, Translator(model, tokenizer, decoding=search)

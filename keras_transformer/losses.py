@@ -25,6 +25,8 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
     Args:
         label_smoothing: Epsilon, the probability mass spread over the vocabulary.
         name: Name of the loss.
+        reduction: `"mean"` over tokens, their `"sum"`, or `"none"` for the value of each.
+        dtype: Dtype of the result, by default Keras's `floatx`. It is computed in float32.
 
     Call arguments:
         y_true: int [B, T], labels. Where they are 0 (padding) the loss is 0.
@@ -32,18 +34,29 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
         sample_weight: Weights of sentences [B] or of tokens [B, T]; 1 by default.
 
     Returns:
-        A float32 scalar, in nats per token.
+        A scalar, or float [B, T] without reduction, in nats.
 
     Raises:
-        ValueError: If `label_smoothing` is not in [0, 1).
+        ValueError: If `label_smoothing` is not in [0, 1), or the reduction is none of these.
 
     >>> loss = LabelSmoothedCrossEntropy(label_smoothing=0.1)
     >>> round(float(loss(ops.array([[3, 0]]), ops.zeros((1, 2, 8)))), 4)  # log(8)
     2.0794
     """
 
-    def __init__(self, label_smoothing: float = 0.1, name: str = "label_smoothed_cross_entropy"):
-        super().__init__(name=name)
+    def __init__(
+        self,
+        label_smoothing: float = 0.1,
+        name: str = "label_smoothed_cross_entropy",
+        reduction: str | None = "mean",
+        dtype: Any = None,
+    ):
+        if reduction not in ("mean", "sum", "none", None):
+            raise ValueError(
+                f"reduction must be 'mean', 'sum' or 'none', received {reduction!r}. Use 'mean' "
+                "for the mean over the tokens of the batch."
+            )
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
         if not 0 <= label_smoothing < 1:
             raise ValueError(
                 f"label_smoothing must be at least 0 and below 1, received {label_smoothing}."
@@ -52,13 +65,20 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         y_true = ops.convert_to_tensor(y_true)
-        return token_mean(self.call(y_true, y_pred), y_true, sample_weight)
+        values = self.call(y_true, y_pred)
+        if self.reduction == "mean":
+            values = token_mean(values, y_true, sample_weight)
+        else:
+            values = values * token_weights(y_true, sample_weight)
+        if self.reduction == "sum":
+            values = ops.sum(values)
+        return ops.cast(values, self.dtype)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         return smoothed_cross_entropy(y_true, ops.convert_to_tensor(y_pred), self.label_smoothing)
 
     def get_config(self) -> dict[str, Any]:
-        return {"label_smoothing": self.label_smoothing, "name": self.name}
+        return {**super().get_config(), "label_smoothing": self.label_smoothing}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "LabelSmoothedCrossEntropy":

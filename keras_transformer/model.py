@@ -3,6 +3,7 @@
 import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
 
 import dataclasses
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -58,7 +59,7 @@ class Transformer(AdaptableModel, keras.Model):
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762).
 
     >>> from keras import ops
-    >>> model = Transformer.from_preset("tiny", vocab_size=100, num_layers=1)
+    >>> model = Transformer.from_size("tiny", vocab_size=100, num_layers=1)
     >>> ids = {"source": ops.array([[5, 6, 3]]), "target": ops.array([[2, 7]])}
     >>> tuple(model(ids).shape)
     (1, 2, 100)
@@ -69,7 +70,7 @@ class Transformer(AdaptableModel, keras.Model):
         if not isinstance(config, TransformerConfig):
             raise ValueError(
                 f"config must be a TransformerConfig, received {type(config).__name__}. Give "
-                "TransformerConfig(vocab_size=...), or use Transformer.from_preset."
+                "TransformerConfig(vocab_size=...), or use Transformer.from_size."
             )
         self.config = config
         policy = self.dtype_policy
@@ -110,7 +111,7 @@ class Transformer(AdaptableModel, keras.Model):
         return LearnedPositionEncoding(self.config.max_length, dtype=self.dtype_policy, name=name)
 
     @classmethod
-    def from_preset(
+    def from_size(
         cls, name: str, vocab_size: int, *, dtype: Any = None, **overrides: Any
     ) -> "Transformer":
         """Build a model with random weights from the name of its sizes.
@@ -125,11 +126,22 @@ class Transformer(AdaptableModel, keras.Model):
         Raises:
             ValueError: If there is no such preset or field.
 
-        >>> Transformer.from_preset("tiny", vocab_size=100, num_heads=8).config.num_heads
+        >>> Transformer.from_size("tiny", vocab_size=100, num_heads=8).config.num_heads
         8
         """
         sizes = dataclasses.asdict(get_preset(name).model) | overrides | {"vocab_size": vocab_size}
         return cls(TransformerConfig(**sizes), dtype=dtype)
+
+    @classmethod
+    def from_preset(cls, *args: Any, **kwargs: Any) -> "Transformer":
+        """Build a model as `from_size` does; the deprecated name of that method."""
+        warnings.warn(
+            "Transformer.from_preset is now Transformer.from_size: it has random weights, which "
+            "Keras's from_preset has not. Use from_size.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return cls.from_size(*args, **kwargs)
 
     def with_dtype(self, dtype: Any) -> "Transformer":
         """Return a model with the same weights in another Keras dtype policy.
@@ -137,7 +149,7 @@ class Transformer(AdaptableModel, keras.Model):
         Args:
             dtype: A Keras dtype policy such as `"bfloat16"`.
 
-        >>> model = Transformer.from_preset("tiny", vocab_size=100, num_layers=1)
+        >>> model = Transformer.from_size("tiny", vocab_size=100, num_layers=1)
         >>> model.with_dtype("bfloat16").encoder.weights[0].dtype
         'bfloat16'
         """
@@ -277,7 +289,7 @@ class Transformer(AdaptableModel, keras.Model):
             [B, layers, H, T, T], and `"cross"`, [B, layers, H, T, S].
 
         >>> from keras import ops
-        >>> model = Transformer.from_preset("tiny", vocab_size=100, num_layers=3)
+        >>> model = Transformer.from_size("tiny", vocab_size=100, num_layers=3)
         >>> ids = {"source": ops.array([[5, 6, 3]]), "target": ops.array([[2, 7]])}
         >>> {name: tuple(x.shape) for name, x in model.attention_weights(ids).items()}
         {'encoder': (1, 3, 4, 3, 3), 'decoder': (1, 3, 4, 2, 2), 'cross': (1, 3, 4, 2, 3)}

@@ -3,10 +3,9 @@
 import keras
 import numpy as np
 import pytest
-from keras import ops
 
 from keras_transformer import Transformer, TransformerConfig
-from keras_transformer.layers import EncoderLayer, SinusoidalPositionEncoding
+from keras_transformer.layers import SinusoidalPositionEncoding
 from keras_transformer.losses import LabelSmoothedCrossEntropy
 from tests.helpers.layer_checks import as_array, saved_and_loaded
 
@@ -157,8 +156,3 @@ def test_a_loaded_model_is_compiled_as_it_was(tmp_path):
     copy = keras.models.load_model(tmp_path / "model.keras")
     assert float(copy.optimizer.learning_rate) == 0.5
     assert isinstance(copy.loss, LabelSmoothedCrossEntropy)
-
-
-def test_layers_take_a_sequence_of_no_tokens():
-    layer = EncoderLayer(12, 20, 3)
-    assert layer(ops.zeros((2, 0, 12))).shape == (2, 0, 12)

@@ -51,6 +51,22 @@ def test_the_mean_is_over_tokens_and_not_over_sentences():
     assert float(loss) == pytest.approx((2 * math.log(2) + math.log(4)) / 3)
 
 
+def test_reductions_are_those_of_keras():
+    labels, logits = batch()
+    values, total = (
+        LabelSmoothedCrossEntropy(reduction=r)(labels, logits) for r in ("none", "sum")
+    )
+    assert values.shape == (B, T)
+    np.testing.assert_array_equal(as_array(values)[labels == 0], 0)
+    np.testing.assert_allclose(as_array(total), as_array(values).sum(), rtol=1e-6)
+    mean = LabelSmoothedCrossEntropy()(labels, logits)
+    np.testing.assert_allclose(as_array(mean), as_array(values).sum() / (4 + 2 + 1), rtol=1e-6)
+    half = LabelSmoothedCrossEntropy(dtype="float16")(labels, logits)
+    assert keras.backend.standardize_dtype(half.dtype) == "float16"
+    with pytest.raises(ValueError, match="received 'sum_over_batch_size'. Use 'mean'"):
+        LabelSmoothedCrossEntropy(reduction="sum_over_batch_size")
+
+
 @EPSILONS
 @pytest.mark.parametrize("scale", [0.1, 2.0, 30.0])
 def test_value_and_gradient_equal_the_dense_formula(epsilon, scale):

@@ -115,15 +115,15 @@ def test_parsing_is_as_in_section_6_3(name, vocab_size):
     assert (decoding.beam_size, decoding.length_penalty, decoding.extra_length) == (21, 0.3, 300)
 
 
-def test_from_preset_has_the_presets_sizes():
+def test_from_size_has_the_presets_sizes():
     config = PRESETS["tiny"].model
-    model = Transformer.from_preset("tiny", config.vocab_size)
+    model = Transformer.from_size("tiny", config.vocab_size)
     assert model.config == config
     assert model.count_params() == PRESETS["tiny"].parameters
 
 
-def test_from_preset_takes_other_sizes():
-    model = Transformer.from_preset(
+def test_from_size_takes_other_sizes():
+    model = Transformer.from_size(
         "tiny", vocab_size=100, dtype="mixed_bfloat16", num_layers=1, dropout=0.3
     )
     assert model.compute_dtype == "bfloat16"
@@ -131,11 +131,16 @@ def test_from_preset_takes_other_sizes():
     assert model.config == expected
 
 
+def test_the_earlier_name_of_from_size_warns():
+    with pytest.warns(FutureWarning, match=r"Use from_size\."):
+        assert Transformer.from_preset("tiny", vocab_size=100).config.d_model == 128
+
+
 def test_an_unknown_preset_is_refused_with_the_known_names():
     with pytest.raises(ValueError, match=f"Presets are {', '.join(PRESETS)}; received 'small'"):
-        Transformer.from_preset("small", vocab_size=100)
+        Transformer.from_size("small", vocab_size=100)
 
 
 def test_an_unknown_size_is_refused():
     with pytest.raises(ValueError, match=r"layers\n  Unexpected keyword argument"):
-        Transformer.from_preset("tiny", vocab_size=100, layers=3)
+        Transformer.from_size("tiny", vocab_size=100, layers=3)

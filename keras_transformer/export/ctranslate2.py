@@ -41,7 +41,7 @@ def export_ctranslate2(translator: Translator, path: str | os.PathLike) -> Path:
     >>> from keras_transformer import Transformer
     >>> from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
     >>> tokenizer = SentencePieceTokenizer(train_sentencepiece(["a b c d e f g"], 270))
-    >>> model = Transformer.from_preset("tiny", vocab_size=tokenizer.vocab_size, num_layers=1)
+    >>> model = Transformer.from_size("tiny", vocab_size=tokenizer.vocab_size, num_layers=1)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = export_ctranslate2(Translator(model, tokenizer), f"{folder}/model")
     ...     engine = ctranslate2.Translator(str(path))

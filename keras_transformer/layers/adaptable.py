@@ -103,7 +103,7 @@ class AdaptableModel(Adaptable):
         Reference: [Hu et al., 2021](https://arxiv.org/abs/2106.09685).
 
         >>> from keras_transformer import Transformer
-        >>> model = Transformer.from_preset("tiny", vocab_size=100, num_layers=1)
+        >>> model = Transformer.from_size("tiny", vocab_size=100, num_layers=1)
         >>> model.enable_lora(rank=2)
         >>> sum(weight.shape[0] * weight.shape[1] for weight in model.trainable_weights)
         6144
@@ -156,7 +156,7 @@ class AdaptableModel(Adaptable):
                 already.
 
         >>> from keras_transformer import Transformer
-        >>> model = Transformer.from_preset("tiny", vocab_size=100, num_layers=1)
+        >>> model = Transformer.from_size("tiny", vocab_size=100, num_layers=1)
         >>> model.quantize("int8")
         >>> model.quantization_mode
         'int8'

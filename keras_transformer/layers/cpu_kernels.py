@@ -140,7 +140,7 @@ def split_heads(inputs: Any, num_heads: int, length: Any = None) -> Any:
     if length is not None or inputs.shape[0] == 1:
         # Copying a few short heads takes less time than transposing them.
         return ops.stack(ops.split(inputs, num_heads, axis=-1), axis=1)
-    heads = ops.reshape(inputs, (-1, ops.shape(inputs)[1], num_heads, size))
+    heads = ops.reshape(inputs, (_batch(inputs), ops.shape(inputs)[1], num_heads, size))
     return ops.transpose(heads, (0, 2, 1, 3))
 
 
@@ -154,7 +154,12 @@ def join_heads(heads: Any) -> Any:
     if heads.shape[0] == 1:
         return _copy_heads(heads)
     length, size = ops.shape(heads)[2], num_heads * heads.shape[-1]
-    return ops.reshape(ops.transpose(heads, (0, 2, 1, 3)), (-1, length, size))
+    return ops.reshape(ops.transpose(heads, (0, 2, 1, 3)), (_batch(heads), length, size))
+
+
+def _batch(inputs):
+    # Of no elements, -1 could be any number.
+    return -1 if inputs.shape[0] is None else inputs.shape[0]
 
 
 def join_step_heads(heads: Any) -> Any:

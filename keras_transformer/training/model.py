@@ -83,7 +83,8 @@ class TrainingTransformer(Transformer):
         super().compile(*args, **kwargs)
         is_needed = self.parts > 1 or self.distillation
         # A subclass may have a value that is not a mean over tokens.
-        if is_needed and type(self.loss) is not LabelSmoothedCrossEntropy:
+        is_mean = type(self.loss) is LabelSmoothedCrossEntropy and self.loss.reduction == "mean"
+        if is_needed and not is_mean:
             raise ValueError(
                 "Steps in parts and distillation need a loss whose mean over the batch follows "
                 "from its means over parts, LabelSmoothedCrossEntropy; received "

@@ -34,7 +34,7 @@ def paper_recipe(
         `optimizer`, `loss`, `metrics`, and `jit_compile=False`: batches of many shapes would each
         be compiled by XLA.
 
-    >>> model = Transformer.from_preset("tiny", vocab_size=100, num_layers=1)
+    >>> model = Transformer.from_size("tiny", vocab_size=100, num_layers=1)
     >>> model.compile(**paper_recipe(model, warmup_steps=400))
     >>> model.optimizer.beta_2
     0.98

@@ -30,7 +30,7 @@ class TranslationCallback(keras.callbacks.Callback):
     >>> from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
     >>> tokenizer = SentencePieceTokenizer(train_sentencepiece(["a dog", "a cat"], vocab_size=269))
     >>> watch = TranslationCallback([("a dog", "a cat")], tokenizer, samples=1)
-    >>> model = Transformer.from_preset("tiny", vocab_size=269, num_layers=1)
+    >>> model = Transformer.from_size("tiny", vocab_size=269, num_layers=1)
     >>> watch.set_model(model)  # As `model.fit(batches, callbacks=[watch])` does.
     """
 

@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 
@@ -18,6 +19,12 @@ class GraphMethod:
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
+        if keras.backend.backend() != "tensorflow":
+            raise RuntimeError(
+                f"{type(instance).__name__}.{self._method.__name__} needs the TensorFlow backend, "
+                f"received {keras.backend.backend()!r}. Set KERAS_BACKEND=tensorflow, or generate "
+                "with keras_transformer.keras_hub, which runs on every backend."
+            )
         version = getattr(instance, "graph_version", None)
         if vars(instance).get("_traced_version", version) != version:
             forget_graphs(instance)
@@ -43,6 +50,9 @@ def graph_method(*signature: tf.TensorSpec) -> Callable[[Callable[..., Any]], Gr
 
     Args:
         *signature: The inputs; without any, each new kind of input is traced.
+
+    Raises:
+        RuntimeError: When a method is used with a Keras backend other than TensorFlow.
 
     >>> class Adder:
     ...     number = 2

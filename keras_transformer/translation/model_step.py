@@ -198,7 +198,7 @@ class ModelStep:
     Raises:
         ValueError: If `single_sentence` is given with `stage_lengths` or another batch size.
 
-    >>> model = Transformer.from_preset("tiny", vocab_size=50, num_layers=1)
+    >>> model = Transformer.from_size("tiny", vocab_size=50, num_layers=1)
     >>> step = ModelStep(model, tf.constant([[7, 8, 3], [9, 3, 0]]), beam_size=1, max_length=6)
     >>> logits, state = step(tf.constant([2, 2]), tf.range(2), tf.constant(0), step.initial_state())
     >>> tuple(logits.shape)

@@ -34,7 +34,7 @@ class TokenSearch:
     Returns:
         A `SearchResult` with N translations of each source.
 
-    >>> model = Transformer.from_preset("tiny", vocab_size=100, num_layers=1)
+    >>> model = Transformer.from_size("tiny", vocab_size=100, num_layers=1)
     >>> search = TokenSearch(model, DecodingConfig(beam_size=2, extra_length=4))
     >>> tuple(search(tf.constant([[5, 6, 3]]), tf.constant([3]), num_hypotheses=2).ids.shape[:2])
     (1, 2)

@@ -45,7 +45,7 @@ class Translator:
 
     >>> from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
     >>> tokenizer = SentencePieceTokenizer(train_sentencepiece(["a b c d e f g"], 270))
-    >>> model = Transformer.from_preset("tiny", vocab_size=tokenizer.vocab_size, num_layers=1)
+    >>> model = Transformer.from_size("tiny", vocab_size=tokenizer.vocab_size, num_layers=1)
     >>> search = DecodingConfig(beam_size=1, extra_length=2)
     >>> translator = Translator(model, tokenizer, decoding=search)
     >>> len(translator(["a b", "c"]))
@@ -161,7 +161,7 @@ class Translator:
 
         >>> from keras_transformer.text import WordPieceTokenizer, train_word_piece
         >>> tokenizer = WordPieceTokenizer(train_word_piece(["a b c d"], vocab_size=269))
-        >>> model = Transformer.from_preset("tiny", tokenizer.vocab_size, num_layers=1)
+        >>> model = Transformer.from_size("tiny", tokenizer.vocab_size, num_layers=1)
         >>> translator = Translator(model, tokenizer, decoding=DecodingConfig(extra_length=2))
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:

@@ -19,6 +19,12 @@ def padding(*lengths):
     return (np.arange(S) < np.array(lengths)[:, None])[:, None]
 
 
+@pytest.mark.parametrize(("tokens", "memory"), [(0, S), (T, 0), (0, 0)])
+def test_sequences_may_have_no_tokens(tokens, memory):
+    inputs, encoded = (np.zeros((B, n, D), "float32") for n in (tokens, memory))
+    assert DecoderLayer(**SIZES)(inputs, encoded).shape == (B, tokens, D)
+
+
 def build(layer_class, **arguments):
     layer = layer_class(**{**SIZES, **arguments})
     layer.build((None, None, D), (None, None, D))

@@ -54,7 +54,7 @@ def test_learned_positions_are_drawn_for_each_side():
     from keras_transformer.translation import Translator
     from tests.helpers.tiny import tiny_tokenizer
 
-    model = Transformer.from_preset(
+    model = Transformer.from_size(
         "tiny", vocab_size=380, num_layers=1, d_model=8, position="learned", max_length=9
     )
     found = dict(figures.position_figures(Translator(model, tiny_tokenizer())))

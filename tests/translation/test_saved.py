@@ -128,7 +128,7 @@ def trained_tokenizer(subwords):
 @pytest.mark.parametrize("subwords", ["bpe", "unigram", "wordpiece"])
 def test_each_kind_of_subwords_is_known_again(subwords, tmp_path):
     tokenizer = trained_tokenizer(subwords)
-    model = Transformer.from_preset("tiny", tokenizer.vocab_size, num_layers=1, d_model=8)
+    model = Transformer.from_size("tiny", tokenizer.vocab_size, num_layers=1, d_model=8)
     translator = Translator(model, tokenizer)
     translator.save(tmp_path / "saved")
     write_export(tmp_path / "exported", translator)

@@ -1,3 +1,4 @@
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -230,3 +231,10 @@ def test_tokenizers_of_other_sizes_are_rejected():
         ValueError, match=r"330 \(source\) and 350 \(target\); received 330 and 380"
     ):
         Translator(tiny_model(330, target_vocab_size=350), source, joint)
+
+
+def test_another_backend_is_refused_with_what_to_do(monkeypatch):
+    translator = Translator(tiny_model(), tiny_tokenizer())
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    with pytest.raises(RuntimeError, match="Translator.translate needs .* Set KERAS_BACKEND=tens"):
+        translator("one")
