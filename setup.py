@@ -35,7 +35,10 @@ TEST = [
 # Other implementations, for the parity tests, the other Keras backends and the benchmarks.
 PARITY = [
     *KERAS_HUB,
+    "ai-edge-litert>=2",
     "jax>=0.5",
+    "onnxruntime>=1.20",
+    "tf2onnx>=1.16",
     "torch>=2.6,<2.14",
     "transformers>=5,<6",
 ]

@@ -37,6 +37,37 @@ def test_keras_export_has_named_inputs_of_any_shape(tmp_path):
     assert logits.shape == (4, 6, 30)
 
 
+def run_onnx(path, inputs):
+    session = pytest.importorskip("onnxruntime").InferenceSession(str(path))
+    assert [node.name for node in session.get_inputs()] == ["source", "target"]
+    return session.run(None, inputs)[0]
+
+
+def run_litert(path, inputs):
+    interpreter = pytest.importorskip("ai_edge_litert.interpreter").Interpreter(str(path))
+    assert interpreter.get_signature_list()["serving_default"]["inputs"] == ["source", "target"]
+    (logits,) = interpreter.get_signature_runner()(**inputs).values()
+    return logits
+
+
+@pytest.mark.slow
+@pytest.mark.parity
+@pytest.mark.parametrize(
+    ("format", "needs", "run"),
+    [("onnx", "tf2onnx", run_onnx), ("litert", "ai_edge_litert", run_litert)],
+)
+@pytest.mark.filterwarnings("ignore::FutureWarning:keras")  # Keras asks for numpy.object.
+def test_keras_exports_to_other_formats(format, needs, run, tmp_path):
+    pytest.importorskip(needs)
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("exports of another backend have other tools")
+    model, path = build(), tmp_path / f"model.tflite"
+    model.export(path, format=format, verbose=False)
+    longer = {name: np.tile(ids, (2, 2)) for name, ids in IDS.items()}
+    for inputs in (IDS, longer):
+        np.testing.assert_allclose(run(path, inputs), as_array(model(inputs)), atol=1e-5)
+
+
 @keras.saving.register_keras_serializable(package="tests")
 class WithLengths(Transformer):
     """A Transformer that also predicts the length of the translation."""
