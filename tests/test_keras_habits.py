@@ -61,7 +61,7 @@ def test_keras_exports_to_other_formats(format, needs, run, tmp_path):
     pytest.importorskip(needs)
     if keras.backend.backend() != "tensorflow":
         pytest.skip("exports of another backend have other tools")
-    model, path = build(), tmp_path / f"model.tflite"
+    model, path = build(), tmp_path / "model.tflite"
     model.export(path, format=format, verbose=False)
     longer = {name: np.tile(ids, (2, 2)) for name, ids in IDS.items()}
     for inputs in (IDS, longer):

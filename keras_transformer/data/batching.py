@@ -67,8 +67,8 @@ def plan_batches(
             included.
         batch_tokens: The largest size of a batch, for source and target each: rows times longest
             length, padding included.
-        num_replicas: The number of rows of every batch is a multiple of this. The last batch is
-            completed with `EMPTY_ROW`.
+        num_replicas: Each batch is completed with `EMPTY_ROW` to a multiple of this number of rows.
+            The examples of a batch do not depend on it.
         seed: Seed of the order, combined with `epoch`.
         epoch: Number of the epoch. Each epoch combines other examples, in another order.
         shuffle: Whether to shuffle. Without it, examples keep their order within a bucket, and
@@ -80,8 +80,7 @@ def plan_batches(
         A list of index arrays into `lengths`, one for each batch.
 
     Raises:
-        ValueError: If a number is not positive, or a sentence does not fit into a replica's share
-            of the budget.
+        ValueError: If a number is not positive, or a sentence does not fit into the budget.
 
     >>> [batch.tolist() for batch in plan_batches([3, 9, 4, 3, 4], batch_tokens=9, shuffle=False)]
     [[0, 3], [2, 4], [1]]
@@ -99,7 +98,7 @@ def plan_batches(
     batches: list[np.ndarray] = []
     start = 0
     for boundary, end in zip(boundaries, ends, strict=True):
-        rows = batch_tokens // (boundary * num_replicas) * num_replicas
+        rows = batch_tokens // boundary
         full = start + (end - start) // rows * rows
         members = order[start:full]
         if group_by is not None:
@@ -107,9 +106,15 @@ def plan_batches(
         batches.extend(members.reshape(-1, rows))
         start = full
     if start < len(order):
-        missing = -(len(order) - start) % num_replicas
-        batches.append(np.append(order[start:], np.full(missing, EMPTY_ROW)))
-    return [batches[i] for i in rng.permutation(len(batches))] if shuffle else batches
+        batches.append(order[start:])
+    if shuffle:
+        batches = [batches[i] for i in rng.permutation(len(batches))]
+    return [_completed(batch, num_replicas) for batch in batches]
+
+
+def _completed(batch: np.ndarray, num_replicas: int) -> np.ndarray:
+    missing = -len(batch) % num_replicas
+    return np.append(batch, np.full(missing, EMPTY_ROW)) if missing else batch
 
 
 def _sorted_in_windows(members: np.ndarray, keys: np.ndarray, window: int) -> np.ndarray:
@@ -133,9 +138,8 @@ def _check(lengths: np.ndarray, batch_tokens: int, num_replicas: int) -> None:
             "lengths must be positive numbers of tokens, eos included, received "
             f"{lengths.min() if lengths.size else 'none'}. Drop empty sentences first."
         )
-    if (longest := int(lengths.max())) > batch_tokens // num_replicas:
+    if (longest := int(lengths.max())) > batch_tokens:
         raise ValueError(
-            f"batch_tokens must be at least {longest * num_replicas} for a sentence of {longest} "
-            f"tokens on each of num_replicas={num_replicas}, received {batch_tokens}. Raise it, or "
-            "drop long sentences with a smaller max_length."
+            f"batch_tokens must be at least {longest} for a sentence of {longest} tokens, received "
+            f"{batch_tokens}. Raise it, or drop long sentences with a smaller max_length."
         )

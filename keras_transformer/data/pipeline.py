@@ -25,7 +25,8 @@ class TokenBatches:
         pairs: Sentence pairs to batch.
         batch_tokens: The largest size of a batch, for source and target each: rows times longest
             length, padding included.
-        num_replicas: The number of rows of every batch is a multiple of this.
+        num_replicas: Rows of padding complete every batch to a multiple of this number of rows. The
+            sentences of a batch do not depend on it.
         seed: Seed of the order, combined with the epoch.
         shuffle: Whether to shuffle. Without it, every pass has the same order, from short to long.
         steps_per_epoch: Batches per epoch; by default those of one pass over the pairs. An epoch

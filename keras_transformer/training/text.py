@@ -75,16 +75,16 @@ def training_batches(
         num_replicas=replicas,
         seed=training.seed,
         steps_per_epoch=training.steps_per_epoch,
-        vary=_subword_dropout(config, tokenizers, training.batch_tokens // replicas),
+        vary=_subword_dropout(config, tokenizers, training.batch_tokens),
     )
 
 
 def _subword_dropout(
-    config: ExperimentConfig, tokenizers: Tokenizers, share: int
+    config: ExperimentConfig, tokenizers: Tokenizers, batch_tokens: int
 ) -> Callable[[EncodedPairs, int], EncodedPairs] | None:
     """Return what segments the training text anew in each pass.
 
-    No sentence becomes longer than `share`, a replica's tokens of a batch.
+    No sentence becomes longer than a batch.
     """
     data, seed = config.data, config.training.seed
     if not data.subword_dropout:
@@ -95,7 +95,7 @@ def _subword_dropout(
             pairs,
             tokenizers,
             data.subword_dropout,
-            max_length=min(data.max_length, share),
+            max_length=min(data.max_length, batch_tokens),
             seed=(seed, number),
         )
 

@@ -22,10 +22,10 @@ def test_boundaries_equal_those_computed_by_hand(shortest, longest, ratio, bound
 
 
 def test_batches_equal_those_computed_by_hand():
-    # Boundaries 2, 3, 4, 5 hold 6, 4, 3 and 2 rows of a budget of 12; two replicas make the odd
-    # numbers even. Pair 5, left over from length 2, goes with the pairs of length 3.
+    # Boundaries 2, 3, 4, 5 hold 6, 4, 3 and 2 rows of a budget of 12. The last pair of length 2 is
+    # left over, and goes with the pairs of length 3.
     lengths = [2, 3, 2, 3, 2, 2, 4, 5, 2, 3, 2, 2]
-    batches = plan_batches(lengths, 12, num_replicas=2, shuffle=False)
+    batches = plan_batches(lengths, 12, shuffle=False)
     assert [batch.tolist() for batch in batches] == [
         [0, 2, 4, 5, 8, 10],
         [11, 1, 3, 9],
@@ -33,9 +33,9 @@ def test_batches_equal_those_computed_by_hand():
     ]
 
 
-def test_the_last_batch_is_completed_with_empty_rows():
-    batches = plan_batches([4, 4, 4, 4, 4, 4, 4], 16, num_replicas=4, shuffle=False)
-    assert [batch.tolist() for batch in batches] == [[0, 1, 2, 3], [4, 5, 6, -1]]
+def test_batches_are_completed_with_empty_rows():
+    batches = plan_batches([4] * 8, 20, num_replicas=3, shuffle=False)
+    assert [batch.tolist() for batch in batches] == [[0, 1, 2, 3, 4, -1], [5, 6, 7]]
 
 
 def test_examples_with_similar_second_keys_share_a_batch():
@@ -53,7 +53,7 @@ def test_examples_with_similar_second_keys_share_a_batch():
 def plans(draw):
     lengths = draw(st.lists(st.integers(1, 60), min_size=1, max_size=200))
     replicas = draw(st.integers(1, 4))
-    budget = draw(st.integers(max(lengths) * replicas, max(lengths) * replicas + 500))
+    budget = draw(st.integers(max(lengths), max(lengths) + 500))
     options = dict(num_replicas=replicas, seed=draw(st.integers(0, 9)), shuffle=draw(st.booleans()))
     if draw(st.booleans()):
         options["group_by"] = np.array(lengths) % 5
@@ -70,11 +70,20 @@ def test_every_epoch_keeps_the_budget_and_has_each_example_once(plan):
         sizes.add(len(batches))
         used = np.concatenate(batches)
         assert sorted(used[used >= 0].tolist()) == list(range(len(lengths)))
-        assert (used < 0).sum() < options["num_replicas"]
         for batch in batches:
-            assert len(batch) * lengths[batch[batch >= 0]].max() <= budget
+            assert (batch >= 0).sum() * lengths[batch[batch >= 0]].max() <= budget
+            assert (batch < 0).sum() < options["num_replicas"]
             assert len(batch) % options["num_replicas"] == 0
     assert len(sizes) == 1
+
+
+@settings(max_examples=50, deadline=None)
+@given(plan=plans(), epoch=st.integers(0, 99))
+def test_the_examples_of_a_batch_do_not_depend_on_the_number_of_replicas(plan, epoch):
+    lengths, budget, options = plan
+    batches = plan_batches(lengths, budget, epoch=epoch, **options)
+    alone = plan_batches(lengths, budget, epoch=epoch, **{**options, "num_replicas": 1})
+    assert [batch[batch >= 0].tolist() for batch in batches] == [batch.tolist() for batch in alone]
 
 
 @settings(max_examples=50, deadline=None)
@@ -110,11 +119,11 @@ def test_without_shuffling_every_epoch_is_the_same_from_short_to_long():
     assert longest == sorted(longest)
 
 
-def test_a_sentence_beyond_a_replicas_share_is_rejected():
-    plan_batches([3, 25], 100, num_replicas=4)
-    message = "must be at least 104 for a sentence of 26 tokens on each of num_replicas=4, received"
-    with pytest.raises(ValueError, match=message + " 100"):
-        plan_batches([3, 26], 100, num_replicas=4)
+def test_a_sentence_beyond_the_budget_is_rejected():
+    plan_batches([3, 25], 25, num_replicas=4)
+    message = "must be at least 26 for a sentence of 26 tokens, received 25"
+    with pytest.raises(ValueError, match=message):
+        plan_batches([3, 26], 25, num_replicas=4)
 
 
 def test_numbers_that_are_not_positive_are_rejected():
