@@ -94,6 +94,7 @@ setup(
         *PLOTS,
         *SENTENCEPIECE,
         *TENSORBOARD,
+        "h5py>=3",
         "keras>=3.15.1,<4",
         "numpy>=1.26",
         "pydantic>=2.10,<3",

@@ -1,5 +1,6 @@
 """Callbacks of a training run: reproducible epochs, validation, logs and checkpoints."""
 
+import logging
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,9 +13,10 @@ import tensorflow as tf
 from keras_transformer.data import TokenBatches
 from keras_transformer.evaluation import score
 from keras_transformer.metrics import NegativeLogLikelihood, TokenAccuracy
-from keras_transformer.training.checkpoints import load_checkpoint
+from keras_transformer.training.checkpoints import damage, load_checkpoint, save_checkpoint
 from keras_transformer.translation.translator import Translator
-from keras_transformer.utils.files import flush_and_rename
+
+log = logging.getLogger(__name__)
 
 Logs = dict[str, Any] | None
 
@@ -121,8 +123,8 @@ class EpochSummaries(keras.callbacks.TensorBoard):
 class Checkpoints(keras.callbacks.Callback):
     """Keep the state after the last epochs and after the best one, by validation BLEU.
 
-    A file holds the weights and the state of the optimizer, and gets its name only when it is
-    complete. All knowledge of earlier epochs is in the files, so a run can resume from them.
+    A file holds the weights, the state of the optimizer and a checksum, and gets its name only when
+    it is complete. All knowledge of earlier epochs is in the files, so a run can resume from them.
 
     Args:
         directory: Directory of files such as epoch-0012.weights.h5 and
@@ -137,6 +139,35 @@ class Checkpoints(keras.callbacks.Callback):
         self.directory = directory
         self.keep = keep
         self.patience = patience
+
+    def set_aside_damaged(self) -> None:
+        """Rename damaged checkpoints, with a warning, until the last epoch's is whole.
+
+        The run then resumes from that one, and repeats the epochs after it.
+
+        Raises:
+            ValueError: If all checkpoints of epochs are damaged; none is renamed.
+        """
+        damaged: dict[Path, str] = {}
+        for path in reversed(self._of_epochs()):
+            if (reason := damage(path)) is None:
+                break
+            damaged[path] = reason
+        else:
+            if damaged:
+                raise ValueError(
+                    f"A run needs a whole checkpoint to resume from, received {len(damaged)} in "
+                    f"{self.directory}, all damaged: {', '.join(path.name for path in damaged)}. "
+                    "Restore one, or remove them to start the run again."
+                )
+        for path, reason in damaged.items():
+            aside = path.rename(path.with_name(f"damaged-{path.name}"))
+            log.warning(
+                "%s is damaged (%s): it is %s now, and its epoch is repeated",
+                path,
+                reason,
+                aside.name,
+            )
 
     def last(self) -> list[Path]:
         """Return the checkpoints of the last `keep` epochs, oldest first."""
@@ -157,7 +188,8 @@ class Checkpoints(keras.callbacks.Callback):
         """Load the state after the last epoch, if there is one, into a compiled model.
 
         Raises:
-            ValueError: If the checkpoint is damaged, or is of another architecture.
+            ValueError: If the checkpoint is damaged, is of another architecture, or has values that
+                are NaN or infinite.
         """
         if last := self.last():
             model.optimizer.build(model.trainable_variables)
@@ -187,9 +219,8 @@ class Checkpoints(keras.callbacks.Callback):
     def _save(self, name: str) -> Path:
         self.directory.mkdir(parents=True, exist_ok=True)
         path = self.directory / f"{name}.weights.h5"
-        temporary = path.with_name(f"writing-{path.name}")
-        self.model.save_weights(temporary)
-        return flush_and_rename(temporary, path)
+        save_checkpoint(self.model, path)
+        return path
 
 
 def _epoch(path: Path) -> int:
