@@ -86,7 +86,9 @@ class ExperimentConfig:
             return cls.from_dict(values)
         except ValidationError as error:
             mistakes = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-            raise ValueError(f"{path} has invalid values: {'; '.join(mistakes)}.") from error
+            raise ValueError(
+                f"{path} has invalid values: {'; '.join(mistakes)}. Correct or restore it."
+            ) from error
 
     def to_file(self, path: str | os.PathLike) -> None:
         """Write a YAML file that `from_file` reads back to an equal configuration.
@@ -126,7 +128,7 @@ def read_yaml(path: str | os.PathLike) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise ValueError(
             f"{path} must hold a YAML mapping such as 'model: {{vocab_size: 8000}}', "
-            f"received {type(values).__name__}."
+            f"received {type(values).__name__}. Correct or restore it."
         )
     try:
         return upgrade(values)

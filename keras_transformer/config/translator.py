@@ -62,7 +62,9 @@ class TranslatorConfig:
             return TypeAdapter(cls).validate_python({**values, "data": data})
         except ValidationError as error:
             mistakes = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-            raise ValueError(f"{path} has invalid values: {'; '.join(mistakes)}.") from error
+            raise ValueError(
+                f"{path} has invalid values: {'; '.join(mistakes)}. Correct or restore it."
+            ) from error
 
     def to_file(self, path: str | os.PathLike) -> None:
         """Write a YAML file, which appears only when it is complete."""

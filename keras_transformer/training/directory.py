@@ -77,6 +77,8 @@ def run_facts(directory: str | os.PathLike) -> dict[str, Any]:
         return facts
     try:
         validation = json.loads(chosen.read_text(encoding="utf-8"))
+        if not isinstance(validation, dict):
+            raise ValueError(f"it holds {validation!r} instead of an object")
     except ValueError as error:
         raise ValueError(
             f"{chosen} is damaged: {error}. Restore it, or remove it and run the training "
@@ -97,6 +99,7 @@ def read_history(directory: str | os.PathLike) -> dict[str, list[float]]:
 
     Raises:
         FileNotFoundError: If the directory has no epochs.csv.
+        ValueError: If the file is damaged.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as run:
@@ -104,8 +107,14 @@ def read_history(directory: str | os.PathLike) -> dict[str, list[float]]:
     ...     read_history(run)
     {'epoch': [1.0, 2.0], 'val_bleu': [3.5, 18.25]}
     """
-    rows = _whole_rows(Path(directory) / "epochs.csv")
-    history = {name: [float(row[name]) for row in rows] for name in (rows[0] if rows else ())}
+    path = Path(directory) / "epochs.csv"
+    try:
+        rows = _whole_rows(path)
+        history = {name: [float(row[name]) for row in rows] for name in (rows[0] if rows else ())}
+    except (KeyError, ValueError, csv.Error) as error:
+        raise ValueError(
+            f"{path} is damaged: {error}. Remove the line, or the file, which a run doesn't need."
+        ) from error
     if history and history["epoch"][0] == 0:
         history["epoch"] = [epoch + 1 for epoch in history["epoch"]]
     return history

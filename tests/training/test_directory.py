@@ -73,6 +73,14 @@ def test_a_damaged_configuration_is_named(trained):
         load_translator(trained)
 
 
+@pytest.mark.parametrize("length", [0, 9, 30, 200, 400])
+def test_a_truncated_configuration_is_named_with_a_remedy(trained, length):
+    path = trained / "config.yaml"
+    path.write_bytes(path.read_bytes()[:length])
+    with pytest.raises(ValueError, match="config.yaml .* Correct or restore it.$"):
+        check_claim(trained, toy_experiment(TEXT))
+
+
 def test_a_run_resumes_with_its_configuration_or_more_epochs(tmp_path):
     experiment = toy_experiment(TEXT)
     check_claim(tmp_path, experiment)
@@ -114,9 +122,10 @@ def test_the_facts_of_a_run_are_its_data_its_recipe_and_what_was_chosen(trained)
     assert run_facts(trained) == facts
     (trained / "chosen.json").write_text('{"chosen": "best"}')
     assert run_facts(trained) == facts | {"validation": {"chosen": "best"}}
-    (trained / "chosen.json").write_text('{"chosen')
-    with pytest.raises(ValueError, match="chosen.json is damaged: .*Restore it, or remove it"):
-        run_facts(trained)
+    for content in ('{"chosen', "", "3"):
+        (trained / "chosen.json").write_text(content)
+        with pytest.raises(ValueError, match="chosen.json is damaged: .*Restore it, or remove it"):
+            run_facts(trained)
 
 
 def test_history_has_each_epoch_once_as_it_was_trained_last(tmp_path):
@@ -153,6 +162,12 @@ def test_a_line_that_was_cut_off_costs_no_other(tmp_path, torn):
 def test_a_line_that_was_joined_to_one_that_was_cut_off_is_left_out(tmp_path):
     (tmp_path / "epochs.csv").write_text("epoch,loss\n1,4.0\n2,3.1,3.5\n3,3.0\n")
     assert read_history(tmp_path) == {"epoch": [1, 3], "loss": [4.0, 3.0]}
+
+
+def test_a_history_with_something_else_is_named(tmp_path):
+    (tmp_path / "epochs.csv").write_text("epoch,loss\n1,4.0\nepoch,loss\n2,3.0\n")
+    with pytest.raises(ValueError, match="epochs.csv is damaged: .*'epoch'. Remove the line, or"):
+        read_history(tmp_path)
 
 
 def test_history_of_no_epoch_is_empty(tmp_path):
