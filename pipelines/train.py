@@ -14,6 +14,7 @@ from pathlib import Path
 from pipelines.cli.errors import plain_errors
 from pipelines.cli.parser import Parser
 from pipelines.cli.process import import_tensorflow, start_log
+from pipelines.cli.signals import stop_on_signals
 
 
 @plain_errors()
@@ -29,7 +30,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.tra
     add_experiment_options(parser)
     experiment, output = read_experiment(parser.parse_args(argv), prog)
     start_log()
-    with plain_errors(lambda: _interrupted(Path(output))):
+    with plain_errors(lambda: _interrupted(Path(output))), stop_on_signals():
         import_tensorflow(training=True)
         from keras_transformer.training import train
 
@@ -41,9 +42,10 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.tra
 
 
 def _interrupted(run: Path) -> str:
-    checkpoints = run / "checkpoints"
-    if checkpoints.is_dir() and any(checkpoints.iterdir()):
-        return "Interrupted. The same command resumes after the last complete epoch."
+    # The library, which knows the names of its files, may not be imported yet.
+    paths = (run / "checkpoints").glob("epoch-*.weights.h5")
+    if epochs := [int(path.name.removesuffix(".weights.h5").split("-")[1]) for path in paths]:
+        return f"Interrupted. The same command resumes after epoch {max(epochs)}."
     return "Interrupted before the first epoch was complete. The same command starts again."
 
 

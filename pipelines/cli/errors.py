@@ -8,8 +8,10 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from pipelines.cli.signals import Stopped
+
 INTERRUPTED = 128 + signal.SIGINT
-"""Exit status after Ctrl-C, as shells expect it."""
+"""Exit status after Ctrl-C, as shells expect it; after another signal it is 128 and its number."""
 
 _REMEDIES = {
     errno.EACCES: "Choose another path, or change its permissions.",
@@ -26,18 +28,19 @@ _REMEDIES = {
 
 @contextlib.contextmanager
 def plain_errors(interrupted: Callable[[], str] | None = None) -> Iterator[None]:
-    """End the program with one line for an error that a person can cause, and for Ctrl-C.
+    """End the program with one line for an error that a person can cause, and for a signal.
 
     Other exceptions are bugs and keep their traceback. It is a context manager and a decorator.
 
     Args:
-        interrupted: Returns the line to print after Ctrl-C.
+        interrupted: Returns the line to print after Ctrl-C, or after a signal that raised
+            `Stopped`.
     """
     try:
         yield
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         print(interrupted() if interrupted else "Interrupted.", file=sys.stderr)
-        sys.exit(INTERRUPTED)
+        sys.exit(128 + stop.number if isinstance(stop, Stopped) else INTERRUPTED)
     except BrokenPipeError:  # The reader of a pipe, such as `head`, has seen enough.
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -66,7 +69,7 @@ def explain(error: Exception) -> str | None:
     if isinstance(error, OSError):
         remedy = _REMEDIES.get(error.errno) if error.filename is not None else None
         return _one_line(f"{error}. {remedy}" if remedy else str(error))
-    if isinstance(error, ImportError | ValueError | EOFError):
+    if isinstance(error, ImportError | ValueError | EOFError | FloatingPointError):
         return _one_line(str(error))
     return None
 

@@ -1,6 +1,12 @@
 import dataclasses
 import gzip
+import os
+import re
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -383,22 +389,56 @@ def test_a_missing_text_is_named(config_file, tmp_path):
     ("checkpoints", "message"),
     [
         ([], "Interrupted before the first epoch was complete. The same command starts again.\n"),
-        (["1"], "Interrupted. The same command resumes after the last complete epoch.\n"),
+        (
+            ["epoch-0009.weights.h5", "epoch-0010.weights.h5", "damaged-epoch-0011.weights.h5"],
+            "Interrupted. The same command resumes after epoch 10.\n",
+        ),
     ],
 )
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_after_an_interruption_it_says_what_the_same_command_does(
-    checkpoints, message, config_file, monkeypatch, tmp_path, capsys
+    number, checkpoints, message, config_file, monkeypatch, tmp_path, capsys
 ):
     def interrupted(experiment, output):
+        (tmp_path / "checkpoints").mkdir()
         for name in checkpoints:
-            (tmp_path / "checkpoints" / name).mkdir(parents=True)
-        raise KeyboardInterrupt
+            (tmp_path / "checkpoints" / name).touch()
+        signal.raise_signal(number)
 
     monkeypatch.setattr("keras_transformer.training.train", interrupted)
-    with pytest.raises(SystemExit) as error:
-        train.main(["--config", config_file(MINIMAL), "--output", str(tmp_path)])
-    assert error.value.code == 130
+    # The process of the tests may ignore signals, as one in the background does.
+    before = signal.signal(number, signal.default_int_handler)
+    try:
+        with pytest.raises(SystemExit) as error:
+            train.main(["--config", config_file(MINIMAL), "--output", str(tmp_path)])
+        assert signal.getsignal(number) is signal.default_int_handler
+    finally:
+        signal.signal(number, before)
+    assert error.value.code == 128 + number
     assert capsys.readouterr().err == message
+
+
+@pytest.mark.slow
+def test_a_terminated_run_says_where_it_resumes(tmp_path):
+    experiment = toy_experiment(write_toy_text(tmp_path, train=60), epochs=9999)
+    experiment.to_file(tmp_path / "toy.yaml")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pipelines.train", "--config", "toy.yaml", "--output", "run"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "-1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        while not list((tmp_path / "run" / "checkpoints").glob("epoch-*")):
+            assert process.poll() is None
+            time.sleep(0.1)
+        process.terminate()
+        *_, last = process.stderr.read().splitlines()
+    assert process.returncode == 143
+    assert re.fullmatch(r"Interrupted\. The same command resumes after epoch \d+\.", last)
+    assert not (tmp_path / "run" / "run.lock").exists()
 
 
 @pytest.mark.slow
