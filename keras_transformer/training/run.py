@@ -1,6 +1,5 @@
 """A training run: from the text that a configuration names to a directory with the model."""
 
-import json
 import logging
 import os
 import sys
@@ -12,9 +11,8 @@ import tensorflow as tf
 
 from keras_transformer.config import DecodingConfig, ExperimentConfig, TrainingConfig
 from keras_transformer.data import TokenBatches, encode_pairs
-from keras_transformer.evaluation import score
 from keras_transformer.model import Transformer
-from keras_transformer.text import read_tokenizers
+from keras_transformer.text import Tokenizer, read_tokenizers
 from keras_transformer.training.callbacks import (
     Checkpoints,
     EpochSeed,
@@ -22,9 +20,11 @@ from keras_transformer.training.callbacks import (
     EpochTable,
     Validation,
 )
-from keras_transformer.training.checkpoints import average_checkpoints
+from keras_transformer.training.choice import choose_weights
 from keras_transformer.training.devices import prepare_cpu, replica_strategy
 from keras_transformer.training.directory import check_claim, claim
+from keras_transformer.training.guards import FiniteLoss, check_single_machine, check_warmup
+from keras_transformer.training.lock import locked_directory
 from keras_transformer.training.model import TrainingTransformer
 from keras_transformer.training.recipe import paper_recipe
 from keras_transformer.training.start import check_start, initial_weights
@@ -37,7 +37,6 @@ from keras_transformer.training.vocabularies import (
 )
 from keras_transformer.translation.saved import SavedTranslator
 from keras_transformer.translation.translator import Translator
-from keras_transformer.utils.files import whole_file
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +47,7 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
     The directory gets config.yaml, the vocabularies, logs, checkpoints of the last epochs and of
     the best one, and model.keras: the average of the last checkpoints or the best single one,
     whichever has the higher validation BLEU. Started again with the same directory, an interrupted
-    run resumes after its last complete epoch.
+    run resumes after its last complete epoch. The directory is locked until `train` ends.
 
     A run that starts from a trained model, by `training.init_from`, needs it until the first epoch
     is complete; `training.teachers` are needed to the end. Neither is changed. Without a GPU,
@@ -62,12 +61,16 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
         The translator of the trained model.
 
     Raises:
+        BlockingIOError: If another run uses the directory.
         FileNotFoundError: If a text file is missing, a vocabulary of a run that resumes, a model to
             start from, or a teacher.
+        FloatingPointError: If the loss or a weight becomes NaN or infinite. Complete epochs stay.
         ImportError: If the text is a TFDS dataset and `tensorflow-datasets` is not installed.
         ConnectionError: If a TFDS dataset cannot be downloaded.
+        OSError: If the directory cannot be written to.
         ValueError: If the directory holds a run with another configuration; the text, the model to
-            start from or a teacher does not fit the configuration; or a file is damaged.
+            start from or a teacher does not fit the configuration; the warm-up is longer than the
+            run; TF_CONFIG names several machines; or a file is damaged.
 
     Example:
 
@@ -78,13 +81,19 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
     translate(["Two dogs run through the snow."])
     ```
     """
-    directory = Path(directory)
+    check_single_machine()
+    with locked_directory(Path(directory)):
+        return _train(config, Path(directory))
+
+
+def _train(config: ExperimentConfig, directory: Path) -> Translator:
     data, training = config.data, config.training
     check_claim(directory, config)
     parts = prepare_cpu()
     checkpoints = Checkpoints(
         directory / "checkpoints", training.average_checkpoints, training.patience
     )
+    checkpoints.set_aside_damaged()
     start = _find_start(directory, config, is_resumed=checkpoints.epochs() > 0)
     teachers = find_teachers(directory, config, start)
     strategy = _strategy(training)
@@ -102,11 +111,13 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
     )
     batches = training_batches(config, tokenizers, pairs, replicas)
     del pairs  # Gigabytes for a large text.
+    smallest_batch = data.max_length * replicas
+    check_warmup(training, len(batches), smallest_batch, has_begun=checkpoints.epochs() > 0)
     model = compiled_model(config, strategy, parts if replicas == 1 else 1, teacher_models)
     share = training.batch_tokens // replicas
     validation = _validation(config, model, tokenizers, validation_pairs, share, batches.tokens)
     first_weights = initial_weights(start) if start else None
-    # Nothing is written before this, so that a mistake above leaves the directory free.
+    # Nothing but the lock is written before this, so that a mistake leaves the directory free.
     claim(directory, config, tokenizers)
     with strategy.scope():
         checkpoints.restore(model)
@@ -119,8 +130,8 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
             "before training: val_nll %(val_nll).4f, validation BLEU (greedy) %(val_bleu).2f",
             before,
         )
-    _fit(config, directory, model, batches, validation, checkpoints)
-    return _choose(config, directory, checkpoints, tokenizers, validation_pairs)
+    _fit(config, directory, model, batches, tokenizers[0], validation, checkpoints)
+    return choose_weights(config, directory, checkpoints, tokenizers, validation_pairs)
 
 
 def _find_start(
@@ -220,9 +231,16 @@ def _log_start(
         replicas,
         "GPU" if tf.config.list_physical_devices("GPU") else "CPU device",
     )
+    training = config.training
+    log.info(
+        "steps in all: %s, warm-up: %s, tokens per batch: up to %s",
+        f"{training.epochs * len(batches):,}",
+        f"{training.warmup_steps:,}",
+        f"{training.batch_tokens:,}",
+    )
     log.info("val_bleu of an epoch is the validation BLEU (greedy)")
     if epochs_done:
-        log.info("resuming after epoch %d of %d", epochs_done, config.training.epochs)
+        log.info("resuming after epoch %d of %d", epochs_done, training.epochs)
 
 
 def _fit(
@@ -230,6 +248,7 @@ def _fit(
     directory: Path,
     model: Transformer,
     batches: TokenBatches,
+    tokenizer: Tokenizer,
     validation: Validation,
     checkpoints: Checkpoints,
 ) -> None:
@@ -247,6 +266,7 @@ def _fit(
         shuffle=False,
         callbacks=[
             EpochSeed(batches),
+            FiniteLoss(batches, tokenizer),
             validation,
             EpochTable(directory / "epochs.csv", append=True),
             EpochSummaries(directory / "tensorboard"),
@@ -254,42 +274,3 @@ def _fit(
         ],
         verbose=1 if sys.stdout.isatty() else 2,
     )
-
-
-def _choose(
-    config: ExperimentConfig,
-    directory: Path,
-    checkpoints: Checkpoints,
-    tokenizers: Tokenizers,
-    validation: Pairs,
-) -> Translator:
-    """Save the average or the best checkpoint, whichever has the higher validation BLEU."""
-    model = Transformer(config.model)
-    translator = Translator(model, *tokenizers, config.decoding)
-    sources, references = zip(*validation, strict=True)
-    candidates = {"average": checkpoints.last()}
-    if best := checkpoints.best():
-        candidates["best"] = [best]
-    search, bleu = _search_name(config.decoding), {}
-    for name, paths in candidates.items():
-        average_checkpoints(model, paths)
-        bleu[name] = score(translator(sources), references).bleu
-        log.info("validation BLEU (%s) of the %s checkpoint: %.2f", search, name, bleu[name])
-    chosen = max(bleu, key=bleu.__getitem__)
-    average_checkpoints(model, candidates[chosen])
-    with whole_file(directory / "model.keras") as temporary:
-        model.save(temporary)
-    report = {
-        "chosen": chosen,
-        "checkpoints": [path.name for path in candidates[chosen]],
-        "validation_bleu": bleu,
-    }
-    with whole_file(directory / "chosen.json") as temporary:
-        temporary.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    return translator
-
-
-def _search_name(decoding: DecodingConfig) -> str:
-    if decoding.temperature is not None:
-        return "sampling"
-    return "greedy" if decoding.beam_size == 1 else f"beam {decoding.beam_size}"

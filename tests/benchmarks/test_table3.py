@@ -86,7 +86,13 @@ def test_directions_are_about_rows():
 def sweep(tmp_path):
     """The experiments of some rows on the toy language."""
     data = DataConfig(**write_toy_text(tmp_path, train=60))
-    recipe = TrainingConfig(epochs=1, batch_tokens=600, average_checkpoints=1)
+    recipe = TrainingConfig(
+        epochs=1,
+        batch_tokens=600,
+        warmup_steps=1,
+        learning_rate_scale=0.001,  # As small as the rate of the first step of a long warm-up.
+        average_checkpoints=1,
+    )
     rows = experiments(data, recipe, vocab_size=380)
     return lambda *names: {name: rows[name] for name in names}
 

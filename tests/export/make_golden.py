@@ -22,7 +22,8 @@ GOLDEN = Path(__file__).with_name("golden")
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         data = write_toy_text(folder, train=2000, validation=50)
-        experiment = toy_experiment(data, epochs=30, batch_tokens=1000, warmup_steps=200)
+        recipe = {"batch_tokens": 1000, "warmup_steps": 200, "learning_rate_scale": 0.5}
+        experiment = toy_experiment(data, epochs=30, **recipe)
         trained = train(experiment, f"{folder}/training")
     one, two = (
         Translator(

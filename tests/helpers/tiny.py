@@ -140,14 +140,20 @@ def toy_experiment(data, **training):
             "training": {
                 "epochs": 3,
                 "batch_tokens": 60,
-                "warmup_steps": 80,
-                "learning_rate_scale": 0.5,  # With 1 the loss of the third epoch may rise.
+                "warmup_steps": 1,  # A run may have a single step.
+                "learning_rate_scale": 0.03,
                 "average_checkpoints": 2,
                 **training,
             },
             "decoding": {"beam_size": 2, "length_penalty": 1.0},
         }
     )
+
+
+TOY_RECIPE = {
+    "warmup_steps": 80,
+    "learning_rate_scale": 0.5,  # With 1 the loss of the third epoch may rise.
+}
 
 
 @functools.cache
@@ -158,7 +164,7 @@ def toy_training():
     """
     text, directory = Path(_directory().name) / "text", Path(_directory().name) / "training"
     text.mkdir()
-    return directory, train(toy_experiment(write_toy_text(text)), directory)
+    return directory, train(toy_experiment(write_toy_text(text), **TOY_RECIPE), directory)
 
 
 @functools.cache

@@ -19,7 +19,9 @@ from keras_transformer.training import (
     run,
     train,
 )
+from keras_transformer.training.lock import locked_directory
 from tests.helpers.tiny import (
+    TOY_RECIPE,
     run_python,
     tiny_tokenizer,
     toy_experiment,
@@ -36,6 +38,12 @@ def weights_after(directory, epoch):
     model = Transformer(ExperimentConfig.from_file(directory / "config.yaml").model)
     model.load_weights(directory / "checkpoints" / f"epoch-{epoch:04d}.weights.h5")
     return model.get_weights()
+
+
+def damage(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
 
 
 def epochs_of(directory):
@@ -68,7 +76,8 @@ def test_the_directory_has_what_later_programs_need():
     ]
     text = directory.parent / "text"
     data = {path.name.replace(".", "_"): str(path) for path in text.iterdir()}
-    assert ExperimentConfig.from_file(directory / "config.yaml") == toy_experiment(data)
+    config = toy_experiment(data, **TOY_RECIPE)
+    assert ExperimentConfig.from_file(directory / "config.yaml") == config
 
 
 def test_the_model_is_the_chosen_mean_of_checkpoints():
@@ -127,12 +136,49 @@ def test_an_interrupted_run_resumes_as_if_uninterrupted(tmp_path, interrupted_in
             np.testing.assert_allclose(received, other, atol=1e-4)
 
 
+def test_a_damaged_checkpoint_costs_its_epoch(tmp_path, caplog):
+    original = toy_training()[0]
+    directory = shutil.copytree(original, tmp_path / "run")
+    checkpoints = directory / "checkpoints"
+    for path in checkpoints.glob("best-*"):
+        path.unlink()
+    damage(checkpoints / "epoch-0003.weights.h5")
+    train(ExperimentConfig.from_file(directory / "config.yaml"), directory)
+    assert "epoch-0003.weights.h5 is damaged (its checksum differs): it is " in caplog.text
+    for received, expected in zip(
+        weights_after(directory, 3), weights_after(original, 3), strict=True
+    ):
+        np.testing.assert_allclose(received, expected, atol=1e-4)
+
+
+def test_a_damaged_checkpoint_and_a_missing_one_are_not_chosen(tmp_path, caplog):
+    directory = shutil.copytree(toy_training()[0], tmp_path / "run")
+    checkpoints = directory / "checkpoints"
+    for path in checkpoints.glob("best-*"):
+        path.unlink()
+    damage(checkpoints / "epoch-0002.weights.h5")
+    train(ExperimentConfig.from_file(directory / "config.yaml"), directory)
+    assert "epoch-0002.weights.h5 is damaged (its checksum differs) and left out" in caplog.text
+    chosen = json.loads((directory / "chosen.json").read_text())
+    assert chosen["checkpoints"] == ["epoch-0003.weights.h5"]
+    assert epochs_of(directory) == [1, 2, 3]
+
+
+def test_a_directory_in_use_is_refused_before_anything_is_read(tmp_path):
+    text = {"train_source": "none", "validation_source": "none"}
+    with locked_directory(tmp_path), pytest.raises(BlockingIOError, match="in use by process"):
+        train(toy_experiment(text), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_epoch_has_as_many_steps_as_asked_for(tmp_path):
-    config = toy_experiment(write_toy_text(tmp_path, train=60), epochs=3, steps_per_epoch=5)
+    recipe = {"epochs": 3, "steps_per_epoch": 5, "warmup_steps": 8, "learning_rate_scale": 0.1}
+    config = toy_experiment(write_toy_text(tmp_path, train=60), **recipe)
     train(config, tmp_path / "run")
     rate = read_history(tmp_path / "run")["learning_rate"]
-    # After each epoch, that of the step to come: the warm-up has 80, and the scale is 0.5.
-    expected = [0.5 * 32**-0.5 * step * 80**-1.5 for step in (6, 11, 16)]
+    # After each epoch, that of the step to come.
+    factors = [6 * 8**-1.5, 11**-0.5, 16**-0.5]
+    expected = [0.1 * 32**-0.5 * factor for factor in factors]
     assert rate == pytest.approx(expected)
 
 
@@ -187,6 +233,7 @@ def test_the_log_tells_greedy_from_beam_search(tmp_path, caplog):
     caplog.set_level("INFO", logger="keras_transformer")
     data = write_toy_text(tmp_path, train=60)
     train(toy_experiment(data, epochs=1), tmp_path / "run")
+    assert "steps in all: 6, warm-up: 1, tokens per batch: up to 60" in caplog.messages
     assert "val_bleu of an epoch is the validation BLEU (greedy)" in caplog.messages
     chosen = json.loads((tmp_path / "run" / "chosen.json").read_text())["validation_bleu"]
     for name in ("average", "best"):
@@ -300,7 +347,8 @@ train(ExperimentConfig.from_file(sys.argv[1]), sys.argv[2])
 def test_two_replicas_train_and_resume(tmp_path):
     data = write_toy_text(tmp_path)
     for epochs in (1, 2):
-        toy_experiment(data, replicas=2, epochs=epochs).to_file(tmp_path / "config.yaml")
+        recipe = {"replicas": 2, "epochs": epochs, "warmup_steps": 30, "learning_rate_scale": 0.3}
+        toy_experiment(data, **recipe).to_file(tmp_path / "config.yaml")
         run_python("-c", TWO_REPLICAS, tmp_path / "config.yaml", tmp_path / "run")
         assert epochs_of(tmp_path / "run") == list(range(1, epochs + 1))
     loss = read_history(tmp_path / "run")["loss"]
@@ -311,7 +359,7 @@ def test_two_replicas_train_and_resume(tmp_path):
 @pytest.mark.slow
 def test_it_learns_to_translate_words_and_reverse_their_order(tmp_path):
     data = write_toy_text(tmp_path, train=3000, validation=200)
-    config = toy_experiment(data, epochs=25, batch_tokens=300, learning_rate_scale=0.5)
+    config = toy_experiment(data, epochs=25, batch_tokens=300, **TOY_RECIPE)
     translator = train(config, tmp_path / "run")
     pairs = toy_pairs(3400)[3200:]
     translations = translator([source for source, _ in pairs])
