@@ -39,7 +39,8 @@ def plain_errors(interrupted: Callable[[], str] | None = None) -> Iterator[None]
     try:
         yield
     except KeyboardInterrupt as stop:
-        print(interrupted() if interrupted else "Interrupted.", file=sys.stderr)
+        with contextlib.suppress(OSError):  # After SIGHUP, the terminal may be closed.
+            print(interrupted() if interrupted else "Interrupted.", file=sys.stderr)
         sys.exit(128 + stop.number if isinstance(stop, Stopped) else INTERRUPTED)
     except BrokenPipeError:  # The reader of a pipe, such as `head`, has seen enough.
         with contextlib.suppress(OSError, ValueError):

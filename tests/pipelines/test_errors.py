@@ -1,7 +1,9 @@
 """Errors that a person can cause, from every command, in one line."""
 
+import errno
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import zipfile
@@ -13,6 +15,7 @@ import yaml
 from pipelines import evaluate, export, figures, translate
 from pipelines.cli.errors import explain, plain_errors
 from pipelines.cli.parser import Parser
+from pipelines.cli.signals import Stopped
 from tests.helpers.tiny import ROOT
 
 
@@ -34,6 +37,8 @@ def failure(command, *options):
         (FileNotFoundError("There is no x. Give y."), "There is no x. Give y."),
         (ValueError("two\n  lines"), "two lines"),
         (ImportError("pip install x"), "pip install x"),
+        (FloatingPointError("The loss must be finite"), "The loss must be finite"),
+        (BlockingIOError("x is in use by process 1 on y."), "x is in use by process 1 on y."),
         (zipfile.BadZipFile("Bad CRC-32"), "a file is damaged: Bad CRC-32. Restore it"),
         (tf.errors.PermissionDeniedError(None, None, "/x; Read-only\nat y"), "/x; Read-only. Choo"),
         (tf.errors.ResourceExhaustedError(None, None, "OOM at x"), "OOM at x. Free memory or disk"),
@@ -73,6 +78,17 @@ def test_ctrl_c_is_a_line_and_status_130(capsys):
             command()
         assert error.value.code == 130
     assert capsys.readouterr().err == "Interrupted.\n" * 2
+
+
+def test_a_signal_has_its_status_even_if_the_terminal_is_closed(monkeypatch):
+    class Closed:
+        def write(self, text):
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(sys, "stderr", Closed())
+    with pytest.raises(SystemExit) as error, plain_errors():
+        raise Stopped(signal.SIGHUP)
+    assert error.value.code == 129
 
 
 def test_a_closed_pipe_is_no_error():
