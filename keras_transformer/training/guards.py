@@ -123,8 +123,8 @@ class FiniteLoss(keras.callbacks.Callback):
         return FloatingPointError(
             f"{problem}, in epoch {self.epoch + 1} after step {step + 1} of {len(self.batches)}, "
             f"whose batch has {self._sentences(step)}. Nothing of this epoch is saved. Check these "
-            "sentences, or train in another directory with a lower training.learning_rate_scale, "
-            "more training.warmup_steps or training.precision=float32."
+            "sentences, or train in another directory with a lower training.learning_rate_scale or "
+            "more training.warmup_steps."
         )
 
     def _sentences(self, step: int) -> str:
