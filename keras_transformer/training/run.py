@@ -111,8 +111,7 @@ def _train(config: ExperimentConfig, directory: Path) -> Translator:
     )
     batches = training_batches(config, tokenizers, pairs, replicas)
     del pairs  # Gigabytes for a large text.
-    smallest_batch = data.max_length * replicas
-    check_warmup(training, len(batches), smallest_batch, has_begun=checkpoints.epochs() > 0)
+    check_warmup(training, len(batches), data.max_length, has_begun=checkpoints.epochs() > 0)
     model = compiled_model(config, strategy, parts if replicas == 1 else 1, teacher_models)
     share = training.batch_tokens // replicas
     validation = _validation(config, model, tokenizers, validation_pairs, share, batches.tokens)
