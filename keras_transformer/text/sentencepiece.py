@@ -1,5 +1,6 @@
 """SentencePiece in a TensorFlow graph: strings to token ids and back."""
 
+import functools
 import hashlib
 from collections.abc import Sequence
 from types import ModuleType
@@ -10,6 +11,7 @@ import tensorflow_text  # noqa: F401  registers the ops
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from keras_transformer.text.base import Tokenizer
+from keras_transformer.text.bpe_dropout import BPEDropout
 
 _NBEST_SIZE, _ALPHA = 0, 1.0  # no sampling
 _OPTIONS = (False, False, False)  # add_bos, add_eos, reverse
@@ -68,8 +70,7 @@ class SentencePieceTokenizer(Tokenizer):
         Args:
             ids: Token ids of each sentence, without bos, eos and unk.
             rate: Probability of leaving out a merge, from 0 to 1.
-            seed: Seed of the segmentation; equal seeds give equal results. It sets the seed of
-                SentencePiece for the whole process.
+            seed: Seed of the segmentation; equal seeds give equal results.
 
         Returns:
             The new token ids of each sentence.
@@ -80,15 +81,19 @@ class SentencePieceTokenizer(Tokenizer):
         >>> tokenizer.id_to_piece(ids)
         ['▁', 'a', 'b', '▁', 'a', 'b']
         """
-        import_sentencepiece().set_random_generator_seed(seed)
-        # Only a new thread starts from the seed, so encode in one.
-        return self._processor.encode(
-            self._processor.decode(ids),
-            enable_sampling=True,
-            alpha=rate,
-            nbest_size=-1,
-            num_threads=1,
-        )
+        return self._bpe_dropout(ids, rate, seed)
+
+    @functools.cached_property
+    def _bpe_dropout(self):
+        processor = self._processor
+        pieces = [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
+        no_merges = processor.is_control, processor.is_unknown, processor.is_byte
+        scores = {
+            i: processor.get_score(i)
+            for i, piece in enumerate(pieces)
+            if len(piece) > 1 and not any(is_other(i) for is_other in no_merges)
+        }
+        return BPEDropout(pieces, scores)
 
     # These are TensorFlow Text's ops, called by name: its Python class would add the model to the
     # graph, and load it, once for every place that uses it. The shared name makes them one

@@ -60,7 +60,6 @@ def test_the_error_without_the_package_says_how_to_install_it(tokenizer, monkeyp
     for needs_it in (
         lambda: SentencePieceTokenizer(tokenizer.model),
         lambda: train_sentencepiece(LINES, VOCAB_SIZE),
-        lambda: tokenizer.drop_merges([[5]], rate=0.1, seed=1),
     ):
         with pytest.raises(ImportError, match="pip install sentencepiece"):
             needs_it()
