@@ -191,7 +191,7 @@ def token_mean(values: Any, labels: Any, sample_weight: Any = None) -> Any:
     """
     weights = token_weights(labels, sample_weight)
     total = ops.sum(weights * values)
-    count = _sum_over_replicas(ops.sum(weights))
+    count = sum_over_replicas(ops.sum(weights))
     return total / ops.where(count > 0, count, 1.0)
 
 
@@ -217,7 +217,12 @@ def token_weights(labels: Any, sample_weight: Any = None) -> Any:
     return weights * sample_weight
 
 
-def _sum_over_replicas(value):
+def sum_over_replicas(value: Any) -> Any:
+    """Return the sum of a value over the replicas of `tf.distribute`; elsewhere the value itself.
+
+    >>> sum_over_replicas(2.0)
+    2.0
+    """
     # Keras adds the replicas' gradients up but has no sum of anything else over replicas.
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf

@@ -220,8 +220,8 @@ class Transformer(AdaptableModel, keras.Model):
             raise ValueError(
                 f"gradient_accumulation_steps={steps} would average means over different numbers "
                 "of tokens, which is not the update of the whole batch. Leave it out, and give the "
-                "whole batch to keras_transformer.training.TrainingTransformer(config, parts="
-                f"{steps}), whose parts count tokens."
+                "whole batch to keras_transformer.training.TrainingTransformer(config, "
+                f"accumulation={steps}), whose parts count tokens."
             )
         return super().compute_loss(x, y, y_pred, sample_weight, training=training)
 

@@ -174,7 +174,7 @@ def test_gradients_of_means_over_different_numbers_of_tokens_are_not_accumulated
     model = build()
     inputs = {"source": np.ones((2, 7), "int32"), "target": np.ones((2, 5), "int32")}
     model.compile(adam, LabelSmoothedCrossEntropy())
-    with pytest.raises(ValueError, match="gradient_accumulation_steps=4 would .*parts=4"):
+    with pytest.raises(ValueError, match="gradient_accumulation_steps=4 would .*accumulation=4"):
         model.fit(inputs, inputs["target"], verbose=0)
     model.compile(adam, "sparse_categorical_crossentropy")  # Another loss may count otherwise.
     model.fit(inputs, inputs["target"], verbose=0)

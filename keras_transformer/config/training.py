@@ -24,6 +24,9 @@ class TrainingConfig:
     batch_tokens: int = Field(default=25_000, gt=0)
     """Size of a batch over all replicas: its rows times its longest sentence, in tokens, for the
     source and for the target (Section 5.1)."""
+    accumulation: int = Field(default=1, gt=0)
+    """Number of parts of each batch that are computed one after another, to save memory. Dropout
+    aside, the update is that of the whole batch."""
     warmup_steps: int = Field(default=4000, gt=0)
     """Steps over which the learning rate rises (Section 5.3)."""
     learning_rate_scale: float = Field(default=1.0, gt=0)

@@ -112,7 +112,8 @@ def _train(config: ExperimentConfig, directory: Path) -> Translator:
     batches = training_batches(config, tokenizers, pairs, replicas)
     del pairs  # Gigabytes for a large text.
     check_warmup(training, len(batches), data.max_length, has_begun=checkpoints.epochs() > 0)
-    model = compiled_model(config, strategy, parts if replicas == 1 else 1, teacher_models)
+    is_whole = replicas > 1 or training.accumulation > 1
+    model = compiled_model(config, strategy, 1 if is_whole else parts, teacher_models)
     share = training.batch_tokens // replicas
     validation = _validation(config, model, tokenizers, validation_pairs, share, batches.tokens)
     first_weights = initial_weights(start) if start else None
@@ -177,6 +178,7 @@ def compiled_model(
         model = TrainingTransformer(
             config.model,
             parts=parts,
+            accumulation=training.accumulation,
             teachers=teachers,
             distillation=training.distillation,
             dtype=training.precision,

@@ -24,10 +24,10 @@ def batch():
     return {"source": source, "target": target}, labels, np.array([0.5, 2, 1, 3, 1], "float32")
 
 
-def compiled(parts=1, dtype=None, teachers=(), loss=None):
+def compiled(parts=1, dtype=None, teachers=(), loss=None, kind="parts"):
     sizes = {"num_layers": 1, "d_model": 8, "d_ff": 11, "num_heads": 2, "dropout": 0.0}
     model = TrainingTransformer(
-        TransformerConfig(V, **sizes), parts=parts, teachers=teachers, dtype=dtype
+        TransformerConfig(V, **sizes), **{kind: parts}, teachers=teachers, dtype=dtype
     )
     model.compile(
         keras.optimizers.SGD(1.0),
@@ -38,11 +38,11 @@ def compiled(parts=1, dtype=None, teachers=(), loss=None):
     return model
 
 
-def fitted(parts, rows=B, weighted=False, dtype=None, with_teacher=False):
+def fitted(parts, rows=B, weighted=False, dtype=None, with_teacher=False, kind="parts"):
     """Return the weights after a step, and what `fit` reports."""
     keras.utils.set_random_seed(1)
     teachers = [compiled()] if with_teacher else []
-    model = compiled(parts, dtype, teachers)
+    model = compiled(parts, dtype, teachers, kind=kind)
     inputs, labels, weights = keras.tree.map_structure(lambda values: values[:rows], batch())
     history = model.fit(
         inputs, labels, sample_weight=weights if weighted else None, batch_size=B, verbose=0
@@ -56,34 +56,41 @@ def assert_same_step(one, other, atol=2e-6):
     assert one[1] == pytest.approx(other[1], abs=atol)
 
 
+KINDS = pytest.mark.parametrize("kind", ["parts", "accumulation"])
+
+
+@KINDS
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("parts, rows", [(2, 1), (2, 2), (2, 5), (3, 5), (4, 2), (4, 5)])
-def test_a_step_in_parts_is_the_step_on_the_whole_batch(parts, rows, weighted):
+@pytest.mark.parametrize("parts, rows", [(2, 1), (2, 5), (3, 5), (4, 2), (4, 5)])
+def test_a_step_in_parts_is_the_step_on_the_whole_batch(parts, rows, weighted, kind):
     """With fewer rows than parts, some parts are empty."""
-    in_parts = fitted(parts, rows, weighted)
+    in_parts = fitted(parts, rows, weighted, kind=kind)
     assert_same_step(in_parts, fitted(1, rows, weighted))
     assert in_parts[1].keys() == {"loss", "nll", "accuracy"}
 
 
-def test_every_part_is_distilled():
-    in_parts = fitted(2, weighted=True, with_teacher=True)
+@KINDS
+def test_every_part_is_distilled(kind):
+    in_parts = fitted(2, weighted=True, with_teacher=True, kind=kind)
     assert_same_step(in_parts, fitted(1, weighted=True, with_teacher=True))
     untaught = fitted(2, weighted=True)[0]
     distances = (np.abs(a - b).max() for a, b in zip(in_parts[0], untaught, strict=True))
     assert max(distances) > 1e-3
 
 
-def test_the_loss_scale_of_float16_applies_to_every_part():
+@KINDS
+def test_the_loss_scale_of_float16_applies_to_every_part(kind):
     """In float16 the gradients are those of the loss times 32,768."""
     keras.utils.set_random_seed(1)
     before = compiled(dtype="mixed_float16").get_weights()
-    in_parts = fitted(2, dtype="mixed_float16")
+    in_parts = fitted(2, dtype="mixed_float16", kind=kind)
     assert max(abs(new - old).max() for new, old in zip(in_parts[0], before, strict=True)) > 0.1
     assert_same_step(in_parts, fitted(1, dtype="mixed_float16"), atol=2e-3)
 
 
-def test_padding_alone_makes_no_step():
-    model = compiled(parts=2)
+@KINDS
+def test_padding_alone_makes_no_step(kind):
+    model = compiled(2, kind=kind)
     before = model.get_weights()
     inputs, labels, _ = batch()
     assert model.train_on_batch(inputs, 0 * labels)[0] == 0
@@ -105,6 +112,12 @@ def test_a_data_set_may_end_in_each_epoch():
     data = tf.data.Dataset.from_generator(lambda: [(inputs, labels)], output_signature=signature)
     losses = model.fit(data, epochs=3, shuffle=False, verbose=0).history["loss"]
     assert losses[0] > losses[1] > losses[2]
+
+
+def test_a_step_has_one_kind_of_parts():
+    config = TransformerConfig(V, num_layers=1, d_model=8, d_ff=11, num_heads=2)
+    with pytest.raises(ValueError, match="received parts=2 and accumulation=3. Leave one"):
+        TrainingTransformer(config, parts=2, accumulation=3)
 
 
 @pytest.mark.parametrize("parts", [0, -1])

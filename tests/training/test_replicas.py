@@ -27,6 +27,7 @@ CASES = {
     ("transformer", "sgd"): (1, 2, 4),
     ("transformer", "adam"): (1, 2, 4),
     ("distilled", "sgd"): (2,),
+    ("accumulated", "sgd"): (2, 4),
     ("functional", "sgd"): (2,),
 }
 
@@ -40,6 +41,8 @@ def build(kind):
         config = TransformerConfig(V, **sizes)
         if kind == "distilled":
             return TrainingTransformer(config, teachers=[Transformer(config)], distillation=0.5)
+        if kind == "accumulated":
+            return TrainingTransformer(config, accumulation=2)
         return Transformer(config)
     source = keras.Input((None,), dtype="int32")
     embedding = layers.TokenEmbedding(V, 8)
