@@ -6,12 +6,19 @@ import tensorflow as tf
 
 from keras_transformer import Transformer, Translator
 from keras_transformer.config import DecodingConfig
-from keras_transformer.export import export_saved_model, load_saved_model
+from keras_transformer.export import load_saved_model
 from keras_transformer.export.saved_model import write_graph
 from keras_transformer.losses import LabelSmoothedCrossEntropy
+from keras_transformer.translation import compiled_search
 from keras_transformer.translation.search import TokenSearch
 from tests.helpers.layer_checks import saved_and_loaded
-from tests.helpers.tiny import saved_graph, tiny_model, tiny_tokenizer, toy_sentences
+from tests.helpers.tiny import (
+    export_quickly,
+    saved_graph,
+    tiny_model,
+    tiny_tokenizer,
+    toy_sentences,
+)
 
 SOURCE = np.array([[30, 31, 32, 3], [33, 3, 0, 0], [34, 35, 3, 0]], "int32")
 IDS = {"source": SOURCE, "target": np.array([[2, 40], [2, 41], [2, 42]], "int32")}
@@ -175,6 +182,18 @@ def test_a_loop_computes_each_int8_kernel_once():
 
 
 @pytest.mark.slow
+def test_a_compiled_search_decodes_with_int8_kernels(monkeypatch):
+    monkeypatch.setattr(compiled_search, "BATCH_SIZES", (2,))  # Fewer shapes to compile.
+    model, sentences = int8_model(), toy_sentences(4)
+    search = DecodingConfig(beam_size=2, extra_length=5, max_source_length=12)
+    compiled, portable = (
+        Translator(model, tiny_tokenizer(), decoding=search, compiled=compiled)
+        for compiled in (True, False)
+    )
+    assert compiled(sentences) == portable(sentences)
+
+
+@pytest.mark.slow
 def test_an_export_contains_merged_kernels(tmp_path):
     translator = translator_of(with_lora(["attention"]), beam_size=1)
     sentences = toy_sentences(7)
@@ -190,7 +209,7 @@ def test_an_export_of_an_int8_model_is_int8_and_loads_as_float(tmp_path):
     translator = translator_of(int8_model(), beam_size=1)
     sentences = toy_sentences(7)
     expected = translator(sentences)
-    version = export_saved_model(translator, tmp_path / "model")
+    version = export_quickly(translator, tmp_path / "model")
     assert load_saved_model(version)(sentences) == expected
     weights = tf.saved_model.load(str(version)).weights
     assert sum(weight.dtype == tf.int8 for weight in weights) == 6 * 4 + 4 * 2 + 3
