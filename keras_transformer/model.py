@@ -202,6 +202,12 @@ class Transformer(AdaptableModel, keras.Model):
         self.encoder.build(shape)
         self.decoder.build(shape, shape)
 
+    def make_train_function(self, force: bool = False) -> Any:
+        # TensorFlow would trace a step that creates variables a second time.
+        if self.built and not self.optimizer.built:
+            self.optimizer.build(self.trainable_variables)
+        return super().make_train_function(force)
+
     def compute_loss(
         self,
         x: Any = None,

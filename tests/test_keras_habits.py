@@ -180,6 +180,26 @@ def test_gradients_of_means_over_different_numbers_of_tokens_are_not_accumulated
     model.fit(inputs, inputs["target"], verbose=0)
 
 
+class Counted(Transformer):
+    """A Transformer that counts how often Python makes a step."""
+
+    steps = 0
+
+    def train_step(self, *args):
+        self.steps += 1
+        return super().train_step(*args)
+
+
+def test_a_step_is_traced_once():
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("other backends trace in other ways")
+    model = Counted(build().config)
+    model.compile(keras.optimizers.Adam(), LabelSmoothedCrossEntropy(), jit_compile=False)
+    inputs = {"source": np.ones((4, 7), "int32"), "target": np.ones((4, 5), "int32")}
+    model.fit(inputs, inputs["target"], batch_size=2, epochs=2, verbose=0)
+    assert model.steps == 1
+
+
 def test_a_loaded_model_is_compiled_as_it_was(tmp_path):
     model = build()
     model.compile(keras.optimizers.Adam(0.5), LabelSmoothedCrossEntropy())

@@ -193,8 +193,6 @@ def compiled_model(
             training.epsilon,
         )
         model.compile(**{**recipe, "metrics": None})  # Validation has its own.
-        # TensorFlow would trace a step that creates variables a second time.
-        model.optimizer.build(model.trainable_variables)
     return model
 
 

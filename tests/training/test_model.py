@@ -1,3 +1,5 @@
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -38,6 +40,7 @@ def compiled(parts=1, dtype=None, teachers=(), loss=None, kind="parts"):
     return model
 
 
+@functools.cache
 def fitted(parts, rows=B, weighted=False, dtype=None, with_teacher=False, kind="parts"):
     """Return the weights after a step, and what `fit` reports."""
     keras.utils.set_random_seed(1)
@@ -61,7 +64,7 @@ KINDS = pytest.mark.parametrize("kind", ["parts", "accumulation"])
 
 @KINDS
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("parts, rows", [(2, 1), (2, 5), (3, 5), (4, 2), (4, 5)])
+@pytest.mark.parametrize("parts, rows", [(2, 5), (3, 5), (4, 2)])
 def test_a_step_in_parts_is_the_step_on_the_whole_batch(parts, rows, weighted, kind):
     """With fewer rows than parts, some parts are empty."""
     in_parts = fitted(parts, rows, weighted, kind=kind)
