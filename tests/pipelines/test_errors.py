@@ -140,7 +140,10 @@ def damaged(run, tmp_path):
 
     def cut_off(name, keep=0.5):
         content = (directory / name).read_bytes()
-        (directory / name).write_bytes(content[: int(keep * len(content))])
+        end = int(keep * len(content))
+        if name.endswith(".yaml"):
+            end = content.index(b"\n", end) + 4  # Within the name of a field, as YAML has no end.
+        (directory / name).write_bytes(content[:end])
         return directory
 
     return cut_off
