@@ -203,33 +203,26 @@ class Transformer(AdaptableModel, keras.Model):
         self.decoder.build(shape, shape)
 
     def make_train_function(self, force: bool = False) -> Any:
-        # TensorFlow would trace a step that creates variables a second time.
-        if self.built and not self.optimizer.built:
-            self.optimizer.build(self.trainable_variables)
-        return super().make_train_function(force)
+        """Return the function that makes a training step; `fit` and `train_on_batch` call this.
 
-    def compute_loss(
-        self,
-        x: Any = None,
-        y: Any = None,
-        y_pred: Any = None,
-        sample_weight: Any = None,
-        training: bool = True,
-    ) -> Any:
-        """Return the loss of a batch; see `keras.Model.compute_loss`.
+        Args:
+            force: Whether to replace a function that is there.
 
         Raises:
             ValueError: If the optimizer accumulates gradients of a `LabelSmoothedCrossEntropy`.
         """
         steps = getattr(self.optimizer, "gradient_accumulation_steps", None)
-        if training and steps and isinstance(self.loss, LabelSmoothedCrossEntropy):
+        if steps and isinstance(self.loss, LabelSmoothedCrossEntropy):
             raise ValueError(
                 f"gradient_accumulation_steps={steps} would average means over different numbers "
                 "of tokens, which is not the update of the whole batch. Leave it out, and give the "
                 "whole batch to keras_transformer.training.TrainingTransformer(config, "
                 f"accumulation={steps}), whose parts count tokens."
             )
-        return super().compute_loss(x, y, y_pred, sample_weight, training=training)
+        # TensorFlow would trace a step that creates variables a second time.
+        if self.built and not self.optimizer.built:
+            self.optimizer.build(self.trainable_variables)
+        return super().make_train_function(force)
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         if not isinstance(inputs, Mapping) or not {"source", "target"} <= inputs.keys():

@@ -85,8 +85,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     @functools.cached_property
     def _bpe_dropout(self):
-        processor = self._processor
-        pieces = [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
+        processor, pieces = self._processor, self._pieces_by_id
         no_merges = processor.is_control, processor.is_unknown, processor.is_byte
         scores = {
             i: processor.get_score(i)

@@ -112,8 +112,9 @@ def _train(config: ExperimentConfig, directory: Path) -> Translator:
     batches = training_batches(config, tokenizers, pairs, replicas)
     del pairs  # Gigabytes for a large text.
     check_warmup(training, len(batches), data.max_length, has_begun=checkpoints.epochs() > 0)
-    is_whole = replicas > 1 or training.accumulation > 1
-    model = compiled_model(config, strategy, 1 if is_whole else parts, teacher_models)
+    if replicas > 1 or training.accumulation > 1:
+        parts = 1
+    model = compiled_model(config, strategy, parts, teacher_models)
     share = training.batch_tokens // replicas
     validation = _validation(config, model, tokenizers, validation_pairs, share, batches.tokens)
     first_weights = initial_weights(start) if start else None

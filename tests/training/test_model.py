@@ -117,6 +117,15 @@ def test_a_data_set_may_end_in_each_epoch():
     assert losses[0] > losses[1] > losses[2]
 
 
+@pytest.mark.parametrize("parts", [1, 2])
+def test_the_optimizer_does_not_accumulate_too(parts):
+    model = compiled(parts, kind="accumulation")
+    model.compile(keras.optimizers.SGD(gradient_accumulation_steps=3), LabelSmoothedCrossEntropy())
+    inputs, labels, _ = batch()
+    with pytest.raises(ValueError, match="gradient_accumulation_steps=3 would"):
+        model.fit(inputs, labels, verbose=0)
+
+
 def test_a_step_has_one_kind_of_parts():
     config = TransformerConfig(V, num_layers=1, d_model=8, d_ff=11, num_heads=2)
     with pytest.raises(ValueError, match="received parts=2 and accumulation=3. Leave one"):

@@ -136,13 +136,18 @@ def test_an_interrupted_run_resumes_as_if_uninterrupted(tmp_path, interrupted_in
             np.testing.assert_allclose(received, other, atol=1e-4)
 
 
-def test_a_damaged_checkpoint_costs_its_epoch(tmp_path, caplog):
-    original = toy_training()[0]
-    directory = shutil.copytree(original, tmp_path / "run")
-    checkpoints = directory / "checkpoints"
-    for path in checkpoints.glob("best-*"):
+@pytest.fixture
+def without_best(tmp_path):
+    """A copy of the run, in which the best checkpoint is missing."""
+    directory = shutil.copytree(toy_training()[0], tmp_path / "run")
+    for path in (directory / "checkpoints").glob("best-*"):
         path.unlink()
-    damage(checkpoints / "epoch-0003.weights.h5")
+    return directory
+
+
+def test_a_damaged_checkpoint_costs_its_epoch(without_best, caplog):
+    original, directory = toy_training()[0], without_best
+    damage(directory / "checkpoints" / "epoch-0003.weights.h5")
     train(ExperimentConfig.from_file(directory / "config.yaml"), directory)
     assert "epoch-0003.weights.h5 is damaged (its checksum differs): it is " in caplog.text
     for received, expected in zip(
@@ -151,12 +156,9 @@ def test_a_damaged_checkpoint_costs_its_epoch(tmp_path, caplog):
         np.testing.assert_allclose(received, expected, atol=1e-4)
 
 
-def test_a_damaged_checkpoint_and_a_missing_one_are_not_chosen(tmp_path, caplog):
-    directory = shutil.copytree(toy_training()[0], tmp_path / "run")
-    checkpoints = directory / "checkpoints"
-    for path in checkpoints.glob("best-*"):
-        path.unlink()
-    damage(checkpoints / "epoch-0002.weights.h5")
+def test_a_damaged_checkpoint_and_a_missing_one_are_not_chosen(without_best, caplog):
+    directory = without_best
+    damage(directory / "checkpoints" / "epoch-0002.weights.h5")
     train(ExperimentConfig.from_file(directory / "config.yaml"), directory)
     assert "epoch-0002.weights.h5 is damaged (its checksum differs) and left out" in caplog.text
     chosen = json.loads((directory / "chosen.json").read_text())
