@@ -39,6 +39,9 @@ class TokenBatches:
     Attributes:
         epoch: Number of the epoch that the next iteration produces, from 0. A complete iteration
             increments it; looking at the first batch does not. To resume, set it before iterating.
+        step: Number of batches of the current epoch to leave out, from 0. Set it before calling
+            `dataset`, whose elements are then those that are left; a complete iteration resets it
+            to 0.
         tokens: Source and target tokens per epoch, without padding. It is a mean if epochs are not
             whole passes, and that of the first pass if `vary` is given.
 
@@ -75,6 +78,7 @@ class TokenBatches:
         self.vary = vary
         self._varied: tuple[int, EncodedPairs] | None = None
         self.epoch = 0
+        self.step = 0
         first = self._pairs_of_pass(0)
         self._pass_length = len(self._plan(first, 0))
         self._length = steps_per_epoch or self._pass_length
@@ -97,7 +101,7 @@ class TokenBatches:
         dataset = tf.data.Dataset.from_generator(
             self._epoch, output_signature=({"source": ids, "target": ids}, ids)
         )
-        dataset = dataset.apply(tf.data.experimental.assert_cardinality(len(self)))
+        dataset = dataset.apply(tf.data.experimental.assert_cardinality(len(self) - self.step))
         options = tf.data.Options()
         # There is nothing to tune, and when `fit` ends it would wait for the tuner's thread, for up
         # to a minute.
@@ -135,13 +139,13 @@ class TokenBatches:
 
     def _epoch(self) -> Iterator[tuple[dict[str, np.ndarray], np.ndarray]]:
         """Yield the batches of the current epoch, and move on to the next after the last one."""
-        epoch = self.epoch
+        epoch, done = self.epoch, self.step
         number, place = divmod(epoch * len(self), self._pass_length)
-        of_epoch = islice(self._passes(number), place, place + len(self))
-        for step, (pairs, indices) in enumerate(of_epoch, start=1):
+        of_epoch = islice(self._passes(number), place + done, place + len(self))
+        for step, (pairs, indices) in enumerate(of_epoch, start=done + 1):
             batch = pairs.padded_batch(indices)
             # Keras starts more iterators than it finishes (it peeks at a batch to build the model)
             # and never asks for anything after the last batch: reaching that one ends the epoch.
             if step == len(self):
-                self.epoch = epoch + 1
+                self.epoch, self.step = epoch + 1, 0
             yield batch

@@ -110,6 +110,30 @@ def test_epochs_of_a_given_number_of_steps_continue_where_the_last_one_ended(pai
     assert labels_of_an_epoch(resumed.dataset()) == second
 
 
+@pytest.mark.parametrize("steps", [None, 9])
+def test_an_epoch_may_begin_at_a_later_step(pairs, steps):
+    def vary(pairs, number):  # Passes of 7, 4 and again 7 batches.
+        sides = (
+            [length // (1 + number % 2) + 1 for length in lengths]
+            for lengths in (SOURCE_LENGTHS, TARGET_LENGTHS)
+        )
+        return pairs_of_lengths(*sides)
+
+    options = {"seed": 3, "steps_per_epoch": steps, "vary": vary}
+    whole = TokenBatches(pairs, 70, **options)
+    dataset = whole.dataset()
+    epochs = [labels_of_an_epoch(dataset) for _ in range(4)]
+    for epoch in (1, 2):
+        for step in (1, len(whole) - 1):
+            resumed = TokenBatches(pairs, 70, **options)
+            resumed.epoch, resumed.step = epoch, step
+            rest = resumed.dataset()
+            assert rest.cardinality().numpy() == len(whole) - step
+            assert labels_of_an_epoch(rest) == epochs[epoch][step:]
+            assert (resumed.epoch, resumed.step) == (epoch + 1, 0)
+            assert labels_of_an_epoch(resumed.dataset()) == epochs[epoch + 1]
+
+
 def test_tokens_count_an_epoch_without_padding(pairs):
     tokens = sum(SOURCE_LENGTHS) + sum(TARGET_LENGTHS)
     assert TokenBatches(pairs, 60).tokens == tokens
