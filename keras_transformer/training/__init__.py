@@ -2,7 +2,7 @@
 
 import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
 
-from keras_transformer.training.checkpoints import average_checkpoints
+from keras_transformer.training.averaging import average_checkpoints
 from keras_transformer.training.devices import keep_freed_memory, prepare_cpu, replica_strategy
 from keras_transformer.training.directory import load_translator, read_history, run_facts
 from keras_transformer.training.model import TrainingTransformer

@@ -9,17 +9,12 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
-from keras_transformer.config import DecodingConfig, ExperimentConfig, TrainingConfig
-from keras_transformer.data import TokenBatches, encode_pairs
+from keras_transformer.config import ExperimentConfig, TrainingConfig
+from keras_transformer.data import TokenBatches
 from keras_transformer.model import Transformer
 from keras_transformer.text import Tokenizer, read_tokenizers
-from keras_transformer.training.callbacks import (
-    Checkpoints,
-    EpochSeed,
-    EpochSummaries,
-    EpochTable,
-    Validation,
-)
+from keras_transformer.training.callbacks import EpochSeed, EpochSummaries, EpochTable
+from keras_transformer.training.checkpoint_callback import Checkpoints
 from keras_transformer.training.choice import choose_weights
 from keras_transformer.training.devices import prepare_cpu, replica_strategy
 from keras_transformer.training.directory import check_claim, claim
@@ -29,9 +24,9 @@ from keras_transformer.training.model import TrainingTransformer
 from keras_transformer.training.recipe import paper_recipe
 from keras_transformer.training.start import check_start, initial_weights
 from keras_transformer.training.teachers import find_teachers, read_teachers
-from keras_transformer.training.text import Pairs, read_text, training_batches
+from keras_transformer.training.text import read_text, training_batches
+from keras_transformer.training.validation import Validation, greedy_validation
 from keras_transformer.training.vocabularies import (
-    Tokenizers,
     check_vocabularies,
     read_or_train,
 )
@@ -116,7 +111,9 @@ def _train(config: ExperimentConfig, directory: Path) -> Translator:
         parts = 1
     model = compiled_model(config, strategy, parts, teacher_models)
     share = training.batch_tokens // replicas
-    validation = _validation(config, model, tokenizers, validation_pairs, share, batches.tokens)
+    validation = greedy_validation(
+        config, model, tokenizers, validation_pairs, share, batches.tokens
+    )
     first_weights = initial_weights(start) if start else None
     # Nothing but the lock is written before this, so that a mistake leaves the directory free.
     claim(directory, config, tokenizers)
@@ -195,26 +192,6 @@ def compiled_model(
         )
         model.compile(**{**recipe, "metrics": None})  # Validation has its own.
     return model
-
-
-def _validation(
-    config: ExperimentConfig,
-    model: Transformer,
-    tokenizers: Tokenizers,
-    pairs: Pairs,
-    share: int,
-    tokens: float,
-) -> Validation:
-    """Return the validation, on one device and so in batches of a replica's `share` of tokens."""
-    log.info("text to validate on:")
-    encoded = encode_pairs(pairs, *tokenizers, config.data.max_length)
-    longest = max(encoded.source_lengths.max(), encoded.target_lengths.max())
-    return Validation(
-        TokenBatches(encoded, max(share, int(longest)), shuffle=False),
-        pairs,
-        Translator(model, *tokenizers, DecodingConfig(beam_size=1)),
-        tokens=tokens,
-    )
 
 
 def _log_start(

@@ -2,7 +2,7 @@ import contextlib
 
 import pytest
 
-from keras_transformer.training.callbacks import Validation
+from keras_transformer.training.validation import Validation
 
 
 @pytest.fixture

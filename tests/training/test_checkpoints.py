@@ -2,7 +2,6 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.training import average_checkpoints
 from keras_transformer.training.checkpoints import (
     damage,
     load_checkpoint,
@@ -31,46 +30,6 @@ def save(tmp_path):
         return path
 
     return save
-
-
-def test_trained_weights_become_the_mean_and_others_those_of_the_last_checkpoint(save):
-    paths = [save("a", 1.0, 10.0), save("b", 2.0, 20.0), save("c", 6.0, 70.0)]
-    model = make_model()
-    average_checkpoints(model, paths)
-    assert model.get_layer("dense").kernel.numpy().tolist() == [[3.0] * 3] * 2
-    assert model.get_layer("norm").moving_mean.numpy().tolist() == [70.0] * 3
-
-
-def test_one_checkpoint_is_its_own_mean(save):
-    model = make_model()
-    average_checkpoints(model, [str(save("a", 0.1))])
-    assert model.get_layer("dense").kernel.numpy().tolist() == [[np.float32(0.1)] * 3] * 2
-
-
-def test_small_values_survive_between_large_ones(save):
-    model = make_model()
-    average_checkpoints(model, [save("a", 2.0**30), save("b", 3.0), save("c", -(2.0**30))])
-    assert model.get_layer("dense").kernel.numpy().tolist() == [[1.0] * 3] * 2
-
-
-def test_averaging_needs_a_checkpoint():
-    with pytest.raises(ValueError, match="at least one checkpoint, received none"):
-        average_checkpoints(make_model(), [])
-
-
-def test_a_checkpoint_may_occur_once(save, tmp_path):
-    path = save("a", 1.0)
-    other_name = tmp_path / "linked.weights.h5"
-    other_name.symlink_to(path)
-    with pytest.raises(ValueError, match=r"may occur once, received twice: .*a\.weights\.h5"):
-        average_checkpoints(make_model(), [path, other_name])
-
-
-def test_a_checkpoint_of_another_model_is_named(save):
-    path = save("a", 1.0)
-    other = keras.Sequential([keras.Input([5]), keras.layers.Dense(7)])
-    with pytest.raises(ValueError, match=r"a\.weights\.h5 must be a complete checkpoint of"):
-        average_checkpoints(other, [path])
 
 
 @pytest.fixture
@@ -121,8 +80,6 @@ def test_a_checkpoint_with_values_that_are_not_finite_is_refused(save, value):
     path = save("a", value)
     with pytest.raises(ValueError, match=r"a\.weights\.h5 must have finite .* in dense/kernel\."):
         load_checkpoint(make_model(), path)
-    with pytest.raises(ValueError, match=r"a\.weights\.h5 must have finite"):
-        average_checkpoints(make_model(), [save("b", 1.0), path])
 
 
 def test_integers_of_the_optimizer_are_finite():
@@ -134,4 +91,4 @@ def test_integers_of_the_optimizer_are_finite():
 
 def test_a_missing_checkpoint_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"none\.weights\.h5 does not exist"):
-        average_checkpoints(make_model(), [tmp_path / "none.weights.h5"])
+        load_checkpoint(make_model(), tmp_path / "none.weights.h5")

@@ -16,7 +16,6 @@ from keras_transformer.training import (
     average_checkpoints,
     load_translator,
     read_history,
-    run,
     train,
 )
 from keras_transformer.training.lock import locked_directory
@@ -286,18 +285,6 @@ def test_subword_dropout_makes_no_sentence_that_fits_no_batch(tmp_path):
     smallest = int(re.search(r"at least (\d+)", str(error.value))[1])
     train(toy_experiment(data, batch_tokens=smallest, epochs=2), tmp_path / "run")
     assert epochs_of(tmp_path / "run") == [1, 2]
-
-
-def test_validation_takes_the_share_of_a_replica():
-    directory, translator = toy_training()
-    config = ExperimentConfig.from_file(directory / "config.yaml")
-    tokenizers = translator.tokenizer, translator.target_tokenizer
-    validation = run._validation(config, translator.model, tokenizers, VALIDATION, 20, tokens=1.0)
-    sizes = [labels.shape for _, labels in validation.dataset]
-    assert sum(rows for rows, _ in sizes) == len(VALIDATION)
-    assert max(rows * length for rows, length in sizes) <= 20
-    alone = run._validation(config, translator.model, tokenizers, VALIDATION, 1, tokens=1.0)
-    assert len([*alone.dataset]) >= len(sizes)  # Every sentence has room.
 
 
 @pytest.mark.parametrize(

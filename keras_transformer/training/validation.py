@@ -1,0 +1,109 @@
+"""Validation after each epoch of a run."""
+
+import logging
+import time
+
+import keras
+import tensorflow as tf
+
+from keras_transformer.config import DecodingConfig, ExperimentConfig
+from keras_transformer.data import TokenBatches, encode_pairs
+from keras_transformer.evaluation import score
+from keras_transformer.metrics import NegativeLogLikelihood, TokenAccuracy
+from keras_transformer.training.callbacks import Logs
+from keras_transformer.training.text import Pairs
+from keras_transformer.training.vocabularies import Tokenizers
+from keras_transformer.translation.translator import Translator
+
+log = logging.getLogger(__name__)
+
+
+class Validation(keras.callbacks.Callback):
+    """Add the validation metrics of each epoch to its logs.
+
+    These are `val_nll` and `val_accuracy`, per token of the reference translations; `val_bleu` of
+    greedy translations; `learning_rate`; and `tokens_per_second` of training, in source and target
+    tokens without padding.
+
+    Args:
+        batches: The validation text as token batches.
+        pairs: The validation text, for BLEU.
+        translator: A greedy translator of the model that trains.
+        tokens: Number of tokens in an epoch of training.
+    """
+
+    def __init__(
+        self,
+        batches: TokenBatches,
+        pairs: Pairs,
+        translator: Translator,
+        tokens: float,
+    ):
+        super().__init__()
+        self.dataset = batches.dataset()
+        self.pairs = pairs
+        self.translator = translator
+        self.tokens = tokens
+        self.nll = NegativeLogLikelihood()
+        self.accuracy = TokenAccuracy()
+        self.update = tf.function(self._update, reduce_retracing=True)
+
+    def _update(self, inputs, labels):
+        logits = self.translator.model(inputs, training=False)
+        self.nll.update_state(labels, logits)
+        self.accuracy.update_state(labels, logits)
+
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
+        self.started = time.perf_counter()
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        seconds = time.perf_counter() - self.started
+        values = {
+            "tokens_per_second": self.tokens / seconds,
+            "learning_rate": float(self.model.optimizer.learning_rate),
+            **self.measure(),
+        }
+        if logs is not None:
+            logs.update(values)
+
+    def measure(self) -> dict[str, float]:
+        """Return `val_nll`, `val_accuracy` and `val_bleu` of the current weights."""
+        self.nll.reset_state()
+        self.accuracy.reset_state()
+        for inputs, labels in self.dataset:
+            self.update(inputs, labels)
+        hypotheses = self.translator([source for source, _ in self.pairs])
+        return {
+            "val_nll": float(self.nll.result()),
+            "val_accuracy": float(self.accuracy.result()),
+            "val_bleu": score(hypotheses, [target for _, target in self.pairs]).bleu,
+        }
+
+
+def greedy_validation(
+    config: ExperimentConfig,
+    model: keras.Model,
+    tokenizers: Tokenizers,
+    pairs: Pairs,
+    share: int,
+    tokens: float,
+) -> Validation:
+    """Return the validation of a run, which is on one device.
+
+    Args:
+        config: The experiment.
+        model: The model that trains.
+        tokenizers: Of source and target.
+        pairs: The validation text.
+        share: A replica's share of the tokens of a training batch, the size of the batches here.
+        tokens: Number of tokens in an epoch of training.
+    """
+    log.info("text to validate on:")
+    encoded = encode_pairs(pairs, *tokenizers, config.data.max_length)
+    longest = max(encoded.source_lengths.max(), encoded.target_lengths.max())
+    return Validation(
+        TokenBatches(encoded, max(share, int(longest)), shuffle=False),
+        pairs,
+        Translator(model, *tokenizers, DecodingConfig(beam_size=1)),
+        tokens=tokens,
+    )
