@@ -1,36 +1,92 @@
 """Callbacks of a training run: reproducible epochs and logs."""
 
+import time
 from typing import Any
 
 import keras
 import numpy as np
 
 from keras_transformer.data import TokenBatches
+from keras_transformer.training.checkpoint_directory import Checkpoints
+from keras_transformer.training.checkpoints import read_arrays
+from keras_transformer.training.progress import dropout_states, restore_progress
 
 Logs = dict[str, Any] | None
 
 
-class EpochSeed(keras.callbacks.Callback):
+class EpochState(keras.callbacks.Callback):
     """Make the batches and the dropout of an epoch depend only on the seed and the epoch.
 
     A run that resumes on the same number of replicas and cores then takes the steps that it would
     have taken uninterrupted; Keras does not save the state of random number generators with the
-    weights.
+    weights. An epoch of which steps are done continues after them, with their metrics.
+
+    The logs of an epoch get `tokens_per_second` of training, in source and target tokens without
+    padding.
 
     Args:
         batches: The training text, with the seed.
+        checkpoints: Those of the run.
+
+    Attributes:
+        epoch: The epoch in progress, from 0.
+        step: The number of its steps that are done.
     """
 
-    def __init__(self, batches: TokenBatches):
+    def __init__(self, batches: TokenBatches, checkpoints: Checkpoints):
         super().__init__()
         self.batches = batches
+        self.checkpoints = checkpoints
+        self.epoch = self.step = 0
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
-        self.batches.epoch = epoch
+        newest, position = self.checkpoints.newest(), self.checkpoints.position()
+        self.epoch, self.step = epoch, position.steps if position.epochs == epoch else 0
+        self.batches.epoch, self.batches.step = self.epoch, self.step
         random = np.random.default_rng((self.batches.seed, epoch))
-        for variable in self.model.non_trainable_variables:
-            if variable.name == "seed_generator_state":
-                variable.assign(random.integers(2**31, size=variable.shape))
+        for variable in dropout_states(self.model):
+            variable.assign(random.integers(2**31, size=variable.shape))
+        self._started = time.perf_counter()
+        if newest and self.step:
+            arrays = read_arrays(newest)
+            restore_progress(self.model, arrays)
+            self._started -= float(arrays["seconds"])
+
+    def seconds(self) -> float:
+        """Return the time that the epoch has taken, in all processes that have trained in it."""
+        return time.perf_counter() - self._started
+
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+        self.step = batch + 1
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        if logs is not None:
+            logs["tokens_per_second"] = self.batches.tokens / self.seconds()
+
+
+class LaterSteps(keras.callbacks.CallbackList):
+    """Count the steps of an epoch from where it resumes; Keras counts those of each `fit` from 0.
+
+    Args:
+        callbacks: The callbacks.
+        first: The number of steps of the first epoch that are done.
+        model: The model.
+        **params: What Keras tells callbacks: `verbose`, `epochs`, and `steps` of a whole epoch.
+    """
+
+    def __init__(
+        self, callbacks: list[keras.callbacks.Callback], first: int, model: Any, **params: Any
+    ):
+        super().__init__(
+            callbacks, add_history=True, add_progbar=params["verbose"] != 0, model=model, **params
+        )
+        self.first = first
+
+    def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
+        super().on_train_batch_begin(self.first + batch, logs)
+
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+        super().on_train_batch_end(self.first + batch, logs)
 
 
 class EpochTable(keras.callbacks.CSVLogger):

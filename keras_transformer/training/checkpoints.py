@@ -2,9 +2,11 @@
 
 import hashlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import keras
+import numpy as np
 
 from keras_transformer.utils.files import whole_file
 
@@ -13,14 +15,18 @@ from keras_transformer.utils.files import whole_file
 _LABEL = b"\nSHA-256 "
 _TRAILER = len(_LABEL) + hashlib.sha256().digest_size * 2
 _CHUNK = 2**20
+_ARRAYS = "run"
 
 
-def save_checkpoint(model: keras.Model, path: Path) -> None:
+def save_checkpoint(
+    model: keras.Model, path: Path, arrays: Mapping[str, np.ndarray] | None = None
+) -> None:
     """Write the weights and the state of the optimizer to a file, with a checksum.
 
     Args:
         model: The model.
         path: The file, which appears only when it is complete; its name ends in .weights.h5.
+        arrays: Others to add by name, which `load_weights` ignores; see `read_arrays`.
 
     >>> import tempfile
     >>> model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1)])
@@ -30,11 +36,25 @@ def save_checkpoint(model: keras.Model, path: Path) -> None:
     ...     print(damage(path))
     None
     """
+    import h5py
+
     with whole_file(path) as temporary:
         model.save_weights(temporary)
+        if arrays:
+            with h5py.File(temporary, "a") as file:
+                for name, array in arrays.items():
+                    file[f"{_ARRAYS}/{name}"] = array
         digest = _digest(temporary, temporary.stat().st_size)
         with open(temporary, "ab") as file:
             file.write(_LABEL + digest)
+
+
+def read_arrays(path: str | os.PathLike) -> dict[str, np.ndarray]:
+    """Return the arrays that `save_checkpoint` added to the weights of a checkpoint, by name."""
+    import h5py
+
+    with h5py.File(path, "r") as file:
+        return {name: array[()] for name, array in file.get(_ARRAYS, {}).items()}
 
 
 def damage(path: str | os.PathLike) -> str | None:

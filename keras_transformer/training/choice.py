@@ -9,7 +9,7 @@ from keras_transformer.config import DecodingConfig, ExperimentConfig
 from keras_transformer.evaluation import score
 from keras_transformer.model import Transformer
 from keras_transformer.training.averaging import average_checkpoints
-from keras_transformer.training.checkpoint_callback import Checkpoints
+from keras_transformer.training.checkpoint_directory import Checkpoints
 from keras_transformer.training.checkpoints import damage
 from keras_transformer.training.text import Pairs
 from keras_transformer.training.vocabularies import Tokenizers

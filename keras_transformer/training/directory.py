@@ -162,19 +162,20 @@ def check_claim(directory: Path, config: ExperimentConfig) -> None:
         raise ValueError(
             f"{directory} holds a run with another configuration; received "
             f"{', '.join(differences)}. A run resumes with the configuration it started with, but "
-            "may have more epochs and other decoding options. Restore these values, or choose "
-            "another directory."
+            "may have more epochs, another interval of checkpoints and other decoding options. "
+            "Restore these values, or choose another directory."
         )
 
 
 def _differences(before: ExperimentConfig, config: ExperimentConfig) -> Sequence[str]:
     """Return what keeps a run from going on, as "training.seed=2 instead of 1"."""
+    may_differ = {("training", "checkpoint_steps"), ("training", "checkpoint_minutes")}
     differences = []
     for section in ("model", "data", "training"):
         old, new = (dataclasses.asdict(getattr(each, section)) for each in (before, config))
         for name, value in new.items():
             is_longer = (section, name) == ("training", "epochs") and value > old[name]
-            if value != old[name] and not is_longer:
+            if value != old[name] and not is_longer and (section, name) not in may_differ:
                 differences.append(f"{section}.{name}={value!r} instead of {old[name]!r}")
     return differences
 

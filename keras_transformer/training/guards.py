@@ -122,14 +122,14 @@ class FiniteLoss(keras.callbacks.Callback):
     def _error(self, problem: str, step: int) -> FloatingPointError:
         return FloatingPointError(
             f"{problem}, in epoch {self.epoch + 1} after step {step + 1} of {len(self.batches)}, "
-            f"whose batch has {self._sentences(step)}. Nothing of this epoch is saved. Check these "
+            f"whose batch has {self._sentences(step)}. No checkpoint has this step. Check these "
             "sentences, or train in another directory with a lower training.learning_rate_scale or "
             "more training.warmup_steps."
         )
 
     def _sentences(self, step: int) -> str:
         """Return the first source sentences of a batch of this epoch, and how many there are."""
-        self.batches.epoch = self.epoch  # The pipeline has moved on.
+        self.batches.epoch, self.batches.step = self.epoch, 0  # The pipeline has moved on.
         inputs, _ = next(iter(self.batches.dataset().skip(step)))
         texts = [text.decode() for text in self.tokenizer.detokenize(inputs["source"]).numpy()]
         shown = [repr(text if len(text) <= 60 else f"{text[:60]}...") for text in texts[:_SHOWN]]

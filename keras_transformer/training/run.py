@@ -13,8 +13,14 @@ from keras_transformer.config import ExperimentConfig, TrainingConfig
 from keras_transformer.data import TokenBatches
 from keras_transformer.model import Transformer
 from keras_transformer.text import Tokenizer, read_tokenizers
-from keras_transformer.training.callbacks import EpochSeed, EpochSummaries, EpochTable
-from keras_transformer.training.checkpoint_callback import Checkpoints
+from keras_transformer.training.callbacks import (
+    EpochState,
+    EpochSummaries,
+    EpochTable,
+    LaterSteps,
+)
+from keras_transformer.training.checkpoint_callback import SaveCheckpoints
+from keras_transformer.training.checkpoint_directory import Checkpoints, Position
 from keras_transformer.training.choice import choose_weights
 from keras_transformer.training.devices import prepare_cpu, replica_strategy
 from keras_transformer.training.directory import check_claim, claim
@@ -42,10 +48,11 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
     The directory gets config.yaml, the vocabularies, logs, checkpoints of the last epochs and of
     the best one, and model.keras: the average of the last checkpoints or the best single one,
     whichever has the higher validation BLEU. Started again with the same directory, an interrupted
-    run resumes after its last complete epoch. The directory is locked until `train` ends.
+    run resumes from its newest checkpoint, of an epoch or of a step in it. The directory is locked
+    until `train` ends.
 
-    A run that starts from a trained model, by `training.init_from`, needs it until the first epoch
-    is complete; `training.teachers` are needed to the end. Neither is changed. Without a GPU,
+    A run that starts from a trained model, by `training.init_from`, needs it until it has a first
+    checkpoint; `training.teachers` are needed to the end. Neither is changed. Without a GPU,
     `train` also configures the process for CPU training; see `prepare_cpu`.
 
     Args:
@@ -59,7 +66,7 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
         BlockingIOError: If another run uses the directory.
         FileNotFoundError: If a text file is missing, a vocabulary of a run that resumes, a model to
             start from, or a teacher.
-        FloatingPointError: If the loss or a weight becomes NaN or infinite. Complete epochs stay.
+        FloatingPointError: If the loss or a weight becomes NaN or infinite. Checkpoints stay.
         ImportError: If the text is a TFDS dataset and `tensorflow-datasets` is not installed.
         ConnectionError: If a TFDS dataset cannot be downloaded.
         OSError: If the directory cannot be written to.
@@ -89,7 +96,8 @@ def _train(config: ExperimentConfig, directory: Path) -> Translator:
         directory / "checkpoints", training.average_checkpoints, training.patience
     )
     checkpoints.set_aside_damaged()
-    start = _find_start(directory, config, is_resumed=checkpoints.epochs() > 0)
+    has_begun = checkpoints.newest() is not None
+    start = _find_start(directory, config, has_begun)
     teachers = find_teachers(directory, config, start)
     strategy = _strategy(training)
     replicas = strategy.num_replicas_in_sync
@@ -106,14 +114,12 @@ def _train(config: ExperimentConfig, directory: Path) -> Translator:
     )
     batches = training_batches(config, tokenizers, pairs, replicas)
     del pairs  # Gigabytes for a large text.
-    check_warmup(training, len(batches), data.max_length, has_begun=checkpoints.epochs() > 0)
+    check_warmup(training, len(batches), data.max_length, has_begun)
     if replicas > 1 or training.accumulation > 1:
         parts = 1
     model = compiled_model(config, strategy, parts, teacher_models)
     share = training.batch_tokens // replicas
-    validation = greedy_validation(
-        config, model, tokenizers, validation_pairs, share, batches.tokens
-    )
+    validation = greedy_validation(config, model, tokenizers, validation_pairs, share)
     first_weights = initial_weights(start) if start else None
     # Nothing but the lock is written before this, so that a mistake leaves the directory free.
     claim(directory, config, tokenizers)
@@ -121,7 +127,7 @@ def _train(config: ExperimentConfig, directory: Path) -> Translator:
         checkpoints.restore(model)
         if first_weights:
             model.set_weights(first_weights)
-    _log_start(config, model, batches, replicas, checkpoints.epochs())
+    _log_start(config, model, batches, replicas, checkpoints.position())
     if start:
         before = validation.measure()
         log.info(
@@ -133,10 +139,10 @@ def _train(config: ExperimentConfig, directory: Path) -> Translator:
 
 
 def _find_start(
-    directory: Path, config: ExperimentConfig, is_resumed: bool
+    directory: Path, config: ExperimentConfig, has_begun: bool
 ) -> SavedTranslator | None:
     """Return the model to take the first weights from; None if they are random or the run's own."""
-    if is_resumed:
+    if has_begun:
         check_vocabularies(directory, config)
         return None
     return check_start(directory, config) if config.training.init_from is not None else None
@@ -199,7 +205,7 @@ def _log_start(
     model: Transformer,
     batches: TokenBatches,
     replicas: int,
-    epochs_done: int,
+    position: Position,
 ) -> None:
     log.info(
         "%s parameters, %d batches per epoch, %d %s",
@@ -216,8 +222,8 @@ def _log_start(
         f"{training.batch_tokens:,}",
     )
     log.info("val_bleu of an epoch is the validation BLEU (greedy)")
-    if epochs_done:
-        log.info("resuming after epoch %d of %d", epochs_done, training.epochs)
+    if any(position):
+        log.info("resuming after %s of %d", position, training.epochs)
 
 
 def _fit(
@@ -230,24 +236,36 @@ def _fit(
     checkpoints: Checkpoints,
 ) -> None:
     """Train for the epochs that are left, if any."""
-    epochs, done = config.training.epochs, checkpoints.epochs()
-    if checkpoints.out_of_patience():
-        log.info("no better epoch in the last %d: training is finished", checkpoints.patience)
-        return
-    if done >= epochs:
-        return
-    model.fit(
-        batches.dataset(),
-        epochs=epochs,
-        initial_epoch=done,
-        shuffle=False,
-        callbacks=[
-            EpochSeed(batches),
-            FiniteLoss(batches, tokenizer),
-            validation,
-            EpochTable(directory / "epochs.csv", append=True),
-            EpochSummaries(directory / "tensorboard"),
-            checkpoints,  # The last: an epoch is complete when it has its file.
-        ],
-        verbose=1 if sys.stdout.isatty() else 2,
+    training, state = config.training, EpochState(batches, checkpoints)
+    save = SaveCheckpoints(
+        checkpoints, state, training.checkpoint_steps, training.checkpoint_minutes
     )
+    callbacks = [
+        state,
+        FiniteLoss(batches, tokenizer),
+        validation,
+        EpochTable(directory / "epochs.csv", append=True),
+        EpochSummaries(directory / "tensorboard"),
+        save,  # An epoch is complete when it has its file.
+    ]
+    while checkpoints.position().epochs < training.epochs:
+        if checkpoints.out_of_patience():
+            log.info("no better epoch in the last %d: training is finished", checkpoints.patience)
+            return
+        # Every epoch that Keras counts has all its steps, so the rest of one is a fit of its own.
+        batches.epoch, batches.step = done, steps = checkpoints.position()
+        verbose = 1 if sys.stdout.isatty() else 2
+        model.fit(
+            batches.dataset(),
+            initial_epoch=done,
+            epochs=done + 1 if steps else training.epochs,
+            shuffle=False,
+            callbacks=LaterSteps(
+                callbacks,
+                steps,
+                model=model,
+                verbose=verbose,
+                epochs=training.epochs,
+                steps=len(batches),
+            ),
+        )

@@ -1,7 +1,6 @@
 """Validation after each epoch of a run."""
 
 import logging
-import time
 
 import keras
 import tensorflow as tf
@@ -22,14 +21,12 @@ class Validation(keras.callbacks.Callback):
     """Add the validation metrics of each epoch to its logs.
 
     These are `val_nll` and `val_accuracy`, per token of the reference translations; `val_bleu` of
-    greedy translations; `learning_rate`; and `tokens_per_second` of training, in source and target
-    tokens without padding.
+    greedy translations; and `learning_rate`.
 
     Args:
         batches: The validation text as token batches.
         pairs: The validation text, for BLEU.
         translator: A greedy translator of the model that trains.
-        tokens: Number of tokens in an epoch of training.
     """
 
     def __init__(
@@ -37,13 +34,11 @@ class Validation(keras.callbacks.Callback):
         batches: TokenBatches,
         pairs: Pairs,
         translator: Translator,
-        tokens: float,
     ):
         super().__init__()
         self.dataset = batches.dataset()
         self.pairs = pairs
         self.translator = translator
-        self.tokens = tokens
         self.nll = NegativeLogLikelihood()
         self.accuracy = TokenAccuracy()
         self.update = tf.function(self._update, reduce_retracing=True)
@@ -53,16 +48,9 @@ class Validation(keras.callbacks.Callback):
         self.nll.update_state(labels, logits)
         self.accuracy.update_state(labels, logits)
 
-    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
-        self.started = time.perf_counter()
-
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
-        seconds = time.perf_counter() - self.started
-        values = {
-            "tokens_per_second": self.tokens / seconds,
-            "learning_rate": float(self.model.optimizer.learning_rate),
-            **self.measure(),
-        }
+        learning_rate = float(self.model.optimizer.learning_rate)
+        values = {"learning_rate": learning_rate, **self.measure()}
         if logs is not None:
             logs.update(values)
 
@@ -86,7 +74,6 @@ def greedy_validation(
     tokenizers: Tokenizers,
     pairs: Pairs,
     share: int,
-    tokens: float,
 ) -> Validation:
     """Return the validation of a run, which is on one device.
 
@@ -96,7 +83,6 @@ def greedy_validation(
         tokenizers: Of source and target.
         pairs: The validation text.
         share: A replica's share of the tokens of a training batch, the size of the batches here.
-        tokens: Number of tokens in an epoch of training.
     """
     log.info("text to validate on:")
     encoded = encode_pairs(pairs, *tokenizers, config.data.max_length)
@@ -105,5 +91,4 @@ def greedy_validation(
         TokenBatches(encoded, max(share, int(longest)), shuffle=False),
         pairs,
         Translator(model, *tokenizers, DecodingConfig(beam_size=1)),
-        tokens=tokens,
     )

@@ -4,7 +4,8 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.data import TokenBatches, encode_pairs
-from keras_transformer.training.callbacks import EpochSeed, EpochSummaries, EpochTable
+from keras_transformer.training.callbacks import EpochState, EpochSummaries, EpochTable
+from keras_transformer.training.checkpoint_directory import Checkpoints
 from tests.helpers.tiny import tiny_tokenizer, toy_pairs
 
 
@@ -21,17 +22,17 @@ def make_model():
     return model
 
 
-def test_batches_and_dropout_depend_only_on_seed_and_epoch(encoded):
+def test_batches_and_dropout_depend_only_on_seed_and_epoch(encoded, tmp_path):
     def start(epoch, seed, steps_before):
         inputs = keras.Input([50])
         x = keras.layers.Dropout(0.5)(keras.layers.Dropout(0.5)(inputs))
         model = keras.Model(inputs, x)
         for _ in range(steps_before):
             model(np.ones([1, 50]), training=True)
-        callback = EpochSeed(TokenBatches(encoded, 50, seed=seed))
+        callback = EpochState(TokenBatches(encoded, 50, seed=seed), Checkpoints(tmp_path, keep=1))
         callback.set_model(model)
         callback.on_epoch_begin(epoch)
-        assert callback.batches.epoch == epoch
+        assert (callback.batches.epoch, callback.batches.step) == (epoch, 0)
         return [model(np.ones([1, 50]), training=True).numpy().tolist() for _ in range(2)]
 
     first, second = start(epoch=4, seed=1, steps_before=0)

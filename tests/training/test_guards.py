@@ -115,7 +115,7 @@ def test_a_loss_that_is_not_finite_ends_training_and_names_the_batch(guard, loss
         f"The loss must be finite, received {loss}, in epoch 3 after step 5 of 6, whose batch has "
         f"the sentences {first.decode()!r}, "
     )
-    assert f" and {len(rest) - 2} more. Nothing of this epoch is saved." in message
+    assert f" and {len(rest) - 2} more. No checkpoint has this step." in message
 
 
 @pytest.mark.parametrize("place", ["weight", "optimizer"])

@@ -1,3 +1,4 @@
+import contextlib
 import dataclasses
 import json
 import re
@@ -18,6 +19,7 @@ from keras_transformer.training import (
     read_history,
     train,
 )
+from keras_transformer.training.checkpoint_callback import SaveCheckpoints
 from keras_transformer.training.lock import locked_directory
 from tests.helpers.tiny import (
     TOY_RECIPE,
@@ -120,19 +122,52 @@ def test_another_configuration_is_refused():
         train(dataclasses.replace(config, training=other), directory)
 
 
-def test_an_interrupted_run_resumes_as_if_uninterrupted(tmp_path, interrupted_in_epoch):
+@pytest.fixture
+def killed_at_step(monkeypatch):
+    """Return a context in which training ends without warning after a step of an epoch."""
+
+    @contextlib.contextmanager
+    def killed(epoch, step):
+        def end(self, batch, logs=None):
+            save(self, batch, logs)
+            if (self.state.epoch, self.state.step) == (epoch - 1, step):
+                raise SystemExit
+
+        save = SaveCheckpoints.on_train_batch_end
+        with monkeypatch.context() as context, pytest.raises(SystemExit):
+            context.setattr(SaveCheckpoints, "on_train_batch_end", end)
+            yield
+
+    return killed
+
+
+def test_an_interrupted_run_resumes_as_if_uninterrupted(
+    tmp_path, interrupted_in_epoch, killed_at_step, caplog
+):
     directory = toy_training()[0]
     config = ExperimentConfig.from_file(directory / "config.yaml")
+    often = dataclasses.replace(config.training, checkpoint_steps=5)
+    config = dataclasses.replace(config, training=often)
+    caplog.set_level("INFO", logger="keras_transformer")
     with interrupted_in_epoch(2):
         train(config, tmp_path)
     assert epochs_of(tmp_path) == [1]
+    for path in (tmp_path / "checkpoints").glob("step-*"):
+        path.unlink()  # As if only epochs had checkpoints.
+    with killed_at_step(2, 13):
+        train(config, tmp_path)
     train(config, tmp_path)
+    places = [message[15:] for message in caplog.messages if message.startswith("resuming after ")]
+    assert places == ["epoch 1 of 3", "step 10 of epoch 2 of 3"]
     assert epochs_of(tmp_path) == [1, 2, 3]
     for epoch in (2, 3):
         expected = weights_after(directory, epoch)
-        # Another order of the batches or another dropout would make a difference of 0.1.
         for received, other in zip(weights_after(tmp_path, epoch), expected, strict=True):
-            np.testing.assert_allclose(received, other, atol=1e-4)
+            np.testing.assert_array_equal(received, other)
+    history, expected = read_history(tmp_path), read_history(directory)
+    for name in ("loss", "learning_rate", "val_nll", "val_bleu"):
+        assert history[name] == expected[name]
+    assert not list((tmp_path / "checkpoints").glob("step-*"))
 
 
 @pytest.fixture

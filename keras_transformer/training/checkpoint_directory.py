@@ -1,0 +1,167 @@
+"""The checkpoints of a run: which to keep, and where to resume."""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import keras
+import numpy as np
+
+from keras_transformer.training.checkpoints import damage, load_checkpoint, save_checkpoint
+
+log = logging.getLogger(__name__)
+
+_STEPS_KEPT = 2
+"""Checkpoints of an epoch in progress: if the newest is damaged, there is another."""
+
+
+class Position(NamedTuple):
+    """How far a run is: the epochs that are complete, and the steps of the one after them."""
+
+    epochs: int
+    steps: int
+
+    def __str__(self) -> str:
+        if self.steps:
+            return f"step {self.steps} of epoch {self.epochs + 1}"
+        return f"epoch {self.epochs}"
+
+
+class Checkpoints:
+    """Keep the state after the last epochs, after the best one, and after steps of the current one.
+
+    A file holds the weights, the state of the optimizer and a checksum, and gets its name only when
+    it is complete. All knowledge of earlier epochs is in the files, so a run can resume from them.
+
+    Args:
+        directory: Directory of files such as epoch-0012.weights.h5, step-0013-000400.weights.h5 for
+            step 400 of the next epoch, and best-0007-bleu-31.4159.weights.h5.
+        keep: Number of last epochs to keep.
+        patience: Number of epochs, and so of validations, without a better one after which training
+            stops; by default it never stops early.
+    """
+
+    def __init__(self, directory: Path, keep: int, patience: int | None = None):
+        self.directory = directory
+        self.keep = keep
+        self.patience = patience
+
+    def set_aside_damaged(self) -> None:
+        """Rename damaged checkpoints, with a warning, until the newest is whole.
+
+        The run then resumes from that one, and repeats the steps after it.
+
+        Raises:
+            ValueError: If all checkpoints are damaged; none is renamed.
+        """
+        damaged: dict[Path, str] = {}
+        for path in reversed(self._resumable()):
+            if (reason := damage(path)) is None:
+                break
+            damaged[path] = reason
+        else:
+            if damaged:
+                raise ValueError(
+                    f"A run needs a whole checkpoint to resume from, received {len(damaged)} in "
+                    f"{self.directory}, all damaged: {', '.join(path.name for path in damaged)}. "
+                    "Restore one, or remove them to start the run again."
+                )
+        for path, reason in damaged.items():
+            aside = path.rename(path.with_name(f"damaged-{path.name}"))
+            log.warning(
+                "%s is damaged (%s): it is %s now, and the steps after the checkpoint before it "
+                "are repeated",
+                path,
+                reason,
+                aside.name,
+            )
+
+    def last(self) -> list[Path]:
+        """Return the checkpoints of the last `keep` epochs, oldest first."""
+        return self._of_epochs()[-self.keep :]
+
+    def best(self) -> Path | None:
+        """Return the checkpoint of the best epoch, or None before the first epoch has ended."""
+        return max(self.directory.glob("best-*.weights.h5"), default=None, key=_bleu)
+
+    def newest(self) -> Path | None:
+        """Return the checkpoint to resume from, of an epoch or of a step, or None without any."""
+        return max(self._resumable(), default=None, key=_position)
+
+    def position(self) -> Position:
+        """Return how far the run is, by its newest checkpoint."""
+        newest = self.newest()
+        return _position(newest) if newest else Position(0, 0)
+
+    def _of_epochs(self) -> list[Path]:
+        return sorted(self.directory.glob("epoch-*.weights.h5"), key=_position)
+
+    def _of_steps(self) -> list[Path]:
+        return sorted(self.directory.glob("step-*.weights.h5"), key=_position)
+
+    def _resumable(self) -> list[Path]:
+        return sorted([*self._of_epochs(), *self._of_steps()], key=_position)
+
+    def restore(self, model: keras.Model) -> None:
+        """Load the newest state, if there is one, into a compiled model.
+
+        Raises:
+            ValueError: If the checkpoint is damaged, is of another architecture, or has values that
+                are NaN or infinite.
+        """
+        if newest := self.newest():
+            model.optimizer.build(model.trainable_variables)
+            load_checkpoint(model, newest)
+
+    def out_of_patience(self) -> bool:
+        """Return whether the last `patience` epochs were no better than the best one."""
+        best = self.best()
+        if self.patience is None or best is None:
+            return False
+        return self.position().epochs - _position(best).epochs >= self.patience
+
+    def save_epoch(self, model: keras.Model, epoch: int, bleu: float) -> None:
+        """Save the state after an epoch, counted from 1, and remove what it makes superfluous."""
+        bleu, best = round(bleu, 4), self.best()  # As in the file's name.
+        # The best comes first: an epoch counts as complete when it has its own file.
+        if best is None or bleu > _bleu(best):
+            new = self._save(model, f"best-{epoch:04d}-bleu-{bleu:.4f}")
+            for path in self.directory.glob("best-*.weights.h5"):
+                if path != new:
+                    path.unlink()
+        self._save(model, f"epoch-{epoch:04d}")
+        for path in [*self._of_epochs()[: -self.keep], *self._of_steps()]:
+            path.unlink()
+
+    def save_step(
+        self, model: keras.Model, epoch: int, step: int, progress: Mapping[str, np.ndarray]
+    ) -> None:
+        """Save the state after a step of an epoch, both counted from 1.
+
+        Args:
+            model: The model.
+            epoch: The epoch.
+            step: The step in the epoch.
+            progress: What else it needs to resume there; see `progress_of`.
+        """
+        self._save(model, f"step-{epoch:04d}-{step:06d}", progress)
+        for path in self._of_steps()[:-_STEPS_KEPT]:
+            path.unlink()
+
+    def _save(
+        self, model: keras.Model, name: str, arrays: Mapping[str, np.ndarray] | None = None
+    ) -> Path:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        path = self.directory / f"{name}.weights.h5"
+        save_checkpoint(model, path, arrays)
+        return path
+
+
+def _position(path: Path) -> Position:
+    kind, epoch, *rest = path.name.removesuffix(".weights.h5").split("-")
+    return Position(int(epoch) - 1, int(rest[0])) if kind == "step" else Position(int(epoch), 0)
+
+
+def _bleu(path: Path) -> float:
+    return float(path.name.removesuffix(".weights.h5").split("-")[3])
