@@ -43,10 +43,16 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.tra
 
 def _interrupted(run: Path) -> str:
     # The library, which knows the names of its files, may not be imported yet.
-    paths = (run / "checkpoints").glob("epoch-*.weights.h5")
-    if epochs := [int(path.name.removesuffix(".weights.h5").split("-")[1]) for path in paths]:
-        return f"Interrupted. The same command resumes after epoch {max(epochs)}."
-    return "Interrupted before the first epoch was complete. The same command starts again."
+    places = {(0, 0): ""}
+    for path in (run / "checkpoints").glob("*.weights.h5"):
+        match path.name.removesuffix(".weights.h5").split("-"):
+            case ["epoch", epoch]:
+                places[int(epoch), 0] = f"epoch {int(epoch)}"
+            case ["step", epoch, step]:
+                places[int(epoch) - 1, int(step)] = f"step {int(step)} of epoch {int(epoch)}"
+    if place := places[max(places)]:
+        return f"Interrupted. The same command resumes after {place}."
+    return "Interrupted before the first checkpoint. The same command starts again."
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from keras_transformer.training.guards import FiniteLoss, check_single_machine, 
 from keras_transformer.training.lock import locked_directory
 from keras_transformer.training.model import TrainingTransformer
 from keras_transformer.training.recipe import paper_recipe
+from keras_transformer.training.safe_stop import SafeStop
 from keras_transformer.training.start import check_start, initial_weights
 from keras_transformer.training.teachers import find_teachers, read_teachers
 from keras_transformer.training.text import read_text, training_batches
@@ -240,6 +241,7 @@ def _fit(
     save = SaveCheckpoints(
         checkpoints, state, training.checkpoint_steps, training.checkpoint_minutes
     )
+    stop = SafeStop(save.save_step)
     callbacks = [
         state,
         FiniteLoss(batches, tokenizer),
@@ -247,6 +249,7 @@ def _fit(
         EpochTable(directory / "epochs.csv", append=True),
         EpochSummaries(directory / "tensorboard"),
         save,  # An epoch is complete when it has its file.
+        stop,
     ]
     while checkpoints.position().epochs < training.epochs:
         if checkpoints.out_of_patience():
@@ -255,17 +258,18 @@ def _fit(
         # Every epoch that Keras counts has all its steps, so the rest of one is a fit of its own.
         batches.epoch, batches.step = done, steps = checkpoints.position()
         verbose = 1 if sys.stdout.isatty() else 2
-        model.fit(
-            batches.dataset(),
-            initial_epoch=done,
-            epochs=done + 1 if steps else training.epochs,
-            shuffle=False,
-            callbacks=LaterSteps(
-                callbacks,
-                steps,
-                model=model,
-                verbose=verbose,
-                epochs=training.epochs,
-                steps=len(batches),
-            ),
-        )
+        with stop.installed():
+            model.fit(
+                batches.dataset(),
+                initial_epoch=done,
+                epochs=done + 1 if steps else training.epochs,
+                shuffle=False,
+                callbacks=LaterSteps(
+                    callbacks,
+                    steps,
+                    model=model,
+                    verbose=verbose,
+                    epochs=training.epochs,
+                    steps=len(batches),
+                ),
+            )

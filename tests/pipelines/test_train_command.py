@@ -388,9 +388,14 @@ def test_a_missing_text_is_named(config_file, tmp_path):
 @pytest.mark.parametrize(
     ("checkpoints", "message"),
     [
-        ([], "Interrupted before the first epoch was complete. The same command starts again.\n"),
+        ([], "Interrupted before the first checkpoint. The same command starts again.\n"),
         (
-            ["epoch-0009.weights.h5", "epoch-0010.weights.h5", "damaged-epoch-0011.weights.h5"],
+            ["step-0001-000050.weights.h5", "step-0001-000150.weights.h5"],
+            "Interrupted. The same command resumes after step 150 of epoch 1.\n",
+        ),
+        (
+            ["epoch-0009.weights.h5", "epoch-0010.weights.h5", "damaged-epoch-0011.weights.h5"]
+            + ["step-0010-000900.weights.h5"],
             "Interrupted. The same command resumes after epoch 10.\n",
         ),
     ],
@@ -437,7 +442,9 @@ def test_a_terminated_run_says_where_it_resumes(tmp_path):
         process.terminate()
         *_, last = process.stderr.read().splitlines()
     assert process.returncode == 143
-    assert re.fullmatch(r"Interrupted\. The same command resumes after epoch \d+\.", last)
+    assert re.fullmatch(
+        r"Interrupted\. The same command resumes after (step \d+ of )?epoch \d+\.", last
+    )
     assert not (tmp_path / "run" / "run.lock").exists()
 
 
