@@ -55,8 +55,11 @@ class TrainingConfig:
     average_checkpoints: int = Field(default=5, gt=0)
     """Number of last epochs whose weights are averaged (Section 6.1)."""
     patience: int | None = Field(default=None, gt=0)
-    """Epochs without a better validation BLEU after which training stops; by default it never
-    stops early."""
+    """Epochs, each with a validation, without a better validation BLEU after which training stops;
+    by default it never stops early."""
+    validation_pairs: int | None = Field(default=None, gt=0)
+    """Number of pairs to validate on after each epoch, evenly spaced over the validation text; by
+    default all. The final choice of weights uses all."""
     replicas: int | None = Field(default=None, gt=0)
     """Number of GPUs to train on, or of logical CPU devices without a GPU; by default all GPUs, or
     one CPU device."""

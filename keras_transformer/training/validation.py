@@ -81,10 +81,11 @@ def greedy_validation(
         config: The experiment.
         model: The model that trains.
         tokenizers: Of source and target.
-        pairs: The validation text.
+        pairs: The validation text, of which `training.validation_pairs` are used.
         share: A replica's share of the tokens of a training batch, the size of the batches here.
     """
     log.info("text to validate on:")
+    pairs = evenly_spaced(pairs, config.training.validation_pairs)
     encoded = encode_pairs(pairs, *tokenizers, config.data.max_length)
     longest = max(encoded.source_lengths.max(), encoded.target_lengths.max())
     return Validation(
@@ -92,3 +93,18 @@ def greedy_validation(
         pairs,
         Translator(model, *tokenizers, DecodingConfig(beam_size=1)),
     )
+
+
+def evenly_spaced(pairs: Pairs, count: int | None) -> Pairs:
+    """Return the given number of pairs, or all, at equal distances.
+
+    Pairs with an empty side don't count, unless all pairs are returned.
+
+    >>> evenly_spaced([("a", "1"), ("b", "2"), ("", ""), ("c", "3"), ("d", "4")], 2)
+    [('a', '1'), ('c', '3')]
+    """
+    if count is None or count >= len(pairs):
+        return pairs
+    full = [pair for pair in pairs if all(side.strip() for side in pair)]
+    count = min(count, len(full))
+    return [full[number * len(full) // count] for number in range(count)]
