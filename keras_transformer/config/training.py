@@ -52,8 +52,13 @@ class TrainingConfig:
     the labels; each step also runs the forward pass of every teacher."""
     distillation: float = Field(default=0.5, gt=0, le=1)
     """Weight of the teachers' predictions in the training target; the labels have the rest."""
+    average: Literal["last", "best", "ema"] = "last"
+    """Which average competes with the best epoch for the final weights, by validation BLEU: that of
+    the last epochs, that of the best epochs, or an exponential moving average over all steps."""
     average_checkpoints: int = Field(default=5, gt=0)
-    """Number of last epochs whose weights are averaged (Section 6.1)."""
+    """Number of last or of best epochs whose weights are averaged (Section 6.1)."""
+    ema_decay: float = Field(default=0.999, gt=0, lt=1)
+    """Decay rate of the moving average per step; it is lower in the first steps."""
     patience: int | None = Field(default=None, gt=0)
     """Epochs, each with a validation, without a better validation BLEU after which training stops;
     by default it never stops early."""

@@ -64,31 +64,6 @@ class EpochState(keras.callbacks.Callback):
             logs["tokens_per_second"] = self.batches.tokens / self.seconds()
 
 
-class LaterSteps(keras.callbacks.CallbackList):
-    """Count the steps of an epoch from where it resumes; Keras counts those of each `fit` from 0.
-
-    Args:
-        callbacks: The callbacks.
-        first: The number of steps of the first epoch that are done.
-        model: The model.
-        **params: What Keras tells callbacks: `verbose`, `epochs`, and `steps` of a whole epoch.
-    """
-
-    def __init__(
-        self, callbacks: list[keras.callbacks.Callback], first: int, model: Any, **params: Any
-    ):
-        super().__init__(
-            callbacks, add_history=True, add_progbar=params["verbose"] != 0, model=model, **params
-        )
-        self.first = first
-
-    def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
-        super().on_train_batch_begin(self.first + batch, logs)
-
-    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        super().on_train_batch_end(self.first + batch, logs)
-
-
 class EpochTable(keras.callbacks.CSVLogger):
     """Write epochs.csv with epochs counted from 1, as in the progress bar."""
 

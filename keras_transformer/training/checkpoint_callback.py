@@ -4,7 +4,9 @@ import time
 from typing import Any
 
 import keras
+import numpy as np
 
+from keras_transformer.training.averaging import MovingAverage
 from keras_transformer.training.callbacks import EpochState
 from keras_transformer.training.checkpoint_directory import Checkpoints
 from keras_transformer.training.checkpoints import not_finite
@@ -21,6 +23,7 @@ class SaveCheckpoints(keras.callbacks.Callback):
         state: The epoch in progress.
         steps: Number of steps of an epoch between checkpoints; by default, they don't count.
         minutes: Time between checkpoints; by default, it doesn't count.
+        average: The moving average to save with the weights, if there is one.
     """
 
     def __init__(
@@ -29,12 +32,14 @@ class SaveCheckpoints(keras.callbacks.Callback):
         state: EpochState,
         steps: int | None = None,
         minutes: float | None = None,
+        average: MovingAverage | None = None,
     ):
         super().__init__()
         self.checkpoints = checkpoints
         self.state = state
         self.steps = steps
         self.minutes = minutes
+        self.average = average
         self._saved_at = time.monotonic()
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
@@ -53,11 +58,16 @@ class SaveCheckpoints(keras.callbacks.Callback):
         # `FiniteLoss` ends the run at the next step, whose loss is not finite either.
         if not is_saved and not_finite(self.model) is None:
             progress = progress_of(self.model, state.seconds())
-            self.checkpoints.save_step(self.model, state.epoch + 1, state.step, progress)
+            arrays = {**progress, **self._averages()}
+            self.checkpoints.save_step(self.model, state.epoch + 1, state.step, arrays)
         self._saved_at = time.monotonic()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        self.checkpoints.save_epoch(self.model, epoch + 1, (logs or {})["val_bleu"])
+        bleu = (logs or {})["val_bleu"]
+        self.checkpoints.save_epoch(self.model, epoch + 1, bleu, self._averages())
         self._saved_at = time.monotonic()
         if self.checkpoints.out_of_patience():
             self.model.stop_training = True
+
+    def _averages(self) -> dict[str, np.ndarray]:
+        return self.average.arrays() if self.average else {}

@@ -29,7 +29,7 @@ class Position(NamedTuple):
 
 
 class Checkpoints:
-    """Keep the state after the last epochs, after the best one, and after steps of the current one.
+    """Keep the state after the last epochs, after the best, and after steps of the current one.
 
     A file holds the weights, the state of the optimizer and a checksum, and gets its name only when
     it is complete. All knowledge of earlier epochs is in the files, so a run can resume from them.
@@ -40,12 +40,14 @@ class Checkpoints:
         keep: Number of last epochs to keep.
         patience: Number of epochs, and so of validations, without a better one after which training
             stops; by default it never stops early.
+        keep_best: Number of best epochs to keep.
     """
 
-    def __init__(self, directory: Path, keep: int, patience: int | None = None):
+    def __init__(self, directory: Path, keep: int, patience: int | None = None, keep_best: int = 1):
         self.directory = directory
         self.keep = keep
         self.patience = patience
+        self.keep_best = keep_best
 
     def set_aside_damaged(self) -> None:
         """Rename damaged checkpoints, with a warning, until the newest is whole.
@@ -81,9 +83,13 @@ class Checkpoints:
         """Return the checkpoints of the last `keep` epochs, oldest first."""
         return self._of_epochs()[-self.keep :]
 
-    def best(self) -> Path | None:
-        """Return the checkpoint of the best epoch, or None before the first epoch has ended."""
-        return max(self.directory.glob("best-*.weights.h5"), default=None, key=_bleu)
+    def best(self) -> list[Path]:
+        """Return the checkpoints of the `keep_best` best epochs, best first."""
+        return self._of_best()[: self.keep_best]
+
+    def _of_best(self) -> list[Path]:
+        paths = sorted(self.directory.glob("best-*.weights.h5"), key=_position)
+        return sorted(paths, key=_bleu, reverse=True)  # Of equal ones, the first epoch is the best.
 
     def newest(self) -> Path | None:
         """Return the checkpoint to resume from, of an epoch or of a step, or None without any."""
@@ -117,25 +123,38 @@ class Checkpoints:
     def out_of_patience(self) -> bool:
         """Return whether the last `patience` epochs were no better than the best one."""
         best = self.best()
-        if self.patience is None or best is None:
+        if self.patience is None or not best:
             return False
-        return self.position().epochs - _position(best).epochs >= self.patience
+        return self.position().epochs - _position(best[0]).epochs >= self.patience
 
-    def save_epoch(self, model: keras.Model, epoch: int, bleu: float) -> None:
-        """Save the state after an epoch, counted from 1, and remove what it makes superfluous."""
+    def save_epoch(
+        self,
+        model: keras.Model,
+        epoch: int,
+        bleu: float,
+        arrays: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
+        """Save the state after an epoch, and remove what it makes superfluous.
+
+        Args:
+            model: The model.
+            epoch: The epoch, counted from 1.
+            bleu: Its validation BLEU.
+            arrays: What else to save; see `save_checkpoint`.
+        """
         bleu, best = round(bleu, 4), self.best()  # As in the file's name.
         # The best comes first: an epoch counts as complete when it has its own file.
-        if best is None or bleu > _bleu(best):
-            new = self._save(model, f"best-{epoch:04d}-bleu-{bleu:.4f}")
-            for path in self.directory.glob("best-*.weights.h5"):
-                if path != new:
-                    path.unlink()
-        self._save(model, f"epoch-{epoch:04d}")
+        if len(best) < self.keep_best or bleu > _bleu(best[-1]):
+            new = self._save(model, f"best-{epoch:04d}-bleu-{bleu:.4f}", arrays)
+            again = self.directory.glob(f"best-{epoch:04d}-*.weights.h5")
+            for path in {*again, *self._of_best()[self.keep_best :]} - {new}:
+                path.unlink()
+        self._save(model, f"epoch-{epoch:04d}", arrays)
         for path in [*self._of_epochs()[: -self.keep], *self._of_steps()]:
             path.unlink()
 
     def save_step(
-        self, model: keras.Model, epoch: int, step: int, progress: Mapping[str, np.ndarray]
+        self, model: keras.Model, epoch: int, step: int, arrays: Mapping[str, np.ndarray]
     ) -> None:
         """Save the state after a step of an epoch, both counted from 1.
 
@@ -143,15 +162,13 @@ class Checkpoints:
             model: The model.
             epoch: The epoch.
             step: The step in the epoch.
-            progress: What else it needs to resume there; see `progress_of`.
+            arrays: What else a run needs to resume there; see `progress_of`.
         """
-        self._save(model, f"step-{epoch:04d}-{step:06d}", progress)
+        self._save(model, f"step-{epoch:04d}-{step:06d}", arrays)
         for path in self._of_steps()[:-_STEPS_KEPT]:
             path.unlink()
 
-    def _save(
-        self, model: keras.Model, name: str, arrays: Mapping[str, np.ndarray] | None = None
-    ) -> Path:
+    def _save(self, model: keras.Model, name: str, arrays: Mapping[str, np.ndarray] | None) -> Path:
         self.directory.mkdir(parents=True, exist_ok=True)
         path = self.directory / f"{name}.weights.h5"
         save_checkpoint(model, path, arrays)

@@ -57,6 +57,24 @@ def read_arrays(path: str | os.PathLike) -> dict[str, np.ndarray]:
         return {name: array[()] for name, array in file.get(_ARRAYS, {}).items()}
 
 
+def weight_shapes(path: str | os.PathLike) -> dict[str, list[int]] | None:
+    """Return the shape of each weight in a checkpoint by name, or None if it cannot be read."""
+    import h5py
+
+    shapes = {}
+
+    def add(name, item):
+        if isinstance(item, h5py.Dataset) and name.split("/")[0] not in ("optimizer", _ARRAYS):
+            shapes[name] = list(item.shape)
+
+    try:
+        with h5py.File(path, "r") as file:
+            file.visititems(add)
+    except OSError:
+        return None
+    return shapes
+
+
 def damage(path: str | os.PathLike) -> str | None:
     """Return what is wrong with the file of a checkpoint, or None if it is as it was written.
 

@@ -1,4 +1,4 @@
-"""The weights that a run ends with: the average of its last checkpoints, or the best one."""
+"""The weights that a run ends with: an average, or those of the best epoch."""
 
 import json
 import logging
@@ -8,7 +8,7 @@ from pathlib import Path
 from keras_transformer.config import DecodingConfig, ExperimentConfig
 from keras_transformer.evaluation import score
 from keras_transformer.model import Transformer
-from keras_transformer.training.averaging import average_checkpoints
+from keras_transformer.training.averaging import average_checkpoints, load_moving_average
 from keras_transformer.training.checkpoint_directory import Checkpoints
 from keras_transformer.training.checkpoints import damage
 from keras_transformer.training.text import Pairs
@@ -44,17 +44,17 @@ def choose_weights(
     model = Transformer(config.model)
     translator = Translator(model, *tokenizers, config.decoding)
     sources, references = zip(*validation, strict=True)
-    best = checkpoints.best()
-    candidates = {"average": _whole(checkpoints.last())}
-    if best and _whole([best]):
-        candidates["best"] = [best]
+    best = _whole(checkpoints.best())
+    candidates = {"average": _averaged(config.training.average, checkpoints, best)}
+    if best:
+        candidates["best"] = best[:1]
     search, bleu = _search_name(config.decoding), {}
     for name, paths in candidates.items():
-        average_checkpoints(model, paths)
+        _load(model, config.training.average, name, paths)
         bleu[name] = score(translator(sources), references).bleu
         log.info("validation BLEU (%s) of the %s checkpoint: %.2f", search, name, bleu[name])
     chosen = max(bleu, key=bleu.__getitem__)
-    average_checkpoints(model, candidates[chosen])
+    _load(model, config.training.average, chosen, candidates[chosen])
     with whole_file(directory / "model.keras") as temporary:
         model.save(temporary)
     report = {
@@ -65,6 +65,21 @@ def choose_weights(
     with whole_file(directory / "chosen.json") as temporary:
         temporary.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     return translator
+
+
+def _averaged(average: str, checkpoints: Checkpoints, best: Sequence[Path]) -> Sequence[Path]:
+    """Return the checkpoints that the average comes from."""
+    if average == "best" and best:
+        return best
+    last = _whole(checkpoints.last())
+    return last[-1:] if average == "ema" else last
+
+
+def _load(model: Transformer, average: str, name: str, paths: Sequence[Path]) -> None:
+    if (name, average) == ("average", "ema") and paths:
+        load_moving_average(model, paths[-1])
+    else:
+        average_checkpoints(model, paths)
 
 
 def _whole(paths: Sequence[Path]) -> list[Path]:

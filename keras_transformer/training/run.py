@@ -2,7 +2,6 @@
 
 import logging
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,27 +11,20 @@ import tensorflow as tf
 from keras_transformer.config import ExperimentConfig, TrainingConfig
 from keras_transformer.data import TokenBatches
 from keras_transformer.model import Transformer
-from keras_transformer.text import Tokenizer, read_tokenizers
-from keras_transformer.training.callbacks import (
-    EpochState,
-    EpochSummaries,
-    EpochTable,
-    LaterSteps,
-)
-from keras_transformer.training.checkpoint_callback import SaveCheckpoints
+from keras_transformer.text import read_tokenizers
 from keras_transformer.training.checkpoint_directory import Checkpoints, Position
 from keras_transformer.training.choice import choose_weights
 from keras_transformer.training.devices import prepare_cpu, replica_strategy
 from keras_transformer.training.directory import check_claim, claim
-from keras_transformer.training.guards import FiniteLoss, check_single_machine, check_warmup
+from keras_transformer.training.fitting import fit_epochs
+from keras_transformer.training.guards import check_single_machine, check_warmup
 from keras_transformer.training.lock import locked_directory
 from keras_transformer.training.model import TrainingTransformer
 from keras_transformer.training.recipe import paper_recipe
-from keras_transformer.training.safe_stop import SafeStop
 from keras_transformer.training.start import check_start, initial_weights
 from keras_transformer.training.teachers import find_teachers, read_teachers
 from keras_transformer.training.text import read_text, training_batches
-from keras_transformer.training.validation import Validation, greedy_validation
+from keras_transformer.training.validation import greedy_validation
 from keras_transformer.training.vocabularies import (
     check_vocabularies,
     read_or_train,
@@ -47,10 +39,10 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
     """Train a model on the text that a configuration names, and save it in a directory.
 
     The directory gets config.yaml, the vocabularies, logs, checkpoints of the last epochs and of
-    the best one, and model.keras: the average of the last checkpoints or the best single one,
-    whichever has the higher validation BLEU. Started again with the same directory, an interrupted
-    run resumes from its newest checkpoint, of an epoch or of a step in it. The directory is locked
-    until `train` ends.
+    the best one, and model.keras: an average (see `training.average`) or the best single
+    checkpoint, whichever has the higher validation BLEU. Started again with the same directory, an
+    interrupted run resumes from its newest checkpoint, of an epoch or of a step in it. The
+    directory is locked until `train` ends.
 
     A run that starts from a trained model, by `training.init_from`, needs it until it has a first
     checkpoint; `training.teachers` are needed to the end. Neither is changed. Without a GPU,
@@ -93,9 +85,7 @@ def _train(config: ExperimentConfig, directory: Path) -> Translator:
     data, training = config.data, config.training
     check_claim(directory, config)
     parts = prepare_cpu()
-    checkpoints = Checkpoints(
-        directory / "checkpoints", training.average_checkpoints, training.patience
-    )
+    checkpoints = _checkpoints(directory, training)
     checkpoints.set_aside_damaged()
     has_begun = checkpoints.newest() is not None
     start = _find_start(directory, config, has_begun)
@@ -135,8 +125,19 @@ def _train(config: ExperimentConfig, directory: Path) -> Translator:
             "before training: val_nll %(val_nll).4f, validation BLEU (greedy) %(val_bleu).2f",
             before,
         )
-    _fit(config, directory, model, batches, tokenizers[0], validation, checkpoints)
+    fit_epochs(config, directory, model, batches, tokenizers[0], validation, checkpoints)
     return choose_weights(config, directory, checkpoints, tokenizers, validation_pairs)
+
+
+def _checkpoints(directory: Path, training: TrainingConfig) -> Checkpoints:
+    """Return the checkpoints of a run, which keeps those that it averages.
+
+    With another average than of the last epochs it keeps two of these, in case one is damaged.
+    """
+    keep = {"last": 2, "best": 1, training.average: training.average_checkpoints}
+    return Checkpoints(
+        directory / "checkpoints", keep["last"], training.patience, keep_best=keep["best"]
+    )
 
 
 def _find_start(
@@ -225,51 +226,3 @@ def _log_start(
     log.info("val_bleu of an epoch is the validation BLEU (greedy)")
     if any(position):
         log.info("resuming after %s of %d", position, training.epochs)
-
-
-def _fit(
-    config: ExperimentConfig,
-    directory: Path,
-    model: Transformer,
-    batches: TokenBatches,
-    tokenizer: Tokenizer,
-    validation: Validation,
-    checkpoints: Checkpoints,
-) -> None:
-    """Train for the epochs that are left, if any."""
-    training, state = config.training, EpochState(batches, checkpoints)
-    save = SaveCheckpoints(
-        checkpoints, state, training.checkpoint_steps, training.checkpoint_minutes
-    )
-    stop = SafeStop(save.save_step)
-    callbacks = [
-        state,
-        FiniteLoss(batches, tokenizer),
-        validation,
-        EpochTable(directory / "epochs.csv", append=True),
-        EpochSummaries(directory / "tensorboard"),
-        save,  # An epoch is complete when it has its file.
-        stop,
-    ]
-    while checkpoints.position().epochs < training.epochs:
-        if checkpoints.out_of_patience():
-            log.info("no better epoch in the last %d: training is finished", checkpoints.patience)
-            return
-        # Every epoch that Keras counts has all its steps, so the rest of one is a fit of its own.
-        batches.epoch, batches.step = done, steps = checkpoints.position()
-        verbose = 1 if sys.stdout.isatty() else 2
-        with stop.installed():
-            model.fit(
-                batches.dataset(),
-                initial_epoch=done,
-                epochs=done + 1 if steps else training.epochs,
-                shuffle=False,
-                callbacks=LaterSteps(
-                    callbacks,
-                    steps,
-                    model=model,
-                    verbose=verbose,
-                    epochs=training.epochs,
-                    steps=len(batches),
-                ),
-            )

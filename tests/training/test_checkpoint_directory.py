@@ -32,7 +32,7 @@ def names(directory):
 
 def test_the_last_epochs_and_the_best_are_kept(tmp_path):
     checkpoints = Checkpoints(tmp_path / "new", keep=2)
-    assert (checkpoints.last(), checkpoints.best()) == ([], None)
+    assert (checkpoints.last(), checkpoints.best()) == ([], [])
     run_epochs(checkpoints, [10.0, 31.41592, 31.4, 9.5])
     assert names(tmp_path / "new") == [
         "best-0002-bleu-31.4159.weights.h5",
@@ -40,7 +40,7 @@ def test_the_last_epochs_and_the_best_are_kept(tmp_path):
         "epoch-0004.weights.h5",
     ]
     model = make_model()
-    for path, epoch in zip([*checkpoints.last(), checkpoints.best()], (2, 3, 1), strict=True):
+    for path, epoch in zip([*checkpoints.last(), *checkpoints.best()], (2, 3, 1), strict=True):
         model.load_weights(path)
         assert weight(model) == epoch
 
@@ -233,3 +233,23 @@ def test_steps_of_an_epoch_that_was_complete_are_no_longer_resumed_from(tmp_path
     assert checkpoints.position() == (1, 0)
     run_epochs(checkpoints, [21.0], first=1)
     assert not set(stale) & set(tmp_path.iterdir())
+
+
+def test_the_best_epochs_are_kept_in_order(tmp_path):
+    checkpoints = Checkpoints(tmp_path, keep=1, keep_best=3)
+    run_epochs(checkpoints, [10.0, 12.0, 9.0, 11.0, 11.0, 8.0])
+    assert [path.name[:-11] for path in checkpoints.best()] == [
+        "best-0002-bleu-12.0000",
+        "best-0004-bleu-11.0000",
+        "best-0005-bleu-11.0000",
+    ]
+    run_epochs(checkpoints, [11.0, 13.0], first=6)
+    assert [path.name[5:9] for path in checkpoints.best()] == ["0008", "0002", "0004"]
+    assert [path.name[5:9] for path in Checkpoints(tmp_path, keep=1).best()] == ["0008"]
+
+
+def test_an_epoch_that_is_trained_again_is_one_of_the_best_once(tmp_path):
+    checkpoints = Checkpoints(tmp_path, keep=1, keep_best=3)
+    for bleu in (10.0, 10.5, 9.5):  # As on a machine that doesn't repeat results exactly.
+        run_epochs(checkpoints, [bleu])
+        assert [path.name[5:-11] for path in checkpoints.best()] == [f"0001-bleu-{bleu:.4f}"]

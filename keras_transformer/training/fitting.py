@@ -1,0 +1,104 @@
+"""The epochs of a run, from where it is to its last one."""
+
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from keras_transformer.config import ExperimentConfig, TrainingConfig
+from keras_transformer.data import TokenBatches
+from keras_transformer.text import Tokenizer
+from keras_transformer.training.averaging import MovingAverage
+from keras_transformer.training.callbacks import EpochState, EpochSummaries, EpochTable, Logs
+from keras_transformer.training.checkpoint_callback import SaveCheckpoints
+from keras_transformer.training.checkpoint_directory import Checkpoints
+from keras_transformer.training.guards import FiniteLoss
+from keras_transformer.training.safe_stop import SafeStop
+from keras_transformer.training.validation import Validation
+
+log = logging.getLogger(__name__)
+
+
+def fit_epochs(
+    config: ExperimentConfig,
+    directory: Path,
+    model: keras.Model,
+    batches: TokenBatches,
+    tokenizer: Tokenizer,
+    validation: Validation,
+    checkpoints: Checkpoints,
+) -> None:
+    """Train for the epochs that are left, if any.
+
+    Args:
+        config: The experiment.
+        directory: The run directory.
+        model: The compiled model, with the state of the newest checkpoint.
+        batches: The training text.
+        tokenizer: Of the source.
+        validation: What happens after each epoch.
+        checkpoints: Those of the run.
+
+    Raises:
+        FloatingPointError: If the loss or a weight becomes NaN or infinite.
+    """
+    training, state = config.training, EpochState(batches, checkpoints)
+    average = _moving_average(training, checkpoints)
+    save = SaveCheckpoints(
+        checkpoints, state, training.checkpoint_steps, training.checkpoint_minutes, average
+    )
+    stop = SafeStop(save.save_step)
+    callbacks = [
+        state,
+        FiniteLoss(batches, tokenizer),
+        *([average] if average else []),
+        validation,
+        EpochTable(directory / "epochs.csv", append=True),
+        EpochSummaries(directory / "tensorboard"),
+        save,  # An epoch is complete when it has its file.
+        stop,
+    ]
+    while checkpoints.position().epochs < training.epochs:
+        if checkpoints.out_of_patience():
+            log.info("no better epoch in the last %d: training is finished", checkpoints.patience)
+            return
+        # Keras begins every epoch at its first step, so the rest of one is a fit of its own.
+        batches.epoch, batches.step = done, steps = checkpoints.position()
+        counted = _LaterSteps(
+            callbacks, steps, model=model, epochs=training.epochs, steps=len(batches)
+        )
+        with stop.installed():
+            model.fit(
+                batches.dataset(),
+                initial_epoch=done,
+                epochs=done + 1 if steps else training.epochs,
+                shuffle=False,
+                callbacks=counted,
+            )
+
+
+def _moving_average(training: TrainingConfig, checkpoints: Checkpoints) -> MovingAverage | None:
+    return MovingAverage(training.ema_decay, checkpoints) if training.average == "ema" else None
+
+
+class _LaterSteps(keras.callbacks.CallbackList):
+    """Callbacks that count the steps of an epoch from its beginning, also where a fit resumes it.
+
+    Args:
+        callbacks: The callbacks, to which Keras's progress bar is added.
+        done: The number of steps that are done.
+        **params: The model, and the numbers of epochs and of steps of an epoch.
+    """
+
+    def __init__(self, callbacks: list[keras.callbacks.Callback], done: int, **params: Any):
+        verbose = 1 if sys.stdout.isatty() else 2
+        super().__init__(callbacks, add_history=True, add_progbar=True, verbose=verbose, **params)
+        self.done = done
+
+    def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
+        super().on_train_batch_begin(self.done + batch, logs)
+
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+        super().on_train_batch_end(self.done + batch, logs)
