@@ -6,6 +6,7 @@ from keras_transformer.data.batching import bucket_boundaries, plan_batches
 from keras_transformer.data.bpe_dropout import drop_merges
 from keras_transformer.data.encoding import EncodedPairs, encode_pairs
 from keras_transformer.data.pipeline import TokenBatches
+from keras_transformer.data.shapes import choose_widths
 from keras_transformer.data.sources import read_lines, read_pairs, read_parallel, read_tsv
 from keras_transformer.data.tfds import read_tfds
 
@@ -13,6 +14,7 @@ __all__ = [
     "EncodedPairs",
     "TokenBatches",
     "bucket_boundaries",
+    "choose_widths",
     "drop_merges",
     "encode_pairs",
     "plan_batches",
