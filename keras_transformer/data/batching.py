@@ -1,5 +1,7 @@
 """Batches of sentences of similar length, each within a budget of tokens (Section 5.1)."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -55,6 +57,7 @@ def plan_batches(
     epoch: int = 0,
     shuffle: bool = True,
     group_by: ArrayLike | None = None,
+    widths: Sequence[int] | None = None,
 ) -> list[np.ndarray]:
     """Assign every example of an epoch to exactly one batch.
 
@@ -75,6 +78,9 @@ def plan_batches(
             batches go from short to long.
         group_by: Integers [n]: a second key, such as the source length minus the target length.
             Examples with similar keys share a batch as far as that keeps the order random.
+        widths: The longest length of each bucket, ascending, such as `choose_widths` returns; by
+            default `bucket_boundaries` of the lengths. With it, every batch has all rows of its
+            bucket, the last one completed with `EMPTY_ROW`.
 
     Returns:
         A list of index arrays into `lengths`, one for each batch.
@@ -86,8 +92,8 @@ def plan_batches(
     [[0, 3], [2, 4], [1]]
     """
     lengths = np.asarray(lengths)
-    _check(lengths, batch_tokens, num_replicas)
-    boundaries = bucket_boundaries(int(lengths.min()), int(lengths.max()))
+    _check(lengths, batch_tokens, num_replicas, widths)
+    boundaries = widths or bucket_boundaries(int(lengths.min()), int(lengths.max()))
     buckets = np.searchsorted(boundaries, lengths)
 
     rng = np.random.default_rng((seed, epoch))
@@ -106,14 +112,14 @@ def plan_batches(
         batches.extend(members.reshape(-1, rows))
         start = full
     if start < len(order):
-        batches.append(order[start:])
+        batches.append(_completed(order[start:], rows if widths else 1))
     if shuffle:
         batches = [batches[i] for i in rng.permutation(len(batches))]
     return [_completed(batch, num_replicas) for batch in batches]
 
 
-def _completed(batch: np.ndarray, num_replicas: int) -> np.ndarray:
-    missing = -len(batch) % num_replicas
+def _completed(batch: np.ndarray, multiple: int) -> np.ndarray:
+    missing = -len(batch) % multiple
     return np.append(batch, np.full(missing, EMPTY_ROW)) if missing else batch
 
 
@@ -125,7 +131,9 @@ def _sorted_in_windows(members: np.ndarray, keys: np.ndarray, window: int) -> np
     return np.concatenate([w[np.argsort(keys[w], kind="stable")] for w in windows])
 
 
-def _check(lengths: np.ndarray, batch_tokens: int, num_replicas: int) -> None:
+def _check(
+    lengths: np.ndarray, batch_tokens: int, num_replicas: int, widths: Sequence[int] | None
+) -> None:
     """Raise a ValueError for arguments of `plan_batches` that allow no plan."""
     for name, value in (("batch_tokens", batch_tokens), ("num_replicas", num_replicas)):
         if value < 1:
@@ -142,4 +150,10 @@ def _check(lengths: np.ndarray, batch_tokens: int, num_replicas: int) -> None:
         raise ValueError(
             f"batch_tokens must be at least {longest} for a sentence of {longest} tokens, received "
             f"{batch_tokens}. Raise it, or drop long sentences with a smaller max_length."
+        )
+    if widths and not longest <= widths[-1] <= batch_tokens:
+        raise ValueError(
+            f"The last of widths must hold a sentence of {longest} tokens and fit into "
+            f"batch_tokens={batch_tokens}, received widths={list(widths)}. Take them from "
+            "choose_widths, and raise batch_tokens."
         )

@@ -60,19 +60,22 @@ class EncodedPairs:
         """Integers [n]: target tokens of each pair, with eos (labels) or bos (decoder inputs)."""
         return np.diff(self.target_offsets) + 1
 
-    def padded_batch(self, indices: ArrayLike) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    def padded_batch(
+        self, indices: ArrayLike, width: int | None = None
+    ) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """Return one training batch, padded to its longest source and its longest target.
 
         Args:
             indices: Integers [B]: the pairs of the batch. A negative index gives a row of padding.
+            width: The length to pad both sides to instead.
 
         Returns:
             A tuple `(inputs, labels)` of int32 arrays: `inputs["source"]` [B, S] ends with eos,
             `inputs["target"]` [B, T] begins with bos, and `labels` [B, T] end with eos.
         """
         indices = np.asarray(indices)
-        source, source_end = _padded(self.source_ids, self.source_offsets, indices)
-        labels, target_end = _padded(self.target_ids, self.target_offsets, indices)
+        source, source_end = _padded(self.source_ids, self.source_offsets, indices, width)
+        labels, target_end = _padded(self.target_ids, self.target_offsets, indices, width)
         target = np.roll(labels, 1, axis=1)
         target[:, 0] = BOS_ID
         rows = np.arange(len(indices))
@@ -171,11 +174,11 @@ def _offsets(counts: np.ndarray) -> np.ndarray:
 
 
 def _padded(
-    ids: np.ndarray, offsets: np.ndarray, indices: np.ndarray
+    ids: np.ndarray, offsets: np.ndarray, indices: np.ndarray, width: int | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return rows of ids with at least one column of padding at the end, and their lengths."""
     counts = np.where(indices < 0, 0, offsets[indices + 1] - offsets[indices])
-    columns = np.arange(counts.max() + 1)
+    columns = np.arange(width or counts.max() + 1)
     is_token = columns < counts[:, None]
     padded = np.full(is_token.shape, PAD_ID, np.int32)
     padded[is_token] = ids[(offsets[indices][:, None] + columns)[is_token]]

@@ -1,6 +1,6 @@
 """Token batches as a tf.data pipeline for `model.fit`."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count, islice
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,9 @@ class TokenBatches:
             segmentations of the same pairs for that pass, such as `drop_merges`. Every epoch has
             as many batches as the first pass: if a pass has more, the rest is left out; if it has
             fewer, the epoch continues with the next pass.
+        widths: The widths of all batches, such as `choose_widths` returns. Source and target are
+            padded to one of them, with rows that depend on it alone, so that XLA compiles a step
+            once for each. By default, batches are padded to their longest source and target.
 
     Attributes:
         epoch: Number of the epoch that the next iteration produces, from 0. A complete iteration
@@ -69,6 +72,7 @@ class TokenBatches:
         shuffle: bool = True,
         steps_per_epoch: int | None = None,
         vary: Callable[[EncodedPairs, int], EncodedPairs] | None = None,
+        widths: Sequence[int] | None = None,
     ):
         self.pairs = pairs
         self.batch_tokens = batch_tokens
@@ -76,6 +80,7 @@ class TokenBatches:
         self.seed = seed
         self.shuffle = shuffle
         self.vary = vary
+        self.widths = widths
         self._varied: tuple[int, EncodedPairs] | None = None
         self.epoch = 0
         self.step = 0
@@ -99,7 +104,7 @@ class TokenBatches:
 
         ids = tf.TensorSpec([None, None], tf.int32)
         dataset = tf.data.Dataset.from_generator(
-            self._epoch, output_signature=({"source": ids, "target": ids}, ids)
+            lambda: iter(self), output_signature=({"source": ids, "target": ids}, ids)
         )
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(len(self) - self.step))
         options = tf.data.Options()
@@ -128,6 +133,7 @@ class TokenBatches:
             epoch=number,
             shuffle=self.shuffle,
             group_by=source_lengths - target_lengths,
+            widths=self.widths,
         )
 
     def _passes(self, first: int) -> Iterator[tuple[EncodedPairs, np.ndarray]]:
@@ -137,15 +143,31 @@ class TokenBatches:
             for indices in self._plan(pairs, number):
                 yield pairs, indices
 
-    def _epoch(self) -> Iterator[tuple[dict[str, np.ndarray], np.ndarray]]:
+    def __iter__(self) -> Iterator[tuple[dict[str, np.ndarray], np.ndarray]]:
         """Yield the batches of the current epoch, and move on to the next after the last one."""
         epoch, done = self.epoch, self.step
         number, place = divmod(epoch * len(self), self._pass_length)
         of_epoch = islice(self._passes(number), place + done, place + len(self))
         for step, (pairs, indices) in enumerate(of_epoch, start=done + 1):
-            batch = pairs.padded_batch(indices)
+            batch = pairs.padded_batch(indices, self._width(pairs, indices))
             # Keras starts more iterators than it finishes (it peeks at a batch to build the model)
             # and never asks for anything after the last batch: reaching that one ends the epoch.
             if step == len(self):
                 self.epoch, self.step = epoch + 1, 0
             yield batch
+
+    def _width(self, pairs: EncodedPairs, indices: np.ndarray) -> int | None:
+        """Return the static width of a batch: the smallest that has its rows and holds it."""
+        if self.widths is None:
+            return None
+        kept = indices[indices >= 0]
+        longest = max(
+            (offsets[kept + 1] - offsets[kept]).max() + 1
+            for offsets in (pairs.source_offsets, pairs.target_offsets)
+        )
+        rows = {width: self.batch_tokens // width for width in self.widths}
+        return next(
+            width
+            for width in self.widths
+            if width >= longest and rows[width] + -rows[width] % self.num_replicas == len(indices)
+        )

@@ -5,7 +5,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from keras_transformer.data import choose_widths
+from keras_transformer.config import PAD_ID
+from keras_transformer.data import EncodedPairs, TokenBatches, choose_widths, plan_batches
 
 
 def padded_tokens(lengths, widths):
@@ -60,3 +61,46 @@ def test_a_million_lengths_take_no_time():
 def test_arguments_that_allow_no_widths(arguments, problem):
     with pytest.raises(ValueError, match=problem):
         choose_widths(**arguments)
+
+
+def random_pairs(count=200, longest=30, seed=1):
+    random = np.random.default_rng(seed)
+    parts = []
+    for _ in range(2):
+        counts = random.integers(1, longest, size=count)
+        parts += [np.arange(counts.sum(), dtype=np.int32) + 4, np.append(0, np.cumsum(counts))]
+    return EncodedPairs(*parts)
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_batches_have_few_shapes_and_all_pairs_once(replicas):
+    pairs, widths = random_pairs(), [8, 16, 32]
+    batches = TokenBatches(pairs, 96, num_replicas=replicas, widths=widths)
+    shapes, firsts = set(), []
+    for inputs, labels in batches:
+        rows, width = labels.shape
+        assert inputs["source"].shape == inputs["target"].shape == labels.shape
+        assert width in widths and rows % replicas == 0
+        assert 96 // width <= rows < 96 // width + replicas
+        shapes.add(labels.shape)
+        firsts += [ids for ids in labels[:, 0].tolist() if ids != PAD_ID]
+    assert len(shapes) <= len(widths)
+    assert sorted(firsts) == sorted(pairs.target_ids[pairs.target_offsets[:-1]])
+
+
+def test_static_batches_hold_the_pairs_of_others_padded_further():
+    pairs = random_pairs(longest=8)
+    (inputs, labels), *_ = TokenBatches(pairs, 80, widths=[8], shuffle=False)
+    of_rows = np.searchsorted(pairs.target_offsets, labels[:, 0] - 4)  # Ids count up from 4.
+    plain, plain_labels = pairs.padded_batch(of_rows)
+    for ids, others in ((inputs["source"], plain["source"]), (labels, plain_labels)):
+        assert ids.shape == (10, 8)
+        np.testing.assert_array_equal(ids[:, : others.shape[1]], others)
+        assert not ids[:, others.shape[1] :].any()
+
+
+def test_widths_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match="must hold a sentence of 9 tokens.*widths=\\[8\\]"):
+        plan_batches([3, 9], batch_tokens=64, widths=[8])
+    with pytest.raises(ValueError, match="batch_tokens=12, received widths=\\[8, 16\\]"):
+        plan_batches([3, 9], batch_tokens=12, widths=[8, 16])
