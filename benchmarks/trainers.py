@@ -3,37 +3,15 @@
 Each is set up with sizes, batches and a precision, then makes one pass per call.
 """
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
+from benchmarks.batches import Batch, load_batches
+from benchmarks.pytorch import LEARNING_RATE, LONGEST, Pass, of_pytorch
 from keras_transformer.config import BOS_ID, PAD_ID, TransformerConfig
 from keras_transformer.training import keep_freed_memory, prepare_cpu
-
-Batch = tuple[np.ndarray, np.ndarray]
-"""Source and labels, int32 [B, S] and [B, T]."""
-Pass = Callable[[], float]
-"""Make one optimizer step per batch, and return the mean loss."""
-LEARNING_RATE = 1e-4
-LONGEST = 256
-"""Largest number of positions of learned encodings."""
-
-
-def save_batches(batches: Sequence[Batch], path: Path) -> None:
-    """Write batches to a file for the trainers' processes."""
-    arrays = {}
-    for i, (source, labels) in enumerate(batches):
-        arrays |= {f"source{i}": source, f"labels{i}": labels}
-    np.savez(path, **arrays)
-
-
-def load_batches(path: str) -> list[Batch]:
-    """Read what `save_batches` wrote."""
-    with np.load(path) as file:
-        return [(file[f"source{i}"], file[f"labels{i}"]) for i in range(len(file.files) // 2)]
 
 
 def make_step(name: str, case: tuple[TransformerConfig, str, str]) -> Pass:
@@ -95,69 +73,6 @@ def of_keras_hub(config: TransformerConfig, batches: Sequence[Batch], precision:
     adam = keras.optimizers.Adam(LEARNING_RATE, beta_2=0.98, epsilon=1e-9)
     model.compile(adam, loss, jit_compile=False)
     return _fit(model, lambda source, decoder: (source, decoder), batches)
-
-
-def of_pytorch(config: TransformerConfig, batches: Sequence[Batch], precision: str) -> Pass:
-    """Train `torch.nn.Transformer` in a minimal loop with the fused Adam."""
-    import torch
-    from torch.nn import functional
-
-    torch.manual_seed(1)
-    width = config.d_model
-    embedding = torch.nn.Embedding(config.vocab_size, width, padding_idx=PAD_ID)
-    torch.nn.init.normal_(embedding.weight, 0, width**-0.5)
-    transformer = torch.nn.Transformer(
-        width,
-        config.num_heads,
-        config.num_layers,
-        config.num_layers,
-        config.d_ff,
-        config.dropout,
-        batch_first=True,
-    )
-    dropout = torch.nn.Dropout(config.dropout)
-    frequencies = 10_000 ** (-torch.arange(0, width, 2) / width)
-    angles = torch.arange(LONGEST)[:, None] * frequencies
-    positions = torch.cat([angles.sin(), angles.cos()], 1)
-    parameters = [*embedding.parameters(), *transformer.parameters()]
-    optimizer = torch.optim.Adam(parameters, LEARNING_RATE, betas=(0.9, 0.98), eps=1e-9, fused=True)
-    tensors = [[torch.from_numpy(ids).long() for ids in batch] for batch in batches]
-
-    def embed(ids):
-        return dropout(embedding(ids) * math.sqrt(width) + positions[: ids.shape[1]])
-
-    def loss_of(source, labels):
-        decoder = functional.pad(labels[:, :-1], (1, 0), value=BOS_ID)
-        padding = source == PAD_ID
-        later = torch.ones(labels.shape[1], labels.shape[1], dtype=torch.bool).triu(1)
-        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "mixed_bfloat16"):
-            hidden = transformer(
-                embed(source),
-                embed(decoder),
-                tgt_mask=later,
-                src_key_padding_mask=padding,
-                memory_key_padding_mask=padding,
-                tgt_is_causal=True,
-            )
-            logits = functional.linear(hidden, embedding.weight)
-        return functional.cross_entropy(
-            logits.float().flatten(0, 1),
-            labels.flatten(),
-            ignore_index=PAD_ID,
-            label_smoothing=0.1,
-        )
-
-    def one_pass():
-        losses = []
-        for batch in tensors:
-            optimizer.zero_grad(set_to_none=True)
-            loss = loss_of(*batch)
-            loss.backward()
-            optimizer.step()
-            losses.append(float(loss.detach()))
-        return float(np.mean(losses))
-
-    return one_pass
 
 
 def _fit(model, make_inputs, batches):

@@ -22,10 +22,11 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import numpy as np
 
+from benchmarks.batches import Batch, save_batches
 from benchmarks.costs import Cost, processes, run_step, take_turns
 from benchmarks.machine import describe_machine
 from benchmarks.report import print_report, table_line
-from benchmarks.trainers import PREPARED, TRAINERS, Batch, make_step, save_batches
+from benchmarks.trainers import PREPARED, TRAINERS, make_step
 from keras_transformer.config import PAD_ID
 from keras_transformer.data import TokenBatches, encode_pairs, read_pairs
 from keras_transformer.presets import PRESETS
