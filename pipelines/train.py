@@ -32,8 +32,16 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.tra
     start_log()
     with plain_errors(lambda: _interrupted(Path(output))), stop_on_signals():
         import_tensorflow(training=True)
-        from keras_transformer.training import train
+        import keras
 
+        from keras_transformer.training import train, train_on_jax
+
+        if keras.backend.backend() == "jax":
+            train_on_jax(experiment, output)
+            print(
+                "The epochs are done. The same command with KERAS_BACKEND=tensorflow scores them."
+            )
+            return
         train(experiment, output)
     print(f"The model is in {output}. Score it, or export it for serving:")
     run = shlex.quote(output)

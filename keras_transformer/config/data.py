@@ -49,6 +49,10 @@ class DataConfig:
     max_length: int = Field(default=128, gt=1)
     """Longest sentence in tokens, including eos, on either side; longer pairs are dropped and
     counted in the log."""
+    static_shapes: int | None = Field(default=None, gt=0)
+    """Largest number of shapes of batches, for XLA, which compiles a step once for each, such as 6.
+    With it, TensorFlow compiles the steps on a single GPU. By default batches are padded to their
+    longest sentences, which is faster without XLA."""
     subwords: Literal["bpe", "unigram", "wordpiece"] = "bpe"
     """Kind of vocabulary: a SentencePiece model (bpe or unigram) or word pieces."""
     character_coverage: float = Field(default=1.0, ge=0.98, le=1)

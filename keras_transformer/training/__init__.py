@@ -5,6 +5,7 @@ import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
 from keras_transformer.training.averaging import average_checkpoints
 from keras_transformer.training.devices import keep_freed_memory, prepare_cpu, replica_strategy
 from keras_transformer.training.directory import load_translator, read_history, run_facts
+from keras_transformer.training.jax_run import train_on_jax
 from keras_transformer.training.model import TrainingTransformer
 from keras_transformer.training.recipe import paper_recipe
 from keras_transformer.training.run import train
@@ -22,4 +23,5 @@ __all__ = [
     "replica_strategy",
     "run_facts",
     "train",
+    "train_on_jax",
 ]

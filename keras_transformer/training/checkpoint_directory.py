@@ -131,7 +131,7 @@ class Checkpoints:
         self,
         model: keras.Model,
         epoch: int,
-        bleu: float,
+        bleu: float | None = None,
         arrays: Mapping[str, np.ndarray] | None = None,
     ) -> None:
         """Save the state after an epoch, and remove what it makes superfluous.
@@ -139,19 +139,28 @@ class Checkpoints:
         Args:
             model: The model.
             epoch: The epoch, counted from 1.
-            bleu: Its validation BLEU.
+            bleu: Its validation BLEU. An epoch without one is never the best.
             arrays: What else to save; see `save_checkpoint`.
         """
-        bleu, best = round(bleu, 4), self.best()  # As in the file's name.
-        # The best comes first: an epoch counts as complete when it has its own file.
+        if bleu is not None:  # An epoch counts as complete when it has its own file, after this.
+            self._save_best(model, epoch, round(bleu, 4), arrays)  # As in the file's name.
+        self._save(model, f"epoch-{epoch:04d}", arrays)
+        for path in [*self._of_epochs()[: -self.keep], *self._of_steps()]:
+            path.unlink()
+
+    def _save_best(
+        self,
+        model: keras.Model,
+        epoch: int,
+        bleu: float,
+        arrays: Mapping[str, np.ndarray] | None,
+    ) -> None:
+        best = self.best()
         if len(best) < self.keep_best or bleu > _bleu(best[-1]):
             new = self._save(model, f"best-{epoch:04d}-bleu-{bleu:.4f}", arrays)
             again = self.directory.glob(f"best-{epoch:04d}-*.weights.h5")
             for path in {*again, *self._of_best()[self.keep_best :]} - {new}:
                 path.unlink()
-        self._save(model, f"epoch-{epoch:04d}", arrays)
-        for path in [*self._of_epochs()[: -self.keep], *self._of_steps()]:
-            path.unlink()
 
     def save_step(
         self, model: keras.Model, epoch: int, step: int, arrays: Mapping[str, np.ndarray]

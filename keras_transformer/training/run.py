@@ -63,6 +63,7 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
         ImportError: If the text is a TFDS dataset and `tensorflow-datasets` is not installed.
         ConnectionError: If a TFDS dataset cannot be downloaded.
         OSError: If the directory cannot be written to.
+        RuntimeError: If the Keras backend is not TensorFlow.
         ValueError: If the directory holds a run with another configuration; the text, the model to
             start from or a teacher does not fit the configuration; the warm-up is longer than the
             run; TF_CONFIG names several machines; or a file is damaged.
@@ -76,6 +77,11 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
     translate(["Two dogs run through the snow."])
     ```
     """
+    if keras.backend.backend() != "tensorflow":
+        raise RuntimeError(
+            f"train needs the TensorFlow backend, received {keras.backend.backend()}. Set the "
+            "environment variable KERAS_BACKEND=tensorflow; on JAX, call train_on_jax."
+        )
     check_single_machine()
     with locked_directory(Path(directory)):
         return _train(config, Path(directory))
@@ -198,8 +204,15 @@ def compiled_model(
             training.beta_2,
             training.epsilon,
         )
-        model.compile(**{**recipe, "metrics": None})  # Validation has its own.
+        model.compile(**{**recipe, "metrics": None, "jit_compile": _is_compiled(config, strategy)})
     return model
+
+
+def _is_compiled(config: ExperimentConfig, strategy: tf.distribute.Strategy) -> bool:
+    """Return whether XLA compiles the steps: on one GPU, for batches of few shapes."""
+    is_single = strategy.num_replicas_in_sync == 1
+    is_on_gpu = bool(tf.config.list_physical_devices("GPU"))
+    return config.data.static_shapes is not None and is_single and is_on_gpu
 
 
 def _log_start(

@@ -4,10 +4,13 @@ import dataclasses
 import logging
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from keras_transformer.config import DataConfig, ExperimentConfig
 from keras_transformer.data import (
     EncodedPairs,
     TokenBatches,
+    choose_widths,
     drop_merges,
     encode_pairs,
     read_pairs,
@@ -69,14 +72,39 @@ def training_batches(
     """
     training = config.training
     log.info("text to train on:")
+    encoded = encode_pairs(pairs, *tokenizers, config.data.max_length)
     return TokenBatches(
-        encode_pairs(pairs, *tokenizers, config.data.max_length),
+        encoded,
         training.batch_tokens,
         num_replicas=replicas,
         seed=training.seed,
         steps_per_epoch=training.steps_per_epoch,
         vary=_subword_dropout(config, tokenizers, training.batch_tokens),
+        widths=static_widths(config, encoded),
     )
+
+
+def static_widths(config: ExperimentConfig, encoded: EncodedPairs) -> list[int] | None:
+    """Return the widths of batches for XLA, if the configuration has static shapes.
+
+    Args:
+        config: The experiment.
+        encoded: The text, for which the widths are chosen.
+    """
+    data, budget = config.data, config.training.batch_tokens
+    if data.static_shapes is None:
+        return None
+    lengths = np.maximum(encoded.source_lengths, encoded.target_lengths)
+    longest = min(data.max_length, budget) if data.subword_dropout else None
+    widths = choose_widths(lengths, data.static_shapes, longest=longest)
+    padded = 2 * np.asarray(widths)[np.searchsorted(widths, lengths)].sum()
+    tokens = encoded.source_lengths.sum() + encoded.target_lengths.sum()
+    log.info(
+        "static shapes: %s; %.0f%% of the batches is padding",
+        ", ".join(f"{budget // width} x {width}" for width in widths),
+        100 * (1 - tokens / padded),
+    )
+    return widths
 
 
 def _subword_dropout(

@@ -1,0 +1,215 @@
+"""A training run on JAX: the same directory, with steps that XLA compiles and no TensorFlow."""
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from keras_transformer.config import ExperimentConfig
+from keras_transformer.data import TokenBatches, encode_pairs
+from keras_transformer.metrics import NegativeLogLikelihood, TokenAccuracy
+from keras_transformer.model import Transformer
+from keras_transformer.training.callbacks import EpochState, EpochTable, Logs
+from keras_transformer.training.checkpoint_directory import Checkpoints
+from keras_transformer.training.directory import check_claim, claim
+from keras_transformer.training.guards import FiniteLoss, check_single_machine, check_warmup
+from keras_transformer.training.lock import locked_directory
+from keras_transformer.training.recipe import paper_recipe
+from keras_transformer.training.text import Pairs, read_text, static_widths, training_batches
+from keras_transformer.training.validation import evenly_spaced
+from keras_transformer.training.vocabularies import Tokenizers, check_vocabularies, read_or_train
+
+log = logging.getLogger(__name__)
+
+
+def train_on_jax(config: ExperimentConfig, directory: str | os.PathLike) -> None:
+    """Train a model on all devices of JAX, up to its last epoch.
+
+    The directory gets what `train` writes there, except the final model: BLEU and the choice of
+    weights need TensorFlow. Call `train`, on TensorFlow, with the same arguments to finish the run.
+    Epochs are validated by likelihood, and a run resumes after its last complete epoch.
+
+    Args:
+        config: The experiment. `data.static_shapes` must be set, because XLA compiles a step for
+            each shape of a batch.
+        directory: The run directory.
+
+    Raises:
+        RuntimeError: If the Keras backend is not JAX.
+        ValueError: If an option is not available on JAX, or `train` raises it.
+
+    Example, in a process with the environment variable KERAS_BACKEND=jax:
+
+    ```python
+    data = {"train_source": "train.tsv", "validation_source": "valid.tsv", "static_shapes": 6}
+    config = ExperimentConfig.from_dict({"model": {"vocab_size": 8000}, "data": data})
+    train_on_jax(config, "runs/en_de")
+    ```
+    """
+    if keras.backend.backend() != "jax":
+        raise RuntimeError(
+            f"train_on_jax needs the JAX backend, received {keras.backend.backend()}. Set the "
+            "environment variable KERAS_BACKEND=jax, or call train."
+        )
+    _check_options(config)
+    check_single_machine()
+    tf.config.set_visible_devices([], "GPU")  # It only reads text, and would take their memory.
+    with locked_directory(Path(directory)), _all_devices() as devices:
+        _train(config, Path(directory), devices)
+
+
+def _check_options(config: ExperimentConfig) -> None:
+    """Check that JAX has what a configuration asks for.
+
+    Raises:
+        ValueError: If it has not; all such options are named.
+    """
+    data, training = config.data, config.training
+    problems = []
+    if data.static_shapes is None:
+        problems.append("data.static_shapes must be set, to 6 for example")
+    unavailable = {
+        "training.accumulation": (training.accumulation, 1),
+        "training.average": (training.average, "last"),
+        "training.checkpoint_steps": (training.checkpoint_steps, None),
+        "training.init_from": (training.init_from, None),
+        "training.patience": (training.patience, None),
+        "training.replicas": (training.replicas, None),
+        "training.teachers": (training.teachers, []),
+    }
+    problems += [
+        f"{name} must be {default!r}, received {value!r}"
+        for name, (value, default) in unavailable.items()
+        if value != default
+    ]
+    if problems:
+        raise ValueError(
+            f"A run on JAX has fewer options: {'; '.join(problems)}. Change them, or train with "
+            "TensorFlow."
+        )
+
+
+@contextlib.contextmanager
+def _all_devices() -> Iterator[list[str]]:
+    """Divide every batch over the devices in the block, if there are several."""
+    devices = keras.distribution.list_devices()
+    if len(devices) > 1:
+        keras.distribution.set_distribution(keras.distribution.DataParallel(devices=devices))
+    try:
+        yield devices
+    finally:
+        keras.distribution.set_distribution(None)
+
+
+def _train(config: ExperimentConfig, directory: Path, devices: list[str]) -> None:
+    training = config.training
+    check_claim(directory, config)
+    checkpoints = Checkpoints(directory / "checkpoints", training.average_checkpoints)
+    checkpoints.set_aside_damaged()
+    if checkpoints.position().steps:
+        raise ValueError(
+            f"A run on JAX resumes after a complete epoch, received {checkpoints.newest()}. "
+            "Complete this epoch with TensorFlow."
+        )
+    if has_begun := checkpoints.newest() is not None:
+        check_vocabularies(directory, config)
+    keras.utils.set_random_seed(training.seed)
+    pairs, validation_pairs = read_text(config.data)
+    tokenizers = read_or_train(directory, config, pairs)
+    batches = training_batches(config, tokenizers, pairs, len(devices))
+    check_warmup(training, len(batches), config.data.max_length, has_begun)
+    model = Transformer(config.model, dtype=training.precision)
+    recipe = paper_recipe(
+        model,
+        training.warmup_steps,
+        training.learning_rate_scale,
+        training.label_smoothing,
+        training.beta_1,
+        training.beta_2,
+        training.epsilon,
+    )
+    model.compile(**{**recipe, "metrics": None})
+    validation = _Validation(config, model, tokenizers, validation_pairs, len(devices))
+    claim(directory, config, tokenizers)
+    checkpoints.restore(model)
+    log.info(
+        "%s parameters, %d batches per epoch, on %s",
+        f"{model.count_params():,}",
+        len(batches),
+        ", ".join(devices),
+    )
+    state = EpochState(batches, checkpoints)
+    finite = FiniteLoss(batches, tokenizers[0])
+    # Steps then need not wait for what these do with the loss of the step before.
+    state.async_safe = finite.async_safe = True
+    batches.epoch, _ = checkpoints.position()
+    model.fit(
+        _without_end(batches),
+        steps_per_epoch=len(batches),
+        initial_epoch=batches.epoch,
+        epochs=training.epochs,
+        verbose=2,
+        callbacks=[
+            state,
+            finite,
+            validation,
+            EpochTable(directory / "epochs.csv", append=True),
+            _SaveEpochs(checkpoints),
+        ],
+    )
+
+
+def _without_end(batches: TokenBatches) -> Iterator[tuple[dict[str, Any], Any]]:
+    while True:
+        yield from batches
+
+
+class _Validation(keras.callbacks.Callback):
+    """Add `val_nll`, `val_accuracy` and `learning_rate` to the logs of each epoch."""
+
+    def __init__(
+        self,
+        config: ExperimentConfig,
+        model: Transformer,
+        tokenizers: Tokenizers,
+        pairs: Pairs,
+        devices: int,
+    ):
+        super().__init__()
+        log.info("text to validate on:")
+        pairs = evenly_spaced(pairs, config.training.validation_pairs)
+        encoded = encode_pairs(pairs, *tokenizers, config.data.max_length)
+        self.batches = TokenBatches(
+            encoded,
+            config.training.batch_tokens,
+            num_replicas=devices,
+            shuffle=False,
+            widths=static_widths(config, encoded),
+        )
+        inputs = {name: keras.Input([None], dtype="int32") for name in ("source", "target")}
+        self.evaluator = keras.Model(inputs, model(inputs))
+        self.evaluator.compile(metrics=[NegativeLogLikelihood("nll"), TokenAccuracy("accuracy")])
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        values = self.evaluator.evaluate(
+            _without_end(self.batches), steps=len(self.batches), verbose=0, return_dict=True
+        )
+        if logs is not None:
+            logs["learning_rate"] = float(self.model.optimizer.learning_rate)
+            logs |= {f"val_{name}": values[name] for name in ("nll", "accuracy")}
+
+
+class _SaveEpochs(keras.callbacks.Callback):
+    """Save the state after each epoch."""
+
+    def __init__(self, checkpoints: Checkpoints):
+        super().__init__()
+        self.checkpoints = checkpoints
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        self.checkpoints.save_epoch(self.model, epoch + 1)
