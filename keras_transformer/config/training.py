@@ -22,12 +22,11 @@ class TrainingConfig:
     steps_per_epoch: int | None = Field(default=None, gt=0)
     """Batches per epoch, and so between two validations; by default one pass over the training
     text. An epoch continues in the text where the last one ended."""
-    checkpoint_steps: int | None = Field(default=None, gt=0)
-    """Steps between checkpoints within an epoch, from which an interrupted run resumes; by default
-    only checkpoint_minutes counts."""
     checkpoint_minutes: float | None = Field(default=15.0, gt=0)
-    """Minutes between checkpoints. With none here and in checkpoint_steps, only complete epochs
-    have checkpoints, and so has a run that a signal ends."""
+    """Minutes between checkpoints within an epoch, from which an interrupted run resumes. Every
+    epoch ends with a checkpoint too."""
+    checkpoint_steps: int | None = Field(default=None, gt=0)
+    """Steps of an epoch between checkpoints; they count where they come before the minutes do."""
     batch_tokens: int = Field(default=25_000, gt=0)
     """Size of a batch over all replicas: its rows times its longest sentence, in tokens, for the
     source and for the target (Section 5.1)."""

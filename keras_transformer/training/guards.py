@@ -53,7 +53,7 @@ def check_warmup(
         training: The recipe.
         steps_per_epoch: Batches per epoch.
         smallest_batch: Tokens that every batch must have room for.
-        has_begun: Whether the run has complete epochs. Such a run keeps the recipe that it started
+        has_begun: Whether the run has a checkpoint. Such a run keeps the recipe that it started
             with: it may still get more epochs, so it only gets a warning.
 
     Raises:
