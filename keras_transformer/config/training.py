@@ -43,6 +43,9 @@ class TrainingConfig:
     """Adam's decay rate of the second moment."""
     epsilon: float = Field(default=1e-9, gt=0)
     """Adam's epsilon."""
+    clip_norm: float | None = Field(default=None, gt=0)
+    """Largest norm of the gradient of a batch, over all weights and replicas. A larger gradient is
+    scaled down to it; by default none is."""
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
     """Probability mass spread evenly over the vocabulary (Section 5.4)."""
     teachers: list[str] = Field(default_factory=list)
@@ -68,7 +71,7 @@ class TrainingConfig:
     """Number of GPUs to train on, or of logical CPU devices without a GPU; by default all GPUs, or
     one CPU device."""
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
-    """Keras dtype policy; mixed_float16 needs a single replica."""
+    """Keras dtype policy. The loss is scaled with mixed_float16."""
     seed: int = Field(default=1, ge=0, lt=2**32)
     """Seed of the initial weights, of dropout and of the order of the batches."""
     init_from: str | None = None

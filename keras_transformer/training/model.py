@@ -1,4 +1,4 @@
-"""A Transformer with additions to `fit`: steps that divide a batch, and distillation."""
+"""A Transformer with additions to `fit`: divided steps, distillation, clipping of the gradient."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from keras_transformer.losses import (
     token_mean,
 )
 from keras_transformer.model import Transformer
-from keras_transformer.training.steps import accumulated_step, step_in_parts
+from keras_transformer.training.steps import accumulated_step, step_in_parts, whole_step
 
 
 class TrainingTransformer(Transformer):
@@ -25,6 +25,10 @@ class TrainingTransformer(Transformer):
     cores busy than dividing every operation. With `accumulation`, parts follow one another, so that
     a step needs the memory of a part. Dropout aside, the update is that of the whole batch in both
     cases, however many tokens and padding the parts have.
+
+    With TensorFlow, the logs of `fit` have a `gradient_norm`: the norm of the whole batch's
+    gradient, all weights and all replicas taken together, before clipping. It is that of the step
+    in the logs of a batch, and the mean over the steps in the logs of an epoch.
 
     Distillation ([Kim and Rush, 2016](https://arxiv.org/abs/1606.07947)) trains on the averaged
     predictions of teacher models. Teachers stay as they are and aren't saved.
@@ -38,6 +42,9 @@ class TrainingTransformer(Transformer):
             returns. More than one needs TensorFlow and a single replica.
         accumulation: The number of parts of a step that follow one another, on any number of
             replicas. More than one needs TensorFlow.
+        clip_norm: The largest norm of the whole batch's gradient; a larger one is scaled down to
+            it. An optimizer's own `global_clipnorm` concerns the gradient of each replica. It needs
+            TensorFlow. By default, nothing is clipped.
         teachers: Models with the same vocabularies and any sizes.
         distillation: The teachers' share of a token's target, from 0 to 1; the label has the rest.
 
@@ -47,8 +54,8 @@ class TrainingTransformer(Transformer):
 
     Raises:
         ValueError: If `parts` or `accumulation` is below 1, or above 1 on another backend than
-            TensorFlow, or both are above 1; `distillation` is not from 0 to 1; or a teacher has
-            another vocabulary size.
+            TensorFlow, or both are above 1; `clip_norm` is not positive, or given on another
+            backend; `distillation` is not from 0 to 1; or a teacher has another vocabulary size.
 
     >>> config = TransformerConfig(vocab_size=50, num_layers=1, d_model=8, d_ff=16, num_heads=2)
     >>> model = TrainingTransformer(config, teachers=[Transformer(config)], distillation=0.5)
@@ -61,13 +68,14 @@ class TrainingTransformer(Transformer):
         *,
         parts: int = 1,
         accumulation: int = 1,
+        clip_norm: float | None = None,
         teachers: Sequence[Transformer] = (),
         distillation: float = 0.5,
         **kwargs: Any,
     ):
         super().__init__(config, **kwargs)
         for name, value in (("parts", parts), ("accumulation", accumulation)):
-            if value < 1 or (value > 1 and keras.backend.backend() != "tensorflow"):
+            if value < 1 or (value > 1 and not _has_tensorflow()):
                 raise ValueError(
                     f"{name} must be 1, or more with the TensorFlow backend, received "
                     f"{name}={value} with {keras.backend.backend()}. Leave it out."
@@ -77,11 +85,20 @@ class TrainingTransformer(Transformer):
                 "A step has parts at the same time or one after another, received "
                 f"parts={parts} and accumulation={accumulation}. Leave one of them out."
             )
+        if clip_norm is not None and not (clip_norm > 0 and _has_tensorflow()):
+            raise ValueError(
+                "clip_norm must be positive and needs the TensorFlow backend, received "
+                f"{clip_norm} with {keras.backend.backend()}. Leave it out; on other backends, "
+                "give the optimizer global_clipnorm."
+            )
         if not 0 <= distillation <= 1:
             raise ValueError(f"distillation must be from 0 to 1, received {distillation}.")
         _check_vocabularies(config, teachers)
         self.parts = parts
         self.accumulation = accumulation
+        self.clip_norm = clip_norm
+        if _has_tensorflow():
+            self.gradient_norm = keras.metrics.Mean("gradient_norm")
         self.distillation = distillation if teachers else 0.0
 
         def predict(inputs):
@@ -136,9 +153,18 @@ class TrainingTransformer(Transformer):
         )
 
     def train_step(self, *args: Any) -> Any:  # On JAX, a state comes before the data.
+        if not _has_tensorflow():
+            return super().train_step(*args)
         if self.accumulation > 1:
             return accumulated_step(self, *args)
-        return step_in_parts(self, *args) if self.parts > 1 else super().train_step(*args)
+        return step_in_parts(self, *args) if self.parts > 1 else whole_step(self, *args)
+
+    def get_metrics_result(self) -> dict[str, Any]:
+        """Return the metrics by name; the gradient norm only after a step of training."""
+        results = super().get_metrics_result()
+        # In the graph of a step, what trains adds the norm of that step.
+        is_known = _has_tensorflow() and _is_eager() and float(self.gradient_norm.count) > 0
+        return results if is_known else {k: v for k, v in results.items() if k != "gradient_norm"}
 
     def save(self, filepath: Any, overwrite: bool = True, **kwargs: Any) -> None:
         """Save a plain `Transformer` with these weights, compiled like this model.
@@ -153,6 +179,16 @@ class TrainingTransformer(Transformer):
             model.compile_from_config(self.get_compile_config())
             model.optimizer = self.optimizer
         model.save(filepath, overwrite=overwrite, **kwargs)
+
+
+def _has_tensorflow() -> bool:
+    return keras.backend.backend() == "tensorflow"
+
+
+def _is_eager() -> bool:
+    import tensorflow as tf
+
+    return tf.executing_eagerly()
 
 
 def _check_vocabularies(config: TransformerConfig, teachers: Sequence[Transformer]) -> None:

@@ -96,7 +96,7 @@ def _train(config: ExperimentConfig, directory: Path) -> Translator:
     has_begun = checkpoints.newest() is not None
     start = _find_start(directory, config, has_begun)
     teachers = find_teachers(directory, config, start)
-    strategy = _strategy(training)
+    strategy = replica_strategy(training.replicas)
     replicas = strategy.num_replicas_in_sync
     with strategy.scope():
         teacher_models = read_teachers(teachers, training.precision)
@@ -156,18 +156,6 @@ def _find_start(
     return check_start(directory, config) if config.training.init_from is not None else None
 
 
-def _strategy(training: TrainingConfig) -> tf.distribute.Strategy:
-    strategy = replica_strategy(training.replicas)
-    replicas = strategy.num_replicas_in_sync
-    if training.precision == "mixed_float16" and replicas > 1:
-        # Overflow on another replica would make weights NaN.
-        raise ValueError(
-            f"precision='mixed_float16' needs one replica, received {replicas}: Keras checks for "
-            "overflow on the first replica only. Choose 'mixed_bfloat16', or replicas=1."
-        )
-    return strategy
-
-
 def compiled_model(
     config: ExperimentConfig,
     strategy: tf.distribute.Strategy,
@@ -191,6 +179,7 @@ def compiled_model(
             config.model,
             parts=parts,
             accumulation=training.accumulation,
+            clip_norm=training.clip_norm,
             teachers=teachers,
             distillation=training.distillation,
             dtype=training.precision,

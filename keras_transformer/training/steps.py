@@ -1,11 +1,35 @@
-"""Training steps that divide a batch, with TensorFlow: at the same time, or one after another."""
+"""Training steps with TensorFlow: of a whole batch, or of its parts, and the norm of the gradient."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 from keras import ops
 
 from keras_transformer.losses import sum_over_replicas, token_weights
+from keras_transformer.optimizers import FusedAdam
+
+
+def whole_step(model: Any, data: Any) -> dict[str, Any]:
+    """Make a step of the optimizer on a batch, as Keras does, and log the norm of the gradient.
+
+    Args:
+        model: A compiled `TrainingTransformer`.
+        data: The argument of `train_step`: inputs, labels and perhaps weights, each [B, ...].
+
+    Returns:
+        The metrics by name, and the `gradient_norm` of this step.
+    """
+    import tensorflow as tf
+
+    inputs, labels, weights = keras.utils.unpack_x_y_sample_weight(data)
+    with tf.GradientTape() as tape:
+        outputs = model(inputs, training=True)
+        loss = model.compute_loss(inputs, labels, outputs, weights)
+        scaled = model.optimizer.scale_loss(loss)
+    gradients = tape.gradient(scaled, model.trainable_variables)
+    model.compute_metrics(inputs, labels, outputs, weights)
+    return _finished(model, gradients, loss, rows=ops.shape(labels)[0])
 
 
 def step_in_parts(model: Any, data: Any) -> dict[str, Any]:
@@ -16,7 +40,7 @@ def step_in_parts(model: Any, data: Any) -> dict[str, Any]:
         data: The argument of `train_step`: inputs, labels and perhaps weights, each [B, ...].
 
     Returns:
-        The metrics by name.
+        The metrics by name, and the `gradient_norm` of this step.
     """
     import tensorflow as tf
 
@@ -45,10 +69,7 @@ def step_in_parts(model: Any, data: Any) -> dict[str, Any]:
         loss = ops.sum(ops.stack(losses))
         scaled = model.optimizer.scale_loss(loss)
     gradients = tape.gradient(scaled, model.trainable_variables)
-    model.optimizer.apply(gradients, model.trainable_variables)
-    tracker = next(metric for metric in model.metrics if metric.name == "loss")
-    tracker.update_state(loss, sample_weight=rows)
-    return model.get_metrics_result()
+    return _finished(model, gradients, loss, rows)
 
 
 def accumulated_step(model: Any, data: Any) -> dict[str, Any]:
@@ -62,7 +83,7 @@ def accumulated_step(model: Any, data: Any) -> dict[str, Any]:
         data: The argument of `train_step`: inputs, labels and perhaps weights, each [B, ...].
 
     Returns:
-        The metrics by name.
+        The metrics by name, and the `gradient_norm` of this step.
     """
     import tensorflow as tf
 
@@ -90,9 +111,82 @@ def accumulated_step(model: Any, data: Any) -> dict[str, Any]:
     _, loss, gradients = tf.while_loop(
         lambda part, *_: part < parts, add_part, start, parallel_iterations=1
     )
-    model.optimizer.apply(gradients, variables)
+    return _finished(model, gradients, loss, rows)
+
+
+def _finished(model, gradients, loss, rows):
+    """Update the weights and the loss metric, and return the logs of the step."""
+    import tensorflow as tf
+
+    norm = apply_sum(model.optimizer, gradients, model.trainable_variables, model.clip_norm)
     tracker = next(metric for metric in model.metrics if metric.name == "loss")
     # The mean over replicas of what Keras expects to be the mean of a replica's rows.
     replicas = tf.distribute.get_strategy().num_replicas_in_sync
     tracker.update_state(loss * replicas, sample_weight=rows)
-    return model.get_metrics_result()
+    is_finite = ops.isfinite(norm)  # With float16, the loss scale may be too high for a step.
+    model.gradient_norm.update_state(
+        ops.where(is_finite, norm, 0.0), ops.cast(is_finite, "float32")
+    )
+    return {**model.get_metrics_result(), "gradient_norm": norm}
+
+
+def apply_sum(
+    optimizer: keras.optimizers.Optimizer,
+    gradients: Sequence[Any],
+    variables: Sequence[keras.Variable],
+    clip_norm: float | None = None,
+) -> Any:
+    """Update variables with the sum of the replicas' gradients, and return the norm of that sum.
+
+    Keras clips the gradient of each replica before it adds them up, and looks for overflow of
+    float16 on the first replica only. Here both concern the sum, which all replicas have.
+
+    Args:
+        optimizer: The optimizer.
+        gradients: The gradient of each variable on this replica, times the optimizer's loss scale,
+            or None.
+        variables: The trainable variables.
+        clip_norm: The largest norm of the sum. A larger gradient is scaled down to it.
+
+    Returns:
+        The norm before clipping, a float32 scalar: the square root of the sum of the squares of all
+        elements. It is NaN or infinite if the loss scale of float16 was too high.
+    """
+    import tensorflow as tf
+
+    pairs = zip(gradients, variables, strict=True)
+    # An untied embedding has tf.IndexedSlices, whose norm counts each occurrence of a token.
+    known = [(tf.convert_to_tensor(value), of) for value, of in pairs if value is not None]
+    sums, variables = [value for value, _ in known], [of for _, of in known]
+    context = tf.distribute.get_replica_context()
+    replicas = context.num_replicas_in_sync
+    if replicas > 1:
+        sums = context.all_reduce(tf.distribute.ReduceOp.SUM, sums)
+    norm = tf.cast(tf.linalg.global_norm(sums), "float32") / optimizer.scale_loss(1.0)
+    if clip_norm is not None:
+        sums, _ = tf.clip_by_global_norm(sums, clip_norm, use_norm=norm)
+    if replicas == 1:
+        optimizer.apply(sums, variables)
+    elif _is_plain(optimizer):
+        context.merge_call(_update_mirrored, (optimizer, sums, variables, optimizer.learning_rate))
+        optimizer.iterations.assign_add(1)
+    else:  # The optimizer adds up once more.
+        optimizer.apply([value / replicas for value in sums], variables)
+    return norm
+
+
+def _is_plain(optimizer):
+    """Return whether all that `apply` does with sums of gradients is `update_step`."""
+    options = "weight_decay clipnorm clipvalue global_clipnorm use_ema loss_scale_factor"
+    return type(optimizer) is FusedAdam and not any(getattr(optimizer, o) for o in options.split())
+
+
+def _update_mirrored(strategy, optimizer, gradients, variables, learning_rate):
+    """Update the copies of each variable, whose gradients are the same on all replicas."""
+
+    def update(variable, gradient, learning_rate):
+        optimizer.update_step(gradient, variable, learning_rate)
+
+    for gradient, variable in zip(gradients, variables, strict=True):
+        arguments = (gradient, learning_rate)
+        strategy.extended.update(variable.value, update, arguments, group=False)

@@ -26,10 +26,14 @@ def batch():
     return {"source": source, "target": target}, labels, np.array([0.5, 2, 1, 3, 1], "float32")
 
 
-def compiled(parts=1, dtype=None, teachers=(), loss=None, kind="parts"):
+def compiled(parts=1, dtype=None, teachers=(), loss=None, kind="parts", clip_norm=None):
     sizes = {"num_layers": 1, "d_model": 8, "d_ff": 11, "num_heads": 2, "dropout": 0.0}
     model = TrainingTransformer(
-        TransformerConfig(V, **sizes), **{kind: parts}, teachers=teachers, dtype=dtype
+        TransformerConfig(V, **sizes),
+        **{kind: parts},
+        teachers=teachers,
+        dtype=dtype,
+        clip_norm=clip_norm,
     )
     model.compile(
         keras.optimizers.SGD(1.0),
@@ -69,7 +73,7 @@ def test_a_step_in_parts_is_the_step_on_the_whole_batch(parts, rows, weighted, k
     """With fewer rows than parts, some parts are empty."""
     in_parts = fitted(parts, rows, weighted, kind=kind)
     assert_same_step(in_parts, fitted(1, rows, weighted))
-    assert in_parts[1].keys() == {"loss", "nll", "accuracy"}
+    assert in_parts[1].keys() == {"loss", "nll", "accuracy", "gradient_norm"}
 
 
 @KINDS
@@ -99,6 +103,17 @@ def test_padding_alone_makes_no_step(kind):
     assert model.train_on_batch(inputs, 0 * labels)[0] == 0
     for weight, old in zip(model.get_weights(), before, strict=True):
         np.testing.assert_array_equal(weight, old)
+
+
+@pytest.mark.parametrize("clip_norm", [None, 0.3])
+@pytest.mark.parametrize("parts, kind", [(1, "parts"), (2, "parts"), (2, "accumulation")])
+def test_gradient_descent_moves_by_the_norm_of_the_gradient_or_the_largest(parts, kind, clip_norm):
+    model = compiled(parts, kind=kind, clip_norm=clip_norm)
+    before = model.get_weights()
+    norm = model.train_on_batch(*batch()[:2], return_dict=True)["gradient_norm"]
+    assert norm > 1
+    squares = [np.sum((w - old) ** 2) for w, old in zip(model.get_weights(), before, strict=True)]
+    assert sum(squares) ** 0.5 == pytest.approx(clip_norm or norm, rel=1e-4)
 
 
 @pytest.mark.slow
@@ -136,6 +151,11 @@ def test_a_step_has_one_kind_of_parts():
 def test_fewer_than_one_part_is_refused(parts):
     with pytest.raises(ValueError, match=f"parts must be 1, or more .*received parts={parts}"):
         compiled(parts)
+
+
+def test_a_largest_norm_is_positive():
+    with pytest.raises(ValueError, match="clip_norm must be positive .* received 0.0"):
+        compiled(clip_norm=0.0)
 
 
 def test_another_loss_is_refused():

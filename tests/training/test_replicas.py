@@ -27,7 +27,8 @@ CASES = {
     ("transformer", "sgd"): (1, 2, 4),
     ("transformer", "adam"): (1, 2, 4),
     ("distilled", "sgd"): (2,),
-    ("accumulated", "sgd"): (2, 4),
+    ("clipped", "sgd"): (2, 4),
+    ("clipped", "adam"): (2, 4),
     ("functional", "sgd"): (2,),
 }
 
@@ -41,8 +42,8 @@ def build(kind):
         config = TransformerConfig(V, **sizes)
         if kind == "distilled":
             return TrainingTransformer(config, teachers=[Transformer(config)], distillation=0.5)
-        if kind == "accumulated":
-            return TrainingTransformer(config, accumulation=2)
+        if kind == "clipped":
+            return TrainingTransformer(config, accumulation=2, clip_norm=0.7)
         return Transformer(config)
     source = keras.Input((None,), dtype="int32")
     embedding = layers.TokenEmbedding(V, 8)
@@ -77,6 +78,35 @@ def train(kind, optimizer, strategy):
         )
     history = model.fit(*batch(kind), batch_size=4, verbose=0).history
     return model.get_weights(), {name: values[0] for name, values in history.items()}
+
+
+def overflow(strategy):
+    """Make steps in float16 of which only the second one, on the second replica, overflows.
+
+    Return the weights and the loss scale of each replica after each step, and the norms.
+    """
+    from keras_transformer import TransformerConfig
+    from keras_transformer.losses import LabelSmoothedCrossEntropy
+    from keras_transformer.optimizers import FusedAdam
+    from keras_transformer.training import TrainingTransformer
+
+    config = TransformerConfig(V, num_layers=1, d_model=8, d_ff=11, num_heads=2, dropout=0.0)
+    with strategy.scope():
+        model = TrainingTransformer(config, dtype="mixed_float16")
+        model.compile(FusedAdam(0.01), LabelSmoothedCrossEntropy(0.1), jit_compile=False)
+    inputs, labels = batch("transformer")
+    labels = np.where(labels == 0, 5, labels)
+    arrays = {}
+    for step, (scale, weight) in enumerate([(2**15, 1), (2**23, 1e-6), (2**15, 1)]):
+        if step:
+            model.optimizer.dynamic_scale.assign(scale)
+        weights = np.array([weight, weight, 1, 1], "float32")  # The second replica has two rows.
+        history = model.fit(inputs, labels, sample_weight=weights, batch_size=4, verbose=0).history
+        arrays[f"norm-{step}"] = np.array(history["gradient_norm"])
+        for number, variable in enumerate([model.optimizer.dynamic_scale, *model.weights]):
+            for replica, value in enumerate(strategy.experimental_local_results(variable.value)):
+                arrays[f"{step}-{replica}-{number}"] = value.numpy()
+    return arrays
 
 
 def drop(strategy):
@@ -115,6 +145,7 @@ def main(folder, *numbers):
             path.with_suffix(".json").write_text(json.dumps(logs))
         if replicas == 2:
             np.savez(Path(folder, "dropped.npz"), *drop(strategy))
+            np.savez(Path(folder, "overflow.npz"), **overflow(strategy))
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +174,8 @@ def test_a_step_on_replicas_is_that_of_a_single_device(folder, kind, optimizer, 
     expected_weights, expected_logs = steps(folder, kind, optimizer, 0)
     for one, other in zip(weights, expected_weights, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-5)
-    assert logs.keys() == {"loss", "nll", "accuracy"}
+    norm = {"gradient_norm"} if kind in ("distilled", "clipped") else set()
+    assert logs.keys() == {"loss", "nll", "accuracy"} | norm
     assert logs == pytest.approx(expected_logs, rel=1e-5)
 
 
@@ -154,6 +186,30 @@ def test_the_step_moves_the_weights(folder, kind, optimizer):
     after, _ = steps(folder, kind, optimizer, 0)
     for old, new in zip(before, after, strict=True):
         assert np.abs(new - old).max() > 1e-3
+
+
+def test_all_replicas_skip_a_step_that_overflows_on_the_second(folder):
+    with np.load(folder / "overflow.npz") as arrays:
+        arrays = dict(arrays)
+    count = len([name for name in arrays if name.startswith("0-0-")])
+    on = [
+        [[arrays[f"{step}-{replica}-{number}"] for number in range(count)] for replica in range(2)]
+        for step in range(3)
+    ]
+    for one, other in on:
+        for ours, theirs in zip(one, other, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+            assert np.isfinite(ours).all()
+    scales = [of_first[0] for of_first, _ in on]
+    assert scales == [2**15, 2**22, 2**15]
+    for old, same, new in zip(*(of_first[1:] for of_first, _ in on), strict=True):
+        np.testing.assert_array_equal(same, old)
+        assert np.abs(new - old).max() > 1e-3
+    assert [bool(np.isfinite(arrays[f"norm-{step}"][0])) for step in range(3)] == [
+        True,
+        False,
+        True,
+    ]
 
 
 def test_each_replica_has_its_own_dropout_mask(folder):

@@ -3,7 +3,6 @@ import dataclasses
 import json
 import re
 import shutil
-import types
 
 import keras
 import numpy as np
@@ -237,15 +236,6 @@ def test_text_may_come_from_a_tfds_dataset(tmp_path, monkeypatch, caplog):
     start = log.index("text to train on")
     assert log[start + 1] == "kept 60 of 60 sentence pairs"
     assert log[start + 2 : start + 4] == ["text to validate on", "kept 20 of 20 sentence pairs"]
-
-
-def test_float16_is_for_one_replica(tmp_path, monkeypatch):
-    two = types.SimpleNamespace(num_replicas_in_sync=2)
-    monkeypatch.setattr("keras_transformer.training.run.replica_strategy", lambda replicas: two)
-    text = {"train_source": "train.tsv", "validation_source": "valid.tsv"}
-    with pytest.raises(ValueError, match="needs one replica, received 2: .* 'mixed_bfloat16'"):
-        train(toy_experiment(text, precision="mixed_float16"), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
 
 
 def test_training_stops_without_progress_and_is_then_finished(tmp_path):
