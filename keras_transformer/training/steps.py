@@ -1,4 +1,4 @@
-"""Training steps with TensorFlow: of a whole batch, or of its parts, and the norm of the gradient."""
+"""Training steps with TensorFlow, of a batch or of its parts, and the norm of the gradient."""
 
 from collections.abc import Sequence
 from typing import Any
