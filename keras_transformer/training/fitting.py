@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from keras_transformer.config import ExperimentConfig, TrainingConfig
 from keras_transformer.data import TokenBatches
@@ -15,6 +16,7 @@ from keras_transformer.training.callbacks import EpochState, EpochSummaries, Epo
 from keras_transformer.training.checkpoint_callback import SaveCheckpoints
 from keras_transformer.training.checkpoint_directory import Checkpoints
 from keras_transformer.training.guards import FiniteLoss
+from keras_transformer.training.machines import ClusterStrategy, StopTogether, own_rows
 from keras_transformer.training.safe_stop import SafeStop
 from keras_transformer.training.validation import Validation
 
@@ -27,8 +29,9 @@ def fit_epochs(
     model: keras.Model,
     batches: TokenBatches,
     tokenizer: Tokenizer,
-    validation: Validation,
+    validation: Validation | None,
     checkpoints: Checkpoints,
+    strategy: tf.distribute.Strategy,
 ) -> None:
     """Train for the epochs that are left, if any.
 
@@ -38,8 +41,10 @@ def fit_epochs(
         model: The compiled model, with the state of the newest checkpoint.
         batches: The training text.
         tokenizer: Of the source.
-        validation: What happens after each epoch.
+        validation: What happens after each epoch. Without one, as on a machine that is not the
+            chief, nothing is written.
         checkpoints: Those of the run.
+        strategy: The strategy of the model.
 
     Raises:
         FloatingPointError: If the loss or a weight becomes NaN or infinite.
@@ -50,16 +55,19 @@ def fit_epochs(
         checkpoints, state, training.checkpoint_steps, training.checkpoint_minutes, average
     )
     stop = SafeStop(save.save_step)
-    callbacks = [
-        state,
-        FiniteLoss(batches, tokenizer),
-        *([average] if average else []),
-        validation,
-        EpochTable(directory / "epochs.csv", append=True),
-        EpochSummaries(directory / "tensorboard"),
-        save,  # An epoch is complete when it has its file.
-        stop,
-    ]
+    callbacks: list[keras.callbacks.Callback] = [state, FiniteLoss(batches, tokenizer)]
+    if validation:
+        callbacks += [
+            *([average] if average else []),
+            validation,
+            EpochTable(directory / "epochs.csv", append=True),
+            EpochSummaries(directory / "tensorboard"),
+            save,  # An epoch is complete when it has its file.
+            stop,
+        ]
+    if isinstance(strategy, ClusterStrategy):
+        callbacks.append(StopTogether(strategy))  # The others wait for the files.
+    verbose = 0 if validation is None else 1 if sys.stdout.isatty() else 2
     while checkpoints.position().epochs < training.epochs:
         if checkpoints.out_of_patience():
             log.info("no better epoch in the last %d: training is finished", checkpoints.patience)
@@ -67,11 +75,14 @@ def fit_epochs(
         # Keras begins every epoch at its first step, so the rest of one is a fit of its own.
         batches.epoch, batches.step = done, steps = checkpoints.position()
         counted = _LaterSteps(
-            callbacks, steps, model=model, epochs=training.epochs, steps=len(batches)
+            callbacks, steps, verbose, model=model, epochs=training.epochs, steps=len(batches)
         )
+        dataset = batches.dataset()
+        if isinstance(strategy, ClusterStrategy):
+            dataset = own_rows(strategy, dataset)
         with stop.installed():
             model.fit(
-                batches.dataset(),
+                dataset,
                 initial_epoch=done,
                 epochs=done + 1 if steps else training.epochs,
                 shuffle=False,
@@ -89,11 +100,13 @@ class _LaterSteps(keras.callbacks.CallbackList):
     Args:
         callbacks: The callbacks, to which Keras's progress bar is added.
         done: The number of steps that are done.
+        verbose: As in `fit`.
         **params: The model, and the numbers of epochs and of steps of an epoch.
     """
 
-    def __init__(self, callbacks: list[keras.callbacks.Callback], done: int, **params: Any):
-        verbose = 1 if sys.stdout.isatty() else 2
+    def __init__(
+        self, callbacks: list[keras.callbacks.Callback], done: int, verbose: int, **params: Any
+    ):
         super().__init__(callbacks, add_history=True, add_progbar=True, verbose=verbose, **params)
         self.done = done
 

@@ -1,9 +1,7 @@
-"""Checks that end a run before it trains for nothing: its machines, its warm-up, its loss."""
+"""Checks that end a run before it trains for nothing: its warm-up, its loss."""
 
-import json
 import logging
 import math
-import os
 from typing import Any
 
 import keras
@@ -17,31 +15,6 @@ log = logging.getLogger(__name__)
 
 _SHOWN = 3
 """Number of sentences of a batch that an error quotes."""
-
-
-def check_single_machine() -> None:
-    """Check that TF_CONFIG, if it is set, names one machine.
-
-    Raises:
-        ValueError: If it names several, or is not JSON.
-
-    >>> check_single_machine()  # Without TF_CONFIG, all is well.
-    """
-    text = os.environ.get("TF_CONFIG", "").strip() or "{}"
-    try:
-        cluster = json.loads(text).get("cluster") or {}
-        machines = sum(len(addresses) for addresses in cluster.values())
-    except (AttributeError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"TF_CONFIG must be JSON with a cluster of lists of addresses, received {text!r}. "
-            "Unset it."
-        ) from error
-    if machines > 1:
-        jobs = ", ".join(f"{len(addresses)} {job}" for job, addresses in cluster.items())
-        raise ValueError(
-            f"A run trains on one machine, received a TF_CONFIG with {machines} tasks: {jobs}. "
-            "Unset TF_CONFIG and start the run on one of them; it uses all GPUs there."
-        )
 
 
 def check_warmup(

@@ -16,8 +16,9 @@ from keras_transformer.metrics import NegativeLogLikelihood, TokenAccuracy
 from keras_transformer.model import Transformer
 from keras_transformer.training.callbacks import EpochState, EpochTable, Logs
 from keras_transformer.training.checkpoint_directory import Checkpoints
+from keras_transformer.training.cluster import read_cluster
 from keras_transformer.training.directory import check_claim, claim
-from keras_transformer.training.guards import FiniteLoss, check_single_machine, check_warmup
+from keras_transformer.training.guards import FiniteLoss, check_warmup
 from keras_transformer.training.lock import locked_directory
 from keras_transformer.training.recipe import paper_recipe
 from keras_transformer.training.text import Pairs, read_text, static_widths, training_batches
@@ -57,7 +58,10 @@ def train_on_jax(config: ExperimentConfig, directory: str | os.PathLike) -> None
             "environment variable KERAS_BACKEND=jax, or call train."
         )
     _check_options(config)
-    check_single_machine()
+    if read_cluster():
+        raise ValueError(
+            "A run on JAX trains on one machine, received a TF_CONFIG with several tasks. Unset it."
+        )
     tf.config.set_visible_devices([], "GPU")  # It only reads text, and would take their memory.
     with locked_directory(Path(directory)), _all_devices() as devices:
         _train(config, Path(directory), devices)

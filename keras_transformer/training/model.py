@@ -163,8 +163,9 @@ class TrainingTransformer(Transformer):
         """Return the metrics by name; the gradient norm only after a step of training."""
         results = super().get_metrics_result()
         # In the graph of a step, what trains adds the norm of that step.
-        is_known = _has_tensorflow() and _is_eager() and float(self.gradient_norm.count) > 0
-        return results if is_known else {k: v for k, v in results.items() if k != "gradient_norm"}
+        if _has_tensorflow() and not (_is_eager() and float(results["gradient_norm"])):
+            del results["gradient_norm"]
+        return results
 
     def save(self, filepath: Any, overwrite: bool = True, **kwargs: Any) -> None:
         """Save a plain `Transformer` with these weights, compiled like this model.

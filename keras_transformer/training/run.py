@@ -14,11 +14,20 @@ from keras_transformer.model import Transformer
 from keras_transformer.text import read_tokenizers
 from keras_transformer.training.checkpoint_directory import Checkpoints, Position
 from keras_transformer.training.choice import choose_weights
+from keras_transformer.training.cluster import Cluster, read_cluster
 from keras_transformer.training.devices import prepare_cpu, replica_strategy
-from keras_transformer.training.directory import check_claim, claim
+from keras_transformer.training.directory import check_claim, claim, load_translator
 from keras_transformer.training.fitting import fit_epochs
-from keras_transformer.training.guards import check_single_machine, check_warmup
+from keras_transformer.training.guards import check_warmup
 from keras_transformer.training.lock import locked_directory
+from keras_transformer.training.machines import (
+    check_same,
+    check_same_text,
+    chief_first,
+    cluster_strategy,
+    others_may_be_lost,
+    wait_for_all,
+)
 from keras_transformer.training.model import TrainingTransformer
 from keras_transformer.training.recipe import paper_recipe
 from keras_transformer.training.start import check_start, initial_weights
@@ -48,6 +57,9 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
     checkpoint; `training.teachers` are needed to the end. Neither is changed. Without a GPU,
     `train` also configures the process for CPU training; see `prepare_cpu`.
 
+    With a `TF_CONFIG` of several machines, the same call on each of them makes one run. They share
+    the directory, in which only the chief writes.
+
     Args:
         config: The experiment.
         directory: The run directory.
@@ -61,12 +73,12 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
             start from, or a teacher.
         FloatingPointError: If the loss or a weight becomes NaN or infinite. Checkpoints stay.
         ImportError: If the text is a TFDS dataset and `tensorflow-datasets` is not installed.
-        ConnectionError: If a TFDS dataset cannot be downloaded.
+        ConnectionError: If a TFDS dataset cannot be downloaded, or another machine is lost.
         OSError: If the directory cannot be written to.
         RuntimeError: If the Keras backend is not TensorFlow.
         ValueError: If the directory holds a run with another configuration; the text, the model to
             start from or a teacher does not fit the configuration; the warm-up is longer than the
-            run; TF_CONFIG names several machines; or a file is damaged.
+            run; TF_CONFIG is not understood, or its machines differ; or a file is damaged.
 
     Example:
 
@@ -82,21 +94,29 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
             f"train needs the TensorFlow backend, received {keras.backend.backend()}. Set the "
             "environment variable KERAS_BACKEND=tensorflow; on JAX, call train_on_jax."
         )
-    check_single_machine()
-    with locked_directory(Path(directory)):
-        return _train(config, Path(directory))
+    cluster = read_cluster()
+    if cluster is None:
+        with locked_directory(Path(directory)):
+            return _train(config, Path(directory))
+    with others_may_be_lost(cluster):
+        if cluster.is_chief:
+            with locked_directory(Path(directory)):
+                return _train(config, Path(directory), cluster)
+        return _train(config, Path(directory), cluster)
 
 
-def _train(config: ExperimentConfig, directory: Path) -> Translator:
+def _train(config: ExperimentConfig, directory: Path, cluster: Cluster | None = None) -> Translator:
     data, training = config.data, config.training
+    is_chief = cluster is None or cluster.is_chief
     check_claim(directory, config)
-    parts = prepare_cpu()
+    parts = prepare_cpu() if cluster is None else 1
     checkpoints = _checkpoints(directory, training)
-    checkpoints.set_aside_damaged()
+    if is_chief:
+        checkpoints.set_aside_damaged()
+    strategy = _strategy(config, directory, cluster)
     has_begun = checkpoints.newest() is not None
     start = _find_start(directory, config, has_begun)
     teachers = find_teachers(directory, config, start)
-    strategy = replica_strategy(training.replicas)
     replicas = strategy.num_replicas_in_sync
     with strategy.scope():
         teacher_models = read_teachers(teachers, training.precision)
@@ -104,35 +124,63 @@ def _train(config: ExperimentConfig, directory: Path) -> Translator:
     keras.utils.set_random_seed(training.seed)
     pairs, validation_pairs = read_text(data)
     origins = [start, *teachers] if start else teachers
-    tokenizers = (
-        read_tokenizers(origins[0].vocabularies, data.subwords)
-        if origins
-        else read_or_train(directory, config, pairs)
-    )
-    batches = training_batches(config, tokenizers, pairs, replicas)
+    with chief_first(strategy, cluster):
+        tokenizers = (
+            read_tokenizers(origins[0].vocabularies, data.subwords)
+            if origins
+            else read_or_train(directory, config, pairs)
+        )
+        batches = training_batches(config, tokenizers, pairs, replicas)
+        check_warmup(training, len(batches), data.max_length, has_begun)
+        if cluster and is_chief:
+            claim(directory, config, tokenizers)
     del pairs  # Gigabytes for a large text.
-    check_warmup(training, len(batches), data.max_length, has_begun)
     if replicas > 1 or training.accumulation > 1:
         parts = 1
     model = compiled_model(config, strategy, parts, teacher_models)
     share = training.batch_tokens // replicas
-    validation = greedy_validation(config, model, tokenizers, validation_pairs, share)
+    validation = (
+        greedy_validation(config, model, tokenizers, validation_pairs, share) if is_chief else None
+    )
     first_weights = initial_weights(start) if start else None
     # Nothing but the lock is written before this, so that a mistake leaves the directory free.
-    claim(directory, config, tokenizers)
+    if cluster is None:
+        claim(directory, config, tokenizers)
     with strategy.scope():
         checkpoints.restore(model)
         if first_weights:
             model.set_weights(first_weights)
     _log_start(config, model, batches, replicas, checkpoints.position())
-    if start:
+    if start and validation:
         before = validation.measure()
         log.info(
             "before training: val_nll %(val_nll).4f, validation BLEU (greedy) %(val_bleu).2f",
             before,
         )
-    fit_epochs(config, directory, model, batches, tokenizers[0], validation, checkpoints)
-    return choose_weights(config, directory, checkpoints, tokenizers, validation_pairs)
+    if cluster:
+        check_same_text(strategy, cluster, batches, checkpoints.position())
+    fit_epochs(config, directory, model, batches, tokenizers[0], validation, checkpoints, strategy)
+    if is_chief:
+        translator = choose_weights(config, directory, checkpoints, tokenizers, validation_pairs)
+    if cluster:
+        wait_for_all(strategy)  # The others must not leave while the chief needs them.
+    return translator if is_chief else load_translator(directory)
+
+
+def _strategy(
+    config: ExperimentConfig, directory: Path, cluster: Cluster | None
+) -> tf.distribute.Strategy:
+    replicas = config.training.replicas
+    if cluster is None:
+        return replica_strategy(replicas)
+    strategy = cluster_strategy(cluster, replicas)
+    hint = "Start the same command on all of them."
+    check_same(strategy, cluster, "configuration", repr(config), hint)
+    lock = directory / "run.lock"  # The chief has made it.
+    content = lock.read_text(encoding="utf-8") if lock.exists() else ""
+    hint = "Give a directory that all of them share, such as one of a network file system."
+    check_same(strategy, cluster, f"directory {directory}", content, hint)
+    return strategy
 
 
 def _checkpoints(directory: Path, training: TrainingConfig) -> Checkpoints:

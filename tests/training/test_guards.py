@@ -11,34 +11,8 @@ import pytest
 from keras_transformer.config import TrainingConfig
 from keras_transformer.data import TokenBatches, encode_pairs
 from keras_transformer.training import train
-from keras_transformer.training.guards import FiniteLoss, check_single_machine, check_warmup
+from keras_transformer.training.guards import FiniteLoss, check_warmup
 from tests.helpers.tiny import tiny_tokenizer, toy_experiment, toy_pairs, write_toy_text
-
-ONE = '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}'
-TWO = '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}'
-CHIEF = '{"cluster": {"chief": ["a:1"], "worker": ["b:1"]}}'
-
-
-@pytest.mark.parametrize("value", ["", "{}", '{"task": {}}', ONE])
-def test_one_machine_may_have_a_tf_config(monkeypatch, value):
-    monkeypatch.setenv("TF_CONFIG", value)
-    check_single_machine()
-
-
-@pytest.mark.parametrize(("value", "jobs"), [(TWO, "2 worker"), (CHIEF, "1 chief, 1 worker")])
-def test_several_machines_are_refused(monkeypatch, tmp_path, value, jobs):
-    monkeypatch.setenv("TF_CONFIG", value)
-    text = {"train_source": "train.tsv", "validation_source": "validation.tsv"}
-    with pytest.raises(ValueError, match=f"on one machine, received .*2 tasks: {jobs}. Unset"):
-        train(toy_experiment(text), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("value", ["{", "[]", '"x"', '{"cluster": {"worker": 1}}'])
-def test_a_tf_config_that_nobody_understands_is_refused(monkeypatch, value):
-    monkeypatch.setenv("TF_CONFIG", value)
-    with pytest.raises(ValueError, match="TF_CONFIG must be JSON with a cluster of .* Unset it."):
-        check_single_machine()
 
 
 def test_the_warm_up_may_take_the_whole_run():
