@@ -268,10 +268,11 @@ def main(folder, index, end):
     from pipelines.cli.process import start_log
 
     strategies = []
-    cluster_strategy, begin = run.cluster_strategy, EpochSeed.on_epoch_begin
-    run.cluster_strategy = lambda *given: (
-        strategies.append(cluster_strategy(*given)) or strategies[0]
-    )
+    connect, begin = run.cluster_strategy, EpochSeed.on_epoch_begin
+
+    def connect_and_keep(*given):
+        strategies.append(connect(*given))
+        return strategies[0]
 
     def begin_or_die(self, epoch, logs=None):
         if (epoch, index, end) == (1, "1", "killed"):
