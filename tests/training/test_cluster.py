@@ -263,12 +263,12 @@ def fit_without_our_strategy(strategy):
 
 def main(folder, index, end):
     from keras_transformer.training import run
-    from keras_transformer.training.callbacks import EpochSeed
+    from keras_transformer.training.callbacks import EpochState
     from pipelines.cli.errors import plain_errors
     from pipelines.cli.process import start_log
 
     strategies = []
-    connect, begin = run.cluster_strategy, EpochSeed.on_epoch_begin
+    connect, begin = run.cluster_strategy, EpochState.on_epoch_begin
 
     def connect_and_keep(*given):
         strategies.append(connect(*given))
@@ -279,7 +279,7 @@ def main(folder, index, end):
             os.kill(os.getpid(), signal.SIGKILL)
         begin(self, epoch, logs)
 
-    run.cluster_strategy, EpochSeed.on_epoch_begin = connect_and_keep, begin_or_die
+    run.cluster_strategy, EpochState.on_epoch_begin = connect_and_keep, begin_or_die
     start_log()
     with plain_errors():
         train(experiment(Path(folder)), Path(folder, "run"))
