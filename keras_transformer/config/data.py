@@ -1,6 +1,7 @@
 """Training and validation text."""
 
 import dataclasses
+import math
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -26,11 +27,14 @@ class DataConfig:
     'validation'
     """
 
-    train_source: str | None = None
+    train_source: str | list[str] | None = None
     """Training text in the source language, one sentence per line, plain or gzip; or, without
-    train_target, a TSV file of both languages."""
-    train_target: str | None = None
-    """The same sentences in the target language, line by line."""
+    train_target, a TSV file of both languages. A list names several corpora."""
+    train_target: str | list[str] | None = None
+    """The same sentences in the target language, line by line; as many files as train_source."""
+    train_weights: list[float] = Field(default_factory=list)
+    """How often a pass has each pair of the corpora, one number for each: 2 means twice, and 0.5 a
+    random half that differs from pass to pass. By default, once."""
     validation_source: str | None = None
     """Validation text, which selects the checkpoint, in the form of train_source."""
     validation_target: str | None = None
@@ -53,10 +57,19 @@ class DataConfig:
     """Largest number of shapes of batches, for XLA, which compiles a step once for each, such as 6.
     With it, TensorFlow compiles the steps on a single GPU. By default batches are padded to their
     longest sentences, which is faster without XLA."""
+    max_length_ratio: float | None = Field(default=None, ge=1)
+    """Largest ratio of the lengths of both sides in tokens; other training pairs are dropped."""
+    drop_duplicates: bool = False
+    """Whether to drop training pairs that occurred before."""
+    cache: str | None = None
+    """Directory of encoded text that runs share. By default, a run keeps its own."""
     subwords: Literal["bpe", "unigram", "wordpiece"] = "bpe"
     """Kind of vocabulary: a SentencePiece model (bpe or unigram) or word pieces."""
     character_coverage: float = Field(default=1.0, ge=0.98, le=1)
     """Share of the characters in the training text that get a token of their own."""
+    vocabulary_sentences: int = Field(default=5_000_000, gt=0)
+    """Most sentences that a vocabulary is trained on. Of a longer text, it is every second, every
+    fourth and so on."""
     subword_dropout: float = Field(default=0.0, ge=0, lt=1)
     """Rate of BPE-dropout: each epoch segments the training text again and skips this share of the
     merges (Provilkov et al., 2020)."""
@@ -72,6 +85,7 @@ class DataConfig:
             required_dataset=("tfds", "source_language", "target_language"),
             languages=(self.source_language, self.target_language),
         )
+        problems += self._corpora_problems()
         if self.subword_dropout and self.subwords != "bpe":
             problems.append(
                 "subword_dropout leaves out merges, which only subwords='bpe' has, received "
@@ -81,3 +95,32 @@ class DataConfig:
         if problems:
             raise ValueError("; ".join(problems))
         return self
+
+    def _corpora_problems(self) -> list[str]:
+        """Return what is wrong with the list of corpora."""
+        sources, targets = as_list(self.train_source), as_list(self.train_target)
+        weights, problems = self.train_weights, []
+        if targets and len(sources) != len(targets):
+            problems.append(
+                "train_source and train_target must name equally many files, received "
+                f"{len(sources)} and {len(targets)}"
+            )
+        if self.train_source == []:
+            problems.append("train_source must name a file, received an empty list")
+        if weights and len(weights) != max(1, len(sources)):
+            problems.append(
+                "train_weights must have one number for each corpus, received "
+                f"{len(weights)} numbers for {max(1, len(sources))}"
+            )
+        if weights and not (min(weights) >= 0 and 0 < sum(weights) < math.inf):
+            problems.append(f"train_weights must be at least 0, and not all 0, received {weights}")
+        return problems
+
+
+def as_list(paths: str | list[str] | None) -> list[str]:
+    """Return the files of an option that takes one or several.
+
+    >>> as_list("train.tsv"), as_list(["a.tsv", "b.tsv"]), as_list(None)
+    (['train.tsv'], ['a.tsv', 'b.tsv'], [])
+    """
+    return paths if isinstance(paths, list) else [] if paths is None else [paths]

@@ -3,19 +3,25 @@
 import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
 
 from keras_transformer.data.batching import bucket_boundaries, plan_batches
-from keras_transformer.data.bpe_dropout import drop_merges
+from keras_transformer.data.bpe_dropout import SubwordDropout
 from keras_transformer.data.encoding import EncodedPairs, encode_pairs
 from keras_transformer.data.pipeline import TokenBatches
 from keras_transformer.data.shapes import choose_widths
-from keras_transformer.data.sources import read_lines, read_pairs, read_parallel, read_tsv
-from keras_transformer.data.tfds import read_tfds
+from keras_transformer.data.sources import (
+    read_lines,
+    read_pairs,
+    read_parallel,
+    read_tsv,
+    stream_pairs,
+)
+from keras_transformer.data.tfds import read_tfds, stream_tfds
 
 __all__ = [
     "EncodedPairs",
+    "SubwordDropout",
     "TokenBatches",
     "bucket_boundaries",
     "choose_widths",
-    "drop_merges",
     "encode_pairs",
     "plan_batches",
     "read_lines",
@@ -23,4 +29,6 @@ __all__ = [
     "read_parallel",
     "read_tfds",
     "read_tsv",
+    "stream_pairs",
+    "stream_tfds",
 ]

@@ -1,68 +1,202 @@
-"""BPE-dropout (Provilkov et al., 2020): a new random segmentation of the text in each epoch."""
+"""BPE-dropout (Provilkov et al., 2020): a new random segmentation of the text in each pass."""
 
-from collections.abc import Sequence
-from itertools import chain
-from typing import TYPE_CHECKING
+import pickle
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from keras_transformer.config import UNK_ID
 from keras_transformer.data.encoding import EncodedPairs
+from keras_transformer.text import bpe_dropout
+from keras_transformer.utils.cores import available_cores
 
 if TYPE_CHECKING:
     from keras_transformer.text import SentencePieceTokenizer
 
-_LINES_AT_ONCE = 8192
+_AT_ONCE = 1024
+"""Sentences of a task for a process."""
+_MOST_PROCESSES = 16
+_SAMPLE = 500
+"""Pairs that tell how much longer the text becomes."""
 
 
-def drop_merges(
-    pairs: EncodedPairs,
-    tokenizers: "tuple[SentencePieceTokenizer, SentencePieceTokenizer]",
-    rate: float,
-    *,
-    max_length: int,
-    seed: int | Sequence[int],
-) -> EncodedPairs:
-    """Segment sentence pairs again with random merges left out (BPE-dropout).
+class SubwordDropout:
+    """Segments sentence pairs again with random merges left out (BPE-dropout).
 
-    See `SentencePieceTokenizer.drop_merges`.
+    Other processes do the work, ahead of what is asked for. The segmentation of a pair depends on
+    the seed, the number of the pass and its place in the pass, and on nothing else.
 
     Args:
         pairs: Sentence pairs to segment; not modified.
-        tokenizers: Source and target tokenizers that encoded the pairs.
+        tokenizers: Source and target tokenizers that encoded the pairs, trained with
+            `model_type="bpe"`.
         rate: Probability of leaving out a merge, from 0 to 1.
         max_length: Most tokens of a sentence, eos included. A sentence that would become longer
             keeps its segmentation, and so does a sentence with unk, whose text is unknown.
-        seed: Seed of the segmentation; equal seeds give equal results.
+        seed: Seed of the segmentation.
+        processes: Number of processes; by default one for each core, up to 16.
 
-    Returns:
-        `EncodedPairs` with the same pairs in the same order, mostly of more tokens.
+    Attributes:
+        growth: How many times as many tokens the text has afterwards, from a sample.
 
     >>> from keras_transformer.data import encode_pairs
     >>> from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
     >>> tokenizer = SentencePieceTokenizer(train_sentencepiece(["ab ab"], vocab_size=265))
     >>> pairs = encode_pairs([("ab", "ab ab")], tokenizer, tokenizer, max_length=10)
-    >>> characters = drop_merges(pairs, (tokenizer, tokenizer), rate=1, max_length=10, seed=7)
+    >>> dropout = SubwordDropout(pairs, (tokenizer, tokenizer), rate=1, max_length=10, seed=7)
+    >>> characters = dropout.segment(0, 0, np.array([0])).result()
     >>> tokenizer.id_to_piece(pairs.source_ids), tokenizer.id_to_piece(characters.source_ids)
     (['▁ab'], ['▁', 'a', 'b'])
     """
-    random = np.random.default_rng(seed)
-    sides = (
-        (pairs.source_ids, pairs.source_offsets, tokenizers[0]),
-        (pairs.target_ids, pairs.target_offsets, tokenizers[1]),
-    )
-    parts = []
-    for ids, offsets, tokenizer in sides:
-        chunks = []
-        for start in range(0, len(pairs), _LINES_AT_ONCE):
-            bounds = offsets[start : start + _LINES_AT_ONCE + 1]
-            rows = [ids[i:j].tolist() for i, j in zip(bounds, bounds[1:], strict=False)]
-            segmented = tokenizer.drop_merges(rows, rate, seed=int(random.integers(2**32)))
-            rows = [
-                old if UNK_ID in old or len(new) >= max_length else new
-                for old, new in zip(rows, segmented, strict=True)
-            ]
-            chunks.append((np.fromiter(chain(*rows), np.int32), [len(row) for row in rows]))
-        flat, counts = (np.concatenate(part) for part in zip(*chunks, strict=True))
-        parts += [flat, np.concatenate([[0], np.cumsum(counts)])]
-    return EncodedPairs(*parts)
+
+    def __init__(
+        self,
+        pairs: EncodedPairs,
+        tokenizers: "tuple[SentencePieceTokenizer, SentencePieceTokenizer]",
+        rate: float,
+        *,
+        max_length: int,
+        seed: int = 0,
+        processes: int | None = None,
+    ):
+        self.pairs = pairs
+        self.seed = seed
+        self.processes = processes or min(_MOST_PROCESSES, available_cores())
+        self._options: dict[str, Any] = {"rate": rate, "max_length": max_length, "unk_id": UNK_ID}
+        self._dropouts = [tokenizer.bpe_dropout for tokenizer in tokenizers]
+        self.growth = self._measure()
+        self._turn = threading.Lock()
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def segment(self, number: int, first: int, members: np.ndarray) -> Future[EncodedPairs]:
+        """Start to segment some pairs, after those of earlier calls.
+
+        Args:
+            number: The number of the pass.
+            first: The place in the pass of the first pair.
+            members: Integers [n]: the pairs.
+
+        Returns:
+            A future of `EncodedPairs` with these pairs in their order.
+        """
+        future: Future[EncodedPairs] = Future()
+
+        def run():
+            try:
+                with self._turn:
+                    future.set_result(self._segment(number, first, members))
+            except BaseException as error:
+                future.set_exception(error)
+
+        # The end of the program does not wait for a daemon.
+        threading.Thread(target=run, daemon=True).start()
+        return future
+
+    def _segment(self, number: int, first: int, members: np.ndarray) -> EncodedPairs:
+        if not self._processes:
+            self._processes += [self._start() for _ in range(self.processes)]
+        tasks = (
+            self._task(side, number, first + start, members[start : start + _AT_ONCE])
+            for side in (0, 1)
+            for start in range(0, len(members), _AT_ONCE)
+        )
+        results = list(_in_order(self._processes, tasks))
+        half = len(results) // 2
+        arrays: list[np.ndarray] = []
+        for of_side in (results[:half], results[half:]):
+            ids, counts = (b"".join(parts) for parts in zip(*of_side, strict=True))
+            ends = np.cumsum(np.frombuffer(counts, np.int64))
+            arrays += [np.frombuffer(ids, np.int32), np.concatenate([[0], ends])]
+        return EncodedPairs(*arrays)
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        # Without packages, a process starts in milliseconds and takes few megabytes. In a session
+        # of its own, it does not see Ctrl-C; if this process is killed, its input ends.
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", bpe_dropout.__file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        weakref.finalize(self, _end, process)
+        vocabularies = [(each.pieces, each.scores) for each in self._dropouts]
+        _send(process, (vocabularies, self._options))
+        return process
+
+    def _task(self, side: int, number: int, first: int, members: np.ndarray) -> tuple[Any, ...]:
+        """Return a task for `text.bpe_dropout`: side, ids, counts and seeds."""
+        ids, offsets = self._sides()[side]
+        counts = offsets[members + 1] - offsets[members]
+        ends = np.cumsum(counts)
+        flat = ids[np.repeat(offsets[members] - (ends - counts), counts) + np.arange(ends[-1])]
+        base = side | number << 1 | self.seed << 64
+        seeds = [base | (first + i) << 32 << 64 for i in range(len(members))]
+        return side, flat.astype(np.int32).tobytes(), counts.astype(np.int64).tobytes(), seeds
+
+    def _measure(self) -> float:
+        members = np.linspace(0, len(self.pairs) - 1, min(_SAMPLE, len(self.pairs))).astype(int)
+        before, after = np.zeros((2, 2, len(members)), int)
+        for side, (ids, offsets) in enumerate(self._sides()):
+            rows = [ids[offsets[i] : offsets[i + 1]].tolist() for i in members]
+            varied = bpe_dropout.vary(
+                self._dropouts[side], rows, seeds=range(len(rows)), **self._options
+            )
+            before[side], after[side] = ([len(row) + 1 for row in each] for each in (rows, varied))
+        # Batches are filled by the longer side.
+        return float(after.max(axis=0).sum() / before.max(axis=0).sum())
+
+    def _sides(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+        pairs = self.pairs
+        return (
+            (pairs.source_ids, pairs.source_offsets),
+            (pairs.target_ids, pairs.target_offsets),
+        )
+
+
+def _in_order(
+    processes: "Sequence[subprocess.Popen[bytes]]", tasks: Iterator[Any]
+) -> Iterator[Any]:
+    """Yield the results of tasks. Each process has one at a time, so that no pipe can be full."""
+    waiting: list[subprocess.Popen[bytes]] = []
+    free = list(processes)
+    for task in tasks:
+        if not free:
+            process = waiting.pop(0)
+            result = _receive(process)
+            free.append(process)
+            yield result
+        process = free.pop(0)
+        _send(process, task)
+        waiting.append(process)
+    for process in waiting:
+        yield _receive(process)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.kill()
+    with suppress(OSError):  # A task that was not sent completely.
+        process.communicate()
+
+
+def _send(process: "subprocess.Popen[bytes]", value: Any) -> None:
+    stdin: IO[bytes] = process.stdin  # type: ignore[assignment]
+    pickle.dump(value, stdin, protocol=5)
+    stdin.flush()
+
+
+def _receive(process: "subprocess.Popen[bytes]") -> Any:
+    stdout: IO[bytes] = process.stdout  # type: ignore[assignment]
+    try:
+        return pickle.load(stdout)
+    except EOFError as error:
+        raise RuntimeError(
+            "a process that segments text has ended before its task was done. Free memory and "
+            "start the run again."
+        ) from error

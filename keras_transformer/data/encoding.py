@@ -1,8 +1,8 @@
 """Sentence pairs as token ids, without empty and overlong ones."""
 
+import collections
 import itertools
-import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID
+from keras_transformer.data.cleaning import REASONS, CleaningRules, log_report
 
 if TYPE_CHECKING:
     from keras_transformer.text import Tokenizer
 
-_LOGGER = logging.getLogger(__name__)
 _LINES_AT_ONCE = 8192
 
 
@@ -22,14 +22,13 @@ _LINES_AT_ONCE = 8192
 class EncodedPairs:
     """Sentence pairs as token ids, without bos and eos.
 
-    The ids of all sentences are concatenated, which takes 4 bytes per token and 16 per pair. The
-    source of pair i is `source_ids[source_offsets[i]:source_offsets[i + 1]]`, and the target
-    likewise.
+    The ids of all sentences are concatenated; the arrays may be memory-mapped files. The source of
+    pair i is `source_ids[source_offsets[i]:source_offsets[i + 1]]`, and the target likewise.
 
     Attributes:
-        source_ids: int32 array of the source tokens of all pairs.
+        source_ids: int32 or uint16 array of the source tokens of all pairs.
         source_offsets: Integers [n + 1]: where each source begins, and the end of the last.
-        target_ids: int32 array of the target tokens of all pairs.
+        target_ids: int32 or uint16 array of the target tokens of all pairs.
         target_offsets: Integers [n + 1], as `source_offsets`.
 
     >>> pairs = EncodedPairs(
@@ -52,13 +51,13 @@ class EncodedPairs:
 
     @property
     def source_lengths(self) -> np.ndarray:
-        """Integers [n]: source tokens of each pair, eos included."""
-        return np.diff(self.source_offsets) + 1
+        """int32 [n]: source tokens of each pair, eos included."""
+        return _lengths(self.source_offsets)
 
     @property
     def target_lengths(self) -> np.ndarray:
-        """Integers [n]: target tokens of each pair, with eos (labels) or bos (decoder inputs)."""
-        return np.diff(self.target_offsets) + 1
+        """int32 [n]: target tokens of each pair, with eos (labels) or bos (decoder inputs)."""
+        return _lengths(self.target_offsets)
 
     def padded_batch(
         self, indices: ArrayLike, width: int | None = None
@@ -112,65 +111,81 @@ def encode_pairs(
     >>> len(pairs)
     1
     """
-    if max_length < 2:
-        raise ValueError(
-            f"max_length must be at least 2 (a token and eos), received {max_length}. Try 256."
-        )
-    if target_tokenizer is None:
-        target_tokenizer = source_tokenizer
-    chunks = []
-    total = empty = too_long = 0
-    for chunk in _chunks(pairs, _LINES_AT_ONCE):
-        source_ids, source_counts = _tokenize(source_tokenizer, (source for source, _ in chunk))
-        target_ids, target_counts = _tokenize(target_tokenizer, (target for _, target in chunk))
-        is_empty = np.minimum(source_counts, target_counts) == 0
-        is_long = ~is_empty & (np.maximum(source_counts, target_counts) >= max_length)
-        keep = ~(is_empty | is_long)
-        total += len(chunk)
-        empty += int(is_empty.sum())
-        too_long += int(is_long.sum())
-        chunks.append(
-            (
-                source_ids[np.repeat(keep, source_counts)],
-                source_counts[keep],
-                target_ids[np.repeat(keep, target_counts)],
-                target_counts[keep],
-            )
-        )
-    kept = total - empty - too_long
-    if not kept:
-        raise ValueError(
-            f"at least one sentence pair must be usable, received {total:,} pairs: {empty:,} with "
-            f"an empty side and {too_long:,} longer than {max_length} tokens. Check the text, or "
-            "increase max_length (data.max_length)."
-        )
-    _LOGGER.info(
-        "kept %s of %s sentence pairs: dropped %s with an empty side and %s longer than %d tokens",
-        *(f"{count:,}" for count in (kept, total, empty, too_long)),
-        max_length,
+    rules = CleaningRules(max_length=max_length)
+    tokenizers = source_tokenizer, target_tokenizer or source_tokenizer
+    chunks, dropped = [], collections.Counter[str]()
+    for chunk in chunked(pairs):
+        encoded = encode_chunk(chunk, tokenizers, rules)
+        dropped += encoded.dropped
+        chunks.append(encoded)
+    log_report(rules, sum(len(chunk.source_counts) for chunk in chunks), dropped)
+    return EncodedPairs(
+        np.concatenate([chunk.source_ids for chunk in chunks]),
+        _offsets(np.concatenate([chunk.source_counts for chunk in chunks])),
+        np.concatenate([chunk.target_ids for chunk in chunks]),
+        _offsets(np.concatenate([chunk.target_counts for chunk in chunks])),
     )
-    source_ids, source_counts, target_ids, target_counts = (
-        np.concatenate(parts) for parts in zip(*chunks, strict=True)
-    )
-    return EncodedPairs(source_ids, _offsets(source_counts), target_ids, _offsets(target_counts))
 
 
-def _chunks(pairs: Iterable[tuple[str, str]], size: int) -> Iterator[list[tuple[str, str]]]:
-    """Split pairs into lists of `size`; the last may be shorter."""
+@dataclass(frozen=True, eq=False)
+class EncodedChunk:
+    """The pairs that are left of a part of the text, and how many were dropped, by reason."""
+
+    source_ids: np.ndarray
+    source_counts: np.ndarray
+    target_ids: np.ndarray
+    target_counts: np.ndarray
+    dropped: collections.Counter[str]
+
+
+def encode_chunk(
+    chunk: Sequence[tuple[str, str]],
+    tokenizers: "tuple[Tokenizer, Tokenizer]",
+    rules: CleaningRules,
+    is_repeated: np.ndarray | bool = False,
+) -> EncodedChunk:
+    """Tokenize and clean a few thousand sentence pairs.
+
+    Args:
+        chunk: The pairs.
+        tokenizers: Of source and target.
+        rules: Which pairs to drop.
+        is_repeated: Booleans [n]: whether each pair occurred before.
+    """
+    (source_ids, source_counts), (target_ids, target_counts) = (
+        tokenizer.encode([pair[side].strip() for pair in chunk])
+        for side, tokenizer in enumerate(tokenizers)
+    )
+    reasons = rules.reasons(source_counts, target_counts, is_repeated)
+    keep = reasons < 0
+    counts = np.bincount(reasons[~keep], minlength=len(REASONS)).tolist()
+    return EncodedChunk(
+        source_ids[np.repeat(keep, source_counts)],
+        source_counts[keep],
+        target_ids[np.repeat(keep, target_counts)],
+        target_counts[keep],
+        collections.Counter(dict(zip(REASONS, counts, strict=True))),
+    )
+
+
+def chunked(pairs: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
+    """Split pairs into lists of a few thousand; the last may be shorter."""
     iterator = iter(pairs)
-    while chunk := list(itertools.islice(iterator, size)):
+    while chunk := list(itertools.islice(iterator, _LINES_AT_ONCE)):
         yield chunk
-
-
-def _tokenize(tokenizer: "Tokenizer", sentences: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the concatenated ids of all sentences, and the number of ids of each."""
-    ragged = tokenizer.tokenize([sentence.strip() for sentence in sentences])
-    return ragged.values.numpy(), ragged.row_lengths().numpy()
 
 
 def _offsets(counts: np.ndarray) -> np.ndarray:
     """Return where each row begins, and the end of the last."""
     return np.concatenate([[0], np.cumsum(counts)])
+
+
+def _lengths(offsets: np.ndarray) -> np.ndarray:
+    """Return int32 lengths, eos included, without temporary arrays of 8 bytes a pair."""
+    lengths = np.empty(len(offsets) - 1, np.int32)
+    np.subtract(offsets[1:], offsets[:-1], out=lengths, casting="unsafe")
+    lengths += 1
+    return lengths
 
 
 def _padded(

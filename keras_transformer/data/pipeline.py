@@ -1,12 +1,13 @@
 """Token batches as a tf.data pipeline for `model.fit`."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from itertools import count, islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from keras_transformer.data.batching import plan_batches
+from keras_transformer.data.batching import count_batches, plan_batches
 from keras_transformer.data.encoding import EncodedPairs
 
 if TYPE_CHECKING:
@@ -16,6 +17,29 @@ if TYPE_CHECKING:
 # Making a batch takes under a millisecond. Keras peeks at the first batch, which must not make the
 # generator run to the end of the epoch.
 _PREFETCHED = 2
+
+
+# With `vary`, batches are planned for parts of a pass of this many pairs: enough for little
+# padding, and few enough that the first batch comes soon. As the number of batches is fixed before
+# the tokens are known, a share of the batches, others each time, is left out.
+_PART = 2**17
+_LEFT_OUT = 0.01
+
+
+class Variation(Protocol):
+    """Other tokens for the same pairs in each pass, such as `SubwordDropout`."""
+
+    growth: float
+    """How many times as many tokens the text has afterwards."""
+
+    def segment(self, number: int, first: int, members: np.ndarray) -> Future[EncodedPairs]:
+        """Start to give pairs other tokens, in the order of the calls.
+
+        Args:
+            number: The number of the pass.
+            first: The place in the pass of the first pair.
+            members: Integers [n]: the pairs.
+        """
 
 
 class TokenBatches:
@@ -31,10 +55,12 @@ class TokenBatches:
         shuffle: Whether to shuffle. Without it, every pass has the same order, from short to long.
         steps_per_epoch: Batches per epoch; by default those of one pass over the pairs. An epoch
             continues where the last one ended.
-        vary: Function of the pairs and the number of a pass, from 0, that returns other
-            segmentations of the same pairs for that pass, such as `drop_merges`. Every epoch has
-            as many batches as the first pass: if a pass has more, the rest is left out; if it has
-            fewer, the epoch continues with the next pass.
+        weights: Tuples of a number of consecutive pairs and of how often a pass has each of them.
+            Of 2.5, a random half has its third occurrence, another half in each pass. Every pass
+            has as many batches as the first: if it would have more, the rest is left out; if it
+            would have fewer, some come twice. By default, a pass has each pair once.
+        vary: What gives the pairs other tokens in each pass. A pass then has the batches that are
+            expected, less 1%; the pairs of the other batches are left out, others in each pass.
         widths: The widths of all batches, such as `choose_widths` returns. Source and target are
             padded to one of them, with rows that depend on it alone, so that XLA compiles a step
             once for each. By default, batches are padded to their longest source and target.
@@ -46,7 +72,7 @@ class TokenBatches:
             `dataset`, whose elements are then those that are left; a complete iteration resets it
             to 0.
         tokens: Source and target tokens per epoch, without padding. It is a mean if epochs are not
-            whole passes, and that of the first pass if `vary` is given.
+            whole passes, and an estimate if `vary` is given.
 
     Raises:
         ValueError: If `plan_batches` refuses the arguments.
@@ -71,7 +97,8 @@ class TokenBatches:
         seed: int = 0,
         shuffle: bool = True,
         steps_per_epoch: int | None = None,
-        vary: Callable[[EncodedPairs, int], EncodedPairs] | None = None,
+        weights: Sequence[tuple[int, float]] = (),
+        vary: Variation | None = None,
         widths: Sequence[int] | None = None,
     ):
         self.pairs = pairs
@@ -79,16 +106,17 @@ class TokenBatches:
         self.num_replicas = num_replicas
         self.seed = seed
         self.shuffle = shuffle
+        self.weights = [] if all(weight == 1 for _, weight in weights) else list(weights)
         self.vary = vary
         self.widths = widths
-        self._varied: tuple[int, EncodedPairs] | None = None
         self.epoch = 0
         self.step = 0
-        first = self._pairs_of_pass(0)
-        self._pass_length = len(self._plan(first, 0))
+        self._planned: tuple[int, list[np.ndarray]] | None = None
+        self._ordered: tuple[int, np.ndarray] | None = None
+        self._varied: dict[int, Future[EncodedPairs]] = {}
+        self._pass_length = self._count()
         self._length = steps_per_epoch or self._pass_length
-        tokens = int(first.source_lengths.sum() + first.target_lengths.sum())
-        self.tokens = tokens * self._length / self._pass_length
+        self.tokens = self._tokens_of_a_pass() * self._length / self._pass_length
 
     def __len__(self) -> int:
         return self._length
@@ -113,19 +141,57 @@ class TokenBatches:
         options.autotune.enabled = False
         return dataset.prefetch(_PREFETCHED).with_options(options)
 
-    def _pairs_of_pass(self, number: int) -> EncodedPairs:
-        """Return the pairs of a pass, varied if requested."""
+    def _count(self) -> int:
+        """Return the number of batches of a pass, and divide it into parts."""
+        lengths = np.maximum(self.pairs.source_lengths, self.pairs.target_lengths)
+        members = self._members(0)
+        if members is not None:
+            lengths = lengths[members]
+        self._parts = _bounds(len(lengths), -(-len(lengths) // _PART))
+        number = count_batches(lengths, self.batch_tokens, self.widths)
         if self.vary is None:
-            return self.pairs
-        # Keras may begin an epoch more than once, and varying a large text takes minutes.
-        if self._varied is None or self._varied[0] != number:
-            self._varied = number, self.vary(self.pairs, number)
-        return self._varied[1]
+            return number
+        return max(1, int(number * self.vary.growth * (1 - _LEFT_OUT)))
 
-    def _plan(self, pairs: EncodedPairs, number: int) -> list[np.ndarray]:
-        """Return the batches of a pass over the pairs."""
+    def _tokens_of_a_pass(self) -> float:
+        """Return the mean number of source and target tokens, eos included, in a pass."""
+        tokens, start = 0.0, 0
+        for number, weight in self.weights or [(len(self.pairs), 1)]:
+            end = start + number
+            for offsets in (self.pairs.source_offsets, self.pairs.target_offsets):
+                tokens += weight * float(offsets[end] - offsets[start] + number)
+            start = end
+        return tokens * (self.vary.growth * (1 - _LEFT_OUT) if self.vary else 1.0)
+
+    def _members(self, number: int) -> np.ndarray | None:
+        """Return the pairs of a pass, or None if it has each pair once."""
+        if not self.weights:
+            return None
+        random = np.random.default_rng((self.seed, number, 1))  # The plan's has two numbers.
+        parts, start = [], 0
+        for size, weight in self.weights:
+            part = np.arange(start, start + size, dtype=np.int32)
+            parts += [part] * int(weight)
+            if some := round((weight % 1) * size):
+                parts.append(random.choice(part, some, replace=False, shuffle=False))
+            start += size
+        return np.concatenate(parts)
+
+    def _plan(self, number: int) -> list[np.ndarray]:
+        """Return the batches of a pass, which is planned once for all of its epochs."""
+        if self._planned is None or self._planned[0] != number:
+            self._planned = None  # Two plans at a time would take twice the memory.
+            members = self._members(number)
+            self._planned = number, self._new_plan(self.pairs, number, members)
+        return self._planned[1]
+
+    def _new_plan(
+        self, pairs: EncodedPairs, number: int, members: np.ndarray | None = None
+    ) -> list[np.ndarray]:
         source_lengths, target_lengths = pairs.source_lengths, pairs.target_lengths
-        return plan_batches(
+        if members is not None:
+            source_lengths, target_lengths = source_lengths[members], target_lengths[members]
+        plan = plan_batches(
             np.maximum(source_lengths, target_lengths),
             self.batch_tokens,
             num_replicas=self.num_replicas,
@@ -135,19 +201,63 @@ class TokenBatches:
             group_by=source_lengths - target_lengths,
             widths=self.widths,
         )
+        if members is None:
+            return plan
+        return [np.where(batch < 0, batch, members[batch]) for batch in plan]
 
-    def _passes(self, first: int) -> Iterator[tuple[EncodedPairs, np.ndarray]]:
-        """Yield the pairs and indices of each batch, pass after pass, without end."""
-        for number in count(first):
-            pairs = self._pairs_of_pass(number)
-            for indices in self._plan(pairs, number):
-                yield pairs, indices
+    def _from(self, number: int, place: int) -> Iterator[tuple[EncodedPairs, np.ndarray]]:
+        """Yield the pairs and indices of each batch, from a place in a pass on, without end."""
+        for n in count(number):
+            plan = self._plan(n)
+            for step in range(place, self._pass_length):
+                yield self.pairs, plan[step % len(plan)]
+            place = 0
+
+    def _varied_from(self, number: int, place: int) -> Iterator[tuple[EncodedPairs, np.ndarray]]:
+        """Yield what `_from` does, with other tokens in each pass."""
+        parts = len(self._parts) - 1
+        batches = _bounds(self._pass_length, parts)
+        first = int(np.searchsorted(batches, place, side="right")) - 1
+        skip = place - batches[first]
+        for n, part in (divmod(each, parts) for each in count(number * parts + first)):
+            varied = self._part(n, part)
+            plan = self._new_plan(varied, n * parts + part)
+            for step in range(skip, batches[part + 1] - batches[part]):
+                yield varied, plan[step % len(plan)]  # As a rule, there are more in the plan.
+            skip = 0
+
+    def _part(self, number: int, part: int) -> EncodedPairs:
+        """Return a part of a pass with its tokens, and start on those of the next part."""
+        assert self.vary is not None
+        parts = len(self._parts) - 1
+        place = number * parts + part
+        wanted = {}
+        for key in (place, place + 1):
+            future = self._varied.get(key)
+            if future is None:
+                n, i = divmod(key, parts)
+                start, end = self._parts[i : i + 2]
+                future = self.vary.segment(n, start, self._order(n)[start:end])
+            wanted[key] = future
+        self._varied = wanted  # Keras may begin an epoch more than once; short epochs share parts.
+        return wanted[place].result()
+
+    def _order(self, number: int) -> np.ndarray:
+        """Return the pairs of a pass in random order."""
+        if self._ordered is None or self._ordered[0] != number:
+            members = self._members(number)
+            order = np.arange(len(self.pairs), dtype=np.int32) if members is None else members
+            if self.shuffle:
+                np.random.default_rng((self.seed, number, 2)).shuffle(order)
+            self._ordered = number, order
+        return self._ordered[1]
 
     def __iter__(self) -> Iterator[tuple[dict[str, np.ndarray], np.ndarray]]:
         """Yield the batches of the current epoch, and move on to the next after the last one."""
         epoch, done = self.epoch, self.step
-        number, place = divmod(epoch * len(self), self._pass_length)
-        of_epoch = islice(self._passes(number), place + done, place + len(self))
+        number, place = divmod(epoch * len(self) + done, self._pass_length)
+        batches = (self._from if self.vary is None else self._varied_from)(number, place)
+        of_epoch = islice(batches, len(self) - done)
         for step, (pairs, indices) in enumerate(of_epoch, start=done + 1):
             batch = pairs.padded_batch(indices, self._width(pairs, indices))
             # Keras starts more iterators than it finishes (it peeks at a batch to build the model)
@@ -171,3 +281,8 @@ class TokenBatches:
             for width in self.widths
             if width >= longest and rows[width] + -rows[width] % self.num_replicas == len(indices)
         )
+
+
+def _bounds(size: int, parts: int) -> list[int]:
+    """Return where each of some parts of equal size begins, and the end of the last."""
+    return [size * part // parts for part in range(parts + 1)]

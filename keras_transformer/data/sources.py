@@ -5,6 +5,7 @@ import gzip
 import os
 import zlib
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -58,14 +59,7 @@ def read_parallel(
     ...     read_parallel(source, target)
     [('a dog', 'ein Hund'), ('a cat', 'eine Katze')]
     """
-    sources, targets = read_lines(source_path), read_lines(target_path)
-    if len(sources) != len(targets):
-        raise ValueError(
-            f"parallel files must have the same number of lines, received {len(sources)} in "
-            f"{source_path} and {len(targets)} in {target_path}. Check that line n of one "
-            "translates line n of the other and that neither was cut off."
-        )
-    return list(zip(sources, targets, strict=True))
+    return list(_parallel(source_path, target_path))
 
 
 def read_tsv(path: str | os.PathLike) -> list[tuple[str, str]]:
@@ -90,22 +84,7 @@ def read_tsv(path: str | os.PathLike) -> list[tuple[str, str]]:
     ...     read_tsv(file.name)
     [('a dog', 'ein Hund')]
     """
-    pairs = []
-    for number, line in enumerate(_lines(path), start=1):
-        columns = line.split("\t") if line else ["", ""]
-        if len(columns) != 2:
-            advice = (
-                "Remove the line or its extra columns."
-                if len(columns) > 2
-                else "If the translations are in a file of their own, give the target file too "
-                "(data.train_target for training)."
-            )
-            raise ValueError(
-                f"{path}, line {number}: a line must be a source sentence, one tab and its "
-                f"translation, received {len(columns) - 1} tabs. {advice}"
-            )
-        pairs.append((columns[0], columns[1]))
-    return pairs
+    return list(_tab_separated(path))
 
 
 def read_pairs(
@@ -130,17 +109,88 @@ def read_pairs(
     >>> read_pairs(path)
     [('a dog', 'ein Hund'), ('a cat', 'eine Katze')]
     """
-    return read_tsv(source_path) if target_path is None else read_parallel(source_path, target_path)
+    return list(stream_pairs(source_path, target_path))
 
 
-def _lines(path: str | os.PathLike) -> Iterator[str]:
-    """Yield the lines of a file; see `read_lines`."""
+def stream_pairs(
+    source_path: str | os.PathLike, target_path: str | os.PathLike | None = None
+) -> Iterator[tuple[str, str]]:
+    """Yield the sentence pairs that `read_pairs` returns, without holding the text in memory.
+
+    Errors come when the reading gets there: files of different lengths are noticed at the end of
+    the shorter one.
+
+    Args:
+        source_path: The file of source sentences, or a TSV file if `target_path` is not given.
+        target_path: The file of their translations.
+
+    Yields:
+        Pairs `(source, target)`.
+
+    Raises:
+        FileNotFoundError: If a file does not exist.
+        ValueError: If `read_parallel` or `read_tsv` refuses the files.
+
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "pairs.tsv")
+    >>> _ = path.write_text("a dog\\tein Hund\\na cat\\teine Katze\\n", encoding="utf-8")
+    >>> next(stream_pairs(path))
+    ('a dog', 'ein Hund')
+    """
+    if target_path is None:
+        return _tab_separated(source_path)
+    return _parallel(source_path, target_path)
+
+
+def _parallel(
+    source_path: str | os.PathLike, target_path: str | os.PathLike
+) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of two files; see `read_parallel`."""
+    sources, targets = _lines(source_path), _lines(target_path)
+    for number, (source, target) in enumerate(zip_longest(sources, targets), start=1):
+        if source is None or target is None:
+            longer = number + sum(1 for _ in (targets if source is None else sources))
+            counts = (number - 1, longer) if source is None else (longer, number - 1)
+            raise ValueError(
+                f"parallel files must have the same number of lines, received {counts[0]} in "
+                f"{source_path} and {counts[1]} in {target_path}. Check that line n of one "
+                "translates line n of the other and that neither was cut off."
+            )
+        yield source, target
+
+
+def _tab_separated(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of a TSV file; see `read_tsv`."""
+    for number, line in enumerate(_lines(path), start=1):
+        columns = line.split("\t") if line else ["", ""]
+        if len(columns) != 2:
+            advice = (
+                "Remove the line or its extra columns."
+                if len(columns) > 2
+                else "If the translations are in a file of their own, give the target file too "
+                "(data.train_target for training)."
+            )
+            raise ValueError(
+                f"{path}, line {number}: a line must be a source sentence, one tab and its "
+                f"translation, received {len(columns) - 1} tabs. {advice}"
+            )
+        yield columns[0], columns[1]
+
+
+def existing_file(path: str | os.PathLike) -> Path:
+    """Return the path of a text file, or raise a FileNotFoundError that says what to do."""
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(
             f"{path} must be a text file, but does not exist. Check the path; relative paths start "
             f"at {Path.cwd()}."
         )
+    return path
+
+
+def _lines(path: str | os.PathLike) -> Iterator[str]:
+    """Yield the lines of a file; see `read_lines`."""
+    path = existing_file(path)
     with path.open("rb") as file:
         is_gzip = file.read(2) == _GZIP_MAGIC
     # Binary files break lines at \n alone, where text mode also breaks at a lone \r.

@@ -47,6 +47,63 @@ def read_tfds(
     pairs = read_tfds("multi30k", "train", source_language="en", target_language="de")
     ```
     """
+    return list(stream_tfds(name, split, source_language, target_language, data_dir))
+
+
+def stream_tfds(
+    name: str,
+    split: str,
+    source_language: str,
+    target_language: str,
+    data_dir: str | os.PathLike | None = None,
+) -> Iterator[tuple[str, str]]:
+    """Yield the sentence pairs that `read_tfds` returns, without holding the text in memory.
+
+    Args:
+        name: As for `read_tfds`.
+        split: As for `read_tfds`.
+        source_language: As for `read_tfds`.
+        target_language: As for `read_tfds`.
+        data_dir: As for `read_tfds`.
+
+    Yields:
+        Pairs `(source, target)`, in the same order each time.
+
+    Raises:
+        ConnectionError, ImportError, ValueError: As `read_tfds` does.
+
+    Example:
+
+    ```python
+    for source, target in stream_tfds("multi30k", "train", "en", "de"):
+        print(source, target, sep="\\t")
+    ```
+    """
+    builder, data_dir = _find(name, data_dir)
+    languages = _languages(builder.info.features)
+    if not {source_language, target_language} <= set(languages):
+        raise ValueError(
+            f"{builder.info.full_name} must have both languages, received {source_language} and "
+            f"{target_language}, but it has {' and '.join(languages) or 'no translations'}. "
+            "Choose from its languages, or choose another dataset."
+        )
+    _prepare(builder, data_dir)
+    for batch in builder.as_dataset(split=split).batch(_SENTENCES_AT_ONCE).as_numpy_iterator():
+        sides = (map(bytes.decode, batch[side]) for side in (source_language, target_language))
+        yield from zip(*sides, strict=True)
+
+
+def tfds_version(name: str, data_dir: str | os.PathLike | None = None) -> str:
+    """Return the full name of a dataset, such as multi30k/1.0.0, without downloading it.
+
+    Raises:
+        ImportError, ValueError: As `read_tfds` does.
+    """
+    return _find(name, data_dir)[0].info.full_name
+
+
+def _find(name: str, data_dir: str | os.PathLike | None) -> "tuple[tfds.core.DatasetBuilder, Path]":
+    """Return a dataset, which may have to be prepared, and the data directory of TFDS."""
     try:
         import tensorflow_datasets as tfds
     except ImportError as error:
@@ -66,20 +123,13 @@ def read_tfds(
             "tfds must name a translation dataset, such as wmt14_translate/de-en, received "
             f"{name}. {reason} See https://www.tensorflow.org/datasets/catalog/overview"
         ) from error
-    features = builder.info.features
-    languages = features.languages if isinstance(features, tfds.features.Translation) else []
-    if not {source_language, target_language} <= set(languages):
-        raise ValueError(
-            f"{builder.info.full_name} must have both languages, received {source_language} and "
-            f"{target_language}, but it has {' and '.join(languages) or 'no translations'}. "
-            "Choose from its languages, or choose another dataset."
-        )
-    _prepare(builder, data_dir)
-    pairs: list[tuple[str, str]] = []
-    for batch in builder.as_dataset(split=split).batch(_SENTENCES_AT_ONCE).as_numpy_iterator():
-        sides = (map(bytes.decode, batch[side]) for side in (source_language, target_language))
-        pairs.extend(zip(*sides, strict=True))
-    return pairs
+    return builder, data_dir
+
+
+def _languages(features: "tfds.features.FeatureConnector") -> list[str]:
+    import tensorflow_datasets as tfds
+
+    return list(features.languages) if isinstance(features, tfds.features.Translation) else []
 
 
 def _prepare(builder: "tfds.core.DatasetBuilder", data_dir: Path) -> None:

@@ -2,10 +2,11 @@
 
 import abc
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar, Self
 
+import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import PAD_ID
@@ -104,6 +105,24 @@ class Tokenizer(tf.Module, abc.ABC):
     @abc.abstractmethod
     def _tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Return the ids [B, None] of whole texts [B]."""
+
+    def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the ids that `tokenize` gives for texts in memory, concatenated.
+
+        Args:
+            texts: Strings.
+
+        Returns:
+            A tuple of the int32 ids of all texts and of the number of ids of each.
+
+        >>> from keras_transformer.text import WordPieceTokenizer, train_word_piece
+        >>> tokenizer = WordPieceTokenizer(train_word_piece(["a dog", "a cat"], vocab_size=270))
+        >>> ids, counts = tokenizer.encode(["a cat", "", "a dog"])
+        >>> len(ids) == sum(counts), counts[1] == 0
+        (True, True)
+        """
+        ids = self._tokenize(tf.constant(list(texts), tf.string))
+        return ids.values.numpy(), ids.row_lengths().numpy()
 
     def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Join tokens into text. Any integers are accepted.

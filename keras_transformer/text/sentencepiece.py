@@ -3,15 +3,18 @@
 import functools
 import hashlib
 from collections.abc import Sequence
+from itertools import chain
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the ops
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from keras_transformer.text.base import Tokenizer
 from keras_transformer.text.bpe_dropout import BPEDropout
+from keras_transformer.utils.cores import available_cores
 
 _NBEST_SIZE, _ALPHA = 0, 1.0  # no sampling
 _OPTIONS = (False, False, False)  # add_bos, add_eos, reverse
@@ -49,6 +52,21 @@ class SentencePieceTokenizer(Tokenizer):
         self._processor = _load(model)
         return [self._processor.id_to_piece(i) for i in range(self._processor.get_piece_size())]
 
+    def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the ids that `tokenize` gives for texts in memory, concatenated.
+
+        SentencePiece itself does it, on all cores and in half the time of its op in a graph.
+
+        Args:
+            texts: Strings.
+
+        Returns:
+            A tuple of the int32 ids of all texts and of the number of ids of each.
+        """
+        rows = self._processor.encode(list(texts), num_threads=available_cores())
+        counts = np.fromiter(map(len, rows), np.int64, len(rows))
+        return np.fromiter(chain.from_iterable(rows), np.int32, counts.sum()), counts
+
     def _detokenize(self, ids: tf.Tensor) -> tf.Tensor:
         # A single id outside the vocabulary would make the op fail for the whole batch.
         is_text = (ids == UNK_ID) | ((ids > EOS_ID) & (ids < self.vocab_size))
@@ -81,10 +99,11 @@ class SentencePieceTokenizer(Tokenizer):
         >>> tokenizer.id_to_piece(ids)
         ['▁', 'a', 'b', '▁', 'a', 'b']
         """
-        return self._bpe_dropout(ids, rate, seed)
+        return self.bpe_dropout(ids, rate, seed)
 
     @functools.cached_property
-    def _bpe_dropout(self):
+    def bpe_dropout(self) -> BPEDropout:
+        """What `drop_merges` calls; it doesn't need TensorFlow."""
         processor, pieces = self._processor, self._pieces_by_id
         no_merges = processor.is_control, processor.is_unknown, processor.is_byte
         scores = {

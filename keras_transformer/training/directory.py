@@ -169,7 +169,11 @@ def check_claim(directory: Path, config: ExperimentConfig) -> None:
 
 def _differences(before: ExperimentConfig, config: ExperimentConfig) -> Sequence[str]:
     """Return what keeps a run from going on, as "training.seed=2 instead of 1"."""
-    may_differ = {("training", "checkpoint_steps"), ("training", "checkpoint_minutes")}
+    may_differ = {
+        ("data", "cache"),
+        ("training", "checkpoint_minutes"),
+        ("training", "checkpoint_steps"),
+    }
     differences = []
     for section in ("model", "data", "training"):
         old, new = (dataclasses.asdict(getattr(each, section)) for each in (before, config))

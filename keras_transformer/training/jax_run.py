@@ -21,7 +21,12 @@ from keras_transformer.training.directory import check_claim, claim
 from keras_transformer.training.guards import FiniteLoss, check_warmup
 from keras_transformer.training.lock import locked_directory
 from keras_transformer.training.recipe import paper_recipe
-from keras_transformer.training.text import Pairs, read_text, static_widths, training_batches
+from keras_transformer.training.text import (
+    Pairs,
+    read_validation,
+    static_widths,
+    training_batches,
+)
 from keras_transformer.training.validation import evenly_spaced
 from keras_transformer.training.vocabularies import Tokenizers, check_vocabularies, read_or_train
 
@@ -123,9 +128,9 @@ def _train(config: ExperimentConfig, directory: Path, devices: list[str]) -> Non
     if has_begun := checkpoints.newest() is not None:
         check_vocabularies(directory, config)
     keras.utils.set_random_seed(training.seed)
-    pairs, validation_pairs = read_text(config.data)
-    tokenizers = read_or_train(directory, config, pairs)
-    batches = training_batches(config, tokenizers, pairs, len(devices))
+    validation_pairs = read_validation(config.data)
+    tokenizers = read_or_train(directory, config)
+    batches = training_batches(config, tokenizers, directory, len(devices))
     check_warmup(training, len(batches), config.data.max_length, has_begun)
     model = Transformer(config.model, dtype=training.precision)
     recipe = paper_recipe(

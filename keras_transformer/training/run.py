@@ -32,7 +32,7 @@ from keras_transformer.training.model import TrainingTransformer
 from keras_transformer.training.recipe import paper_recipe
 from keras_transformer.training.start import check_start, initial_weights
 from keras_transformer.training.teachers import find_teachers, read_teachers
-from keras_transformer.training.text import read_text, training_batches
+from keras_transformer.training.text import read_validation, training_batches
 from keras_transformer.training.validation import greedy_validation
 from keras_transformer.training.vocabularies import (
     check_vocabularies,
@@ -122,19 +122,18 @@ def _train(config: ExperimentConfig, directory: Path, cluster: Cluster | None = 
         teacher_models = read_teachers(teachers, training.precision)
     # After this, nothing but the student draws random numbers.
     keras.utils.set_random_seed(training.seed)
-    pairs, validation_pairs = read_text(data)
+    validation_pairs = read_validation(data)
     origins = [start, *teachers] if start else teachers
     with chief_first(strategy, cluster):
         tokenizers = (
             read_tokenizers(origins[0].vocabularies, data.subwords)
             if origins
-            else read_or_train(directory, config, pairs)
+            else read_or_train(directory, config)
         )
-        batches = training_batches(config, tokenizers, pairs, replicas)
+        batches = training_batches(config, tokenizers, directory, replicas)
         check_warmup(training, len(batches), data.max_length, has_begun)
         if cluster and is_chief:
             claim(directory, config, tokenizers)
-    del pairs  # Gigabytes for a large text.
     if replicas > 1 or training.accumulation > 1:
         parts = 1
     model = compiled_model(config, strategy, parts, teacher_models)
@@ -143,7 +142,7 @@ def _train(config: ExperimentConfig, directory: Path, cluster: Cluster | None = 
         greedy_validation(config, model, tokenizers, validation_pairs, share) if is_chief else None
     )
     first_weights = initial_weights(start) if start else None
-    # Nothing but the lock is written before this, so that a mistake leaves the directory free.
+    # Only encoded text is written before this, so that a mistake leaves the directory free.
     if cluster is None:
         claim(directory, config, tokenizers)
     with strategy.scope():

@@ -1,22 +1,34 @@
-"""The text of a run: reading it, and training batches from it."""
+"""The text of a run: where it is, its encoded files, and training batches from it."""
 
 import dataclasses
+import functools
+import hashlib
 import logging
-from collections.abc import Callable, Sequence
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from keras_transformer.config import DataConfig, ExperimentConfig
+from keras_transformer.config.data import as_list
 from keras_transformer.data import (
     EncodedPairs,
+    SubwordDropout,
     TokenBatches,
     choose_widths,
-    drop_merges,
-    encode_pairs,
     read_pairs,
     read_tfds,
+    stream_pairs,
+    stream_tfds,
 )
-from keras_transformer.training.vocabularies import Tokenizers
+from keras_transformer.data.cleaning import CleaningRules
+from keras_transformer.data.encoded_files import Corpus, digest, encode_to_files
+from keras_transformer.data.sources import existing_file
+from keras_transformer.data.tfds import tfds_version
+from keras_transformer.text import SentencePieceTokenizer, Tokenizer
 
 log = logging.getLogger(__name__)
 
@@ -24,63 +36,152 @@ Pairs = Sequence[tuple[str, str]]
 """Source sentences and their translations."""
 
 
-def read_text(data: DataConfig) -> tuple[Pairs, Pairs]:
-    """Read the training text and the validation text, which is checked first.
+def read_validation(data: DataConfig) -> Pairs:
+    """Read the validation text.
 
     Args:
         data: Where the text is.
-
-    Returns:
-        The pairs to train on, and those to validate on.
 
     Raises:
         FileNotFoundError: If a file does not exist.
         ImportError, ConnectionError: See `read_tfds`.
         ValueError: If a file is damaged, or there is nothing to validate on.
     """
-    validation = _read_split(data, "validation")
+    if data.tfds is not None:
+        validation = read_tfds(data.tfds, data.validation_split, *_languages(data))
+    else:
+        assert data.validation_source is not None  # `DataConfig` has checked it.
+        validation = read_pairs(data.validation_source, data.validation_target)
     if not any(source.strip() and target.strip() for source, target in validation):
         raise ValueError(
             "Validation text must have a pair of sentences that are not empty, received "
             f"{len(validation)} pairs without one in {data.validation_source or data.tfds}. Check "
             "the text."
         )
-    return _read_split(data, "train"), validation
+    return validation
 
 
-def _read_split(data: DataConfig, split: str) -> Pairs:
-    options = dataclasses.asdict(data)
-    if data.tfds is None:
-        return read_pairs(options[f"{split}_source"], options[f"{split}_target"])
-    languages = options["source_language"], options["target_language"]
-    return read_tfds(data.tfds, options[f"{split}_split"], *languages)
+def _languages(data: DataConfig) -> tuple[str, str]:
+    assert data.source_language is not None and data.target_language is not None
+    return data.source_language, data.target_language
+
+
+def training_corpora(data: DataConfig) -> list[Corpus]:
+    """Return the training text, which is read anew each time and never held as a whole."""
+    if data.tfds is not None:
+        arguments = data.tfds, data.train_split, *_languages(data)
+        name = f"{data.tfds} {data.train_split}"
+        return [Corpus(name, functools.partial(stream_tfds, *arguments))]
+    return [
+        Corpus(" and ".join(paths), functools.partial(stream_pairs, *paths))
+        for paths in _files(data)
+    ]
+
+
+def _files(data: DataConfig) -> list[tuple[str, ...]]:
+    """Return the one or two files of each corpus."""
+    return list(
+        zip(*filter(None, map(as_list, (data.train_source, data.train_target))), strict=True)
+    )
+
+
+def text_facts(data: DataConfig) -> dict[str, Any]:
+    """Return what identifies the training text without reading it.
+
+    Of a file, it is the path, the size and the time of its last change; of a TFDS dataset, its
+    version, split and languages.
+
+    Raises:
+        FileNotFoundError: If a file does not exist.
+        ImportError, ValueError: If a TFDS dataset is not known.
+    """
+    if data.tfds is not None:
+        return {
+            "tfds": tfds_version(data.tfds),
+            "split": data.train_split,
+            "languages": _languages(data),
+        }
+
+    def facts(path: str) -> list[Any]:
+        status = existing_file(path).stat()
+        return [os.path.realpath(path), status.st_size, status.st_mtime_ns]
+
+    return {"files": [[facts(path) for path in paths] for paths in _files(data)]}
+
+
+def text_directory(config: ExperimentConfig, directory: Path) -> Path:
+    """Return the directory of encoded text and its vocabularies: the run's own, or the cache."""
+    return directory / "text" if config.data.cache is None else Path(config.data.cache)
+
+
+def encode_text(
+    config: ExperimentConfig, tokenizers: tuple[Tokenizer, Tokenizer], directory: Path
+) -> tuple[EncodedPairs, list[dict[str, Any]]]:
+    """Encode the training text, or use the files of an earlier time.
+
+    A run's own directory keeps nothing of other text, vocabularies or rules.
+
+    Args:
+        config: The experiment.
+        tokenizers: Of source and target.
+        directory: The run directory.
+
+    Returns:
+        The encoded text, and a report on each corpus; see `encode_to_files`.
+
+    Raises:
+        ValueError: If no pair is left, or a file is damaged.
+    """
+    data = config.data
+    rules = CleaningRules(
+        max_length=data.max_length,
+        max_length_ratio=data.max_length_ratio,
+        drop_duplicates=data.drop_duplicates,
+    )
+    facts = {
+        "text": text_facts(data),
+        "vocabularies": [hashlib.sha256(each.model).hexdigest() for each in tokenizers],
+        "subwords": [type(each).__name__ for each in tokenizers],
+        "rules": dataclasses.asdict(rules),
+    }
+    folder = text_directory(config, directory) / digest(facts)
+    if data.cache is None and folder.parent.exists():
+        for path in folder.parent.iterdir():
+            if path.is_dir() and path != folder:
+                shutil.rmtree(path, ignore_errors=True)
+    return encode_to_files(training_corpora(data), tokenizers, rules, folder)
 
 
 def training_batches(
-    config: ExperimentConfig, tokenizers: Tokenizers, pairs: Pairs, replicas: int
+    config: ExperimentConfig,
+    tokenizers: tuple[Tokenizer, Tokenizer],
+    directory: Path,
+    replicas: int,
 ) -> TokenBatches:
     """Return the training text as token batches.
 
     Args:
         config: The experiment.
         tokenizers: Of source and target.
-        pairs: The training text.
+        directory: The run directory.
         replicas: Number of replicas that share each batch.
 
     Raises:
         ValueError: If no pair is left, or a pair does not fit the size of a batch.
     """
-    training = config.training
+    data, training = config.data, config.training
     log.info("text to train on:")
-    encoded = encode_pairs(pairs, *tokenizers, config.data.max_length)
+    pairs, reports = encode_text(config, tokenizers, directory)
+    weights = data.train_weights or [1.0] * len(reports)
     return TokenBatches(
-        encoded,
+        pairs,
         training.batch_tokens,
         num_replicas=replicas,
         seed=training.seed,
         steps_per_epoch=training.steps_per_epoch,
-        vary=_subword_dropout(config, tokenizers, training.batch_tokens),
-        widths=static_widths(config, encoded),
+        weights=[(each["kept"], weight) for each, weight in zip(reports, weights, strict=True)],
+        vary=_subword_dropout(config, tokenizers, pairs),
+        widths=static_widths(config, pairs),
     )
 
 
@@ -108,23 +209,22 @@ def static_widths(config: ExperimentConfig, encoded: EncodedPairs) -> list[int] 
 
 
 def _subword_dropout(
-    config: ExperimentConfig, tokenizers: Tokenizers, batch_tokens: int
-) -> Callable[[EncodedPairs, int], EncodedPairs] | None:
-    """Return what segments the training text anew in each pass.
+    config: ExperimentConfig, tokenizers: tuple[Tokenizer, Tokenizer], pairs: EncodedPairs
+) -> SubwordDropout | None:
+    """Return what segments the training text anew in each pass, if the configuration asks for it.
 
     No sentence becomes longer than a batch.
     """
-    data, seed = config.data, config.training.seed
+    data, training = config.data, config.training
+    source, target = tokenizers
     if not data.subword_dropout:
         return None
-
-    def vary(pairs, number):
-        return drop_merges(
-            pairs,
-            tokenizers,
-            data.subword_dropout,
-            max_length=min(data.max_length, batch_tokens),
-            seed=(seed, number),
-        )
-
-    return vary
+    assert isinstance(source, SentencePieceTokenizer)  # Of `DataConfig.subwords`, which is "bpe".
+    assert isinstance(target, SentencePieceTokenizer)
+    return SubwordDropout(
+        pairs,
+        (source, target),
+        data.subword_dropout,
+        max_length=min(data.max_length, training.batch_tokens),
+        seed=training.seed,
+    )

@@ -1,10 +1,12 @@
 """The vocabularies of a training run: their files, and how they are trained."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 
 from keras_transformer.config import DataConfig, ExperimentConfig
+from keras_transformer.data.encoded_files import Corpus, digest
 from keras_transformer.text import (
     SentencePieceTokenizer,
     Tokenizer,
@@ -14,6 +16,8 @@ from keras_transformer.text import (
     train_word_piece,
     vocabulary_paths,
 )
+from keras_transformer.training.text import text_directory, text_facts, training_corpora
+from keras_transformer.utils.progress import progress
 
 log = logging.getLogger(__name__)
 
@@ -43,38 +47,102 @@ def check_vocabularies(directory: Path, config: ExperimentConfig) -> None:
         )
 
 
-def read_or_train(
-    directory: Path, config: ExperimentConfig, pairs: Sequence[tuple[str, str]]
-) -> Tokenizers:
+def read_or_train(directory: Path, config: ExperimentConfig) -> Tokenizers:
     """Read the vocabularies of a run directory, and train those that it does not have.
 
-    Nothing is written.
+    A vocabulary that is trained is kept with the encoded text, so that a run that starts again
+    finds it there.
 
     Args:
         directory: The run directory.
-        config: The experiment, with the kind and sizes of the vocabularies.
-        pairs: The training text.
+        config: The experiment, with the text and the kind and sizes of the vocabularies.
 
     Returns:
         The tokenizers of source and target.
+
+    Raises:
+        FileNotFoundError: If a text file is missing.
+        ImportError, ConnectionError: See `read_tfds`.
+        ValueError: If a file is damaged, or the text is too small for a vocabulary.
     """
-    sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
-    if config.model.has_joint_vocabulary:
-        jobs = [(sources + targets, config.model.vocab_size)]
+    model, data = config.model, config.data
+    jobs: list[tuple[tuple[int, ...], int]]
+    if model.has_joint_vocabulary:
+        jobs = [((0, 1), model.vocab_size)]
     else:
-        jobs = [(sources, config.model.vocab_size), (targets, config.model.target_size)]
+        jobs = [((0,), model.vocab_size), ((1,), model.target_size)]
     tokenizers = []
-    for path, (lines, size) in zip(vocabulary_files(directory, config), jobs, strict=True):
-        if path.exists():
-            tokenizers.append(read_tokenizers([path], config.data.subwords)[0])
-            continue
-        log.info("training a vocabulary of %s tokens", f"{size:,}")
-        tokenizers.append(_train_tokenizer(config.data, lines, size))
+    for path, (sides, size) in zip(vocabulary_files(directory, config), jobs, strict=True):
+        if not path.exists():
+            path = _trained(config, text_directory(config, directory), sides, size)
+        tokenizers.append(read_tokenizers([path], data.subwords)[0])
     return tokenizers[0], tokenizers[-1]
 
 
-def _train_tokenizer(data: DataConfig, lines: Sequence[str], size: int) -> Tokenizer:
+def _trained(config: ExperimentConfig, folder: Path, sides: tuple[int, ...], size: int) -> Path:
+    """Return the file of a vocabulary, which is trained unless it is there.
+
+    Args:
+        config: The experiment.
+        folder: The directory of encoded text.
+        sides: Sides of the text that the vocabulary is for: 0, 1 or both.
+        size: Number of tokens.
+    """
+    data = config.data
+    facts = {
+        "text": text_facts(data),
+        "sides": sides,
+        "size": size,
+        "subwords": data.subwords,
+        "character_coverage": data.character_coverage,
+        "sentences": data.vocabulary_sentences,
+    }
+    path = folder / f"vocabulary-{digest(facts)}.model"
+    if path.exists():
+        return path
+    log.info("reading text to train a vocabulary on")
+    lines = sample_sentences(training_corpora(data), sides, data.vocabulary_sentences)
+    log.info("training a vocabulary of %s tokens on %s sentences", f"{size:,}", f"{len(lines):,}")
+    tokenizer = _train_tokenizer(data, lines, size)
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(path)
+    return path
+
+
+def sample_sentences(corpora: Iterable[Corpus], sides: Sequence[int], most: int) -> list[bytes]:
+    """Return sentences of all corpora in UTF-8: those of the first side, then those of the second.
+
+    If there are more than `most`, only every second pair counts, or every fourth and so on, until
+    there are not: the sample depends on the text alone, which is read once and not held.
+
+    Args:
+        corpora: The text.
+        sides: Sides to take sentences from: 0 for the source, 1 for the target.
+        most: Largest number of sentences.
+
+    >>> corpus = Corpus("letters", lambda: zip("abcdef", "ABCDEF"))
+    >>> sample_sentences([corpus], sides=(0, 1), most=6)
+    [b'a', b'c', b'e', b'A', b'C', b'E']
+    """
+    kept: list[list[bytes]] = [[] for _ in sides]
+    step = 1
+    pairs = chain.from_iterable(corpus.pairs() for corpus in corpora)
+    with progress("reading", "pairs") as advance:
+        for number, pair in enumerate(pairs):
+            if number % step:
+                continue
+            for side, lines in zip(sides, kept, strict=True):
+                lines.append(pair[side].encode("utf-8", "surrogatepass"))
+            if len(kept[0]) > max(1, most // len(sides)):
+                kept = [lines[::2] for lines in kept]
+                step *= 2
+            advance(step)
+    return list(chain.from_iterable(kept))
+
+
+def _train_tokenizer(data: DataConfig, sentences: list[bytes], size: int) -> Tokenizer:
     coverage = data.character_coverage
+    lines = (sentence.decode("utf-8", "surrogatepass") for sentence in sentences)
     if data.subwords == "wordpiece":
         return WordPieceTokenizer(train_word_piece(lines, size, character_coverage=coverage))
     model = train_sentencepiece(lines, size, model_type=data.subwords, character_coverage=coverage)

@@ -3,14 +3,20 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.config import UNK_ID
-from keras_transformer.data import EncodedPairs, TokenBatches, drop_merges, encode_pairs
+from keras_transformer.data import (
+    EncodedPairs,
+    SubwordDropout,
+    TokenBatches,
+    encode_pairs,
+    pipeline,
+)
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
 from pipelines.quickstart.grammar import generate_pairs
 
 
 @pytest.fixture(scope="module")
 def text():
-    return list(generate_pairs(9000, seed=3))
+    return list(generate_pairs(2500, seed=3))
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +43,16 @@ def sides(pairs):
     )
 
 
+def drop_merges(pairs, tokenizers, rate, max_length=64, seed=5, number=0, processes=1):
+    """Return all pairs in order, segmented again."""
+    dropout = SubwordDropout(
+        pairs, tokenizers, rate, max_length=max_length, seed=seed, processes=processes
+    )
+    return dropout.segment(number, 0, np.arange(len(pairs))).result()
+
+
 def test_the_text_stays_the_same_in_other_tokens(pairs, tokenizers):
-    varied = drop_merges(pairs, tokenizers, 0.1, max_length=64, seed=5)
+    varied = drop_merges(pairs, tokenizers, 0.1)
     assert len(varied) == len(pairs)
     for tokenizer, before, after in zip(tokenizers, sides(pairs), sides(varied), strict=True):
         texts = [tokenizer.detokenize(tf.ragged.constant(ids)).numpy() for ids in (before, after)]
@@ -51,32 +65,37 @@ def test_the_text_stays_the_same_in_other_tokens(pairs, tokenizers):
 
 
 def test_rate_0_gives_the_usual_tokens_and_rate_1_characters(pairs, tokenizers):
-    assert sides(drop_merges(pairs, tokenizers, 0, max_length=64, seed=5)) == sides(pairs)
-    characters = drop_merges(pairs, tokenizers, 1, max_length=10_000, seed=5)
+    assert sides(drop_merges(pairs, tokenizers, 0)) == sides(pairs)
+    characters = drop_merges(pairs, tokenizers, 1, max_length=10_000)
     for tokenizer, ids in zip(tokenizers, sides(characters), strict=True):
         pieces = tokenizer.id_to_piece({i for row in ids for i in row})
         assert {len(piece) for piece in pieces if not piece.startswith("<0x")} == {1}
 
 
-def test_equal_seeds_give_equal_tokens_and_other_seeds_others(pairs, tokenizers):
-    def cut(seed):
-        return sides(drop_merges(pairs, tokenizers, 0.1, max_length=64, seed=seed))
+def test_seed_pass_and_place_decide_and_nothing_else(pairs, tokenizers):
+    def cut(seed, number, processes=1):
+        return sides(
+            drop_merges(pairs, tokenizers, 0.1, seed=seed, number=number, processes=processes)
+        )
 
-    first = cut((1, 2))
-    assert cut((1, 3)) != first
-    assert cut((1, 2)) == first
+    first = cut(1, 2)
+    assert cut(1, 2, processes=3) == first
+    assert first != cut(1, 3) != cut(2, 2) != first
+    dropout = SubwordDropout(pairs, tokenizers, 0.1, max_length=64, seed=1, processes=1)
+    part = sides(dropout.segment(2, 1500, np.arange(1500, 1560)).result())
+    assert part == tuple(side[1500:1560] for side in first)
 
 
-def test_chunks_draw_different_random_numbers(text, tokenizers):
-    # More pairs than one chunk holds, all of them the same sentence.
-    same = encode_pairs([text[0]] * 8200, *tokenizers, max_length=64)
-    source, _ = sides(drop_merges(same, tokenizers, 0.3, max_length=64, seed=1))
-    assert source[:8] != source[8192:]
+def test_equal_pairs_are_cut_differently(text, tokenizers):
+    same = encode_pairs([text[0]] * 50, *tokenizers, max_length=64)
+    source, target = sides(drop_merges(same, tokenizers, 0.3, seed=1))
+    assert len(set(map(tuple, source))) > 5
+    assert len(set(map(tuple, target))) > 5
 
 
 def test_a_sentence_that_would_be_too_long_or_has_unk_keeps_its_tokens(pairs, tokenizers):
     longest = int(max(pairs.source_lengths.max(), pairs.target_lengths.max()))
-    varied = drop_merges(pairs, tokenizers, 1, max_length=longest, seed=5)
+    varied = drop_merges(pairs, tokenizers, 1, max_length=longest)
     lengths = np.concatenate([varied.source_lengths, varied.target_lengths])
     assert lengths.max() == longest
     kept = [a == b for a, b in zip(sides(pairs)[0], sides(varied)[0], strict=True)]
@@ -84,45 +103,59 @@ def test_a_sentence_that_would_be_too_long_or_has_unk_keeps_its_tokens(pairs, to
 
     ids = np.array([*tokenizers[0].tokenize(["the tall man"])[0].numpy(), UNK_ID], np.int32)
     unknown = EncodedPairs(ids, np.array([0, len(ids)]), ids[:2], np.array([0, 2]))
-    (source,), (target,) = sides(drop_merges(unknown, tokenizers, 1, max_length=64, seed=5))
+    (source,), (target,) = sides(drop_merges(unknown, tokenizers, 1))
     assert source == ids.tolist()
     assert len(target) > 2
 
 
-def test_a_pass_is_varied_once_however_often_it_is_begun(pairs):
-    varied = []
+@pytest.fixture
+def batches(pairs, tokenizers, monkeypatch):
+    """Return a function that makes batches, with passes of three parts."""
+    monkeypatch.setattr(pipeline, "_PART", 1000)
 
-    def vary(pairs, number):
-        varied.append(number)
-        return pairs
+    def make(**options):
+        dropout = SubwordDropout(pairs, tokenizers, 0.1, max_length=64, seed=3, processes=2)
+        return TokenBatches(pairs, 512, seed=3, vary=dropout, **options)
 
-    batches = TokenBatches(pairs, 4096, vary=vary)
-    for _ in range(2):
-        next(iter(batches.dataset()))  # Keras peeks at a batch in this way.
-    for _ in range(2):
-        list(batches.dataset())
-    assert varied == [0, 1]
+    return make
 
 
-def test_each_epoch_has_its_own_tokens_also_after_resuming(pairs, tokenizers):
-    def batches():
-        return TokenBatches(
-            pairs,
-            4096,
-            seed=3,
-            vary=lambda pairs, number: drop_merges(
-                pairs, tokenizers, 0.1, max_length=64, seed=number
-            ),
-        )
-
-    def epoch(batches):
-        return [labels.numpy().tolist() for _, labels in batches.dataset()]
-
+def test_each_epoch_has_its_own_tokens_also_after_resuming(batches, pairs):
     whole = batches()
-    first, second = epoch(whole), epoch(whole)
+    first, second = ([labels.tolist() for _, labels in whole] for _ in range(2))
     assert len(first) == len(second) == len(whole)
-    assert whole.tokens > (pairs.source_lengths.sum() + pairs.target_lengths.sum()) * 1.05
-    resumed = batches()
-    resumed.epoch = 1
     assert first != second
-    assert epoch(resumed) == second
+    for place in (0, 9, len(second) - 2):
+        resumed = batches()
+        resumed.epoch, resumed.step = 1, place
+        assert [labels.tolist() for _, labels in resumed] == second[place:]
+    short = batches(steps_per_epoch=len(whole) // 4)
+    in_order = [labels.tolist() for _ in range(5) for _, labels in short]
+    assert in_order == (first + second)[: len(in_order)]
+
+
+def test_batches_keep_the_budget_and_have_almost_every_pair(batches, pairs):
+    whole = batches()
+    sizes, tokens, rows = [], 0, 0
+    for inputs, labels in whole:
+        sizes.append(max(inputs["source"].size, labels.size))
+        tokens += np.count_nonzero(inputs["source"]) + np.count_nonzero(labels)
+        rows += len(labels)
+    assert max(sizes) <= 512
+    assert 0.9 * len(pairs) < rows <= len(pairs)
+    assert tokens == pytest.approx(whole.tokens, rel=0.05)
+
+
+def test_a_part_is_segmented_once_however_often_it_is_begun(batches):
+    whole = batches(steps_per_epoch=3)
+    segment, segmented = whole.vary.segment, []
+
+    def count(number, first, members):
+        segmented.append((number, first))
+        return segment(number, first, members)
+
+    whole.vary.segment = count
+    next(iter(whole))  # Keras peeks at a batch in this way.
+    for _ in range(3):
+        list(whole)
+    assert len(segmented) == 2  # The part in use, and the next.

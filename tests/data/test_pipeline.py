@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.data import EncodedPairs, TokenBatches
+from keras_transformer.data import EncodedPairs, TokenBatches, pipeline
 
 SOURCE_LENGTHS = [5, 3, 9, 4, 7, 4, 6, 5, 8, 3] * 6
 TARGET_LENGTHS = [4, 6, 8, 4, 9, 2, 6, 7, 5, 5] * 6
@@ -110,28 +110,70 @@ def test_epochs_of_a_given_number_of_steps_continue_where_the_last_one_ended(pai
     assert labels_of_an_epoch(resumed.dataset()) == second
 
 
-@pytest.mark.parametrize("steps", [None, 9])
-def test_an_epoch_may_begin_at_a_later_step(pairs, steps):
-    def vary(pairs, number):  # Passes of 7, 4 and again 7 batches.
-        sides = (
-            [length // (1 + number % 2) + 1 for length in lengths]
-            for lengths in (SOURCE_LENGTHS, TARGET_LENGTHS)
-        )
-        return pairs_of_lengths(*sides)
+@pytest.mark.parametrize("steps", [None, 5])
+def test_an_epoch_may_begin_at_any_step(pairs, steps):
+    def batches():
+        return TokenBatches(pairs, 60, seed=3, steps_per_epoch=steps)
 
-    options = {"seed": 3, "steps_per_epoch": steps, "vary": vary}
-    whole = TokenBatches(pairs, 70, **options)
-    dataset = whole.dataset()
-    epochs = [labels_of_an_epoch(dataset) for _ in range(4)]
-    for epoch in (1, 2):
-        for step in (1, len(whole) - 1):
-            resumed = TokenBatches(pairs, 70, **options)
-            resumed.epoch, resumed.step = epoch, step
-            rest = resumed.dataset()
-            assert rest.cardinality().numpy() == len(whole) - step
-            assert labels_of_an_epoch(rest) == epochs[epoch][step:]
-            assert (resumed.epoch, resumed.step) == (epoch + 1, 0)
-            assert labels_of_an_epoch(resumed.dataset()) == epochs[epoch + 1]
+    whole = batches()
+    _, second, third = (labels_of_an_epoch(whole.dataset()) for _ in range(3))
+    for step in range(len(whole)):
+        resumed = batches()
+        resumed.epoch, resumed.step = 1, step
+        dataset = resumed.dataset()
+        assert dataset.cardinality().numpy() == len(whole) - step
+        assert labels_of_an_epoch(dataset) == second[step:]
+        assert (resumed.epoch, resumed.step) == (2, 0)
+        assert labels_of_an_epoch(resumed.dataset()) == third
+
+
+def test_a_pass_is_planned_once_for_all_of_its_epochs(pairs, monkeypatch):
+    planned = []
+    plan_batches = pipeline.plan_batches
+
+    def plan(*args, **options):
+        planned.append(options["epoch"])
+        return plan_batches(*args, **options)
+
+    monkeypatch.setattr(pipeline, "plan_batches", plan)
+    batches = TokenBatches(pairs, 60, steps_per_epoch=2)
+    dataset = batches.dataset()
+    for _ in range(7):  # Two passes of seven batches.
+        labels_of_an_epoch(dataset)
+    assert planned == [0, 1]
+
+
+def test_weights_say_how_often_a_pass_has_a_pair(pairs):
+    def passes(weights, number=3, **options):
+        batches = TokenBatches(pairs, 40, seed=3, weights=weights, **options)
+        dataset = batches.dataset()
+        counts = []
+        for _ in range(number):
+            labels = np.concatenate([ids[:, 0] for _, ids in dataset])
+            counts.append(np.bincount(labels[labels > 0] - 10, minlength=len(pairs)))
+        return counts, batches
+
+    (whole, *_), batches = passes([(20, 1), (10, 3), (30, 0)])
+    assert whole.tolist() == [1] * 20 + [3] * 10 + [0] * 30
+    lengths = np.array(SOURCE_LENGTHS) + TARGET_LENGTHS
+    assert batches.tokens == lengths[:20].sum() + 3 * lengths[20:30].sum()
+
+    parts, batches = passes([(40, 1), (20, 1.5)], number=6, steps_per_epoch=100)
+    again, _ = passes([(40, 1), (20, 1.5)], number=6, steps_per_epoch=100, num_replicas=3)
+    assert np.array_equal(parts, again)
+    # Passes are put together in another way, so an epoch of many steps has all of them.
+    once, extra = sum(parts)[:40], sum(parts)[40:]
+    assert 1.4 < extra.mean() / once.mean() < 1.6
+    first, second = (batches._members(number) for number in (0, 1))
+    assert len(first) == len(second) == 70
+    assert np.bincount(first).max() == 2
+    assert first.tolist() != second.tolist()
+
+
+def test_weights_of_one_change_nothing(pairs):
+    plain = labels_of_an_epoch(TokenBatches(pairs, 40, seed=3).dataset())
+    weighted = TokenBatches(pairs, 40, seed=3, weights=[(20, 1), (40, 1.0)])
+    assert labels_of_an_epoch(weighted.dataset()) == plain
 
 
 def test_tokens_count_an_epoch_without_padding(pairs):

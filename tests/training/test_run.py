@@ -72,6 +72,7 @@ def test_the_directory_has_what_later_programs_need():
         "epochs.csv",
         "model.keras",
         "tensorboard",
+        "text",
         "vocabulary.model",
     ]
     text = directory.parent / "text"
@@ -222,7 +223,10 @@ def test_text_may_come_from_a_tfds_dataset(tmp_path, monkeypatch, caplog):
         ("toy", "train[:60]", "en", "de"): toy_pairs(60),
         ("toy", "dev", "en", "de"): VALIDATION,
     }
-    monkeypatch.setattr("keras_transformer.training.text.read_tfds", lambda *of: sets[of])
+    module = "keras_transformer.training.text"
+    monkeypatch.setattr(f"{module}.read_tfds", lambda *of: sets[of])
+    monkeypatch.setattr(f"{module}.stream_tfds", lambda *of: iter(sets[of]))
+    monkeypatch.setattr(f"{module}.tfds_version", lambda name: f"{name}/1.0.0")
     data = {
         "tfds": "toy",
         "source_language": "en",
@@ -275,10 +279,11 @@ def test_a_mistake_leaves_the_directory_free(tmp_path):
     missing = toy_experiment(data | {"validation_target": str(tmp_path / "none")})
     with pytest.raises(FileNotFoundError, match="none must be a text file"):
         train(missing, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
     too_small = toy_experiment(data, batch_tokens=3)
     with pytest.raises(ValueError, match="batch_tokens must be at least"):
         train(too_small, tmp_path / "run")
-    assert not (tmp_path / "run").exists()
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["text"]
 
 
 def test_a_run_does_not_resume_without_its_vocabulary(tmp_path):

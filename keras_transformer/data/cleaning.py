@@ -1,0 +1,129 @@
+"""Which sentence pairs a model trains on: rules, and the counts of what they drop."""
+
+import collections
+import hashlib
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+_LOGGER = logging.getLogger(__name__)
+
+REASONS = {
+    "empty": "with an empty side",
+    "too_long": "longer than {max_length} tokens",
+    "length_ratio": "with one side over {max_length_ratio} times as long as the other",
+    "duplicate": "that occurred before",
+}
+"""Why a pair is dropped; of several reasons, the first one counts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CleaningRules:
+    """Rules that drop sentence pairs. A pair with an empty side is always dropped.
+
+    Args:
+        max_length: Most tokens of a source or target, eos included.
+        max_length_ratio: Largest ratio of the lengths of both sides in tokens, without eos; None
+            for any.
+        drop_duplicates: Whether to keep only the first of equal pairs.
+
+    Raises:
+        ValueError: If `max_length` is below 2, or `max_length_ratio` below 1.
+
+    >>> CleaningRules(max_length=100, max_length_ratio=3).drop_duplicates
+    False
+    """
+
+    max_length: int = 128
+    max_length_ratio: float | None = None
+    drop_duplicates: bool = False
+
+    def __post_init__(self) -> None:
+        if self.max_length < 2:
+            raise ValueError(
+                "max_length must be at least 2 (a token and eos), received "
+                f"{self.max_length}. Try 256."
+            )
+        if self.max_length_ratio is not None and self.max_length_ratio < 1:
+            raise ValueError(
+                f"max_length_ratio must be at least 1, received {self.max_length_ratio}. Try 3."
+            )
+
+    def reasons(
+        self, source_counts: np.ndarray, target_counts: np.ndarray, is_repeated: np.ndarray | bool
+    ) -> np.ndarray:
+        """Return why each pair is dropped.
+
+        Args:
+            source_counts: Integers [n]: tokens of each source, without eos.
+            target_counts: Integers [n]: tokens of each target, without eos.
+            is_repeated: Booleans [n]: whether the pair occurred before.
+
+        Returns:
+            Integers [n]: positions in `REASONS`, and -1 for a pair that is kept.
+
+        >>> rules = CleaningRules(max_length=6, max_length_ratio=2)
+        >>> rules.reasons(np.array([3, 0, 6, 5]), np.array([2, 1, 4, 2]), False)
+        array([-1,  0,  1,  2])
+        """
+        shorter = np.minimum(source_counts, target_counts)
+        longer = np.maximum(source_counts, target_counts)
+        is_uneven = (
+            np.zeros(len(shorter), bool)
+            if self.max_length_ratio is None
+            else longer > shorter * self.max_length_ratio
+        )
+        rules = [shorter == 0, longer >= self.max_length, is_uneven, is_repeated]
+        return np.select(rules, np.arange(len(rules)), -1)
+
+
+def log_report(rules: CleaningRules, kept: int, dropped: collections.Counter[str]) -> None:
+    """Log how many pairs are kept and dropped.
+
+    Raises:
+        ValueError: If none is kept.
+    """
+    # What the defaults drop is always said.
+    reasons = [r for r in REASONS if r in ("empty", "too_long") or dropped[r]]
+    names = {reason: text.format(**vars(rules)) for reason, text in REASONS.items()}
+    total = kept + dropped.total()
+    if not kept:
+        counts = [f"{dropped[reason]:,} {names[reason]}" for reason in reasons]
+        raise ValueError(
+            f"at least one sentence pair must be usable, received {total:,} pairs: "
+            f"{_listed(counts)}. Check the text, or increase max_length (data.max_length)."
+        )
+    _LOGGER.info(
+        "kept %s of %s sentence pairs: dropped %s",
+        f"{kept:,}",
+        f"{total:,}",
+        _listed([f"{dropped[reason]:,} {names[reason]}" for reason in reasons]),
+    )
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def repeated(pairs: Iterable[tuple[str, str]]) -> np.ndarray:
+    """Return whether each pair occurred before, white space around sentences aside.
+
+    Pairs are compared by hashes of 8 bytes: of 20 million different pairs, the chance that two are
+    taken for equal is 1 in 90,000.
+
+    >>> repeated([("a", "b"), ("a", "c"), (" a", "b")]).tolist()
+    [False, False, True]
+    """
+    hashes = np.fromiter(map(_hash, pairs), np.uint64)
+    order = np.argsort(hashes, kind="stable")
+    in_order = hashes[order]
+    is_repeated = np.zeros(len(hashes), bool)
+    is_repeated[order[1:]] = in_order[1:] == in_order[:-1]
+    return is_repeated
+
+
+def _hash(pair: tuple[str, str]) -> int:
+    text = "\n".join(side.strip() for side in pair).encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")

@@ -1,0 +1,247 @@
+"""Encoded text on disk: written once, in steps that survive a kill, and memory-mapped."""
+
+import collections
+import contextlib
+import fcntl
+import hashlib
+import itertools
+import json
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from keras_transformer.data.cleaning import CleaningRules, log_report, repeated
+from keras_transformer.data.encoding import EncodedChunk, EncodedPairs, chunked, encode_chunk
+from keras_transformer.utils.files import whole_file
+from keras_transformer.utils.progress import progress
+
+if TYPE_CHECKING:
+    from keras_transformer.text import Tokenizer
+
+_LOGGER = logging.getLogger(__name__)
+
+_FORMAT = 1
+_RECORD = "record.json"
+_CHUNKS_PER_STEP = 32
+"""Chunks between two records, about 260,000 pairs: what a kill may cost."""
+
+
+class Corpus(NamedTuple):
+    """Parallel text that can be read more than once."""
+
+    name: str
+    """Its name in reports."""
+    pairs: Callable[[], Iterator[tuple[str, str]]]
+    """Starts to read the text."""
+
+
+def digest(facts: Mapping[str, Any]) -> str:
+    """Return a name for what is made of some facts, such as the paths and sizes of text files.
+
+    >>> digest({"text": "train.tsv"}) == digest({"text": "valid.tsv"})
+    False
+    """
+    text = json.dumps(facts, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def encode_to_files(
+    corpora: Sequence[Corpus],
+    tokenizers: "tuple[Tokenizer, Tokenizer]",
+    rules: CleaningRules,
+    directory: Path,
+) -> tuple[EncodedPairs, list[dict[str, Any]]]:
+    """Encode text into memory-mapped files, or use the files that are there.
+
+    The caller chooses a directory for this text, these tokenizers and rules, and no others. After a
+    kill, the next call continues after the last record, which comes every 260,000 pairs. A call in
+    another process waits until the files are complete.
+
+    Args:
+        corpora: The text.
+        tokenizers: Of source and target.
+        rules: Which pairs to drop.
+        directory: Directory of the files: tokens of 2 bytes (4 if the vocabulary has more than
+            65,536), where each sentence begins in 8 bytes, and record.json.
+
+    Returns:
+        The pairs, one corpus after another, and a report on each corpus: its "name", the pairs
+        "read" and "kept", and those "dropped", by reason.
+
+    Raises:
+        OSError: If the files cannot be written.
+        ValueError: If no pair is left, or the text is damaged.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    files = _Files(directory, tuple(_dtype(tokenizer.vocab_size) for tokenizer in tokenizers))
+    with _locked(directory / "writing.lock"):
+        for path in directory.glob("writing-*"):  # Of a process that was killed.
+            path.unlink()
+        record = files.record()
+        if record["complete"]:
+            _LOGGER.info("using the encoded text in %s", directory)
+        else:
+            _encode(corpora, tokenizers, rules, files, record)
+    reports = record["corpora"]
+    dropped = sum((collections.Counter(report["dropped"]) for report in reports), start=_NONE)
+    log_report(rules, sum(report["kept"] for report in reports), dropped)
+    return files.open(), reports
+
+
+_NONE = collections.Counter[str]()
+
+
+def _encode(
+    corpora: Sequence[Corpus],
+    tokenizers: "tuple[Tokenizer, Tokenizer]",
+    rules: CleaningRules,
+    files: "_Files",
+    record: dict[str, Any],
+) -> None:
+    """Encode the text that the record lacks, and complete the record."""
+    reports = record["corpora"]
+    is_repeated = np.zeros(0, bool)
+    if rules.drop_duplicates:
+        _LOGGER.info("looking for duplicates")
+        is_repeated = repeated(itertools.chain.from_iterable(c.pairs() for c in corpora))
+    if done := sum(report["read"] for report in reports):
+        _LOGGER.info("continuing to encode after %s pairs", f"{done:,}")
+    first = 0
+    with files.appending(record) as append, progress("encoding", "pairs") as advance:
+        for number, corpus in enumerate(corpora):
+            if number == len(reports):
+                reports.append({"name": corpus.name, "read": 0, "kept": 0, "dropped": {}})
+            report = reports[number]
+            advance(report["read"])
+            rest = itertools.islice(corpus.pairs(), report["read"], None)
+            for count, chunk in enumerate(chunked(rest), start=1):
+                start = first + report["read"]
+                part = is_repeated[start : start + len(chunk)] if len(is_repeated) else False
+                append(encoded := encode_chunk(chunk, tokenizers, rules, part))
+                report["read"] += len(chunk)
+                report["kept"] += len(encoded.source_counts)
+                report["dropped"] = {
+                    reason: report["dropped"].get(reason, 0) + dropped
+                    for reason, dropped in encoded.dropped.items()
+                }
+                if count % _CHUNKS_PER_STEP == 0:
+                    files.write_record(record)
+                advance(len(chunk))
+            first += report["read"]
+            files.write_record(record)
+        record["complete"] = True
+        files.write_record(record)
+
+
+def _dtype(vocab_size: int) -> np.dtype:
+    return np.dtype(np.uint16 if vocab_size <= 2**16 else np.int32)
+
+
+@dataclass
+class _Files:
+    """The files of one text. Each is a plain array; the record says how much of it is valid."""
+
+    directory: Path
+    dtypes: tuple[np.dtype, ...]
+
+    def __post_init__(self) -> None:
+        self._open: list[IO[bytes]] = []
+        self._ends = [0, 0]
+
+    def paths(self) -> list[Path]:
+        """Return the paths of ids and offsets of the source, and of those of the target."""
+        kinds = itertools.product(("source", "target"), ("ids", "offsets"))
+        return [self.directory / ".".join(kind) for kind in kinds]
+
+    def sizes(self, record: Mapping[str, Any]) -> list[int]:
+        """Return the sizes of the files in bytes, as far as a record says."""
+        kept = sum(report["kept"] for report in record["corpora"])
+        offsets = (kept + 1) * np.dtype(np.int64).itemsize
+        ids = [n * kind.itemsize for n, kind in zip(record["tokens"], self.dtypes, strict=True)]
+        return [ids[0], offsets, ids[1], offsets]
+
+    def record(self) -> dict[str, Any]:
+        """Return the record, or a new one if there is none that fits the files."""
+        new = {"format": _FORMAT, "complete": False, "tokens": [0, 0], "corpora": []}
+        path = self.directory / _RECORD
+        if not path.exists():
+            return new
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+            sizes = zip(self.paths(), self.sizes(record), strict=True)
+            has_all = all(file.stat().st_size >= size for file, size in sizes)
+            if has_all and record["format"] == _FORMAT and isinstance(record["complete"], bool):
+                return record
+        except (KeyError, TypeError, ValueError, FileNotFoundError):
+            pass
+        _LOGGER.warning("the encoded text in %s is damaged and made anew", self.directory)
+        return new
+
+    def write_record(self, record: dict[str, Any]) -> None:
+        """Write the record, after what it says is on the disk."""
+        for file in self._open:
+            file.flush()
+            os.fsync(file.fileno())
+        record["tokens"] = list(self._ends)
+        with whole_file(self.directory / _RECORD) as temporary:
+            temporary.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+
+    @contextmanager
+    def appending(self, record: dict[str, Any]) -> Iterator[Callable[[EncodedChunk], None]]:
+        """Yield a function that appends pairs to the files, after what the record says."""
+        self._ends = list(record["tokens"])
+        if not record["corpora"]:
+            (self.directory / _RECORD).unlink(missing_ok=True)
+        with ExitStack() as stack:
+            self._open = [stack.enter_context(open(path, "ab")) for path in self.paths()]
+            for file, size in zip(self._open, self.sizes(record), strict=True):
+                file.truncate(size if record["corpora"] else 0)
+            if not record["corpora"]:
+                for file in self._open[1::2]:
+                    file.write(np.zeros(1, np.int64).tobytes())
+            try:
+                yield self._append
+            finally:
+                self._open = []
+
+    def _append(self, chunk: EncodedChunk) -> None:
+        sides = (
+            (chunk.source_ids, chunk.source_counts),
+            (chunk.target_ids, chunk.target_counts),
+        )
+        for side, (ids, counts) in enumerate(sides):
+            ends = self._ends[side] + np.cumsum(counts, dtype=np.int64)
+            self._open[2 * side].write(ids.astype(self.dtypes[side]).tobytes())
+            self._open[2 * side + 1].write(ends.tobytes())
+            self._ends[side] += len(ids)
+
+    def open(self) -> EncodedPairs:
+        """Return the pairs over memory-mapped arrays."""
+        kinds = [self.dtypes[0], np.int64, self.dtypes[1], np.int64]
+        # Plain arrays over the map: indexing np.memmap makes more of these slow objects.
+        maps = (
+            np.asarray(np.memmap(path, kind, mode="r"))
+            for path, kind in zip(self.paths(), kinds, strict=True)
+        )
+        return EncodedPairs(*maps)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Keep other processes from writing the same files while the block runs."""
+    with open(path, "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _LOGGER.info("waiting for another process that writes to %s", path.parent)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError:  # A file system without locks.
+            _LOGGER.warning("%s has no locks: encode this text in one process only", path.parent)
+        with contextlib.closing(file):
+            yield
