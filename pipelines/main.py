@@ -9,6 +9,7 @@ from pipelines.cli.errors import plain_errors
 
 COMMANDS = {
     "quickstart": "pipelines.quickstart.__main__",
+    "prepare": "pipelines.prepare",
     "train": "pipelines.train",
     "evaluate": "pipelines.evaluate",
     "translate": "pipelines.translate",

@@ -271,3 +271,18 @@ def test_only_bpe_has_merges_to_leave_out():
     assert DataConfig(**text, subword_dropout=0.1).subwords == "bpe"
     with pytest.raises(ValueError, match=r"received subword_dropout=0.1 and subwords='unigram'"):
         DataConfig(**text, subwords="unigram", subword_dropout=0.1)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"train_target": ["a", "b"]}, "name equally many files, received 1 and 2"),
+        ({"train_source": []}, "train_source must name a file, received an empty list"),
+        ({"train_weights": [1, 2]}, "one number for each corpus, received 2 numbers for 1"),
+        ({"train_weights": [0]}, r"at least 0, and not all 0, received \[0.0\]"),
+        ({"train_weights": [-1.5]}, r"at least 0, and not all 0, received \[-1.5\]"),
+    ],
+)
+def test_corpora_and_their_weights_must_fit_together(values, message):
+    with pytest.raises(ValidationError, match=message):
+        DataConfig(**DATA | values)

@@ -79,6 +79,15 @@ class CleaningRules:
         return np.select(rules, np.arange(len(rules)), -1)
 
 
+def reason_names(rules: CleaningRules) -> dict[str, str]:
+    """Return what the pairs that a reason drops have in common.
+
+    >>> reason_names(CleaningRules(max_length=50))["too_long"]
+    'longer than 50 tokens'
+    """
+    return {reason: text.format(**vars(rules)) for reason, text in REASONS.items()}
+
+
 def log_report(rules: CleaningRules, kept: int, dropped: collections.Counter[str]) -> None:
     """Log how many pairs are kept and dropped.
 
@@ -87,7 +96,7 @@ def log_report(rules: CleaningRules, kept: int, dropped: collections.Counter[str
     """
     # What the defaults drop is always said.
     reasons = [r for r in REASONS if r in ("empty", "too_long") or dropped[r]]
-    names = {reason: text.format(**vars(rules)) for reason, text in REASONS.items()}
+    names = reason_names(rules)
     total = kept + dropped.total()
     if not kept:
         counts = [f"{dropped[reason]:,} {names[reason]}" for reason in reasons]

@@ -7,6 +7,7 @@ from keras_transformer.training.devices import keep_freed_memory, prepare_cpu, r
 from keras_transformer.training.directory import load_translator, read_history, run_facts
 from keras_transformer.training.jax_run import train_on_jax
 from keras_transformer.training.model import TrainingTransformer
+from keras_transformer.training.preparation import prepare
 from keras_transformer.training.recipe import paper_recipe
 from keras_transformer.training.run import train
 from keras_transformer.training.translation_callback import TranslationCallback
@@ -18,6 +19,7 @@ __all__ = [
     "keep_freed_memory",
     "load_translator",
     "paper_recipe",
+    "prepare",
     "prepare_cpu",
     "read_history",
     "replica_strategy",

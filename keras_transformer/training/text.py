@@ -114,6 +114,15 @@ def text_directory(config: ExperimentConfig, directory: Path) -> Path:
     return directory / "text" if config.data.cache is None else Path(config.data.cache)
 
 
+def cleaning_rules(data: DataConfig) -> CleaningRules:
+    """Return which training pairs to drop."""
+    return CleaningRules(
+        max_length=data.max_length,
+        max_length_ratio=data.max_length_ratio,
+        drop_duplicates=data.drop_duplicates,
+    )
+
+
 def encode_text(
     config: ExperimentConfig, tokenizers: tuple[Tokenizer, Tokenizer], directory: Path
 ) -> tuple[EncodedPairs, list[dict[str, Any]]]:
@@ -133,11 +142,7 @@ def encode_text(
         ValueError: If no pair is left, or a file is damaged.
     """
     data = config.data
-    rules = CleaningRules(
-        max_length=data.max_length,
-        max_length_ratio=data.max_length_ratio,
-        drop_duplicates=data.drop_duplicates,
-    )
+    rules = cleaning_rules(data)
     facts = {
         "text": text_facts(data),
         "vocabularies": [hashlib.sha256(each.model).hexdigest() for each in tokenizers],

@@ -31,7 +31,7 @@ def test_help_lists_each_command_with_a_line(options, capsys):
             "trian",
             "error: trian is not a command, did you mean train? See keras-tra",
         ),
-        ("xyz", "error: xyz is not a command; choose from quickstart, train, evaluate, "),
+        ("xyz", "error: xyz is not a command; choose from quickstart, prepare, train, "),
     ],
 )
 def test_a_mistyped_command_is_answered_in_a_line(given, message, capsys):

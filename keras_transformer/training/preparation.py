@@ -1,0 +1,79 @@
+"""The text of a run, made ready ahead of it, and a report on what is left of it."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_transformer.config import ExperimentConfig
+from keras_transformer.data.batching import count_batches
+from keras_transformer.data.cleaning import reason_names
+from keras_transformer.text import read_tokenizers
+from keras_transformer.training.directory import check_claim
+from keras_transformer.training.lock import locked_directory
+from keras_transformer.training.start import check_start
+from keras_transformer.training.teachers import find_teachers
+from keras_transformer.training.text import cleaning_rules, encode_text
+from keras_transformer.training.vocabularies import read_or_train
+
+
+def prepare(config: ExperimentConfig, directory: str | os.PathLike) -> str:
+    """Train the vocabularies of a run and encode its text, so that `train` starts at once.
+
+    Args:
+        config: The experiment.
+        directory: The run directory, whose folder `text` gets the files; or, with `data.cache`, any
+            directory.
+
+    Returns:
+        A report: how many pairs of each corpus were kept and dropped, and why.
+
+    Raises:
+        BlockingIOError: If a run uses the directory.
+        FileNotFoundError: If a text file is missing, or a model to start from.
+        ImportError, ConnectionError: See `read_tfds`.
+        OSError: If the files cannot be written.
+        ValueError: If the directory holds a run with another configuration, no pair is left, or a
+            file is damaged.
+
+    Example:
+
+    ```python
+    print(prepare(config, "runs/en_de"))
+    ```
+    """
+    directory = Path(directory)
+    with locked_directory(directory):
+        check_claim(directory, config)
+        start = check_start(directory, config) if config.training.init_from else None
+        origins = [*([start] if start else []), *find_teachers(directory, config, start)]
+        tokenizers = (
+            read_tokenizers(origins[0].vocabularies, config.data.subwords)
+            if origins
+            else read_or_train(directory, config)
+        )
+        pairs, reports = encode_text(config, tokenizers, directory)
+        lengths = np.maximum(pairs.source_lengths, pairs.target_lengths)
+        batches = count_batches(lengths, config.training.batch_tokens)
+        lines = [
+            *_table(reports, reason_names(cleaning_rules(config.data))),
+            f"{len(pairs.source_ids):,} source tokens, {len(pairs.target_ids):,} target tokens",
+            f"{batches:,} batches of up to {config.training.batch_tokens:,} tokens",
+        ]
+    return "\n".join(lines)
+
+
+def _table(reports: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> list[str]:
+    lines = []
+    for report in reports:
+        lines.append(
+            f"{report['name']}: kept {report['kept']:,} of {report['read']:,} sentence pairs"
+        )
+        lines += [
+            f"  dropped {number:,} {names[reason]}"
+            for reason, number in report["dropped"].items()
+            if number
+        ]
+    return lines

@@ -1,0 +1,43 @@
+"""Clean and encode parallel text ahead of training, and report what was dropped and why.
+
+Usage:
+    python -m pipelines.prepare --config pipelines/configs/multi30k_en_de.yaml --output runs/en_de
+
+The options are those of pipelines.train, which then starts with the same options at once. With
+--data.cache DIRECTORY, the encoded text is for all runs with this option.
+"""
+
+from collections.abc import Sequence
+
+from pipelines.cli.errors import plain_errors
+from pipelines.cli.parser import Parser
+from pipelines.cli.process import import_tensorflow, start_log
+from pipelines.cli.signals import stop_on_signals
+
+
+@plain_errors()
+def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.prepare") -> None:
+    from pipelines.cli.experiment import add_experiment_options, read_experiment
+
+    parser = Parser(
+        prog=prog,
+        usage="%(prog)s [--config FILE] [--preset NAME] [--output DIRECTORY] [OPTIONS]",
+        description=__doc__.split("\n")[0],
+        allow_abbrev=False,
+    )
+    add_experiment_options(parser)
+    experiment, output = read_experiment(parser.parse_args(argv), prog)
+    start_log()
+    with plain_errors(_interrupted), stop_on_signals():
+        import_tensorflow()
+        from keras_transformer.training import prepare
+
+        print(prepare(experiment, output))
+
+
+def _interrupted() -> str:
+    return "Interrupted. The same command continues."
+
+
+if __name__ == "__main__":
+    main()

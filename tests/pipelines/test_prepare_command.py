@@ -1,0 +1,76 @@
+import re
+
+import pytest
+import yaml
+
+from keras_transformer.config import ExperimentConfig
+from keras_transformer.training import train
+from pipelines import prepare
+from tests.helpers.tiny import toy_experiment, toy_pairs, write_toy_text
+
+
+def write_corpora(directory):
+    """Write two corpora with four pairs to drop, and return the data configuration."""
+    data = write_toy_text(directory, train=60)
+    lines = [f"{source}\t{target}\n" for source, target in toy_pairs(90)[80:]]
+    more = directory / "more.tsv"
+    more.write_text("".join([*lines, lines[0], "one\t\n", "one\teins" + " zwei" * 3 + "\n"]))
+    first = directory / "first.tsv"
+    pairs = zip(*(open(data.pop(f"train_{side}")) for side in ("source", "target")), strict=True)
+    first.write_text("".join(f"{source[:-1]}\t{target}" for source, target in pairs))
+    return data | {
+        "train_source": [str(first), str(more)],
+        "train_weights": [1, 2],
+        "max_length_ratio": 2,
+        "drop_duplicates": True,
+    }
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_what_is_prepared_is_reported_and_used(tmp_path, capsys, caplog, shared):
+    data = write_corpora(tmp_path) | ({"cache": str(tmp_path / "cache")} if shared else {})
+    experiment = toy_experiment(data, epochs=1)
+    experiment.to_file(tmp_path / "config.yaml")
+    command = ["--config", str(tmp_path / "config.yaml"), "--output", str(tmp_path / "run")]
+    reports = []
+    for _ in range(2):
+        prepare.main(command)
+        reports.append(capsys.readouterr().out)
+    assert reports[0] == reports[1]
+    assert reports[0].splitlines()[:5] == [
+        f"{tmp_path}/first.tsv: kept 60 of 60 sentence pairs",
+        f"{tmp_path}/more.tsv: kept 10 of 13 sentence pairs",
+        "  dropped 1 with an empty side",
+        "  dropped 1 with one side over 2.0 times as long as the other",
+        "  dropped 1 that occurred before",
+    ]
+    assert re.search(r"\d+ source tokens, \d+ target tokens\n\d+ batches of", reports[0])
+    kept = tmp_path / "cache" if shared else tmp_path / "run" / "text"
+    files = {path: path.stat().st_mtime_ns for path in kept.rglob("*") if path.is_file()}
+    assert {path.suffix for path in files} == {".model", ".ids", ".offsets", ".json", ".lock"}
+    caplog.set_level("INFO", logger="keras_transformer")
+    caplog.clear()
+    train(experiment, tmp_path / ("other" if shared else "run"))
+    assert any(message.startswith("using the encoded text in") for message in caplog.messages)
+    assert not any(message.startswith("training a vocabulary") for message in caplog.messages)
+    after = {path: path.stat().st_mtime_ns for path in kept.rglob("*") if path.suffix != ".lock"}
+    assert {path: time for path, time in files.items() if path.suffix != ".lock"} == {
+        path: time for path, time in after.items() if path in files
+    }
+
+
+def test_a_run_with_another_configuration_is_left_alone(tmp_path):
+    data = write_toy_text(tmp_path, train=60)
+    (tmp_path / "run").mkdir()
+    toy_experiment(data, seed=2).to_file(tmp_path / "run" / "config.yaml")
+    toy_experiment(data).to_file(tmp_path / "config.yaml")
+    with pytest.raises(SystemExit, match="error: .*run holds a run with another configuration"):
+        prepare.main(["--config", str(tmp_path / "config.yaml"), "--output", str(tmp_path / "run")])
+
+
+def test_a_list_in_a_file_names_corpora(tmp_path):
+    values = yaml.safe_load("{train_source: [a.en, b.en], train_target: [a.de, b.de]}")
+    values |= {"validation_source": "v.tsv", "train_weights": [1, 0.5]}
+    data = ExperimentConfig.from_dict({"model": {"vocab_size": 300}, "data": values}).data
+    assert data.train_source == ["a.en", "b.en"]
+    assert data.train_weights == [1, 0.5]
