@@ -1,0 +1,199 @@
+"""Memory and time to the first step of training, by the size of the corpus.
+
+    python -m benchmarks.corpus --source train.en --target train.de --pairs 100000 1000000
+
+The corpora are made of real lines: each pair joins the first half of one pair and the second half
+of another, on both sides. Each start is a process of its own; the second one finds the encoded text
+of the first.
+"""
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+from benchmarks.machine import describe_machine
+from benchmarks.report import print_report, table_line
+
+HEADER = """\
+| pairs | start | vocabulary | encoding | plan | first step | peak | resident | mapped | disk |
+|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|"""
+NOTES = """
+- Seconds and MB. first step: from the start of the process to the end of the first step, with the columns
+  before it, imports, and the building of the model. plan: until the first batch is there.
+- peak, resident: memory above what the process has when TensorFlow is imported and the model is
+  built ({base:.0f} MB): the most, and after {steps} steps. mapped: resident pages of files, which
+  the system takes back when it needs them; they are not in the other columns.
+- disk: the encoded text with its vocabulary; the text itself has {text:.0f} bytes a pair.
+- A model of {width} units and 1 layer, {vocabulary:,} BPE tokens, batches of {tokens:,} tokens,
+  subword_dropout={dropout}.
+- {machine}."""
+STEPS, WIDTH, VOCABULARY, TOKENS = 20, 32, 8000, 4096
+
+
+def write_corpus(pairs: Sequence[tuple[str, str]], number: int, directory: Path) -> list[Path]:
+    """Write a corpus of any number of pairs, made of the given ones; return its two files.
+
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> files = write_corpus([("a b c d", "A B C D"), ("e f", "E F")], 3, folder)
+    >>> [len(path.read_text().splitlines()) for path in files]
+    [3, 3]
+    """
+    choose = random.Random(number).choice
+    halves = [[_halves(side) for side in pair] for pair in pairs]
+    paths = [directory / "train.source", directory / "train.target"]
+    with open(paths[0], "w", encoding="utf-8") as source, open(paths[1], "w") as target:
+        for _ in range(number):
+            one, other = choose(halves), choose(halves)
+            for file, first, second in zip((source, target), one, other, strict=True):
+                file.write(f"{first[0]} {second[1]}\n")
+    return paths
+
+
+def _halves(sentence: str) -> tuple[str, str]:
+    words = sentence.split()
+    middle = len(words) // 2
+    return " ".join(words[:middle]), " ".join(words[middle:])
+
+
+def start_training(paths: Sequence[str], directory: Path, dropout: float) -> dict[str, float]:
+    """Train for a few steps; return seconds and megabytes."""
+    began = time.perf_counter()
+    import tensorflow as tf
+
+    from keras_transformer.config import ExperimentConfig
+    from keras_transformer.training.run import compiled_model
+    from keras_transformer.training.text import training_batches
+    from keras_transformer.training.vocabularies import read_or_train
+
+    config = ExperimentConfig.from_dict(
+        {
+            "model": {
+                "vocab_size": VOCABULARY,
+                "num_layers": 1,
+                "d_model": WIDTH,
+                "d_ff": WIDTH,
+                "num_heads": 2,
+            },
+            "data": {
+                "train_source": paths[0],
+                "train_target": paths[1],
+                "validation_source": paths[0],
+                "validation_target": paths[1],
+                "subword_dropout": dropout,
+            },
+            "training": {"batch_tokens": TOKENS, "steps_per_epoch": STEPS},
+        }
+    )
+    model = compiled_model(config, tf.distribute.get_strategy())
+    base = _memory()["RssAnon"]
+    times = [time.perf_counter()]
+    tokenizers = read_or_train(directory, config)
+    times.append(time.perf_counter())
+    batches = training_batches(config, tokenizers, directory, 1)
+    times.append(time.perf_counter())
+    first = next(iter(batches))
+    times.append(time.perf_counter())
+    model.train_on_batch(*first)
+    end = time.perf_counter()
+    model.fit(batches.dataset(), epochs=1, verbose=0)
+    memory = _memory()
+    return {
+        "vocabulary": times[1] - times[0],
+        "encoding": times[2] - times[1],
+        "plan": times[3] - times[2],
+        "first": end - began,
+        "base": base,
+        "peak": memory["peak"] - base,
+        "resident": memory["RssAnon"] - base,
+        "mapped": memory["RssFile"],
+        "disk": sum(path.stat().st_size for path in directory.rglob("*") if path.is_file()) / 1e6,
+    }
+
+
+class _Peak:
+    """The most anonymous memory, seen by a thread: VmHWM has mapped files too."""
+
+    value = 0.0
+
+
+def _watch() -> None:
+    while True:
+        _Peak.value = max(_Peak.value, _memory()["RssAnon"])
+        time.sleep(0.05)
+
+
+def _memory() -> dict[str, float]:
+    """Return the resident megabytes of this process, its own and of mapped files."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    status = dict(line.split(":", 1) for line in lines)
+    sizes = {name: int(status[name].split()[0]) / 1000 for name in ("RssAnon", "RssFile")}
+    return {**sizes, "peak": max(_Peak.value, sizes["RssAnon"])}
+
+
+def measure(
+    pairs: Sequence[tuple[str, str]], numbers: Sequence[int], dropout: float
+) -> Iterator[str]:
+    """Yield the lines of the report."""
+    yield HEADER
+    for number in numbers:
+        with tempfile.TemporaryDirectory() as folder:
+            paths = write_corpus(pairs, number, Path(folder))
+            text = sum(path.stat().st_size for path in paths) / number
+            for start in ("first", "second"):
+                command = [sys.executable, "-m", "benchmarks.corpus", "--start", folder]
+                command += ["--dropout", str(dropout)]
+                result = json.loads(
+                    subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+                )
+                times = [result[name] for name in ("vocabulary", "encoding", "plan", "first")]
+                sizes = [result[name] for name in ("peak", "resident", "mapped", "disk")]
+                yield table_line(
+                    [f"{number:,}", start, *(f"{x:.1f}" for x in times)]
+                    + [f"{x:,.0f}" for x in sizes]
+                )
+    yield NOTES.format(
+        base=result["base"],
+        steps=STEPS,
+        text=text,
+        width=WIDTH,
+        vocabulary=VOCABULARY,
+        tokens=TOKENS,
+        dropout=dropout,
+        machine=describe_machine(),
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--source", help="real lines to make the corpora of; may be .gz")
+    parser.add_argument("--target", help="their translations")
+    parser.add_argument("--pairs", type=int, nargs="+", default=[100_000, 1_000_000])
+    parser.add_argument("--dropout", type=float, default=0.0, help="data.subword_dropout")
+    parser.add_argument("--output", type=Path, help="file for the report")
+    parser.add_argument("--start", type=Path, help=argparse.SUPPRESS)
+    args = parser.parse_args(argv)
+    if args.start:
+        import threading
+
+        threading.Thread(target=_watch, daemon=True).start()
+        paths = [str(args.start / f"train.{side}") for side in ("source", "target")]
+        print(json.dumps(start_training(paths, args.start / "run", args.dropout)))
+        return
+    from keras_transformer.data import read_pairs
+
+    print_report(
+        measure(read_pairs(args.source, args.target), args.pairs, args.dropout), args.output
+    )
+
+
+if __name__ == "__main__":
+    main()
