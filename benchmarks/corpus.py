@@ -27,8 +27,8 @@ HEADER = """\
 | pairs | start | vocabulary | encoding | plan | first step | peak | resident | mapped | disk |
 |--:|---|--:|--:|--:|--:|--:|--:|--:|--:|"""
 NOTES = """
-- Seconds and MB. first step: from the start of the process to the end of the first step, with the columns
-  before it, imports, and the building of the model. plan: until the first batch is there.
+- Seconds and MB. first step: from the start of the process to the end of the first step, with the
+  columns before it, imports, and the building of the model. plan: until the first batch is there.
 - peak, resident: memory above what the process has when TensorFlow is imported and the model is
   built ({base:.0f} MB): the most, and after {steps} steps. mapped: resident pages of files, which
   the system takes back when it needs them; they are not in the other columns.

@@ -106,7 +106,8 @@ def plan_batches(
 
     batches: list[np.ndarray] = []
     start = 0
-    for rows, full in _full_batches(np.bincount(buckets, minlength=len(boundaries)), boundaries, batch_tokens):
+    counts = np.bincount(buckets, minlength=len(boundaries))
+    for rows, full in _full_batches(counts, boundaries, batch_tokens):
         members = order[start:full]
         if group_by is not None:
             members = _sorted_in_windows(members, np.asarray(group_by), rows * _WINDOW)
