@@ -28,9 +28,12 @@ def progress_of(model: keras.Model, seconds: float) -> dict[str, np.ndarray]:
 def restore_progress(model: keras.Model, arrays: Mapping[str, np.ndarray]) -> None:
     """Set the metrics and the state of dropout to what `progress_of` returned.
 
-    On another number of replicas, the metrics' totals stay, and dropout is that of the first.
+    On another number of replicas, the metrics' totals stay, and dropout is that of the first. A
+    metric that the arrays don't have, because it is new, starts here.
     """
     for name, variable in _variables(model).items():
+        if name not in arrays:
+            continue
         parts, values = _parts(model, variable), arrays[name]
         if len(values) != len(parts):
             is_metric = name.startswith("metric")
@@ -47,10 +50,13 @@ def dropout_states(model: keras.Model) -> list[keras.Variable]:
 
 
 def _variables(model: keras.Model) -> dict[str, keras.Variable]:
-    metrics = [variable for metric in model.metrics for variable in metric.variables]
-    named = {f"metric-{number}": variable for number, variable in enumerate(metrics)}
-    states = enumerate(dropout_states(model))
-    return {**named, **{f"dropout-{number}": variable for number, variable in states}}
+    named = {}
+    for metric in model.metrics:
+        for number, variable in enumerate(metric.variables):
+            named[f"metric-{metric.name}-{number}"] = variable
+    for number, variable in enumerate(dropout_states(model)):
+        named[f"dropout-{number}"] = variable
+    return named
 
 
 def _parts(model: keras.Model, variable: keras.Variable) -> Sequence[Any]:
