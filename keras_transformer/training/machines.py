@@ -12,6 +12,7 @@ import tensorflow as tf
 from keras_transformer.data import TokenBatches
 from keras_transformer.training.checkpoint_directory import Position
 from keras_transformer.training.cluster import Cluster
+from keras_transformer.training.devices import keep_freed_memory
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +56,8 @@ def cluster_strategy(cluster: Cluster, replicas: int | None = None) -> ClusterSt
             f"training.replicas must be the number of tasks of TF_CONFIG, {count}, received "
             f"{replicas}. Leave it out."
         )
+    if not gpus:
+        keep_freed_memory()
     log.info("task %d of %d: waiting for the others", cluster.index + 1, count)
     return ClusterStrategy()
 
@@ -159,7 +162,7 @@ def _sum(strategy: tf.distribute.Strategy, value: float) -> float:
 
 
 @contextlib.contextmanager
-def others_may_be_lost(cluster: Cluster | None) -> Iterator[None]:
+def others_may_be_lost(cluster: Cluster) -> Iterator[None]:
     """Turn TensorFlow's error for a machine that is lost into one that says what to do.
 
     Raises:
@@ -172,14 +175,10 @@ def others_may_be_lost(cluster: Cluster | None) -> Iterator[None]:
         tf.errors.CancelledError,
         tf.errors.DeadlineExceededError,
         tf.errors.FailedPreconditionError,
-        tf.errors.InternalError,
         tf.errors.UnavailableError,
     ) as error:
-        if cluster is None:
-            raise
-        reason = (error.message or type(error).__name__).strip().splitlines()[0]
         raise ConnectionError(
             f"A run needs all {len(cluster.addresses)} machines to the end, and one was lost "
-            f"({reason}). Give the same command again on all of them: the run resumes from its "
-            "last checkpoint."
+            f"({type(error).__name__}). If it has no error of its own, give the same command again "
+            "on all of them: the run resumes from its last checkpoint."
         ) from error

@@ -163,7 +163,10 @@ def _train(config: ExperimentConfig, directory: Path, cluster: Cluster | None = 
         translator = choose_weights(config, directory, checkpoints, tokenizers, validation_pairs)
     if cluster:
         wait_for_all(strategy)  # The others must not leave while the chief needs them.
-    return translator if is_chief else load_translator(directory)
+    if is_chief:
+        return translator
+    log.info("the chief has saved the model in %s", directory)
+    return load_translator(directory)
 
 
 def _strategy(

@@ -14,6 +14,14 @@ import keras
 import numpy as np
 import pytest
 
+from keras_transformer.training import read_history
+from tests.helpers.twenty_steps import (
+    assert_same_arrays,
+    newest_checkpoint,
+    twenty_steps,
+    write_text,
+)
+
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
@@ -22,6 +30,7 @@ pytestmark = [
 ]
 
 V = 13
+PARTS = 1, 2, 4
 # Model, optimizer, and numbers of replicas to compare with a step without a strategy.
 CASES = {
     ("transformer", "sgd"): (1, 2, 4),
@@ -125,6 +134,16 @@ def drop(strategy):
     return [outputs.numpy() for outputs in strategy.experimental_local_results(run())]
 
 
+def run_with_accumulation(folder, replicas, strategy):
+    """Train for 20 steps by `training.train`, with batches in 1, 2 and 4 parts."""
+    from keras_transformer.training import run
+
+    run.replica_strategy = lambda number: strategy
+    for parts in PARTS:
+        config = twenty_steps(folder, accumulation=parts, clip_norm=1.5)
+        run.train(config, Path(folder, f"run-{replicas or 1}-{parts}"))
+
+
 def main(folder, *numbers):
     import tensorflow as tf
 
@@ -143,6 +162,8 @@ def main(folder, *numbers):
             path = Path(folder, f"{kind}-{optimizer}-{replicas}")
             np.savez(path.with_suffix(".npz"), *weights)
             path.with_suffix(".json").write_text(json.dumps(logs))
+        if replicas != 1:
+            run_with_accumulation(Path(folder), replicas, strategy)
         if replicas == 2:
             np.savez(Path(folder, "dropped.npz"), *drop(strategy))
             np.savez(Path(folder, "overflow.npz"), **overflow(strategy))
@@ -151,6 +172,7 @@ def main(folder, *numbers):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("replicas")
+    write_text(folder)
     root = Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), *sys.path])}
     for numbers in ("0", "1", "2"), ("4",):
@@ -186,6 +208,16 @@ def test_the_step_moves_the_weights(folder, kind, optimizer):
     after, _ = steps(folder, kind, optimizer, 0)
     for old, new in zip(before, after, strict=True):
         assert np.abs(new - old).max() > 1e-3
+
+
+@pytest.mark.parametrize("parts", PARTS)
+@pytest.mark.parametrize("replicas", [1, 2, 4])
+def test_a_run_of_20_steps_is_that_of_a_single_device(folder, replicas, parts):
+    run, alone = folder / f"run-{replicas}-{parts}", folder / "run-1-1"
+    assert_same_arrays(newest_checkpoint(run), newest_checkpoint(alone))
+    norms, clipped = (read_history(each)["gradient_norm"] for each in (run, alone))
+    assert norms == pytest.approx(clipped, rel=1e-4)
+    assert max(norms) > 1.5
 
 
 def test_all_replicas_skip_a_step_that_overflows_on_the_second(folder):
