@@ -1,10 +1,12 @@
 """Memory and time to the first step of training, by the size of the corpus.
 
     python -m benchmarks.corpus --source train.en --target train.de --pairs 100000 1000000
+    python -m benchmarks.corpus --source train.en --target train.de --repeat 50 200
 
 The corpora are made of real lines: each pair joins the first half of one pair and the second half
 of another, on both sides. Each start is a process of its own; the second one finds the encoded text
-of the first.
+of the first. With --repeat, the encoded text of the last corpus is then repeated on the disk, for
+second starts of larger corpora that nobody has to wait for.
 """
 
 import argparse
@@ -17,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -24,14 +27,15 @@ from benchmarks.machine import describe_machine
 from benchmarks.report import print_report, table_line
 
 HEADER = """\
-| pairs | start | vocabulary | encoding | plan | first step | peak | resident | mapped | disk |
-|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|"""
+| pairs | start | vocabulary | encode | plan | first step | base | peak | resident | mapped | disk |
+|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|"""
 NOTES = """
-- Seconds and MB. first step: from the start of the process to the end of the first step, with the
-  columns before it, imports, and the building of the model. plan: until the first batch is there.
-- peak, resident: memory above what the process has when TensorFlow is imported and the model is
-  built ({base:.0f} MB): the most, and after {steps} steps. mapped: resident pages of files, which
-  the system takes back when it needs them; they are not in the other columns.
+- Seconds, those of the processor in parentheses, and MB. first step: from the start of the process
+  to the end of the first step, with the columns before it, imports, and the building of the model.
+  plan: until the first batch is there.
+- base: memory of the process when TensorFlow is imported and the model is built. peak, resident:
+  memory above that, the most and after {steps} steps. mapped: resident pages of files, among them
+  TensorFlow's; the system takes them back when it needs them, and the other columns lack them.
 - disk: the encoded text with its vocabulary; the text itself has {text:.0f} bytes a pair.
 - A model of {width} units and 1 layer, {vocabulary:,} BPE tokens, batches of {tokens:,} tokens,
   subword_dropout={dropout}.
@@ -64,9 +68,30 @@ def _halves(sentence: str) -> tuple[str, str]:
     return " ".join(words[:middle]), " ".join(words[middle:])
 
 
-def start_training(paths: Sequence[str], directory: Path, dropout: float) -> dict[str, float]:
+def repeat_encoded(directory: Path, times: int) -> None:
+    """Repeat the encoded text in a run directory, which has one, on the disk."""
+    import numpy as np
+
+    [record_path] = directory.glob("text/*/record.json")
+    record = json.loads(record_path.read_text())
+    for number, side in enumerate(("source", "target")):
+        ids = np.fromfile(record_path.with_name(f"{side}.ids"), np.uint16)
+        offsets = np.fromfile(record_path.with_name(f"{side}.offsets"), np.int64)
+        with open(record_path.with_name(f"{side}.ids"), "ab") as file:
+            for _ in range(times - 1):
+                ids.tofile(file)
+        with open(record_path.with_name(f"{side}.offsets"), "ab") as file:
+            for i in range(1, times):
+                (offsets[1:] + i * len(ids)).tofile(file)
+        record["tokens"][number] *= times
+    for name in ("read", "kept"):
+        record["corpora"][0][name] *= times
+    record_path.write_text(json.dumps(record))
+
+
+def start_training(paths: Sequence[str], directory: Path, dropout: float) -> dict[str, Any]:
     """Train for a few steps; return seconds and megabytes."""
-    began = time.perf_counter()
+    began = _now()
     import tensorflow as tf
 
     from keras_transformer.config import ExperimentConfig
@@ -95,28 +120,36 @@ def start_training(paths: Sequence[str], directory: Path, dropout: float) -> dic
     )
     model = compiled_model(config, tf.distribute.get_strategy())
     base = _memory()["RssAnon"]
-    times = [time.perf_counter()]
+    times = [_now()]
     tokenizers = read_or_train(directory, config)
-    times.append(time.perf_counter())
+    times.append(_now())
     batches = training_batches(config, tokenizers, directory, 1)
-    times.append(time.perf_counter())
+    times.append(_now())
     first = next(iter(batches))
-    times.append(time.perf_counter())
+    times.append(_now())
     model.train_on_batch(*first)
-    end = time.perf_counter()
+    end = _now()
     model.fit(batches.dataset(), epochs=1, verbose=0)
     memory = _memory()
     return {
-        "vocabulary": times[1] - times[0],
-        "encoding": times[2] - times[1],
-        "plan": times[3] - times[2],
-        "first": end - began,
+        "vocabulary": _seconds(times[0], times[1]),
+        "encoding": _seconds(times[1], times[2]),
+        "plan": _seconds(times[2], times[3]),
+        "first": _seconds(began, end),
         "base": base,
         "peak": memory["peak"] - base,
         "resident": memory["RssAnon"] - base,
         "mapped": memory["RssFile"],
         "disk": sum(path.stat().st_size for path in directory.rglob("*") if path.is_file()) / 1e6,
     }
+
+
+def _now() -> tuple[float, float]:
+    return time.perf_counter(), time.process_time()
+
+
+def _seconds(start: tuple[float, float], end: tuple[float, float]) -> str:
+    return f"{end[0] - start[0]:,.1f} ({end[1] - start[1]:,.1f})"
 
 
 class _Peak:
@@ -140,7 +173,10 @@ def _memory() -> dict[str, float]:
 
 
 def measure(
-    pairs: Sequence[tuple[str, str]], numbers: Sequence[int], dropout: float
+    pairs: Sequence[tuple[str, str]],
+    numbers: Sequence[int],
+    repeat: Sequence[int],
+    dropout: float,
 ) -> Iterator[str]:
     """Yield the lines of the report."""
     yield HEADER
@@ -148,20 +184,14 @@ def measure(
         with tempfile.TemporaryDirectory() as folder:
             paths = write_corpus(pairs, number, Path(folder))
             text = sum(path.stat().st_size for path in paths) / number
-            for start in ("first", "second"):
-                command = [sys.executable, "-m", "benchmarks.corpus", "--start", folder]
-                command += ["--dropout", str(dropout)]
-                result = json.loads(
-                    subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-                )
-                times = [result[name] for name in ("vocabulary", "encoding", "plan", "first")]
-                sizes = [result[name] for name in ("peak", "resident", "mapped", "disk")]
-                yield table_line(
-                    [f"{number:,}", start, *(f"{x:.1f}" for x in times)]
-                    + [f"{x:,.0f}" for x in sizes]
-                )
+            yield _row(folder, dropout, number, "first")
+            yield _row(folder, dropout, number, "second")
+            times = 1
+            for more in repeat if number == numbers[-1] else ():
+                repeat_encoded(Path(folder, "run"), more // times)
+                times = more // times * times
+                yield _row(folder, dropout, times * number, "second, repeated")
     yield NOTES.format(
-        base=result["base"],
         steps=STEPS,
         text=text,
         width=WIDTH,
@@ -172,11 +202,22 @@ def measure(
     )
 
 
+def _row(folder: str, dropout: float, number: int, start: str) -> str:
+    command = [sys.executable, "-m", "benchmarks.corpus", "--start", folder]
+    command += ["--dropout", str(dropout)]
+    process = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    result = json.loads(process.stdout)
+    times = [result[name] for name in ("vocabulary", "encoding", "plan", "first")]
+    sizes = [result[name] for name in ("base", "peak", "resident", "mapped", "disk")]
+    return table_line([f"{number:,}", start, *times, *(f"{size:,.0f}" for size in sizes)])
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--source", help="real lines to make the corpora of; may be .gz")
     parser.add_argument("--target", help="their translations")
     parser.add_argument("--pairs", type=int, nargs="+", default=[100_000, 1_000_000])
+    parser.add_argument("--repeat", type=int, nargs="+", default=[], help="factors, ascending")
     parser.add_argument("--dropout", type=float, default=0.0, help="data.subword_dropout")
     parser.add_argument("--output", type=Path, help="file for the report")
     parser.add_argument("--start", type=Path, help=argparse.SUPPRESS)
@@ -191,7 +232,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     from keras_transformer.data import read_pairs
 
     print_report(
-        measure(read_pairs(args.source, args.target), args.pairs, args.dropout), args.output
+        measure(read_pairs(args.source, args.target), args.pairs, args.repeat, args.dropout),
+        args.output,
     )
 
 

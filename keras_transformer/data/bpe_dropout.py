@@ -6,8 +6,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
-from contextlib import suppress
+from concurrent.futures import Future, wait
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,6 +72,7 @@ class SubwordDropout:
         self._dropouts = [tokenizer.bpe_dropout for tokenizer in tokenizers]
         self.growth = self._measure()
         self._turn = threading.Lock()
+        self._last: Future[EncodedPairs] | None = None
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def segment(self, number: int, first: int, members: np.ndarray) -> Future[EncodedPairs]:
@@ -87,11 +87,14 @@ class SubwordDropout:
             A future of `EncodedPairs` with these pairs in their order.
         """
         future: Future[EncodedPairs] = Future()
+        with self._turn:
+            before, self._last = self._last, future
 
         def run():
             try:
-                with self._turn:
-                    future.set_result(self._segment(number, first, members))
+                if before is not None:
+                    wait([before])
+                future.set_result(self._segment(number, first, members))
             except BaseException as error:
                 future.set_exception(error)
 
@@ -181,8 +184,7 @@ def _in_order(
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
     process.kill()
-    with suppress(OSError):  # A task that was not sent completely.
-        process.communicate()
+    process.wait()
 
 
 def _send(process: "subprocess.Popen[bytes]", value: Any) -> None:

@@ -179,11 +179,12 @@ class TokenBatches:
 
     def _plan(self, number: int) -> list[np.ndarray]:
         """Return the batches of a pass, which is planned once for all of its epochs."""
-        if self._planned is None or self._planned[0] != number:
-            self._planned = None  # Two plans at a time would take twice the memory.
-            members = self._members(number)
-            self._planned = number, self._new_plan(self.pairs, number, members)
-        return self._planned[1]
+        planned = self._planned
+        if planned is None or planned[0] != number:
+            planned = self._planned = None  # Two plans at a time would take twice the memory.
+            planned = number, self._new_plan(self.pairs, number, self._members(number))
+            self._planned = planned
+        return planned[1]
 
     def _new_plan(
         self, pairs: EncodedPairs, number: int, members: np.ndarray | None = None
@@ -244,13 +245,14 @@ class TokenBatches:
 
     def _order(self, number: int) -> np.ndarray:
         """Return the pairs of a pass in random order."""
-        if self._ordered is None or self._ordered[0] != number:
+        ordered = self._ordered
+        if ordered is None or ordered[0] != number:
             members = self._members(number)
             order = np.arange(len(self.pairs), dtype=np.int32) if members is None else members
             if self.shuffle:
                 np.random.default_rng((self.seed, number, 2)).shuffle(order)
-            self._ordered = number, order
-        return self._ordered[1]
+            ordered = self._ordered = number, order
+        return ordered[1]
 
     def __iter__(self) -> Iterator[tuple[dict[str, np.ndarray], np.ndarray]]:
         """Yield the batches of the current epoch, and move on to the next after the last one."""

@@ -154,6 +154,8 @@ def encode_text(
         for path in folder.parent.iterdir():
             if path.is_dir() and path != folder:
                 shutil.rmtree(path, ignore_errors=True)
+            elif path.name.startswith("writing-"):  # Of a process that was killed.
+                path.unlink()
     return encode_to_files(training_corpora(data), tokenizers, rules, folder)
 
 
