@@ -9,7 +9,7 @@ import numpy as np
 from keras_transformer.data import TokenBatches
 from keras_transformer.training.checkpoint_directory import Checkpoints
 from keras_transformer.training.checkpoints import read_arrays
-from keras_transformer.training.progress import dropout_states, restore_progress
+from keras_transformer.training.epoch_progress import dropout_states, restore_progress
 
 Logs = dict[str, Any] | None
 
