@@ -28,6 +28,7 @@ https://www.tensorflow.org/tfx/serving/setup."""
 @plain_errors()
 def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.serve") -> None:
     from keras_transformer.export import find_served_version
+    from keras_transformer.utils.checksums import check_files
 
     parser = Parser(prog=prog, description=__doc__.split("\n")[0])
     parser.add_argument("--model", required=True, help="saved_models/NAME, from pipelines.export")
@@ -60,6 +61,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.ser
     if args.port == args.rest_port:
         parser.error("--port and --rest-port must differ")
     version = find_served_version(args.model)
+    check_files(version)
     base = version.parent
     name = args.name or base.name
     if set(name) & set(":/"):

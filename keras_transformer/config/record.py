@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+from keras_transformer.utils import checksums
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExportRecord:
@@ -73,10 +75,15 @@ class ExportRecord:
         return cls(facts=values, **own)
 
     def write(self, version: str | os.PathLike) -> Path:
-        """Write the record into a version directory, and return the path of the file."""
+        """Write the record into a version directory, and return the path of the file.
+
+        If the directory has checksums, that of the record is updated.
+        """
         path = Path(version) / self.FILE
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps(self.to_dict(), indent=2) + "\n", encoding="utf-8")
+        if (Path(version) / checksums.FILE).exists():
+            checksums.record_files(version, [self.FILE])
         return path
 
     def to_dict(self) -> dict[str, Any]:

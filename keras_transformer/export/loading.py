@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.translation.batching import translate_in_batches
+from keras_transformer.utils.checksums import check_files
 from keras_transformer.utils.versions import GRAPH, find_saved_model
 
 
@@ -80,7 +81,7 @@ def load_saved_model(path: str | os.PathLike) -> LoadedTranslator:
 
     Raises:
         FileNotFoundError: If there is no SavedModel.
-        ValueError: If the SavedModel is damaged, or was not written by `export_saved_model`.
+        ValueError: If a file is damaged, or the SavedModel was not written by `export_saved_model`.
 
     Example:
 
@@ -98,6 +99,7 @@ def load_saved_model(path: str | os.PathLike) -> LoadedTranslator:
             f"There is no SavedModel in {path}: expected {GRAPH} there or in a numbered directory "
             "below. Export one with python -m pipelines.export."
         )
+    check_files(found)  # TensorFlow would load some damaged files, or crash.
     try:
         loaded = tf.saved_model.load(str(found))
     except (tf.errors.OpError, OSError, ValueError, KeyError) as error:

@@ -19,6 +19,7 @@ from keras_transformer.export.signatures import describe_signatures, trace_signa
 from keras_transformer.export.warmup import replay, warmup_requests, write_warmup
 from keras_transformer.text import save_tokenizers
 from keras_transformer.translation.translator import Translator
+from keras_transformer.utils.checksums import record_files
 from keras_transformer.utils.versions import numbered_versions
 
 log = logging.getLogger(__name__)
@@ -46,6 +47,8 @@ def export_saved_model(
       card with the same content.
     - assets.extra/vocabulary.model, or source.model and target.model.
     - batching_params.pbtxt: for a server with --enable_per_model_batching_parameters.
+    - SHA256SUMS: checksums of all files but README.md and batching_params.pbtxt, which may be
+      edited. `load_saved_model` and `pipelines.serve` check them.
 
     path/serving contains configuration files for the server. Existing ones are kept.
 
@@ -93,6 +96,7 @@ def export_saved_model(
         card = model_card(Path(os.path.abspath(path)).name, record)
         (temporary / "README.md").write_text(card, encoding="utf-8")
         (temporary / "batching_params.pbtxt").write_text(BATCHING, encoding="utf-8")
+        record_files(temporary, _files_to_keep(temporary))
         write_serving_files(path)
         return _publish(temporary, path)
     finally:
@@ -156,6 +160,13 @@ def _record(
 def _precision(model):
     name = model.dtype_policy.name
     return name if model.quantization_mode is None else f"int8_from_{name}"
+
+
+def _files_to_keep(version: Path) -> list[str]:
+    """Return the files of a version that nobody is to edit."""
+    files = [path for path in version.rglob("*") if path.is_file()]
+    names = {path.relative_to(version).as_posix() for path in files}
+    return sorted(names - {"README.md", "batching_params.pbtxt"})
 
 
 def _publish(temporary: Path, path: Path) -> Path:

@@ -14,6 +14,7 @@ from keras_transformer.training.checkpoints import damage
 from keras_transformer.training.text import Pairs
 from keras_transformer.training.vocabularies import Tokenizers
 from keras_transformer.translation.translator import Translator
+from keras_transformer.utils.checksums import recorded_files
 from keras_transformer.utils.files import whole_file
 
 log = logging.getLogger(__name__)
@@ -55,15 +56,16 @@ def choose_weights(
         log.info("validation BLEU (%s) of the %s checkpoint: %.2f", search, name, bleu[name])
     chosen = max(bleu, key=bleu.__getitem__)
     _load(model, config.training.average, chosen, candidates[chosen])
-    with whole_file(directory / "model.keras") as temporary:
-        model.save(temporary)
     report = {
         "chosen": chosen,
         "checkpoints": [path.name for path in candidates[chosen]],
         "validation_bleu": bleu,
     }
-    with whole_file(directory / "chosen.json") as temporary:
-        temporary.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    with recorded_files(directory, ["model.keras", "chosen.json"]):
+        with whole_file(directory / "model.keras") as temporary:
+            model.save(temporary)
+        with whole_file(directory / "chosen.json") as temporary:
+            temporary.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     return translator
 
 

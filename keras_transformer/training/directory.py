@@ -10,9 +10,10 @@ from typing import Any
 
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.text import save_tokenizers
-from keras_transformer.training.vocabularies import Tokenizers
+from keras_transformer.training.vocabularies import Tokenizers, vocabulary_files
 from keras_transformer.translation.saved import find_translator
 from keras_transformer.translation.translator import Translator
+from keras_transformer.utils.checksums import check_files, recorded_files
 from keras_transformer.utils.files import whole_file
 
 
@@ -75,6 +76,7 @@ def run_facts(directory: str | os.PathLike) -> dict[str, Any]:
     chosen = saved.path.with_name("chosen.json")
     if not chosen.exists():
         return facts
+    check_files(chosen.parent, [chosen.name])
     try:
         validation = json.loads(chosen.read_text(encoding="utf-8"))
         if not isinstance(validation, dict):
@@ -153,8 +155,10 @@ def check_claim(directory: Path, config: ExperimentConfig) -> None:
     """Check that a run can start or resume in a directory with this configuration.
 
     Raises:
-        ValueError: If the directory holds a run with another configuration.
+        ValueError: If the directory holds a run with another configuration, or its config.yaml is
+            damaged or missing.
     """
+    check_files(directory, ["config.yaml"])
     path = directory / "config.yaml"
     if not path.exists():
         return
@@ -187,6 +191,8 @@ def _differences(before: ExperimentConfig, config: ExperimentConfig) -> Sequence
 def claim(directory: Path, config: ExperimentConfig, tokenizers: Tokenizers) -> None:
     """Write the configuration and the vocabularies, and make epochs.csv ready for more lines."""
     directory.mkdir(parents=True, exist_ok=True)
-    config.to_file(directory / "config.yaml")
-    save_tokenizers(directory, tokenizers, config.model.has_joint_vocabulary)
+    names = [path.name for path in vocabulary_files(directory, config)]
+    with recorded_files(directory, ["config.yaml", *names]):
+        config.to_file(directory / "config.yaml")
+        save_tokenizers(directory, tokenizers, config.model.has_joint_vocabulary)
     prepare_history(directory / "epochs.csv")

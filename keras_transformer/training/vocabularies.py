@@ -17,6 +17,7 @@ from keras_transformer.text import (
     vocabulary_paths,
 )
 from keras_transformer.training.text import text_directory, text_facts, training_corpora
+from keras_transformer.utils.checksums import check_files
 from keras_transformer.utils.progress import progress
 
 log = logging.getLogger(__name__)
@@ -73,7 +74,9 @@ def read_or_train(directory: Path, config: ExperimentConfig) -> Tokenizers:
         jobs = [((0,), model.vocab_size), ((1,), model.target_size)]
     tokenizers = []
     for path, (sides, size) in zip(vocabulary_files(directory, config), jobs, strict=True):
-        if not path.exists():
+        if path.exists():
+            check_files(directory, [path.name])
+        else:
             path = _trained(config, text_directory(config, directory), sides, size)
         tokenizers.append(read_tokenizers([path], data.subwords)[0])
     return tokenizers[0], tokenizers[-1]

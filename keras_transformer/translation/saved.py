@@ -21,6 +21,7 @@ from keras_transformer.text import (
     vocabulary_paths,
 )
 from keras_transformer.translation.exported_weights import read_exported_model
+from keras_transformer.utils import checksums
 from keras_transformer.utils.files import whole_directory, whole_file
 from keras_transformer.utils.versions import GRAPH, find_saved_model
 
@@ -73,19 +74,23 @@ def _in_directory(directory: Path) -> SavedTranslator:
     path, model = directory / _CONFIG, directory / _MODEL
     if not model.exists():
         raise FileNotFoundError(f"{model} does not exist. Give {_KINDS}.")
+    checksums.check_files(directory, [_CONFIG])
     sections = read_yaml(path)
     config = TranslatorConfig.from_sections(sections, path)
+    vocabularies = _vocabularies(directory, config.model.has_joint_vocabulary)
+    checksums.check_files(directory, [path.name for path in vocabularies])
     is_run = "training" in sections
     return SavedTranslator(
         path=path,
         config=config,
-        vocabularies=_vocabularies(directory, config.model.has_joint_vocabulary),
+        vocabularies=vocabularies,
         read_model=lambda: _read_model(model),
         facts={name: sections[name] for name in ("data", "training") if is_run},
     )
 
 
 def _in_export(version: Path) -> SavedTranslator:
+    checksums.check_files(version)
     record, path = ExportRecord.read(version), version / ExportRecord.FILE
     sections = {"model": record.model, "decoding": record.decoding}
     joint = record.model.get("target_vocab_size") is None
@@ -135,6 +140,7 @@ def _subwords_of(tokenizer: Tokenizer) -> str:
 
 def _read_model(path: Path) -> Transformer:
     """Read a model.keras, or raise a ValueError that names it."""
+    checksums.check_files(path.parent, [path.name])
     try:
         if not zipfile.is_zipfile(path):
             raise ValueError("it is not a Keras archive")
@@ -153,7 +159,7 @@ def write_translator(
     tokenizers: tuple[Tokenizer, Tokenizer],
     decoding: DecodingConfig,
 ) -> None:
-    """Write model.keras, the vocabularies and config.yaml into a directory.
+    """Write model.keras, the vocabularies, config.yaml and checksums into a directory.
 
     Args:
         path: The directory, which appears only when it is complete. It may be empty, or one that
@@ -177,6 +183,7 @@ def write_translator(
         save_tokenizers(temporary, tokenizers, shared)
         with whole_file(temporary / _MODEL) as file:
             _without_optimizer(model.without_lora()).save(file)
+        checksums.record_files(temporary, sorted(file.name for file in temporary.iterdir()))
 
 
 def _check_replaceable(path: Path) -> None:
@@ -193,7 +200,7 @@ def _check_replaceable(path: Path) -> None:
         )
     names = {entry.name for entry in path.iterdir()}
     vocabularies = [file for shared in (True, False) for file in vocabulary_paths(path, shared)]
-    held = sorted(names - {_CONFIG, _MODEL, *(file.name for file in vocabularies)})
+    held = sorted(names - {_CONFIG, _MODEL, checksums.FILE, *(file.name for file in vocabularies)})
     if not held and _CONFIG not in names:
         held = sorted(names)
     elif not held and "training" in read_yaml(path / _CONFIG):

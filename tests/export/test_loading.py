@@ -46,6 +46,9 @@ def test_a_damaged_model_is_named(name, exported, tmp_path):
     version = shutil.copytree(exported.version, tmp_path / "1")
     content = (version / name).read_bytes()
     (version / name).write_bytes(content[: len(content) // 2])
+    with pytest.raises(ValueError, match=f"^{version}/{name} is damaged: its checksum is not"):
+        load_saved_model(tmp_path)
+    (version / "SHA256SUMS").unlink()  # As in version 0.1.
     with pytest.raises(ValueError, match=f"The SavedModel in {version} is damaged: .* Restore it"):
         load_saved_model(tmp_path)
 

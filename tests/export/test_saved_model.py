@@ -202,7 +202,7 @@ def test_a_server_sees_only_complete_versions(tmp_path, monkeypatch):
     assert not temporary.name.isdecimal()
     assert seen[-1][:2] == (temporary, version)
     assert sorted(seen[-1][2]) == [
-        *("README.md", "assets.extra", "assets.extra/export.json"),
+        *("README.md", "SHA256SUMS", "assets.extra", "assets.extra/export.json"),
         *("assets.extra/tf_serving_warmup_requests", "assets.extra/vocabulary.model"),
         *("batching_params.pbtxt", "saved_model.pb"),
     ]

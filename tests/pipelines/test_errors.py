@@ -184,7 +184,7 @@ def test_a_damaged_saved_model_is_named(name, saved_model, tmp_path):
     model = shutil.copytree(saved_model, tmp_path / "model")
     (model / "1" / name).write_bytes(b"damaged")
     line = failure(translate, "--model", model, "one")
-    assert line.startswith(f"error: The SavedModel in {model}/1 is damaged: ")
+    assert line.startswith(f"error: {model}/1/{name} is damaged: ")
 
 
 def test_a_saved_model_without_its_graph_is_named(saved_model, tmp_path):

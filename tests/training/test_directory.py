@@ -69,6 +69,9 @@ def test_a_damaged_model_is_named(trained, damage):
 def test_a_damaged_configuration_is_named(trained):
     path = trained / "config.yaml"
     path.write_bytes(path.read_bytes()[:200] + b"{")
+    with pytest.raises(ValueError, match="config.yaml is damaged: its checksum is not the one in"):
+        load_translator(trained)
+    (trained / "SHA256SUMS").unlink()  # As in version 0.1.
     with pytest.raises(ValueError, match="config.yaml is not YAML"):
         load_translator(trained)
 
@@ -77,6 +80,9 @@ def test_a_damaged_configuration_is_named(trained):
 def test_a_truncated_configuration_is_named_with_a_remedy(trained, length):
     path = trained / "config.yaml"
     path.write_bytes(path.read_bytes()[:length])
+    with pytest.raises(ValueError, match="config.yaml is damaged: .* Restore it; if"):
+        check_claim(trained, toy_experiment(TEXT))
+    (trained / "SHA256SUMS").unlink()  # As in version 0.1.
     with pytest.raises(ValueError, match="config.yaml .* Correct or restore it.$"):
         check_claim(trained, toy_experiment(TEXT))
 
@@ -110,6 +116,7 @@ def test_a_run_of_version_0_1_resumes(tmp_path):
     values = yaml.safe_load(path.read_text())
     values["training"]["r_drop"] = 0.0
     path.write_text(yaml.safe_dump(values))
+    (tmp_path / "SHA256SUMS").unlink()
     check_claim(tmp_path, toy_experiment(TEXT, epochs=99))
 
 

@@ -128,7 +128,7 @@ def test_a_run_starts_from_a_translator_that_was_saved_or_exported_in_python(
 def test_an_exported_model_needs_its_vocabulary(tmp_path, source, export, continued):
     start = export(source)
     (start / "1" / "assets.extra" / "vocabulary.model").unlink()
-    with pytest.raises(ValueError, match="there is no .*toy/1/assets.extra/vocabulary.model. Exp"):
+    with pytest.raises(ValueError, match="toy/1/assets.extra/vocabulary.model is missing, but"):
         train(continued(start), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

@@ -66,6 +66,7 @@ def test_the_directory_has_what_later_programs_need():
     assert sorted(path.name for path in (directory / "checkpoints").iterdir()) == best + last
     assert len(best) == 1
     assert sorted(path.name for path in directory.iterdir()) == [
+        "SHA256SUMS",
         "checkpoints",
         "chosen.json",
         "config.yaml",

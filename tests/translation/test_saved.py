@@ -155,7 +155,7 @@ def test_saving_replaces_what_save_wrote(translator, tmp_path):
     other = Translator(tiny_model(330, 350), tiny_tokenizer(330, (0,)), tiny_tokenizer(350, (1,)))
     other.save(path)
     assert {entry.name for entry in path.iterdir()} == {
-        *("config.yaml", "model.keras", "source.model", "target.model")
+        *("SHA256SUMS", "config.yaml", "model.keras", "source.model", "target.model")
     }
     assert [entry.name for entry in tmp_path.iterdir()] == ["toy"]
 
