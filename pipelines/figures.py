@@ -109,9 +109,14 @@ def position_figures(translator: "Translator") -> "Iterator[tuple[str, Figure]]"
 
 def training_figures(config: "ExperimentConfig", directory: str) -> "Iterator[tuple[str, Figure]]":
     """Yield name and figure of the learning rate and of the training curves of a run."""
-    from keras_transformer.plots import last_step, learning_rate_curve, training_curves
+    from keras_transformer.plots import (
+        last_step,
+        learning_rate_curve,
+        step_curves,
+        training_curves,
+    )
     from keras_transformer.schedules import NoamSchedule
-    from keras_transformer.training import read_history
+    from keras_transformer.training import read_history, read_metrics
 
     training = config.training
     schedule = NoamSchedule(
@@ -123,7 +128,10 @@ def training_figures(config: "ExperimentConfig", directory: str) -> "Iterator[tu
     else:  # Version 0.1 did not record it. Show how the schedule goes on after the warm-up.
         steps = 5 * training.warmup_steps
     yield "learning_rate", learning_rate_curve(schedule, steps)
-    yield "training_curves", training_curves(history, label_smoothing=training.label_smoothing)
+    smoothing = training.label_smoothing
+    yield "training_curves", training_curves(history, label_smoothing=smoothing)
+    if (Path(directory) / "metrics.csv").exists():  # That of version 0.1 has none.
+        yield "steps", step_curves(read_metrics(directory), label_smoothing=smoothing)
 
 
 def write(figures: "dict[str, Figure]", output: Path) -> None:

@@ -7,6 +7,7 @@ from keras_transformer.plots.curves import last_step, learning_rate_curve, train
 from keras_transformer.plots.lines import attention_lines
 from keras_transformer.plots.positions import position_map
 from keras_transformer.plots.sentence import SentenceAttention, sentence_attention
+from keras_transformer.plots.steps import step_curves
 from keras_transformer.plots.style import save_figure
 
 __all__ = [
@@ -19,5 +20,6 @@ __all__ = [
     "position_map",
     "save_figure",
     "sentence_attention",
+    "step_curves",
     "training_curves",
 ]

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import BOS_ID
+from keras_transformer.config import BOS_ID, EOS_ID
 from keras_transformer.translation.translator import Translator
 
 
@@ -26,12 +26,15 @@ class SentenceAttention(NamedTuple):
     """Attention of `written` to `source`, float32 [layers, H, T, S]."""
 
 
-def sentence_attention(translator: Translator, sentence: str) -> SentenceAttention:
-    """Translate a sentence and return the attention weights of all heads (Figures 3 to 5).
+def sentence_attention(
+    translator: Translator, sentence: str, translation: str | None = None
+) -> SentenceAttention:
+    """Return the attention weights of all heads for a sentence and its translation (Figs. 3-5).
 
     Args:
         translator: Translator with a trained model.
-        sentence: The sentence to translate.
+        sentence: The sentence.
+        translation: Its translation; by default the one that the translator finds.
 
     Returns:
         The tokens and weights, as `SentenceAttention`.
@@ -52,8 +55,12 @@ def sentence_attention(translator: Translator, sentence: str) -> SentenceAttenti
             f"sentence must have at least one word to attend to, received {sentence!r}. Give some "
             "text."
         )
-    found = translator.search(source, lengths)
-    written = found.ids[:, 0, : found.lengths[0, 0]]
+    if translation is None:
+        found = translator.search(source, lengths)
+        written = found.ids[:, 0, : found.lengths[0, 0]]
+    else:
+        ids = translator.target_tokenizer.tokenize([translation]).to_tensor()
+        written = tf.pad(ids, [[0, 0], [0, 1]], constant_values=EOS_ID)
     read = tf.pad(written[:, :-1], [[0, 0], [1, 0]], constant_values=BOS_ID)
     weights = translator.model.attention_weights({"source": source, "target": read})
     return SentenceAttention(

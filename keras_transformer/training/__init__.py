@@ -4,7 +4,12 @@ import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
 
 from keras_transformer.training.averaging import average_checkpoints
 from keras_transformer.training.devices import keep_freed_memory, prepare_cpu, replica_strategy
-from keras_transformer.training.directory import load_translator, read_history, run_facts
+from keras_transformer.training.directory import (
+    load_translator,
+    read_history,
+    read_metrics,
+    run_facts,
+)
 from keras_transformer.training.jax_run import train_on_jax
 from keras_transformer.training.model import TrainingTransformer
 from keras_transformer.training.preparation import prepare
@@ -22,6 +27,7 @@ __all__ = [
     "prepare",
     "prepare_cpu",
     "read_history",
+    "read_metrics",
     "replica_strategy",
     "run_facts",
     "train",

@@ -1,4 +1,4 @@
-"""Callbacks of a training run: reproducible epochs and logs."""
+"""The callback that makes epochs reproducible."""
 
 import time
 from typing import Any
@@ -62,17 +62,3 @@ class EpochState(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         if logs is not None:
             logs["tokens_per_second"] = self.batches.tokens / self.seconds()
-
-
-class EpochTable(keras.callbacks.CSVLogger):
-    """Write epochs.csv with epochs counted from 1, as in the progress bar."""
-
-    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
-        super().on_epoch_end(epoch + 1, logs)
-
-
-class EpochSummaries(keras.callbacks.TensorBoard):
-    """Write TensorBoard summaries with epochs counted from 1, as in the progress bar."""
-
-    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
-        super().on_epoch_end(epoch + 1, logs)

@@ -1,20 +1,19 @@
 """The directory of a training run: its files, and how to read them."""
 
-import csv
 import dataclasses
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.text import save_tokenizers
+from keras_transformer.training.tables import read_table
 from keras_transformer.training.vocabularies import Tokenizers, vocabulary_files
 from keras_transformer.translation.saved import find_translator
 from keras_transformer.translation.translator import Translator
 from keras_transformer.utils.checksums import check_files, recorded_files
-from keras_transformer.utils.files import whole_file
 
 
 def load_translator(
@@ -109,46 +108,36 @@ def read_history(directory: str | os.PathLike) -> dict[str, list[float]]:
     ...     read_history(run)
     {'epoch': [1.0, 2.0], 'val_bleu': [3.5, 18.25]}
     """
-    path = Path(directory) / "epochs.csv"
-    try:
-        rows = _whole_rows(path)
-        history = {name: [float(row[name]) for row in rows] for name in (rows[0] if rows else ())}
-    except (KeyError, ValueError, csv.Error) as error:
-        raise ValueError(
-            f"{path} is damaged: {error}. Remove the line, or the file, which a run doesn't need."
-        ) from error
-    if history and history["epoch"][0] == 0:
-        history["epoch"] = [epoch + 1 for epoch in history["epoch"]]
-    return history
+    return _columns(read_table(Path(directory) / "epochs.csv", "epoch"))
 
 
-def _whole_rows(path: Path) -> list[dict[str, str]]:
-    """Return a row for each epoch, the last one where an epoch was trained twice.
+def read_metrics(directory: str | os.PathLike) -> dict[str, list[float]]:
+    """Read what a run measured within its epochs, from its metrics.csv.
 
-    An epoch that was interrupted before its checkpoint is trained again. Lines that were cut off
-    when the machine went down are left out.
+    Args:
+        directory: The run directory.
+
+    Returns:
+        A list for each of "step", "epoch", "loss" (of training, a mean since the last row),
+        "learning_rate", "tokens_per_second", "seconds" (of the run, validation included) and others
+        that were logged, with one value per row. There is a row every 100 steps, every minute and
+        at the end of each epoch.
+
+    Raises:
+        FileNotFoundError: If the directory has no metrics.csv, as that of version 0.1.
+        ValueError: If the file is damaged.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as run:
+    ...     _ = Path(run, "metrics.csv").write_text("step,loss\\n100,6.5\\n200,5.25\\n")
+    ...     read_metrics(run)
+    {'step': [100.0, 200.0], 'loss': [6.5, 5.25]}
     """
-    with open(path, newline="", encoding="utf-8") as file:
-        whole = [row for row in csv.DictReader(file) if None not in row and all(row.values())]
-    return list({row["epoch"]: row for row in whole}.values())
+    return _columns(read_table(Path(directory) / "metrics.csv", "step"))
 
 
-def prepare_history(path: Path) -> None:
-    """Make an epochs.csv ready for more lines.
-
-    A last line that was cut off is ended, and epochs of a file of version 0.1 are counted from 1.
-    """
-    if not path.exists() or not (text := path.read_text(encoding="utf-8")):
-        return
-    rows = _whole_rows(path)
-    if rows and int(rows[0]["epoch"]) == 0:
-        with whole_file(path) as temporary, open(temporary, "w", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]))
-            writer.writeheader()
-            writer.writerows({**row, "epoch": int(row["epoch"]) + 1} for row in rows)
-    elif not text.endswith("\n"):
-        with open(path, "a", encoding="utf-8") as file:
-            file.write("\n")
+def _columns(rows: Sequence[Mapping[str, str]]) -> dict[str, list[float]]:
+    return {name: [float(row[name]) for row in rows] for name in (rows[0] if rows else ())}
 
 
 def check_claim(directory: Path, config: ExperimentConfig) -> None:
@@ -189,10 +178,9 @@ def _differences(before: ExperimentConfig, config: ExperimentConfig) -> Sequence
 
 
 def claim(directory: Path, config: ExperimentConfig, tokenizers: Tokenizers) -> None:
-    """Write the configuration and the vocabularies, and make epochs.csv ready for more lines."""
+    """Write the configuration and the vocabularies, with their checksums."""
     directory.mkdir(parents=True, exist_ok=True)
     names = [path.name for path in vocabulary_files(directory, config)]
     with recorded_files(directory, ["config.yaml", *names]):
         config.to_file(directory / "config.yaml")
         save_tokenizers(directory, tokenizers, config.model.has_joint_vocabulary)
-    prepare_history(directory / "epochs.csv")

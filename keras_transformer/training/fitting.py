@@ -1,7 +1,7 @@
 """The epochs of a run, from where it is to its last one."""
 
+import contextlib
 import logging
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,16 @@ from keras_transformer.config import ExperimentConfig, TrainingConfig
 from keras_transformer.data import TokenBatches
 from keras_transformer.text import Tokenizer
 from keras_transformer.training.averaging import MovingAverage
-from keras_transformer.training.callbacks import EpochState, EpochSummaries, EpochTable, Logs
+from keras_transformer.training.callbacks import EpochState, Logs
 from keras_transformer.training.checkpoint_callback import SaveCheckpoints
 from keras_transformer.training.checkpoint_directory import Checkpoints
 from keras_transformer.training.guards import FiniteLoss
 from keras_transformer.training.machines import ClusterStrategy, StopTogether, own_rows
+from keras_transformer.training.progress import Progress
+from keras_transformer.training.readings import Readings
 from keras_transformer.training.safe_stop import SafeStop
+from keras_transformer.training.summaries import Summaries
+from keras_transformer.training.tables import EpochTable, MetricsTable
 from keras_transformer.training.validation import Validation
 
 log = logging.getLogger(__name__)
@@ -56,37 +60,43 @@ def fit_epochs(
     )
     stop = SafeStop(save.save_step)
     callbacks: list[keras.callbacks.Callback] = [state, FiniteLoss(batches, tokenizer)]
-    if validation:
-        callbacks += [
-            *([average] if average else []),
-            validation,
-            EpochTable(directory / "epochs.csv", append=True),
-            EpochSummaries(directory / "tensorboard"),
-            save,  # An epoch is complete when it has its file.
-            stop,
-        ]
-    if isinstance(strategy, ClusterStrategy):
-        callbacks.append(StopTogether(strategy))  # The others wait for the files.
-    verbose = 0 if validation is None else 1 if sys.stdout.isatty() else 2
-    while checkpoints.position().epochs < training.epochs:
-        if checkpoints.out_of_patience():
-            log.info("no better epoch in the last %d: training is finished", checkpoints.patience)
-            return
-        # Keras begins every epoch at its first step, so the rest of one is a fit of its own.
-        batches.epoch, batches.step = done, steps = checkpoints.position()
-        counted = _LaterSteps(
-            callbacks, steps, verbose, model=model, epochs=training.epochs, steps=len(batches)
-        )
-        dataset = batches.dataset()
+    with contextlib.ExitStack() as stack:
+        if validation:
+            readings = Readings(training.epochs, len(batches), batches.tokens / len(batches))
+            smoothing = training.label_smoothing
+            progress = stack.enter_context(contextlib.closing(Progress(readings, smoothing)))
+            callbacks += [
+                *([average] if average else []),
+                readings,
+                validation,
+                progress,
+                EpochTable(directory / "epochs.csv"),
+                MetricsTable(directory / "metrics.csv", readings),
+                Summaries(directory / "tensorboard", readings, validation, smoothing),
+                save,  # An epoch is complete when it has its file.
+                stop,
+            ]
         if isinstance(strategy, ClusterStrategy):
-            dataset = own_rows(strategy, dataset)
-        with stop.installed():
+            callbacks.append(StopTogether(strategy))  # The others wait for the files.
+        stack.enter_context(stop.installed())
+        while checkpoints.position().epochs < training.epochs:
+            if checkpoints.out_of_patience():
+                message = "no better epoch in the last %d: training is finished"
+                log.info(message, checkpoints.patience)
+                return
+            # Keras begins every epoch at its first step, so the rest of one is a fit of its own.
+            batches.epoch, batches.step = done, steps = checkpoints.position()
+            dataset = batches.dataset()
+            if isinstance(strategy, ClusterStrategy):
+                dataset = own_rows(strategy, dataset)
             model.fit(
                 dataset,
                 initial_epoch=done,
                 epochs=done + 1 if steps else training.epochs,
                 shuffle=False,
-                callbacks=counted,
+                callbacks=_LaterSteps(
+                    callbacks, steps, model=model, epochs=training.epochs, steps=len(batches)
+                ),
             )
 
 
@@ -98,16 +108,13 @@ class _LaterSteps(keras.callbacks.CallbackList):
     """Callbacks that count the steps of an epoch from its beginning, also where a fit resumes it.
 
     Args:
-        callbacks: The callbacks, to which Keras's progress bar is added.
+        callbacks: The callbacks.
         done: The number of steps that are done.
-        verbose: As in `fit`.
         **params: The model, and the numbers of epochs and of steps of an epoch.
     """
 
-    def __init__(
-        self, callbacks: list[keras.callbacks.Callback], done: int, verbose: int, **params: Any
-    ):
-        super().__init__(callbacks, add_history=True, add_progbar=True, verbose=verbose, **params)
+    def __init__(self, callbacks: list[keras.callbacks.Callback], done: int, **params: Any):
+        super().__init__(callbacks, add_history=True, **params)
         self.done = done
 
     def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:

@@ -14,13 +14,14 @@ from keras_transformer.config import ExperimentConfig
 from keras_transformer.data import TokenBatches, encode_pairs
 from keras_transformer.metrics import NegativeLogLikelihood, TokenAccuracy
 from keras_transformer.model import Transformer
-from keras_transformer.training.callbacks import EpochState, EpochTable, Logs
+from keras_transformer.training.callbacks import EpochState, Logs
 from keras_transformer.training.checkpoint_directory import Checkpoints
 from keras_transformer.training.cluster import read_cluster
 from keras_transformer.training.directory import check_claim, claim
 from keras_transformer.training.guards import FiniteLoss, check_warmup
 from keras_transformer.training.lock import locked_directory
 from keras_transformer.training.recipe import paper_recipe
+from keras_transformer.training.tables import EpochTable
 from keras_transformer.training.text import (
     Pairs,
     read_validation,
@@ -167,7 +168,7 @@ def _train(config: ExperimentConfig, directory: Path, devices: list[str]) -> Non
             state,
             finite,
             validation,
-            EpochTable(directory / "epochs.csv", append=True),
+            EpochTable(directory / "epochs.csv"),
             _SaveEpochs(checkpoints),
         ],
     )

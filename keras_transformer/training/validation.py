@@ -27,6 +27,9 @@ class Validation(keras.callbacks.Callback):
         batches: The validation text as token batches.
         pairs: The validation text, for BLEU.
         translator: A greedy translator of the model that trains.
+
+    Attributes:
+        translations: The last translations of the validation text.
     """
 
     def __init__(
@@ -42,6 +45,7 @@ class Validation(keras.callbacks.Callback):
         self.nll = NegativeLogLikelihood()
         self.accuracy = TokenAccuracy()
         self.update = tf.function(self._update, reduce_retracing=True)
+        self.translations: list[str] = []
 
     def _update(self, inputs, labels):
         logits = self.translator.model(inputs, training=False)
@@ -60,11 +64,11 @@ class Validation(keras.callbacks.Callback):
         self.accuracy.reset_state()
         for inputs, labels in self.dataset:
             self.update(inputs, labels)
-        hypotheses = self.translator([source for source, _ in self.pairs])
+        self.translations = self.translator([source for source, _ in self.pairs])
         return {
             "val_nll": float(self.nll.result()),
             "val_accuracy": float(self.accuracy.result()),
-            "val_bleu": score(hypotheses, [target for _, target in self.pairs]).bleu,
+            "val_bleu": score(self.translations, [target for _, target in self.pairs]).bleu,
         }
 
 

@@ -16,7 +16,7 @@ NAMES = {
         for kind in ("encoder", "decoder", "cross")
         for style in ("attention", "lines")
     ),
-    *("positions", "learning_rate", "training_curves"),
+    *("positions", "learning_rate", "training_curves", "steps"),
 }
 
 

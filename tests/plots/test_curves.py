@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from keras_transformer.plots import last_step, learning_rate_curve, training_curves
+from keras_transformer.plots import last_step, learning_rate_curve, step_curves, training_curves
 from keras_transformer.schedules import NoamSchedule
 
 HISTORY = {
@@ -112,3 +112,23 @@ def test_the_last_step_follows_from_the_learning_rates(epochs, steps_per_epoch):
 def test_the_last_step_needs_a_learning_rate():
     with pytest.raises(ValueError, match="must have a value, received none"):
         last_step(NoamSchedule(16), [])
+
+
+def test_steps_have_a_panel_for_each_value():
+    metrics = {
+        "step": [100, 200, 250],
+        "epoch": [1, 1, 2],
+        "loss": [6.5, 5.25, 5.0],
+        "gradient_norm": [float("nan"), 0.5, 0.25],  # Not measured at first.
+        "tokens_per_second": [9000.0, 9100.0, 9200.0],
+    }
+    figure = step_curves(metrics)
+    assert [axes.get_ylabel() for axes in figure.axes] == [
+        *("training loss\n(label-smoothed)", "gradient norm", "tokens per second")
+    ]
+    assert [axes.get_xlabel() for axes in figure.axes] == ["step"] * 3
+    (loss,) = figure.axes[0].get_lines()
+    assert loss.get_xydata().tolist() == [[100, 6.5], [200, 5.25], [250, 5.0]]
+    for nothing in ({}, {"step": [], "loss": []}, {"step": [1], "other": [2]}):
+        with pytest.raises(ValueError, match="step_curves needs a row with step and at least one"):
+            step_curves(nothing)

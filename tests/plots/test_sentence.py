@@ -74,3 +74,12 @@ def test_the_weights_are_those_of_the_first_encoder_and_decoder_layer(translator
 def test_a_sentence_without_words_is_rejected(translator, sentence):
     with pytest.raises(ValueError, match="must have at least one word .* received '"):
         sentence_attention(translator, sentence)
+
+
+def test_a_translation_may_be_given(translator, found):
+    given = "".join(found.written[:-1]).replace("▁", " ").strip()
+    again = sentence_attention(translator, SENTENCE, given)
+    assert (again.source, again.read, again.written) == (found.source, found.read, found.written)
+    np.testing.assert_allclose(again.cross, found.cross, atol=1e-6)
+    other = sentence_attention(translator, SENTENCE, "eins")
+    assert other.written == ["▁eins", "</s>"]

@@ -1,10 +1,9 @@
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from keras_transformer.data import TokenBatches, encode_pairs
-from keras_transformer.training.callbacks import EpochState, EpochSummaries, EpochTable
+from keras_transformer.training.callbacks import EpochState
 from keras_transformer.training.checkpoint_directory import Checkpoints
 from tests.helpers.tiny import tiny_tokenizer, toy_pairs
 
@@ -41,20 +40,3 @@ def test_batches_and_dropout_depend_only_on_seed_and_epoch(encoded, tmp_path):
     assert len({str(masks) for masks in others}) == 6
     # Two layers with the same mask would keep a half of the values, not a quarter.
     assert 2 < np.count_nonzero(first) < 22
-
-
-def test_tables_and_summaries_count_epochs_from_one(tmp_path):
-    model = make_model()
-    logs = [EpochTable(tmp_path / "epochs.csv", append=True), EpochSummaries(tmp_path / "logs")]
-    for epochs in (1, 3):  # The second time it resumes.
-        x = np.ones([2, 1])
-        model.fit(x, x, epochs=epochs, initial_epoch=epochs // 2, callbacks=logs, verbose=0)
-    table = (tmp_path / "epochs.csv").read_text().split()
-    assert [line.split(",")[0] for line in table] == ["epoch", "1", "2", "3"]
-    steps = [
-        event.step
-        for path in sorted((tmp_path / "logs").glob("train/events*"))
-        for event in tf.compat.v1.train.summary_iterator(str(path))
-        if any(value.tag == "epoch_loss" for value in event.summary.value)
-    ]
-    assert steps == [1, 2, 3]

@@ -5,7 +5,7 @@ import yaml
 
 from keras_transformer.config import DecodingConfig
 from keras_transformer.training import load_translator, read_history, run_facts
-from keras_transformer.training.directory import check_claim, claim, prepare_history
+from keras_transformer.training.directory import check_claim, claim
 from keras_transformer.translation.translator import Translator
 from tests.helpers.tiny import (
     tiny_model,
@@ -140,32 +140,6 @@ def test_history_has_each_epoch_once_as_it_was_trained_last(tmp_path):
     assert read_history(tmp_path) == {"epoch": [1, 2, 3], "val_bleu": [1.5, 3.5, 3.0]}
 
 
-def test_history_of_version_0_1_is_read_and_continued_from_one(tmp_path):
-    path = tmp_path / "epochs.csv"
-    path.write_text("epoch,val_bleu\r\n0,1.5\r\n1,2.5\r\n1,3.5\r\n2,4")
-    expected = {"epoch": [1, 2, 3], "val_bleu": [1.5, 3.5, 4.0]}
-    assert read_history(tmp_path) == expected
-    for _ in range(2):
-        prepare_history(path)
-        assert read_history(tmp_path) == expected
-    with open(path, "a") as file:
-        file.write("4,5.5\r\n")
-    assert read_history(tmp_path) == {"epoch": [1, 2, 3, 4], "val_bleu": [1.5, 3.5, 4.0, 5.5]}
-
-
-@pytest.mark.parametrize("torn", ["3", "3,3", "3,3.25,"])
-def test_a_line_that_was_cut_off_costs_no_other(tmp_path, torn):
-    path = tmp_path / "epochs.csv"
-    path.write_text(f"epoch,loss,val_bleu\n1,4.0,1.5\n2,3.5,2.5\n{torn}")
-    expected = {"epoch": [1, 2], "loss": [4.0, 3.5], "val_bleu": [1.5, 2.5]}
-    assert read_history(tmp_path) == expected
-    prepare_history(path)
-    prepare_history(path)
-    with open(path, "a") as file:
-        file.write("3,3.0,3.5\n")
-    assert read_history(tmp_path)["val_bleu"] == [1.5, 2.5, 3.5]
-
-
 def test_a_line_that_was_joined_to_one_that_was_cut_off_is_left_out(tmp_path):
     (tmp_path / "epochs.csv").write_text("epoch,loss\n1,4.0\n2,3.1,3.5\n3,3.0\n")
     assert read_history(tmp_path) == {"epoch": [1, 3], "loss": [4.0, 3.0]}
@@ -180,5 +154,4 @@ def test_a_history_with_something_else_is_named(tmp_path):
 def test_history_of_no_epoch_is_empty(tmp_path):
     path = tmp_path / "epochs.csv"
     path.write_text("")
-    prepare_history(path)
     assert read_history(tmp_path) == {}

@@ -108,4 +108,6 @@ def test_a_run_that_diverges_saves_nothing_and_ends(tmp_path):
     with pytest.raises(FloatingPointError, match="The loss must be .*, in epoch 1 "):
         train(toy_experiment(data, learning_rate_scale=1e30), tmp_path / "run")
     names = {path.name for path in (tmp_path / "run").iterdir()}
-    assert names <= {"SHA256SUMS", "config.yaml", "epochs.csv", "tensorboard", "vocabulary.model"}
+    assert names <= {
+        *("SHA256SUMS", "config.yaml", "metrics.csv", "tensorboard", "vocabulary.model")
+    }

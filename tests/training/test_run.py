@@ -16,6 +16,7 @@ from keras_transformer.training import (
     average_checkpoints,
     load_translator,
     read_history,
+    read_metrics,
     train,
 )
 from keras_transformer.training.checkpoint_callback import SaveCheckpoints
@@ -71,6 +72,7 @@ def test_the_directory_has_what_later_programs_need():
         "chosen.json",
         "config.yaml",
         "epochs.csv",
+        "metrics.csv",
         "model.keras",
         "tensorboard",
         "text",
@@ -373,6 +375,7 @@ def test_two_replicas_train_and_resume(tmp_path):
         assert epochs_of(tmp_path / "run") == list(range(1, epochs + 1))
     loss = read_history(tmp_path / "run")["loss"]
     assert loss[1] < loss[0] - 0.5
+    assert read_metrics(tmp_path / "run")["loss"] == pytest.approx(loss, rel=1e-4)
     assert len(load_translator(tmp_path / "run")(toy_sentences(5))) == 5
 
 
