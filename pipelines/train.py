@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipelines.cli.errors import plain_errors
+from pipelines.cli.errors import MISTAKE, plain_errors
 from pipelines.cli.parser import Parser
 from pipelines.cli.process import import_tensorflow, start_log
 from pipelines.cli.signals import stop_on_signals
@@ -28,7 +28,9 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.tra
         allow_abbrev=False,
     )
     add_experiment_options(parser)
-    experiment, output = read_experiment(parser.parse_args(argv), prog)
+    args = parser.parse_args(argv)
+    with plain_errors(status=MISTAKE):
+        experiment, output = read_experiment(args, prog)
     start_log()
     with plain_errors(lambda: _interrupted(Path(output))), stop_on_signals():
         import_tensorflow(training=True)

@@ -12,6 +12,9 @@ from pipelines.cli.signals import Stopped
 
 INTERRUPTED = 128 + signal.SIGINT
 """Exit status after Ctrl-C, as shells expect it; after another signal it is 128 and its number."""
+FAILED, MISTAKE, TRY_AGAIN = 1, 2, 75
+"""Exit status after an error; after a mistake in the options or in the configuration; and after an
+error that the same command may not meet later (EX_TEMPFAIL of sysexits.h)."""
 
 _REMEDIES = {
     errno.EACCES: "Choose another path, or change its permissions.",
@@ -26,8 +29,24 @@ _REMEDIES = {
 }
 
 
+class Failed(SystemExit):
+    """End the program with a message on standard error, and an exit status.
+
+    Args:
+        message: The message.
+        status: The exit status.
+    """
+
+    def __init__(self, message: str, status: int):
+        super().__init__(message)
+        self.code = status
+        print(message, file=sys.stderr)
+
+
 @contextlib.contextmanager
-def plain_errors(interrupted: Callable[[], str] | None = None) -> Iterator[None]:
+def plain_errors(
+    interrupted: Callable[[], str] | None = None, status: int = FAILED
+) -> Iterator[None]:
     """End the program with one line for an error that a person can cause, and for a signal.
 
     Other exceptions are bugs and keep their traceback. It is a context manager and a decorator.
@@ -35,6 +54,7 @@ def plain_errors(interrupted: Callable[[], str] | None = None) -> Iterator[None]
     Args:
         interrupted: Returns the line to print after Ctrl-C, or after a signal that raised
             `Stopped`.
+        status: The exit status of errors that the same command would meet again.
     """
     try:
         yield
@@ -50,7 +70,15 @@ def plain_errors(interrupted: Callable[[], str] | None = None) -> Iterator[None]
         message = explain(error)
         if message is None:
             raise
-        sys.exit(f"error: {message}")
+        raise Failed(f"error: {message}", TRY_AGAIN if _may_pass(error) else status) from None
+
+
+def _may_pass(error: Exception) -> bool:
+    """Return whether the same command may succeed later: a directory is in use, a worker lost."""
+    tensorflow = sys.modules.get("tensorflow")
+    if tensorflow and isinstance(error, tensorflow.errors.UnavailableError):
+        return True
+    return isinstance(error, BlockingIOError)
 
 
 def explain(error: Exception) -> str | None:
@@ -81,6 +109,7 @@ def _explain_tensorflow(error: Any, errors: Any) -> str | None:
         errors.NotFoundError: "Check the path.",
         errors.DataLossError: "A file is damaged: restore it.",
         errors.ResourceExhaustedError: "Free memory or disk space, or use smaller batches.",
+        errors.UnavailableError: "A machine of the run is gone: run the command again on each.",
     }
     for kind, remedy in remedies.items():
         if isinstance(error, kind):

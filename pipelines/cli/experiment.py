@@ -3,12 +3,11 @@
 import argparse
 import dataclasses
 import difflib
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pipelines.cli.errors import describe_mistake
+from pipelines.cli.errors import MISTAKE, Failed, describe_mistake
 
 _NOTHING_GIVEN = """\
 error: give --config FILE, or --preset NAME (tiny, base or big) with --output DIRECTORY and the \
@@ -85,7 +84,7 @@ def read_experiment(args: argparse.Namespace, prog: str) -> tuple[Any, str]:
 
     given = dict(_given(vars(args)))
     if not given.keys() - {"output"}:
-        sys.exit(_NOTHING_GIVEN.format(prog=prog))
+        raise Failed(_NOTHING_GIVEN.format(prog=prog), MISTAKE)
     path = args.config
     in_file = read_yaml(path) if path else {}
     values = _merged(in_file, given)
@@ -104,7 +103,7 @@ def read_experiment(args: argparse.Namespace, prog: str) -> tuple[Any, str]:
     if mistakes:
         where = f" of {path} and the command line" if path else ""
         lines = [f"error: the configuration{where} has mistakes:", *mistakes]
-        sys.exit("\n  ".join(lines))
+        raise Failed("\n  ".join(lines), MISTAKE)
     return experiment, str(output)
 
 

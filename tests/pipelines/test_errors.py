@@ -23,9 +23,9 @@ def failure(command, *options):
     """Return the line that a command ends with."""
     with pytest.raises(SystemExit) as error:
         command.main([*map(str, options)])
-    assert isinstance(error.value.code, str)
-    assert "\n" not in error.value.code
-    return error.value.code
+    assert error.value.code == 1
+    assert "\n" not in str(error.value)
+    return str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,7 @@ def failure(command, *options):
         (tf.errors.PermissionDeniedError(None, None, "/x; Read-only\nat y"), "/x; Read-only. Choo"),
         (tf.errors.ResourceExhaustedError(None, None, "OOM at x"), "OOM at x. Free memory or disk"),
         (tf.errors.DataLossError(None, None, "x.index"), "x.index. A file is damaged: restore it"),
+        (tf.errors.UnavailableError(None, None, "x is down"), "x is down. A machine of the run is"),
     ],
 )
 def test_a_persons_error_is_a_line_with_a_remedy(error, message):
@@ -50,6 +51,26 @@ def test_a_persons_error_is_a_line_with_a_remedy(error, message):
     assert "\n" not in explain(error)
     with pytest.raises(SystemExit, match="^error: "), plain_errors():
         raise error
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (ValueError("x"), 1),
+        (FloatingPointError("x"), 1),
+        (BlockingIOError("x"), 75),
+        (tf.errors.UnavailableError(None, None, "x"), 75),
+    ],
+)
+def test_a_scheduler_can_tell_what_may_pass(error, status, capsys):
+    with pytest.raises(SystemExit) as end, plain_errors():
+        raise error
+    assert end.value.code == status
+    assert capsys.readouterr().err.startswith("error: x")
+    if status == 1:
+        with pytest.raises(SystemExit) as end, plain_errors(status=2):
+            raise error
+        assert end.value.code == 2
 
 
 def test_yaml_is_explained():

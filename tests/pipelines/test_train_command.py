@@ -335,14 +335,16 @@ def test_without_a_configuration_it_says_what_to_give(options):
     with pytest.raises(SystemExit, match="error: give --config FILE, or --preset NAME") as error:
         train.main(options)
     for option in ("--output", "--data.train_source", "--data.validation_source", "--data.tfds"):
-        assert option in error.value.code
-    assert "\n" not in error.value.code
+        assert option in str(error.value)
+    assert "\n" not in str(error.value)
+    assert error.value.code == 2
 
 
 def test_what_a_preset_leaves_open_is_named():
     with pytest.raises(SystemExit) as error:
         train.main(["--preset", "tiny"])
-    assert error.value.code.splitlines()[1:] == [
+    assert error.value.code == 2
+    assert str(error.value).splitlines()[1:] == [
         "  output is missing; give --output DIRECTORY",
         "  data is missing; give --data.train_source and --data.validation_source, or --data.tfds "
         "with --data.source_language and --data.target_language",
@@ -375,8 +377,9 @@ def test_a_file_that_is_not_a_mapping_is_refused(content, message, config_file):
 
 
 def test_a_missing_configuration_is_named():
-    with pytest.raises(SystemExit, match=r"error: .*No such file or directory: 'none\.yaml'"):
+    with pytest.raises(SystemExit, match="error: .*or directory: 'none.yaml'") as end:
         train.main(["--config", "none.yaml", "--output", "x"])
+    assert end.value.code == 2
 
 
 def test_a_missing_text_is_named(config_file, tmp_path):
