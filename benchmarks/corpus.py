@@ -95,7 +95,7 @@ def start_training(paths: Sequence[str], directory: Path, dropout: float) -> dic
     import tensorflow as tf
 
     from keras_transformer.config import ExperimentConfig
-    from keras_transformer.training.run import compiled_model
+    from keras_transformer.training.compiled_model import compiled_model
     from keras_transformer.training.text import training_batches
     from keras_transformer.training.vocabularies import read_or_train
 

@@ -27,8 +27,14 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.tra
         description=__doc__.split("\n")[0],
         allow_abbrev=False,
     )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="read the text, make a few steps, and print steps, memory and time of the run",
+    )
     add_experiment_options(parser)
     args = parser.parse_args(argv)
+    is_dry = vars(args).pop("dry_run")  # The others are of the experiment.
     with plain_errors(status=MISTAKE):
         experiment, output = read_experiment(args, prog)
     start_log()
@@ -36,13 +42,15 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.tra
         import_tensorflow(training=True)
         import keras
 
-        from keras_transformer.training import train, train_on_jax
+        from keras_transformer.training import dry_run, train, train_on_jax
 
+        if is_dry:
+            print(dry_run(experiment, output))
+            return
         if keras.backend.backend() == "jax":
             train_on_jax(experiment, output)
-            print(
-                "The epochs are done. The same command with KERAS_BACKEND=tensorflow scores them."
-            )
+            print("All epochs are done. To choose the weights and get the model, give the same")
+            print("command with KERAS_BACKEND=tensorflow.")
             return
         train(experiment, output)
     print(f"The model is in {output}. Score it, or export it for serving:")

@@ -14,13 +14,16 @@ from keras_transformer.training.jax_run import train_on_jax
 from keras_transformer.training.model import TrainingTransformer
 from keras_transformer.training.preparation import prepare
 from keras_transformer.training.recipe import paper_recipe
-from keras_transformer.training.run import train
+from keras_transformer.training.rehearsal import DryRun
+from keras_transformer.training.run import dry_run, train
 from keras_transformer.training.translation_callback import TranslationCallback
 
 __all__ = [
+    "DryRun",
     "TrainingTransformer",
     "TranslationCallback",
     "average_checkpoints",
+    "dry_run",
     "keep_freed_memory",
     "load_translator",
     "paper_recipe",

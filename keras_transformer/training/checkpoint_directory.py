@@ -1,6 +1,7 @@
 """The checkpoints of a run: which to keep, and where to resume."""
 
 import logging
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -8,6 +9,7 @@ from typing import NamedTuple
 import keras
 import numpy as np
 
+from keras_transformer.config import TrainingConfig
 from keras_transformer.training.checkpoints import damage, load_checkpoint, save_checkpoint
 
 log = logging.getLogger(__name__)
@@ -191,3 +193,14 @@ def _position(path: Path) -> Position:
 
 def _bleu(path: Path) -> float:
     return float(path.name.removesuffix(".weights.h5").split("-")[3])
+
+
+def run_checkpoints(directory: str | os.PathLike, training: TrainingConfig) -> Checkpoints:
+    """Return the checkpoints of a run, which keeps those that it averages.
+
+    With another average than of the last epochs it keeps two of these, in case one is damaged.
+    """
+    keep = {"last": 2, "best": 1, training.average: training.average_checkpoints}
+    return Checkpoints(
+        Path(directory) / "checkpoints", keep["last"], training.patience, keep_best=keep["best"]
+    )

@@ -1,20 +1,20 @@
 """A training run: from the text that a configuration names to a directory with the model."""
 
+import dataclasses
 import logging
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import keras
 import tensorflow as tf
 
-from keras_transformer.config import ExperimentConfig, TrainingConfig
+from keras_transformer.config import ExperimentConfig
 from keras_transformer.data import TokenBatches
-from keras_transformer.model import Transformer
 from keras_transformer.text import read_tokenizers
-from keras_transformer.training.checkpoint_directory import Checkpoints, Position
+from keras_transformer.training.checkpoint_directory import Checkpoints, run_checkpoints
 from keras_transformer.training.choice import choose_weights
 from keras_transformer.training.cluster import Cluster, read_cluster
+from keras_transformer.training.compiled_model import compiled_model
 from keras_transformer.training.devices import prepare_cpu, replica_strategy
 from keras_transformer.training.directory import check_claim, claim, load_translator
 from keras_transformer.training.fitting import fit_epochs
@@ -29,12 +29,13 @@ from keras_transformer.training.machines import (
     wait_for_all,
 )
 from keras_transformer.training.model import TrainingTransformer
-from keras_transformer.training.recipe import paper_recipe
+from keras_transformer.training.rehearsal import DryRun, rehearse
 from keras_transformer.training.start import check_start, initial_weights
 from keras_transformer.training.teachers import find_teachers, read_teachers
-from keras_transformer.training.text import read_validation, training_batches
+from keras_transformer.training.text import Pairs, read_validation, training_batches
 from keras_transformer.training.validation import greedy_validation
 from keras_transformer.training.vocabularies import (
+    Tokenizers,
     check_vocabularies,
     read_or_train,
 )
@@ -105,43 +106,65 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
         return _train(config, Path(directory), cluster)
 
 
+def dry_run(config: ExperimentConfig, directory: str | os.PathLike) -> DryRun:
+    """Rehearse `train`: read the text, build the model, and make a few steps.
+
+    Only the encoded text and its vocabularies are kept, which the run then uses.
+
+    Args:
+        config: The experiment.
+        directory: The run directory.
+
+    Returns:
+        Steps, memory and time of the run; `print` shows them.
+
+    Raises:
+        Exception: What `train` would raise before its first step.
+        ValueError: If TF_CONFIG names several machines.
+
+    Example:
+
+    ```python
+    print(dry_run(config, "runs/en_de"))
+    ```
+    """
+    if read_cluster():
+        raise ValueError(
+            "A dry run is of one machine, received a TF_CONFIG with several tasks. Unset it."
+        )
+    with locked_directory(Path(directory)):
+        check_claim(Path(directory), config)
+        prepared = _prepare(config, Path(directory), run_checkpoints(directory, config.training))
+        return rehearse(prepared.model, prepared.batches, config.training)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Prepared:
+    """What a run has before its first step, on each of its machines."""
+
+    strategy: tf.distribute.Strategy
+    start: SavedTranslator | None
+    tokenizers: Tokenizers
+    batches: TokenBatches
+    validation_pairs: Pairs
+    model: TrainingTransformer
+
+
 def _train(config: ExperimentConfig, directory: Path, cluster: Cluster | None = None) -> Translator:
-    data, training = config.data, config.training
     is_chief = cluster is None or cluster.is_chief
     check_claim(directory, config)
-    parts = prepare_cpu() if cluster is None else 1
-    checkpoints = _checkpoints(directory, training)
+    checkpoints = run_checkpoints(directory, config.training)
     if is_chief:
         checkpoints.set_aside_damaged()
-    strategy = _strategy(config, directory, cluster)
-    has_begun = checkpoints.newest() is not None
-    start = _find_start(directory, config, has_begun)
-    teachers = find_teachers(directory, config, start)
-    replicas = strategy.num_replicas_in_sync
-    with strategy.scope():
-        teacher_models = read_teachers(teachers, training.precision)
-    # After this, nothing but the student draws random numbers.
-    keras.utils.set_random_seed(training.seed)
-    validation_pairs = read_validation(data)
-    origins = [start, *teachers] if start else teachers
-    with chief_first(strategy, cluster):
-        tokenizers = (
-            read_tokenizers(origins[0].vocabularies, data.subwords)
-            if origins
-            else read_or_train(directory, config)
-        )
-        batches = training_batches(config, tokenizers, directory, replicas)
-        check_warmup(training, len(batches), data.max_length, has_begun)
-        if cluster and is_chief:
-            claim(directory, config, tokenizers)
-    if replicas > 1 or training.accumulation > 1:
-        parts = 1
-    model = compiled_model(config, strategy, parts, teacher_models)
-    share = training.batch_tokens // replicas
+    run = _prepare(config, directory, checkpoints, cluster)
+    strategy, batches, model, tokenizers = run.strategy, run.batches, run.model, run.tokenizers
+    share = config.training.batch_tokens // strategy.num_replicas_in_sync
     validation = (
-        greedy_validation(config, model, tokenizers, validation_pairs, share) if is_chief else None
+        greedy_validation(config, model, tokenizers, run.validation_pairs, share)
+        if is_chief
+        else None
     )
-    first_weights = initial_weights(start) if start else None
+    first_weights = initial_weights(run.start) if run.start else None
     # Only encoded text is written before this, so that a mistake leaves the directory free.
     if cluster is None:
         claim(directory, config, tokenizers)
@@ -149,8 +172,8 @@ def _train(config: ExperimentConfig, directory: Path, cluster: Cluster | None = 
         checkpoints.restore(model)
         if first_weights:
             model.set_weights(first_weights)
-    _log_start(config, model, batches, replicas, checkpoints.position())
-    if start and validation:
+    _log_start(config, run, checkpoints)
+    if run.start and validation:
         before = validation.measure()
         log.info(
             "before training: val_nll %(val_nll).4f, validation BLEU (greedy) %(val_bleu).2f",
@@ -160,13 +183,54 @@ def _train(config: ExperimentConfig, directory: Path, cluster: Cluster | None = 
         check_same_text(strategy, cluster, batches, checkpoints.position())
     fit_epochs(config, directory, model, batches, tokenizers[0], validation, checkpoints, strategy)
     if is_chief:
-        translator = choose_weights(config, directory, checkpoints, tokenizers, validation_pairs)
+        translator = choose_weights(
+            config, directory, checkpoints, tokenizers, run.validation_pairs
+        )
     if cluster:
         wait_for_all(strategy)  # The others must not leave while the chief needs them.
-    if is_chief:
-        return translator
-    log.info("the chief has saved the model in %s", directory)
-    return load_translator(directory)
+    return translator if is_chief else load_translator(directory)
+
+
+def _prepare(
+    config: ExperimentConfig,
+    directory: Path,
+    checkpoints: Checkpoints,
+    cluster: Cluster | None = None,
+) -> _Prepared:
+    """Read the text and build the model of a run."""
+    data, training = config.data, config.training
+    parts = prepare_cpu() if cluster is None else 1
+    strategy = _strategy(config, directory, cluster)
+    has_begun = checkpoints.newest() is not None
+    start = _find_start(directory, config, has_begun)
+    teachers = find_teachers(directory, config, start)
+    with strategy.scope():
+        teacher_models = read_teachers(teachers, training.precision)
+    # After this, nothing but the student draws random numbers.
+    keras.utils.set_random_seed(training.seed)
+    validation_pairs = read_validation(data)
+    origins = [start, *teachers] if start else teachers
+    replicas = strategy.num_replicas_in_sync
+    with chief_first(strategy, cluster):
+        tokenizers = (
+            read_tokenizers(origins[0].vocabularies, data.subwords)
+            if origins
+            else read_or_train(directory, config)
+        )
+        batches = training_batches(config, tokenizers, directory, replicas)
+        check_warmup(training, len(batches), data.max_length, has_begun)
+        if cluster and cluster.is_chief:
+            claim(directory, config, tokenizers)
+    if replicas > 1 or training.accumulation > 1:
+        parts = 1
+    return _Prepared(
+        strategy=strategy,
+        start=start,
+        tokenizers=tokenizers,
+        batches=batches,
+        validation_pairs=validation_pairs,
+        model=compiled_model(config, strategy, parts, teacher_models),
+    )
 
 
 def _strategy(
@@ -185,17 +249,6 @@ def _strategy(
     return strategy
 
 
-def _checkpoints(directory: Path, training: TrainingConfig) -> Checkpoints:
-    """Return the checkpoints of a run, which keeps those that it averages.
-
-    With another average than of the last epochs it keeps two of these, in case one is damaged.
-    """
-    keep = {"last": 2, "best": 1, training.average: training.average_checkpoints}
-    return Checkpoints(
-        directory / "checkpoints", keep["last"], training.patience, keep_best=keep["best"]
-    )
-
-
 def _find_start(
     directory: Path, config: ExperimentConfig, has_begun: bool
 ) -> SavedTranslator | None:
@@ -206,75 +259,21 @@ def _find_start(
     return check_start(directory, config) if config.training.init_from is not None else None
 
 
-def compiled_model(
-    config: ExperimentConfig,
-    strategy: tf.distribute.Strategy,
-    parts: int = 1,
-    teachers: Sequence[Transformer] = (),
-) -> TrainingTransformer:
-    """Return a new model, compiled with the optimizer and the loss of its recipe.
-
-    Args:
-        config: The experiment.
-        strategy: The strategy in whose scope the model is created.
-        parts: Number of parts of a training step; more than one needs a single replica.
-        teachers: Models for distillation.
-
-    Returns:
-        The model, with random weights.
-    """
-    training = config.training
-    with strategy.scope():
-        model = TrainingTransformer(
-            config.model,
-            parts=parts,
-            accumulation=training.accumulation,
-            clip_norm=training.clip_norm,
-            teachers=teachers,
-            distillation=training.distillation,
-            dtype=training.precision,
-        )
-        recipe = paper_recipe(
-            model,
-            training.warmup_steps,
-            training.learning_rate_scale,
-            training.label_smoothing,
-            training.beta_1,
-            training.beta_2,
-            training.epsilon,
-        )
-        model.compile(**{**recipe, "metrics": None, "jit_compile": _is_compiled(config, strategy)})
-    return model
-
-
-def _is_compiled(config: ExperimentConfig, strategy: tf.distribute.Strategy) -> bool:
-    """Return whether XLA compiles the steps: on one GPU, for batches of few shapes."""
-    is_single = strategy.num_replicas_in_sync == 1
-    is_on_gpu = bool(tf.config.list_physical_devices("GPU"))
-    return config.data.static_shapes is not None and is_single and is_on_gpu
-
-
-def _log_start(
-    config: ExperimentConfig,
-    model: Transformer,
-    batches: TokenBatches,
-    replicas: int,
-    position: Position,
-) -> None:
+def _log_start(config: ExperimentConfig, run: _Prepared, checkpoints: Checkpoints) -> None:
+    training, steps = config.training, len(run.batches)
     log.info(
         "%s parameters, %d batches per epoch, %d %s",
-        f"{model.count_params():,}",
-        len(batches),
-        replicas,
+        f"{run.model.count_params():,}",
+        steps,
+        run.strategy.num_replicas_in_sync,
         "GPU" if tf.config.list_physical_devices("GPU") else "CPU device",
     )
-    training = config.training
     log.info(
         "steps in all: %s, warm-up: %s, tokens per batch: up to %s",
-        f"{training.epochs * len(batches):,}",
+        f"{training.epochs * steps:,}",
         f"{training.warmup_steps:,}",
         f"{training.batch_tokens:,}",
     )
     log.info("val_bleu of an epoch is the validation BLEU (greedy)")
-    if any(position):
+    if any(position := checkpoints.position()):
         log.info("resuming after %s of %d", position, training.epochs)

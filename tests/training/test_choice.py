@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_transformer import Transformer
-from keras_transformer.training import choice, run
+from keras_transformer.training import choice
 from tests.helpers.tiny import toy_experiment
 
 BLEUS = [9.0, 3.0, 7.0]
@@ -23,7 +23,7 @@ def chosen(tmp_path, monkeypatch):
         config = toy_experiment(data, average=average)
         model = Transformer(config.model)
         model.compile("sgd")
-        checkpoints = run._checkpoints(tmp_path, config.training)  # Two are averaged.
+        checkpoints = run_checkpoints(tmp_path, config.training)  # Two are averaged.
         for epoch, bleu in enumerate(BLEUS, start=1):
             model.set_weights([np.full(w.shape, epoch) for w in model.get_weights()])
             arrays = {

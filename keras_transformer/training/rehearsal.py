@@ -1,0 +1,131 @@
+"""A rehearsal of a run: what it needs and how long it takes, from a few steps."""
+
+import dataclasses
+import itertools
+import resource
+import sys
+import time
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_transformer.config import TrainingConfig
+from keras_transformer.data import TokenBatches
+from keras_transformer.training.progress import duration
+
+_SEEN = 1000
+"""Number of batches of which the largest is taken."""
+_TIMED = 5
+"""Number of steps that are timed. The first step, which is traced, is not."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DryRun:
+    """What a run needs. `str` is the report that a person reads."""
+
+    steps_per_epoch: int
+    """Number of steps in an epoch."""
+    steps: int
+    """Number of steps of the whole run."""
+    warmup_steps: int
+    """Number of warm-up steps."""
+    parameters: int
+    """Number of parameters of the model."""
+    state_bytes: int
+    """Size of the weights and of the state of the optimizer, in bytes."""
+    largest_batch: tuple[int, int, int]
+    """Rows, source tokens per row and target tokens per row of the largest batch, padding included.
+    Only the first 1,000 batches are looked at."""
+    peak_bytes: int
+    """Peak memory in bytes: of the process on a CPU, of the first GPU otherwise."""
+    seconds_per_step: float
+    """Mean time of a step after the first one."""
+    tokens_per_second: float
+    """Source and target tokens per second, without padding."""
+
+    def __str__(self) -> str:
+        rows, source, target = self.largest_batch
+        place = "GPU" if tf.config.list_physical_devices("GPU") else "process"
+        time_left = duration(self.seconds_per_step * self.steps)
+        return "\n".join(
+            [
+                f"steps: {self.steps_per_epoch:,} per epoch, {self.steps:,} in all, "
+                f"{self.warmup_steps:,} of warm-up ({self.warmup_steps / self.steps:.1%})",
+                f"parameters: {self.parameters:,}",
+                f"memory: {_size(self.state_bytes)} of weights and optimizer, "
+                f"{_size(self.peak_bytes)} at the peak of the {place}",
+                f"largest batch: {rows:,} rows of {source} source and {target} target tokens",
+                f"time: {self.seconds_per_step:.3g} s per step, {self.tokens_per_second:,.0f} "
+                f"tokens/s, {time_left} in all without validation",
+            ]
+        )
+
+
+def rehearse(model: keras.Model, batches: TokenBatches, training: TrainingConfig) -> DryRun:
+    """Make a step with the largest batch and a few more, and return what the run needs.
+
+    Args:
+        model: The compiled model, which is changed.
+        batches: The training text.
+        training: The recipe.
+    """
+    dataset = batches.dataset()
+    largest: Any = None
+    timed: list[Any] = []
+    for batch in itertools.islice(dataset, _SEEN):
+        if largest is None or _tokens(batch) > _tokens(largest):
+            largest = batch
+        if len(timed) < _TIMED:
+            timed.append(batch)
+    steps = tf.data.Dataset.from_generator(
+        lambda: iter([largest, *timed]), output_signature=dataset.element_spec
+    ).apply(tf.data.experimental.assert_cardinality(1 + len(timed)))
+    has_gpu = bool(tf.config.list_physical_devices("GPU"))
+    if has_gpu:
+        tf.config.experimental.reset_memory_stats("GPU:0")
+    timer = _StepTimer()
+    model.fit(steps, shuffle=False, callbacks=[timer], verbose=0)
+    info = tf.config.experimental.get_memory_info("GPU:0") if has_gpu else None
+    seconds = float(np.mean(timer.seconds[1:]))
+    variables = {id(v): v for v in [*model.variables, *model.optimizer.variables]}.values()
+    inputs = largest[0]
+    return DryRun(
+        steps_per_epoch=len(batches),
+        steps=training.epochs * len(batches),
+        warmup_steps=training.warmup_steps,
+        parameters=model.count_params(),
+        state_bytes=sum(int(np.prod(v.shape)) * tf.as_dtype(v.dtype).size for v in variables),
+        largest_batch=(*inputs["source"].shape, inputs["target"].shape[1]),
+        peak_bytes=info["peak"] if info else _peak_of_process(),
+        seconds_per_step=seconds,
+        tokens_per_second=batches.tokens / len(batches) / seconds,
+    )
+
+
+def _tokens(batch: Any) -> int:
+    return sum(int(tf.size(ids)) for ids in batch[0].values())
+
+
+class _StepTimer(keras.callbacks.Callback):
+    """Keep the time of each step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds: list[float] = []
+
+    def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        self.began = time.perf_counter()
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        self.seconds.append(time.perf_counter() - self.began)
+
+
+def _peak_of_process() -> int:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak  # Linux counts in KiB.
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.2f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
