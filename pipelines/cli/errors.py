@@ -74,11 +74,8 @@ def plain_errors(
 
 
 def _may_pass(error: Exception) -> bool:
-    """Return whether the same command may succeed later: a directory is in use, a worker lost."""
-    tensorflow = sys.modules.get("tensorflow")
-    if tensorflow and isinstance(error, tensorflow.errors.UnavailableError):
-        return True
-    return isinstance(error, BlockingIOError)
+    """Return whether the same command may succeed later: with a directory in use, or a network."""
+    return isinstance(error, BlockingIOError | ConnectionError)
 
 
 def explain(error: Exception) -> str | None:

@@ -173,7 +173,7 @@ def killed_and_resumed(tmp_path_factory):
 @pytest.mark.slow
 def test_a_lost_machine_ends_the_run_of_the_others(killed_and_resumed):
     folder, codes = killed_and_resumed
-    assert codes["killed"] == [1, -signal.SIGKILL]
+    assert codes["killed"] == [75, -signal.SIGKILL]
     *_, last = (folder / "killed-0.log").read_text().splitlines()
     assert last.startswith("error: A run needs all 2 machines to the end, and one was lost")
     assert last.endswith("on all of them: the run resumes from its last checkpoint.")
