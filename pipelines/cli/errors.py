@@ -106,7 +106,6 @@ def _explain_tensorflow(error: Any, errors: Any) -> str | None:
         errors.NotFoundError: "Check the path.",
         errors.DataLossError: "A file is damaged: restore it.",
         errors.ResourceExhaustedError: "Free memory or disk space, or use smaller batches.",
-        errors.UnavailableError: "A machine of the run is gone: run the command again on each.",
     }
     for kind, remedy in remedies.items():
         if isinstance(error, kind):
