@@ -46,5 +46,5 @@ def test_another_number_of_replicas_keeps_the_mean_of_the_loss(replicas):
     }
     resumed = make_model()
     restore_progress(resumed, arrays)
-    assert resumed.get_metrics_result()["loss"] == pytest.approx(float(mean))
+    assert float(resumed.get_metrics_result()["loss"]) == pytest.approx(float(mean))
     assert dropout_states(resumed)[0].numpy().tolist() == state
