@@ -108,9 +108,15 @@ def test_the_example_for_slurm_makes_a_task_of_each_gpu(monkeypatch, tmp_path):
         (tmp_path / name).chmod(0o755)
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
     environment = {"PATH": path, "SLURM_NTASKS_PER_NODE": "2", "SLURM_JOB_NODELIST": "one,two"}
-    script = next(code for code in examples("bash") if "SBATCH" in code)
+    _, job, task = examples("bash")
+    (tmp_path / "task.sh").write_text(task)
     output = subprocess.run(
-        ["bash", "-c", script], env=environment, check=True, capture_output=True, text=True
+        ["bash", "-c", job],
+        cwd=tmp_path,
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
     ).stdout
     addresses = ("one:12345", "one:12346", "two:12345", "two:12346")
     clusters = []
