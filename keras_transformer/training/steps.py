@@ -177,8 +177,14 @@ def apply_sum(
 
 def _is_plain(optimizer):
     """Return whether all that `apply` does with sums of gradients is `update_step`."""
-    options = "weight_decay clipnorm clipvalue global_clipnorm use_ema loss_scale_factor"
-    return type(optimizer) is FusedAdam and not any(getattr(optimizer, o) for o in options.split())
+    return type(optimizer) is FusedAdam and not (
+        optimizer.weight_decay
+        or optimizer.clipnorm
+        or optimizer.clipvalue
+        or optimizer.global_clipnorm
+        or optimizer.loss_scale_factor
+        or optimizer.use_ema
+    )
 
 
 def _update_mirrored(strategy, optimizer, gradients, variables, learning_rate):

@@ -135,9 +135,15 @@ def drop(strategy):
 
 
 def run_with_accumulation(folder, replicas, strategy):
-    """Train for 20 steps by `training.train`, with batches in 1, 2 and 4 parts."""
+    """Train for 20 steps by `training.train`, with batches in 1, 2 and 4 parts.
+
+    Nothing is translated, which saves most of the time.
+    """
     from keras_transformer.training import run
 
+    scores = {"val_nll": 1.0, "val_accuracy": 0.5, "val_bleu": 2.0}
+    run.Validation.measure = lambda self: scores
+    run.choose_weights = lambda *given: None
     run.replica_strategy = lambda number: strategy
     for parts in PARTS:
         config = twenty_steps(folder, accumulation=parts, clip_norm=1.5)
