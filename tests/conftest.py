@@ -7,8 +7,24 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when Keras imports Te
 import keras
 import pytest
 
+# The files that take longest. They start first, so that none is left for one process at the end.
+LONG = (
+    "tests/test_backends.py",
+    "tests/test_snippets.py",
+    "tests/training/test_run.py",
+    "tests/training/test_init_from.py",
+    "tests/parity/test_keras_hub.py",
+)
+
+
+def pytest_collection_modifyitems(items):
+    rank = {name: number for number, name in enumerate(LONG)}
+    items.sort(key=lambda item: rank.get(item.nodeid.partition("::")[0], len(LONG)))
+
 
 def pytest_configure(config):
+    if hasattr(config.option, "loadscopereorder"):  # Of pytest-xdist, by the number of tests.
+        config.option.loadscopereorder = False
     # Raised by Keras 3.15 itself with NumPy 2.
     config.addinivalue_line("filterwarnings", "ignore:__array__ implementation:DeprecationWarning")
     if keras.backend.backend() == "tensorflow":

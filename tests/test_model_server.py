@@ -238,9 +238,11 @@ def test_a_new_version_replaces_the_old_one_without_a_failed_request(path, tmp_p
     def ask(predict, log):
         while not done.is_set():
             log.append(answers.index(predict(SENTENCES)))
+            time.sleep(0.02)  # Leaves time for the server to load.
 
     model, log = tmp_path / "toy", tmp_path / "log"
     export_quickly(old, model)
+    version = export_quickly(new, tmp_path / "new")
     with serving(model, path, log) as server, ThreadPoolExecutor(2) as threads:
         args = SimpleNamespace(
             model="toy",
@@ -255,7 +257,7 @@ def test_a_new_version_replaces_the_old_one_without_a_failed_request(path, tmp_p
         asking = [threads.submit(ask, predict, received[api]) for api, predict in apis.items()]
         try:
             wait(lambda: all(received.values()), log)
-            export_quickly(new, model)
+            version.rename(model / "2")  # As the last step of an export.
             wait(lambda: versions(server) == {"2"}, log)
             wait(lambda: all(1 in answers for answers in received.values()), log)
         finally:

@@ -1,7 +1,5 @@
 """The model that comes with the repository, and what README.md says about it."""
 
-import contextlib
-import io
 import re
 
 import numpy as np
@@ -28,15 +26,6 @@ def test_the_readme_has_the_scores_of_its_record(scores):
     for score in (scores["bleu"], scores["chrf"]):
         assert f"{score:.1f}" in cells
     assert scores["signature"].rpartition("|")[0] in README
-
-
-def test_the_readmes_example_prints_the_readmes_translations(monkeypatch):
-    monkeypatch.chdir(ROOT)
-    example = r"```python\n([^`]*saved_models/multi30k_en_de[^`]*)```\n\n```text\n(.*?)```"
-    ((code, printed),) = re.findall(example, README, re.DOTALL)
-    with contextlib.redirect_stdout(io.StringIO()) as output:
-        exec(code, {})
-    assert output.getvalue() == printed
 
 
 @pytest.mark.slow

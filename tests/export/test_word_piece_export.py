@@ -37,7 +37,8 @@ def translator():
 
 @pytest.fixture(scope="module")
 def version(tmp_path_factory):
-    return export_quickly(translator(), tmp_path_factory.mktemp("saved_models") / "toy")
+    path = tmp_path_factory.mktemp("saved_models") / "toy"
+    return export_quickly(translator(), path, methods=METHODS)
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="the host is built with gcc")

@@ -16,7 +16,6 @@ from tensorflow.core.protobuf import saved_model_pb2
 from keras_transformer import Transformer, TransformerConfig
 from keras_transformer.config import EOS_ID, DecodingConfig, ExperimentConfig
 from keras_transformer.export import export_saved_model
-from keras_transformer.export.warmup import warmup_requests
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
 from keras_transformer.training import train
 from keras_transformer.translation.translator import Translator
@@ -172,17 +171,11 @@ def _directory():
     return tempfile.TemporaryDirectory()  # Removed when the process ends.
 
 
-def export_quickly(translator, path, facts=None):
-    """Export with warm-up requests for one signature, which are not rehearsed."""
-    saved_model = "keras_transformer.export.saved_model"
-
-    def requests(translator, signatures):
-        name = "serving_default"
-        return warmup_requests(translator, {name: signatures[name]})
-
+def export_quickly(translator, path, facts=None, methods=None):
+    """Export `serving_default` alone, or also others, with warm-up requests that do not run."""
     with (
-        mock.patch(f"{saved_model}.replay"),
-        mock.patch(f"{saved_model}.warmup_requests", requests),
+        mock.patch("keras_transformer.export.signatures.METHODS", methods or {}),
+        mock.patch("keras_transformer.export.saved_model.replay"),
     ):
         return export_saved_model(translator, path, facts)
 

@@ -3,6 +3,15 @@ import contextlib
 import pytest
 
 from keras_transformer.training.validation import Validation
+from keras_transformer.translation import Translator
+from tests.helpers.tiny import toy_training
+
+
+@pytest.fixture
+def without_search(monkeypatch):
+    """Let every translator return what it is given: tracing the search takes most of a run."""
+    toy_training()  # The run that all tests share has searched.
+    monkeypatch.setattr(Translator, "__call__", lambda self, sentences, *_: list(sentences))
 
 
 @pytest.fixture

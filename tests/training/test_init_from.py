@@ -39,9 +39,8 @@ def source():
 
 
 @pytest.fixture
-def export(tmp_path, monkeypatch):
+def export(tmp_path):
     """Export the model of a run, and return its directory."""
-    monkeypatch.setattr("keras_transformer.export.signatures.METHODS", {})
 
     def make(directory, **options):
         path = tmp_path / "saved_models" / "toy"
@@ -92,7 +91,9 @@ def test_a_run_starts_with_the_weights_and_subwords_of_another(tmp_path, source,
 @pytest.mark.parametrize(
     "kind", [{}, {"compiled": True}, {"precision": "bfloat16"}], ids=lambda kind: "".join(kind)
 )
-def test_a_run_starts_from_an_exported_model(tmp_path, source, export, continued, kind):
+def test_a_run_starts_from_an_exported_model(
+    tmp_path, source, export, continued, kind, without_search
+):
     start = export(source, beam_size=3, **kind)
     before = contents(start)
     config = continued(start, epochs=1, learning_rate_scale=STANDS_STILL)
@@ -104,8 +105,7 @@ def test_a_run_starts_from_an_exported_model(tmp_path, source, export, continued
     assert contents(start) == before
 
 
-def test_an_export_in_a_run_directory_is_not_what_a_run_starts_from(tmp_path, source, monkeypatch):
-    monkeypatch.setattr("keras_transformer.export.signatures.METHODS", {})
+def test_an_export_in_a_run_directory_is_not_what_a_run_starts_from(tmp_path, source):
     directory = shutil.copytree(source, tmp_path / "both")
     export_quickly(load_translator(source), directory)
     assert find_translator(directory).vocabularies == [directory / "vocabulary.model"]
@@ -113,9 +113,8 @@ def test_an_export_in_a_run_directory_is_not_what_a_run_starts_from(tmp_path, so
 
 @pytest.mark.slow
 def test_a_run_starts_from_a_translator_that_was_saved_or_exported_in_python(
-    tmp_path, source, continued, monkeypatch
+    tmp_path, source, continued, without_search
 ):
-    monkeypatch.setattr("keras_transformer.export.signatures.METHODS", {})
     translator = load_translator(source)
     translator.save(tmp_path / "saved")
     export_quickly(translator, tmp_path / "exported", {"training": "3 epochs"})
@@ -134,7 +133,9 @@ def test_an_exported_model_needs_its_vocabulary(tmp_path, source, export, contin
 
 
 @pytest.mark.parametrize("exported", [False, True])
-def test_separate_vocabularies_are_taken_over(tmp_path, continued, export, exported):
+def test_separate_vocabularies_are_taken_over(
+    tmp_path, continued, export, exported, without_search
+):
     sizes = {"vocab_size": 330, "target_vocab_size": 350, "share_embeddings": "target"}
     first = continued(model=sizes, epochs=1)
     first = dataclasses.replace(first, training=dataclasses.replace(first.training, init_from=None))
@@ -151,7 +152,7 @@ def test_separate_vocabularies_are_taken_over(tmp_path, continued, export, expor
         assert first.read_bytes() == second.read_bytes()
 
 
-def test_the_schedule_and_the_optimizer_start_anew(tmp_path, continued):
+def test_the_schedule_and_the_optimizer_start_anew(tmp_path, continued, without_search):
     config = continued(epochs=1, warmup_steps=3, learning_rate_scale=0.01, steps_per_epoch=3)
     train(config, tmp_path / "run")
     # The rate of the fourth step, for an optimizer that has made none before.
@@ -160,7 +161,7 @@ def test_the_schedule_and_the_optimizer_start_anew(tmp_path, continued):
 
 
 def test_an_interrupted_run_resumes_as_if_uninterrupted(
-    tmp_path, source, continued, interrupted_in_epoch
+    tmp_path, source, continued, interrupted_in_epoch, without_search
 ):
     start = shutil.copytree(source, tmp_path / "start")
     config = continued(start, epochs=3)

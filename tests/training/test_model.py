@@ -67,8 +67,9 @@ KINDS = pytest.mark.parametrize("kind", ["parts", "accumulation"])
 
 
 @KINDS
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("parts, rows", [(2, 5), (3, 5), (4, 2)])
+@pytest.mark.parametrize(
+    "parts, rows, weighted", [(2, 5, False), (2, 5, True), (3, 5, True), (4, 2, False)]
+)
 def test_a_step_in_parts_is_the_step_on_the_whole_batch(parts, rows, weighted, kind):
     """With fewer rows than parts, some parts are empty."""
     in_parts = fitted(parts, rows, weighted, kind=kind)

@@ -145,7 +145,7 @@ def killed_at_step(monkeypatch):
 
 
 def test_an_interrupted_run_resumes_as_if_uninterrupted(
-    tmp_path, interrupted_in_epoch, killed_at_step, caplog
+    tmp_path, interrupted_in_epoch, killed_at_step, without_search, caplog
 ):
     directory = toy_training()[0]
     config = ExperimentConfig.from_file(directory / "config.yaml")
@@ -182,7 +182,7 @@ def without_best(tmp_path):
     return directory
 
 
-def test_a_damaged_checkpoint_costs_its_epoch(without_best, caplog):
+def test_a_damaged_checkpoint_costs_its_epoch(without_best, caplog, without_search):
     original, directory = toy_training()[0], without_best
     damage(directory / "checkpoints" / "epoch-0003.weights.h5")
     train(ExperimentConfig.from_file(directory / "config.yaml"), directory)
@@ -193,7 +193,9 @@ def test_a_damaged_checkpoint_costs_its_epoch(without_best, caplog):
         np.testing.assert_allclose(received, expected, atol=1e-4)
 
 
-def test_a_damaged_checkpoint_and_a_missing_one_are_not_chosen(without_best, caplog):
+def test_a_damaged_checkpoint_and_a_missing_one_are_not_chosen(
+    without_best, caplog, without_search
+):
     directory = without_best
     damage(directory / "checkpoints" / "epoch-0002.weights.h5")
     train(ExperimentConfig.from_file(directory / "config.yaml"), directory)
@@ -210,7 +212,7 @@ def test_a_directory_in_use_is_refused_before_anything_is_read(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_epoch_has_as_many_steps_as_asked_for(tmp_path):
+def test_an_epoch_has_as_many_steps_as_asked_for(tmp_path, without_search):
     recipe = {"epochs": 3, "steps_per_epoch": 5, "warmup_steps": 8, "learning_rate_scale": 0.1}
     config = toy_experiment(write_toy_text(tmp_path, train=60), **recipe)
     train(config, tmp_path / "run")
@@ -221,7 +223,7 @@ def test_an_epoch_has_as_many_steps_as_asked_for(tmp_path):
     assert rate == pytest.approx(expected)
 
 
-def test_text_may_come_from_a_tfds_dataset(tmp_path, monkeypatch, caplog):
+def test_text_may_come_from_a_tfds_dataset(tmp_path, monkeypatch, caplog, without_search):
     sets = {
         ("toy", "train[:60]", "en", "de"): toy_pairs(60),
         ("toy", "dev", "en", "de"): VALIDATION,
@@ -245,7 +247,7 @@ def test_text_may_come_from_a_tfds_dataset(tmp_path, monkeypatch, caplog):
     assert log[start + 2 : start + 4] == ["text to validate on", "kept 20 of 20 sentence pairs"]
 
 
-def test_training_stops_without_progress_and_is_then_finished(tmp_path):
+def test_training_stops_without_progress_and_is_then_finished(tmp_path, without_search):
     data = write_toy_text(tmp_path, train=60)
     # No step changes anything, so the first epoch stays the best.
     config = toy_experiment(data, epochs=9, patience=2, learning_rate_scale=1e-12)
@@ -262,7 +264,7 @@ def test_validation_text_is_checked_before_training_text_is_read(tmp_path):
         train(toy_experiment(data), tmp_path / "run")
 
 
-def test_the_log_tells_greedy_from_beam_search(tmp_path, caplog):
+def test_the_log_tells_greedy_from_beam_search(tmp_path, caplog, without_search):
     caplog.set_level("INFO", logger="keras_transformer")
     data = write_toy_text(tmp_path, train=60)
     train(toy_experiment(data, epochs=1), tmp_path / "run")
@@ -298,7 +300,7 @@ def test_a_run_does_not_resume_without_its_vocabulary(tmp_path):
     assert not (directory / "vocabulary.model").exists()
 
 
-def test_a_vocabulary_that_is_given_is_kept_and_the_other_trained(tmp_path):
+def test_a_vocabulary_that_is_given_is_kept_and_the_other_trained(tmp_path, without_search):
     directory = tmp_path / "run"
     directory.mkdir()
     given = tiny_tokenizer()
@@ -311,7 +313,7 @@ def test_a_vocabulary_that_is_given_is_kept_and_the_other_trained(tmp_path):
     assert translator.target_tokenizer.vocab_size == 350
 
 
-def test_subword_dropout_makes_no_sentence_that_fits_no_batch(tmp_path):
+def test_subword_dropout_makes_no_sentence_that_fits_no_batch(tmp_path, without_search):
     data = write_toy_text(tmp_path, train=60) | {"subword_dropout": 0.9}
     with pytest.raises(ValueError, match="batch_tokens must be at least") as error:
         train(toy_experiment(data, batch_tokens=3), tmp_path / "run")

@@ -32,7 +32,9 @@ def taught(tmp_path, teacher):
     return make
 
 
-def test_a_student_of_other_sizes_takes_over_the_vocabulary(tmp_path, teacher, taught):
+def test_a_student_of_other_sizes_takes_over_the_vocabulary(
+    tmp_path, teacher, taught, without_search
+):
     before = (teacher / "model.keras").read_bytes()
     text = taught(model={"d_model": 16}, distillation=1.0, epochs=2)
     translator = train(text, tmp_path / "run")
@@ -47,7 +49,9 @@ def test_a_student_of_other_sizes_takes_over_the_vocabulary(tmp_path, teacher, t
         np.testing.assert_array_equal(weight, other)
 
 
-def test_a_run_may_start_from_one_model_and_have_others_as_teachers(tmp_path, teacher, taught):
+def test_a_run_may_start_from_one_model_and_have_others_as_teachers(
+    tmp_path, teacher, taught, without_search
+):
     other = tmp_path / "other"
     train(taught(), other)
     started = keras.saving.load_model(teacher / "model.keras").get_weights()
@@ -67,7 +71,9 @@ def test_a_run_may_start_from_one_model_and_have_others_as_teachers(tmp_path, te
     assert loss("both", [teacher, other]) == pytest.approx((one + two) / 2, rel=1e-5)
 
 
-def test_an_interrupted_run_resumes_with_its_teachers(tmp_path, taught, interrupted_in_epoch):
+def test_an_interrupted_run_resumes_with_its_teachers(
+    tmp_path, taught, interrupted_in_epoch, without_search
+):
     with interrupted_in_epoch(2):
         train(taught(epochs=3), tmp_path / "run")
     received = train(taught(epochs=3), tmp_path / "run")

@@ -71,20 +71,23 @@ def test_batches_of_long_sources_are_searched_in_smaller_parts():
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("sizes", "max_source_length", "options"),
     [
-        {"beam_size": 1},
-        {"beam_size": 3, "num_hypotheses": 2, "length_penalty": 1.0},
-        {"beam_size": 2, "min_length": 3, "no_repeat_ngram_size": 2, "prefix": "eins"},
-        {"temperature": 1.0, "top_k": 20, "num_hypotheses": 2},
+        ((9,), 16, {"beam_size": 1}),
+        ((2, 9), 24, {"beam_size": 3, "num_hypotheses": 2, "length_penalty": 1.0}),
+        ((9,), 16, {"beam_size": 2, "min_length": 3, "no_repeat_ngram_size": 2, "prefix": "eins"}),
+        ((9,), 16, {"temperature": 1.0, "top_k": 20, "num_hypotheses": 2}),
     ],
     ids=["greedy", "beam", "rules", "sampling"],
 )
-def test_a_compiled_translator_translates_like_a_portable_one(options, monkeypatch):
-    # Translations outgrow the cache, and batches need more than one part.
+def test_a_compiled_translator_translates_like_a_portable_one(
+    sizes, max_source_length, options, monkeypatch
+):
+    # Translations outgrow the cache, and batches need more than one part. Each size, for sources of
+    # up to 16 and up to 24 tokens, is compiled on its own.
     monkeypatch.setattr(compiled_search, "FIRST_STAGE", 3)
-    monkeypatch.setattr(compiled_search, "BATCH_SIZES", (2, 9))
-    options = {"extra_length": 6, "max_source_length": 24, **options}
+    monkeypatch.setattr(compiled_search, "BATCH_SIZES", sizes)
+    options = {"extra_length": 6, "max_source_length": max_source_length, **options}
     plain = tiny_translator(**options)
     compiled = Translator(
         tiny_model(), tiny_tokenizer(), decoding=DecodingConfig(**options), compiled=True

@@ -9,7 +9,7 @@ import pytest
 
 from keras_transformer import Transformer
 from keras_transformer.config import DecodingConfig
-from keras_transformer.export import ExportRecord, export_saved_model
+from keras_transformer.export import ExportRecord
 from keras_transformer.losses import LabelSmoothedCrossEntropy
 from keras_transformer.text import (
     SentencePieceTokenizer,
@@ -21,7 +21,14 @@ from keras_transformer.text import (
 from keras_transformer.training import run_facts
 from keras_transformer.translation import Translator
 from keras_transformer.translation.saved import find_translator
-from tests.helpers.tiny import tiny_model, tiny_tokenizer, toy_pairs, toy_sentences, toy_training
+from tests.helpers.tiny import (
+    export_quickly,
+    tiny_model,
+    tiny_tokenizer,
+    toy_pairs,
+    toy_sentences,
+    toy_training,
+)
 
 SENTENCES = toy_sentences(14)
 SEARCH = DecodingConfig(beam_size=3, extra_length=6, length_penalty=1.0)
@@ -40,9 +47,7 @@ def translator():
 def exported(tmp_path_factory):
     """The directory of an exported model's versions. Tests must not change it."""
     directory = tmp_path_factory.mktemp("saved_models") / "toy"
-    with pytest.MonkeyPatch.context() as context:
-        context.setattr("keras_transformer.export.signatures.METHODS", {})  # Takes less time.
-        export_saved_model(make_translator(), directory)
+    export_quickly(make_translator(), directory)
     return directory
 
 
@@ -206,11 +211,10 @@ def test_what_is_not_a_translator_is_named(translator, tmp_path):
         Translator.load(tmp_path)
 
 
-def test_an_int8_export_is_loaded_in_float32(tmp_path, monkeypatch):
-    monkeypatch.setattr("keras_transformer.export.signatures.METHODS", {})
+def test_an_int8_export_is_loaded_in_float32(tmp_path):
     translator = Translator(tiny_model(), tiny_tokenizer(), decoding=DecodingConfig(beam_size=1))
     translator.model.quantize("int8")
-    export_saved_model(translator, tmp_path)
+    export_quickly(translator, tmp_path)
     loaded = Translator.load(tmp_path).model
     assert loaded.quantization_mode is None
     ids = {"source": np.array([[5, 6, 3]]), "target": np.array([[2, 7, 8]])}
