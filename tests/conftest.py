@@ -7,6 +7,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when Keras imports Te
 import keras
 import pytest
 
+from tests.helpers import shared
+
 # The files that take longest. They start first, so that none is left for one process at the end.
 LONG = (
     "tests/test_backends.py",
@@ -32,6 +34,13 @@ def pytest_configure(config):
 
         # Start TensorFlow, so that no test can change the number of threads for later ones.
         tf.config.list_logical_devices()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_folder(tmp_path_factory):
+    """Set the directory for what the processes of a test run share."""
+    folder = tmp_path_factory.getbasetemp()
+    shared.folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
 
 
 @pytest.fixture(autouse=True)

@@ -60,8 +60,8 @@ def test_lora_trains_the_attentions_and_nothing_else():
     expected = logits(model)
     model.enable_lora(2)
     assert np.array_equal(logits(model), expected)
-    # Query, key, value and output of 2 + 2 * 2 attentions have A and B each.
-    assert len(model.trainable_weights) == 6 * 4 * 2
+    # Query, key, value and output of three attentions have A and B each.
+    assert len(model.trainable_weights) == 3 * 4 * 2
     model.compile("adam", LabelSmoothedCrossEntropy())
     model.fit(IDS, np.array([[40, 3], [41, 3], [42, 3]]), epochs=2, verbose=0)
     assert not np.allclose(logits(model), expected, atol=1e-4)
@@ -70,7 +70,7 @@ def test_lora_trains_the_attentions_and_nothing_else():
 
 
 @pytest.mark.parametrize(
-    ("target", "count"), [("attention", 6 * 4), ("feed_forward", 4 * 2), ("embedding", 3)]
+    ("target", "count"), [("attention", 3 * 4), ("feed_forward", 2 * 2), ("embedding", 3)]
 )
 def test_targets_choose_the_kernels(target, count):
     assert len(with_lora([target]).trainable_weights) == 2 * count
@@ -128,7 +128,7 @@ def test_int8_logits_are_close():
 
 
 def test_filters_choose_layers_by_name():
-    model = tiny_model()
+    model = tiny_model(num_layers=2)
     model.quantize("int8", filters="feed_forward")
     states = model.get_config()["adaptation"]
     assert list(states) == [
@@ -159,7 +159,7 @@ def test_the_search_decodes_with_the_adapted_kernels(make, beam_size):
             getattr(layer, kernel).assign(model.kernel_layers()[name].kernel(kernel))
     options = DecodingConfig(beam_size=beam_size, extra_length=4)
     adapted, given = (
-        tf.function(TokenSearch(each, options), input_signature=ANY_SOURCE)
+        tf.function(TokenSearch(each, options), ANY_SOURCE, autograph=False)
         for each in (model, plain)
     )
     for rows in (1, 3):  # One sentence has a loop of its own.
@@ -173,7 +173,11 @@ def test_the_search_decodes_with_the_adapted_kernels(make, beam_size):
 def test_a_loop_computes_each_int8_kernel_once():
     def casts(model):
         search = TokenSearch(model, DecodingConfig(beam_size=2, extra_length=4))
-        graph = tf.function(search).get_concrete_function(*ANY_SOURCE).graph.as_graph_def()
+        graph = (
+            tf.function(search, autograph=False)
+            .get_concrete_function(*ANY_SOURCE)
+            .graph.as_graph_def()
+        )
         bodies = [f for f in graph.library.function if "while_body" in f.signature.name]
         nodes = [node for body in bodies for node in body.node_def if node.op == "Cast"]
         return [node for node in nodes if node.attr["SrcT"].type == tf.int8.as_datatype_enum]
@@ -215,7 +219,7 @@ def test_an_export_of_an_int8_model_is_int8_and_loads_as_float(tmp_path):
     served = load_saved_model(version)
     assert served(sentences) == expected
     weights = served.loaded.weights
-    assert sum(weight.dtype == tf.int8 for weight in weights) == 6 * 4 + 4 * 2 + 3
+    assert sum(weight.dtype == tf.int8 for weight in weights) == 3 * 4 + 2 * 2 + 3
     assert "int8_from_float32" in (version / "README.md").read_text()
     loaded = Translator.load(version)
     assert loaded.model.quantization_mode is None and loaded(sentences) == expected

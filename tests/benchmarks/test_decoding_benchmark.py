@@ -7,6 +7,7 @@ import pytest
 from benchmarks import decoding
 from benchmarks.turns import Measurement, measure
 from keras_transformer.config import DecodingConfig
+from keras_transformer.export import signatures
 from keras_transformer.translation import compiled_search
 from keras_transformer.translation.translator import Translator
 from tests.helpers.tiny import tiny_model, tiny_tokenizer, toy_sentences
@@ -17,11 +18,10 @@ SENTENCES = ["two dogs", "", *toy_sentences(4)]  # Of different lengths.
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("beam_size", "ours"), [(1, ["ours, portable", "ours, bfloat16"]), (3, list(decoding.OURS))]
-)
+@pytest.mark.parametrize(("beam_size", "ours"), [(1, ["ours, portable"]), (3, list(decoding.OURS))])
 def test_all_engines_generate_the_same_number_of_tokens(beam_size, ours, tmp_path, monkeypatch):
     monkeypatch.setattr(compiled_search, "BATCH_SIZES", (4,))  # Compiles a single shape.
+    monkeypatch.setattr(signatures, "METHODS", {"attend": "attention"})  # What the engines use.
     lengths = {"min_length": 4, "max_length": 5, "max_source_length": 16}
     search = DecodingConfig(beam_size=beam_size, length_penalty=0.0, **lengths)
     translator = Translator(tiny_model(), tiny_tokenizer(), decoding=search)
@@ -31,14 +31,15 @@ def test_all_engines_generate_the_same_number_of_tokens(beam_size, ours, tmp_pat
         name: sum(path.stat().st_size for path in (exports[name] / "variables").iterdir())
         for name in ours
     }
-    assert sizes["ours, bfloat16"] < 0.7 * sizes["ours, portable"]
+    if "ours, bfloat16" in ours:
+        assert sizes["ours, bfloat16"] < 0.7 * sizes["ours, portable"]
     found = decoding.compare(
         translator, exports, SENTENCES, batch_size=4, repeats=2, threads=2, peers={}
     )
     assert found.keys() == exports.keys()
     for name, measurement in found.items():
         assert [len(tokens) for tokens in measurement.tokens] == [5, 0, 5, 5, 5, 5]
-        if beam_size == 1 and name != "ours, bfloat16":
+        if beam_size == 1:
             assert measurement.share_same(found["CTranslate2"]) == 1
         assert len(measurement.seconds) == len(measurement.other_cores) == 2
         assert measurement.threads == 2 or name == "CTranslate2" and measurement.threads == 1
@@ -117,7 +118,7 @@ def test_peers_get_the_sizes_of_the_model_and_ids_with_eos(monkeypatch):
     assert theirs["threads"] == 2 and asked["CTranslate2, threads: 1"]["threads"] == 1
     assert (task["python"], task["threads"]) == ("/python3.10", 2)
     assert task["options"] == {
-        **{"vocab_size": 380, "num_layers": 2, "d_model": 12, "d_ff": 20, "num_heads": 3},
+        **{"vocab_size": 380, "num_layers": 1, "d_model": 12, "d_ff": 20, "num_heads": 3},
         **{"beam_size": 3, "length": 5},
     }
     for rows, tokens in zip(task["batches"], theirs["batches"], strict=True):

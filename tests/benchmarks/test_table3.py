@@ -184,7 +184,14 @@ def test_a_single_row_trains_in_this_process(tmp_path, sweep, trained):
 
 @pytest.mark.slow
 def test_two_rows_train_at_the_same_time(tmp_path, sweep, capfd):
-    rows = sweep("base", "c_num_layers_2")
+    rows = {
+        name: dataclasses.replace(
+            config,
+            model=dataclasses.replace(config.model, num_layers=1, d_model=16, d_ff=24, num_heads=2),
+            decoding=dataclasses.replace(config.decoding, beam_size=1),
+        )
+        for name, config in sweep("base", "c_num_layers_2").items()
+    }
     lines = list(report(rows, tmp_path / "sweep", processes=2))
     assert capfd.readouterr().out == ""
     for line, name in zip(lines[1:3], rows, strict=True):

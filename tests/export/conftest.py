@@ -4,6 +4,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.export import export_saved_model
+from tests.helpers.shared import shared
 from tests.helpers.tiny import saved_graph, tiny_translator
 
 FACTS = {
@@ -14,13 +15,14 @@ FACTS = {
 
 
 @pytest.fixture(scope="session")
-def exported(tmp_path_factory):
+def exported():
     """A `translator`, the `version` it was exported to, and the given `facts`."""
     translator = tiny_translator(
-        beam_size=3, extra_length=6, max_source_length=24, num_hypotheses=2
+        num_layers=2, beam_size=3, extra_length=6, max_source_length=24, num_hypotheses=2
     )
-    path = tmp_path_factory.mktemp("saved_models") / "toy model"
-    version = export_saved_model(translator, path, FACTS)
+    name = "toy model"
+    made = shared("exported", lambda folder: export_saved_model(translator, folder / name, FACTS))
+    version = made / name / "1"
     return SimpleNamespace(translator=translator, version=version, facts=FACTS)
 
 

@@ -34,7 +34,7 @@ texts = [bytes.fromhex(text) for text in json.load(open(sys.argv[2]))]
 # As any Python program loads it.
 TF2 = """
 signatures = tf.saved_model.load(sys.argv[1]).signatures
-def run(name, texts):
+def call(name, texts):
     inputs = {key: tf.constant(texts, tf.string) for key in arguments[name]}
     return {key: output.numpy() for key, output in signatures[name](**inputs).items()}
 """
@@ -54,24 +54,33 @@ REPORT = """
 names = ["serving_default", "translate_with_scores", "n_best", "attend"]
 arguments = dict.fromkeys(names, ["text"])
 arguments["score"] = ["text", "translation"]
-report = {}
-for name in arguments:
-    for key, value in run(name, texts).items():
-        report[f"{name} {key}"] = value.tolist()
-    assert {len(output) for output in run(name, []).values()} == {0}
+def report(run):
+    found = {}
+    for name in arguments:
+        for key, value in run(name, texts).items():
+            found[f"{name} {key}"] = value.tolist()
+        assert {len(output) for output in run(name, []).values()} == {0}
+    return found
+reports = {"saved_model.load": report(call), "session": report(run)}
 assert "keras_transformer" not in sys.modules
-print(json.dumps(report, default=bytes.hex))
+print(json.dumps(reports, default=bytes.hex))
 """
 
+TEXTS = [text.encode() for text in [*toy_sentences(14), *ODD]] + NO_UTF8
 
-@pytest.mark.parametrize("program", [TF2, TF1], ids=["saved_model.load", "session"])
-def test_another_program_gets_the_translators_results(program, exported, tmp_path):
-    texts = [text.encode() for text in [*toy_sentences(14), *ODD]] + NO_UTF8
-    (tmp_path / "texts.json").write_text(json.dumps([text.hex() for text in texts]))
-    moved = shutil.copytree(exported.version, tmp_path / "moved")
-    arguments = ["-c", CLIENT + program + REPORT, moved, tmp_path / "texts.json"]
-    report = json.loads(run_python(*arguments, root=None, cwd=tmp_path).stdout)
 
+@pytest.fixture(scope="module")
+def reports(exported, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("client")
+    (folder / "texts.json").write_text(json.dumps([text.hex() for text in TEXTS]))
+    moved = shutil.copytree(exported.version, folder / "moved")
+    arguments = ["-c", CLIENT + TF2 + TF1 + REPORT, moved, folder / "texts.json"]
+    return json.loads(run_python(*arguments, root=None, cwd=folder).stdout)
+
+
+@pytest.mark.parametrize("program", ["saved_model.load", "session"])
+def test_another_program_gets_the_translators_results(program, reports, exported):
+    report, texts = reports[program], TEXTS
     translator = exported.translator
     translations = translator.translate(texts).numpy().tolist()
     assert len(set(translations)) > 14

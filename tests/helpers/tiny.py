@@ -1,8 +1,10 @@
 """A toy language, a tokenizer, a model with random weights, and a small training run."""
 
 import functools
+import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,8 +19,9 @@ from keras_transformer import Transformer, TransformerConfig
 from keras_transformer.config import EOS_ID, DecodingConfig, ExperimentConfig
 from keras_transformer.export import export_saved_model
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
-from keras_transformer.training import train
+from keras_transformer.training import load_translator, train
 from keras_transformer.translation.translator import Translator
+from tests.helpers.shared import shared
 
 ROOT = Path(__file__).parents[2]
 
@@ -78,12 +81,12 @@ def tiny_tokenizer(vocab_size=380, sides=(0, 1)):
     return SentencePieceTokenizer(train_sentencepiece(lines, vocab_size))
 
 
-def tiny_model(vocab_size=380, target_vocab_size=None):
+def tiny_model(vocab_size=380, target_vocab_size=None, num_layers=1):
     """Return a model whose random weights distinguish sentences and end some translations."""
     config = TransformerConfig(
         vocab_size=vocab_size,
         target_vocab_size=target_vocab_size,
-        num_layers=2,
+        num_layers=num_layers,
         d_model=12,
         d_ff=20,
         num_heads=3,
@@ -108,8 +111,9 @@ def tiny_model(vocab_size=380, target_vocab_size=None):
 
 
 @functools.cache
-def tiny_translator(**decoding):
-    return Translator(tiny_model(), tiny_tokenizer(), decoding=DecodingConfig(**decoding))
+def tiny_translator(num_layers=1, **decoding):
+    model = tiny_model(num_layers=num_layers)
+    return Translator(model, tiny_tokenizer(), decoding=DecodingConfig(**decoding))
 
 
 def write_toy_text(directory, train=400, validation=20):
@@ -155,15 +159,31 @@ TOY_RECIPE = {
 }
 
 
+def toy_run():
+    """Train for three epochs, once for all processes.
+
+    Returns:
+        A directory of the `text`; the run, `training`; and some translations of the translator that
+        `train` returned, returned.json. Tests must not change it.
+    """
+
+    def make(folder):
+        (folder / "text").mkdir()
+        config = toy_experiment(write_toy_text(folder / "text"), **TOY_RECIPE)
+        translations = train(config, folder / "training")(toy_sentences(30, seed=9))
+        (folder / "returned.json").write_text(json.dumps(translations), encoding="utf-8")
+
+    return shared("toy", make)
+
+
 @functools.cache
 def toy_training():
-    """Train for three epochs, and return the run directory and the translator.
+    """Return the directory of a run of three epochs, and its translator.
 
-    Tests share them and must not change them.
+    Tests of a process share them and must not change them.
     """
-    text, directory = Path(_directory().name) / "text", Path(_directory().name) / "training"
-    text.mkdir()
-    return directory, train(toy_experiment(write_toy_text(text), **TOY_RECIPE), directory)
+    directory = shutil.copytree(toy_run() / "training", Path(_directory().name) / "training")
+    return directory, load_translator(directory)
 
 
 @functools.cache

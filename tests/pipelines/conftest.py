@@ -1,5 +1,12 @@
+import functools
+import shutil
+from pathlib import Path
+
 import pytest
 
+from keras_transformer import export
+from keras_transformer.translation import Translator
+from tests.helpers.shared import shared
 from tests.helpers.tiny import export_quickly, toy_training
 
 
@@ -12,9 +19,9 @@ def run():
 @pytest.fixture(scope="session")
 def saved_model(tmp_path_factory):
     """The directory of its exported versions, as --model."""
+    made = shared("saved_models", lambda folder: export_quickly(toy_training()[1], folder / "toy"))
     directory = tmp_path_factory.mktemp("saved_models") / "toy"
-    export_quickly(toy_training()[1], directory)
-    return str(directory)
+    return str(shutil.copytree(made / "toy", directory))
 
 
 @pytest.fixture(scope="session")
@@ -23,6 +30,24 @@ def saved(tmp_path_factory):
     directory = tmp_path_factory.mktemp("saved") / "toy"
     toy_training()[1].save(directory)
     return str(directory)
+
+
+@functools.cache
+def loaded(load, path, options):
+    return load(path, **dict(options))
+
+
+@pytest.fixture(autouse=True)
+def shared_models_are_loaded_once(monkeypatch, tmp_path):
+    """Keep the translators that the commands load, and their graphs, for later tests."""
+    for place, name in ((Translator, "load"), (export, "load_saved_model")):
+
+        def load_once(path, load=getattr(place, name), **options):
+            if Path(path).is_relative_to(tmp_path):
+                return load(path, **options)
+            return loaded(load, str(path), tuple(sorted(options.items())))
+
+        monkeypatch.setattr(place, name, load_once)
 
 
 @pytest.fixture(params=["run", "saved", "saved_model"])
