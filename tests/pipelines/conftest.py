@@ -40,14 +40,17 @@ def loaded(load, path, options):
 @pytest.fixture(autouse=True)
 def shared_models_are_loaded_once(monkeypatch, tmp_path):
     """Keep the translators that the commands load, and their graphs, for later tests."""
-    for place, name in ((Translator, "load"), (export, "load_saved_model")):
 
-        def load_once(path, load=getattr(place, name), **options):
+    def once(load):
+        def load_once(path, **options):
             if Path(path).is_relative_to(tmp_path):
                 return load(path, **options)
             return loaded(load, str(path), tuple(sorted(options.items())))
 
-        monkeypatch.setattr(place, name, load_once)
+        return load_once
+
+    monkeypatch.setattr(Translator, "load", once(Translator.load))
+    monkeypatch.setattr(export, "load_saved_model", once(export.load_saved_model))
 
 
 @pytest.fixture(params=["run", "saved", "saved_model"])
