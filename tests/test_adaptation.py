@@ -54,6 +54,7 @@ def translator_of(model, **decoding):
     return Translator(model, tiny_tokenizer(), decoding=DecodingConfig(**options))
 
 
+@pytest.mark.slow
 def test_lora_trains_the_attentions_and_nothing_else():
     model = tiny_model()
     before = {weight.path: weight.numpy() for weight in model.weights}
@@ -151,6 +152,7 @@ def test_other_modes_are_refused(mode):
         tiny_model().quantize(mode)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "beam_size"), [(with_lora, 2), (int8_model, 1)])
 def test_the_search_decodes_with_the_adapted_kernels(make, beam_size):
     model, plain = make(), tiny_model()
@@ -226,6 +228,7 @@ def test_an_export_of_an_int8_model_is_int8_and_loads_as_float(tmp_path):
     assert "Xla" not in {node.op[:3] for node in saved_graph(version).nodes}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [add_lora, lambda model: model.quantize("int8")])
 def test_a_translator_that_was_used_before_uses_the_new_kernels(change):
     translator = translator_of(tiny_model())

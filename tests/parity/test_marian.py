@@ -156,6 +156,7 @@ def fill_up(ids):
     return np.pad(ids, [(0, 0), (0, 0), (0, missing)], constant_values=PAD_ID)
 
 
+@pytest.mark.slow
 def test_beams_of_a_fixed_length_equal_theirs():
     # All have the same length, so the penalties, though different, scale all scores alike.
     ours, theirs = search_with_both(0.6, min_length=LIMIT)

@@ -116,6 +116,7 @@ print(os.environ.get("TF_ENABLE_ONEDNN_OPTS"))
     assert run_python("-c", code).stdout == f"{expected}\n"
 
 
+@pytest.mark.slow
 def test_tensorflow_is_imported_without_its_report():
     code = """
 import os, sys

@@ -191,14 +191,14 @@ def step(x):
     large = tf.fill([25_000_000], x) * 3.0  # 100 MB, larger than a thread's arena can hold.
     return tf.reduce_sum(large[:10_000_000] * 2.0) + tf.reduce_sum(large)
 
-def of_ten_steps():
+def of_four_steps():
     before = pages()
-    for _ in range(10):
+    for _ in range(4):
         step(tf.constant(2.0)).numpy()
-    return (pages() - before) / 10
+    return (pages() - before) / 4
 
 # The first turns find memory for each thread.
-print(min(of_ten_steps() for _ in range(5)))
+print(min(of_four_steps() for _ in range(5)))
 """
 
 

@@ -64,6 +64,7 @@ def continued(tmp_path, source):
     return make
 
 
+@pytest.mark.slow
 def test_a_run_starts_with_the_weights_and_subwords_of_another(tmp_path, source, continued, caplog):
     before = contents(source)
     caplog.set_level("INFO", logger="keras_transformer")
@@ -88,6 +89,7 @@ def test_a_run_starts_with_the_weights_and_subwords_of_another(tmp_path, source,
     assert contents(source) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", [{}, {"compiled": True}, {"precision": "bfloat16"}], ids=lambda kind: "".join(kind)
 )
@@ -132,6 +134,7 @@ def test_an_exported_model_needs_its_vocabulary(tmp_path, source, export, contin
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exported", [False, True])
 def test_separate_vocabularies_are_taken_over(
     tmp_path, continued, export, exported, without_search
@@ -152,6 +155,7 @@ def test_separate_vocabularies_are_taken_over(
         assert first.read_bytes() == second.read_bytes()
 
 
+@pytest.mark.slow
 def test_the_schedule_and_the_optimizer_start_anew(tmp_path, continued, without_search):
     config = continued(epochs=1, warmup_steps=3, learning_rate_scale=0.01, steps_per_epoch=3)
     train(config, tmp_path / "run")
@@ -160,6 +164,7 @@ def test_the_schedule_and_the_optimizer_start_anew(tmp_path, continued, without_
     assert read_history(tmp_path / "run")["learning_rate"] == [pytest.approx(expected)]
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_resumes_as_if_uninterrupted(
     tmp_path, source, continued, interrupted_in_epoch, without_search
 ):

@@ -143,6 +143,7 @@ def killed_at_step(monkeypatch):
     return killed
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_resumes_as_if_uninterrupted(
     tmp_path, interrupted_in_epoch, killed_at_step, without_search, caplog
 ):
@@ -181,6 +182,7 @@ def without_best(tmp_path):
     return directory
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_costs_its_epoch(without_best, caplog, without_search):
     original, directory = toy_training()[0], without_best
     damage(directory / "checkpoints" / "epoch-0003.weights.h5")
@@ -192,6 +194,7 @@ def test_a_damaged_checkpoint_costs_its_epoch(without_best, caplog, without_sear
         np.testing.assert_allclose(received, expected, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_and_a_missing_one_are_not_chosen(
     without_best, caplog, without_search
 ):
@@ -211,6 +214,7 @@ def test_a_directory_in_use_is_refused_before_anything_is_read(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_an_epoch_has_as_many_steps_as_asked_for(tmp_path, without_search):
     recipe = {"epochs": 3, "steps_per_epoch": 5, "warmup_steps": 8, "learning_rate_scale": 0.1}
     config = toy_experiment(write_toy_text(tmp_path, train=60), **recipe)
@@ -222,6 +226,7 @@ def test_an_epoch_has_as_many_steps_as_asked_for(tmp_path, without_search):
     assert rate == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_text_may_come_from_a_tfds_dataset(tmp_path, monkeypatch, caplog, without_search):
     sets = {
         ("toy", "train[:60]", "en", "de"): toy_pairs(60),
@@ -246,6 +251,7 @@ def test_text_may_come_from_a_tfds_dataset(tmp_path, monkeypatch, caplog, withou
     assert log[start + 2 : start + 4] == ["text to validate on", "kept 20 of 20 sentence pairs"]
 
 
+@pytest.mark.slow
 def test_training_stops_without_progress_and_is_then_finished(tmp_path, without_search):
     data = write_toy_text(tmp_path, train=60)
     # No step changes anything, so the first epoch stays the best.
@@ -263,6 +269,7 @@ def test_validation_text_is_checked_before_training_text_is_read(tmp_path):
         train(toy_experiment(data), tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_the_log_tells_greedy_from_beam_search(tmp_path, caplog, without_search):
     caplog.set_level("INFO", logger="keras_transformer")
     data = write_toy_text(tmp_path, train=60)
@@ -299,6 +306,7 @@ def test_a_run_does_not_resume_without_its_vocabulary(tmp_path):
     assert not (directory / "vocabulary.model").exists()
 
 
+@pytest.mark.slow
 def test_a_vocabulary_that_is_given_is_kept_and_the_other_trained(tmp_path, without_search):
     directory = tmp_path / "run"
     directory.mkdir()
@@ -312,6 +320,7 @@ def test_a_vocabulary_that_is_given_is_kept_and_the_other_trained(tmp_path, with
     assert translator.target_tokenizer.vocab_size == 350
 
 
+@pytest.mark.slow
 def test_subword_dropout_makes_no_sentence_that_fits_no_batch(tmp_path, without_search):
     data = write_toy_text(tmp_path, train=60) | {"subword_dropout": 0.9}
     with pytest.raises(ValueError, match="batch_tokens must be at least") as error:
@@ -340,6 +349,7 @@ def test_tsv_separate_vocabularies_and_low_precision(tmp_path, precision):
     assert loaded(toy_sentences(5)) == translator(toy_sentences(5))
 
 
+@pytest.mark.slow
 def test_word_pieces_are_trained_kept_and_loaded(tmp_path):
     data = write_toy_text(tmp_path, train=60) | {"subwords": "wordpiece"}
     config = toy_experiment(data, epochs=1)

@@ -32,6 +32,7 @@ def taught(tmp_path, teacher):
     return make
 
 
+@pytest.mark.slow
 def test_a_student_of_other_sizes_takes_over_the_vocabulary(
     tmp_path, teacher, taught, without_search
 ):
@@ -49,6 +50,7 @@ def test_a_student_of_other_sizes_takes_over_the_vocabulary(
         np.testing.assert_array_equal(weight, other)
 
 
+@pytest.mark.slow
 def test_a_run_may_start_from_one_model_and_have_others_as_teachers(
     tmp_path, teacher, taught, without_search
 ):
@@ -71,6 +73,7 @@ def test_a_run_may_start_from_one_model_and_have_others_as_teachers(
     assert loss("both", [teacher, other]) == pytest.approx((one + two) / 2, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_resumes_with_its_teachers(
     tmp_path, taught, interrupted_in_epoch, without_search
 ):

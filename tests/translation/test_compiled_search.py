@@ -70,24 +70,33 @@ def test_batches_of_long_sources_are_searched_in_smaller_parts():
     assert {size for _, size in search_shapes(200)} == {16, 24, 32, 64, 128, 200}
 
 
+# Each size, for sources of up to 16 and up to 24 tokens, is compiled on its own; so are N
+# hypotheses and one.
+ONE_SHAPE = {"sizes": (9,), "first_stage": 8, "max_source_length": 16}
+SHAPES = {"sizes": (2, 9), "first_stage": 3, "max_source_length": 24}
+RULES = {"min_length": 3, "no_repeat_ngram_size": 2, "prefix": "eins"}
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("sizes", "max_source_length", "options"),
+    ("shapes", "options"),
     [
-        ((9,), 16, {"beam_size": 1}),
-        ((2, 9), 24, {"beam_size": 3, "num_hypotheses": 2, "length_penalty": 1.0}),
-        ((9,), 16, {"beam_size": 2, "min_length": 3, "no_repeat_ngram_size": 2, "prefix": "eins"}),
-        ((9,), 16, {"temperature": 1.0, "top_k": 20, "num_hypotheses": 2}),
+        (ONE_SHAPE, {"beam_size": 1}),
+        (SHAPES, {"beam_size": 3, "num_hypotheses": 2, "length_penalty": 1.0}),
+        (ONE_SHAPE, {"beam_size": 2, "num_hypotheses": 1, **RULES}),
+        (ONE_SHAPE, {"temperature": 1.0, "top_k": 20, "num_hypotheses": 2}),
     ],
     ids=["greedy", "beam", "rules", "sampling"],
 )
-def test_a_compiled_translator_translates_like_a_portable_one(
-    sizes, max_source_length, options, monkeypatch
-):
-    # Translations outgrow the cache, and batches need more than one part. Each size, for sources of
-    # up to 16 and up to 24 tokens, is compiled on its own.
-    monkeypatch.setattr(compiled_search, "FIRST_STAGE", 3)
-    monkeypatch.setattr(compiled_search, "BATCH_SIZES", sizes)
-    options = {"extra_length": 6, "max_source_length": max_source_length, **options}
+def test_a_compiled_translator_translates_like_a_portable_one(shapes, options, monkeypatch):
+    # Translations outgrow the cache, and batches need more than one part.
+    monkeypatch.setattr(compiled_search, "FIRST_STAGE", shapes["first_stage"])
+    monkeypatch.setattr(compiled_search, "BATCH_SIZES", shapes["sizes"])
+    options = {
+        "extra_length": 6,
+        "max_source_length": shapes["max_source_length"],
+        **options,
+    }
     plain = tiny_translator(**options)
     compiled = Translator(
         tiny_model(), tiny_tokenizer(), decoding=DecodingConfig(**options), compiled=True
@@ -99,10 +108,11 @@ def test_a_compiled_translator_translates_like_a_portable_one(
     assert compiled.translate(tf.constant([], tf.string)).shape == (0,)
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize("beam_size", [1, 2])
+@pytest.mark.parametrize(
+    ("beam_size", "compiled"), [(1, False), pytest.param(2, True, marks=pytest.mark.slow)]
+)
 def test_prepared_weights_change_no_translation(beam_size, compiled, monkeypatch):
-    monkeypatch.setattr(compiled_search, "FIRST_STAGE", 3)
+    monkeypatch.setattr(compiled_search, "FIRST_STAGE", 8)
     monkeypatch.setattr(compiled_search, "BATCH_SIZES", (9,))
     options = DecodingConfig(beam_size=beam_size, extra_length=4, max_source_length=16)
     plain = Translator(tiny_model(), tiny_tokenizer(), decoding=options)

@@ -25,6 +25,7 @@ from tests.helpers.tiny import (
     export_quickly,
     tiny_model,
     tiny_tokenizer,
+    tiny_translator,
     toy_pairs,
     toy_sentences,
     toy_training,
@@ -79,7 +80,8 @@ def assert_same_translations(received, expected):
     np.testing.assert_allclose(found["score"], wanted["score"], atol=1e-6)
 
 
-def test_a_string_has_a_string_and_a_list_has_a_list(translator):
+def test_a_string_has_a_string_and_a_list_has_a_list():
+    translator = tiny_translator(beam_size=1, extra_length=6)
     translations = translator(SENTENCES[:2])
     assert translator(SENTENCES[0]) == translations[0] != ""
     assert translator([SENTENCES[0]]) == translations[:1]
@@ -211,6 +213,7 @@ def test_what_is_not_a_translator_is_named(translator, tmp_path):
         Translator.load(tmp_path)
 
 
+@pytest.mark.slow
 def test_an_int8_export_is_loaded_in_float32(tmp_path):
     translator = Translator(tiny_model(), tiny_tokenizer(), decoding=DecodingConfig(beam_size=1))
     translator.model.quantize("int8")

@@ -16,6 +16,8 @@ from tests.helpers.tiny import (
 )
 
 SENTENCES = toy_sentences(14)
+# One translator for most tests, because each traces its own graphs.
+GREEDY = {"beam_size": 1, "extra_length": 6, "max_source_length": 24}
 
 
 def source_ids(translator, sentence):
@@ -89,7 +91,7 @@ def detokenized(tokenizer, ids):
 
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_a_translation_depends_only_on_its_sentence(beam_size):
-    translator = tiny_translator(beam_size=beam_size, extra_length=6, max_source_length=24)
+    translator = tiny_translator(**{**GREEDY, "beam_size": beam_size})
     sentences = [*SENTENCES, *ODD]
     alone = [translator([sentence])[0] for sentence in sentences]
     assert len(set(alone)) > len(SENTENCES) / 2
@@ -100,14 +102,14 @@ def test_a_translation_depends_only_on_its_sentence(beam_size):
 
 
 def test_empty_texts_have_empty_translations():
-    translator = tiny_translator(beam_size=1, extra_length=6)
+    translator = tiny_translator(**GREEDY)
     assert translator([]) == []
     assert translator(["", "one", " \t ", "\n", "\u3000"])[::2] == ["", "", ""]
     assert translator.translate(tf.constant([], tf.string)).shape == (0,)
 
 
 def test_any_bytes_are_translated_to_valid_utf8():
-    translator = tiny_translator(beam_size=3, extra_length=6, max_source_length=24)
+    translator = tiny_translator(**{**GREEDY, "beam_size": 3})
     translate = tf.function(translator.translate)
     texts = [*NO_UTF8, *(text.encode() for text in [*ODD, *SENTENCES])]
     together = translate(tf.constant(texts)).numpy()
@@ -117,13 +119,13 @@ def test_any_bytes_are_translated_to_valid_utf8():
 
 
 def test_a_lone_surrogate_is_translated_like_its_bytes():
-    translator = tiny_translator(beam_size=1, extra_length=6)
+    translator = tiny_translator(**GREEDY)
     expected = translator.translate(tf.constant([b"one \xed\xb3\xbf"])).numpy()[0].decode()
     assert translator(["one \udcff"]) == [expected]
 
 
 def test_a_beam_of_one_equals_a_greedy_loop_over_full_passes():
-    translator = tiny_translator(beam_size=1, extra_length=6)
+    translator = tiny_translator(**GREEDY)
     expected = greedy_by_hand(translator, SENTENCES)
     assert 3 < len({len(ids) for ids in expected})
     assert search(translator, SENTENCES)[0] == expected
@@ -172,7 +174,7 @@ def test_scores_do_not_depend_on_the_parts_they_are_computed_in(monkeypatch):
 
 def test_a_long_source_is_cut_off():
     translator = tiny_translator(beam_size=1, extra_length=6, max_source_length=4)
-    whole = tiny_translator(beam_size=1, extra_length=6)
+    whole = tiny_translator(**GREEDY)
     ids, lengths = translator.encode_text(tf.constant(["one two red blue dog", "cat"]))
     one_two_red = source_ids(whole, "one two red")
     assert ids.numpy().tolist() == [one_two_red, [*source_ids(whole, "cat"), PAD_ID, PAD_ID]]
@@ -185,7 +187,7 @@ def test_a_long_source_is_cut_off():
 def test_no_translation_contains_padding_bos_or_unk(banned):
     model, sentence = tiny_model(), SENTENCES[0]
     embeddings = model.output_embedding.embeddings.numpy()
-    favourite = search(tiny_translator(beam_size=1, extra_length=6), [sentence])[0][0][0]
+    favourite = search(tiny_translator(**GREEDY), [sentence])[0][0][0]
     embeddings[banned] = 2 * embeddings[favourite]
     model.output_embedding.embeddings.assign(embeddings)
     source = tf.constant([source_ids(tiny_translator(), sentence)])
@@ -198,8 +200,8 @@ def test_no_translation_contains_padding_bos_or_unk(banned):
 
 
 def test_methods_of_a_temporary_translator_work():
-    expected = tiny_translator(beam_size=1, extra_length=6)(SENTENCES)
-    decoding = DecodingConfig(beam_size=1, extra_length=6)
+    expected = tiny_translator(**GREEDY)(SENTENCES)
+    decoding = DecodingConfig(**GREEDY)
     received = Translator(tiny_model(), tiny_tokenizer(), decoding=decoding).translate(SENTENCES)
     assert [text.decode() for text in received.numpy()] == expected
 
