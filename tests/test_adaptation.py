@@ -61,8 +61,8 @@ def test_lora_trains_the_attentions_and_nothing_else():
     expected = logits(model)
     model.enable_lora(2)
     assert np.array_equal(logits(model), expected)
-    # Query, key, value and output of three attentions have A and B each.
-    assert len(model.trainable_weights) == 3 * 4 * 2
+    # Query, key, value and output of 2 + 2 * 2 attentions have A and B each.
+    assert len(model.trainable_weights) == 6 * 4 * 2
     model.compile("adam", LabelSmoothedCrossEntropy())
     model.fit(IDS, np.array([[40, 3], [41, 3], [42, 3]]), epochs=2, verbose=0)
     assert not np.allclose(logits(model), expected, atol=1e-4)
@@ -71,7 +71,7 @@ def test_lora_trains_the_attentions_and_nothing_else():
 
 
 @pytest.mark.parametrize(
-    ("target", "count"), [("attention", 3 * 4), ("feed_forward", 2 * 2), ("embedding", 3)]
+    ("target", "count"), [("attention", 6 * 4), ("feed_forward", 4 * 2), ("embedding", 3)]
 )
 def test_targets_choose_the_kernels(target, count):
     assert len(with_lora([target]).trainable_weights) == 2 * count
@@ -129,7 +129,7 @@ def test_int8_logits_are_close():
 
 
 def test_filters_choose_layers_by_name():
-    model = tiny_model(num_layers=2)
+    model = tiny_model()
     model.quantize("int8", filters="feed_forward")
     states = model.get_config()["adaptation"]
     assert list(states) == [
@@ -221,7 +221,7 @@ def test_an_export_of_an_int8_model_is_int8_and_loads_as_float(tmp_path):
     served = load_saved_model(version)
     assert served(sentences) == expected
     weights = served.loaded.weights
-    assert sum(weight.dtype == tf.int8 for weight in weights) == 3 * 4 + 2 * 2 + 3
+    assert sum(weight.dtype == tf.int8 for weight in weights) == 6 * 4 + 4 * 2 + 3
     assert "int8_from_float32" in (version / "README.md").read_text()
     loaded = Translator.load(version)
     assert loaded.model.quantization_mode is None and loaded(sentences) == expected

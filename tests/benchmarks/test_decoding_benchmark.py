@@ -118,7 +118,7 @@ def test_peers_get_the_sizes_of_the_model_and_ids_with_eos(monkeypatch):
     assert theirs["threads"] == 2 and asked["CTranslate2, threads: 1"]["threads"] == 1
     assert (task["python"], task["threads"]) == ("/python3.10", 2)
     assert task["options"] == {
-        **{"vocab_size": 380, "num_layers": 1, "d_model": 12, "d_ff": 20, "num_heads": 3},
+        **{"vocab_size": 380, "num_layers": 2, "d_model": 12, "d_ff": 20, "num_heads": 3},
         **{"beam_size": 3, "length": 5},
     }
     for rows, tokens in zip(task["batches"], theirs["batches"], strict=True):

@@ -18,7 +18,7 @@ FACTS = {
 def exported():
     """A `translator`, the `version` it was exported to, and the given `facts`."""
     translator = tiny_translator(
-        num_layers=2, beam_size=3, extra_length=6, max_source_length=24, num_hypotheses=2
+        beam_size=3, extra_length=6, max_source_length=24, num_hypotheses=2
     )
     name = "toy model"
     made = shared("exported", lambda folder: export_saved_model(translator, folder / name, FACTS))

@@ -81,7 +81,7 @@ def tiny_tokenizer(vocab_size=380, sides=(0, 1)):
     return SentencePieceTokenizer(train_sentencepiece(lines, vocab_size))
 
 
-def tiny_model(vocab_size=380, target_vocab_size=None, num_layers=1):
+def tiny_model(vocab_size=380, target_vocab_size=None, num_layers=2):
     """Return a model whose random weights distinguish sentences and end some translations."""
     config = TransformerConfig(
         vocab_size=vocab_size,
@@ -111,7 +111,7 @@ def tiny_model(vocab_size=380, target_vocab_size=None, num_layers=1):
 
 
 @functools.cache
-def tiny_translator(num_layers=1, **decoding):
+def tiny_translator(num_layers=2, **decoding):
     model = tiny_model(num_layers=num_layers)
     return Translator(model, tiny_tokenizer(), decoding=DecodingConfig(**decoding))
 
@@ -148,7 +148,7 @@ def toy_experiment(data, **training):
                 "average_checkpoints": 2,
                 **training,
             },
-            "decoding": {"beam_size": 2, "length_penalty": 1.0},
+            "decoding": {"beam_size": 2, "length_penalty": 1.0, "extra_length": 6},
         }
     )
 

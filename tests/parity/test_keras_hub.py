@@ -33,7 +33,7 @@ SENTENCES = ["", *toy_sentences(3)]
 
 @pytest.fixture(scope="module")
 def translator():
-    return tiny_translator(**GREEDY)
+    return tiny_translator(num_layers=1, **GREEDY)
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def preset(greedy, tmp_path_factory):
 def two_vocabularies():
     lines = toy_sentences(50)
     source = WordPieceTokenizer(train_word_piece(lines, 285))
-    model = tiny_model(source.vocab_size, 380)
+    model = tiny_model(source.vocab_size, 380, num_layers=1)
     return Translator(model, source, tiny_tokenizer(), decoding=DecodingConfig(**GREEDY))
 
 

@@ -12,7 +12,7 @@ LAYERS, HEADS = 2, 3
 
 @pytest.fixture(scope="module")
 def translator():
-    return tiny_translator(num_layers=2, beam_size=2, extra_length=6)
+    return tiny_translator(beam_size=2, extra_length=6)
 
 
 @pytest.fixture(scope="module")

@@ -207,7 +207,7 @@ def test_methods_of_a_temporary_translator_work():
 
 
 def test_attention_rows_sum_to_1_up_to_the_end_of_the_translation():
-    translator = tiny_translator(num_layers=2, beam_size=2, extra_length=6)
+    translator = tiny_translator(beam_size=2, extra_length=6)
     found = translator.attention(SENTENCES[:3])
     tokens, attention = found["target_tokens"].numpy(), found["attention"].numpy()
     layers = translator.model.config.num_layers
