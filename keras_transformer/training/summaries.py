@@ -85,6 +85,7 @@ class Summaries(keras.callbacks.Callback):
     def on_train_end(self, logs: Logs = None) -> None:
         if self.writer is not None:
             self.writer.close()
+            self.writer = None  # The rest of a run may be another `fit`.
 
     def _writer(self) -> "tf.summary.SummaryWriter":
         if self.writer is None:
