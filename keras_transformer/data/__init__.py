@@ -14,7 +14,7 @@ from keras_transformer.data.sources import (
     read_tsv,
     stream_pairs,
 )
-from keras_transformer.data.tfds import read_tfds, stream_tfds
+from keras_transformer.data.tfds import read_tfds
 
 __all__ = [
     "EncodedPairs",
@@ -30,5 +30,4 @@ __all__ = [
     "read_tfds",
     "read_tsv",
     "stream_pairs",
-    "stream_tfds",
 ]

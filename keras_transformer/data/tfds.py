@@ -71,13 +71,6 @@ def stream_tfds(
 
     Raises:
         ConnectionError, ImportError, ValueError: As `read_tfds` does.
-
-    Example:
-
-    ```python
-    for source, target in stream_tfds("multi30k", "train", "en", "de"):
-        print(source, target, sep="\\t")
-    ```
     """
     builder, data_dir = _find(name, data_dir)
     languages = _languages(builder.info.features)

@@ -38,11 +38,14 @@ def prepare(config: ExperimentConfig, directory: str | os.PathLike) -> str:
         ValueError: If the directory holds a run with another configuration, no pair is left, or a
             file is damaged.
 
-    Example:
-
-    ```python
-    print(prepare(config, "runs/en_de"))
-    ```
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> text = folder / "text.tsv"
+    >>> _ = text.write_text("a dog\\tein Hund\\na cat\\teine Katze\\na dog\\t\\n")
+    >>> data = {"train_source": str(text), "validation_source": str(text)}
+    >>> config = ExperimentConfig.from_dict({"model": {"vocab_size": 280}, "data": data})
+    >>> prepare(config, folder / "run").replace(str(folder), "data").splitlines()[:2]
+    ['data/text.tsv: kept 2 of 3 sentence pairs', '  dropped 1 with an empty side']
     """
     directory = Path(directory)
     with locked_directory(directory):

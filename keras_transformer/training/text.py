@@ -22,12 +22,11 @@ from keras_transformer.data import (
     read_pairs,
     read_tfds,
     stream_pairs,
-    stream_tfds,
 )
 from keras_transformer.data.cleaning import CleaningRules
 from keras_transformer.data.encoded_files import Corpus, digest, encode_to_files
 from keras_transformer.data.sources import existing_file
-from keras_transformer.data.tfds import tfds_version
+from keras_transformer.data.tfds import stream_tfds, tfds_version
 from keras_transformer.text import SentencePieceTokenizer, Tokenizer
 
 log = logging.getLogger(__name__)
