@@ -50,11 +50,13 @@ WITHOUT_DOCTEST = {
     "keras_transformer.export.load_saved_model",
     "keras_transformer.export.write_graph",
     "keras_transformer.plots.sentence_attention",
+    "keras_transformer.training.dry_run",
     "keras_transformer.training.keep_freed_memory",
     "keras_transformer.training.load_translator",
     "keras_transformer.training.prepare_cpu",
     "keras_transformer.training.run_facts",
     "keras_transformer.training.train",
+    "keras_transformer.training.train_on_jax",
 }
 
 
