@@ -88,10 +88,15 @@ class Readings(keras.callbacks.Callback):
     def _loss_since(self) -> float:
         """Return the mean loss since the last row. Keras has that since the epoch began."""
         metric = next(metric for metric in self.model.metrics if metric.name == "loss")
-        total, count = _number(metric.total), _number(metric.count)
+        total, count = self._local_sum(metric.total), self._local_sum(metric.count)
         total_before, count_before = self._loss_before
         self._loss_before = total, count
         return (total - total_before) / (count - count_before) if count > count_before else math.nan
+
+    def _local_sum(self, variable: keras.Variable) -> float:
+        """Return the sum over the replicas of this machine; other machines don't take part here."""
+        parts = self.model.distribute_strategy.experimental_local_results(variable.value)
+        return sum(float(part.numpy()) for part in parts)
 
     @property
     def learning_rate(self) -> float:
