@@ -128,11 +128,14 @@ def finish(config, directory):
 def values(directory):
     """Return the weights, the optimizer's state and the moving average after the last epoch."""
     arrays = {}
-    path = directory / "checkpoints" / f"epoch-{EPOCHS:04d}.weights.h5"
-    with h5py.File(path, "r") as file:
-        file.visititems(
-            lambda name, item: isinstance(item, h5py.Dataset) and arrays.update({name: item[()]})
-        )
+
+    def add(name, item):
+        if isinstance(item, h5py.Dataset):
+            arrays[name] = item[()]
+
+    with h5py.File(directory / "checkpoints" / f"epoch-{EPOCHS:04d}.weights.h5", "r") as file:
+        file.visititems(add)
+    assert any(name.startswith("optimizer") for name in arrays), list(arrays)
     return arrays
 
 
@@ -164,7 +167,7 @@ def main():
     options = parser.parse_args()
     choose = random.Random(options.seed)
     text = options.text.resolve()
-    cases = CASES[: max(1, min(len(CASES), options.kills // 2))]
+    cases = CASES[: min(len(CASES), (options.kills + 1) // 2)]
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         for number, case in enumerate(cases):
             config, whole = experiment(text, **case), Path(f"whole-{number}")

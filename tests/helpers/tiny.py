@@ -148,7 +148,7 @@ def toy_experiment(data, **training):
                 "average_checkpoints": 2,
                 **training,
             },
-            "decoding": {"beam_size": 2, "length_penalty": 1.0, "extra_length": 6},
+            "decoding": {"beam_size": 2, "length_penalty": 1.0},
         }
     )
 

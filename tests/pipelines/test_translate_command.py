@@ -113,7 +113,7 @@ def test_n_best_translations_have_rank_and_score(run, translator, capsys):
     translate.main(["--model", run, *options, *SENTENCES])
     rows = [line.split("\t") for line in lines(capsys)]
     assert [rank for rank, _, _ in rows] == ["1", "2"] * len(SENTENCES)
-    search = DecodingConfig(beam_size=3, length_penalty=1.0, extra_length=6, num_hypotheses=2)
+    search = DecodingConfig(beam_size=3, length_penalty=1.0, num_hypotheses=2)
     same = Translator(translator.model, translator.tokenizer, decoding=search)
     found = same.n_best(SENTENCES)
     expected = [text.decode() for text in found["translations"].numpy().ravel()]

@@ -34,8 +34,8 @@ def trained(tmp_path):
 
 def test_decoding_options_override_those_of_the_run(trained):
     translator = load_translator(trained)
-    assert translator.decoding == DecodingConfig(beam_size=2, length_penalty=1.0, extra_length=6)
-    options = {"beam_size": 3, "length_penalty": 0.6, "extra_length": 4}
+    assert translator.decoding == DecodingConfig(beam_size=2, length_penalty=1.0)
+    options = {"beam_size": 3, "length_penalty": 0.6, "extra_length": 6}
     sentences = toy_sentences(14)
     assert load_translator(trained, **options)(sentences) == tiny_translator(**options)(sentences)
 

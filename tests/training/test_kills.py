@@ -11,7 +11,7 @@ import pytest
 from tests.helpers import kills
 from tests.helpers.tiny import run_python, write_toy_text
 
-KILLS = int(os.environ.get("KILLS", "4"))
+KILLS = int(os.environ.get("KILLS", "3"))
 
 
 @pytest.mark.slow
