@@ -20,9 +20,10 @@ from importlib import metadata
 from itertools import chain, islice
 from pathlib import Path
 
-os.environ["KERAS_BACKEND"] = "jax"
-# The processes share the device's memory.
-os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+if __name__ in ("__main__", "__mp_main__"):
+    os.environ["KERAS_BACKEND"] = "jax"
+    # The processes share the device's memory.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 import numpy as np
 

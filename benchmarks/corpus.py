@@ -54,7 +54,8 @@ def write_corpus(pairs: Sequence[tuple[str, str]], number: int, directory: Path)
     choose = random.Random(number).choice
     halves = [[_halves(side) for side in pair] for pair in pairs]
     paths = [directory / "train.source", directory / "train.target"]
-    with open(paths[0], "w", encoding="utf-8") as source, open(paths[1], "w") as target:
+    source, target = (open(path, "w", encoding="utf-8") for path in paths)
+    with source, target:
         for _ in range(number):
             one, other = choose(halves), choose(halves)
             for file, first, second in zip((source, target), one, other, strict=True):
@@ -214,7 +215,9 @@ def _row(folder: str, dropout: float, number: int, start: str) -> str:
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--source", help="real lines to make the corpora of; may be .gz")
+    parser.add_argument(
+        "--source", required=True, help="real lines to make the corpora of; may be .gz"
+    )
     parser.add_argument("--target", help="their translations")
     parser.add_argument("--pairs", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--repeat", type=int, nargs="+", default=[], help="factors, ascending")

@@ -9,7 +9,7 @@ The options are those of pipelines.train, which then starts with the same option
 
 from collections.abc import Sequence
 
-from pipelines.cli.errors import plain_errors
+from pipelines.cli.errors import MISTAKE, plain_errors
 from pipelines.cli.parser import Parser
 from pipelines.cli.process import import_tensorflow, start_log
 from pipelines.cli.signals import stop_on_signals
@@ -26,7 +26,9 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.pre
         allow_abbrev=False,
     )
     add_experiment_options(parser)
-    experiment, output = read_experiment(parser.parse_args(argv), prog)
+    args = parser.parse_args(argv)
+    with plain_errors(status=MISTAKE):
+        experiment, output = read_experiment(args, prog)
     start_log()
     with plain_errors(_interrupted), stop_on_signals():
         import_tensorflow()

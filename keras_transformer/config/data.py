@@ -71,7 +71,7 @@ class DataConfig:
     """Most sentences that a vocabulary is trained on. Of a longer text, it is every second, every
     fourth and so on."""
     subword_dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Rate of BPE-dropout: each epoch segments the training text again and skips this share of the
+    """Rate of BPE-dropout: each pass segments the training text again and skips this share of the
     merges (Provilkov et al., 2020)."""
 
     @model_validator(mode="after")

@@ -4,10 +4,12 @@ import dataclasses
 import json
 import os
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, ClassVar
 
 from keras_transformer.utils import checksums
+from keras_transformer.utils.files import whole_file
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,9 +83,11 @@ class ExportRecord:
         """
         path = Path(version) / self.FILE
         path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps(self.to_dict(), indent=2) + "\n", encoding="utf-8")
-        if (Path(version) / checksums.FILE).exists():
-            checksums.record_files(version, [self.FILE])
+        has_checksums = (Path(version) / checksums.FILE).exists()
+        with checksums.recorded_files(version, [self.FILE]) if has_checksums else nullcontext():
+            with whole_file(path) as temporary:
+                text = json.dumps(self.to_dict(), indent=2) + "\n"
+                temporary.write_text(text, encoding="utf-8")
         return path
 
     def to_dict(self) -> dict[str, Any]:

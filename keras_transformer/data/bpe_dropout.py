@@ -110,7 +110,16 @@ class SubwordDropout:
             for side in (0, 1)
             for start in range(0, len(members), _AT_ONCE)
         )
-        results = list(_in_order(self._processes, tasks))
+        try:
+            results = list(_in_order(self._processes, tasks))
+        except (EOFError, BrokenPipeError, pickle.UnpicklingError) as error:
+            for process in self._processes:  # Others may hold answers to what is not asked again.
+                _end(process)
+            self._processes.clear()
+            raise RuntimeError(
+                "A process that segments text has ended before its task was done. Free memory and "
+                "run the command again."
+            ) from error
         half = len(results) // 2
         arrays: list[np.ndarray] = []
         for of_side in (results[:half], results[half:]):
@@ -195,10 +204,4 @@ def _send(process: "subprocess.Popen[bytes]", value: Any) -> None:
 
 def _receive(process: "subprocess.Popen[bytes]") -> Any:
     stdout: IO[bytes] = process.stdout  # type: ignore[assignment]
-    try:
-        return pickle.load(stdout)
-    except EOFError as error:
-        raise RuntimeError(
-            "a process that segments text has ended before its task was done. Free memory and "
-            "start the run again."
-        ) from error
+    return pickle.load(stdout)

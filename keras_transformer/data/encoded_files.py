@@ -28,6 +28,8 @@ _LOGGER = logging.getLogger(__name__)
 
 _FORMAT = 1
 _RECORD = "record.json"
+_LOCK = "writing.lock"
+_DIGITS = 16
 _CHUNKS_PER_STEP = 32
 """Chunks between two records, about 260,000 pairs: what a kill may cost."""
 
@@ -47,8 +49,8 @@ def digest(facts: Mapping[str, Any]) -> str:
     >>> digest({"text": "train.tsv"}) == digest({"text": "valid.tsv"})
     False
     """
-    text = json.dumps(facts, sort_keys=True, ensure_ascii=False)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    text = json.dumps({**facts, "format": _FORMAT}, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
 
 
 def encode_to_files(
@@ -78,16 +80,19 @@ def encode_to_files(
         OSError: If the files cannot be written.
         ValueError: If no pair is left, or the text is damaged.
     """
-    directory.mkdir(parents=True, exist_ok=True)
+    if not directory.exists():
+        directory.mkdir(parents=True, exist_ok=True)
     files = _Files(directory, tuple(_dtype(tokenizer.vocab_size) for tokenizer in tokenizers))
-    with _locked(directory / "writing.lock"):
-        for path in directory.glob("writing-*"):  # Of a process that was killed.
-            path.unlink()
-        record = files.record()
-        if record["complete"]:
-            _LOGGER.info("using the encoded text in %s", directory)
-        else:
-            _encode(corpora, tokenizers, rules, files, record)
+    record = files.record()
+    if record["complete"]:  # The directory need not be writable.
+        _LOGGER.info("using the encoded text in %s", directory)
+    else:
+        with locked(directory / _LOCK):
+            for path in directory.glob("writing-*"):  # Of a process that was killed.
+                path.unlink()
+            record = files.record()  # Another process may have completed it.
+            if not record["complete"]:
+                _encode(corpora, tokenizers, rules, files, record)
     reports = record["corpora"]
     dropped = sum((collections.Counter(report["dropped"]) for report in reports), start=_NONE)
     log_report(rules, sum(report["kept"] for report in reports), dropped)
@@ -197,7 +202,8 @@ class _Files:
         """Yield a function that appends pairs to the files, after what the record says."""
         self._ends = list(record["tokens"])
         if not record["corpora"]:
-            (self.directory / _RECORD).unlink(missing_ok=True)
+            for path in (self.directory / _RECORD, *self.paths()):  # They may be mapped elsewhere.
+                path.unlink(missing_ok=True)
         with ExitStack() as stack:
             self._open = [stack.enter_context(open(path, "ab")) for path in self.paths()]
             for file, size in zip(self._open, self.sizes(record), strict=True):
@@ -232,8 +238,14 @@ class _Files:
         return EncodedPairs(*maps)
 
 
+def is_encoded_text(path: Path) -> bool:
+    """Return whether a path is a directory that `encode_to_files` made, with a name by `digest`."""
+    is_named = len(path.name) == _DIGITS and set(path.name) <= set("0123456789abcdef")
+    return is_named and path.is_dir() and (path / _LOCK).exists()
+
+
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """Keep other processes from writing the same files while the block runs."""
     with open(path, "w") as file:
         try:

@@ -67,7 +67,8 @@ class TokenBatches:
 
     Attributes:
         epoch: Number of the epoch that the next iteration produces, from 0. A complete iteration
-            increments it; looking at the first batch does not. To resume, set it before iterating.
+            increments it; looking at the first batch does not, unless it is also the last. To
+            resume, set it before iterating.
         step: Number of batches of the current epoch to leave out, from 0. Set it before calling
             `dataset`, whose elements are then those that are left; a complete iteration resets it
             to 0.
@@ -148,10 +149,13 @@ class TokenBatches:
         if members is not None:
             lengths = lengths[members]
         self._parts = _bounds(len(lengths), -(-len(lengths) // _PART))
-        number = count_batches(lengths, self.batch_tokens, self.widths)
         if self.vary is None:
-            return number
-        return max(1, int(number * self.vary.growth * (1 - _LEFT_OUT)))
+            return count_batches(lengths, self.batch_tokens, self.widths)
+        growth = self.vary.growth
+        if self.widths:
+            lengths, growth = np.minimum(np.round(lengths * growth), self.widths[-1]).astype(int), 1
+        number = count_batches(lengths, self.batch_tokens, self.widths)
+        return max(1, int(number * growth * (1 - _LEFT_OUT)))
 
     def _tokens_of_a_pass(self) -> float:
         """Return the mean number of source and target tokens, eos included, in a pass."""
@@ -175,6 +179,11 @@ class TokenBatches:
             if some := round((weight % 1) * size):
                 parts.append(random.choice(part, some, replace=False, shuffle=False))
             start += size
+        if not any(map(len, parts)):
+            raise ValueError(
+                "Weights must leave pairs for a pass, received (pairs, weight) of "
+                f"{', '.join(map(str, self.weights))}. Raise a weight, or give more text."
+            )
         return np.concatenate(parts)
 
     def _plan(self, number: int) -> list[np.ndarray]:

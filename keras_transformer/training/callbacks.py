@@ -1,6 +1,7 @@
 """The callback that makes epochs reproducible."""
 
 import time
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -49,8 +50,24 @@ class EpochState(keras.callbacks.Callback):
         self._started = time.perf_counter()
         if newest and self.step:
             arrays = read_arrays(newest)
+            self._check_text(newest, arrays)
             restore_progress(self.model, arrays)
             self._started -= float(arrays["seconds"])
+
+    def text(self) -> dict[str, np.ndarray]:
+        """Return what tells the training text from another, for `save_checkpoint`."""
+        return {"text": np.array([len(self.batches), self.batches.tokens])}
+
+    def _check_text(self, path: Path, arrays: dict[str, np.ndarray]) -> None:
+        if "text" in arrays and not np.array_equal(arrays["text"], self.text()["text"]):
+            expected, received = (
+                f"{batches:,.0f} batches and {tokens:,.0f} tokens per epoch"
+                for batches, tokens in (arrays["text"], self.text()["text"])
+            )
+            raise ValueError(
+                f"An epoch goes on with the text it began with, of {expected}, received "
+                f"{received}. Restore the training text, or remove {path} to begin the epoch again."
+            )
 
     def seconds(self) -> float:
         """Return the time that the epoch has taken, in all processes that have trained in it."""

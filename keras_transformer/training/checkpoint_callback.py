@@ -58,7 +58,7 @@ class SaveCheckpoints(keras.callbacks.Callback):
         # `FiniteLoss` ends the run at the next step, whose loss is not finite either.
         if not is_saved and not_finite(self.model) is None:
             progress = progress_of(self.model, state.seconds())
-            arrays = {**progress, **self._averages()}
+            arrays = {**progress, **state.text(), **self._averages()}
             self.checkpoints.save_step(self.model, state.epoch + 1, state.step, arrays)
         self._saved_at = time.monotonic()
 

@@ -54,5 +54,6 @@ def compiled_model(
 def _is_compiled(config: ExperimentConfig, strategy: tf.distribute.Strategy) -> bool:
     """Return whether XLA compiles the steps: on one GPU, for batches of few shapes."""
     is_single = strategy.num_replicas_in_sync == 1
+    is_whole = config.training.accumulation == 1  # XLA refuses parts of which it counts the rows.
     is_on_gpu = bool(tf.config.list_physical_devices("GPU"))
-    return config.data.static_shapes is not None and is_single and is_on_gpu
+    return config.data.static_shapes is not None and is_single and is_whole and is_on_gpu

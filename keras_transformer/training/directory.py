@@ -155,7 +155,8 @@ def check_claim(directory: Path, config: ExperimentConfig) -> None:
         raise ValueError(
             f"{directory} holds a run with another configuration; received "
             f"{', '.join(differences)}. A run resumes with the configuration it started with, but "
-            "may have more epochs, another interval of checkpoints and other decoding options. "
+            "may have more epochs, another interval of checkpoints, another cache and other "
+            "decoding options. "
             "Restore these values, or choose another directory."
         )
 

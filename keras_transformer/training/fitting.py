@@ -14,7 +14,7 @@ from keras_transformer.text import Tokenizer
 from keras_transformer.training.averaging import MovingAverage
 from keras_transformer.training.callbacks import EpochState, Logs
 from keras_transformer.training.checkpoint_callback import SaveCheckpoints
-from keras_transformer.training.checkpoint_directory import Checkpoints
+from keras_transformer.training.checkpoint_directory import Checkpoints, Position
 from keras_transformer.training.guards import FiniteLoss
 from keras_transformer.training.machines import ClusterStrategy, StopTogether, own_rows
 from keras_transformer.training.progress import Progress
@@ -58,7 +58,7 @@ def fit_epochs(
     save = SaveCheckpoints(
         checkpoints, state, training.checkpoint_steps, training.checkpoint_minutes, average
     )
-    stop = SafeStop(save.save_step)
+    stop = SafeStop(save.save_step if validation else lambda: None)
     callbacks: list[keras.callbacks.Callback] = [state, FiniteLoss(batches, tokenizer)]
     with contextlib.ExitStack() as stack:
         if validation:
@@ -74,18 +74,17 @@ def fit_epochs(
                 MetricsTable(directory / "metrics.csv", readings),
                 Summaries(directory / "tensorboard", readings, validation, smoothing),
                 save,  # An epoch is complete when it has its file.
-                stop,
             ]
+        callbacks.append(stop)
         if isinstance(strategy, ClusterStrategy):
             callbacks.append(StopTogether(strategy))  # The others wait for the files.
         stack.enter_context(stop.installed())
-        while checkpoints.position().epochs < training.epochs:
-            if checkpoints.out_of_patience():
-                message = "no better epoch in the last %d: training is finished"
-                log.info(message, checkpoints.patience)
-                return
+        is_finished, position = checkpoints.out_of_patience(), checkpoints.position()
+        while position.epochs < training.epochs and not is_finished:
             # Keras begins every epoch at its first step, so the rest of one is a fit of its own.
-            batches.epoch, batches.step = done, steps = checkpoints.position()
+            batches.epoch, batches.step = done, steps = position
+            if validation:
+                readings.done = steps
             dataset = batches.dataset()
             if isinstance(strategy, ClusterStrategy):
                 dataset = own_rows(strategy, dataset)
@@ -98,6 +97,11 @@ def fit_epochs(
                     callbacks, steps, model=model, epochs=training.epochs, steps=len(batches)
                 ),
             )
+            # All machines know the same, even if files of the chief reach them later.
+            is_finished, position = model.stop_training, Position(state.epoch + 1, 0)
+        if is_finished:
+            message = "no better epoch in the last %d: training is finished"
+            log.info(message, checkpoints.patience)
 
 
 def _moving_average(training: TrainingConfig, checkpoints: Checkpoints) -> MovingAverage | None:

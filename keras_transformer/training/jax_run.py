@@ -15,7 +15,7 @@ from keras_transformer.data import TokenBatches, encode_pairs
 from keras_transformer.metrics import NegativeLogLikelihood, TokenAccuracy
 from keras_transformer.model import Transformer
 from keras_transformer.training.callbacks import EpochState, Logs
-from keras_transformer.training.checkpoint_directory import Checkpoints
+from keras_transformer.training.checkpoint_directory import Checkpoints, run_checkpoints
 from keras_transformer.training.cluster import read_cluster
 from keras_transformer.training.directory import check_claim, claim
 from keras_transformer.training.guards import FiniteLoss, check_warmup
@@ -86,6 +86,7 @@ def _check_options(config: ExperimentConfig) -> None:
     unavailable = {
         "training.accumulation": (training.accumulation, 1),
         "training.average": (training.average, "last"),
+        "training.clip_norm": (training.clip_norm, None),
         "training.checkpoint_steps": (training.checkpoint_steps, None),
         "training.init_from": (training.init_from, None),
         "training.patience": (training.patience, None),
@@ -119,7 +120,7 @@ def _all_devices() -> Iterator[list[str]]:
 def _train(config: ExperimentConfig, directory: Path, devices: list[str]) -> None:
     training = config.training
     check_claim(directory, config)
-    checkpoints = Checkpoints(directory / "checkpoints", training.average_checkpoints)
+    checkpoints = run_checkpoints(directory, training)
     checkpoints.set_aside_damaged()
     if checkpoints.position().steps:
         raise ValueError(
@@ -194,12 +195,13 @@ class _Validation(keras.callbacks.Callback):
         log.info("text to validate on:")
         pairs = evenly_spaced(pairs, config.training.validation_pairs)
         encoded = encode_pairs(pairs, *tokenizers, config.data.max_length)
+        widths = static_widths(config, encoded)
         self.batches = TokenBatches(
             encoded,
-            config.training.batch_tokens,
+            max(config.training.batch_tokens, widths[-1] if widths else 0),
             num_replicas=devices,
             shuffle=False,
-            widths=static_widths(config, encoded),
+            widths=widths,
         )
         inputs = {name: keras.Input([None], dtype="int32") for name in ("source", "target")}
         self.evaluator = keras.Model(inputs, model(inputs))

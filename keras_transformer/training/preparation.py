@@ -5,17 +5,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from keras_transformer.config import ExperimentConfig
-from keras_transformer.data.batching import count_batches
 from keras_transformer.data.cleaning import reason_names
 from keras_transformer.text import read_tokenizers
+from keras_transformer.training.checkpoint_directory import run_checkpoints
 from keras_transformer.training.directory import check_claim
 from keras_transformer.training.lock import locked_directory
 from keras_transformer.training.start import check_start
 from keras_transformer.training.teachers import find_teachers
-from keras_transformer.training.text import cleaning_rules, encode_text
+from keras_transformer.training.text import cleaning_rules, encode_text, training_batches
 from keras_transformer.training.vocabularies import read_or_train
 
 
@@ -50,7 +48,9 @@ def prepare(config: ExperimentConfig, directory: str | os.PathLike) -> str:
     directory = Path(directory)
     with locked_directory(directory):
         check_claim(directory, config)
-        start = check_start(directory, config) if config.training.init_from else None
+        has_begun = run_checkpoints(directory, config.training).newest() is not None
+        is_new = config.training.init_from is not None and not has_begun
+        start = check_start(directory, config) if is_new else None
         origins = [*([start] if start else []), *find_teachers(directory, config, start)]
         tokenizers = (
             read_tokenizers(origins[0].vocabularies, config.data.subwords)
@@ -58,12 +58,11 @@ def prepare(config: ExperimentConfig, directory: str | os.PathLike) -> str:
             else read_or_train(directory, config)
         )
         pairs, reports = encode_text(config, tokenizers, directory)
-        lengths = np.maximum(pairs.source_lengths, pairs.target_lengths)
-        batches = count_batches(lengths, config.training.batch_tokens)
+        batches = training_batches(config, tokenizers, directory, replicas=1)
         lines = [
             *_table(reports, reason_names(cleaning_rules(config.data))),
             f"{len(pairs.source_ids):,} source tokens, {len(pairs.target_ids):,} target tokens",
-            f"{batches:,} batches of up to {config.training.batch_tokens:,} tokens",
+            f"{len(batches):,} batches per epoch, of up to {config.training.batch_tokens:,} tokens",
         ]
     return "\n".join(lines)
 

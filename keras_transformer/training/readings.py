@@ -25,6 +25,8 @@ class Readings(keras.callbacks.Callback):
     Attributes:
         epoch: Number of the current epoch, from 1.
         step: Number of steps of the run that have been made.
+        done: Number of steps of the next epoch that are made already. To resume, set it before
+            `fit`.
         row: Values of the step that has just ended; None at most steps. They are `step`, `epoch`,
             `loss` (the training loss, a mean since the last row), `learning_rate`, `gradient_norm`
             of the step if the logs have it, `tokens_per_second`, and `seconds` since the last row.
@@ -36,6 +38,7 @@ class Readings(keras.callbacks.Callback):
         self.steps_per_epoch = steps_per_epoch
         self.tokens_per_step = tokens_per_step
         self.epoch, self.step = 0, 0
+        self.done = 0
         self.row: dict[str, float] | None = None
         self._began: float | None = None
         self._first_step_seconds: float | None = None  # It is slow: TensorFlow traces it.
@@ -45,13 +48,11 @@ class Readings(keras.callbacks.Callback):
         self._epochs_ended = 0
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
-        self.epoch, self.step = epoch + 1, epoch * self.steps_per_epoch
+        self.epoch, self.step = epoch + 1, epoch * self.steps_per_epoch + self.done
+        self.done = 0
         if self._began is None:
-            # A process may resume within an epoch.
-            made = int(_number(self.model.optimizer.iterations)) - self.step
-            self.step += made if 0 < made < self.steps_per_epoch else 0
             self._began = self._last_row = time.perf_counter()
-        self._loss_before = 0.0, 0.0
+        self._loss_before = self._loss_sums()
 
     def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
         self._step_began = time.perf_counter()
@@ -87,11 +88,14 @@ class Readings(keras.callbacks.Callback):
 
     def _loss_since(self) -> float:
         """Return the mean loss since the last row. Keras has that since the epoch began."""
-        metric = next(metric for metric in self.model.metrics if metric.name == "loss")
-        total, count = self._local_sum(metric.total), self._local_sum(metric.count)
+        total, count = self._loss_sums()
         total_before, count_before = self._loss_before
         self._loss_before = total, count
         return (total - total_before) / (count - count_before) if count > count_before else math.nan
+
+    def _loss_sums(self) -> tuple[float, float]:
+        metric = next(metric for metric in self.model.metrics if metric.name == "loss")
+        return self._local_sum(metric.total), self._local_sum(metric.count)
 
     def _local_sum(self, variable: keras.Variable) -> float:
         """Return the sum over the replicas of this machine; other machines don't take part here."""

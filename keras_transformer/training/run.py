@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.data import TokenBatches
+from keras_transformer.data.encoded_files import digest
 from keras_transformer.text import read_tokenizers
 from keras_transformer.training.checkpoint_directory import Checkpoints, run_checkpoints
 from keras_transformer.training.choice import choose_weights
@@ -32,7 +33,12 @@ from keras_transformer.training.model import TrainingTransformer
 from keras_transformer.training.rehearsal import DryRun, rehearse
 from keras_transformer.training.start import check_start, initial_weights
 from keras_transformer.training.teachers import find_teachers, read_teachers
-from keras_transformer.training.text import Pairs, read_validation, training_batches
+from keras_transformer.training.text import (
+    Pairs,
+    read_validation,
+    text_facts,
+    training_batches,
+)
 from keras_transformer.training.validation import greedy_validation
 from keras_transformer.training.vocabularies import (
     Tokenizers,
@@ -43,6 +49,11 @@ from keras_transformer.translation.saved import SavedTranslator
 from keras_transformer.translation.translator import Translator
 
 log = logging.getLogger(__name__)
+
+_SAME_FILES = (
+    "The path, size and time of each file count: give a directory that all of them share, such as "
+    "one of a network file system."
+)
 
 
 def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
@@ -90,11 +101,7 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
     translate(["Two dogs run through the snow."])
     ```
     """
-    if keras.backend.backend() != "tensorflow":
-        raise RuntimeError(
-            f"train needs the TensorFlow backend, received {keras.backend.backend()}. Set the "
-            "environment variable KERAS_BACKEND=tensorflow; on JAX, call train_on_jax."
-        )
+    _check_backend("train", "; on JAX, call train_on_jax")
     cluster = read_cluster()
     if cluster is None:
         with locked_directory(Path(directory)):
@@ -120,6 +127,7 @@ def dry_run(config: ExperimentConfig, directory: str | os.PathLike) -> DryRun:
 
     Raises:
         Exception: What `train` would raise before its first step.
+        RuntimeError: If the Keras backend is not TensorFlow.
         ValueError: If TF_CONFIG names several machines.
 
     Example:
@@ -128,6 +136,7 @@ def dry_run(config: ExperimentConfig, directory: str | os.PathLike) -> DryRun:
     print(dry_run(config, "runs/en_de"))
     ```
     """
+    _check_backend("dry_run")
     if read_cluster():
         raise ValueError(
             "A dry run is of one machine, received a TF_CONFIG with several tasks. Unset it."
@@ -136,6 +145,14 @@ def dry_run(config: ExperimentConfig, directory: str | os.PathLike) -> DryRun:
         check_claim(Path(directory), config)
         prepared = _prepare(config, Path(directory), run_checkpoints(directory, config.training))
         return rehearse(prepared.model, prepared.batches, config.training)
+
+
+def _check_backend(name: str, otherwise: str = "") -> None:
+    if (backend := keras.backend.backend()) != "tensorflow":
+        raise RuntimeError(
+            f"{name} needs the TensorFlow backend, received {backend}. Set the environment "
+            f"variable KERAS_BACKEND=tensorflow{otherwise}."
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -211,6 +228,8 @@ def _prepare(
     validation_pairs = read_validation(data)
     origins = [start, *teachers] if start else teachers
     replicas = strategy.num_replicas_in_sync
+    if cluster:
+        check_same(strategy, cluster, "text files", digest(text_facts(data)), _SAME_FILES)
     with chief_first(strategy, cluster):
         tokenizers = (
             read_tokenizers(origins[0].vocabularies, data.subwords)

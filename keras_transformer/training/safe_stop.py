@@ -74,4 +74,5 @@ class SafeStop(keras.callbacks.Callback):
         if self._held is not None:
             if not is_last:
                 self.save()
-            self._handlers[self._held](self._held, None)
+            held, self._held = self._held, None
+            self._handlers[held](held, None)

@@ -181,6 +181,7 @@ def _is_plain(optimizer):
         optimizer.weight_decay
         or optimizer.clipnorm
         or optimizer.clipvalue
+        or optimizer.gradient_accumulation_steps
         or optimizer.global_clipnorm
         or optimizer.loss_scale_factor
         or optimizer.use_ema

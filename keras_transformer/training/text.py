@@ -24,7 +24,7 @@ from keras_transformer.data import (
     stream_pairs,
 )
 from keras_transformer.data.cleaning import CleaningRules
-from keras_transformer.data.encoded_files import Corpus, digest, encode_to_files
+from keras_transformer.data.encoded_files import Corpus, digest, encode_to_files, is_encoded_text
 from keras_transformer.data.sources import existing_file
 from keras_transformer.data.tfds import stream_tfds, tfds_version
 from keras_transformer.text import SentencePieceTokenizer, Tokenizer
@@ -127,7 +127,7 @@ def encode_text(
 ) -> tuple[EncodedPairs, list[dict[str, Any]]]:
     """Encode the training text, or use the files of an earlier time.
 
-    A run's own directory keeps nothing of other text, vocabularies or rules.
+    A run's own directory keeps no encoded text of other files, vocabularies or rules.
 
     Args:
         config: The experiment.
@@ -149,12 +149,12 @@ def encode_text(
         "rules": dataclasses.asdict(rules),
     }
     folder = text_directory(config, directory) / digest(facts)
-    if data.cache is None and folder.parent.exists():
-        for path in folder.parent.iterdir():
-            if path.is_dir() and path != folder:
+    if data.cache is None:
+        for path in folder.parent.glob("*"):
+            if path != folder and is_encoded_text(path):
                 shutil.rmtree(path, ignore_errors=True)
             elif path.name.startswith("writing-"):  # Of a process that was killed.
-                path.unlink()
+                path.unlink(missing_ok=True)
     return encode_to_files(training_corpora(data), tokenizers, rules, folder)
 
 
@@ -179,6 +179,7 @@ def training_batches(
     log.info("text to train on:")
     pairs, reports = encode_text(config, tokenizers, directory)
     weights = data.train_weights or [1.0] * len(reports)
+    vary = _subword_dropout(config, tokenizers, pairs)
     return TokenBatches(
         pairs,
         training.batch_tokens,
@@ -186,26 +187,34 @@ def training_batches(
         seed=training.seed,
         steps_per_epoch=training.steps_per_epoch,
         weights=[(each["kept"], weight) for each, weight in zip(reports, weights, strict=True)],
-        vary=_subword_dropout(config, tokenizers, pairs),
-        widths=static_widths(config, pairs),
+        vary=vary,
+        widths=static_widths(config, pairs, vary.growth if vary else 1),
     )
 
 
-def static_widths(config: ExperimentConfig, encoded: EncodedPairs) -> list[int] | None:
+def static_widths(
+    config: ExperimentConfig, encoded: EncodedPairs, growth: float = 1
+) -> list[int] | None:
     """Return the widths of batches for XLA, if the configuration has static shapes.
 
     Args:
         config: The experiment.
         encoded: The text, for which the widths are chosen.
+        growth: How many times as long the text becomes by subword dropout.
     """
     data, budget = config.data, config.training.batch_tokens
     if data.static_shapes is None:
         return None
     lengths = np.maximum(encoded.source_lengths, encoded.target_lengths)
-    longest = min(data.max_length, budget) if data.subword_dropout else None
+    longest = None
+    if growth > 1:
+        longest = min(data.max_length, budget)
+        lengths = np.minimum(np.round(lengths * growth), longest).astype(int)
     widths = choose_widths(lengths, data.static_shapes, longest=longest)
+    if lengths.max() <= budget < widths[-1]:  # It is rounded up.
+        widths[-1] = budget
     padded = 2 * np.asarray(widths)[np.searchsorted(widths, lengths)].sum()
-    tokens = encoded.source_lengths.sum() + encoded.target_lengths.sum()
+    tokens = growth * (encoded.source_lengths.sum() + encoded.target_lengths.sum())
     log.info(
         "static shapes: %s; %.0f%% of the batches is padding",
         ", ".join(f"{budget // width} x {width}" for width in widths),

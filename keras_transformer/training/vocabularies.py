@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 
 from keras_transformer.config import DataConfig, ExperimentConfig
-from keras_transformer.data.encoded_files import Corpus, digest
+from keras_transformer.data.encoded_files import Corpus, digest, locked
 from keras_transformer.text import (
     SentencePieceTokenizer,
     Tokenizer,
@@ -103,12 +103,15 @@ def _trained(config: ExperimentConfig, folder: Path, sides: tuple[int, ...], siz
     path = folder / f"vocabulary-{digest(facts)}.model"
     if path.exists():
         return path
-    log.info("reading text to train a vocabulary on")
-    lines = sample_sentences(training_corpora(data), sides, data.vocabulary_sentences)
-    log.info("training a vocabulary of %s tokens on %s sentences", f"{size:,}", f"{len(lines):,}")
-    tokenizer = _train_tokenizer(data, lines, size)
     folder.mkdir(parents=True, exist_ok=True)
-    tokenizer.save(path)
+    with locked(folder / "vocabulary.lock"):
+        if path.exists():  # Another run has trained it.
+            return path
+        log.info("reading text to train a vocabulary on")
+        lines = sample_sentences(training_corpora(data), sides, data.vocabulary_sentences)
+        counts = f"{size:,}", f"{len(lines):,}"
+        log.info("training a vocabulary of %s tokens on %s sentences", *counts)
+        _train_tokenizer(data, lines, size).save(path)
     return path
 
 

@@ -45,10 +45,27 @@ def add_experiment_options(parser: argparse.ArgumentParser) -> None:
             field = schema["properties"][name]
             group.add_argument(
                 f"--{section.name}.{name}",
-                action="append" if field.get("type") == "array" else "store",
+                action=_action(field),
                 metavar=_metavar(field),
                 help=_help(field, required=name in schema.get("required", ())),
             )
+
+
+class _Repeatable(argparse.Action):
+    """Keep a text as it is, and several, each with the option, as a tuple."""
+
+    def __call__(self, parser, namespace, value, option_string=None):
+        before = getattr(namespace, self.dest)
+        if before is not None:
+            value = (*(before if isinstance(before, tuple) else (before,)), value)
+        setattr(namespace, self.dest, value)
+
+
+def _action(field: Mapping[str, Any]) -> str | type[argparse.Action]:
+    first, *others = (kind.get("type") for kind in field.get("anyOf", [field]))
+    if first == "array":
+        return "append"
+    return _Repeatable if "array" in others else "store"
 
 
 def _metavar(field: Mapping[str, Any]) -> str:
@@ -116,6 +133,8 @@ def _given(options: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         section, _, name = option.rpartition(".")
         if not section:
             yield option, value
+        elif isinstance(value, tuple):
+            sections.setdefault(section, {})[name] = list(value)
         elif isinstance(value, list):  # Repeated, or separated by commas.
             items = [item for text in value for item in text.split(",")]
             sections.setdefault(section, {})[name] = items

@@ -12,10 +12,11 @@ import os
 import sys
 from dataclasses import replace
 
+os.environ |= {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}
+os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
 from benchmarks import accelerator
 from keras_transformer.presets import PRESETS, Preset
 
-os.environ |= {"JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
 if __name__ == "__main__":
     model = replace(PRESETS["tiny"].model, num_layers=1, d_model=16, d_ff=24, num_heads=2)
     accelerator.PRESETS = {"tiny": Preset(model)}

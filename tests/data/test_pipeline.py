@@ -268,3 +268,8 @@ def test_two_replicas_count_every_token_once_an_epoch():
 def test_autotuning_is_off(pairs):
     # The end of `fit` would wait for its thread, for up to a minute.
     assert TokenBatches(pairs, 64).dataset().options().autotune.enabled is False
+
+
+def test_weights_that_leave_no_pair_are_refused(pairs):
+    with pytest.raises(ValueError, match="must leave pairs for a pass.*\\(60, 0\\)"):
+        TokenBatches(pairs, 60, weights=[(60, 0)])

@@ -44,7 +44,7 @@ def test_what_is_prepared_is_reported_and_used(tmp_path, capsys, caplog, shared)
         "  dropped 1 with one side over 2.0 times as long as the other",
         "  dropped 1 that occurred before",
     ]
-    assert re.search(r"\d+ source tokens, \d+ target tokens\n\d+ batches of", reports[0])
+    assert re.search(r"\d+ source tokens, \d+ target tokens\n\d+ batches per epoch", reports[0])
     kept = tmp_path / "cache" if shared else tmp_path / "run" / "text"
     files = {path: path.stat().st_mtime_ns for path in kept.rglob("*") if path.is_file()}
     assert {path.suffix for path in files} == {".model", ".ids", ".offsets", ".json", ".lock"}

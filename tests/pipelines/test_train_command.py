@@ -185,6 +185,16 @@ def test_each_teacher_is_an_option(trained, config_file):
     assert trained.pop()[0].training.teachers == ["a", "b"]
 
 
+def test_several_corpora_are_given_with_an_option_each(trained, config_file):
+    path = config_file(MINIMAL)
+    one = ["--config", path, "--output", "x", "--data.train_source", "a,b.tsv"]
+    train.main(one)
+    train.main([*one, "--data.train_source", "c.tsv", "--data.train_weights", "2,0.5"])
+    first, second = (config.data for config, _ in trained)
+    assert first.train_source == "a,b.tsv"
+    assert (second.train_source, second.train_weights) == (["a,b.tsv", "c.tsv"], [2, 0.5])
+
+
 def test_a_run_that_has_begun_no_longer_needs_its_start(trained, config_file, run, tmp_path):
     start = shutil.copytree(run, tmp_path / "start")
     path = config_file({"data": MINIMAL["data"]})

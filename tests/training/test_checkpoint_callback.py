@@ -20,7 +20,7 @@ def saved(tmp_path, monkeypatch):
         model.optimizer.build(model.trainable_variables)
         model.layers[0].kernel.assign([[value]])
         checkpoints = Checkpoints(tmp_path, keep=1)
-        state = types.SimpleNamespace(epoch=0, step=0, seconds=lambda: 0.0)
+        state = types.SimpleNamespace(epoch=0, step=0, seconds=lambda: 0.0, text=dict)
         callback = SaveCheckpoints(checkpoints, state, **interval)
         callback.set_model(model)
         callback.set_params({"steps": count})

@@ -15,6 +15,7 @@ from keras_transformer.text import WordPieceTokenizer
 from keras_transformer.training import (
     average_checkpoints,
     load_translator,
+    prepare,
     read_history,
     read_metrics,
     train,
@@ -171,6 +172,33 @@ def test_an_interrupted_run_resumes_as_if_uninterrupted(
     for name in ("loss", "learning_rate", "val_nll"):
         assert history[name] == expected[name]
     assert not list((tmp_path / "checkpoints").glob("step-*"))
+
+
+def test_only_encoded_text_is_removed_from_a_folder_of_text(tmp_path):
+    own = tmp_path / "run" / "text" / "corpus"
+    own.mkdir(parents=True)
+    data = write_toy_text(own, train=60)
+    config = toy_experiment(data)
+    for sentences in (60, 50):
+        lines = (own / "train.source").read_text().splitlines()[:sentences]
+        (own / "train.source").write_text("\n".join(lines) + "\n")
+        target = (own / "train.target").read_text().splitlines()[:sentences]
+        (own / "train.target").write_text("\n".join(target) + "\n")
+        assert f"kept {sentences} of" in prepare(config, tmp_path / "run")
+    folders = [path for path in own.parent.iterdir() if path.is_dir() and path != own]
+    assert len(folders) == 1 and len(list(own.iterdir())) == 4
+
+
+def test_an_epoch_does_not_go_on_with_another_text(tmp_path, killed_at_step, without_search):
+    data = write_toy_text(tmp_path, train=60)
+    config = toy_experiment(data, epochs=1, checkpoint_steps=1)
+    with killed_at_step(1, 2):
+        train(config, tmp_path / "run")
+    for side in ("source", "target"):
+        with open(data[f"train_{side}"], "a") as file:
+            file.write("one two\n")
+    with pytest.raises(ValueError, match="goes on with the text it began with, of 6 batches"):
+        train(config, tmp_path / "run")
 
 
 @pytest.fixture
