@@ -13,7 +13,6 @@ import numpy as np
 
 from keras_transformer.config import UNK_ID
 from keras_transformer.data.encoding import EncodedPairs
-from keras_transformer.text import bpe_dropout
 from keras_transformer.utils.cores import available_cores
 
 if TYPE_CHECKING:
@@ -129,6 +128,8 @@ class SubwordDropout:
         return EncodedPairs(*arrays)
 
     def _start(self) -> "subprocess.Popen[bytes]":
+        from keras_transformer.text import bpe_dropout
+
         # Without packages, a process starts in milliseconds and takes few megabytes. In a session
         # of its own, it does not see Ctrl-C; if this process is killed, its input ends.
         process = subprocess.Popen(
@@ -153,6 +154,8 @@ class SubwordDropout:
         return side, flat.astype(np.int32).tobytes(), counts.astype(np.int64).tobytes(), seeds
 
     def _measure(self) -> float:
+        from keras_transformer.text import bpe_dropout  # `data` alone needs no TensorFlow.
+
         members = np.linspace(0, len(self.pairs) - 1, min(_SAMPLE, len(self.pairs))).astype(int)
         before, after = np.zeros((2, 2, len(members)), int)
         for side, (ids, offsets) in enumerate(self._sides()):
