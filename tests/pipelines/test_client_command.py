@@ -304,7 +304,7 @@ print("tensorflow" in sys.modules)
     ],
 )
 def test_options_are_checked(options, message, capsys):
-    assert failure(*options) == 2
+    assert failure(*options) == "2"
     assert message in capsys.readouterr().err
 
 

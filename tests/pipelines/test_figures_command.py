@@ -97,4 +97,4 @@ def test_what_cannot_be_drawn_is_an_error_and_nothing_is_written(options, messag
 def test_an_exported_model_has_all_figures_but_those_of_its_training(saved_model, tmp_path, capsys):
     figures.main(["--model", saved_model, "--output", str(tmp_path), "one red dog sees"])
     names = {path.stem for path in tmp_path.glob("*.png")}
-    assert names == NAMES - {"learning_rate", "training_curves"}
+    assert names == NAMES - {"learning_rate", "steps", "training_curves"}
