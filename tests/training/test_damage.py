@@ -18,8 +18,8 @@ from keras_transformer.training import (
     run_facts,
     train,
 )
-from keras_transformer.training.callbacks import Validation
 from keras_transformer.training.summaries import Summaries
+from keras_transformer.training.validation import Validation
 from pipelines import serve
 from pipelines.cli.errors import explain
 from tests.helpers.tiny import export_quickly, toy_experiment, toy_sentences, write_toy_text
@@ -54,6 +54,8 @@ def check(directory, tmp_path, use):
     """
     expected, errors = use(shutil.copytree(directory, tmp_path / "whole" / "1")), {}
     names = [str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()]
+    # Encoded text has no checksums, as docs/training.md says; tests/data damages its files.
+    names = [name for name in names if not name.startswith("text/")]
     for name in sorted({*names} - {"README.md", "batching_params.pbtxt"}):  # Nothing reads these.
         for number, (kind, damage) in enumerate(DAMAGES.items()):
             copy = shutil.copytree(directory, tmp_path / f"{number} {Path(name).name}" / "1")

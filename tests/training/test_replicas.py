@@ -140,9 +140,13 @@ def run_with_accumulation(folder, replicas, strategy):
     Nothing is translated, which saves most of the time.
     """
     from keras_transformer.training import run
+    from keras_transformer.training.validation import Validation
 
-    scores = {"val_nll": 1.0, "val_accuracy": 0.5, "val_bleu": 2.0}
-    run.Validation.measure = lambda self: scores
+    def measure(self):
+        self.translations = [target for _, target in self.pairs]
+        return {"val_nll": 1.0, "val_accuracy": 0.5, "val_bleu": 2.0}
+
+    Validation.measure = measure
     run.choose_weights = lambda *given: None
     run.replica_strategy = lambda number: strategy
     for parts in PARTS:

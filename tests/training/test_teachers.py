@@ -88,6 +88,7 @@ def test_an_interrupted_run_resumes_with_its_teachers(
 def test_teachers_with_another_vocabulary_are_refused_by_name(tmp_path, teacher, taught):
     odd = shutil.copytree(teacher, tmp_path / "odd")
     tiny_tokenizer(379).save(odd / "vocabulary.model")
+    (odd / "SHA256SUMS").unlink()
     with pytest.raises(ValueError, match=r"training/vocabulary.model; .*others in \S*/odd/voc"):
         train(taught([teacher, odd]), tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -109,6 +110,7 @@ def test_teachers_of_other_subwords_or_few_positions_are_refused_by_name(tmp_pat
     model = dataclasses.replace(config.model, position="learned", max_length=64)
     data = dataclasses.replace(config.data, max_length=64)
     dataclasses.replace(config, model=model, data=data).to_file(odd / "config.yaml")
+    (odd / "SHA256SUMS").unlink()
     own = r"subwords=bpe with vocab_size=390, .*"
     theirs = r"\S*/training has subwords=bpe with vocab_size=380; "
     with pytest.raises(ValueError, match=own + theirs + ".*/odd has 64 learned positions. Set"):

@@ -206,6 +206,7 @@ def test_what_is_not_a_translator_is_named(translator, tmp_path):
         Translator.load(tmp_path)
     translator.save(tmp_path)
     (tmp_path / "config.yaml").write_text("model: {vocab_size: 3}")
+    (tmp_path / "SHA256SUMS").unlink()
     with pytest.raises(ValueError, match="config.yaml has invalid values: model.vocab_size: "):
         Translator.load(tmp_path)
     (tmp_path / "model.keras").unlink()
@@ -229,6 +230,7 @@ def test_weights_that_do_not_fit_the_record_of_an_export_are_named(exported, tmp
     record = json.loads(path.read_text())
     record["model"]["num_layers"] = 3
     path.write_text(json.dumps(record))
+    (path.parents[1] / "SHA256SUMS").unlink()
     with pytest.raises(ValueError, match="its weights are not those of its assets.extra/export.js"):
         Translator.load(tmp_path / "toy")
 
