@@ -7,10 +7,10 @@ import keras
 import numpy as np
 
 from keras_transformer.training.averaging import MovingAverage
-from keras_transformer.training.callbacks import EpochState
 from keras_transformer.training.checkpoint_directory import Checkpoints
 from keras_transformer.training.checkpoints import not_finite
 from keras_transformer.training.epoch_progress import progress_of
+from keras_transformer.training.epoch_state import EpochState
 
 
 class SaveCheckpoints(keras.callbacks.Callback):

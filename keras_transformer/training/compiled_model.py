@@ -7,7 +7,7 @@ import tensorflow as tf
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.model import Transformer
 from keras_transformer.training.model import TrainingTransformer
-from keras_transformer.training.recipe import paper_recipe
+from keras_transformer.training.recipe import run_recipe
 
 
 def compiled_model(
@@ -38,16 +38,8 @@ def compiled_model(
             distillation=training.distillation,
             dtype=training.precision,
         )
-        recipe = paper_recipe(
-            model,
-            training.warmup_steps,
-            training.learning_rate_scale,
-            training.label_smoothing,
-            training.beta_1,
-            training.beta_2,
-            training.epsilon,
-        )
-        model.compile(**{**recipe, "metrics": None, "jit_compile": _is_compiled(config, strategy)})
+        recipe = run_recipe(model, training)
+        model.compile(**{**recipe, "jit_compile": _is_compiled(config, strategy)})
     return model
 
 

@@ -12,10 +12,11 @@ from keras_transformer.config import ExperimentConfig, TrainingConfig
 from keras_transformer.data import TokenBatches
 from keras_transformer.text import Tokenizer
 from keras_transformer.training.averaging import MovingAverage
-from keras_transformer.training.callbacks import EpochState, Logs
 from keras_transformer.training.checkpoint_callback import SaveCheckpoints
 from keras_transformer.training.checkpoint_directory import Checkpoints, Position
+from keras_transformer.training.epoch_state import EpochState
 from keras_transformer.training.guards import FiniteLoss
+from keras_transformer.training.logs import Logs
 from keras_transformer.training.machines import ClusterStrategy, StopTogether, own_rows
 from keras_transformer.training.progress import Progress
 from keras_transformer.training.readings import Readings

@@ -14,13 +14,14 @@ from keras_transformer.config import ExperimentConfig
 from keras_transformer.data import TokenBatches, encode_pairs
 from keras_transformer.metrics import NegativeLogLikelihood, TokenAccuracy
 from keras_transformer.model import Transformer
-from keras_transformer.training.callbacks import EpochState, Logs
 from keras_transformer.training.checkpoint_directory import Checkpoints, run_checkpoints
 from keras_transformer.training.cluster import read_cluster
 from keras_transformer.training.directory import check_claim, claim
+from keras_transformer.training.epoch_state import EpochState
 from keras_transformer.training.guards import FiniteLoss, check_warmup
 from keras_transformer.training.lock import locked_directory
-from keras_transformer.training.recipe import paper_recipe
+from keras_transformer.training.logs import Logs
+from keras_transformer.training.recipe import run_recipe
 from keras_transformer.training.tables import EpochTable
 from keras_transformer.training.text import (
     Pairs,
@@ -135,16 +136,7 @@ def _train(config: ExperimentConfig, directory: Path, devices: list[str]) -> Non
     batches = training_batches(config, tokenizers, directory, len(devices))
     check_warmup(training, len(batches), config.data.max_length, has_begun)
     model = Transformer(config.model, dtype=training.precision)
-    recipe = paper_recipe(
-        model,
-        training.warmup_steps,
-        training.learning_rate_scale,
-        training.label_smoothing,
-        training.beta_1,
-        training.beta_2,
-        training.epsilon,
-    )
-    model.compile(**{**recipe, "metrics": None})
+    model.compile(**run_recipe(model, training))
     validation = _Validation(config, model, tokenizers, validation_pairs, len(devices))
     claim(directory, config, tokenizers)
     checkpoints.restore(model)

@@ -7,14 +7,13 @@ from typing import Any
 
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.data.cleaning import reason_names
-from keras_transformer.text import read_tokenizers
 from keras_transformer.training.checkpoint_directory import run_checkpoints
 from keras_transformer.training.directory import check_claim
 from keras_transformer.training.lock import locked_directory
-from keras_transformer.training.start import check_start
+from keras_transformer.training.start import find_start
 from keras_transformer.training.teachers import find_teachers
-from keras_transformer.training.text import cleaning_rules, encode_text, training_batches
-from keras_transformer.training.vocabularies import read_or_train
+from keras_transformer.training.text import cleaning_rules, encode_text, token_batches
+from keras_transformer.training.vocabularies import run_tokenizers
 
 
 def prepare(config: ExperimentConfig, directory: str | os.PathLike) -> str:
@@ -49,16 +48,11 @@ def prepare(config: ExperimentConfig, directory: str | os.PathLike) -> str:
     with locked_directory(directory):
         check_claim(directory, config)
         has_begun = run_checkpoints(directory, config.training).newest() is not None
-        is_new = config.training.init_from is not None and not has_begun
-        start = check_start(directory, config) if is_new else None
-        origins = [*([start] if start else []), *find_teachers(directory, config, start)]
-        tokenizers = (
-            read_tokenizers(origins[0].vocabularies, config.data.subwords)
-            if origins
-            else read_or_train(directory, config)
-        )
+        start = find_start(directory, config, has_begun)
+        teachers = find_teachers(directory, config, start)
+        tokenizers = run_tokenizers(directory, config, start, teachers)
         pairs, reports = encode_text(config, tokenizers, directory)
-        batches = training_batches(config, tokenizers, directory, replicas=1)
+        batches = token_batches(config, tokenizers, pairs, reports)
         lines = [
             *_table(reports, reason_names(cleaning_rules(config.data))),
             f"{len(pairs.source_ids):,} source tokens, {len(pairs.target_ids):,} target tokens",

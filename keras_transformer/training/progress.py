@@ -8,9 +8,8 @@ from typing import Any
 import keras
 from tqdm import tqdm
 
+from keras_transformer.training.logs import Logs
 from keras_transformer.training.readings import Readings
-
-Logs = dict[str, Any] | None
 
 _REFRESH = 0.25
 """Seconds between two states of the line at a terminal."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-Logs = dict[str, Any] | None
+from keras_transformer.training.logs import Logs
 
 _STEPS, _SECONDS = 100, 60.0
 """A row is made after this many steps or seconds, whichever comes first."""

@@ -4,6 +4,7 @@ from typing import Any
 
 import keras
 
+from keras_transformer.config import TrainingConfig
 from keras_transformer.losses import LabelSmoothedCrossEntropy
 from keras_transformer.metrics import TokenAccuracy
 from keras_transformer.model import Transformer
@@ -48,3 +49,17 @@ def paper_recipe(
         "metrics": [TokenAccuracy()],
         "jit_compile": "auto" if keras.backend.backend() == "jax" else False,
     }
+
+
+def run_recipe(model: Transformer, training: TrainingConfig) -> dict[str, Any]:
+    """Return what `paper_recipe` does for a run, whose validation has metrics of its own."""
+    recipe = paper_recipe(
+        model,
+        training.warmup_steps,
+        training.learning_rate_scale,
+        training.label_smoothing,
+        training.beta_1,
+        training.beta_2,
+        training.epsilon,
+    )
+    return {**recipe, "metrics": None}

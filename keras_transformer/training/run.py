@@ -11,7 +11,6 @@ import tensorflow as tf
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.data import TokenBatches
 from keras_transformer.data.encoded_files import digest
-from keras_transformer.text import read_tokenizers
 from keras_transformer.training.checkpoint_directory import Checkpoints, run_checkpoints
 from keras_transformer.training.choice import choose_weights
 from keras_transformer.training.cluster import Cluster, read_cluster
@@ -31,7 +30,7 @@ from keras_transformer.training.machines import (
 )
 from keras_transformer.training.model import TrainingTransformer
 from keras_transformer.training.rehearsal import DryRun, rehearse
-from keras_transformer.training.start import check_start, initial_weights
+from keras_transformer.training.start import find_start, initial_weights
 from keras_transformer.training.teachers import find_teachers, read_teachers
 from keras_transformer.training.text import (
     Pairs,
@@ -40,11 +39,7 @@ from keras_transformer.training.text import (
     training_batches,
 )
 from keras_transformer.training.validation import greedy_validation
-from keras_transformer.training.vocabularies import (
-    Tokenizers,
-    check_vocabularies,
-    read_or_train,
-)
+from keras_transformer.training.vocabularies import Tokenizers, run_tokenizers
 from keras_transformer.translation.saved import SavedTranslator
 from keras_transformer.translation.translator import Translator
 
@@ -219,23 +214,18 @@ def _prepare(
     parts = prepare_cpu() if cluster is None else 1
     strategy = _strategy(config, directory, cluster)
     has_begun = checkpoints.newest() is not None
-    start = _find_start(directory, config, has_begun)
+    start = find_start(directory, config, has_begun)
     teachers = find_teachers(directory, config, start)
     with strategy.scope():
         teacher_models = read_teachers(teachers, training.precision)
     # After this, nothing but the student draws random numbers.
     keras.utils.set_random_seed(training.seed)
     validation_pairs = read_validation(data)
-    origins = [start, *teachers] if start else teachers
     replicas = strategy.num_replicas_in_sync
     if cluster:
         check_same(strategy, cluster, "text files", digest(text_facts(data)), _SAME_FILES)
     with chief_first(strategy, cluster):
-        tokenizers = (
-            read_tokenizers(origins[0].vocabularies, data.subwords)
-            if origins
-            else read_or_train(directory, config)
-        )
+        tokenizers = run_tokenizers(directory, config, start, teachers)
         batches = training_batches(config, tokenizers, directory, replicas)
         check_warmup(training, len(batches), data.max_length, has_begun)
         if cluster and cluster.is_chief:
@@ -266,16 +256,6 @@ def _strategy(
     hint = "Give a directory that all of them share, such as one of a network file system."
     check_same(strategy, cluster, f"directory {directory}", content, hint)
     return strategy
-
-
-def _find_start(
-    directory: Path, config: ExperimentConfig, has_begun: bool
-) -> SavedTranslator | None:
-    """Return the model to take the first weights from; None if they are random or the run's own."""
-    if has_begun:
-        check_vocabularies(directory, config)
-        return None
-    return check_start(directory, config) if config.training.init_from is not None else None
 
 
 def _log_start(config: ExperimentConfig, run: _Prepared, checkpoints: Checkpoints) -> None:

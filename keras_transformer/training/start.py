@@ -8,8 +8,31 @@ import numpy as np
 
 from keras_transformer.config import ExperimentConfig, TransformerConfig
 from keras_transformer.config.translator import TranslatorConfig
-from keras_transformer.training.vocabularies import vocabulary_files
+from keras_transformer.training.vocabularies import check_vocabularies, vocabulary_files
 from keras_transformer.translation.saved import SavedTranslator, find_translator
+
+
+def find_start(
+    directory: Path, config: ExperimentConfig, has_begun: bool
+) -> SavedTranslator | None:
+    """Find the model to take the first weights from.
+
+    Args:
+        directory: The run directory.
+        config: The experiment.
+        has_begun: Whether the run has checkpoints of its own, and so must have its vocabularies.
+
+    Returns:
+        The trained model; None if the first weights are random, or those of a checkpoint.
+
+    Raises:
+        FileNotFoundError: If there is no such model, or a vocabulary of the run is missing.
+        ValueError: See `check_start`.
+    """
+    if has_begun:
+        check_vocabularies(directory, config)
+        return None
+    return check_start(directory, config) if config.training.init_from is not None else None
 
 
 def check_start(directory: Path, config: ExperimentConfig) -> SavedTranslator:

@@ -5,17 +5,15 @@ import math
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer.plots import attention_grid, save_figure, sentence_attention
+from keras_transformer.training.logs import Logs
 from keras_transformer.training.readings import Readings
 from keras_transformer.training.validation import Validation
-
-Logs = dict[str, Any] | None
 
 _SAMPLES = 5
 """Number of validation sentences whose translations are shown."""

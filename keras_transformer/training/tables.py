@@ -8,12 +8,11 @@ from typing import Any
 
 import keras
 
+from keras_transformer.training.logs import Logs
 from keras_transformer.training.readings import Readings
 from keras_transformer.utils.files import whole_file
 
 log = logging.getLogger(__name__)
-
-Logs = dict[str, Any] | None
 
 
 def read_table(path: Path, key: str) -> list[dict[str, str]]:

@@ -6,7 +6,7 @@ import hashlib
 import logging
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -175,9 +175,30 @@ def training_batches(
     Raises:
         ValueError: If no pair is left, or a pair does not fit the size of a batch.
     """
-    data, training = config.data, config.training
     log.info("text to train on:")
-    pairs, reports = encode_text(config, tokenizers, directory)
+    return token_batches(config, tokenizers, *encode_text(config, tokenizers, directory), replicas)
+
+
+def token_batches(
+    config: ExperimentConfig,
+    tokenizers: tuple[Tokenizer, Tokenizer],
+    pairs: EncodedPairs,
+    reports: Sequence[Mapping[str, Any]],
+    replicas: int = 1,
+) -> TokenBatches:
+    """Return encoded text as token batches.
+
+    Args:
+        config: The experiment.
+        tokenizers: Of source and target.
+        pairs: The text that `encode_text` returned.
+        reports: Its reports on each corpus.
+        replicas: Number of replicas that share each batch.
+
+    Raises:
+        ValueError: If a pair does not fit the size of a batch.
+    """
+    data, training = config.data, config.training
     weights = data.train_weights or [1.0] * len(reports)
     vary = _subword_dropout(config, tokenizers, pairs)
     return TokenBatches(

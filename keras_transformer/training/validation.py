@@ -9,7 +9,7 @@ from keras_transformer.config import DecodingConfig, ExperimentConfig
 from keras_transformer.data import TokenBatches, encode_pairs
 from keras_transformer.evaluation import score
 from keras_transformer.metrics import NegativeLogLikelihood, TokenAccuracy
-from keras_transformer.training.callbacks import Logs
+from keras_transformer.training.logs import Logs
 from keras_transformer.training.text import Pairs
 from keras_transformer.training.vocabularies import Tokenizers
 from keras_transformer.translation.translator import Translator

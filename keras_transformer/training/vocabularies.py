@@ -17,6 +17,7 @@ from keras_transformer.text import (
     vocabulary_paths,
 )
 from keras_transformer.training.text import text_directory, text_facts, training_corpora
+from keras_transformer.translation.saved import SavedTranslator
 from keras_transformer.utils.checksums import check_files
 from keras_transformer.utils.progress import progress
 
@@ -46,6 +47,29 @@ def check_vocabularies(directory: Path, config: ExperimentConfig) -> None:
             f"A run resumes with the vocabularies it started with; there is no "
             f"{' and no '.join(missing)}. Restore what was there, or choose another directory."
         )
+
+
+def run_tokenizers(
+    directory: Path,
+    config: ExperimentConfig,
+    start: SavedTranslator | None,
+    teachers: Sequence[SavedTranslator],
+) -> Tokenizers:
+    """Return the tokenizers of the model that a run starts from, of its teachers, or its own.
+
+    Args:
+        directory: The run directory.
+        config: The experiment.
+        start: The model to start from, if there is one.
+        teachers: Models with the same vocabularies.
+
+    Raises:
+        FileNotFoundError, ImportError, ConnectionError, ValueError: See `read_or_train`.
+    """
+    origins = [start, *teachers] if start else teachers
+    if origins:
+        return read_tokenizers(origins[0].vocabularies, config.data.subwords)
+    return read_or_train(directory, config)
 
 
 def read_or_train(directory: Path, config: ExperimentConfig) -> Tokenizers:

@@ -1,9 +1,11 @@
 import contextlib
 
+import numpy as np
 import pytest
 
 from keras_transformer.training.validation import Validation
 from keras_transformer.translation import Translator
+from tests.helpers.batch_norm_model import make_model
 from tests.helpers.tiny import toy_training
 
 
@@ -32,3 +34,18 @@ def interrupted_in_epoch(monkeypatch):
             yield
 
     return interrupted
+
+
+@pytest.fixture
+def save(tmp_path):
+    """Save a model whose kernel has one value everywhere, and whose moving mean another."""
+
+    def save(name, kernel, moving_mean=0.0):
+        model = make_model()
+        model.get_layer("dense").kernel.assign(np.full([2, 3], kernel))
+        model.get_layer("norm").moving_mean.assign(np.full([3], moving_mean))
+        path = tmp_path / f"{name}.weights.h5"
+        model.save_weights(path)
+        return path
+
+    return save

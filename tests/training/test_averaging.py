@@ -6,28 +6,7 @@ from keras_transformer.training import average_checkpoints
 from keras_transformer.training.averaging import MovingAverage, load_moving_average
 from keras_transformer.training.checkpoint_directory import Checkpoints
 from keras_transformer.training.checkpoints import save_checkpoint
-
-
-def make_model():
-    """A model with a trainable kernel [2, 3], and statistics [3] that are not trainable."""
-    inputs = keras.Input([2])
-    x = keras.layers.Dense(3, use_bias=False, name="dense")(inputs)
-    return keras.Model(inputs, keras.layers.BatchNormalization(name="norm")(x))
-
-
-@pytest.fixture
-def save(tmp_path):
-    """Save a model whose kernel has one value everywhere, and whose moving mean another."""
-
-    def save(name, kernel, moving_mean=0.0):
-        model = make_model()
-        model.get_layer("dense").kernel.assign(np.full([2, 3], kernel))
-        model.get_layer("norm").moving_mean.assign(np.full([3], moving_mean))
-        path = tmp_path / f"{name}.weights.h5"
-        model.save_weights(path)
-        return path
-
-    return save
+from tests.helpers.batch_norm_model import make_model
 
 
 def test_trained_weights_become_the_mean_and_others_those_of_the_last_checkpoint(save):

@@ -229,7 +229,7 @@ def fit_without_our_strategy(strategy):
 
 def main(folder, index, end):
     from keras_transformer.training import run
-    from keras_transformer.training.callbacks import EpochState
+    from keras_transformer.training.epoch_state import EpochState
     from pipelines.cli.errors import plain_errors
     from pipelines.cli.process import start_log
 

@@ -2,7 +2,6 @@
 
 import time
 from pathlib import Path
-from typing import Any
 
 import keras
 import numpy as np
@@ -11,8 +10,7 @@ from keras_transformer.data import TokenBatches
 from keras_transformer.training.checkpoint_directory import Checkpoints
 from keras_transformer.training.checkpoints import read_arrays
 from keras_transformer.training.epoch_progress import dropout_states, restore_progress
-
-Logs = dict[str, Any] | None
+from keras_transformer.training.logs import Logs
 
 
 class EpochState(keras.callbacks.Callback):
