@@ -68,7 +68,7 @@ def training_curves(
         for key, values in curves.items():
             unit, name, color = _CURVES[key]
             if key == "loss" and label_smoothing:
-                name += " (label-smoothed)"
+                name += "\n(label-smoothed)"
             axes = panels[unit]
             axes.plot(epochs, values, color=color, marker=".", markersize=4, label=name)
             if key == "val_bleu":

@@ -156,6 +156,7 @@ def _train(config: ExperimentConfig, directory: Path, devices: list[str]) -> Non
         steps_per_epoch=len(batches),
         initial_epoch=batches.epoch,
         epochs=training.epochs,
+        shuffle=False,
         verbose=2,
         callbacks=[
             state,
@@ -195,7 +196,9 @@ class _Validation(keras.callbacks.Callback):
             shuffle=False,
             widths=widths,
         )
-        inputs = {name: keras.Input([None], dtype="int32") for name in ("source", "target")}
+        inputs = {
+            name: keras.Input([None], dtype="int32", name=name) for name in ("source", "target")
+        }
         self.evaluator = keras.Model(inputs, model(inputs))
         self.evaluator.compile(metrics=[NegativeLogLikelihood("nll"), TokenAccuracy("accuracy")])
 

@@ -24,7 +24,7 @@ def test_loss_and_nll_share_a_panel_and_bleu_has_its_own():
     assert (bleu.get_xlabel(), bleu.get_ylabel()) == ("epoch", "sacreBLEU")
     lines = {line.get_label(): line.get_xydata().tolist() for line in nats.get_lines()}
     assert lines == {
-        "training loss (label-smoothed)": [[1, 5.0], [2, 3.0], [3, 2.5], [4, 2.4]],
+        "training loss\n(label-smoothed)": [[1, 5.0], [2, 3.0], [3, 2.5], [4, 2.4]],
         "validation NLL": [[1, 4.0], [2, 2.0], [3, 1.5], [4, 1.6]],
     }
     assert [text.get_text() for text in nats.get_legend().get_texts()] == list(lines)
