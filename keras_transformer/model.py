@@ -20,24 +20,15 @@ from keras_transformer.layers import (
     TokenEmbedding,
     padding_mask,
 )
+from keras_transformer.layers.activations import get_activation
 from keras_transformer.layers.adaptable import AdaptableModel
 from keras_transformer.losses import LabelSmoothedCrossEntropy
 from keras_transformer.presets import get_preset
 
 __all__ = ["Transformer"]
 
-_LAYER_OPTIONS = (
-    "num_layers",
-    "d_model",
-    "d_ff",
-    "num_heads",
-    "key_dim",
-    "value_dim",
-    "dropout",
-    "attention_dropout",
-    "ffn_dropout",
-    "norm",
-)
+_ORDERS = {"sinusoidal": "interleaved"}
+"""The order of sines and cosines of a `TransformerConfig.position`, if it has another name."""
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -79,14 +70,15 @@ class Transformer(AdaptableModel, keras.Model):
         self.source_embedding = self._embedding(config.vocab_size, "source_embedding")
         self.target_embedding = (
             self.source_embedding
-            if config.share_embeddings == "all"
+            if config.share_embeddings in ("all", "inputs")
             else self._embedding(config.target_size, "target_embedding")
         )
         self.output_embedding = (
-            self._embedding(config.target_size, "output_embedding")
-            if config.share_embeddings == "none"
-            else self.target_embedding
+            self.target_embedding
+            if config.share_embeddings in ("all", "target")
+            else self._embedding(config.target_size, "output_embedding")
         )
+        self.output_bias = None
 
         # Positions (Section 3.5) and dropout on the sums (Section 5.4).
         self.source_position = self._position("source_position")
@@ -95,20 +87,56 @@ class Transformer(AdaptableModel, keras.Model):
         self.target_dropout = Dropout(config.dropout, dtype=policy, name="target_dropout")
 
         # The stacks (Section 3.1).
-        options = {name: getattr(config, name) for name in _LAYER_OPTIONS}
-        self.encoder = Encoder(**options, dtype=policy, name="encoder")
-        self.decoder = Decoder(**options, dtype=policy, name="decoder")
+        self.encoder = Encoder(
+            config.num_layers,
+            config.d_model,
+            config.d_ff,
+            config.num_heads,
+            **self._layer_options(),
+            name="encoder",
+        )
+        self.decoder = Decoder(
+            config.decoder_layers,
+            config.d_model,
+            config.decoder_d_ff or config.d_ff,
+            config.decoder_num_heads or config.num_heads,
+            **self._layer_options(),
+            name="decoder",
+        )
         self._build_layers()
         # A subclass with a `call` of its own may add layers, which its first call builds.
         self.built = (type(self).build, type(self).call) == (Transformer.build, Transformer.call)
 
+    def _layer_options(self):
+        config = self.config
+        return {
+            "key_dim": config.key_dim,
+            "value_dim": config.value_dim,
+            "dropout": config.dropout,
+            "attention_dropout": config.attention_dropout,
+            "ffn_dropout": config.ffn_dropout,
+            "norm": config.norm,
+            "activation": get_activation(config.activation),
+            "use_bias": config.use_bias,
+            "layer_norm_epsilon": config.layer_norm_epsilon,
+            "dtype": self.dtype_policy,
+        }
+
     def _embedding(self, vocab_size, name):
-        return TokenEmbedding(vocab_size, self.config.d_model, dtype=self.dtype_policy, name=name)
+        return TokenEmbedding(
+            vocab_size,
+            self.config.d_model,
+            scale=None if self.config.scale_embeddings else 1.0,
+            dtype=self.dtype_policy,
+            name=name,
+        )
 
     def _position(self, name):
-        if self.config.position == "sinusoidal":
-            return SinusoidalPositionEncoding(dtype=self.dtype_policy, name=name)
-        return LearnedPositionEncoding(self.config.max_length, dtype=self.dtype_policy, name=name)
+        position, policy = self.config.position, self.dtype_policy
+        if position == "learned":
+            return LearnedPositionEncoding(self.config.max_length, dtype=policy, name=name)
+        order = _ORDERS.get(position, position)
+        return SinusoidalPositionEncoding(order, dtype=policy, name=name)
 
     @classmethod
     def from_size(
@@ -201,6 +229,13 @@ class Transformer(AdaptableModel, keras.Model):
             getattr(self, f"{side}_dropout").build(shape)
         self.encoder.build(shape)
         self.decoder.build(shape, shape)
+        if self.config.use_output_bias:
+            self.output_bias = self.add_weight(
+                shape=(self.config.target_size,),
+                initializer="zeros",
+                name="output_bias",
+                autocast=False,
+            )
 
     def make_train_function(self, force: bool = False) -> Any:
         """Return the function that makes a training step; `fit` and `train_on_batch` call this.
@@ -275,7 +310,8 @@ class Transformer(AdaptableModel, keras.Model):
         x, weights = self.decoder(
             x, memory, memory_mask=memory_mask, return_attention_scores=True, training=training
         )
-        return self.output_embedding(x, reverse=True), weights
+        logits = self.output_embedding(x, reverse=True)
+        return logits if self.output_bias is None else logits + self.output_bias, weights
 
     def attention_weights(self, inputs: Any) -> dict[str, Any]:
         """Return the weights of every attention in the model, without dropout (Figures 3 to 5).

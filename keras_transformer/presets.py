@@ -35,19 +35,44 @@ def count_parameters(config: TransformerConfig) -> int:
     >>> count_parameters(TransformerConfig(vocab_size=37_000))
     63045632
     """
-    d_model, d_ff = config.d_model, config.d_ff
-    key_dim = config.key_dim or d_model // config.num_heads
-    value_dim = config.value_dim or key_dim
-    attention = 2 * d_model * config.num_heads * (key_dim + value_dim)  # Q and K; V and output
-    feed_forward = 2 * d_model * d_ff + d_ff + d_model
-    norm = 2 * d_model
+    d_model, norm = config.d_model, 2 * config.d_model
+    decoder_heads = config.decoder_num_heads or config.num_heads
     # An encoder layer has one attention and two norms, a decoder layer two and three.
-    layers = config.num_layers * (3 * attention + 2 * feed_forward + 5 * norm)
+    encoder_layer = (
+        _attention_parameters(config, config.num_heads)
+        + _feed_forward_parameters(d_model, config.d_ff)
+        + 2 * norm
+    )
+    decoder_layer = (
+        2 * _attention_parameters(config, decoder_heads)
+        + _feed_forward_parameters(d_model, config.decoder_d_ff or config.d_ff)
+        + 3 * norm
+    )
+    layers = config.num_layers * encoder_layer + config.decoder_layers * decoder_layer
     final_norms = 2 * norm if config.norm == "pre" else 0
     source, target = config.vocab_size, config.target_size
-    subwords = {"all": source, "target": source + target, "none": source + 2 * target}
+    subwords = {
+        "all": source,
+        "target": source + target,
+        "inputs": source + target,
+        "none": source + 2 * target,
+    }
     positions = 2 * config.max_length if config.position == "learned" else 0
-    return layers + final_norms + (subwords[config.share_embeddings] + positions) * d_model
+    output_bias = target if config.use_output_bias else 0
+    rows = subwords[config.share_embeddings] + positions
+    return layers + final_norms + rows * d_model + output_bias
+
+
+def _attention_parameters(config, num_heads):
+    key_dim = config.key_dim or config.d_model // num_heads
+    value_dim = config.value_dim or key_dim
+    widths = num_heads * (key_dim + value_dim)
+    biases = num_heads * (2 * key_dim + value_dim) + config.d_model if config.use_bias else 0
+    return 2 * config.d_model * widths + biases  # Q and K; V and output
+
+
+def _feed_forward_parameters(d_model, d_ff):
+    return 2 * d_model * d_ff + d_ff + d_model
 
 
 # Sections 5 and 6.1. The paper saves a checkpoint every 10 minutes and averages the last 5, or 20

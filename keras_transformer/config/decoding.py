@@ -1,5 +1,7 @@
 """Options of decoding."""
 
+from typing import Literal
+
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
@@ -19,8 +21,15 @@ class DecodingConfig:
     """Number of hypotheses kept for each sentence; 1 is greedy search."""
     length_penalty: float = Field(default=0.6, ge=0)
     """Exponent alpha of the length penalty (Wu et al., 2016)."""
+    style: Literal["paper", "marian", "transformers"] = "paper"
+    """Whose search it is in its details: that of the paper, or as imported models expect, that of
+    Marian or of Hugging Face's Transformers; see `decoding.Style`. In the latter two, scores are
+    log-probability / length ** length_penalty, and the probability of tokens that are never chosen,
+    such as padding, counts."""
     extra_length: int = Field(default=50, ge=0)
     """Longest translation, as a number of tokens beyond the length of the source."""
+    length_factor: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    """Factor of the length of the source in that limit."""
     max_source_length: int = Field(default=512, gt=1)
     """Longest source sentence in tokens, including eos; longer ones are truncated."""
     num_hypotheses: int | None = Field(default=None, gt=0)
@@ -35,6 +44,8 @@ class DecodingConfig:
     repetition_penalty: float = Field(default=1.0, ge=1, allow_inf_nan=False)
     """Factor by which tokens that a translation already contains become less likely; 1 turns it
     off."""
+    allow_unknown: bool = False
+    """Whether translations may contain the unknown token."""
     prefix: str = ""
     """Text that every translation starts with."""
     temperature: float | None = Field(default=None, ge=0.001, le=100)
@@ -47,6 +58,15 @@ class DecodingConfig:
     at least this; 1 allows all. Slow with a large vocabulary unless top_k is set as well."""
     seed: int = Field(default=0, ge=0, lt=2**32)
     """When sampling, the same seed and sentence give the same translation."""
+
+    def longest(self, source_length: int) -> int:
+        """Return the maximum number of tokens of a translation, for a source of some length.
+
+        >>> DecodingConfig(extra_length=50).longest(20)
+        70
+        """
+        longest = int(self.length_factor * source_length) + self.extra_length
+        return longest if self.max_length is None else min(longest, self.max_length)
 
     @model_validator(mode="after")
     def _check(self):

@@ -28,12 +28,18 @@ class TransformerConfig:
     """Size of a separate target vocabulary; by default both languages share one."""
     num_layers: int = Field(default=6, gt=0)
     """Number of encoder layers, and of decoder layers (N)."""
+    num_decoder_layers: int | None = Field(default=None, gt=0)
+    """Number of decoder layers, if it is another."""
     d_model: int = Field(default=512, gt=0)
     """Size of the embeddings and of the output of every layer."""
     d_ff: int = Field(default=2048, gt=0)
     """Size of the inner layer of the feed-forward networks."""
+    decoder_d_ff: int | None = Field(default=None, gt=0)
+    """That of the decoder, if it is another."""
     num_heads: int = Field(default=8, gt=0)
     """Number of attention heads (h)."""
+    decoder_num_heads: int | None = Field(default=None, gt=0)
+    """That of the decoder, if it is another."""
     key_dim: int | None = Field(default=None, gt=0)
     """Size of the queries and keys of a head (d_k); by default d_model / num_heads."""
     value_dim: int | None = Field(default=None, gt=0)
@@ -46,13 +52,24 @@ class TransformerConfig:
     """Dropout rate of the activations inside the feed-forward networks."""
     norm: Literal["post", "pre"] = "post"
     """Layer normalization after each residual sum, as in the paper, or before each sub-layer."""
-    position: Literal["sinusoidal", "learned"] = "sinusoidal"
-    """Position encoding (Section 3.5; learned: Table 3, row E)."""
+    layer_norm_epsilon: float = Field(default=1e-6, gt=0)
+    """Added to the variance in layer normalization."""
+    activation: Literal["relu", "swish", "gelu", "sigmoid_gelu"] = "relu"
+    """Function inside the feed-forward networks; sigmoid_gelu is x * sigmoid(1.702 x)."""
+    use_bias: bool = False
+    """Whether the projections of the attention add a bias."""
+    use_output_bias: bool = False
+    """Whether a bias is added to the logits."""
+    scale_embeddings: bool = True
+    """Whether embeddings are multiplied by sqrt(d_model), as in Section 3.4."""
+    position: Literal["sinusoidal", "sines_cosines", "tensor2tensor", "learned"] = "sinusoidal"
+    """Position encoding (Section 3.5; learned: Table 3, row E). sines_cosines has the sines first and
+    the cosines second; tensor2tensor too, with the frequencies of that library and of Marian."""
     max_length: int = Field(default=1024, gt=0)
     """Longest sequence, in tokens, that learned positions support."""
-    share_embeddings: Literal["all", "target", "none"] = "all"
+    share_embeddings: Literal["all", "target", "inputs", "none"] = "all"
     """Whether one matrix serves as source embedding, target embedding and softmax weights (all;
-    Section 3.4), as the last two (target), or each has its own (none)."""
+    Section 3.4), as the last two (target), as the first two (inputs), or each has its own (none)."""
 
     @property
     def has_joint_vocabulary(self) -> bool:
@@ -64,23 +81,34 @@ class TransformerConfig:
         """Size of the target vocabulary, shared or separate."""
         return self.target_vocab_size or self.vocab_size
 
+    @property
+    def decoder_layers(self) -> int:
+        """Number of decoder layers."""
+        return self.num_decoder_layers or self.num_layers
+
     @model_validator(mode="after")
     def _check(self):
         problems = []
-        if self.key_dim is None and self.d_model % self.num_heads:
-            problems.append(
-                "d_model must be divisible by num_heads unless key_dim is given, received "
-                f"d_model={self.d_model} and num_heads={self.num_heads}"
-            )
-        if self.position == "sinusoidal" and self.d_model % 2:
+        for name in ("num_heads", "decoder_num_heads"):
+            heads = getattr(self, name)
+            if self.key_dim is None and heads and self.d_model % heads:
+                problems.append(
+                    f"d_model must be divisible by {name} unless key_dim is given, received "
+                    f"d_model={self.d_model} and {name}={heads}"
+                )
+        if self.position != "learned" and self.d_model % 2:
             problems.append(
                 f"sinusoidal positions need an even d_model, received {self.d_model}; "
                 "choose an even one or position='learned'"
             )
-        if self.share_embeddings == "all" and self.target_vocab_size is not None:
+        if self.position == "tensor2tensor" and self.d_model < 4:
             problems.append(
-                "share_embeddings='all' needs one vocabulary for both languages, received "
-                f"target_vocab_size={self.target_vocab_size}; leave it out or choose "
+                f"position='tensor2tensor' needs a d_model of at least 4, received {self.d_model}"
+            )
+        if self.share_embeddings in ("all", "inputs") and self.target_vocab_size is not None:
+            problems.append(
+                f"share_embeddings='{self.share_embeddings}' needs one vocabulary for both languages, "
+                f"received target_vocab_size={self.target_vocab_size}; leave it out or choose "
                 "share_embeddings='target' or 'none'"
             )
         if problems:

@@ -26,8 +26,10 @@ from keras_transformer.decoding.search import (
     repeat_rows,
     take_rows,
 )
+from keras_transformer.decoding.styles import STYLES, Style
 
 __all__ = [
+    "STYLES",
     "UNFILLED_SCORE",
     "Rule",
     "SearchOptions",
@@ -36,6 +38,7 @@ __all__ = [
     "Stages",
     "State",
     "Step",
+    "Style",
     "beam_search",
     "forced_prefix",
     "greedy_search",

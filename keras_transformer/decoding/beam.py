@@ -20,6 +20,7 @@ from keras_transformer.decoding.search import (
     history_length,
     to_result,
 )
+from keras_transformer.decoding.styles import get_style
 
 
 class Beams(NamedTuple):
@@ -63,7 +64,8 @@ def beam_search(
     its limit, or as soon as no live beam can change its result. If fewer than `num_hypotheses`
     translations are finished, the best live beams follow them.
 
-    The result of a sentence does not depend on the rest of the batch.
+    This is the style of the paper; `Style` describes what others do. The result of a sentence does
+    not depend on the rest of the batch.
 
     Args:
         step: Returns the logits of the next token; see `Step`.
@@ -127,11 +129,13 @@ class _BeamSearch:
         self.num_hypotheses = num_hypotheses
         self.single_sentence = single_sentence
         self.options = options
+        self.style = get_style(options.style)
+        self.ranks = tf.range(2 * beam_size)[tf.newaxis]  # [1, 2N]
         self.slots = tf.range(beam_size)[tf.newaxis]  # [1, N]
         self.finished_slots = self.slots + beam_size
         self.positions = tf.range(history_length(max_lengths, options.stages))  # [L]
         lengths = tf.range(tf.size(self.positions) + 1)
-        self.penalties = penalties.length_penalty(lengths, length_penalty)  # [L + 1]
+        self.penalties = penalties.length_penalty(lengths, length_penalty, self.style.penalty)
 
     def start(self):
         """Return the beams before the first token."""
@@ -153,26 +157,45 @@ class _BeamSearch:
         """Return the position, the beams and the state after one more token."""
         logits, state = self._next_logits(position, beams, state)
         log_probs, parents, tokens = best_continuations(
-            logits, beams.live, 2 * self.beam_size, few_rows=self.single_sentence
+            logits,
+            beams.live,
+            2 * self.beam_size,
+            few_rows=self.single_sentence,
+            excluded=self.options.excluded,
         )
         log_probs = tf.where(log_probs > BAN / 2, log_probs, IMPOSSIBLE)
         running = position < beams.limits
-        is_eos = tokens == self.options.eos_id
+        is_last = position + 1 >= beams.limits
+        if self.style.at_limit == "eos":
+            log_probs, parents, tokens = self._force_eos(
+                is_last, beams.live, log_probs, parents, tokens
+            )
+        if self.style.candidates == "open":
+            is_finished = tf.cast(beams.finished > IMPOSSIBLE, tf.int32)
+            is_open = self.ranks < self.beam_size - tf.reduce_sum(is_finished, 1, keepdims=True)
+            log_probs = tf.where(is_open, log_probs, IMPOSSIBLE)
+        ends = tokens == self.options.eos_id
+        if self.style.at_limit == "compete":
+            ends |= is_last
         length = position + 1
 
+        may_finish = ends & running
+        if self.style.candidates == "best":
+            may_finish &= self.ranks < self.beam_size
         ended = log_probs / tf.gather(self.penalties, length)
-        ended = tf.where(is_eos & running, ended, IMPOSSIBLE)
-        finished, finished_parents = self._finish(beams, ended, parents)
+        ended = tf.where(may_finish, ended, IMPOSSIBLE)
+        finished, finished_parents, finished_tokens = self._finish(beams, ended, parents, tokens)
 
-        log_probs, order = tf.math.top_k(tf.where(is_eos, IMPOSSIBLE, log_probs), self.beam_size)
+        log_probs, order = tf.math.top_k(tf.where(ends, IMPOSSIBLE, log_probs), self.beam_size)
         live = tf.where(running, log_probs, beams.live)
         parents = tf.where(running, tf.gather(parents, order, batch_dims=1), self.slots)
         ids = tf.where(running, tf.gather(tokens, order, batch_dims=1), self.options.eos_id)
 
         origins = tf.concat([parents, finished_parents], 1)
         history = tf.gather(beams.history, origins, batch_dims=1)
-        history = tf.where(self.positions == position, self._last_tokens(ids), history)
-        limits = self._stop_early(live, finished, beams.limits)
+        last = self._last_tokens(ids, finished_tokens)
+        history = tf.where(self.positions == position, last, history)
+        limits = self._stop_early(length, live, finished, beams.limits)
         return length, Beams(ids, parents, history, live, finished, limits), state
 
     def _next_logits(self, position, beams, state):
@@ -184,28 +207,49 @@ class _BeamSearch:
         history = beams.history[:, : self.beam_size]
         return apply_rules(self.options.rules, logits, history, position), state
 
-    def _finish(self, beams, ended, parents):
-        """Return the best N scores of finished translations, and what each continues.
+    def _force_eos(self, is_last, live, log_probs, parents, tokens):
+        """Return the continuations [B, 2N], which are eos, at no cost, where `is_last` [B, 1]."""
+        impossible = tf.fill(tf.shape(live), IMPOSSIBLE)
+        log_probs = tf.where(is_last, tf.concat([live, impossible], 1), log_probs)
+        parents = tf.where(is_last, tf.concat([self.slots, self.slots], 1), parents)
+        return log_probs, parents, tf.where(is_last, self.options.eos_id, tokens)
+
+    def _finish(self, beams, ended, parents, tokens):
+        """Return the best N scores of finished translations, what each continues, and its last
+        token if it may be another than eos.
 
         Args:
             beams: The beams before this token.
             ended: float32 [B, 2N], scores of the continuations that end here, -inf for others.
             parents: int32 [B, 2N], the live beams that these continue.
+            tokens: int32 [B, 2N], the tokens that they continue them by.
         """
         unchanged = tf.zeros_like(beams.ids) + self.finished_slots
         finished, order = tf.math.top_k(tf.concat([beams.finished, ended], 1), self.beam_size)
-        return finished, tf.gather(tf.concat([unchanged, parents], 1), order, batch_dims=1)
+        parents = tf.gather(tf.concat([unchanged, parents], 1), order, batch_dims=1)
+        if self.style.at_limit != "compete":
+            return finished, parents, None
+        ends = tf.fill(tf.shape(beams.ids), self.options.eos_id)
+        return finished, parents, tf.gather(tf.concat([ends, tokens], 1), order, batch_dims=1)
 
-    def _last_tokens(self, ids):
+    def _last_tokens(self, ids, finished_tokens):
         """Return the tokens [B, 2N, 1] that end each history."""
-        paddings = [[0, 0], [0, self.beam_size]]
-        return tf.pad(ids, paddings, constant_values=self.options.eos_id)[:, :, tf.newaxis]
+        if finished_tokens is None:  # They all end with eos.
+            paddings = [[0, 0], [0, self.beam_size]]
+            last = tf.pad(ids, paddings, constant_values=self.options.eos_id)
+        else:
+            last = tf.concat([ids, finished_tokens], 1)
+        return last[:, :, tf.newaxis]
 
-    def _stop_early(self, live, finished, limits):
+    def _stop_early(self, length, live, finished, limits):
         """Return the limits, 0 for sentences whose result no live beam can change."""
-        # Log-probabilities only fall and penalties only rise, so no live beam can score above this.
-        bound = live[:, :1] / tf.gather(self.penalties, limits)
-        worst = finished[:, self.num_hypotheses - 1 : self.num_hypotheses]
+        if self.style.bound == "exact":
+            # Log-probabilities only fall and penalties only rise: no live beam can score above this.
+            bound = live[:, :1] / tf.gather(self.penalties, limits)
+            worst = finished[:, self.num_hypotheses - 1 : self.num_hypotheses]
+        else:
+            bound = live[:, :1] / tf.gather(self.penalties, length)
+            worst = finished[:, -1:]
         return tf.where(bound > worst, limits, 0)
 
     def result(self, beams):
@@ -222,6 +266,8 @@ class _BeamSearch:
         ids = tf.gather(beams.history, chosen, batch_dims=1)
         lengths = tf.math.count_nonzero(ids != self.options.eos_id, axis=2, dtype=tf.int32)
         lengths += tf.cast(is_finished, tf.int32)
+        # A translation that competes at its limit has no eos.
+        lengths = tf.minimum(lengths, self.max_lengths[:, tf.newaxis])
         return to_result(ids, scores, lengths, self.options.pad_id, self.options.stages)
 
 

@@ -29,7 +29,12 @@ def best_tokens(logits: tf.Tensor) -> tf.Tensor:
 
 
 def best_continuations(
-    logits: tf.Tensor, live: tf.Tensor, count: int, *, few_rows: bool = False
+    logits: tf.Tensor,
+    live: tf.Tensor,
+    count: int,
+    *,
+    few_rows: bool = False,
+    excluded: tf.Tensor | None = None,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Return the `count` most probable continuations of each sentence's beams by one token.
 
@@ -42,6 +47,7 @@ def best_continuations(
         count: At most 2 * N.
         few_rows: Whether to normalize the logits by a sum of exponentials instead of a softmax:
             faster for the beams of a single sentence, slower for many rows.
+        excluded: See `SearchOptions`.
 
     Returns:
         Log-probabilities, float32 [B, count], descending, and their beams and tokens, int32
@@ -64,18 +70,22 @@ def best_continuations(
     block_size = _block_size(vocab_size)
     num_blocks = vocab_size // block_size  # at least 2, so N beams have `count` blocks
 
-    blocks = tf.reshape(logits, [-1, num_blocks, block_size])
+    allowed = logits if excluded is None else logits + excluded
+    blocks = tf.reshape(allowed, [-1, num_blocks, block_size])
     maxima = tf.reduce_max(blocks, axis=2)  # [B * N, blocks]
-    best = _best_in_blocks(blocks, maxima)
     highest = tf.reduce_max(maxima, axis=1)
     # The logits of a row differ from its log-probabilities by a constant, which the best token
     # tells: its probability is never 0.
-    if few_rows:
-        probability = 1 / tf.reduce_sum(tf.exp(logits - highest[:, tf.newaxis]), axis=1)
+    if excluded is not None:
+        log_probability = highest - tf.reduce_logsumexp(logits, axis=1)
+    elif few_rows:
+        total = tf.reduce_sum(tf.exp(logits - highest[:, tf.newaxis]), axis=1)
+        log_probability = tf.math.log(1 / total)
     else:
-        probability = tf.gather(tf.nn.softmax(logits), best, batch_dims=1)
+        best = _best_in_blocks(blocks, maxima)
+        log_probability = tf.math.log(tf.gather(tf.nn.softmax(logits), best, batch_dims=1))
     highest = tf.reshape(highest, [-1, beam_size])
-    live += tf.reshape(tf.math.log(probability), [-1, beam_size])
+    live += tf.reshape(log_probability, [-1, beam_size])
 
     # Subtracting the highest logit first loses the least precision.
     maxima = tf.reshape(maxima, [-1, beam_size, num_blocks])

@@ -17,6 +17,7 @@ from keras_transformer.decoding.search import (
     history_length,
     to_result,
 )
+from keras_transformer.decoding.styles import get_style
 
 
 class Greedy(NamedTuple):
@@ -28,12 +29,14 @@ class Greedy(NamedTuple):
         lengths: int32 [B], the length of each finished translation, and the limit of the others.
         log_prob: float32 [B], log-probabilities, or () without scores: XLA fails on what several
             loops in a row do not change (tensorflow/tensorflow#122886).
+        limits: int32 [B], the maximum lengths, or () where the style has no use for them.
     """
 
     ids: tf.Tensor
     history: tf.Tensor
     lengths: tf.Tensor
     log_prob: tf.Tensor | tuple[()]
+    limits: tf.Tensor | tuple[()]
 
 
 def greedy_search(
@@ -74,6 +77,7 @@ def greedy_search(
     ([[[3, 0]], [[1, 1]]], [[1], [2]])
     """
     given = SearchOptions(**options)
+    style = get_style(given.style)
     penalties.check_length_penalty(length_penalty)
     max_lengths = tf.convert_to_tensor(max_lengths, tf.int32)
     batch = tf.shape(max_lengths)[0]
@@ -83,20 +87,28 @@ def greedy_search(
         return position < greedy.lengths
 
     def extend(position, greedy, state):
-        ids, history, lengths, log_prob = greedy
+        ids, history, lengths, log_prob, limits = greedy
         logits, state = step(ids, tf.range(tf.size(ids)), position, state)
         logits = apply_rules(given.rules, logits, history, position)
-        ids = best_tokens(logits)
+        allowed = logits if given.excluded is None else logits + given.excluded
+        ids = best_tokens(allowed)
+        is_scored = position < lengths
+        if style.at_limit == "eos":
+            is_last = position + 1 >= limits
+            ids, is_scored = tf.where(is_last, given.eos_id, ids), is_scored & ~is_last
         if scores:
             # Finished sentences run on, without any effect on their scores and lengths.
-            best = tf.reduce_max(tf.nn.log_softmax(logits), axis=1)
-            log_prob += tf.where(position < lengths, best, 0.0)
+            if given.excluded is None:
+                best = tf.reduce_max(tf.nn.log_softmax(logits), axis=1)
+            else:
+                best = tf.reduce_max(allowed, axis=1) - tf.reduce_logsumexp(logits, axis=1)
+            log_prob += tf.where(is_scored, best, 0.0)
         # The place holds padding until now. `tf.where` is several times slower: it broadcasts.
         is_now = tf.one_hot(position, max_length, dtype=tf.int32)
         history += is_now * (ids - given.pad_id)[:, tf.newaxis]
         position += 1
         lengths = tf.where(ids == given.eos_id, tf.minimum(lengths, position), lengths)
-        return position, Greedy(ids, history, lengths, log_prob), state
+        return position, Greedy(ids, history, lengths, log_prob, limits), state
 
     zeros = tf.zeros([batch])
     start = Greedy(
@@ -104,8 +116,11 @@ def greedy_search(
         history=tf.fill([batch, max_length], given.pad_id),
         lengths=max_lengths,
         log_prob=zeros if scores else (),
+        limits=max_lengths if style.at_limit == "eos" else (),
     )
-    _, history, lengths, log_prob = run_loop(is_unfinished, extend, start, state, given)
-    score = log_prob / penalties.length_penalty(lengths, length_penalty) if scores else zeros
+    _, history, lengths, log_prob, _ = run_loop(is_unfinished, extend, start, state, given)
+    score = zeros
+    if scores:
+        score = log_prob / penalties.length_penalty(lengths, length_penalty, style.penalty)
     ids, score, lengths = (tensor[:, tf.newaxis] for tensor in (history, score, lengths))
     return to_result(ids, score, lengths, given.pad_id, given.stages)

@@ -16,6 +16,7 @@ from keras_transformer.decoding.search import (
     history_length,
     to_result,
 )
+from keras_transformer.decoding.styles import get_style
 
 
 class Samples(NamedTuple):
@@ -109,9 +110,10 @@ def sample_search(
         logits, state = step(ids, tf.range(tf.size(ids)), position, state)
         logits = apply_rules(given.rules, logits, history, position)
         log_probs = tf.nn.log_softmax(logits)
+        allowed = log_probs if given.excluded is None else log_probs + given.excluded
         generators += _uint64(_GAMMA)
         uniforms = tf.reshape(_uniform(generators), [-1])
-        ids = _draw(log_probs / temperature, uniforms, top_k, top_p)
+        ids = _draw(allowed / temperature, uniforms, top_k, top_p)
         drawn = tf.gather(log_probs, ids, batch_dims=1)
         ids, drawn = (tf.reshape(tensor, tf.shape(lengths)) for tensor in (ids, drawn))
         # Finished samples run on, without any effect on their scores and lengths.
@@ -135,7 +137,8 @@ def sample_search(
 def _best_first(samples, length_penalty, options):
     """Return the result of finished samples, by descending score."""
     _, _, history, log_prob, lengths = samples
-    scores = log_prob / penalties.length_penalty(lengths, length_penalty)
+    formula = get_style(options.style).penalty
+    scores = log_prob / penalties.length_penalty(lengths, length_penalty, formula)
     scores, order = tf.math.top_k(scores, scores.shape[1])
     ids, lengths = (tf.gather(tensor, order, batch_dims=1) for tensor in (history, lengths))
     return to_result(ids, scores, lengths, options.pad_id, options.stages)

@@ -73,6 +73,10 @@ class SearchOptions:
         rules: Change the logits of the next token, one after the other; see `Rule`.
         stages: Run the search in a graph of fixed shapes, as XLA needs; see `Stages`.
         select: Drop finished sentences while others go on; see `Select`. Not used with `stages`.
+        excluded: float32 [V], -1e9 for tokens that no translation contains although their
+            probability counts, and 0 for others. A step that adds it to its logits itself takes
+            their probability away, too.
+        style: Whose search it is in its details: a key of `STYLES`.
         bos_id: The id that `step` receives first.
         eos_id: The id that ends a translation.
         pad_id: The id that fills the positions after the end.
@@ -84,6 +88,8 @@ class SearchOptions:
     rules: Sequence[Rule] = ()
     stages: Stages | None = None
     select: Select | None = None
+    excluded: Any = None
+    style: str = "paper"
     bos_id: int = BOS_ID
     eos_id: int = EOS_ID
     pad_id: int = PAD_ID
@@ -95,6 +101,8 @@ class SearchKeywords(TypedDict, total=False):
     rules: Sequence[Rule]
     stages: Stages | None
     select: Select | None
+    excluded: Any
+    style: str
     bos_id: int
     eos_id: int
     pad_id: int

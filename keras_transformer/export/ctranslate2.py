@@ -96,7 +96,7 @@ def _set_model(spec, translator):
     spec.encoder.embeddings[0].weight = _array(model.source_embedding.kernel("embeddings"))
     spec.decoder.embeddings.weight = _array(model.target_embedding.kernel("embeddings"))
     spec.decoder.projection.weight = _array(model.output_embedding.kernel("embeddings"))
-    positions = max(_LONGEST_INPUT, search.max_source_length + search.extra_length)
+    positions = max(_LONGEST_INPUT, search.longest(search.max_source_length))
     for side, stack, position in (
         (spec.encoder, model.encoder, model.source_position),
         (spec.decoder, model.decoder, model.target_position),

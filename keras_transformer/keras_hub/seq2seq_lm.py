@@ -90,7 +90,7 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
             source = TransformerTokenizer.wrap(
                 translator.tokenizer, config_file="source_tokenizer.json"
             )
-        longest = decoding.max_length or decoding.max_source_length + decoding.extra_length
+        longest = decoding.longest(decoding.max_source_length)
         preprocessor = TransformerSeq2SeqLMPreprocessor(
             TransformerTokenizer.wrap(translator.target_tokenizer),
             source,

@@ -6,8 +6,11 @@ from typing import Any
 import keras
 from keras import ops
 
+ORDERS = ("interleaved", "sines_cosines", "tensor2tensor")
+"""The orders of sines and cosines; see `SinusoidalPositionEncoding`."""
 
-def sinusoid(positions: Any, d_model: int) -> Any:
+
+def sinusoid(positions: Any, d_model: int, order: str = "interleaved") -> Any:
     """Return the encoding of positions, with sines and cosines interleaved (Section 3.5).
 
     PE(pos, 2i) = sin(pos / 10000^(2i / D)) and PE(pos, 2i + 1) = cos(pos / 10000^(2i / D)).
@@ -15,6 +18,7 @@ def sinusoid(positions: Any, d_model: int) -> Any:
     Args:
         positions: float32 [T], counted from 0.
         d_model: D, even.
+        order: Another order of the D numbers; see `SinusoidalPositionEncoding`.
 
     Returns:
         float32 [T, D].
@@ -22,8 +26,11 @@ def sinusoid(positions: Any, d_model: int) -> Any:
     >>> [round(float(x), 4) for x in sinusoid(ops.array([1.0]), 2)[0]]
     [0.8415, 0.5403]
     """
+    last = d_model - 2 if order == "tensor2tensor" else d_model
     even = ops.arange(0, d_model, 2, dtype="float32")
-    angles = ops.expand_dims(positions, 1) * ops.exp(even * (-math.log(10_000.0) / d_model))
+    angles = ops.expand_dims(positions, 1) * ops.exp(even * (-math.log(10_000.0) / last))
+    if order != "interleaved":
+        return ops.concatenate([ops.sin(angles), ops.cos(angles)], axis=-1)
     pairs = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
     return ops.reshape(pairs, (-1, d_model))
 
@@ -34,6 +41,11 @@ class SinusoidalPositionEncoding(keras.layers.Layer):
 
     The encoding is computed and added in float32, then cast to the inputs' dtype.
 
+    Args:
+        order: `"interleaved"`, as in the paper; `"sines_cosines"`, all sines before all cosines; or
+            `"tensor2tensor"`, likewise with the wavelengths of the authors' library, whose exponents
+            end at 1 instead of 1 - 2 / D.
+
     Call arguments:
         inputs: float [B, T, D] with an even D.
 
@@ -41,28 +53,34 @@ class SinusoidalPositionEncoding(keras.layers.Layer):
         float [B, T, D].
 
     Raises:
-        ValueError: If D is odd.
+        ValueError: If D is odd, or too small for the order, or the order is unknown.
 
     >>> layer = SinusoidalPositionEncoding()
     >>> [float(x) for x in layer(ops.zeros((1, 1, 4)))[0, 0]]
     [0.0, 1.0, 0.0, 1.0]
     """
 
-    def __init__(self, **kwargs: Any):
+    def __init__(self, order: str = "interleaved", **kwargs: Any):
         super().__init__(**kwargs)
+        if order not in ORDERS:
+            raise ValueError(
+                f"order must be one of {', '.join(map(repr, ORDERS))}, received {order!r}."
+            )
+        self.order = order
         self.supports_masking = True
 
     def build(self, input_shape: Any) -> None:
-        if input_shape[-1] % 2:
+        smallest = 4 if self.order == "tensor2tensor" else 2
+        if input_shape[-1] % 2 or input_shape[-1] < smallest:
             raise ValueError(
-                "Sinusoidal positions need inputs with an even last axis, "
+                f"Sinusoidal positions need inputs with an even last axis of at least {smallest}, "
                 f"received inputs of shape {tuple(input_shape)}."
             )
         self.d_model = input_shape[-1]
 
     def encoding(self, length: Any) -> Any:
         """Return the vectors added at positions 0 to `length` - 1, float32 [length, D]."""
-        return sinusoid(ops.arange(length, dtype="float32"), self.d_model)
+        return sinusoid(ops.arange(length, dtype="float32"), self.d_model, self.order)
 
     def call(self, inputs: Any) -> Any:
         encoding = self.encoding(ops.shape(inputs)[1])
@@ -72,7 +90,7 @@ class SinusoidalPositionEncoding(keras.layers.Layer):
         return input_shape
 
     def get_config(self) -> dict[str, Any]:
-        return super().get_config()
+        return {**super().get_config(), "order": self.order}
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

@@ -14,6 +14,9 @@ import tensorflow_text  # noqa: F401  registers the ops
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from keras_transformer.text.base import Tokenizer
 from keras_transformer.text.bpe_dropout import BPEDropout
+from keras_transformer.text.foreign_vocabulary import read_foreign_vocabulary
+from keras_transformer.text.language_tags import LanguageTags, is_language_tag
+from keras_transformer.text.normalization import normalize_opus
 from keras_transformer.utils.cores import available_cores
 
 _NBEST_SIZE, _ALPHA = 0, 1.0  # no sampling
@@ -23,11 +26,12 @@ _OPTIONS = (False, False, False)  # add_bos, add_eos, reverse
 class SentencePieceTokenizer(Tokenizer):
     """Tokenize with a SentencePiece model (Kudo and Richardson, 2018) inside a TensorFlow graph.
 
-    Adds `drop_merges` to the methods of `Tokenizer`.
+    Adds `drop_merges` to the methods of `Tokenizer`. If the vocabulary has tags such as `>>de<<`, a
+    tag at the start of a text becomes its first token; see `LanguageTags`.
 
     Args:
         model: A SentencePiece model as bytes, with pad 0, unk 1, bos 2 and eos 3, such as
-            `train_sentencepiece` returns.
+            `train_sentencepiece` and `join_vocabulary` return.
 
     Attributes:
         model: The SentencePiece model, as bytes.
@@ -50,7 +54,34 @@ class SentencePieceTokenizer(Tokenizer):
 
     def _read(self, model: bytes) -> list[str]:
         self._processor = _load(model)
-        return [self._processor.id_to_piece(i) for i in range(self._processor.get_piece_size())]
+        self._foreign = read_foreign_vocabulary(model)
+        size = self._foreign.vocab_size if self._foreign else self._processor.get_piece_size()
+        pieces = [self._processor.id_to_piece(i) for i in range(size)]
+        tags = {piece: i for i, piece in enumerate(pieces) if is_language_tag(piece)}
+        self._tags = LanguageTags(tags) if tags or self._foreign else None
+        return pieces
+
+    @property
+    def language_tags(self) -> list[str]:
+        """The tags of the vocabulary, such as `[">>de<<", ">>fr<<"]`."""
+        return list(self._tags.ids) if self._tags else []
+
+    def _tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
+        tags = None
+        if self._tags is not None:
+            text, tags = self._tags.split(text)
+        if self._foreign is not None and self._foreign.normalization == "opus":
+            text = normalize_opus(text)
+        ids = self._split(text)
+        if self._foreign is not None:
+            ids = ids.with_values(tf.where(ids.values < self.vocab_size, ids.values, UNK_ID))
+        if tags is None:
+            return ids
+        has_tag = tags >= 0
+        first = tf.RaggedTensor.from_row_lengths(
+            tf.boolean_mask(tags, has_tag), tf.cast(has_tag, tf.int64), validate=False
+        )
+        return tf.concat([first, ids], axis=1)
 
     def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Return the ids that `tokenize` gives for texts in memory, concatenated.
@@ -63,16 +94,26 @@ class SentencePieceTokenizer(Tokenizer):
         Returns:
             A tuple of the int32 ids of all texts and of the number of ids of each.
         """
+        if self._foreign is not None:
+            return super().encode(texts)
+        tags: list[int] = []
+        if self._tags is not None:
+            texts, tags = self._tags.split_strings(texts)
         rows = self._processor.encode(list(texts), num_threads=available_cores())
+        if self._tags is not None:
+            rows = [[tag, *row] if tag >= 0 else row for tag, row in zip(tags, rows, strict=True)]
         counts = np.fromiter(map(len, rows), np.int64, len(rows))
         return np.fromiter(chain.from_iterable(rows), np.int32, counts.sum()), counts
 
     def _detokenize(self, ids: tf.Tensor) -> tf.Tensor:
         # A single id outside the vocabulary would make the op fail for the whole batch.
-        is_text = (ids == UNK_ID) | ((ids > EOS_ID) & (ids < self.vocab_size))
+        is_text = (ids > EOS_ID) & (ids < self.vocab_size)
+        if self._foreign is None:
+            is_text |= ids == UNK_ID
         values = tf.cast(tf.boolean_mask(ids, is_text), tf.int32)
         counts = tf.reduce_sum(tf.cast(is_text, tf.int64), axis=1)
-        return self._join(tf.RaggedTensor.from_row_lengths(values, counts, validate=False))
+        text = self._join(tf.RaggedTensor.from_row_lengths(values, counts, validate=False))
+        return text if self._foreign is None else tf.strings.strip(text)
 
     def pieces(self, ids: tf.Tensor) -> tf.Tensor:
         names = tf.reshape(self._pieces(tf.reshape(ids, [-1])), tf.shape(ids))
@@ -125,7 +166,7 @@ class SentencePieceTokenizer(Tokenizer):
         return _op("SentencepieceOp", [], [tf.resource], model=self.model, shared_name=name)[0]
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
-    def _tokenize(self, text):
+    def _split(self, text):
         inputs = [self._resource(), text, _NBEST_SIZE, _ALPHA, *_OPTIONS]
         return tf.RaggedTensor.from_row_splits(
             *_op("SentencepieceTokenizeOp", inputs, [tf.int32, tf.int64]), validate=False

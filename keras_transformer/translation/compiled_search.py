@@ -31,7 +31,8 @@ class CompiledSearch:
             maximum number of tokens of each translation [B], and the `lengths` of
             `decoding.Stages`.
         max_source_length: The length of the longest source.
-        extra_length: The maximum number of tokens by which a translation is longer than its source.
+        longest: `longest(length)`, the maximum number of tokens of a translation of a source of that
+            length.
 
     Call arguments:
         source: int32 [B, S], padded.
@@ -44,7 +45,7 @@ class CompiledSearch:
     ...     ids = tf.zeros([tf.shape(source)[0], 1, stage_lengths[-1]], tf.int32) + 5
     ...     scores = tf.zeros_like(ids[:, :, 0], tf.float32)
     ...     return SearchResult(ids, scores, max_lengths[:, tf.newaxis])
-    >>> search = CompiledSearch(search, max_source_length=20, extra_length=3)
+    >>> search = CompiledSearch(search, max_source_length=20, longest=lambda length: length + 3)
     >>> search(tf.zeros([2, 18], tf.int32), max_lengths=tf.constant([2, 4])).ids.shape
     TensorShape([2, 1, 4])
     """
@@ -53,11 +54,11 @@ class CompiledSearch:
         self,
         search: Callable[[tf.Tensor, tf.Tensor, tuple[int, ...]], SearchResult],
         max_source_length: int,
-        extra_length: int,
+        longest: Callable[[int], int],
     ):
         self._source_lengths = source_lengths(max_source_length)
         self._functions = [
-            self._compile(search, length, stage_lengths(length + extra_length))
+            self._compile(search, length, stage_lengths(longest(length)))
             for length in self._source_lengths
         ]
 

@@ -31,9 +31,9 @@ def read_exported_model(version: Path, config: TransformerConfig) -> Transformer
 
     try:
         weights = tf.saved_model.load(str(version)).weights
-        values = {_place(weight.name.removesuffix(":0")): weight for weight in weights}
+        values = {weight_place(weight.name.removesuffix(":0")): weight for weight in weights}
         model = Transformer(config, dtype="float32")
-        model.set_weights([_value(_place(weight.path), values) for weight in model.weights])
+        model.set_weights([_value(weight_place(weight.path), values) for weight in model.weights])
     except (tf.errors.OpError, AttributeError, KeyError, OSError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(
@@ -43,7 +43,7 @@ def read_exported_model(version: Path, config: TransformerConfig) -> Transformer
     return model
 
 
-def _place(path: str) -> str:
+def weight_place(path: str) -> str:
     """Return a weight's path inside its model, without the model's own name, if it has that."""
     first, _, rest = path.partition("/")
     return path if first in _PARTS else rest

@@ -224,6 +224,9 @@ class ModelStep:
             )
         self.model = model
         self.logit_bias = logit_bias
+        if model.output_bias is not None:
+            bias = tf.cast(model.output_bias, tf.float32)
+            self.logit_bias = bias if logit_bias is None else bias + logit_bias
         self.single_sentence = single_sentence
         memory, mask = model.encode(source, training=False, is_padded=not single_sentence)
         self.positions = tf.cast(model.target_position.encoding(max_length), tf.float32)

@@ -50,9 +50,13 @@ class TokenSearch:
         self.model = model
         self.decoding = decoding
         self.compiled = compiled
-        self.logit_bias = np.zeros(model.config.target_size, "float32")
         # Padding, bos and unk are not text, so no translation contains them.
-        self.logit_bias[[PAD_ID, UNK_ID, BOS_ID]] = -1e9
+        never = [PAD_ID, BOS_ID] if decoding.allow_unknown else [PAD_ID, UNK_ID, BOS_ID]
+        excluded = np.zeros(model.config.target_size, "float32")
+        excluded[never] = -1e9
+        takes_probability = decoding.style == "paper"
+        self._logit_bias = excluded if takes_probability else None
+        self._excluded = None if takes_probability else excluded
         self._rules = make_rules(decoding, prefix)
         self._compiled: dict[tuple, CompiledSearch] = {}
         self._prepared = None
@@ -75,7 +79,10 @@ class TokenSearch:
         num_hypotheses: int = 1,
         scores: bool = True,
     ) -> SearchResult:
+        source_lengths = lengths
         # The paper's limit counts tokens without eos, and `lengths` includes it on both sides.
+        if self.decoding.length_factor != 1:
+            lengths = tf.cast(self.decoding.length_factor * tf.cast(lengths, tf.float64), tf.int32)
         max_lengths = lengths + self.decoding.extra_length
         if self.decoding.max_length is not None:
             max_lengths = tf.minimum(max_lengths, self.decoding.max_length)
@@ -85,7 +92,7 @@ class TokenSearch:
         def search_single_sentence():
             # With `tf.ensure_shape`, TensorFlow's optimizer would infer a single row in the other
             # branch too, and compute wrong constants.
-            row = tf.reshape(source[0, : lengths[0]], [1, -1])
+            row = tf.reshape(source[0, : source_lengths[0]], [1, -1])
             limit = max_lengths[:1]
             return self._search(row, limit, num_hypotheses, scores, single_sentence=True)
 
@@ -95,6 +102,10 @@ class TokenSearch:
             lambda: self._search(source, max_lengths, num_hypotheses, scores),
         )
 
+    def log_probs(self, logits: tf.Tensor) -> tf.Tensor:
+        """Return the log-probabilities [..., V] that scores add up, for logits of the model."""
+        return tf.nn.log_softmax(logits if self._logit_bias is None else logits + self._logit_bias)
+
     def _search_compiled(self, source, max_lengths, *options):
         key = *options, self.model.kernel_version
         if key not in self._compiled:
@@ -103,7 +114,7 @@ class TokenSearch:
                     source, max_lengths, *options, stage_lengths=stage_lengths
                 ),
                 self.decoding.max_source_length,
-                self.decoding.extra_length,
+                self.decoding.longest,
             )
         return self._compiled[key](source, max_lengths)
 
@@ -125,7 +136,7 @@ class TokenSearch:
             num_hypotheses if is_sampled else decoding.beam_size,
             # The maximum of no numbers is negative.
             stage_lengths[-1] if stage_lengths else tf.maximum(tf.reduce_max(max_lengths), 0),
-            logit_bias=self.logit_bias,
+            logit_bias=self._logit_bias,
             stage_lengths=stage_lengths,
             single_sentence=single_sentence,
             prepared=self._prepared,
@@ -134,6 +145,8 @@ class TokenSearch:
             "max_lengths": max_lengths,
             "length_penalty": decoding.length_penalty,
             "rules": self._rules,
+            "excluded": self._excluded,
+            "style": decoding.style,
             "stages": step.stages,
             "select": step.select,
         }

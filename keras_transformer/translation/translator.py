@@ -254,7 +254,7 @@ class Translator:
     def score(self, text: tf.Tensor, translation: tf.Tensor) -> dict[str, tf.Tensor]:
         """Return the scores of given translations.
 
-        A translation longer than `max_source_length` plus `extra_length` tokens is cut off.
+        A translation longer than any that the search could find is cut off.
 
         Args:
             text: string [B].
@@ -268,7 +268,7 @@ class Translator:
         """
         # `tf.stack` fails on inputs of different lengths.
         text, translation = tf.unstack(tf.stack([text, translation]))
-        longest = self.decoding.max_source_length + self.decoding.extra_length
+        longest = self.decoding.longest(self.decoding.max_source_length)
         target, lengths = _encode(self.target_tokenizer, translation, longest)
         return {"score": self._score_ids(self.encode_text(text)[0], target), "length": lengths}
 
@@ -321,8 +321,12 @@ class Translator:
         def score_some(start, scores):
             part = slice(start, start + rows)
             logits, _ = self._decode_whole(source[part], target[part])
-            log_probs = tf.nn.log_softmax(logits + self._token_search.logit_bias)
-            found = score_tokens(log_probs, target[part], self.decoding.length_penalty)
+            found = score_tokens(
+                self._token_search.log_probs(logits),
+                target[part],
+                self.decoding.length_penalty,
+                style=self.decoding.style,
+            )
             return start + rows, tf.concat([scores, found], axis=0)
 
         return tf.while_loop(

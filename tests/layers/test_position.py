@@ -79,7 +79,9 @@ def test_bfloat16_rounds_the_float32_sum_once():
 
 
 def test_an_odd_width_is_refused():
-    with pytest.raises(ValueError, match=r"even last axis, received inputs of shape \(1, 2, 5\)"):
+    with pytest.raises(
+        ValueError, match=r"even last axis of at least 2, received inputs of shape \(1, 2, 5\)"
+    ):
         encoding(2, d_model=5)
 
 

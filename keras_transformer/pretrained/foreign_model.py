@@ -1,0 +1,122 @@
+"""A model of another program on its way to a `Translator`."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from keras_transformer.config import BOS_ID, DecodingConfig, TransformerConfig
+from keras_transformer.model import Transformer
+from keras_transformer.text import SentencePieceTokenizer, join_vocabulary
+from keras_transformer.text.foreign_vocabulary import Normalization
+from keras_transformer.translation.exported_weights import weight_place
+from keras_transformer.translation.translator import Translator
+
+_NEVER = -100.0
+"""The bias of logits that the other program does not have. Their probability, below e^-50, is no
+part of any sum in float32, and label smoothing bears it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ForeignSide:
+    """The vocabulary of one language in another program.
+
+    >>> side = ForeignSide(b"", ["</s>", "<unk>", "▁a", "<pad>"], pad=3, unk=1, start=3, eos=0)
+    >>> side.order, side.our_pieces
+    ([3, 1, 3, 0, 2], ['<pad>', '<unk>', '<s>', '</s>', '▁a'])
+    """
+
+    spm: bytes
+    """The SentencePiece model that splits text."""
+    pieces: Sequence[str]
+    """The vocabulary, by its ids."""
+    unk: int
+    """The id of unknown pieces."""
+    eos: int
+    """The id of the end."""
+    pad: int | None = None
+    """The id of padding, or None without one."""
+    start: int | None = None
+    """The id that the decoder starts from, or None if that is a vector of zeros."""
+
+    @property
+    def adds_start(self) -> bool:
+        """Whether our bos is a token more: the other program starts from one that has a use."""
+        return self.start in (None, self.pad, self.unk, self.eos)
+
+    @property
+    def order(self) -> list[int | None]:
+        """For each of our ids the other program's id, or None for one that it does not have."""
+        special = [self.pad, self.unk, self.start, self.eos]
+        return [*special, *(i for i in range(len(self.pieces)) if i not in special)]
+
+    @property
+    def our_pieces(self) -> list[str]:
+        """The pieces in the order of our ids."""
+        names = [None if i is None else self.pieces[i] for i in self.order]
+        taken = set(self.pieces)
+        names[0] = names[0] or _free("<pad>", taken)
+        if self.adds_start:
+            names[BOS_ID] = _free("<s>", taken)
+        return [name for name in names if name is not None]
+
+    def rows(self, matrix: np.ndarray) -> np.ndarray:
+        """Return the rows of a matrix in the order of our ids, with zeros for other ids."""
+        order = [len(matrix) if i is None else i for i in self.order]
+        padded = np.concatenate([matrix, np.zeros_like(matrix[:1])])
+        return padded[order]
+
+    def bias(self, bias: np.ndarray) -> np.ndarray:
+        """Return the bias of the logits in the order of our ids."""
+        values = self.rows(bias.reshape(-1, 1))[:, 0]
+        values[[i for i, theirs in enumerate(self.order) if theirs is None]] = _NEVER
+        if self.adds_start:
+            values[BOS_ID] = _NEVER
+        return values
+
+
+def _free(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name = f"<{name}>"
+    return name
+
+
+@dataclasses.dataclass(frozen=True)
+class ForeignModel:
+    """A model of another program, in terms of ours."""
+
+    config: TransformerConfig
+    """Our sizes, with those of the vocabularies after the change of ids."""
+    decoding: DecodingConfig
+    """The search that the other program would do."""
+    source: ForeignSide
+    """The vocabulary of the source."""
+    target: ForeignSide
+    """The vocabulary of the target."""
+    weights: Mapping[str, np.ndarray]
+    """Weights by their path in a `Transformer`, such as
+    "encoder/layer_0/self_attention/query_kernel"."""
+
+    def to_translator(self, normalization: Normalization = "none") -> Translator:
+        """Return a translator with these weights.
+
+        Args:
+            normalization: What is done to text first; see `ForeignVocabulary`.
+        """
+        model = Transformer(self.config, dtype="float32")
+        for weight in model.weights:
+            weight.assign(np.reshape(self.weights[weight_place(weight.path)], weight.shape))
+        tokenizers = [
+            SentencePieceTokenizer(join_vocabulary(side.spm, side.our_pieces, normalization))
+            for side in (self.source, self.target)
+        ]
+        return Translator(model, *tokenizers, decoding=self.decoding)
+
+
+def vocabulary_sizes(source: ForeignSide, target: ForeignSide) -> dict[str, int | None]:
+    """Return the sizes of a `TransformerConfig` for vocabularies, shared if they are equal."""
+    is_shared = source.order == target.order and source.pieces == target.pieces
+    return {
+        "vocab_size": len(source.order),
+        "target_vocab_size": None if is_shared else len(target.order),
+    }

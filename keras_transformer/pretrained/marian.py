@@ -1,0 +1,240 @@
+"""Models that Marian trained, such as the releases of OPUS-MT."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from keras_transformer.config import DecodingConfig, TransformerConfig
+from keras_transformer.pretrained.foreign_model import (
+    ForeignModel,
+    ForeignSide,
+    vocabulary_sizes,
+)
+from keras_transformer.pretrained.npz_file import read_marian_npz
+from keras_transformer.pretrained.vocabulary_file import read_vocabulary
+
+_EOS, _UNK = "</s>", "<unk>"
+_LAYER_NORM_EPSILON = 1e-6
+_MAX_LENGTH_FACTOR = 3.0
+"""Marian's limit: the length of the source times this, which decoder.yml may change."""
+
+_EXPECTED: dict[str, tuple[Any, ...]] = {
+    "type": ("transformer",),
+    "transformer-decoder-autoreg": ("self-attention",),
+    "transformer-ffn-depth": (2,),
+    "transformer-decoder-ffn-depth": (0, 2),
+    "transformer-preprocess": ("",),
+    "transformer-postprocess": ("dan", "an"),
+    "transformer-postprocess-emb": ("d", ""),
+    "transformer-postprocess-top": ("",),
+    "transformer-attention-mask": ("default",),
+    "transformer-tied-layers": ([],),
+    "input-types": ([], ["sequence"]),
+    "factors-dim-emb": (0,),
+    "lemma-dim-emb": (0,),
+    **dict.fromkeys(
+        (
+            "right-left",
+            "transformer-alibi",
+            "transformer-disable-position-embeddings",
+            "transformer-no-affine",
+            "transformer-no-bias",
+            "transformer-no-projection",
+            "transformer-pool",
+            "transformer-rnn-projection",
+            "transformer-train-position-embeddings",
+            "ulr",
+        ),
+        (False,),
+    ),
+}
+"""What a model's configuration may say, where it says something."""
+_ACTIVATIONS = {"relu": "relu", "swish": "swish", "gelu": "sigmoid_gelu"}
+_ATTENTIONS = {"self_attention": "self", "cross_attention": "context"}
+
+
+def read_marian(folder: Path) -> ForeignModel:
+    """Read a folder with decoder.yml, a model in .npz, source.spm, target.spm and vocabularies.
+
+    Args:
+        folder: The folder, laid out as a release of OPUS-MT.
+
+    Raises:
+        FileNotFoundError: If a file is missing.
+        ValueError: If a file is damaged, or the model is of another kind.
+    """
+    path = folder / "decoder.yml"
+    decoder = _read_yaml(path)
+    models = _files(path, decoder, "models")
+    vocabularies = _files(path, decoder, "vocabs")
+    if len(models) != 1 or len(vocabularies) != 2:
+        raise ValueError(
+            f"{path} must name one model and two vocabularies, received {len(models)} and "
+            f"{len(vocabularies)}. Of an ensemble, keep one model."
+        )
+    weights, options = read_marian_npz(models[0])
+    _check_options(models[0], options, decoder, path)
+    source, target = (
+        _read_side(vocabulary, folder / name)
+        for vocabulary, name in zip(vocabularies, ("source.spm", "target.spm"), strict=True)
+    )
+    config = _config(options, source, target, models[0])
+    renamed = _rename(config, dict(weights), source, target, models[0])
+    return ForeignModel(config, _decoding(decoder), source, target, renamed)
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not YAML, or is damaged: {error}.") from error
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} must hold options by name, received {type(values).__name__}.")
+    return values
+
+
+def _files(path: Path, decoder: Mapping[str, Any], key: str) -> list[Path]:
+    names = decoder.get(key)
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{path} must have a list of files {key!r}, received {names!r}.")
+    # Paths are relative to the file, and a release that was moved has its files beside it.
+    files = [path.parent / name for name in names]
+    files = [file if file.is_file() else path.parent / file.name for file in files]
+    if missing := [str(file) for file in files if not file.is_file()]:
+        raise FileNotFoundError(
+            f"{path} names {', '.join(missing)}, which does not exist. Copy the whole release."
+        )
+    return files
+
+
+def _check_options(model: Path, options: Mapping[str, Any], decoder: Any, path: Path) -> None:
+    problems = [
+        f"{name} must be {' or '.join(map(repr, expected))}, received {options[name]!r}"
+        for name, expected in _EXPECTED.items()
+        if name in options and options[name] not in expected
+    ]
+    if (activation := options.get("transformer-ffn-activation", "swish")) not in _ACTIVATIONS:
+        names = " or ".join(map(repr, _ACTIVATIONS))
+        problems.append(f"transformer-ffn-activation must be {names}, received {activation!r}")
+    problems += [
+        f"{name} in {path.name} must be 0, received {decoder[name]!r}"
+        for name in ("word-penalty",)
+        if decoder.get(name)
+    ]
+    if problems:
+        raise ValueError(f"{model} cannot be imported: {'; '.join(problems)}.")
+
+
+def _read_side(vocabulary: Path, spm: Path) -> ForeignSide:
+    if not spm.is_file():
+        raise FileNotFoundError(f"{spm} does not exist. It splits text into pieces; restore it.")
+    pieces = read_vocabulary(vocabulary)
+    if missing := [piece for piece in (_EOS, _UNK) if piece not in pieces]:
+        raise ValueError(f"{vocabulary} must have {_EOS} and {_UNK}, but lacks {missing}.")
+    unk, eos = pieces.index(_UNK), pieces.index(_EOS)
+    return ForeignSide(spm.read_bytes(), pieces, unk=unk, eos=eos)
+
+
+def _config(options, source, target, path):
+    d_ff = options["transformer-dim-ffn"]
+    sizes = vocabulary_sizes(source, target)
+    for side, size, name in zip(
+        (source, target), options["dim-vocabs"], ("source", "target"), strict=True
+    ):
+        if len(side.pieces) != size:
+            raise ValueError(
+                f"{path} has {size:,} {name} tokens, and its vocabulary has {len(side.pieces):,}. "
+                "Give the vocabulary that the model was trained with."
+            )
+    tied_all, tied_source, tied_target = (
+        options.get(f"tied-embeddings{suffix}", False) for suffix in ("-all", "-src", "")
+    )
+    share = "all" if tied_all or (tied_source and tied_target) else None
+    share = share or ("inputs" if tied_source else "target" if tied_target else "none")
+    return TransformerConfig(
+        **sizes,
+        num_layers=options["enc-depth"],
+        num_decoder_layers=options["dec-depth"],
+        d_model=options["dim-emb"],
+        d_ff=d_ff,
+        decoder_d_ff=options.get("transformer-decoder-dim-ffn") or d_ff,
+        num_heads=options["transformer-heads"],
+        layer_norm_epsilon=_LAYER_NORM_EPSILON,
+        activation=_ACTIVATIONS[options.get("transformer-ffn-activation", "swish")],
+        use_bias=True,
+        use_output_bias=True,
+        position="tensor2tensor",
+        share_embeddings=share,
+    )
+
+
+def _decoding(decoder: Mapping[str, Any]) -> DecodingConfig:
+    return DecodingConfig(
+        beam_size=decoder.get("beam-size", 12),
+        length_penalty=float(decoder.get("normalize", 0)),
+        style="marian",
+        length_factor=float(decoder.get("max-length-factor", _MAX_LENGTH_FACTOR)),
+        extra_length=0,
+        allow_unknown=bool(decoder.get("allow-unk", False)),
+    )
+
+
+def _rename(config, theirs, source, target, path):
+    """Return the weights by our paths. Each of theirs must have a place."""
+    ours, missing = {}, []
+
+    def take(name):
+        if name not in theirs:
+            missing.append(name)
+            return np.zeros([0])
+        return theirs.pop(name)
+
+    for our_path, name in _layer_names(config):
+        ours[our_path] = take(name)
+    share = config.share_embeddings
+    if share in ("all", "inputs"):
+        ours["source_embedding/embeddings"] = source.rows(take("Wemb"))
+    else:
+        ours["source_embedding/embeddings"] = source.rows(take("encoder_Wemb"))
+        ours["target_embedding/embeddings"] = target.rows(take("decoder_Wemb"))
+    if share in ("inputs", "none"):
+        is_transposed = "decoder_ff_logit_out_Wt" in theirs
+        matrix = take("decoder_ff_logit_out_Wt" if is_transposed else "decoder_ff_logit_out_W")
+        ours["output_embedding/embeddings"] = target.rows(matrix if is_transposed else matrix.T)
+    bias = theirs.pop("decoder_ff_logit_out_b", np.zeros(len(target.pieces), "float32"))
+    ours["output_bias"] = target.bias(bias)
+    if missing:
+        raise ValueError(f"{path} lacks the weights {', '.join(missing[:5])}; it is damaged.")
+    if theirs:
+        raise ValueError(
+            f"{path} cannot be imported: it has the weights {', '.join(list(theirs)[:5])}, which "
+            "belong to another kind of model."
+        )
+    return ours
+
+
+def _layer_names(config: TransformerConfig) -> Iterator[tuple[str, str]]:
+    """Yield our path and Marian's name of each weight in a layer."""
+    stacks = {"encoder": config.num_layers, "decoder": config.decoder_layers}
+    for stack, depth in stacks.items():
+        attentions = list(_ATTENTIONS) if stack == "decoder" else ["self_attention"]
+        for i in range(depth):
+            ours, theirs = f"{stack}/layer_{i}", f"{stack}_l{i + 1}"
+            for attention in attentions:
+                name = f"{theirs}_{_ATTENTIONS[attention]}"
+                for letter, part in zip("qkvo", ("query", "key", "value", "output"), strict=True):
+                    yield f"{ours}/{attention}/{part}_kernel", f"{name}_W{letter}"
+                    yield f"{ours}/{attention}/{part}_bias", f"{name}_b{letter}"
+                yield from _norm_names(f"{ours}/{attention}", f"{name}_Wo")
+            for number, part in enumerate(("inner", "outer"), start=1):
+                yield f"{ours}/feed_forward/{part}_kernel", f"{theirs}_ffn_W{number}"
+                yield f"{ours}/feed_forward/{part}_bias", f"{theirs}_ffn_b{number}"
+            yield from _norm_names(f"{ours}/feed_forward", f"{theirs}_ffn_ffn")
+
+
+def _norm_names(ours, theirs):
+    yield f"{ours}_residual/layer_norm/gamma", f"{theirs}_ln_scale"
+    yield f"{ours}_residual/layer_norm/beta", f"{theirs}_ln_bias"

@@ -1,0 +1,123 @@
+"""Vocabularies of other programs, whose ids are not those of their SentencePiece models.
+
+Marian and Hugging Face split text with a SentencePiece model, and look the pieces up in a vocabulary
+of their own. Here, both become one SentencePiece model, whose ids are those of the vocabulary in our
+order: pad, unk, bos, eos, then the others.
+"""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+
+Normalization = Literal["none", "opus"]
+_FIELD = 200
+"""The number of our entry in the model; SentencePiece leaves those from 200 on to others."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ForeignVocabulary:
+    """What a joined model says beside SentencePiece's part.
+
+    >>> ForeignVocabulary(vocab_size=58_102).normalization
+    'none'
+    """
+
+    vocab_size: int
+    """Number of pieces of the vocabulary (V). The model holds more: pieces that text is split into,
+    and that are unknown."""
+    normalization: Normalization = "none"
+    """What is done to text first: nothing, as Hugging Face does, or what the scripts of OPUS-MT do
+    (see `normalize_opus`)."""
+
+
+def join_vocabulary(
+    model: bytes, pieces: Sequence[str], normalization: Normalization = "none"
+) -> bytes:
+    """Return a SentencePiece model that splits text as another one does, with other ids.
+
+    Args:
+        model: The SentencePiece model that splits the text.
+        pieces: The pieces in the order of their ids, the first four being pad, unk, bos and eos.
+            Those that the model lacks are never a part of text, and are written as they are.
+        normalization: See `ForeignVocabulary`.
+
+    Raises:
+        ValueError: If `model` is not a SentencePiece model, or pieces occur twice.
+
+    >>> from keras_transformer.text import train_sentencepiece
+    >>> model = train_sentencepiece(["a dog", "a cat"], vocab_size=269)
+    >>> joined = join_vocabulary(model, ["<pad>", "<unk>", "<s>", "</s>", "▁", "t", "a", "c"])
+    >>> from keras_transformer.text import SentencePieceTokenizer
+    >>> tokenizer = SentencePieceTokenizer(joined)
+    >>> tokenizer.vocab_size
+    8
+    """
+    from google.protobuf.message import DecodeError
+    from sentencepiece import sentencepiece_model_pb2 as schema
+
+    try:
+        proto = schema.ModelProto.FromString(model)
+    except DecodeError as error:
+        raise ValueError(
+            f"model must be the bytes of a SentencePiece model, received {len(model)} other bytes."
+        ) from error
+    if repeated := len(pieces) - len(set(pieces)):
+        raise ValueError(f"pieces must differ, received {repeated} that occurred before.")
+    kind = schema.ModelProto.SentencePiece
+    known = {piece.piece: piece for piece in proto.pieces}
+    # BPE would merge through unused pieces.
+    is_unigram = proto.trainer_spec.model_type == schema.TrainerSpec.UNIGRAM
+    absent = kind.UNUSED if is_unigram else kind.CONTROL
+    text_kinds = kind.NORMAL, kind.USER_DEFINED, kind.BYTE, kind.UNUSED
+    joined = []
+    for i, name in enumerate(pieces):
+        piece = kind(piece=name, score=0.0, type=absent)
+        if i == UNK_ID:
+            piece.type = kind.UNKNOWN
+        elif i in (PAD_ID, BOS_ID, EOS_ID):
+            piece.type = kind.CONTROL
+        elif name in known and known[name].type in text_kinds:
+            piece.CopyFrom(known[name])
+        joined.append(piece)
+    names = set(pieces)
+    joined += [p for p in proto.pieces if p.type in text_kinds and p.piece not in names]
+
+    del proto.pieces[:]
+    proto.pieces.extend(joined)
+    spec = proto.trainer_spec
+    spec.vocab_size = len(joined)
+    for i, name in ((PAD_ID, "pad"), (UNK_ID, "unk"), (BOS_ID, "bos"), (EOS_ID, "eos")):
+        setattr(spec, f"{name}_id", i)
+        setattr(spec, f"{name}_piece", pieces[i])
+    facts = dataclasses.asdict(ForeignVocabulary(len(pieces), normalization))
+    return proto.SerializeToString() + _entry(json.dumps(facts).encode())
+
+
+def read_foreign_vocabulary(model: bytes) -> ForeignVocabulary | None:
+    """Return what `join_vocabulary` noted in a model, or None for any other model."""
+    from google.protobuf.unknown_fields import UnknownFieldSet
+    from sentencepiece import sentencepiece_model_pb2 as schema
+
+    if _entry(b"")[:2] not in model:  # Parsing takes a while.
+        return None
+    proto: Any = schema.ModelProto.FromString(model)
+    for field in UnknownFieldSet(proto):
+        if field.field_number == _FIELD:
+            return ForeignVocabulary(**json.loads(field.data))
+    return None
+
+
+def _entry(content: bytes) -> bytes:
+    """Return a field of a protocol buffer that holds bytes."""
+    return _varint(_FIELD << 3 | 2) + _varint(len(content)) + content
+
+
+def _varint(number: int) -> bytes:
+    groups = []
+    while number >= 128:
+        groups.append(number % 128 | 128)
+        number //= 128
+    return bytes([*groups, number])
