@@ -63,13 +63,13 @@ class TransformerConfig:
     scale_embeddings: bool = True
     """Whether embeddings are multiplied by sqrt(d_model), as in Section 3.4."""
     position: Literal["sinusoidal", "sines_cosines", "tensor2tensor", "learned"] = "sinusoidal"
-    """Position encoding (Section 3.5; learned: Table 3, row E). sines_cosines has the sines first and
-    the cosines second; tensor2tensor too, with the frequencies of that library and of Marian."""
+    """Position encoding (Section 3.5; learned: Table 3, row E). sines_cosines has the sines first
+    and the cosines second; tensor2tensor too, with the frequencies of that library and Marian."""
     max_length: int = Field(default=1024, gt=0)
     """Longest sequence, in tokens, that learned positions support."""
     share_embeddings: Literal["all", "target", "inputs", "none"] = "all"
     """Whether one matrix serves as source embedding, target embedding and softmax weights (all;
-    Section 3.4), as the last two (target), as the first two (inputs), or each has its own (none)."""
+    Section 3.4), as the last two (target), the first two (inputs), or each has its own (none)."""
 
     @property
     def has_joint_vocabulary(self) -> bool:
@@ -107,9 +107,9 @@ class TransformerConfig:
             )
         if self.share_embeddings in ("all", "inputs") and self.target_vocab_size is not None:
             problems.append(
-                f"share_embeddings='{self.share_embeddings}' needs one vocabulary for both languages, "
-                f"received target_vocab_size={self.target_vocab_size}; leave it out or choose "
-                "share_embeddings='target' or 'none'"
+                f"share_embeddings='{self.share_embeddings}' needs one vocabulary for both "
+                f"languages, received target_vocab_size={self.target_vocab_size}; leave it out or "
+                "choose share_embeddings='target' or 'none'"
             )
         if problems:
             raise ValueError("; ".join(problems))

@@ -244,7 +244,7 @@ class _BeamSearch:
     def _stop_early(self, length, live, finished, limits):
         """Return the limits, 0 for sentences whose result no live beam can change."""
         if self.style.bound == "exact":
-            # Log-probabilities only fall and penalties only rise: no live beam can score above this.
+            # Log-probabilities only fall and penalties only rise: none can score above this.
             bound = live[:, :1] / tf.gather(self.penalties, limits)
             worst = finished[:, self.num_hypotheses - 1 : self.num_hypotheses]
         else:

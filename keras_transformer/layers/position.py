@@ -42,9 +42,9 @@ class SinusoidalPositionEncoding(keras.layers.Layer):
     The encoding is computed and added in float32, then cast to the inputs' dtype.
 
     Args:
-        order: `"interleaved"`, as in the paper; `"sines_cosines"`, all sines before all cosines; or
-            `"tensor2tensor"`, likewise with the wavelengths of the authors' library, whose exponents
-            end at 1 instead of 1 - 2 / D.
+        order: `"interleaved"`, as in the paper; `"sines_cosines"`, all sines before all cosines;
+            or `"tensor2tensor"`, likewise with the wavelengths of the authors' library, whose
+            exponents end at 1 instead of 1 - 2 / D.
 
     Call arguments:
         inputs: float [B, T, D] with an even D.

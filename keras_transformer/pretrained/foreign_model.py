@@ -106,11 +106,11 @@ class ForeignModel:
         model = Transformer(self.config, dtype="float32")
         for weight in model.weights:
             weight.assign(np.reshape(self.weights[weight_place(weight.path)], weight.shape))
-        tokenizers = [
+        source, target = (
             SentencePieceTokenizer(join_vocabulary(side.spm, side.our_pieces, normalization))
             for side in (self.source, self.target)
-        ]
-        return Translator(model, *tokenizers, decoding=self.decoding)
+        )
+        return Translator(model, source, target, self.decoding)
 
 
 def vocabulary_sizes(source: ForeignSide, target: ForeignSide) -> dict[str, int | None]:

@@ -1,8 +1,8 @@
 """Vocabularies of other programs, whose ids are not those of their SentencePiece models.
 
-Marian and Hugging Face split text with a SentencePiece model, and look the pieces up in a vocabulary
-of their own. Here, both become one SentencePiece model, whose ids are those of the vocabulary in our
-order: pad, unk, bos, eos, then the others.
+Marian and Hugging Face split text with a SentencePiece model, and look the pieces up in a
+vocabulary of their own. Here, both become one SentencePiece model, whose ids are those of the
+vocabulary in our order: pad, unk, bos, eos, then the others.
 """
 
 import dataclasses
@@ -104,7 +104,8 @@ def read_foreign_vocabulary(model: bytes) -> ForeignVocabulary | None:
     if _entry(b"")[:2] not in model:  # Parsing takes a while.
         return None
     proto: Any = schema.ModelProto.FromString(model)
-    for field in UnknownFieldSet(proto):
+    fields: Any = UnknownFieldSet(proto)
+    for field in fields:
         if field.field_number == _FIELD:
             return ForeignVocabulary(**json.loads(field.data))
     return None

@@ -1,4 +1,4 @@
-"""What the scripts of OPUS-MT do to text before they split it into pieces, in a TensorFlow graph."""
+"""What the scripts of OPUS-MT do to text before they split it, in a TensorFlow graph."""
 
 import tensorflow as tf
 

@@ -17,6 +17,7 @@ from keras_transformer.text.bpe_dropout import BPEDropout
 from keras_transformer.text.foreign_vocabulary import read_foreign_vocabulary
 from keras_transformer.text.language_tags import LanguageTags, is_language_tag
 from keras_transformer.text.normalization import normalize_opus
+from keras_transformer.text.string_table import StringTable
 from keras_transformer.utils.cores import available_cores
 
 _NBEST_SIZE, _ALPHA = 0, 1.0  # no sampling
@@ -59,6 +60,8 @@ class SentencePieceTokenizer(Tokenizer):
         pieces = [self._processor.id_to_piece(i) for i in range(size)]
         tags = {piece: i for i, piece in enumerate(pieces) if is_language_tag(piece)}
         self._tags = LanguageTags(tags) if tags or self._foreign else None
+        if self._foreign is not None:
+            self._table = StringTable({p: i for i, p in enumerate(pieces) if i > EOS_ID})
         return pieces
 
     @property
@@ -72,9 +75,12 @@ class SentencePieceTokenizer(Tokenizer):
             text, tags = self._tags.split(text)
         if self._foreign is not None and self._foreign.normalization == "opus":
             text = normalize_opus(text)
-        ids = self._split(text)
-        if self._foreign is not None:
-            ids = ids.with_values(tf.where(ids.values < self.vocab_size, ids.values, UNK_ID))
+        if self._foreign is None:
+            ids = self._split(text)
+        else:
+            # A character that the model does not know may be in the vocabulary.
+            pieces = self._split_into_pieces(text)
+            ids = pieces.with_values(self._table(pieces.values, default=UNK_ID))
         if tags is None:
             return ids
         has_tag = tags >= 0
@@ -94,7 +100,7 @@ class SentencePieceTokenizer(Tokenizer):
         Returns:
             A tuple of the int32 ids of all texts and of the number of ids of each.
         """
-        if self._foreign is not None:
+        if self._foreign is not None:  # SentencePiece does not know its ids.
             return super().encode(texts)
         tags: list[int] = []
         if self._tags is not None:
@@ -172,6 +178,13 @@ class SentencePieceTokenizer(Tokenizer):
             *_op("SentencepieceTokenizeOp", inputs, [tf.int32, tf.int64]), validate=False
         )
 
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def _split_into_pieces(self, text):
+        inputs = [self._resource(), text, _NBEST_SIZE, _ALPHA, *_OPTIONS]
+        dtypes = [tf.string, tf.int64]
+        outputs = _op("SentencepieceTokenizeOp", inputs, dtypes, out_type=tf.string)
+        return tf.RaggedTensor.from_row_splits(*outputs, validate=False)
+
     @tf.function(input_signature=[tf.RaggedTensorSpec([None, None], tf.int32)])
     def _join(self, ids):
         inputs = [self._resource(), ids.values, ids.row_splits, *_OPTIONS]
@@ -183,10 +196,15 @@ class SentencePieceTokenizer(Tokenizer):
 
 
 def _op(
-    name: str, inputs: Sequence[Any], dtypes: Sequence[tf.DType], **attributes: str | bytes
+    name: str, inputs: Sequence[Any], dtypes: Sequence[tf.DType], **attributes: bytes | tf.DType
 ) -> list[tf.Tensor]:
     """Add an op to the current graph and return its outputs."""
-    attrs = {key: tf.compat.v1.AttrValue(s=value) for key, value in attributes.items()}
+    attrs = {
+        key: tf.compat.v1.AttrValue(type=value.as_datatype_enum)
+        if isinstance(value, tf.DType)
+        else tf.compat.v1.AttrValue(s=value)
+        for key, value in attributes.items()
+    }
     inputs = [tf.convert_to_tensor(value) for value in inputs]
     return tf.compat.v1.get_default_graph().create_op(name, inputs, dtypes, attrs=attrs).outputs
 

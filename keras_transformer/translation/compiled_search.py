@@ -31,8 +31,8 @@ class CompiledSearch:
             maximum number of tokens of each translation [B], and the `lengths` of
             `decoding.Stages`.
         max_source_length: The length of the longest source.
-        longest: `longest(length)`, the maximum number of tokens of a translation of a source of that
-            length.
+        longest: `longest(length)`, the maximum number of tokens of a translation, for a source of
+            that length.
 
     Call arguments:
         source: int32 [B, S], padded.

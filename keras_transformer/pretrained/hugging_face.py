@@ -1,0 +1,305 @@
+"""Models in the format of Hugging Face's `MarianMTModel`, such as those of OPUS-MT."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_transformer.config import DecodingConfig, TransformerConfig
+from keras_transformer.layers.position import sinusoid
+from keras_transformer.pretrained.foreign_model import (
+    ForeignModel,
+    ForeignSide,
+    vocabulary_sizes,
+)
+from keras_transformer.pretrained.vocabulary_file import read_vocabulary
+from keras_transformer.pretrained.weights_folder import read_weights
+
+LAYER_NORM_EPSILON = 1e-5
+_ACTIVATIONS = {"relu": "relu", "swish": "swish", "silu": "swish", "gelu": "gelu"}
+_EXPECTED = {
+    "model_type": "marian",
+    "is_encoder_decoder": True,
+    "normalize_before": False,
+    "normalize_embedding": False,
+    "add_final_layer_norm": False,
+    "static_position_embeddings": True,
+}
+"""What config.json may say, where it says something."""
+_DEFAULTS: dict[str, Any] = {
+    "vocab_size": 58101,
+    "d_model": 1024,
+    **{f"{stack}_layers": 12 for stack in ("encoder", "decoder")},
+    **{f"{stack}_ffn_dim": 4096 for stack in ("encoder", "decoder")},
+    **{f"{stack}_attention_heads": 16 for stack in ("encoder", "decoder")},
+    "activation_function": "gelu",
+    "scale_embedding": False,
+    "pad_token_id": 58100,
+    "decoder_start_token_id": 58100,
+    "share_encoder_decoder_embeddings": True,
+    "tie_word_embeddings": True,
+}
+"""What config.json means where it says nothing."""
+_MAX_LENGTH = 512
+_ATTENTIONS = {"self_attention": "self_attn", "cross_attention": "encoder_attn"}
+_USES = {
+    "source": "model.encoder.embed_tokens.weight",
+    "target": "model.decoder.embed_tokens.weight",
+    "output": "lm_head.weight",
+}
+"""The name of the matrix of each use of embeddings; those that are tied may be left out."""
+
+
+def read_hugging_face(folder: Path) -> ForeignModel:
+    """Read a folder that `MarianMTModel.save_pretrained` and its tokenizer wrote.
+
+    Args:
+        folder: The folder, with config.json, vocab.json, source.spm, target.spm and weights in
+            model.safetensors or pytorch_model.bin.
+
+    Raises:
+        FileNotFoundError: If a file is missing.
+        ValueError: If a file is damaged, or the model is of another kind.
+    """
+    path = folder / "config.json"
+    options = _DEFAULTS | _read_json(path)
+    _check_options(path, options)
+    source, target = _sides(folder, options)
+    theirs = read_weights(folder)
+    embeddings = _embeddings(folder, theirs, options)
+    config = _config(options, source, target, embeddings)
+    weights = _rename(folder, config, theirs)
+    weights |= _embedding_weights(folder, theirs, embeddings, source, target)
+    if theirs:
+        raise ValueError(
+            f"The model in {folder} cannot be imported: it has the weights "
+            f"{', '.join(list(theirs)[:5])}, which belong to another kind of model."
+        )
+    generation = folder / "generation_config.json"
+    search = {**options, **(_read_json(generation) if generation.exists() else {})}
+    return ForeignModel(config, _decoding(search, options), source, target, weights)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist. Copy the whole folder of the model.")
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON, or is damaged: {error}. Restore it.") from error
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} must hold options by name, received {type(values).__name__}.")
+    return values
+
+
+def _check_options(path: Path, options: Mapping[str, Any]) -> None:
+    problems = [
+        f"{name} must be {expected!r}, received {options[name]!r}"
+        for name, expected in _EXPECTED.items()
+        if options.get(name) is not None and options[name] != expected
+    ]
+    if options["activation_function"] not in _ACTIVATIONS:
+        names = " or ".join(map(repr, _ACTIVATIONS))
+        activation = options["activation_function"]
+        problems.append(f"activation_function must be {names}, received {activation!r}")
+    problems += [
+        f"{name} must be of type {type(default).__name__}, received {options[name]!r}"
+        for name, default in _DEFAULTS.items()
+        if not isinstance(options[name], type(default))
+    ]
+    if problems:
+        raise ValueError(f"{path} cannot be imported: {'; '.join(problems)}.")
+
+
+def _sides(folder: Path, options: Mapping[str, Any]) -> tuple[ForeignSide, ForeignSide]:
+    tokenizer_file = folder / "tokenizer_config.json"
+    tokenizer = _read_json(tokenizer_file) if tokenizer_file.exists() else {}
+    names = ["vocab.json", "vocab.json"]
+    if tokenizer.get("separate_vocabs"):
+        names[1] = "target_vocab.json"
+    sizes = [options["vocab_size"], options.get("decoder_vocab_size") or options["vocab_size"]]
+    sides = []
+    for name, spm, size in zip(names, ("source.spm", "target.spm"), sizes, strict=True):
+        if not (folder / spm).is_file():
+            raise FileNotFoundError(f"{folder / spm} does not exist. It splits text; restore it.")
+        pieces = read_vocabulary(folder / name)
+        if len(pieces) != size:
+            raise ValueError(
+                f"{folder / name} has {len(pieces):,} pieces, and config.json {size:,}. They must "
+                "be the same; restore both."
+            )
+        sides.append(_side(folder / name, (folder / spm).read_bytes(), pieces, tokenizer, options))
+    return sides[0], sides[1]
+
+
+def _side(path, spm, pieces, tokenizer, options):
+    names = {"unk": "<unk>", "eos": "</s>"}
+    ids = {}
+    for key, default in names.items():
+        token = tokenizer.get(f"{key}_token") or default
+        token = token["content"] if isinstance(token, dict) else token
+        if token not in pieces:
+            raise ValueError(f"{path} must have the {key} token {token!r}, but lacks it.")
+        ids[key] = pieces.index(token)
+    pad = options["pad_token_id"]
+    start = options["decoder_start_token_id"]
+    for key, i in (("pad_token_id", pad), ("decoder_start_token_id", start)):
+        if not 0 <= i < len(pieces):
+            raise ValueError(f"{key} must be an id of {path}, received {i}.")
+    return ForeignSide(spm, pieces, pad=pad, start=start, **ids)
+
+
+def _config(options, source, target, embeddings):
+    is_input_shared = embeddings["source"] is embeddings["target"]
+    is_output_tied = embeddings["output"] is embeddings["target"]
+    share = {
+        (True, True): "all",
+        (False, True): "target",
+        (True, False): "inputs",
+        (False, False): "none",
+    }[is_input_shared, is_output_tied]
+    return TransformerConfig(
+        **vocabulary_sizes(source, target),
+        num_layers=options["encoder_layers"],
+        num_decoder_layers=options["decoder_layers"],
+        d_model=options["d_model"],
+        d_ff=options["encoder_ffn_dim"],
+        decoder_d_ff=options["decoder_ffn_dim"],
+        num_heads=options["encoder_attention_heads"],
+        decoder_num_heads=options["decoder_attention_heads"],
+        dropout=options.get("dropout", 0.1),
+        attention_dropout=options.get("attention_dropout", 0.0),
+        ffn_dropout=options.get("activation_dropout", 0.0),
+        layer_norm_epsilon=LAYER_NORM_EPSILON,
+        activation=_ACTIVATIONS[options["activation_function"]],
+        use_bias=True,
+        use_output_bias=True,
+        scale_embeddings=options["scale_embedding"],
+        position="sines_cosines",
+        share_embeddings=share,
+    )
+
+
+def _decoding(search: Mapping[str, Any], options: Mapping[str, Any]) -> DecodingConfig:
+    # max_length counts the token that the decoder starts from.
+    longest = (search.get("max_length") or _MAX_LENGTH) - 1
+    return DecodingConfig(
+        beam_size=search.get("num_beams") or 1,
+        length_penalty=float(
+            1.0 if search.get("length_penalty") is None else search["length_penalty"]
+        ),
+        style="transformers",
+        length_factor=0.0,
+        extra_length=longest,
+        max_source_length=options.get("max_position_embeddings") or _MAX_LENGTH,
+        no_repeat_ngram_size=search.get("no_repeat_ngram_size") or 0,
+        repetition_penalty=search.get("repetition_penalty") or 1.0,
+        allow_unknown=True,
+    )
+
+
+def _rename(folder, config, theirs):
+    """Take the weights of the layers out of theirs, and return them by our paths."""
+    _check_positions(folder, theirs, config.d_model)
+    names = list(layer_names(config))
+    if missing := [name for _, name, _ in names if name not in theirs]:
+        raise ValueError(
+            f"The weights in {folder} lack {', '.join(missing[:5])}. They are damaged, or of "
+            "another model than config.json; restore both."
+        )
+    return {
+        ours: theirs.pop(name).T if is_transposed else theirs.pop(name)
+        for ours, name, is_transposed in names
+    }
+
+
+def _embedding_weights(folder, theirs, embeddings, source, target):
+    ours = {}
+    for use, matrix in embeddings.items():
+        side = source if use == "source" else target
+        if len(matrix) != len(side.pieces):
+            raise ValueError(
+                f"The {use} embeddings in {folder} have {len(matrix):,} rows, and the vocabulary "
+                f"has {len(side.pieces):,} pieces. They must be the same; restore both."
+            )
+        ours[f"{use}_embedding/embeddings"] = side.rows(matrix)
+    bias = theirs.pop("final_logits_bias", np.zeros(len(target.pieces), "float32"))
+    ours["output_bias"] = target.bias(bias)
+    return ours
+
+
+def _check_positions(folder, theirs, d_model):
+    """Take the tables of positions out of the weights, if they are there."""
+    for stack in ("encoder", "decoder"):
+        table = theirs.pop(f"model.{stack}.embed_positions.weight", None)
+        if table is None:
+            continue
+        expected = np.asarray(
+            sinusoid(np.arange(len(table), dtype="float32"), d_model, "sines_cosines")
+        )
+        if table.shape != expected.shape or not np.allclose(table, expected, atol=1e-3):
+            raise ValueError(
+                f"The {stack}'s positions in {folder} must be sines and cosines, received others."
+            )
+
+
+def _embeddings(folder, theirs, options):
+    """Take the matrix of each use out of theirs; uses that are tied have one array."""
+    names = {**_USES, "shared": "model.shared.weight"}
+    found = {use: theirs.pop(name) for use, name in names.items() if name in theirs}
+    is_shared = options["share_encoder_decoder_embeddings"]
+    if options["tie_word_embeddings"]:
+        tied = list(names) if is_shared else ["target", "output"]
+        given = [use for use in tied if use in found]
+        for use in given[1:]:
+            if not np.array_equal(found[use], found[given[0]]):
+                raise ValueError(
+                    f"{names[given[0]]} and {names[use]} in {folder} must be the same, as "
+                    "config.json ties them, but differ. One of them is not what the model was "
+                    "trained with: restore the weights, or correct tie_word_embeddings and "
+                    "share_encoder_decoder_embeddings in config.json."
+                )
+        found |= {use: found[given[0]] for use in tied if given}
+    elif "shared" in found:
+        found.setdefault("source", found["shared"])
+        if is_shared:
+            found.setdefault("target", found["shared"])
+    if missing := [name for use, name in _USES.items() if use not in found]:
+        raise ValueError(f"The weights in {folder} lack {', '.join(missing)}. Restore them.")
+    if is_shared and np.array_equal(found["source"], found["target"]):
+        found["target"] = found["source"]
+    return {use: found[use] for use in _USES}
+
+
+def layer_names(config: TransformerConfig) -> Iterator[tuple[str, str, bool]]:
+    """Yield our path and Hugging Face's name of each weight in a layer.
+
+    The third value says whether theirs is transposed.
+    """
+    stacks = {"encoder": config.num_layers, "decoder": config.decoder_layers}
+    for stack, depth in stacks.items():
+        attentions = list(_ATTENTIONS) if stack == "decoder" else ["self_attention"]
+        for i in range(depth):
+            ours, theirs = f"{stack}/layer_{i}", f"model.{stack}.layers.{i}"
+            for attention in attentions:
+                name = f"{theirs}.{_ATTENTIONS[attention]}"
+                for part, letter in (
+                    ("query", "q"),
+                    ("key", "k"),
+                    ("value", "v"),
+                    ("output", "out"),
+                ):
+                    yield f"{ours}/{attention}/{part}_kernel", f"{name}.{letter}_proj.weight", True
+                    yield f"{ours}/{attention}/{part}_bias", f"{name}.{letter}_proj.bias", False
+                yield from _norm_names(f"{ours}/{attention}", f"{name}_layer_norm")
+            for number, part in enumerate(("inner", "outer"), start=1):
+                yield f"{ours}/feed_forward/{part}_kernel", f"{theirs}.fc{number}.weight", True
+                yield f"{ours}/feed_forward/{part}_bias", f"{theirs}.fc{number}.bias", False
+            yield from _norm_names(f"{ours}/feed_forward", f"{theirs}.final_layer_norm")
+
+
+def _norm_names(ours, theirs):
+    yield f"{ours}_residual/layer_norm/gamma", f"{theirs}.weight", False
+    yield f"{ours}_residual/layer_norm/beta", f"{theirs}.bias", False
