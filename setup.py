@@ -15,6 +15,7 @@ SENTENCEPIECE = ["sentencepiece>=0.2.3,<0.3"]
 TENSORBOARD = ["tensorboard>=2.20"]
 
 KERAS_HUB = ["keras-hub>=0.21,<1"]
+MARIAN = ["safetensors>=0.5"]  # for pretrained models in this format
 PUBLISHED = ["sacremoses>=0.2,<0.3"]  # Moses' tokenizer for pipelines.evaluate --published
 SERVING = ["tensorflow-serving-api>=2.20,<3"]  # gRPC for pipelines.client
 TFDS = [
@@ -22,6 +23,7 @@ TFDS = [
     "importlib_resources",  # TFDS imports it without declaring it
 ]
 TEST = [
+    *MARIAN,
     *PUBLISHED,
     *SERVING,
     *TFDS,
@@ -110,6 +112,7 @@ setup(
         "dev": DEV,
         "docs": DOCS,
         "keras-hub": KERAS_HUB,
+        "marian": MARIAN,
         "parity": PARITY,
         "plots": PLOTS,
         "published": PUBLISHED,

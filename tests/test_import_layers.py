@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 ROWS = """
 pipelines
 training
-export plots keras_hub
+export plots keras_hub pretrained
 translation evaluation
 data
 text

@@ -1,0 +1,1 @@
+"""Readers of the weight and vocabulary files of other libraries."""

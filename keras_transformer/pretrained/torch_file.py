@@ -1,0 +1,303 @@
+"""PyTorch weight files, read without PyTorch and without running what they hold."""
+
+import io
+import math
+import mmap
+import os
+import pickle
+import pickletools
+import zipfile
+import zlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+_MAGIC = 0x1950A86A20F9469CFC6C  # The first pickle of a file written before PyTorch 1.6.
+_MAX_RANK = 32
+
+_STORAGES = {
+    "FloatStorage": "f4",
+    "HalfStorage": "f2",
+    "BFloat16Storage": "u2",  # The upper half of a float32.
+    "DoubleStorage": "f8",
+    "LongStorage": "i8",
+    "IntStorage": "i4",
+}
+
+# What `torch.save` writes for a dictionary of tensors. INST, OBJ, NEWOBJ and EXT are not in it.
+_OPCODES = frozenset(
+    """
+    PROTO FRAME STOP MARK POP POP_MARK BINPUT LONG_BINPUT MEMOIZE BINGET LONG_BINGET
+    NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT
+    BINUNICODE SHORT_BINUNICODE BINSTRING SHORT_BINSTRING
+    EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 EMPTY_LIST APPEND APPENDS EMPTY_DICT SETITEM SETITEMS
+    GLOBAL STACK_GLOBAL REDUCE BUILD BINPERSID
+    """.split()
+)
+
+
+class _Refusal(ValueError):
+    """A complete message about the file."""
+
+
+class _Storage(NamedTuple):
+    kind: str
+    key: str
+    size: int
+
+
+class _Tensor(NamedTuple):
+    storage: _Storage
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+class _OrderedDict(dict):
+    """An ordered dictionary of the file; the attributes that the file gives it are dropped."""
+
+    __slots__ = ()
+
+    def __setstate__(self, state: Any) -> None:
+        pass
+
+
+class _Global:
+    """A global that a file may use: it can be called, and not changed."""
+
+    __slots__ = ("kind", "_build")
+
+    def __init__(self, kind: str, build: Callable | None = None) -> None:
+        self.kind, self._build = kind, build
+
+    def __call__(self, *args: Any) -> Any:
+        if self._build is None:
+            raise ValueError(f"{self.kind} is called")
+        return self._build(*args)
+
+    def __setstate__(self, state: Any) -> None:
+        raise ValueError(f"{self.kind} is given a state")
+
+
+def _natural(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _rebuild_tensor(storage: Any, offset: Any, shape: Any, strides: Any, *rest: Any) -> _Tensor:
+    if type(storage) is not _Storage or type(shape) is not tuple or type(strides) is not tuple:
+        raise ValueError("a tensor is not made of a storage, a shape and strides")
+    if len(shape) != len(strides) or len(shape) > _MAX_RANK:
+        raise ValueError(f"a tensor has {len(shape)} axes and {len(strides)} strides")
+    if not all(map(_natural, (offset, *shape, *strides))):
+        raise ValueError("an offset, size or stride of a tensor is not a natural number")
+    last = offset + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+    elements = math.prod(shape)
+    if elements > storage.size or (elements and last >= storage.size):
+        raise ValueError(f"a tensor of shape {shape} is larger than its storage {storage.key!r}")
+    return _Tensor(storage, offset, shape, strides)
+
+
+def _rebuild_parameter(tensor: Any, *rest: Any) -> _Tensor:
+    if type(tensor) is not _Tensor:
+        raise ValueError("a parameter does not hold a tensor")
+    return tensor
+
+
+def _ordered_dict(pairs: Any = ()) -> _OrderedDict:
+    return _OrderedDict(pairs)
+
+
+_GLOBALS = {
+    "collections.OrderedDict": _Global("OrderedDict", _ordered_dict),
+    "torch._utils._rebuild_tensor_v2": _Global("_rebuild_tensor_v2", _rebuild_tensor),
+    "torch._utils._rebuild_parameter": _Global("_rebuild_parameter", _rebuild_parameter),
+    **{f"torch.{kind}": _Global(kind) for kind in _STORAGES},
+}
+
+
+class _Unpickler(pickle.Unpickler):
+    """Unpickle dictionaries of tensors, and nothing else."""
+
+    def __init__(self, data: bytes, path: str) -> None:
+        super().__init__(io.BytesIO(data), encoding="utf-8")
+        self._path = path
+
+    def find_class(self, module: str, name: str) -> Any:
+        found = _GLOBALS.get(f"{module}.{name}")
+        if found is None:
+            raise _Refusal(
+                f"{self._path} must hold tensors only, received the global {module}.{name}. The "
+                "file may hold code that runs when other libraries load it. Use a safetensors "
+                "file of the model instead."
+            )
+        return found
+
+    def persistent_load(self, pid: Any) -> _Storage:
+        if type(pid) is not tuple or len(pid) not in (5, 6) or pid[0] != "storage":
+            raise ValueError("a reference is not one to a storage")
+        _, kind, key, _, count, *view = pid
+        if type(kind) is not _Global or kind.kind not in _STORAGES or type(key) is not str:
+            raise ValueError("a storage has no known type or no name")
+        if not _natural(count) or view not in ([], [None]):
+            raise ValueError(f"storage {key!r} has no size, or is a view of another")
+        return _Storage(kind.kind, key, count)
+
+
+def _unpickle(stream: Any, path: str) -> Any:
+    """Return the object of the next pickle of `stream`, and leave the stream at its end."""
+    start = stream.tell()
+    for number, (opcode, argument, _) in enumerate(pickletools.genops(stream)):
+        if opcode.name not in _OPCODES:
+            raise _Refusal(
+                f"{path} must hold tensors only, received the pickle instruction {opcode.name}. "
+                "The file may hold code that runs when other libraries load it. Use a "
+                "safetensors file of the model instead."
+            )
+        # The unpickler allocates its memo up to the largest index.
+        if opcode.name in ("BINPUT", "LONG_BINPUT") and int(argument or 0) > number:
+            raise ValueError(f"memo index {argument} at instruction {number}")
+    end = stream.tell()
+    stream.seek(start)
+    return _Unpickler(stream.read(end - start), path).load()
+
+
+class _Source(NamedTuple):
+    """The object of a file, where its storages are (start and size in bytes), and their order."""
+
+    content: Any
+    places: dict[str, tuple[int, int]]
+    order: str
+
+
+def _read_zip(path: str, mapped: mmap.mmap) -> _Source:
+    with zipfile.ZipFile(path) as archive:
+        entries = archive.infolist()
+    places = {}
+    for entry in entries:
+        if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1:
+            raise ValueError(f"entry {entry.filename!r} is compressed or encrypted")
+        header = mapped[entry.header_offset : entry.header_offset + 30]
+        if len(header) < 30 or header[:4] != b"PK\x03\x04":
+            raise ValueError(f"entry {entry.filename!r} has no header")
+        lengths = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:], "little")
+        start = entry.header_offset + 30 + lengths
+        if entry.file_size != entry.compress_size or start + entry.file_size > len(mapped):
+            raise ValueError(f"entry {entry.filename!r} ends after the file")
+        with memoryview(mapped) as view, view[start : start + entry.file_size] as content:
+            if zlib.crc32(content) != entry.CRC:
+                raise ValueError(f"entry {entry.filename!r} does not have its checksum")
+        places[entry.filename] = (start, entry.file_size)
+    names = [name for name in places if name.count("/") == 1 and name.endswith("/data.pkl")]
+    if len(names) != 1:
+        raise ValueError(f"{len(names)} entries are named FOLDER/data.pkl")
+    folder = names[0].removesuffix("data.pkl")
+    start, size = places[names[0]]
+    content = _unpickle(io.BytesIO(mapped[start : start + size]), path)
+    order = "little"
+    if f"{folder}byteorder" in places:
+        start, size = places[f"{folder}byteorder"]
+        order = mapped[start : start + min(size, 8)].decode()
+    prefix = f"{folder}data/"
+    storages = {n.removeprefix(prefix): at for n, at in places.items() if n.startswith(prefix)}
+    return _Source(content, storages, order)
+
+
+def _kinds(content: Any) -> dict[str, str]:
+    """Return the type of each storage that a dictionary of tensors uses."""
+    if not isinstance(content, dict):
+        raise ValueError(f"a {type(content).__name__} instead of a dictionary")
+    for name, tensor in content.items():
+        if type(name) is not str or type(tensor) is not _Tensor:
+            raise ValueError("a value of the dictionary is not a tensor, or has no name")
+    return {tensor.storage.key: tensor.storage.kind for tensor in content.values()}
+
+
+def _read_stream(path: str, mapped: mmap.mmap) -> _Source:
+    """Read the format before PyTorch 1.6: five pickles, then the size and data of each storage."""
+    if _unpickle(mapped, path) != _MAGIC:
+        raise ValueError("neither of the two formats of torch.save")
+    _unpickle(mapped, path)  # The version of the format.
+    system = _unpickle(mapped, path)
+    content = _unpickle(mapped, path)
+    keys = _unpickle(mapped, path)
+    kinds = _kinds(content)
+    order = "little" if system["little_endian"] else "big"
+    integer = np.dtype("i8").newbyteorder(order)
+    places = {}
+    for key in keys:
+        if key not in kinds:
+            raise ValueError("no tensor says which type a storage has")
+        count = int(np.frombuffer(mapped.read(8), integer)[0])
+        size = count * np.dtype(_STORAGES[kinds[key]]).itemsize
+        start = mapped.tell()
+        if count < 0 or start + size > len(mapped):
+            raise ValueError(f"storage {key!r} ends after the file")
+        places[key] = (start, size)
+        mapped.seek(start + size)
+    return _Source(content, places, order)
+
+
+def _array(tensor: _Tensor, source: _Source, data: np.ndarray) -> np.ndarray:
+    storage = tensor.storage
+    if storage.key not in source.places:
+        raise ValueError(f"storage {storage.key!r} is missing")
+    if source.order not in ("little", "big"):
+        raise ValueError("the byte order is neither little nor big")
+    dtype = np.dtype(_STORAGES[storage.kind]).newbyteorder(source.order)
+    start, size = source.places[storage.key]
+    if storage.size * dtype.itemsize > size:
+        raise ValueError(f"storage {storage.key!r} of {storage.size} elements has {size} bytes")
+    flat = data[start : start + storage.size * dtype.itemsize].view(dtype)
+    strides = [stride * dtype.itemsize for stride in tensor.strides]
+    array = np.lib.stride_tricks.as_strided(
+        flat[tensor.offset :], tensor.shape, strides, writeable=False
+    )
+    if storage.kind == "BFloat16Storage":
+        bits = array.astype(np.uint32)
+        bits <<= 16
+        return bits.view(np.float32)
+    if storage.kind == "HalfStorage":
+        return array.astype(np.float32)
+    return array if dtype.isnative else array.astype(dtype.newbyteorder("="))
+
+
+def read_torch_weights(path: str | os.PathLike) -> dict[str, np.ndarray]:
+    """Return the tensors of a file written by `torch.save`, such as `pytorch_model.bin`.
+
+    PyTorch is not needed, and nothing in the file runs: a file with anything but tensors in a
+    dictionary is refused.
+
+    Args:
+        path: The file, in the zip format or in the format before PyTorch 1.6.
+
+    Returns:
+        Arrays by name: float16 and bfloat16 as float32, other types as they are. Arrays that need
+        no conversion are read-only views of the mapped file.
+
+    Raises:
+        FileNotFoundError: If the file does not exist.
+        ValueError: If the file is damaged, or holds anything but tensors.
+
+    >>> read_torch_weights("missing.bin")
+    Traceback (most recent call last):
+    FileNotFoundError: ...
+    """
+    name = os.fspath(path)
+    with open(name, "rb") as file:
+        if not file.read(1):
+            raise ValueError(f"{name} must be a file written by torch.save, received 0 bytes.")
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    try:
+        is_zip = mapped[:4] == b"PK\x03\x04"
+        source = _read_zip(name, mapped) if is_zip else _read_stream(name, mapped)
+        _kinds(source.content)
+        data = np.frombuffer(mapped, np.uint8)
+        return {key: _array(tensor, source, data) for key, tensor in source.content.items()}
+    except _Refusal:
+        raise
+    except Exception as error:  # A damaged pickle raises errors of any type.
+        raise ValueError(
+            f"{name} must be a file of tensors written by torch.save, received a damaged file or "
+            f"another kind of file ({error}). Download it again."
+        ) from error
