@@ -22,7 +22,7 @@ _ESCAPED = {
     **{"N": "\x85", "_": "\xa0", "L": "\u2028", "P": "\u2029"},
 }
 # A plain scalar of YAML does not begin with these, or holds these.
-_NOT_PLAIN = re.compile(r"""[\[\]{},#&*!|>%@`"']|[-?:](?:\s|$)|.*(?::\s|\s\#)""", re.DOTALL)
+_NOT_PLAIN = re.compile(r"""[\[\]{},#&*!|>%@`"']|[-?:]\s|.*(?::\s|\s\#)""", re.DOTALL)
 
 
 class _Entry(NamedTuple):
