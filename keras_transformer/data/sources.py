@@ -33,7 +33,7 @@ def read_lines(path: str | os.PathLike) -> list[str]:
     >>> read_lines(path)
     ['a dog', 'a cat']
     """
-    return list(_lines(path))
+    return list(stream_lines(path))
 
 
 def read_parallel(
@@ -146,7 +146,7 @@ def _parallel(
     source_path: str | os.PathLike, target_path: str | os.PathLike
 ) -> Iterator[tuple[str, str]]:
     """Yield the pairs of two files; see `read_parallel`."""
-    sources, targets = _lines(source_path), _lines(target_path)
+    sources, targets = stream_lines(source_path), stream_lines(target_path)
     for number, (source, target) in enumerate(zip_longest(sources, targets), start=1):
         if source is None or target is None:
             longer = number + sum(1 for _ in (targets if source is None else sources))
@@ -161,7 +161,7 @@ def _parallel(
 
 def _tab_separated(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
     """Yield the pairs of a TSV file; see `read_tsv`."""
-    for number, line in enumerate(_lines(path), start=1):
+    for number, line in enumerate(stream_lines(path), start=1):
         columns = line.split("\t") if line else ["", ""]
         if len(columns) != 2:
             advice = (
@@ -188,7 +188,7 @@ def existing_file(path: str | os.PathLike) -> Path:
     return path
 
 
-def _lines(path: str | os.PathLike) -> Iterator[str]:
+def stream_lines(path: str | os.PathLike) -> Iterator[str]:
     """Yield the lines of a file; see `read_lines`."""
     path = existing_file(path)
     with path.open("rb") as file:

@@ -1,0 +1,145 @@
+"""Files of bracketed trees, as in the Penn Treebank."""
+
+import dataclasses
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from keras_transformer.data.sources import existing_file, stream_lines
+from keras_transformer.data.trees.normalization import normalize_tree
+from keras_transformer.data.trees.tree import Tree, parse_tree
+
+_LOGGER = logging.getLogger(__name__)
+
+_PATTERNS = ("*.mrg", "*.mrg.gz")
+_LOGGED_PROBLEMS = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class TreeProblem:
+    """Why a tree of a file cannot be used.
+
+    Attributes:
+        path: The file.
+        line: The line where the tree starts, counted from 1.
+        reason: The rule and what was received.
+    """
+
+    path: Path
+    line: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path}, line {self.line}: {self.reason}"
+
+
+def read_trees(path: str | os.PathLike) -> list[Tree]:
+    """Return the normalized trees of a file or directory, and log what cannot be used.
+
+    Args:
+        path: See `stream_trees`.
+
+    Returns:
+        The trees, in the order of the files.
+
+    Raises:
+        FileNotFoundError: If the path does not exist, or the directory has no such files.
+        ValueError: If no tree can be used, or `read_lines` refuses a file.
+
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "train.mrg")
+    >>> _ = path.write_text("( (S (NP (PRP We))\\n     (VP (VBD left))))\\n", encoding="utf-8")
+    >>> [str(tree) for tree in read_trees(path)]
+    ['(S (NP (PRP We)) (VP (VBD left)))']
+    """
+    problems: list[TreeProblem] = []
+    trees = list(stream_trees(path, problems.append))
+    if not trees:
+        raise ValueError(
+            f"{path} must have a bracketed tree, such as (S (NP (PRP We)) (VP (VBD left))), "
+            f"received none{f' that can be used ({problems[0]})' if problems else ''}. Check the "
+            "file."
+        )
+    for problem in problems[:_LOGGED_PROBLEMS]:
+        _LOGGER.warning("dropped a tree: %s", problem)
+    if problems:
+        _LOGGER.warning(
+            "kept %s of %s trees of %s",
+            f"{len(trees):,}",
+            f"{len(trees) + len(problems):,}",
+            path,
+        )
+    return trees
+
+
+def stream_trees(
+    path: str | os.PathLike, report: Callable[[TreeProblem], object]
+) -> Iterator[Tree]:
+    """Yield the normalized trees of a file or directory, without holding them in memory.
+
+    A tree may extend over several lines. An opening bracket at the start of a line always starts
+    a tree, so one tree that lacks a bracket does not affect the next.
+
+    Args:
+        path: A text file, plain or gzip, or a directory: all its `.mrg` and `.mrg.gz` files, those
+            of its subdirectories included, sorted by name.
+        report: Called with each problem. A tree with a problem is left out, the others are kept.
+
+    Yields:
+        Trees that `normalize_tree` returned.
+
+    Raises:
+        FileNotFoundError: If the path does not exist, or the directory has no such files.
+        ValueError: If `read_lines` refuses a file.
+
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "train.mrg")
+    >>> _ = path.write_text("(S (NP (PRP We))\\n(NP (NN tea))\\n", encoding="utf-8")
+    >>> problems = []
+    >>> [str(tree) for tree in stream_trees(path, problems.append)]
+    ['(NP (NN tea))']
+    >>> problems[0].line, problems[0].reason
+    (1, 'every bracket must be closed, received 1 open at the end')
+    """
+    for file in _files(existing_file(path)):
+        for line, text in _notations(stream_lines(file)):
+            try:
+                tree = normalize_tree(parse_tree(text))
+            except ValueError as error:
+                report(TreeProblem(file, line, str(error)))
+            else:
+                yield tree
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    files = sorted(file for pattern in _PATTERNS for file in path.rglob(pattern) if file.is_file())
+    if not files:
+        raise FileNotFoundError(
+            f"{path} must have files named {' or '.join(_PATTERNS)}, received none. Give a single "
+            "file to read one of another name."
+        )
+    return files
+
+
+def _notations(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Yield the text of each tree, complete or not, and the number of its first line."""
+    text: list[str] = []
+    first = depth = 0
+    for number, line in enumerate(lines, start=1):
+        if text and line.startswith("("):
+            yield first, "\n".join(text)
+            text, depth = [], 0
+        if not text:
+            if not line.strip():
+                continue
+            first = number
+        text.append(line)
+        depth += line.count("(") - line.count(")")
+        if depth <= 0:
+            yield first, "\n".join(text)
+            text, depth = [], 0
+    if text:
+        yield first, "\n".join(text)
