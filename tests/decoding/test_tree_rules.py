@@ -1,0 +1,338 @@
+import functools
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from keras_transformer.data.trees.sequences import WORD, delinearize
+from keras_transformer.decoding import (
+    Stages,
+    beam_search,
+    greedy_search,
+    repeat_rows,
+    sample_search,
+    take_rows,
+)
+from keras_transformer.decoding.tree_rules import TreeStep, TreeTokens
+from keras_transformer.model import Transformer
+from keras_transformer.translation.model_step import ModelStep
+
+# 0 to 2 are padding, unk and bos; 11 is another token that is in no tree.
+SYMBOLS = dict(enumerate([WORD, "(S", ")S", "(NP", ")NP", "(VP", ")VP"], start=4))
+TOKENS = TreeTokens(opens=[5, 7, 9], closes=[6, 8, 10], word_id=4)
+EOS, VOCAB = 3, 12
+
+
+def logits_after(keys, ids, position):
+    """Return logits [R, V] that are a hash of their arguments, exact on every machine."""
+    numbers = keys[:, tf.newaxis] * 40503 + ids[:, tf.newaxis] * 7919
+    numbers += position * 104729 + tf.range(VOCAB) * 6700417
+    for shift in (15, 13, 16):
+        numbers = tf.bitwise.bitwise_xor(numbers, tf.bitwise.right_shift(numbers, shift))
+        numbers *= 0x45D9F3B
+    return tf.cast(numbers % 2**20, tf.float32) * 8 / 2**20
+
+
+def random_step(beam_size):
+    """Return a step whose state are a key [B] and a preference [B, V] of each sentence."""
+
+    def step(ids, parents, position, state):
+        keys, preference = repeat_rows(state, beam_size)
+        return preference + logits_after(keys, ids, position), state
+
+    return step
+
+
+def random_sentences(seed, batch, longest):
+    """Return the number of words and the limit of sentences, and the state of `random_step`.
+
+    Some prefer words and some brackets, so that trees are flat and deep, short and long.
+    """
+    random = np.random.default_rng(seed)
+    words = random.integers(1, longest + 1, batch)
+    limits = words + 3 + random.integers(0, 4 * words + 2)
+    preference = random.normal(0, 4, [batch, VOCAB])
+    keys = random.integers(1, 10**6, batch)
+    return np.int32(words), np.int32(limits), (np.int32(keys), np.float32(preference))
+
+
+def search(words, limits, state, *, beam_size=None, way="plain", samples=None, **options):
+    """Return the result of greedy search, or beam search, or samples, in a graph."""
+    rows = beam_size or samples or 1
+    room = int(max(limits))
+    lengths = (room // 3 + 1, room // 2 + 2, room + 3)
+    stages = Stages(lengths, lambda state, length: state) if way == "compiled" else None
+    select = take_rows if way == "select" else None
+
+    @tf.function(autograph=False, jit_compile=way == "compiled")
+    def run(words, limits, keys, preference):
+        step = TreeStep(
+            random_step(rows),
+            TOKENS,
+            num_words=words,
+            max_lengths=limits,
+            beam_size=rows,
+            **options,
+        )
+        state = step.initial_state((keys, preference))
+        common = {"stages": step.stages(stages), "select": step.select(select)}
+        if samples:
+            keys = tf.cast(keys, tf.int64)
+            common |= {"num_samples": samples, "keys": keys, "temperature": 3.0}
+            return sample_search(step, state, max_lengths=limits, **common)
+        if not beam_size:
+            return greedy_search(step, state, max_lengths=limits, **common)
+        common |= {"beam_size": beam_size, "num_hypotheses": beam_size}
+        return beam_search(step, state, max_lengths=limits, **common)
+
+    return run(*map(tf.constant, (words, limits, *state)))
+
+
+def check(result, words, limits, max_depth=64, max_opened=8):
+    """Assert that each result is a tree over its words, within all limits; return their number."""
+    ids, lengths = result.ids.numpy(), result.lengths.numpy()
+    count = 0
+    for sentence, beam in np.ndindex(*lengths.shape):
+        length = lengths[sentence, beam]
+        if beam and not length:
+            continue  # There are fewer trees within the limit than beams.
+        tokens = [SYMBOLS.get(token, token) for token in ids[sentence, beam, :length].tolist()]
+        assert tokens.pop() == EOS and length <= limits[sentence]
+        delinearize(tokens, ["word"] * words[sentence])
+        assert highest(tokens) <= max_depth and longest_run(tokens) <= max_opened
+        count += 1
+    return count
+
+
+def highest(tokens):
+    """Return the most open brackets."""
+    return max(itertools.accumulate({"(": 1, ")": -1}.get(token[0], 0) for token in tokens))
+
+
+def longest_run(tokens):
+    """Return the most brackets that open one after the other."""
+    runs = itertools.groupby(token[0] == "(" for token in tokens)
+    return max(len(list(run)) for opens, run in runs if opens)
+
+
+@pytest.mark.parametrize("way", ["plain", "select", "compiled"])
+@pytest.mark.parametrize("beam_size", [None, 3])
+def test_every_result_is_a_tree_over_the_words_of_its_sentence(beam_size, way):
+    words, limits, state = random_sentences(1, 50, 20)
+    options = {"max_depth": 9, "max_opened": 3}
+    result = search(words, limits, state, beam_size=beam_size, way=way, **options)
+    assert check(result, words, limits, **options) >= 50
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["plain", "select", "compiled"])
+@pytest.mark.parametrize("beam_size", [None, 4])
+def test_thousands_of_results_are_trees(beam_size, way):
+    for seed in range(2):
+        words, limits, state = random_sentences(seed, 1000, 120)
+        result = search(words, limits, state, beam_size=beam_size, way=way)
+        assert check(result, words, limits) >= 1000 * (beam_size or 1) * 0.9
+
+
+def test_samples_are_trees():
+    words, limits, state = random_sentences(3, 40, 12)
+    assert check(search(words, limits, state, samples=5), words, limits) == 200
+
+
+def test_all_ways_to_run_a_search_return_the_same():
+    words, limits, state = random_sentences(4, 40, 15)
+    results = [search(words, limits, state, way=way) for way in ("plain", "select", "compiled")]
+    for result in results[1:]:
+        longest = results[0].ids.shape[2]
+        np.testing.assert_array_equal(result.ids[:, :, :longest], results[0].ids)
+        np.testing.assert_array_equal(result.lengths, results[0].lengths)
+
+
+@functools.cache
+def forests(words, depth, labels):
+    """Return all sequences of trees and words over a number of words, at most `depth` deep."""
+    if not words:
+        return [()]
+    first = [(1, (WORD,))]
+    if depth:
+        first += [(n, tree) for n in range(1, words + 1) for tree in trees(n, depth, labels)]
+    return [start + rest for n, start in first for rest in forests(words - n, depth, labels)]
+
+
+@functools.cache
+def trees(words, depth, labels):
+    """Return all trees over a number of words, at least 1, that are at most `depth` deep."""
+    inside = forests(words, depth - 1, labels)
+    return [(f"({label}", *tokens, f"){label}") for label in labels for tokens in inside]
+
+
+IDS = {symbol: token for token, symbol in SYMBOLS.items()}
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    words=st.integers(1, 3),
+    depth=st.integers(1, 3),
+    opened=st.integers(1, 3),
+    spare=st.integers(0, 12),
+    data=st.data(),
+)
+def test_exactly_the_tokens_that_lead_to_a_tree_are_allowed(words, depth, opened, spare, data):
+    limit, beam_size = words + 3 + spare, 3
+    possible = [
+        [*(IDS[symbol] for symbol in tree), EOS]
+        for tree in trees(words, depth, ("S", "NP", "VP"))
+        if len(tree) < limit and longest_run(tree) <= opened
+    ]
+    step = TreeStep(
+        lambda ids, parents, position, state: (tf.zeros([6, VOCAB]), state),
+        TOKENS,
+        num_words=[words, 1],
+        max_lengths=[limit, 4],
+        beam_size=beam_size,
+        max_depth=depth,
+        max_opened=opened,
+    )
+    flat = [[start, 4, start + 1, EOS] for start in (5, 7, 9)]  # All trees of the second sentence.
+    state, prefixes = step.initial_state(()), [[]] * 6
+    parents, ids = range(6), [2] * 6
+    for position in range(limit + 1):
+        arguments = (np.int32(ids), np.int32(parents), np.int32(position))
+        logits, state = step(*map(tf.constant, arguments), state)
+        allowed = [np.flatnonzero(row > -1).tolist() for row in logits.numpy()]
+        for row, prefix in enumerate(prefixes):
+            complete = possible if row < beam_size else flat
+            following = {
+                seq[position] for seq in complete if seq[:position] == prefix and seq[position:]
+            }
+            assert allowed[row] == sorted(following or {EOS})
+        # Each beam continues any beam of its sentence with any allowed token.
+        parents = [data.draw(st.integers(0, 2)) + row // 3 * 3 for row in range(6)]
+        ids = [data.draw(st.sampled_from(allowed[parent])) for parent in parents]
+        prefixes = [[*prefixes[parent], token] for parent, token in zip(parents, ids, strict=True)]
+
+
+def test_allowed_tokens_keep_their_logits():
+    logits = np.random.default_rng(1).normal(0, 9, [1, VOCAB]).astype(np.float32)
+    step = TreeStep(
+        lambda ids, parents, position, state: (tf.constant(logits), state),
+        TOKENS,
+        num_words=[2],
+        max_lengths=[9],
+    )
+    state = step.initial_state(())
+    expected = [{5, 7, 9}, {4, 5, 7, 9}, {4, 5, 7, 9}, {8}, {EOS}]
+    for position, (token, allowed) in enumerate(zip([2, 7, 4, 4, 8], expected, strict=True)):
+        received, state = step(tf.constant([token]), tf.range(1), tf.constant(position), state)
+        for other in range(VOCAB):
+            difference = received[0, other].numpy() - logits[0, other]
+            assert difference == 0 if other in allowed else difference < -9e5
+
+
+@pytest.mark.parametrize("beam_size", [None, 2])
+def test_a_tree_within_the_limits_that_a_model_is_sure_of_is_returned(beam_size):
+    text = "(S (NP XX XX )NP (VP XX (NP (NP XX )NP XX )NP )VP )S"
+    wanted = [*(IDS[symbol] for symbol in text.split()), EOS]
+
+    def step(ids, parents, position, state):
+        token = tf.gather(wanted, tf.minimum(position, len(wanted) - 1))
+        return tf.repeat(20 * tf.one_hot([token], VOCAB), beam_size or 1, axis=0), state
+
+    limits = [len(wanted)]
+    options = {"num_words": [5], "max_lengths": limits, "max_depth": 4, "max_opened": 2}
+    rules = TreeStep(step, TOKENS, beam_size=beam_size or 1, **options)
+    state = rules.initial_state(())
+    if beam_size:
+        result = beam_search(rules, state, max_lengths=limits, beam_size=beam_size)
+    else:
+        result = greedy_search(rules, state, max_lengths=limits)
+    assert result.ids.numpy().tolist() == [[wanted]]
+
+
+@pytest.mark.parametrize("beam_size", [None, 3])
+def test_the_shortest_limit_leaves_a_single_bracket(beam_size):
+    words = np.int32([1, 2, 7])
+    _, _, state = random_sentences(5, 3, 7)
+    result = search(words, words + 3, state, beam_size=beam_size)
+    for row, ids in enumerate(result.ids[:, 0].numpy().tolist()):
+        label = ids[0]
+        expected = [label, *[4] * words[row], label + 1, EOS]
+        assert label in TOKENS.opens and ids[: len(expected)] == expected
+    if beam_size:  # All three labels are among the results.
+        assert sorted(result.ids[0, :, 0].numpy().tolist()) == [5, 7, 9]
+
+
+def test_results_do_not_depend_on_the_batch():
+    words, limits, (keys, preference) = random_sentences(6, 12, 9)
+    together = search(words, limits, (keys, preference), beam_size=2, way="select")
+    for row in range(0, 12, 4):
+        part = slice(row, row + 1)
+        alone = search(words[part], limits[part], (keys[part], preference[part]), beam_size=2)
+        for beam in range(2):
+            length = alone.lengths[0, beam]
+            assert length == together.lengths[row, beam]
+            expected = together.ids[row, beam, :length].numpy()
+            np.testing.assert_array_equal(alone.ids[0, beam, :length], expected)
+
+
+@pytest.mark.parametrize("stage_lengths", [None, (8, 40)])
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_a_model_decodes_trees(beam_size, stage_lengths):
+    model = Transformer.from_size("tiny", vocab_size=VOCAB, num_layers=1)
+    source = tf.constant([[7, 8, 9, 3], [9, 3, 0, 0]])
+    words, limits = [3, 1], [40, 20]
+
+    @tf.function(autograph=False, jit_compile=stage_lengths is not None)
+    def run(source):
+        inner = ModelStep(model, source, beam_size, 40, stage_lengths=stage_lengths)
+        options = {"num_words": words, "max_lengths": limits, "beam_size": beam_size}
+        step = TreeStep(inner, TOKENS, **options)
+        return beam_search(
+            step,
+            step.initial_state(inner.initial_state()),
+            max_lengths=limits,
+            beam_size=beam_size,
+            num_hypotheses=beam_size,
+            stages=step.stages(inner.stages),
+            select=step.select(inner.select),
+        )
+
+    assert check(run(source), words, limits) == 2 * beam_size
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        ({"opens": [5], "closes": [6, 7]}, "one id for each label, received 1 and 2 ids"),
+        ({"opens": [], "closes": []}, "one id for each label, received 0 and 0 ids"),
+        ({"opens": [5, 4], "closes": [6, 6]}, r"its own id, received \[4, 6\] repeatedly"),
+        ({"opens": [3], "closes": [6]}, r"its own id, received \[3\] repeatedly"),
+    ],
+)
+def test_each_token_of_trees_has_an_id(ids, message):
+    with pytest.raises(ValueError, match=message):
+        TreeTokens(word_id=4, **ids)
+
+
+@pytest.mark.parametrize("name", ["beam_size", "max_depth", "max_opened"])
+def test_sizes_out_of_range_are_rejected(name):
+    with pytest.raises(ValueError, match=f"{name} must be at least 1, received 0"):
+        TreeStep(random_step(1), TOKENS, num_words=[1], max_lengths=[4], **{name: 0})
+
+
+def test_the_vocabulary_must_be_static():
+    @tf.function(autograph=False)
+    def run(size):
+        step = TreeStep(
+            lambda ids, parents, position, state: (tf.zeros([1, size]), state),
+            TOKENS,
+            num_words=[1],
+            max_lengths=[4],
+        )
+        return step(tf.constant([2]), tf.range(1), tf.constant(0), step.initial_state(()))
+
+    with pytest.raises(ValueError, match="must have a static size, received None"):
+        run(tf.constant(VOCAB))
