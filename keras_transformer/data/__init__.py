@@ -1,4 +1,4 @@
-"""Parallel text, and the padded batches of token ids that a model trains on."""
+"""Parallel text, trees, and the padded batches of token ids that a model trains on."""
 
 import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
 
@@ -15,19 +15,33 @@ from keras_transformer.data.sources import (
     stream_pairs,
 )
 from keras_transformer.data.tfds import read_tfds
+from keras_transformer.data.trees.files import TreeProblem, read_trees, stream_trees
+from keras_transformer.data.trees.normalization import normalize_tree
+from keras_transformer.data.trees.sequences import delinearize, join_words, linearize, split_words
+from keras_transformer.data.trees.tree import Tree, parse_tree
 
 __all__ = [
     "EncodedPairs",
     "SubwordDropout",
     "TokenBatches",
+    "Tree",
+    "TreeProblem",
     "bucket_boundaries",
     "choose_widths",
+    "delinearize",
     "encode_pairs",
+    "join_words",
+    "linearize",
+    "normalize_tree",
+    "parse_tree",
     "plan_batches",
     "read_lines",
     "read_pairs",
     "read_parallel",
     "read_tfds",
+    "read_trees",
     "read_tsv",
+    "split_words",
     "stream_pairs",
+    "stream_trees",
 ]

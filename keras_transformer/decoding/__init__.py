@@ -27,6 +27,7 @@ from keras_transformer.decoding.search import (
     take_rows,
 )
 from keras_transformer.decoding.styles import STYLES, Style
+from keras_transformer.decoding.tree_rules import TreeStep, TreeTokens
 
 __all__ = [
     "STYLES",
@@ -39,6 +40,8 @@ __all__ = [
     "State",
     "Step",
     "Style",
+    "TreeStep",
+    "TreeTokens",
     "beam_search",
     "forced_prefix",
     "greedy_search",

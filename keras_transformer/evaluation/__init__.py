@@ -1,8 +1,9 @@
-"""Scores of translations."""
+"""Scores of translations and of trees."""
 
 import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
 
 from keras_transformer.evaluation.bleu import Scores, score
+from keras_transformer.evaluation.brackets import BracketScores, score_brackets
 from keras_transformer.evaluation.published import (
     PUBLISHED,
     PublishedBleu,
@@ -12,9 +13,11 @@ from keras_transformer.evaluation.published import (
 
 __all__ = [
     "PUBLISHED",
+    "BracketScores",
     "PublishedBleu",
     "Scores",
     "published_bleu",
     "published_tokenizer",
     "score",
+    "score_brackets",
 ]

@@ -91,7 +91,7 @@ def score_brackets(
     Raises:
         ValueError: If the numbers of trees differ or no sentence is left.
 
-    >>> from keras_transformer.data.trees.tree import parse_tree
+    >>> from keras_transformer.data import parse_tree
     >>> reference = parse_tree("(S (NP (PRP We)) (VP (VBD had) (NP (NN tea))) (. .))")
     >>> predicted = parse_tree("(S (NP (PRP We)) (VP (VBD had) (ADJP (NN tea)) (. .)))")
     >>> print(score_brackets([predicted], [reference]))

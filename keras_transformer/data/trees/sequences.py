@@ -20,7 +20,7 @@ def linearize(tree: Tree) -> list[str]:
     Returns:
         The tokens, for example `(NP`, `XX` and `)NP`.
 
-    >>> from keras_transformer.data.trees.tree import parse_tree
+    >>> from keras_transformer.data import parse_tree
     >>> " ".join(linearize(parse_tree("(S (NP (PRP We)) (VP (VBD left)))")))
     '(S (NP XX )NP (VP XX )VP )S'
     """
