@@ -39,6 +39,7 @@ PARITY = [
     *KERAS_HUB,
     "ai-edge-litert>=2",
     "jax>=0.5",
+    "nltk>=3.9",
     "onnxruntime>=1.20",
     "tf2onnx>=1.16",
     "torch>=2.6,<2.14",
