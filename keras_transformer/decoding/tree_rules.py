@@ -71,12 +71,13 @@ class TreeStep:
     Each result is a tree over all words of its sentence, followed by eos, within the maximum
     length: the first token opens a bracket; only the innermost bracket can be closed, if it holds a
     word; the root is closed after the last word. No search can reach a state where every token is
-    banned.
+    banned, unless other rules ban tokens too, such as `no_repeat_ngram`.
 
     Args:
         step: Returns the logits of the next token, with a static V.
         tokens: The ids of brackets, words and eos. All others are banned.
-        num_words: int32 [B], the number of words of each sentence, at least 1.
+        num_words: int32 [B], the number of words of each sentence. Without words, there is only
+            eos.
         max_lengths: int32 [B], the maximum number of tokens of each tree, eos included. It must be
             at least `num_words` + 3. The same as those of the search.
         beam_size: N, the number of beams or samples of the search.

@@ -265,6 +265,17 @@ def test_the_shortest_limit_leaves_a_single_bracket(beam_size):
         assert sorted(result.ids[0, :, 0].numpy().tolist()) == [5, 7, 9]
 
 
+@pytest.mark.parametrize("beam_size", [None, 2])
+def test_a_sentence_without_words_is_only_eos(beam_size):
+    _, _, state = random_sentences(8, 2, 3)
+    result = search(np.int32([0, 2]), np.int32([1, 9]), state, beam_size=beam_size)
+    assert (
+        result.ids[0, 0, 0] == EOS
+        and result.lengths[0].numpy().tolist() == [1, 0][: beam_size or 1]
+    )
+    assert result.lengths[1, 0] >= 5
+
+
 def test_results_do_not_depend_on_the_batch():
     words, limits, (keys, preference) = random_sentences(6, 12, 9)
     together = search(words, limits, (keys, preference), beam_size=2, way="select")
