@@ -82,7 +82,8 @@ def read_marian(folder: Path) -> ForeignModel:
         for vocabulary, name in zip(vocabularies, ("source.spm", "target.spm"), strict=True)
     )
     config = _config(options, source, target, models[0])
-    renamed = _rename(config, dict(weights), source, target, models[0])
+    weights = {name: array.astype("float32") for name, array in weights.items()}
+    renamed = _rename(config, weights, source, target, models[0])
     return ForeignModel(config, _decoding(decoder), source, target, renamed)
 
 
