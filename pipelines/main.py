@@ -9,6 +9,7 @@ from pipelines.cli.errors import plain_errors
 
 COMMANDS = {
     "quickstart": "pipelines.quickstart.__main__",
+    "import_marian": "pipelines.import_marian",
     "prepare": "pipelines.prepare",
     "train": "pipelines.train",
     "evaluate": "pipelines.evaluate",
@@ -50,7 +51,7 @@ def _help(prog: str) -> str:
     lines = [f"usage: {prog} COMMAND [OPTIONS]", "", "commands:"]
     for name, module in COMMANDS.items():
         about = importlib.import_module(module).__doc__.split("\n")[0]
-        lines.append(f"  {name:<12}{about}")
+        lines.append(f"  {name:<15}{about}")
     return "\n".join([*lines, "", f"{prog} COMMAND --help lists the options of a command."])
 
 

@@ -89,10 +89,8 @@ def export_saved_model(
         extra = record.write(temporary).parent
         write_warmup(extra / "tf_serving_warmup_requests", requests)
         tokenizers = translator.tokenizer, translator.target_tokenizer
-        # Under the names that a training run looks for, if it starts from this model. Separate
-        # embeddings keep both files: the sides may differ in more than the vocabulary.
-        joint = translator.model.config.has_joint_vocabulary
-        save_tokenizers(extra, tokenizers, joint and tokenizers[0].model == tokenizers[1].model)
+        # Under the names that a training run looks for, if it starts from this model.
+        save_tokenizers(extra, tokenizers, translator.model.config.has_joint_vocabulary)
         card = model_card(Path(os.path.abspath(path)).name, record)
         (temporary / "README.md").write_text(card, encoding="utf-8")
         (temporary / "batching_params.pbtxt").write_text(BATCHING, encoding="utf-8")

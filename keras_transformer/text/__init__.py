@@ -3,7 +3,12 @@
 import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
 
 from keras_transformer.text.base import Tokenizer
-from keras_transformer.text.files import read_tokenizers, save_tokenizers, vocabulary_paths
+from keras_transformer.text.files import (
+    find_vocabularies,
+    read_tokenizers,
+    save_tokenizers,
+    vocabulary_paths,
+)
 from keras_transformer.text.foreign_vocabulary import join_vocabulary
 from keras_transformer.text.sentencepiece import SentencePieceTokenizer
 from keras_transformer.text.sentencepiece_training import train_sentencepiece
@@ -14,6 +19,7 @@ __all__ = [
     "SentencePieceTokenizer",
     "Tokenizer",
     "WordPieceTokenizer",
+    "find_vocabularies",
     "join_vocabulary",
     "read_tokenizers",
     "save_tokenizers",

@@ -23,27 +23,49 @@ def vocabulary_paths(directory: str | os.PathLike, shared: bool) -> list[Path]:
     return [Path(directory) / name for name in names]
 
 
+def find_vocabularies(directory: str | os.PathLike, shared: bool) -> list[Path]:
+    """Return the vocabulary files of a model: those that are expected, or two instead of one.
+
+    The sides of an imported model may share their ids and split text differently.
+
+    Args:
+        directory: The directory of the files.
+        shared: Whether source and target share one vocabulary.
+    """
+    separate = vocabulary_paths(directory, shared=False)
+    if shared and all(path.exists() for path in separate):
+        return separate
+    return vocabulary_paths(directory, shared)
+
+
 def save_tokenizers(
     directory: str | os.PathLike, tokenizers: tuple[Tokenizer, Tokenizer], shared: bool
-) -> None:
+) -> list[Path]:
     """Write the vocabularies of source and target, or their joint vocabulary.
 
     Args:
         directory: The directory of the files, which must exist.
         tokenizers: Source and target tokenizers; the same object for a joint vocabulary.
-        shared: Whether source and target share one vocabulary.
+        shared: Whether source and target share their ids. They get two files even so, if they split
+            text differently.
+
+    Returns:
+        The files.
 
     >>> from keras_transformer.text import train_word_piece
     >>> tokenizer = WordPieceTokenizer(train_word_piece(["a dog", "a cat"], vocab_size=270))
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save_tokenizers(folder, (tokenizer, tokenizer), shared=True)
+    ...     _ = save_tokenizers(folder, (tokenizer, tokenizer), shared=True)
     ...     source, target = read_tokenizers(vocabulary_paths(folder, shared=True), "wordpiece")
     >>> source is target, source.vocab_size == tokenizer.vocab_size
     (True, True)
     """
-    for path, tokenizer in zip(vocabulary_paths(directory, shared), tokenizers, strict=False):
+    one = shared and tokenizers[0].model == tokenizers[1].model
+    paths = vocabulary_paths(directory, one)
+    for path, tokenizer in zip(paths, tokenizers, strict=False):
         tokenizer.save(path)
+    return paths
 
 
 def read_tokenizers(paths: Sequence[Path], subwords: str) -> tuple[Tokenizer, Tokenizer]:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from keras_transformer.config import ExperimentConfig
-from keras_transformer.text import save_tokenizers
+from keras_transformer.text import save_tokenizers, vocabulary_paths
 from keras_transformer.training.tables import read_table
-from keras_transformer.training.vocabularies import Tokenizers, vocabulary_files
+from keras_transformer.training.vocabularies import Tokenizers
 from keras_transformer.translation.saved import find_translator
 from keras_transformer.translation.translator import Translator
 from keras_transformer.utils.checksums import check_files, recorded_files
@@ -181,7 +181,9 @@ def _differences(before: ExperimentConfig, config: ExperimentConfig) -> Sequence
 def claim(directory: Path, config: ExperimentConfig, tokenizers: Tokenizers) -> None:
     """Write the configuration and the vocabularies, with their checksums."""
     directory.mkdir(parents=True, exist_ok=True)
-    names = [path.name for path in vocabulary_files(directory, config)]
+    is_joint = config.model.has_joint_vocabulary
+    one = is_joint and tokenizers[0].model == tokenizers[1].model
+    names = [path.name for path in vocabulary_paths(directory, one)]
     with recorded_files(directory, ["config.yaml", *names]):
         config.to_file(directory / "config.yaml")
-        save_tokenizers(directory, tokenizers, config.model.has_joint_vocabulary)
+        save_tokenizers(directory, tokenizers, is_joint)

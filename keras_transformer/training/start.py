@@ -8,7 +8,7 @@ import numpy as np
 
 from keras_transformer.config import ExperimentConfig, TransformerConfig
 from keras_transformer.config.translator import TranslatorConfig
-from keras_transformer.training.vocabularies import check_vocabularies, vocabulary_files
+from keras_transformer.training.vocabularies import check_vocabularies
 from keras_transformer.translation.saved import SavedTranslator, find_translator
 
 
@@ -64,14 +64,8 @@ def check_start(directory: Path, config: ExperimentConfig) -> SavedTranslator:
             f"may differ. Received {', '.join(differences)}, of {origin}. Leave these options out: "
             "pipelines.train takes them from the model."
         )
-    paths = vocabulary_files(directory, config)
-    if len(paths) != len(start.vocabularies):
-        raise ValueError(
-            "A run with one vocabulary for both languages needs a model with one; received "
-            f"{' and '.join(path.name for path in start.vocabularies)} of {origin}. Start from a "
-            "model with model.target_vocab_size or with one vocabulary."
-        )
-    for own, original in zip(paths, start.vocabularies, strict=True):
+    for original in start.vocabularies:
+        own = directory / original.name
         if own.exists() and own.read_bytes() != original.read_bytes():
             raise ValueError(
                 "A run needs the vocabularies of the model that it starts from; received "

@@ -6,7 +6,6 @@ from pathlib import Path
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.config.translator import TranslatorConfig
 from keras_transformer.model import Transformer
-from keras_transformer.training.vocabularies import vocabulary_files
 from keras_transformer.translation.saved import SavedTranslator, find_translator
 
 
@@ -31,7 +30,9 @@ def find_teachers(
     teachers = [find_translator(path) for path in config.training.teachers]
     if not teachers:
         return []
-    own, problems = _subwords(config, len(vocabulary_files(directory, config))), []
+    known = (start or teachers[0]).vocabularies
+    is_joint = config.model.has_joint_vocabulary
+    own, problems = _subwords(config, len(known) if is_joint else 2), []
     for path, teacher in zip(config.training.teachers, teachers, strict=True):
         model = teacher.config.model
         if (theirs := _subwords(teacher.config, len(teacher.vocabularies))) != own:
@@ -44,9 +45,8 @@ def find_teachers(
             f"data.max_length={config.data.max_length}; received {'; '.join(problems)}. Set these "
             "options as the teachers need them, or choose other teachers."
         )
-    known = (start or teachers[0]).vocabularies
     contents = {path.name: path.read_bytes() for path in known}
-    found = [path for path in vocabulary_files(directory, config) if path.exists()]
+    found = [directory / path.name for path in known if (directory / path.name).exists()]
     found += [path for teacher in teachers for path in teacher.vocabularies]
     if others := [str(path) for path in found if path.read_bytes() != contents[path.name]]:
         raise ValueError(

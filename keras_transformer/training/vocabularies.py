@@ -11,10 +11,10 @@ from keras_transformer.text import (
     SentencePieceTokenizer,
     Tokenizer,
     WordPieceTokenizer,
+    find_vocabularies,
     read_tokenizers,
     train_sentencepiece,
     train_word_piece,
-    vocabulary_paths,
 )
 from keras_transformer.training.text import text_directory, text_facts, training_corpora
 from keras_transformer.translation.saved import SavedTranslator
@@ -28,11 +28,11 @@ Tokenizers = tuple[Tokenizer, Tokenizer]
 
 
 def vocabulary_files(directory: Path, config: ExperimentConfig) -> list[Path]:
-    """Return the paths of a run's vocabularies, one if both languages share it.
+    """Return the paths of a run's vocabularies, as `find_vocabularies` does.
 
     The files need not exist yet.
     """
-    return vocabulary_paths(directory, config.model.has_joint_vocabulary)
+    return find_vocabularies(directory, config.model.has_joint_vocabulary)
 
 
 def check_vocabularies(directory: Path, config: ExperimentConfig) -> None:

@@ -16,6 +16,7 @@ from keras_transformer.model import Transformer
 from keras_transformer.text import (
     Tokenizer,
     WordPieceTokenizer,
+    find_vocabularies,
     read_tokenizers,
     save_tokenizers,
     vocabulary_paths,
@@ -77,7 +78,7 @@ def _in_directory(directory: Path) -> SavedTranslator:
     checksums.check_files(directory, [_CONFIG])
     sections = read_yaml(path)
     config = TranslatorConfig.from_sections(sections, path)
-    vocabularies = _vocabularies(directory, config.model.has_joint_vocabulary)
+    vocabularies = find_vocabularies(directory, config.model.has_joint_vocabulary)
     checksums.check_files(directory, [path.name for path in vocabularies])
     is_run = "training" in sections
     return SavedTranslator(
@@ -94,7 +95,7 @@ def _in_export(version: Path) -> SavedTranslator:
     record, path = ExportRecord.read(version), version / ExportRecord.FILE
     sections = {"model": record.model, "decoding": record.decoding}
     joint = record.model.get("target_vocab_size") is None
-    vocabularies = _vocabularies(path.parent, joint)
+    vocabularies = find_vocabularies(path.parent, joint)
     if missing := [str(path) for path in vocabularies if not path.exists()]:
         raise ValueError(
             f"An exported model is loaded with its vocabularies; there is no "
@@ -112,14 +113,6 @@ def _in_export(version: Path) -> SavedTranslator:
         read_model=lambda: read_exported_model(version, config.model),
         facts=record.facts,
     )
-
-
-def _vocabularies(directory: Path, joint: bool) -> list[Path]:
-    """Return the vocabulary files: those that are expected, or two where one is expected."""
-    separate = vocabulary_paths(directory, shared=False)
-    if joint and all(path.exists() for path in separate):
-        return separate  # Two vocabularies of one size.
-    return vocabulary_paths(directory, joint)
 
 
 def _read_tokenizer(path: Path) -> Tokenizer:
@@ -179,8 +172,7 @@ def write_translator(
             model=model.config, data=SubwordsConfig(subwords=subwords), decoding=decoding
         )
         config.to_file(temporary / _CONFIG)
-        shared = model.config.has_joint_vocabulary and tokenizers[0].model == tokenizers[1].model
-        save_tokenizers(temporary, tokenizers, shared)
+        save_tokenizers(temporary, tokenizers, model.config.has_joint_vocabulary)
         with whole_file(temporary / _MODEL) as file:
             _without_optimizer(model.without_lora()).save(file)
         checksums.record_files(temporary, sorted(file.name for file in temporary.iterdir()))
