@@ -63,7 +63,7 @@ def write_tokenizer(folder: Path, *, separate=False, tags=(), leave_out=5):
     return [len(vocabulary) for vocabulary in vocabularies]
 
 
-def write_model(folder: Path, *, seed=0, separate=False, tags=(), max_length=24, **sizes):
+def write_model(folder: Path, *, seed=0, separate=False, tags=(), max_length=14, **sizes):
     """Write a MarianMTModel with random weights, and return it."""
     source, *target = write_tokenizer(folder, separate=separate, tags=tags)
     options = {

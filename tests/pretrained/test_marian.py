@@ -1,0 +1,213 @@
+"""A model that Marian trained: its translations and scores, from KERAS_TRANSFORMER_MARIAN.
+
+The folder has a release's files, and test200.greedy.nbest and test200.beam6.nbest.gz, which Marian
+wrote for the first lines of the file KERAS_TRANSFORMER_MARIAN_SOURCE.
+"""
+
+import collections
+import dataclasses
+import gzip
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import yaml
+
+from keras_transformer.config import EOS_ID
+from keras_transformer.pretrained import import_marian
+from keras_transformer.pretrained.foreign_model import ForeignSide
+from keras_transformer.pretrained.marian import read_marian
+from keras_transformer.translation.translator import Translator
+from tests.helpers.tiny import WORDS, toy_pairs
+
+FOLDER = os.environ.get("KERAS_TRANSFORMER_MARIAN")
+SOURCE = os.environ.get("KERAS_TRANSFORMER_MARIAN_SOURCE")
+needs_model = pytest.mark.skipif(not (FOLDER and SOURCE), reason="needs a model of Marian's")
+
+
+def read_nbest(path):
+    """Return, for each sentence, its translations: pieces, log-probability and score."""
+    opener = gzip.open if path.suffix == ".gz" else open
+    found = collections.defaultdict(list)
+    with opener(path, "rt", encoding="utf-8") as file:
+        for line in file:
+            number, pieces, log_prob, score = line.rstrip("\n").split(" ||| ")
+            log_prob = float(log_prob.removeprefix("F0="))
+            found[int(number)].append((pieces.split(), log_prob, float(score)))
+    return [found[number] for number in range(len(found))]
+
+
+def read_source(count):
+    with gzip.open(SOURCE, "rt", encoding="utf-8") as file:
+        return [line.rstrip("\n") for line, _ in zip(file, range(count), strict=False)]
+
+
+@needs_model
+@pytest.mark.parametrize(
+    ("beam_size", "file"), [(1, "test200.greedy.nbest"), (6, "test200.beam6.nbest.gz")]
+)
+def test_translations_and_scores_are_those_of_marian(beam_size, file):
+    nbest = read_nbest(Path(FOLDER) / file)
+    imported = import_marian(FOLDER)
+    search = dataclasses.replace(imported.decoding, beam_size=beam_size)
+    ours = Translator(imported.model, imported.tokenizer, imported.target_tokenizer, search)
+    found = ours.translate_with_scores(tf.constant(read_source(len(nbest))))
+    best = [max(hypotheses, key=lambda each: each[2]) for hypotheses in nbest]
+    texts = ["".join(pieces).replace("▁", " ").strip() for pieces, _, _ in best]
+    assert [text.decode() for text in found["translation"].numpy()] == texts
+    np.testing.assert_allclose(found["score"], [score for *_, score in best], atol=1e-4)
+
+
+@needs_model
+def test_log_probabilities_of_given_translations_are_those_of_marian():
+    nbest = read_nbest(Path(FOLDER) / "test200.beam6.nbest.gz")
+    side = read_marian(Path(FOLDER)).target
+    place = {piece: i for i, piece in enumerate(side.our_pieces)}
+    imported = import_marian(FOLDER)
+    search = dataclasses.replace(imported.decoding, length_penalty=0.0)
+    ours = Translator(imported.model, imported.tokenizer, imported.target_tokenizer, search)
+    rows = [(line, *each[:2]) for line, hyps in zip(read_source(200), nbest) for each in hyps]  # noqa: B905
+    ids = tf.ragged.constant([[*(place[piece] for piece in row[1]), EOS_ID] for row in rows])
+    source, _ = ours.encode_text(tf.constant([row[0] for row in rows]))
+    scores = ours._score_ids(source, tf.cast(ids.to_tensor(), tf.int32))
+    np.testing.assert_allclose(scores, [row[2] for row in rows], atol=1.1e-4)
+
+
+D, D_FF, HEADS, LAYERS = 8, 12, 2, {"encoder": 2, "decoder": 1}
+OPTIONS = {
+    "type": "transformer",
+    "dim-emb": D,
+    "enc-depth": LAYERS["encoder"],
+    "dec-depth": LAYERS["decoder"],
+    "transformer-heads": HEADS,
+    "transformer-dim-ffn": D_FF,
+    "transformer-ffn-activation": "relu",
+    "transformer-postprocess": "dan",
+    "transformer-preprocess": "",
+    "tied-embeddings-all": True,
+}
+
+
+def write_release(folder, weights=None, decoder=None, **options):
+    """Write a release of a tiny model with random weights, and return its weights."""
+    from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
+
+    pieces = {"</s>": 0, "<unk>": 1}
+    for side, name in enumerate(("source", "target")):
+        lines = iter([pair[side] for pair in toy_pairs(300)])
+        SentencePieceTrainer.train(
+            sentence_iterator=lines,
+            model_prefix=str(folder / name),
+            vocab_size=60,
+            hard_vocab_limit=False,
+            minloglevel=2,
+        )
+        (folder / f"{name}.model").rename(folder / f"{name}.spm")
+        processor = SentencePieceProcessor(str(folder / f"{name}.spm"))
+        for i in range(3, processor.get_piece_size()):
+            pieces.setdefault(processor.id_to_piece(i), len(pieces))
+    lines = (f'"{piece}": {i}' for piece, i in pieces.items())
+    (folder / "joint.vocab.yml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    random = np.random.default_rng(1)
+    made = {"Wemb": (len(pieces), D), "decoder_ff_logit_out_b": (1, len(pieces))}
+    for stack, depth in LAYERS.items():
+        for layer in range(1, depth + 1):
+            name = f"{stack}_l{layer}"
+            for attention in ("self", "context")[: 1 + (stack == "decoder")]:
+                made |= {f"{name}_{attention}_W{letter}": (D, D) for letter in "qkvo"}
+                made |= {f"{name}_{attention}_b{letter}": (1, D) for letter in "qkvo"}
+                made |= {f"{name}_{attention}_Wo_ln_{x}": (1, D) for x in ("scale", "bias")}
+            made |= {f"{name}_ffn_W1": (D, D_FF), f"{name}_ffn_b1": (1, D_FF)}
+            made |= {f"{name}_ffn_W2": (D_FF, D), f"{name}_ffn_b2": (1, D)}
+            made |= {f"{name}_ffn_ffn_ln_{x}": (1, D) for x in ("scale", "bias")}
+    arrays = {n: random.normal(size=shape).astype("float32") for n, shape in made.items()}
+    arrays |= weights or {}
+    arrays = {name: array for name, array in arrays.items() if array is not None}
+    text = yaml.safe_dump(OPTIONS | {"dim-vocabs": [len(pieces)] * 2} | options).encode() + b"\0"
+    arrays["special:model.yml"] = np.frombuffer(text, "int8")
+    np.savez(folder / "model.npz", **arrays)
+    names = {"models": ["model.npz"], "vocabs": ["joint.vocab.yml"] * 2}
+    search = {"beam-size": 3, "normalize": 1.0, **names, **(decoder or {})}
+    (folder / "decoder.yml").write_text(yaml.safe_dump(search))
+    return arrays
+
+
+def test_a_release_becomes_a_translator(tmp_path):
+    weights = write_release(tmp_path)
+    translator = import_marian(tmp_path)
+    assert translator.decoding.beam_size == 3
+    assert translator.decoding.longest(7) == 21  # Three times the source.
+    assert len(translator([*WORDS])) == len(WORDS)
+    layer = translator.model.encoder.layers[1]
+    np.testing.assert_array_equal(layer.self_attention.key_kernel, weights["encoder_l2_self_Wk"])
+    embeddings = np.array(translator.model.source_embedding.embeddings)
+    assert not embeddings[[0, 2]].any()  # Padding, and bos: Marian starts from zeros.
+    np.testing.assert_array_equal(embeddings[[3, 1]], weights["Wemb"][[0, 1]])
+
+
+@pytest.mark.parametrize("is_transposed", [False, True])
+def test_an_output_matrix_of_its_own(is_transposed, tmp_path):
+    count = len(write_release(tmp_path)["Wemb"])
+    matrix = np.random.default_rng(2).normal(size=(count, D)).astype("float32")
+    name, stored = ("Wt", matrix) if is_transposed else ("W", matrix.T)
+    write_release(
+        tmp_path,
+        {f"decoder_ff_logit_out_{name}": stored},
+        **{"tied-embeddings-all": False, "tied-embeddings-src": True},
+    )
+    model = import_marian(tmp_path).model
+    assert model.config.share_embeddings == "inputs"
+    np.testing.assert_array_equal(np.array(model.output_embedding.embeddings)[3], matrix[0])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"type": "s2s"}, "type must be 'transformer', received 's2s'"),
+        ({"transformer-decoder-autoreg": "average-attention"}, "transformer-decoder-autoreg must"),
+        ({"transformer-train-position-embeddings": True}, "train-position-embeddings must be Fals"),
+        ({"transformer-ffn-activation": "tanh"}, "transformer-ffn-activation must be 'relu'"),
+        ({"transformer-preprocess": "n", "right-left": True}, "right-left must be False"),
+        ({"dim-vocabs": [5, 5]}, "has 5 source tokens, and its vocabulary has"),
+    ],
+)
+def test_another_kind_of_model_is_refused_by_name(options, message, tmp_path):
+    write_release(tmp_path, **options)
+    with pytest.raises(ValueError, match=message):
+        import_marian(tmp_path)
+
+
+def test_weights_without_a_place_are_named(tmp_path):
+    write_release(tmp_path, {"Wpos": np.zeros([4, D], "float32")})
+    with pytest.raises(ValueError, match="has the weights Wpos, which belong to another kind"):
+        import_marian(tmp_path)
+
+
+def test_missing_weights_are_named(tmp_path):
+    write_release(tmp_path, {"decoder_l1_context_Wq": None})
+    with pytest.raises(ValueError, match="lacks the weights decoder_l1_context_Wq"):
+        import_marian(tmp_path)
+
+
+def test_an_ensemble_and_a_word_penalty_are_refused(tmp_path):
+    write_release(tmp_path, decoder={"word-penalty": 0.5})
+    with pytest.raises(ValueError, match="word-penalty in decoder.yml must be 0, received 0.5"):
+        import_marian(tmp_path)
+    write_release(tmp_path, decoder={"models": ["model.npz", "model.npz"]})
+    with pytest.raises(ValueError, match="must name one model and two vocabularies"):
+        import_marian(tmp_path)
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match="config.json .* or decoder.yml .* neither"):
+        import_marian(tmp_path)
+
+
+def test_a_start_token_of_its_own_becomes_bos():
+    side = ForeignSide(b"", ["</s>", "<unk>", "▁a", "<go>", "<pad>"], unk=1, eos=0, pad=4, start=3)
+    assert side.order == [4, 1, 3, 0, 2]
+    matrix = np.arange(10.0).reshape(5, 2)
+    assert side.rows(matrix)[:, 0].tolist() == [8, 2, 6, 0, 4]
+    assert side.bias(np.arange(5.0)).tolist() == [4, 1, 3, 0, 2]
