@@ -38,6 +38,8 @@ def join_vocabulary(
 ) -> bytes:
     """Return a SentencePiece model that splits text as another one does, with other ids.
 
+    A BPE model splits a run of characters that only the vocabulary has into single ones.
+
     Args:
         model: The SentencePiece model that splits the text.
         pieces: The pieces in the order of their ids, the first four being pad, unk, bos and eos.
@@ -68,13 +70,13 @@ def join_vocabulary(
         raise ValueError(f"pieces must differ, received {repeated} that occurred before.")
     kind = schema.ModelProto.SentencePiece
     known = {piece.piece: piece for piece in proto.pieces}
-    # BPE would merge through unused pieces.
-    is_unigram = proto.trainer_spec.model_type == schema.TrainerSpec.UNIGRAM
-    absent = kind.UNUSED if is_unigram else kind.CONTROL
+    # BPE merges through unused pieces, and splits them again. With the lowest score, that comes
+    # last, and changes nothing.
+    lowest = min((piece.score for piece in proto.pieces), default=0.0) - 1.0
     text_kinds = kind.NORMAL, kind.USER_DEFINED, kind.BYTE, kind.UNUSED
     joined = []
     for i, name in enumerate(pieces):
-        piece = kind(piece=name, score=0.0, type=absent)
+        piece = kind(piece=name, score=lowest, type=kind.UNUSED)
         if i == UNK_ID:
             piece.type = kind.UNKNOWN
         elif i in (PAD_ID, BOS_ID, EOS_ID):

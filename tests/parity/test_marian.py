@@ -165,7 +165,7 @@ def test_beams_of_a_fixed_length_equal_theirs():
     np.testing.assert_allclose(ours.scores * our_penalty, theirs.scores * their_penalty, atol=1e-4)
 
 
-def length_to_the_alpha(length, alpha):
+def length_to_the_alpha(length, alpha, formula):
     """Return their length penalty."""
     return tf.cast(length, tf.float32) ** alpha
 
