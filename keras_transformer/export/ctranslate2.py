@@ -7,12 +7,13 @@ import keras
 import numpy as np
 
 from keras_transformer.config import BOS_ID, EOS_ID, UNK_ID
-from keras_transformer.layers.layer_norm import NORM_EPSILON
 from keras_transformer.text import save_tokenizers
 from keras_transformer.translation.translator import Translator
 from keras_transformer.utils.files import whole_directory
 
 _LONGEST_INPUT = 1024  # CTranslate2 truncates longer source sentences by default.
+_ACTIVATIONS = {"relu": "RELU", "swish": "SWISH", "gelu": "GELU", "sigmoid_gelu": "GELUSigmoid"}
+"""The names in CTranslate2 of the activations of `TransformerConfig`."""
 
 
 def export_ctranslate2(translator: Translator, path: str | os.PathLike) -> Path:
@@ -24,7 +25,9 @@ def export_ctranslate2(translator: Translator, path: str | os.PathLike) -> Path:
 
     CTranslate2 decodes with its own options, not the translator's. In particular its length
     penalty divides log-probabilities by length ** length_penalty, without eos, instead of the
-    formula of Wu et al. (2016). Positions end where the translator's do, or at 1,024.
+    formula of Wu et al. (2016). Positions end where the translator's do, or at 1,024. Give
+    `suppress_sequences=[["<pad>"], ["<s>"]]`, so that these are never generated. In a multilingual
+    model, a tag such as ">>de<<" is the first subword of the source.
 
     Args:
         translator: The translator to export.
@@ -50,23 +53,12 @@ def export_ctranslate2(translator: Translator, path: str | os.PathLike) -> Path:
     >>> result = engine.translate_batch(source, beam_size=4, max_decoding_length=5)
     >>> text = subwords.decode(result[0].hypotheses[0])
     """
-    try:
-        from ctranslate2.specs import TransformerSpec
-    except ImportError as error:
-        raise ImportError(
-            "Export to CTranslate2 needs its package: pip install ctranslate2"
-        ) from error
-
     path = Path(path)
     if path.exists():
         raise FileExistsError(
             f"path must not exist yet, received {path}. Give another path, or remove it."
         )
-    spec = TransformerSpec.from_config(
-        translator.model.config.num_layers,
-        translator.model.config.num_heads,
-        pre_norm=translator.model.config.norm == "pre",
-    )
+    spec = _new_spec(translator.model.config)
     _set_model(spec, translator)
     spec.validate()
     spec.optimize()  # Equal weights, such as tied embeddings, are stored once.
@@ -76,6 +68,29 @@ def export_ctranslate2(translator: Translator, path: str | os.PathLike) -> Path:
         one = tokenizers[0].model == tokenizers[1].model
         save_tokenizers(temporary, tokenizers, shared=one)
     return path
+
+
+def _new_spec(config):
+    """Return a `TransformerSpec` of these sizes without weights."""
+    try:
+        from ctranslate2.specs import TransformerSpec, common_spec, transformer_spec
+    except ImportError as error:
+        raise ImportError(
+            "Export to CTranslate2 needs its package: pip install ctranslate2"
+        ) from error
+
+    options = {
+        "pre_norm": config.norm == "pre",
+        "activation": common_spec.Activation[_ACTIVATIONS[config.activation]],
+    }
+    encoder = transformer_spec.TransformerEncoderSpec(
+        config.num_layers, config.num_heads, **options
+    )
+    decoder = transformer_spec.TransformerDecoderSpec(
+        config.decoder_layers, config.decoder_num_heads or config.num_heads, **options
+    )
+    encoder.scale_embeddings = decoder.scale_embeddings = config.scale_embeddings
+    return TransformerSpec(encoder, decoder)
 
 
 def _set_model(spec, translator):
@@ -91,11 +106,13 @@ def _set_model(spec, translator):
     spec.config.bos_token = spec.config.decoder_start_token = target[BOS_ID]
     spec.config.eos_token = target[EOS_ID]
     spec.config.add_source_eos = True
-    spec.config.layer_norm_epsilon = NORM_EPSILON
+    spec.config.layer_norm_epsilon = model.config.layer_norm_epsilon
 
     spec.encoder.embeddings[0].weight = _array(model.source_embedding.kernel("embeddings"))
     spec.decoder.embeddings.weight = _array(model.target_embedding.kernel("embeddings"))
     spec.decoder.projection.weight = _array(model.output_embedding.kernel("embeddings"))
+    if model.output_bias is not None:
+        spec.decoder.projection.bias = _array(model.output_bias)
     positions = max(_LONGEST_INPUT, search.longest(search.max_source_length))
     for side, stack, position in (
         (spec.encoder, model.encoder, model.source_position),
@@ -124,20 +141,29 @@ def _set_attention(spec, attention):
     """Copy the projections. CTranslate2 uses one head size for keys and values."""
     size = max(attention.key_dim, attention.value_dim)
 
-    def fill(kernel):
-        """Pad [H * K, D] to [H * size, D]. Zeros in keys or values change no product."""
-        heads = kernel.reshape(attention.num_heads, -1, kernel.shape[1])
-        heads = np.pad(heads, ((0, 0), (0, size - heads.shape[1]), (0, 0)))
-        return heads.reshape(-1, kernel.shape[1])
+    def fill(rows):
+        """Pad [H * K, ...] to [H * size, ...]. Zeros in keys or values change no product."""
+        heads = rows.reshape(attention.num_heads, -1, *rows.shape[1:])
+        missing = size - heads.shape[1]
+        heads = np.pad(heads, [(0, 0), (0, missing), *[(0, 0)] * (rows.ndim - 1)])
+        return heads.reshape(-1, *rows.shape[1:])
 
-    query, *memory = (
-        fill(_array(attention.kernel(f"{name}_kernel")).T) for name in ("query", "key", "value")
-    )
-    output = fill(_array(attention.kernel("output_kernel"))).T
-    is_self_attention = len(spec.linear) == 2
-    products = [[query, *memory]] if is_self_attention else [[query], memory]
-    for linear, kernels in zip(spec.linear, [*products, [output]], strict=True):
-        linear.weight = np.concatenate(kernels)
+    def parts(suffix, weight):
+        """Return the rows of the linear layers before the last one."""
+        names = "query", "key", "value"
+        query, *memory = (fill(weight(f"{name}_{suffix}")) for name in names)
+        is_self_attention = len(spec.linear) == 2
+        products = [[query, *memory]] if is_self_attention else [[query], memory]
+        return [np.concatenate(product) for product in products]
+
+    kernels = parts("kernel", lambda name: _array(attention.kernel(name)).T)
+    kernels.append(fill(_array(attention.kernel("output_kernel"))).T)
+    for linear, kernel in zip(spec.linear, kernels, strict=True):
+        linear.weight = kernel
+    if attention.use_bias:
+        biases = parts("bias", lambda name: _array(getattr(attention, name)))
+        for linear, bias in zip(spec.linear, [*biases, _array(attention.output_bias)], strict=True):
+            linear.bias = bias
     spec.queries_scale = attention.key_dim**-0.5
 
 

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import sys
 
@@ -6,8 +7,9 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer import Transformer, TransformerConfig
-from keras_transformer.config import BOS_ID, EOS_ID, DecodingConfig
+from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, DecodingConfig
 from keras_transformer.export import export_ctranslate2
+from keras_transformer.pretrained import import_marian
 from keras_transformer.translation.translator import Translator
 from tests.helpers.tiny import tiny_model, tiny_tokenizer, toy_sentences
 
@@ -21,6 +23,13 @@ ALL_OTHER = {  # The tiny model has post-norm, sinusoidal positions, no sharing,
     "wide values": {"value_dim": 7},
     "narrow values": {"value_dim": 2},
     "heads of d_model": {"key_dim": None},
+    "another decoder": {"num_decoder_layers": 1, "decoder_d_ff": 28, "decoder_num_heads": 2},
+    "biases": {"use_bias": True, "use_output_bias": True, "value_dim": 7},
+    "plain embeddings": {"scale_embeddings": False, "share_embeddings": "inputs"},
+    "large epsilon": {"layer_norm_epsilon": 0.1},
+    "swish": {"activation": "swish", "position": "sines_cosines"},
+    "gelu": {"activation": "gelu", "position": "tensor2tensor"},
+    "sigmoid_gelu": {"activation": "sigmoid_gelu"},
 }
 
 
@@ -157,3 +166,39 @@ def test_without_the_package_the_error_says_what_to_install(tmp_path, monkeypatc
     monkeypatch.setitem(sys.modules, "ctranslate2.specs", None)
     with pytest.raises(ImportError, match="pip install ctranslate2"):
         export_ctranslate2(random_translator({}), tmp_path / "model")
+
+
+@pytest.mark.slow
+@pytest.mark.parity
+@pytest.mark.parametrize("separate", [False, True])
+def test_greedy_translations_of_an_imported_model_are_equal(separate, tmp_path):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    from tests.helpers.marian_models import sentences, write_model
+
+    sizes = {"encoder_layers": 1, "decoder_attention_heads": 3, "encoder_ffn_dim": 28, "seed": 4}
+    write_model(tmp_path / "theirs", separate=separate, **sizes)
+    imported = import_marian(tmp_path / "theirs")
+    search = dataclasses.replace(imported.decoding, beam_size=1)
+    translator = Translator(imported.model, imported.tokenizer, imported.target_tokenizer, search)
+    texts = [text for text in sentences(40) if text.strip()]
+    source, lengths = translator.encode_text(tf.constant(texts))
+    found = translator.search(source, lengths)
+    ours = [row[row != PAD_ID] for row in found.ids[:, 0].numpy()]
+
+    engine = load(export_ctranslate2(translator, tmp_path / "model"))
+    target = translator.target_tokenizer.id_to_piece(range(4))
+    theirs = engine.translate_batch(
+        subwords(translator.tokenizer, texts),
+        beam_size=1,
+        min_decoding_length=0,
+        max_decoding_length=search.longest(0),
+        suppress_sequences=[[target[PAD_ID]], [target[BOS_ID]]],
+        return_end_token=True,
+    )
+    for row, result in zip(ours, theirs, strict=True):
+        # At the limit, Hugging Face's search, and so ours, ends a translation with eos.
+        hypothesis = result.hypotheses[0]
+        if len(hypothesis) == search.longest(0):
+            hypothesis[-1] = target[EOS_ID]
+        assert translator.target_tokenizer.id_to_piece(row) == hypothesis
+    assert len({tuple(row) for row in ours}) > 4
