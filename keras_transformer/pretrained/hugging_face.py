@@ -18,7 +18,10 @@ from keras_transformer.pretrained.vocabulary_file import read_vocabulary
 from keras_transformer.pretrained.weights_folder import read_weights
 
 LAYER_NORM_EPSILON = 1e-5
-_ACTIVATIONS = {"relu": "relu", "swish": "swish", "silu": "swish", "gelu": "gelu"}
+_ACTIVATIONS = {
+    **{"relu": "relu", "gelu": "gelu", "quick_gelu": "sigmoid_gelu"},
+    **{"swish": "swish", "silu": "swish"},
+}
 _EXPECTED = {
     "model_type": "marian",
     "is_encoder_decoder": True,
@@ -69,7 +72,8 @@ def read_hugging_face(folder: Path) -> ForeignModel:
     source, target = _sides(folder, options)
     theirs = read_weights(folder)
     embeddings = _embeddings(folder, theirs, options)
-    config = _config(options, source, target, embeddings)
+    position = _position(folder, theirs, options["d_model"])
+    config = _config(options, source, target, embeddings, position)
     weights = _rename(folder, config, theirs)
     weights |= _embedding_weights(folder, theirs, embeddings, source, target)
     if theirs:
@@ -79,7 +83,7 @@ def read_hugging_face(folder: Path) -> ForeignModel:
         )
     generation = folder / "generation_config.json"
     search = {**options, **(_read_json(generation) if generation.exists() else {})}
-    return ForeignModel(config, _decoding(search, options), source, target, weights)
+    return ForeignModel(config, _decoding(search, options, target.unk), source, target, weights)
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -151,7 +155,7 @@ def _side(path, spm, pieces, tokenizer, options):
     return ForeignSide(spm, pieces, pad=pad, start=start, **ids)
 
 
-def _config(options, source, target, embeddings):
+def _config(options, source, target, embeddings, position):
     is_input_shared = embeddings["source"] is embeddings["target"]
     is_output_tied = embeddings["output"] is embeddings["target"]
     share = {
@@ -177,12 +181,12 @@ def _config(options, source, target, embeddings):
         use_bias=True,
         use_output_bias=True,
         scale_embeddings=options["scale_embedding"],
-        position="sines_cosines",
+        position=position,
         share_embeddings=share,
     )
 
 
-def _decoding(search: Mapping[str, Any], options: Mapping[str, Any]) -> DecodingConfig:
+def _decoding(search: Mapping[str, Any], options: Mapping[str, Any], unk: int) -> DecodingConfig:
     # max_length counts the token that the decoder starts from.
     longest = (search.get("max_length") or _MAX_LENGTH) - 1
     return DecodingConfig(
@@ -196,13 +200,12 @@ def _decoding(search: Mapping[str, Any], options: Mapping[str, Any]) -> Decoding
         max_source_length=options.get("max_position_embeddings") or _MAX_LENGTH,
         no_repeat_ngram_size=search.get("no_repeat_ngram_size") or 0,
         repetition_penalty=search.get("repetition_penalty") or 1.0,
-        allow_unknown=True,
+        allow_unknown=[unk] not in (search.get("bad_words_ids") or []),
     )
 
 
 def _rename(folder, config, theirs):
     """Take the weights of the layers out of theirs, and return them by our paths."""
-    _check_positions(folder, theirs, config.d_model)
     names = list(layer_names(config))
     if missing := [name for _, name, _ in names if name not in theirs]:
         raise ValueError(
@@ -230,19 +233,24 @@ def _embedding_weights(folder, theirs, embeddings, source, target):
     return ours
 
 
-def _check_positions(folder, theirs, d_model):
-    """Take the tables of positions out of the weights, if they are there."""
-    for stack in ("encoder", "decoder"):
-        table = theirs.pop(f"model.{stack}.embed_positions.weight", None)
-        if table is None:
+def _position(folder, theirs, d_model):
+    """Take the tables of positions out of the weights, if they are there, and return their kind."""
+    names = [f"model.{stack}.embed_positions.weight" for stack in ("encoder", "decoder")]
+    tables = [theirs.pop(name) for name in names if name in theirs]
+    for kind in ("sines_cosines", "tensor2tensor"):
+        if kind == "tensor2tensor" and d_model < 4:
             continue
-        expected = np.asarray(
-            sinusoid(np.arange(len(table), dtype="float32"), d_model, "sines_cosines")
-        )
-        if table.shape != expected.shape or not np.allclose(table, expected, atol=1e-3):
-            raise ValueError(
-                f"The {stack}'s positions in {folder} must be sines and cosines, received others."
-            )
+        if all(_has_positions(table, d_model, kind) for table in tables):
+            return kind
+    raise ValueError(
+        f"The positions of encoder and decoder in {folder} must be the same sines and cosines, "
+        "received others."
+    )
+
+
+def _has_positions(table, d_model, kind):
+    expected = np.asarray(sinusoid(np.arange(len(table), dtype="float32"), d_model, kind))
+    return table.shape == expected.shape and np.allclose(table, expected, atol=1e-3)
 
 
 def _embeddings(folder, theirs, options):

@@ -98,6 +98,35 @@ def join_vocabulary(
     return proto.SerializeToString() + _entry(json.dumps(facts).encode())
 
 
+def split_vocabulary(model: bytes) -> bytes:
+    """Return a SentencePiece model without what `join_vocabulary` added for its ids.
+
+    Args:
+        model: A SentencePiece model; one that `join_vocabulary` did not make is returned as it is.
+
+    Returns:
+        A model that splits text in the same way, and joins pieces that it does not have as they
+        are.
+    """
+    from sentencepiece import sentencepiece_model_pb2 as schema
+
+    facts = read_foreign_vocabulary(model)
+    if facts is None:
+        return model
+    proto: Any = schema.ModelProto.FromString(model)
+    control = schema.ModelProto.SentencePiece.CONTROL
+    kept = [
+        piece
+        for i, piece in enumerate(proto.pieces)
+        if i <= EOS_ID or piece.type != control or i >= facts.vocab_size
+    ]
+    del proto.pieces[:]
+    proto.pieces.extend(kept)
+    proto.trainer_spec.vocab_size = len(kept)
+    proto.DiscardUnknownFields()
+    return proto.SerializeToString()
+
+
 def read_foreign_vocabulary(model: bytes) -> ForeignVocabulary | None:
     """Return what `join_vocabulary` noted in a model, or None for any other model."""
     from google.protobuf.unknown_fields import UnknownFieldSet

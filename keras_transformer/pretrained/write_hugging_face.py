@@ -1,0 +1,277 @@
+"""Write a translator as a model of Hugging Face's `MarianMTModel`."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, DecodingConfig
+from keras_transformer.config import TransformerConfig as Config
+from keras_transformer.model import Transformer
+from keras_transformer.pretrained.hugging_face import LAYER_NORM_EPSILON, layer_names
+from keras_transformer.text import SentencePieceTokenizer
+from keras_transformer.text.foreign_vocabulary import split_vocabulary
+from keras_transformer.translation.translator import Translator
+from keras_transformer.utils.files import whole_directory
+
+_ACTIVATIONS = {"sigmoid_gelu": "quick_gelu"}
+"""Hugging Face's names of activations, where they differ."""
+_D_MODEL_AXES = {"inner_kernel": 0, "outer_kernel": 1, "outer_bias": 0} | {
+    **{f"{name}_kernel": 0 for name in ("query", "key", "value")},
+    **{"output_kernel": 1, "output_bias": 0, "gamma": 0, "beta": 0},
+}
+"""The axis of each of our weights that has the D elements of a vector."""
+
+
+def save_hugging_face(translator: Translator, path: str | os.PathLike) -> Path:
+    """Write a translator as a folder that Hugging Face's `MarianMTModel.from_pretrained` loads.
+
+    `MarianTokenizer.from_pretrained` loads its vocabularies, and `import_marian` reads all of it.
+
+    The search becomes generation_config.json. There, the length penalty is a division by
+    length ** length_penalty, whatever `decoding.style` is, and a translation of any source has at
+    most the tokens that the longest source may have here. Their tokenizer does not normalize text
+    as `import_marian(path, "opus")` does, and generates a translation of an empty text.
+
+    For CTranslate2, use `export_ctranslate2`. CTranslate2's own converter refuses the folder, as it
+    only takes models of Marian whose decoder starts from a vector of zeros.
+
+    Hugging Face's normalization layers have an epsilon of 1e-5. One of up to 2e-5 becomes that,
+    which changes logits by less than 1e-4 where the variance is about 1.
+
+    Sines and cosines in the order of the paper become sines before cosines, by the same permutation
+    of the elements of all vectors. Positions of tensor2tensor and learned ones are written as they
+    are, and Hugging Face loads them, but does not save them again.
+
+    Args:
+        translator: The translator. LoRA and int8 become plain float32 weights.
+        path: A directory that does not exist yet. It appears only when it is complete.
+
+    Returns:
+        The directory.
+
+    Raises:
+        FileExistsError: If `path` exists.
+        ImportError: If `safetensors` is not installed.
+        ValueError: If Hugging Face's model cannot express the translator; all reasons are named.
+
+    Example:
+
+    ```python
+    save_hugging_face(Translator.load("runs/en_de"), "hugging_face/en_de")
+    model = transformers.MarianMTModel.from_pretrained("hugging_face/en_de")
+    tokenizer = transformers.MarianTokenizer.from_pretrained("hugging_face/en_de")
+    ```
+    """
+    try:
+        from safetensors.numpy import save_file
+    except ImportError as error:
+        raise ImportError(
+            f"Writing {path} needs `pip install 'keras-transformer-mt[marian]'`."
+        ) from error
+    path = Path(path)
+    if path.exists():
+        raise FileExistsError(
+            f"path must not exist yet, received {path}. Give another path, or remove it."
+        )
+    if reasons := list(_obstacles(translator)):
+        raise ValueError(
+            f"Hugging Face's MarianMTModel cannot express this translator: {'; '.join(reasons)}."
+        )
+    options = _options(translator)
+    weights = _weights(translator.model, options["max_position_embeddings"])
+    with whole_directory(path) as temporary:
+        for name, content in {
+            "config.json": options,
+            "generation_config.json": _generation(translator.decoding),
+            **_tokenizer_files(translator),
+        }.items():
+            text = json.dumps(content, ensure_ascii=False, indent=2)
+            (temporary / name).write_text(f"{text}\n", encoding="utf-8")
+        for name, tokenizer in zip(("source", "target"), _tokenizers(translator), strict=True):
+            (temporary / f"{name}.spm").write_bytes(split_vocabulary(tokenizer.model))
+        save_file(weights, temporary / "model.safetensors", metadata={"format": "pt"})
+    return path
+
+
+def _tokenizers(translator):
+    return translator.tokenizer, translator.target_tokenizer
+
+
+def _pieces(translator):
+    return [t.id_to_piece(range(t.vocab_size)) for t in _tokenizers(translator)]
+
+
+def _obstacles(translator: Translator) -> Iterator[str]:
+    """Yield why Hugging Face's model cannot express a translator, as parts of a sentence."""
+    config, decoding = translator.model.config, translator.decoding
+    if config.norm != "post":
+        yield f"norm must be 'post', received {config.norm!r}"
+    if abs(config.layer_norm_epsilon - LAYER_NORM_EPSILON) > LAYER_NORM_EPSILON:
+        yield f"layer_norm_epsilon must be at most 2e-5, received {config.layer_norm_epsilon}"
+    heads = {"num_heads": config.num_heads, "decoder_num_heads": config.decoder_num_heads}
+    key_dim, value_dim = config.key_dim, config.value_dim
+    for name, count in heads.items():
+        if count and any(size and size * count != config.d_model for size in (key_dim, value_dim)):
+            yield (
+                f"key_dim and value_dim must be d_model / {name} = {config.d_model / count:g}, "
+                f"received {key_dim} and {value_dim or key_dim}"
+            )
+    if config.d_model % 2:
+        yield f"d_model must be even, received {config.d_model}"
+    if not all(isinstance(t, SentencePieceTokenizer) for t in _tokenizers(translator)):
+        yield "the tokenizers must be SentencePieceTokenizers, received another kind"
+    else:
+        source, target = (pieces[: EOS_ID + 1] for pieces in _pieces(translator))
+        if source != target:
+            yield (
+                "the special tokens must have the same names in both vocabularies, received "
+                f"{' '.join(source)} and {' '.join(target)}"
+            )
+    if decoding.prefix:
+        yield f"decoding.prefix must be empty, received {decoding.prefix!r}"
+
+
+def _options(translator: Translator) -> dict[str, Any]:
+    config, decoding = translator.model.config, translator.decoding
+    return {
+        "model_type": "marian",
+        "architectures": ["MarianMTModel"],
+        "dtype": "float32",
+        "is_encoder_decoder": True,
+        "vocab_size": config.vocab_size,
+        "decoder_vocab_size": config.target_size,
+        "d_model": config.d_model,
+        "encoder_layers": config.num_layers,
+        "decoder_layers": config.decoder_layers,
+        "encoder_ffn_dim": config.d_ff,
+        "decoder_ffn_dim": config.decoder_d_ff or config.d_ff,
+        "encoder_attention_heads": config.num_heads,
+        "decoder_attention_heads": config.decoder_num_heads or config.num_heads,
+        "activation_function": _ACTIVATIONS.get(config.activation, config.activation),
+        "dropout": config.dropout,
+        "attention_dropout": config.attention_dropout,
+        "activation_dropout": config.ffn_dropout,
+        "scale_embedding": config.scale_embeddings,
+        "max_position_embeddings": max(
+            decoding.max_source_length, decoding.longest(decoding.max_source_length)
+        ),
+        "static_position_embeddings": True,
+        "normalize_before": False,
+        "normalize_embedding": False,
+        "add_final_layer_norm": False,
+        "share_encoder_decoder_embeddings": config.share_embeddings in ("all", "inputs"),
+        "tie_word_embeddings": config.share_embeddings in ("all", "target"),
+        **_special_ids(),
+        "forced_eos_token_id": None,
+    }
+
+
+def _special_ids():
+    return {
+        "pad_token_id": PAD_ID,
+        "bos_token_id": BOS_ID,
+        "eos_token_id": EOS_ID,
+        "decoder_start_token_id": BOS_ID,
+    }
+
+
+def _generation(decoding: DecodingConfig) -> dict[str, Any]:
+    never = [PAD_ID, BOS_ID] if decoding.allow_unknown else [PAD_ID, UNK_ID, BOS_ID]
+    is_theirs = decoding.style == "transformers"
+    options: dict[str, Any] = {
+        **_special_ids(),
+        # It counts the token that the decoder starts from.
+        "max_length": decoding.longest(decoding.max_source_length) + 1,
+        "bad_words_ids": [[i] for i in never],
+        "no_repeat_ngram_size": decoding.no_repeat_ngram_size,
+        "repetition_penalty": decoding.repetition_penalty,
+        "renormalize_logits": decoding.style == "paper",
+    }
+    if decoding.min_length:
+        options["min_new_tokens"] = decoding.min_length
+    if is_theirs:
+        options["forced_eos_token_id"] = EOS_ID
+    if decoding.temperature is not None:
+        sampling = {name: getattr(decoding, name) for name in ("temperature", "top_k", "top_p")}
+        return {**options, "num_beams": 1, "do_sample": True, **sampling}
+    options["num_beams"] = decoding.beam_size
+    if decoding.beam_size > 1:
+        options["length_penalty"] = decoding.length_penalty
+        options["early_stopping"] = False if is_theirs else "never"
+    return options
+
+
+def _tokenizer_files(translator: Translator) -> dict[str, Any]:
+    """Return the contents of JSON files by their names."""
+    source, target = _pieces(translator)
+    names = {f"{key}_token": source[i] for key, i in (("pad", PAD_ID), ("unk", UNK_ID))}
+    names |= {"bos_token": source[BOS_ID], "eos_token": source[EOS_ID]}
+    files: dict[str, Any] = {"vocab.json": {piece: i for i, piece in enumerate(source)}}
+    if source != target:
+        files["target_vocab.json"] = {piece: i for i, piece in enumerate(target)}
+    files["tokenizer_config.json"] = {
+        "tokenizer_class": "MarianTokenizer",
+        "model_max_length": translator.decoding.max_source_length,
+        "separate_vocabs": source != target,
+        **names,
+    }
+    return files
+
+
+def _weights(model: Transformer, positions: int) -> dict[str, np.ndarray]:
+    """Return the weights by Hugging Face's names."""
+    config = model.config
+    order = _order(config)
+    uses = {
+        "encoder.embed_tokens": model.source_embedding,
+        "decoder.embed_tokens": model.target_embedding,
+        "shared": model.source_embedding,
+    }
+    if config.share_embeddings == "all":
+        uses = {"shared": model.source_embedding}
+    elif config.share_embeddings != "inputs":
+        del uses["shared"]
+    found = {f"model.{name}.weight": _embeddings(layer, order) for name, layer in uses.items()}
+    if config.share_embeddings in ("inputs", "none"):
+        found["lm_head.weight"] = _embeddings(model.output_embedding, order)
+    bias = np.zeros(config.target_size) if model.output_bias is None else model.output_bias
+    found["final_logits_bias"] = _array(bias)[np.newaxis]
+    for ours, theirs, is_transposed in layer_names(config):
+        value = _layer_weight(model, ours)
+        axis = _D_MODEL_AXES.get(ours.rpartition("/")[2])
+        if axis is not None:
+            value = np.take(value, order, axis)
+        found[theirs] = value.T if is_transposed else value
+    if config.position in ("tensor2tensor", "learned"):
+        for side, layer in (("encoder", model.source_position), ("decoder", model.target_position)):
+            found[f"model.{side}.embed_positions.weight"] = _array(layer.encoding(positions))
+    # The file takes the bytes of an array in the order in which they lie in memory.
+    return {name: np.array(value, order="C") for name, value in found.items()}
+
+
+def _order(config: Config) -> np.ndarray:
+    """Return the order of our D elements that has sines first, if ours are interleaved."""
+    order = np.arange(config.d_model)
+    return order.reshape(-1, 2).T.reshape(-1) if config.position == "sinusoidal" else order
+
+
+def _embeddings(layer, order):
+    return _array(layer.kernel("embeddings"))[:, order]
+
+
+def _layer_weight(model: Transformer, path: str) -> np.ndarray:
+    stack, layer, *parts, name = path.split("/")
+    found = getattr(model, stack).layers[int(layer.removeprefix("layer_"))]
+    for part in parts:
+        found = getattr(found, part)
+    weight = found.kernel(name) if name.endswith("kernel") else getattr(found, name)
+    return np.zeros(model.config.d_model, "float32") if weight is None else _array(weight)
+
+
+def _array(weight):
+    return keras.ops.convert_to_numpy(weight).astype("float32")
