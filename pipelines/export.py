@@ -1,9 +1,11 @@
-"""Export a trained model as a SavedModel that takes and returns strings.
+"""Export a trained model as a SavedModel that takes and returns strings, or for other programs.
 
 Usage:
     python -m pipelines.export --checkpoint runs/en_de --output saved_models/en_de
+    python -m pipelines.export --checkpoint runs/en_de --output ct2/en_de --format ctranslate2
 """
 
+import argparse
 import json
 import shlex
 import sys
@@ -15,6 +17,10 @@ from pipelines.cli.errors import plain_errors
 from pipelines.cli.parser import MODEL_HELP, Parser, add_search_options, search_options
 from pipelines.cli.process import import_tensorflow, start_log
 
+_OTHER_FORMATS = ("ctranslate2", "hugging_face")
+_OF_SAVED_MODELS = {"scores": None, "description": None, "compiled": False, "precision": "float32"}
+"""The defaults of options that other formats do not have."""
+
 
 @plain_errors()
 def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.export") -> None:
@@ -22,6 +28,13 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.exp
     parser = Parser(prog=prog, description=__doc__.split("\n")[0])
     parser.add_argument("--checkpoint", required=True, help=MODEL_HELP)
     parser.add_argument("--output", required=True, help="the model's directory, saved_models/NAME")
+    parser.add_argument(
+        "--format",
+        choices=["saved_model", *_OTHER_FORMATS],
+        default="saved_model",
+        help="a SavedModel (default), a directory for CTranslate2, or a folder for "
+        "MarianMTModel.from_pretrained of Hugging Face",
+    )
     parser.add_argument(
         "--scores",
         metavar="FILE",
@@ -49,6 +62,12 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.exp
     )
     add_search_options(parser)
     args = parser.parse_args(argv)
+    if args.format in _OTHER_FORMATS:
+        for name, default in _OF_SAVED_MODELS.items():
+            if getattr(args, name) != default:
+                parser.error(f"--{name} applies to --format saved_model, received {args.format}")
+        _export_to_other(args)
+        return
     facts: dict[str, Any] = {"command": shlex.join([*prog.split(), *argv])}
     texts: dict[str, Any] = {}
     if args.description:
@@ -67,6 +86,17 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.exp
         carried.pop("scores", None)  # An earlier export was scored with other options.
     facts |= carried | texts
     print(export_saved_model(translator, args.output, facts))
+
+
+def _export_to_other(args: argparse.Namespace) -> None:
+    start_log()
+    import_tensorflow()
+    from keras_transformer.export import export_ctranslate2
+    from keras_transformer.pretrained import save_hugging_face
+    from keras_transformer.training import load_translator
+
+    export = {"ctranslate2": export_ctranslate2, "hugging_face": save_hugging_face}[args.format]
+    print(export(load_translator(args.checkpoint, **search_options(args)), args.output))
 
 
 def _read(option: str, path: str) -> str:

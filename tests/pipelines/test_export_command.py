@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from keras_transformer.export import ExportRecord, load_saved_model
+from keras_transformer.pretrained import import_marian
+from keras_transformer.translation.translator import Translator
 from pipelines import export
 from tests.helpers.tiny import toy_sentences
 
@@ -73,3 +75,29 @@ def test_the_facts_of_an_export_are_carried_over(options, kept, saved_model, tmp
     assert received.pop("command").startswith("python -m pipelines.export --checkpoint")
     # Scores of another search say nothing about this one.
     assert received == {name: facts[name] for name in kept}
+
+
+def test_other_formats_are_written(run, translator, tmp_path, capsys):
+    pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
+    for name, file in (("ctranslate2", "model.bin"), ("hugging_face", "model.safetensors")):
+        output = tmp_path / name
+        options = ["--format", name, "--beam-size", "1", "--max-length", "20"]
+        export.main(["--checkpoint", run, "--output", str(output), *options])
+        assert capsys.readouterr().out == f"{output}\n"
+        assert (output / file).is_file()
+    imported = import_marian(tmp_path / "hugging_face")
+    assert imported.decoding.beam_size == 1
+    greedy = dataclasses.replace(translator.decoding, beam_size=1, max_length=20)
+    ours = Translator(translator.model, translator.tokenizer, decoding=greedy)
+    assert imported(toy_sentences(5)) == ours(toy_sentences(5))
+
+
+@pytest.mark.parametrize(
+    "option", [["--compiled"], ["--precision", "bfloat16"], ["--scores", "scores.json"]]
+)
+def test_options_of_saved_models_are_refused_in_other_formats(option, capsys):
+    arguments = ["--checkpoint", "run", "--output", "toy", "--format", "hugging_face", *option]
+    with pytest.raises(SystemExit):
+        export.main(arguments)
+    message = f"{option[0]} applies to --format saved_model, received hugging_face"
+    assert message in capsys.readouterr().err

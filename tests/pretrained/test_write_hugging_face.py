@@ -112,7 +112,7 @@ def test_translations_of_a_trained_model_equal_theirs(options, tmp_path):
     ours = found_ids(translator)
     folder = save_hugging_face(translator, tmp_path / "model")
     assert their_ids(folder) == ours
-    assert sum(row[-1] == EOS_ID for row in ours) > 8
+    assert 4 < sum(row[-1] == EOS_ID for row in ours)
     model, tokenizer = load(folder)
     rows = model.generate(**tokenizer(TEXTS[:10], return_tensors="pt", padding=True))
     assert tokenizer.batch_decode(rows, skip_special_tokens=True) == translator(TEXTS[:10])
