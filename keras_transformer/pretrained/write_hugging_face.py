@@ -30,7 +30,8 @@ _D_MODEL_AXES = {"inner_kernel": 0, "outer_kernel": 1, "outer_bias": 0} | {
 def save_hugging_face(translator: Translator, path: str | os.PathLike) -> Path:
     """Write a translator as a folder that Hugging Face's `MarianMTModel.from_pretrained` loads.
 
-    `MarianTokenizer.from_pretrained` loads its vocabularies, and `import_marian` reads all of it.
+    `MarianTokenizer.from_pretrained` loads its vocabularies. `import_marian` reads the folder too,
+    unless it has learned positions, with `style="transformers"`.
 
     The search becomes generation_config.json. There, the length penalty is a division by
     length ** length_penalty, whatever `decoding.style` is, and a translation of any source has at

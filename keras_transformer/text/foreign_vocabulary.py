@@ -107,6 +107,12 @@ def split_vocabulary(model: bytes) -> bytes:
     Returns:
         A model that splits text in the same way, and joins pieces that it does not have as they
         are.
+
+    >>> from keras_transformer.text import train_sentencepiece
+    >>> model = train_sentencepiece(["a dog", "a cat"], vocab_size=269)
+    >>> joined = join_vocabulary(model, ["<pad>", "<unk>", "<s>", "</s>", "t", "a", "c"])
+    >>> read_foreign_vocabulary(joined) is None, read_foreign_vocabulary(split_vocabulary(joined))
+    (False, None)
     """
     from sentencepiece import sentencepiece_model_pb2 as schema
 

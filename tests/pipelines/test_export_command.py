@@ -89,7 +89,8 @@ def test_other_formats_are_written(run, translator, tmp_path, capsys):
     assert imported.decoding.beam_size == 1
     greedy = dataclasses.replace(translator.decoding, beam_size=1, max_length=20)
     ours = Translator(translator.model, translator.tokenizer, decoding=greedy)
-    assert imported(toy_sentences(5)) == ours(toy_sentences(5))
+    pairs = zip(ours(toy_sentences(5)), imported(toy_sentences(5)), strict=True)
+    assert all(theirs and text.startswith(theirs) for text, theirs in pairs)  # Theirs ends in eos.
 
 
 @pytest.mark.parametrize(
