@@ -4,6 +4,8 @@ Usage:
     python -m pipelines.evaluate --model runs/en_de --source test.en --target test.de
     python -m pipelines.evaluate --model runs/base --tfds wmt14_translate/de-en --split test \\
         --source-language en --target-language de
+    python -m pipelines.evaluate --model runs/en_de_fr --source test.en --target test.de \\
+        --target-language de --add-tag
 """
 
 import argparse
@@ -36,6 +38,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.eva
     args = parser.parse_args(argv)
     start_log()
     import_tensorflow()
+    from keras_transformer.data.languages import tag_sources
     from keras_transformer.evaluation import published_tokenizer, score
     from keras_transformer.utils.files import whole_file
     from pipelines.cli.models import load_model
@@ -44,6 +47,8 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.eva
     for name in args.published:
         published_tokenizer(name, args.target_language)  # Missing packages are reported now.
     pairs = _read_text(args)
+    if args.add_tag:
+        pairs = list(tag_sources(pairs, args.target_language))
     translations = load_model(args)([source for source, _ in pairs], True)
     references = [target for _, target in pairs]
     scores = score(translations, references, args.published, args.target_language)
@@ -63,7 +68,15 @@ def _add_text_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--tfds", help="a TFDS dataset, such as wmt14_translate/de-en")
     group.add_argument("--split", help="split of the dataset (default test)")
     group.add_argument("--source-language", help="source language of the dataset, such as en")
-    group.add_argument("--target-language", help="target language, also for --published")
+    group.add_argument(
+        "--target-language", help="target language, also for --published and --add-tag"
+    )
+    group.add_argument(
+        "--add-tag",
+        action="store_true",
+        help="put the tag of --target-language, such as >>de<<, in front of every source line, for "
+        "a model of several target languages",
+    )
 
 
 LANGUAGES = ("--source-language", "--target-language")
@@ -83,7 +96,7 @@ def _check(args: argparse.Namespace) -> None:
     problems = text_source_problems(
         given("--source", "--target", "--tfds", "--split", *LANGUAGES),
         files=("--source", "--target"),
-        dataset=("--tfds", "--split", "--source-language"),  # --published needs the target's.
+        dataset=("--tfds", "--split", "--source-language"),  # The target's has other uses.
         required_files=("--source",),
         required_dataset=("--tfds", *LANGUAGES),
         languages=(args.source_language, args.target_language),
@@ -96,8 +109,9 @@ def _check(args: argparse.Namespace) -> None:
         problems.append(
             f"--published takes {' and '.join(PUBLISHED)}, received {' and '.join(unknown)}"
         )
-    if args.published and args.target_language is None:
-        problems.append("--published needs --target-language, such as de")
+    for option, value in (("--published", args.published), ("--add-tag", args.add_tag)):
+        if value and args.target_language is None:
+            problems.append(f"{option} needs --target-language, such as de")
     if problems:
         raise ValueError("; ".join(problems))
 

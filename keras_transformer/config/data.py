@@ -1,12 +1,12 @@
 """Training and validation text."""
 
 import dataclasses
-import math
 from typing import Literal
 
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
+from keras_transformer.config.languages import language_problems, weight_problems
 from keras_transformer.config.sources import text_source_problems
 from keras_transformer.config.strict import STRICT, describe_fields
 
@@ -35,10 +35,21 @@ class DataConfig:
     train_weights: list[float] = Field(default_factory=list)
     """How often a pass has each pair of the corpora, one number for each: 2 means twice, and 0.5 a
     random half that differs from pass to pass. By default, once."""
-    validation_source: str | None = None
-    """Validation text, which selects the checkpoint, in the form of train_source."""
-    validation_target: str | None = None
-    """The same sentences in the target language, line by line."""
+    train_languages: list[str] = Field(default_factory=list)
+    """Target language of each corpus, such as de, for a model of several languages: >>de<< is put
+    in front of each source sentence, and becomes its first token."""
+    temperature: float = Field(default=1.0, ge=1, allow_inf_nan=False)
+    """Temperature T of the mixture of corpora: one of n pairs gets a share of a pass that is
+    proportional to n^(1/T). With 1, each pair comes once; higher values favor small corpora."""
+    validation_source: str | list[str] | None = None
+    """Validation text, which selects the checkpoint, in the form of train_source. Several files
+    need validation_languages."""
+    validation_target: str | list[str] | None = None
+    """The same sentences in the target language, line by line; as many files as
+    validation_source."""
+    validation_languages: list[str] = Field(default_factory=list)
+    """Target language of each validation file, as train_languages. The mean of their BLEU selects
+    the checkpoint."""
     tfds: str | None = None
     """Name of a TFDS translation dataset to use instead of files, such as wmt14_translate/de-en; or
     multi30k, which comes with this package."""
@@ -97,24 +108,28 @@ class DataConfig:
         return self
 
     def _corpora_problems(self) -> list[str]:
-        """Return what is wrong with the list of corpora."""
-        sources, targets = as_list(self.train_source), as_list(self.train_target)
-        weights, problems = self.train_weights, []
-        if targets and len(sources) != len(targets):
-            problems.append(
-                "train_source and train_target must name equally many files, received "
-                f"{len(sources)} and {len(targets)}"
+        """Return what is wrong with the lists of files."""
+        problems = []
+        for split in ("train", "validation"):
+            sources, targets = (
+                as_list(getattr(self, f"{split}_{x}")) for x in ("source", "target")
             )
-        if self.train_source == []:
-            problems.append("train_source must name a file, received an empty list")
-        if weights and len(weights) != max(1, len(sources)):
-            problems.append(
-                "train_weights must have one number for each corpus, received "
-                f"{len(weights)} numbers for {max(1, len(sources))}"
-            )
-        if weights and not (min(weights) >= 0 and 0 < sum(weights) < math.inf):
-            problems.append(f"train_weights must be at least 0, and not all 0, received {weights}")
-        return problems
+            if targets and len(sources) != len(targets):
+                problems.append(
+                    f"{split}_source and {split}_target must name equally many files, received "
+                    f"{len(sources)} and {len(targets)}"
+                )
+            if getattr(self, f"{split}_source") == []:
+                problems.append(f"{split}_source must name a file, received an empty list")
+        corpora = max(1, len(as_list(self.train_source)))
+        problems += weight_problems(self.train_weights, corpora, self.temperature)
+        return problems + language_problems(
+            self.train_languages,
+            self.validation_languages,
+            corpora,
+            max(1, len(as_list(self.validation_source))),
+            self.subwords,
+        )
 
 
 def as_list(paths: str | list[str] | None) -> list[str]:

@@ -2,9 +2,10 @@
 
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from keras_transformer.text.language_tags import is_language_tag
 from keras_transformer.text.sentencepiece import import_sentencepiece
 
 _ERRORS_ONLY = 2
@@ -17,6 +18,7 @@ def train_sentencepiece(
     model_type: str = "bpe",
     character_coverage: float = 1.0,
     byte_fallback: bool = True,
+    language_tags: Sequence[str] = (),
 ) -> bytes:
     """Train a SentencePiece vocabulary with pad 0, unk 1, bos 2 and eos 3.
 
@@ -33,6 +35,8 @@ def train_sentencepiece(
             is usual for languages with thousands of characters.
         byte_fallback: Whether to spell other characters as their UTF-8 bytes, so that no text
             becomes unk. This takes 256 pieces.
+        language_tags: Tags of target languages, such as `>>de<<`, which get the ids from 4 on.
+            Inside a text, they are text.
 
     Returns:
         The vocabulary as bytes, for `SentencePieceTokenizer`.
@@ -58,6 +62,9 @@ def train_sentencepiece(
         )
     if vocab_size < 1:
         raise ValueError(f"vocab_size must be positive, received {vocab_size}. Try 8000.")
+    for tag in language_tags:
+        if not is_language_tag(tag):
+            raise ValueError(f"language_tags must be such as >>de<<, received {tag!r}.")
     trainer = import_sentencepiece().SentencePieceTrainer
     model = io.BytesIO()
     try:
@@ -72,6 +79,7 @@ def train_sentencepiece(
             unk_id=UNK_ID,
             bos_id=BOS_ID,
             eos_id=EOS_ID,
+            control_symbols=list(dict.fromkeys(language_tags)),
             # Each thread adds up a partial sum, so another number of threads changes the scores.
             num_threads=16,
             minloglevel=_ERRORS_ONLY,

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from keras_transformer.config import DecodingConfig, ExperimentConfig
-from keras_transformer.evaluation import score
 from keras_transformer.model import Transformer
 from keras_transformer.training.averaging import average_checkpoints, load_moving_average
 from keras_transformer.training.checkpoint_directory import Checkpoints
 from keras_transformer.training.checkpoints import damage
+from keras_transformer.training.directions import direction_scores
 from keras_transformer.training.text import Pairs
 from keras_transformer.training.vocabularies import Tokenizers
 from keras_transformer.translation.translator import Translator
@@ -29,6 +29,8 @@ def choose_weights(
 ) -> Translator:
     """Save the average or the best checkpoint, whichever has the higher validation BLEU.
 
+    With several target languages, that is the mean of their BLEU.
+
     Args:
         config: The experiment.
         directory: The run directory, which gets model.keras and chosen.json.
@@ -44,7 +46,7 @@ def choose_weights(
     """
     model = Transformer(config.model)
     translator = Translator(model, *tokenizers, config.decoding)
-    sources, references = zip(*validation, strict=True)
+    sources = [source for source, _ in validation]
     best = _whole(checkpoints.best())
     candidates = {"average": _averaged(config.training.average, checkpoints, best)}
     if best:
@@ -52,7 +54,8 @@ def choose_weights(
     search, bleu = _search_name(config.decoding), {}
     for name, paths in candidates.items():
         _load(model, config.training.average, name, paths)
-        bleu[name] = score(translator(sources), references).bleu
+        scores = direction_scores(translator(sources), validation, config.data.validation_languages)
+        bleu[name] = scores["val_bleu"]
         log.info("validation BLEU (%s) of the %s checkpoint: %.2f", search, name, bleu[name])
     chosen = max(bleu, key=bleu.__getitem__)
     _load(model, config.training.average, chosen, candidates[chosen])

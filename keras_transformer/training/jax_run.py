@@ -16,6 +16,7 @@ from keras_transformer.metrics import NegativeLogLikelihood, TokenAccuracy
 from keras_transformer.model import Transformer
 from keras_transformer.training.checkpoint_directory import Checkpoints, run_checkpoints
 from keras_transformer.training.cluster import read_cluster
+from keras_transformer.training.directions import sample
 from keras_transformer.training.directory import check_claim, claim
 from keras_transformer.training.epoch_state import EpochState
 from keras_transformer.training.guards import FiniteLoss, check_warmup
@@ -29,7 +30,6 @@ from keras_transformer.training.text import (
     static_widths,
     training_batches,
 )
-from keras_transformer.training.validation import evenly_spaced
 from keras_transformer.training.vocabularies import Tokenizers, check_vocabularies, read_or_train
 
 log = logging.getLogger(__name__)
@@ -186,7 +186,8 @@ class _Validation(keras.callbacks.Callback):
     ):
         super().__init__()
         log.info("text to validate on:")
-        pairs = evenly_spaced(pairs, config.training.validation_pairs)
+        languages = config.data.validation_languages
+        pairs = sample(pairs, config.training.validation_pairs, languages)
         encoded = encode_pairs(pairs, *tokenizers, config.data.max_length)
         widths = static_widths(config, encoded)
         self.batches = TokenBatches(

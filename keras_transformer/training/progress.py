@@ -78,6 +78,7 @@ class Progress(keras.callbacks.Callback):
             parts.append(f"val_accuracy {logs['val_accuracy']:.3f}")
         if "val_bleu" in logs:
             parts.append(f"val_bleu {logs['val_bleu']:.2f} (greedy)")
+        parts += [f"{n} {v:.2f}" for n, v in logs.items() if n.startswith("val_bleu_")]
         parts += self._pace()
         print(f"{self._place()}: {', '.join(parts)}", flush=True)
         self._shown = time.perf_counter()

@@ -70,7 +70,11 @@ class Summaries(keras.callbacks.Callback):
                 "validation/nll": nll,
                 "validation/perplexity": math.exp(min(nll, 99)),
                 "validation/accuracy": logs["val_accuracy"],
-                "validation/bleu_greedy": logs["val_bleu"],
+                **{
+                    name.replace("val_bleu", "validation/bleu_greedy"): bleu
+                    for name, bleu in logs.items()
+                    if name == "val_bleu" or name.startswith("val_bleu_")
+                },
             }
         )
         step, writer = self.readings.step, self._writer()

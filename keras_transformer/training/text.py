@@ -6,7 +6,8 @@ import hashlib
 import logging
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from keras_transformer.data import (
 )
 from keras_transformer.data.cleaning import CleaningRules
 from keras_transformer.data.encoded_files import Corpus, digest, encode_to_files, is_encoded_text
+from keras_transformer.data.languages import tag_sources, temperature_weights
 from keras_transformer.data.sources import existing_file
 from keras_transformer.data.tfds import stream_tfds, tfds_version
 from keras_transformer.text import SentencePieceTokenizer, Tokenizer
@@ -41,21 +43,31 @@ def read_validation(data: DataConfig) -> Pairs:
     Args:
         data: Where the text is.
 
+    Returns:
+        The pairs of all files. With `data.validation_languages`, the sources have tags.
+
     Raises:
         FileNotFoundError: If a file does not exist.
         ImportError, ConnectionError: See `read_tfds`.
-        ValueError: If a file is damaged, or there is nothing to validate on.
+        ValueError: If a file is damaged, or one has nothing to validate on.
     """
     if data.tfds is not None:
-        validation = read_tfds(data.tfds, data.validation_split, *_languages(data))
+        pairs = read_tfds(data.tfds, data.validation_split, *_languages(data))
+        parts = [_usable(pairs, data.tfds)]
     else:
-        assert data.validation_source is not None  # `DataConfig` has checked it.
-        validation = read_pairs(data.validation_source, data.validation_target)
+        files = _files(data.validation_source, data.validation_target)
+        parts = [_usable(read_pairs(*paths), paths[0]) for paths in files]
+    if data.validation_languages:
+        tagged = zip(parts, data.validation_languages, strict=True)
+        parts = [list(tag_sources(part, language)) for part, language in tagged]
+    return list(chain.from_iterable(parts))
+
+
+def _usable(validation: Pairs, name: str) -> Pairs:
     if not any(source.strip() and target.strip() for source, target in validation):
         raise ValueError(
             "Validation text must have a pair of sentences that are not empty, received "
-            f"{len(validation)} pairs without one in {data.validation_source or data.tfds}. Check "
-            "the text."
+            f"{len(validation)} pairs without one in {name}. Check the text."
         )
     return validation
 
@@ -66,29 +78,44 @@ def _languages(data: DataConfig) -> tuple[str, str]:
 
 
 def training_corpora(data: DataConfig) -> list[Corpus]:
-    """Return the training text, which is read anew each time and never held as a whole."""
+    """Return the training text, without tags.
+
+    It is read anew each time and never held as a whole.
+    """
     if data.tfds is not None:
         arguments = data.tfds, data.train_split, *_languages(data)
         name = f"{data.tfds} {data.train_split}"
         return [Corpus(name, functools.partial(stream_tfds, *arguments))]
     return [
         Corpus(" and ".join(paths), functools.partial(stream_pairs, *paths))
-        for paths in _files(data)
+        for paths in _files(data.train_source, data.train_target)
     ]
 
 
-def _files(data: DataConfig) -> list[tuple[str, ...]]:
+def _tagged(corpora: list[Corpus], languages: Sequence[str]) -> list[Corpus]:
+    """Return corpora with tags in front of their sources, if they have target languages."""
+
+    def tagged(corpus: Corpus, language: str) -> Iterator[tuple[str, str]]:
+        return tag_sources(corpus.pairs(), language)
+
+    if not languages:
+        return corpora
+    return [
+        Corpus(f"{corpus.name} ({language})", functools.partial(tagged, corpus, language))
+        for corpus, language in zip(corpora, languages, strict=True)
+    ]
+
+
+def _files(*sides: str | list[str] | None) -> list[tuple[str, ...]]:
     """Return the one or two files of each corpus."""
-    return list(
-        zip(*filter(None, map(as_list, (data.train_source, data.train_target))), strict=True)
-    )
+    return list(zip(*filter(None, map(as_list, sides)), strict=True))
 
 
 def text_facts(data: DataConfig) -> dict[str, Any]:
     """Return what identifies the training text without reading it.
 
-    Of a file, it is the path, the size and the time of its last change; of a TFDS dataset, its
-    version, split and languages.
+    Of a file, it is the path, the size and the time of its last change, and its target language if
+    it has one; of a TFDS dataset, its version, split and languages.
 
     Raises:
         FileNotFoundError: If a file does not exist.
@@ -105,7 +132,11 @@ def text_facts(data: DataConfig) -> dict[str, Any]:
         status = existing_file(path).stat()
         return [os.path.realpath(path), status.st_size, status.st_mtime_ns]
 
-    return {"files": [[facts(path) for path in paths] for paths in _files(data)]}
+    files = _files(data.train_source, data.train_target)
+    found: dict[str, Any] = {"files": [[facts(path) for path in paths] for paths in files]}
+    if data.train_languages:  # The names of text without tags stay those of earlier versions.
+        found["train_languages"] = data.train_languages
+    return found
 
 
 def text_directory(config: ExperimentConfig, directory: Path) -> Path:
@@ -155,7 +186,8 @@ def encode_text(
                 shutil.rmtree(path, ignore_errors=True)
             elif path.name.startswith("writing-"):  # Of a process that was killed.
                 path.unlink(missing_ok=True)
-    return encode_to_files(training_corpora(data), tokenizers, rules, folder)
+    corpora = _tagged(training_corpora(data), data.train_languages)
+    return encode_to_files(corpora, tokenizers, rules, folder)
 
 
 def training_batches(
@@ -199,7 +231,11 @@ def token_batches(
         ValueError: If a pair does not fit the size of a batch.
     """
     data, training = config.data, config.training
-    weights = data.train_weights or [1.0] * len(reports)
+    kept = [report["kept"] for report in reports]
+    weights = data.train_weights or temperature_weights(kept, data.temperature)
+    if data.temperature != 1:
+        mixture = (f"{w:.2f} of {each['name']}" for w, each in zip(weights, reports, strict=True))
+        log.info("times that a pass has each pair: %s", ", ".join(mixture))
     vary = _subword_dropout(config, tokenizers, pairs)
     return TokenBatches(
         pairs,
@@ -207,7 +243,7 @@ def token_batches(
         num_replicas=replicas,
         seed=training.seed,
         steps_per_epoch=training.steps_per_epoch,
-        weights=[(each["kept"], weight) for each, weight in zip(reports, weights, strict=True)],
+        weights=list(zip(kept, weights, strict=True)),
         vary=vary,
         widths=static_widths(config, pairs, vary.growth if vary else 1),
     )

@@ -1,14 +1,15 @@
 """Validation after each epoch of a run."""
 
 import logging
+from collections.abc import Sequence
 
 import keras
 import tensorflow as tf
 
 from keras_transformer.config import DecodingConfig, ExperimentConfig
 from keras_transformer.data import TokenBatches, encode_pairs
-from keras_transformer.evaluation import score
 from keras_transformer.metrics import NegativeLogLikelihood, TokenAccuracy
+from keras_transformer.training.directions import direction_scores, sample
 from keras_transformer.training.logs import Logs
 from keras_transformer.training.text import Pairs
 from keras_transformer.training.vocabularies import Tokenizers
@@ -21,12 +22,13 @@ class Validation(keras.callbacks.Callback):
     """Add the validation metrics of each epoch to its logs.
 
     These are `val_nll` and `val_accuracy`, per token of the reference translations; `val_bleu` of
-    greedy translations; and `learning_rate`.
+    greedy translations, with several target languages also for each; and `learning_rate`.
 
     Args:
         batches: The validation text as token batches.
         pairs: The validation text, for BLEU.
         translator: A greedy translator of the model that trains.
+        languages: The target languages, if the sources have tags; see `direction_scores`.
 
     Attributes:
         translations: The last translations of the validation text.
@@ -37,8 +39,10 @@ class Validation(keras.callbacks.Callback):
         batches: TokenBatches,
         pairs: Pairs,
         translator: Translator,
+        languages: Sequence[str] = (),
     ):
         super().__init__()
+        self.languages = languages
         self.dataset = batches.dataset()
         self.pairs = pairs
         self.translator = translator
@@ -59,7 +63,7 @@ class Validation(keras.callbacks.Callback):
             logs.update(values)
 
     def measure(self) -> dict[str, float]:
-        """Return `val_nll`, `val_accuracy` and `val_bleu` of the current weights."""
+        """Return `val_nll`, `val_accuracy`, and the BLEU of `direction_scores`."""
         self.nll.reset_state()
         self.accuracy.reset_state()
         for inputs, labels in self.dataset:
@@ -68,7 +72,7 @@ class Validation(keras.callbacks.Callback):
         return {
             "val_nll": float(self.nll.result()),
             "val_accuracy": float(self.accuracy.result()),
-            "val_bleu": score(self.translations, [target for _, target in self.pairs]).bleu,
+            **direction_scores(self.translations, self.pairs, self.languages),
         }
 
 
@@ -89,26 +93,13 @@ def greedy_validation(
         share: A replica's share of the tokens of a training batch, the size of the batches here.
     """
     log.info("text to validate on:")
-    pairs = evenly_spaced(pairs, config.training.validation_pairs)
+    languages = config.data.validation_languages
+    pairs = sample(pairs, config.training.validation_pairs, languages)
     encoded = encode_pairs(pairs, *tokenizers, config.data.max_length)
     longest = max(encoded.source_lengths.max(), encoded.target_lengths.max())
     return Validation(
         TokenBatches(encoded, max(share, int(longest)), shuffle=False),
         pairs,
         Translator(model, *tokenizers, DecodingConfig(beam_size=1)),
+        languages,
     )
-
-
-def evenly_spaced(pairs: Pairs, count: int | None) -> Pairs:
-    """Return the given number of pairs, or all, at equal distances.
-
-    Pairs with an empty side don't count, unless all pairs are returned.
-
-    >>> evenly_spaced([("a", "1"), ("b", "2"), ("", ""), ("c", "3"), ("d", "4")], 2)
-    [('a', '1'), ('c', '3')]
-    """
-    if count is None or count >= len(pairs):
-        return pairs
-    full = [pair for pair in pairs if all(side.strip() for side in pair)]
-    count = min(count, len(full))
-    return [full[number * len(full) // count] for number in range(count)]

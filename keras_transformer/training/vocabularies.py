@@ -6,6 +6,7 @@ from itertools import chain
 from pathlib import Path
 
 from keras_transformer.config import DataConfig, ExperimentConfig
+from keras_transformer.config.languages import language_tag
 from keras_transformer.data.encoded_files import Corpus, digest, locked
 from keras_transformer.text import (
     SentencePieceTokenizer,
@@ -64,12 +65,30 @@ def run_tokenizers(
         teachers: Models with the same vocabularies.
 
     Raises:
-        FileNotFoundError, ImportError, ConnectionError, ValueError: See `read_or_train`.
+        FileNotFoundError, ImportError, ConnectionError, ValueError: See `read_or_train`. A
+            ValueError also if a vocabulary lacks a tag of a target language.
     """
     origins = [start, *teachers] if start else teachers
     if origins:
-        return read_tokenizers(origins[0].vocabularies, config.data.subwords)
+        tokenizers = read_tokenizers(origins[0].vocabularies, config.data.subwords)
+        _check_tags(tokenizers[0], _tags(config.data), origins[0].path)
+        return tokenizers
     return read_or_train(directory, config)
+
+
+def _tags(data: DataConfig) -> list[str]:
+    """Return the tags of the target languages."""
+    return list(map(language_tag, dict.fromkeys(data.train_languages)))
+
+
+def _check_tags(tokenizer: Tokenizer, tags: Sequence[str], origin: Path) -> None:
+    has = tokenizer.language_tags if isinstance(tokenizer, SentencePieceTokenizer) else []
+    if missing := [tag for tag in tags if tag not in has]:
+        raise ValueError(
+            f"The vocabulary of {origin} must have the tags of data.train_languages, received "
+            f"{' and '.join(missing)}, but it has {' and '.join(has) or 'none'}. Choose among its "
+            "languages, or train a model of its own."
+        )
 
 
 def read_or_train(directory: Path, config: ExperimentConfig) -> Tokenizers:
@@ -116,6 +135,7 @@ def _trained(config: ExperimentConfig, folder: Path, sides: tuple[int, ...], siz
         size: Number of tokens.
     """
     data = config.data
+    tags = _tags(data) if 0 in sides else []
     facts = {
         "text": text_facts(data),
         "sides": sides,
@@ -135,7 +155,7 @@ def _trained(config: ExperimentConfig, folder: Path, sides: tuple[int, ...], siz
         lines = sample_sentences(training_corpora(data), sides, data.vocabulary_sentences)
         counts = f"{size:,}", f"{len(lines):,}"
         log.info("training a vocabulary of %s tokens on %s sentences", *counts)
-        _train_tokenizer(data, lines, size).save(path)
+        _train_tokenizer(data, lines, size, tags).save(path)
     return path
 
 
@@ -170,10 +190,18 @@ def sample_sentences(corpora: Iterable[Corpus], sides: Sequence[int], most: int)
     return list(chain.from_iterable(kept))
 
 
-def _train_tokenizer(data: DataConfig, sentences: list[bytes], size: int) -> Tokenizer:
+def _train_tokenizer(
+    data: DataConfig, sentences: list[bytes], size: int, tags: Sequence[str]
+) -> Tokenizer:
     coverage = data.character_coverage
     lines = (sentence.decode("utf-8", "surrogatepass") for sentence in sentences)
     if data.subwords == "wordpiece":
         return WordPieceTokenizer(train_word_piece(lines, size, character_coverage=coverage))
-    model = train_sentencepiece(lines, size, model_type=data.subwords, character_coverage=coverage)
+    model = train_sentencepiece(
+        lines,
+        size,
+        model_type=data.subwords,
+        character_coverage=coverage,
+        language_tags=tags,
+    )
     return SentencePieceTokenizer(model)

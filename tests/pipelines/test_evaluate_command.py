@@ -51,6 +51,21 @@ def test_tab_separated_text_is_scored(run, text, tmp_path, capsys):
     assert capsys.readouterr().out == expected
 
 
+def test_a_tag_is_added_to_every_source(text, capsys, monkeypatch):
+    seen = []
+
+    def translate(sentences, progress):
+        seen.extend(sentences)
+        return [target for _, target in PAIRS]
+
+    monkeypatch.setattr("pipelines.cli.models.load_model", lambda args: translate)
+    evaluate.main(["--model", "none", *text, "--target-language", "de", "--add-tag"])
+    assert seen == [f">>de<< {source}" for source, _ in PAIRS]
+    evaluate.main(["--model", "none", *text, "--target-language", "de"])
+    assert seen[len(PAIRS) :] == [source for source, _ in PAIRS]
+    assert "BLEU" in capsys.readouterr().out
+
+
 def test_texts_of_different_length_are_refused(run, text):
     with open(text[1], "a") as file:
         file.write("one more\n")
@@ -120,6 +135,7 @@ def test_split_and_direction_of_a_set_are_chosen(run, translator, tfds_dir, caps
             "--published paper",
             "received no --source; .*; --published needs --target-language, such as de",
         ),
+        ("--source a --add-tag", "--add-tag needs --target-language, such as de"),
         (
             "--source a --target b --tfds c --source-language en --target-language en",
             "received --source, --target and --tfds, --source-language; give only one kind; .*"

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from keras_transformer.config import DataConfig, ExperimentConfig, TrainingConfig
+from keras_transformer.config.data import as_list
 from keras_transformer.export import ExportRecord
 from keras_transformer.presets import PRESETS
 from keras_transformer.training import load_translator
@@ -239,21 +240,24 @@ CONFIGS = {
 def test_a_committed_configuration_needs_nothing_more(trained, name):
     train.main(["--config", str(CONFIGS[name]), "--output", "x"])
     data = trained[0][0].data
-    source, target = name.split("_")[1:3]
+    source, target, *others = [part for part in name.split("_") if len(part) == 2]
     if name.endswith("_tfds"):
         assert (data.source_language, data.target_language) == (source, target)
         sets = {"multi30k": "multi30k", "wmt14": f"wmt14_translate/{target}-{source}"}
         assert data.tfds == sets[name.partition("_")[0]]
         return
     folder = "multi30k" if name.startswith("multi30k") else f"wmt14_{source}_{target}"
-    for path, language in (
-        (data.train_source, source),
-        (data.train_target, target),
-        (data.validation_source, source),
-        (data.validation_target, target),
+    targets = [target, *others]
+    assert data.train_languages == data.validation_languages == (targets if others else [])
+    for paths, languages in (
+        (data.train_source, [source] * len(targets)),
+        (data.train_target, targets),
+        (data.validation_source, [source] * len(targets)),
+        (data.validation_target, targets),
     ):
-        assert path.startswith(f"data/{folder}/")
-        assert path.removesuffix(".gz").endswith(f".{language}")
+        for path, language in zip(as_list(paths), languages, strict=True):
+            assert path.startswith(f"data/{folder}/")
+            assert path.removesuffix(".gz").endswith(f".{language}")
 
 
 @pytest.mark.parametrize(

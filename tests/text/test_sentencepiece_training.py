@@ -1,7 +1,7 @@
 import pytest
 import sentencepiece
 
-from keras_transformer.text import train_sentencepiece
+from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
 
 LINES = ["the dog sees the cat .", "the cat sees a small dog .", "a small house stands here ."]
 
@@ -84,3 +84,30 @@ def test_an_error_while_reading_the_lines_is_passed_on():
 
     with pytest.raises(RuntimeError, match="disk on fire"):
         train_sentencepiece(lines(), 290)
+
+
+@pytest.mark.parametrize("model_type", ["bpe", "unigram"])
+def test_language_tags_come_after_eos_and_are_never_a_part_of_text(model_type):
+    tags = [">>fr<<", ">>de<<", ">>fr<<"]
+    lines = [*LINES, ">>de<< the dog"]
+    model = train_sentencepiece(lines, 280, model_type=model_type, language_tags=tags)
+    tokenizer = SentencePieceTokenizer(model)
+    assert tokenizer.vocab_size == 280
+    assert tokenizer.language_tags == [">>fr<<", ">>de<<"]
+    assert tokenizer.id_to_piece([4, 5]) == [">>fr<<", ">>de<<"]
+    ids = tokenizer.tokenize(
+        ["the cat", ">>de<< the cat", "the >>de<< cat", ">>de<< >>fr<< the cat"]
+    )
+    plain, first, inside, twice = ids.to_list()
+    assert first == [5, *plain]
+    assert not {4, 5} & set(inside)
+    assert twice[0] == 5 and not {4, 5} & set(twice[1:])
+    assert [text.decode() for text in tokenizer.detokenize(ids).numpy()] == [
+        *("the cat", "the cat", "the >>de<< cat", ">>fr<< the cat")
+    ]
+
+
+@pytest.mark.parametrize("tag", ["de", ">>de", ">>d e<<", ">><<"])
+def test_other_tags_are_refused(tag):
+    with pytest.raises(ValueError, match=f"must be such as >>de<<, received '{tag}'"):
+        train_sentencepiece(LINES, 290, language_tags=[tag])

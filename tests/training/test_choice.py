@@ -1,7 +1,6 @@
 """Which weights a run ends with."""
 
 import json
-import types
 
 import numpy as np
 import pytest
@@ -46,7 +45,7 @@ def chosen(tmp_path, monkeypatch):
             return translate
 
         monkeypatch.setattr(choice, "Translator", translator)
-        monkeypatch.setattr(choice, "score", lambda *_: types.SimpleNamespace(bleu=-len(seen)))
+        monkeypatch.setattr(choice, "direction_scores", lambda *_: {"val_bleu": -len(seen)})
         choice.choose_weights(config, tmp_path, checkpoints, (None, None), [("a", "b")])
         return seen, json.loads((tmp_path / "chosen.json").read_text())
 
@@ -67,7 +66,7 @@ def test_an_average_competes_with_the_best_epoch(chosen, average, value, files):
     assert report == {
         "chosen": "average",
         "checkpoints": files,
-        "validation_bleu": {"average": -1.0, "best": -2.0},
+        "validation_bleu": {"average": -1, "best": -2},
     }
 
 

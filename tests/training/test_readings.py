@@ -133,6 +133,10 @@ def test_without_a_terminal_there_is_a_line_a_minute_and_after_each_epoch(clock,
     )
     make_steps(reading, clock, [1] * 60, shown, logs=LOGS)
     assert capsys.readouterr().out.endswith("gradient norm 0.75, val perplexity 7.389\n")
+    shown.on_epoch_end(1, SCORES | {"val_bleu_de": 10, "val_bleu_fr": 14.69})
+    assert "val_bleu 12.35 (greedy), val_bleu_de 10.00, val_bleu_fr 14.69, 300" in (
+        capsys.readouterr().out
+    )
 
 
 def test_at_a_terminal_one_line_moves(clock, capsys, monkeypatch):

@@ -68,6 +68,19 @@ def test_rows_scores_translations_and_attention_are_there_by_step(parts, tmp_pat
     assert tf.io.decode_png(png).shape == (int(height), int(width), 3)
 
 
+def test_each_direction_has_a_curve(parts, tmp_path):
+    writes = Summaries(tmp_path, *parts)
+    writes.on_epoch_end(0, SCORES | {"val_bleu_de": 10.0, "val_bleu_fr": 15.0})
+    writes.on_train_end()
+    found = logged(tmp_path)
+    bleu = {tag: found[tag][0] for tag in found if "bleu" in tag}
+    assert bleu == {
+        "validation/bleu_greedy": 12.5,
+        "validation/bleu_greedy_de": 10.0,
+        "validation/bleu_greedy_fr": 15.0,
+    }
+
+
 def test_without_matplotlib_there_is_no_picture(parts, tmp_path, monkeypatch):
     monkeypatch.setattr(summaries.importlib.util, "find_spec", lambda name: None)
     writes = Summaries(tmp_path, *parts)
