@@ -30,6 +30,7 @@ keras_transformer.model
 keras_transformer.optimizers
 keras_transformer.plots
 keras_transformer.presets
+keras_transformer.pretrained
 keras_transformer.schedules
 keras_transformer.text
 keras_transformer.training
@@ -50,6 +51,8 @@ WITHOUT_DOCTEST = {
     "keras_transformer.export.load_saved_model",
     "keras_transformer.export.write_graph",
     "keras_transformer.plots.sentence_attention",
+    "keras_transformer.pretrained.import_marian",
+    "keras_transformer.pretrained.save_hugging_face",
     "keras_transformer.training.dry_run",
     "keras_transformer.training.keep_freed_memory",
     "keras_transformer.training.load_translator",

@@ -31,6 +31,9 @@ def find_vocabularies(directory: str | os.PathLike, shared: bool) -> list[Path]:
     Args:
         directory: The directory of the files.
         shared: Whether source and target share one vocabulary.
+
+    >>> [path.name for path in find_vocabularies("runs/new", shared=True)]
+    ['vocabulary.model']
     """
     separate = vocabulary_paths(directory, shared=False)
     if shared and all(path.exists() for path in separate):
