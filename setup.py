@@ -18,6 +18,14 @@ KERAS_HUB = ["keras-hub>=0.21,<1"]
 MARIAN = ["safetensors>=0.5"]  # for pretrained models in this format
 PUBLISHED = ["sacremoses>=0.2,<0.3"]  # Moses' tokenizer for pipelines.evaluate --published
 SERVING = ["tensorflow-serving-api>=2.20,<3"]  # gRPC for pipelines.client
+SERVE = [  # the server of pipelines.serve --engine python
+    *SERVING,
+    "grpcio>=1.70",
+    "grpcio-health-checking>=1.70",
+    "prometheus-client>=0.21,<1",
+    "starlette>=0.45,<2",
+    "uvicorn>=0.34,<1",
+]
 TFDS = [
     "tensorflow-datasets>=4.9.10,<5",
     "importlib_resources",  # TFDS imports it without declaring it
@@ -25,7 +33,7 @@ TFDS = [
 TEST = [
     *MARIAN,
     *PUBLISHED,
-    *SERVING,
+    *SERVE,
     *TFDS,
     "ctranslate2>=4.8,<5",
     "dill>=0.3",  # for tensorflow_datasets.testing
@@ -117,6 +125,7 @@ setup(
         "parity": PARITY,
         "plots": PLOTS,
         "published": PUBLISHED,
+        "serve": SERVE,
         "serving": SERVING,
         "tensorboard": TENSORBOARD,
         "test": TEST,

@@ -205,6 +205,8 @@ def over_rest(args: argparse.Namespace) -> Predict:
     signature = {"signature_name": args.signature} if args.signature else {}
 
     def predict(texts):
+        if not texts:  # A server that batches leaves zero rows without an answer.
+            return []
         try:
             response = pool.request("POST", url, json={**signature, "instances": texts})
         except urllib3.exceptions.ReadTimeoutError as error:
@@ -222,6 +224,8 @@ def over_rest(args: argparse.Namespace) -> Predict:
                 pass
             case _:  # The answer is not from a model server.
                 message = response.data.decode("utf-8", "replace")[:500]
+                if response.status == 404:  # No model server answers there, or not at that path.
+                    raise ServerError(f"{address} answered 404: {message.strip()}")
         raise _server_error(args, address, response.status, message)
 
     return predict
@@ -269,6 +273,8 @@ def over_grpc(args: argparse.Namespace) -> Predict:
         return array.tolist()
 
     def predict(texts):
+        if not texts:
+            return []
         request = predict_pb2.PredictRequest()
         request.model_spec.name = args.model
         if args.version is not None:

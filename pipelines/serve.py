@@ -1,28 +1,34 @@
-"""Serve an exported model with TensorFlow's model server, as a program or in Docker.
+"""Serve an exported model with TensorFlow's model server, or with one in Python.
 
 Usage:
     python -m pipelines.serve --model saved_models/quickstart
 """
 
+import argparse
+import importlib.util
+import logging
 import os
 import shlex
 import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from pipelines.cli.errors import plain_errors
+from pipelines.cli.model_server import (
+    HOW_TO_INSTALL,
+    PROGRAM,
+    docker_command,
+    docker_runs,
+    server_flags,
+)
 from pipelines.cli.parser import Parser
 
-PROGRAM = "tensorflow_model_server"
-IMAGE = "tensorflow/serving"
-HOW_TO_INSTALL = f"""\
-error: There is no model server: {PROGRAM} is not on PATH, and there is no Docker with a running \
-daemon. Either start Docker, which downloads the image {IMAGE}, or install the package \
-tensorflow-model-server (Debian and Ubuntu on x86-64) from the APT repository \
-"deb http://storage.googleapis.com/tensorflow-serving-apt stable tensorflow-model-server"; see \
-https://www.tensorflow.org/tfx/serving/setup."""
+PACKAGES = ("grpc_health", "prometheus_client", "starlette", "tensorflow_serving", "uvicorn")
+NO_SERVER = f"""\
+error: There is no model server: {PROGRAM} is not on PATH, and the one in Python needs more \
+packages. Install them: pip install 'keras-transformer-mt[serve]'. Or start Docker, and give \
+--engine tensorflow."""
 
 
 @plain_errors()
@@ -30,14 +36,49 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.ser
     from keras_transformer.export import find_served_version
     from keras_transformer.utils.checksums import check_files
 
+    args = _parse(argv, prog)
+    version = find_served_version(args.model)
+    check_files(version)
+    name = args.name or version.parent.name
+    if set(name) & set(":/"):
+        sys.exit(
+            f"error: A model name must not contain a colon or a slash, received {name}. Give "
+            "another --name."
+        )
+    engine = args.engine
+    if engine == "auto":
+        engine = "tensorflow" if shutil.which(PROGRAM) else "python"
+    (run_tensorflow if engine == "tensorflow" else run_python)(args, version, name)
+
+
+def _parse(argv: Sequence[str] | None, prog: str) -> argparse.Namespace:
     parser = Parser(prog=prog, description=__doc__.split("\n")[0])
     parser.add_argument("--model", required=True, help="saved_models/NAME, from pipelines.export")
     parser.add_argument("--name", help="model name in requests (default: that of the directory)")
+    parser.add_argument(
+        "--engine",
+        choices=["auto", "tensorflow", "python"],
+        default="auto",
+        help=f"tensorflow: {PROGRAM}, or its Docker image; python: the server of this package, "
+        "which needs the [serve] extra; auto (default): the former if it is installed",
+    )
+    parser.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="address to listen on (default 127.0.0.1, this machine only); TensorFlow's server "
+        "listens on all",
+    )
     parser.add_argument(
         "--port", type=int, default=8500, metavar="N", help="gRPC port (default 8500)"
     )
     parser.add_argument(
         "--rest-port", type=int, default=8501, metavar="N", help="REST port (default 8501)"
+    )
+    parser.add_argument(
+        "--batching",
+        action="store_true",
+        help="join requests of several clients, as batching_params.pbtxt and serving/"
+        "batching.config of the model say",
     )
     parser.add_argument(
         "--threads",
@@ -60,15 +101,20 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.ser
     args = parser.parse_args(argv)
     if args.port == args.rest_port:
         parser.error("--port and --rest-port must differ")
-    version = find_served_version(args.model)
-    check_files(version)
+    if args.timeout <= 0 or args.threads < 0:
+        parser.error("--timeout must be positive, and --threads must not be negative")
+    return args
+
+
+def run_tensorflow(args: argparse.Namespace, version: Path, name: str) -> None:
+    """Replace this process by TensorFlow's model server, so that signals reach it.
+
+    Args:
+        args: The command's options.
+        version: The version directory that is loaded first.
+        name: The model's name in requests.
+    """
     base = version.parent
-    name = args.name or base.name
-    if set(name) & set(":/"):
-        sys.exit(
-            f"error: A model name must not contain a colon or a slash, received {name}. Give "
-            "another --name."
-        )
     in_docker = shutil.which(PROGRAM) is None and docker_runs()
     flags = server_flags(
         version,
@@ -78,6 +124,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.ser
         rest_port=args.rest_port,
         threads=args.threads,
         timeout=args.timeout,
+        batching=args.batching,
     )
     ports = args.port, args.rest_port
     command = docker_command(base, ports, flags) if in_docker else [PROGRAM, *flags]
@@ -86,86 +133,73 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.ser
         return
     if shutil.which(command[0]) is None:
         sys.exit(HOW_TO_INSTALL)
+    _announce(args, version, name, "localhost")
+    os.execvp(command[0], command)
+
+
+def run_python(args: argparse.Namespace, version: Path, name: str) -> None:
+    """Run the server of this package, until a signal ends it.
+
+    Args:
+        args: The command's options.
+        version: The version directory that is loaded first.
+        name: The model's name in requests.
+    """
+    if args.dry_run:
+        print(shlex.join(_own_command(args, version.parent, name)))
+        return
+    if None in map(importlib.util.find_spec, PACKAGES):
+        sys.exit(NO_SERVER)
+    _announce(args, version, name, args.host)
+    from pipelines.cli.process import import_tensorflow, start_log
+
+    import_tensorflow()
+    import tensorflow as tf
+
+    from keras_transformer.serving.server import serve
+    from keras_transformer.serving.settings import Settings
+
+    if args.threads:
+        tf.config.threading.set_intra_op_parallelism_threads(args.threads)
+    start_log()
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # Clients that have gone.
+    settings = Settings(
+        base=version.parent,
+        name=name,
+        host=args.host,
+        port=args.port,
+        rest_port=args.rest_port,
+        timeout=args.timeout,
+        batching=args.batching,
+    )
+    serve(settings)
+
+
+def _announce(args: argparse.Namespace, version: Path, name: str, host: str) -> None:
     print(
-        f"Serving {base} as {name}, version {version.name}: REST at localhost:{args.rest_port}, "
-        f"gRPC at localhost:{args.port}.",
+        f"Serving {version.parent} as {name}, version {version.name}: REST at "
+        f"{host}:{args.rest_port}, gRPC at {host}:{args.port}. The ports open once the model is "
+        "loaded and its warm-up requests are done, which can take a minute or two.",
         file=sys.stderr,
         flush=True,
     )
-    os.execvp(command[0], command)  # Replaces this process, so that signals reach the server.
 
 
-def server_flags(
-    version: Path,
-    seen_at: Path,
-    *,
-    name: str,
-    port: int,
-    rest_port: int,
-    threads: int,
-    timeout: float,
-) -> list[str]:
-    """Return the arguments of the model server.
-
-    Args:
-        version: The version directory that is loaded first, on this machine.
-        seen_at: The directory above it, as the server sees it.
-        name: Model name in requests.
-        port: Port for gRPC.
-        rest_port: Port for REST.
-        threads: Threads per operation; 0 for one per core.
-        timeout: Seconds for a REST request.
-    """
-    from keras_transformer.export import ExportRecord
-
-    flags = [
-        f"--port={port}",
-        f"--rest_api_port={rest_port}",
-        f"--rest_api_timeout_in_ms={round(1000 * timeout)}",
-        f"--model_name={name}",
-        f"--model_base_path={seen_at}",
-        "--enable_profiler=false",  # By default, anyone who can reach the port may profile.
-    ]
-    if threads:
-        flags.append(f"--tensorflow_intra_op_parallelism={threads}")
-    serving = version.parent / "serving"
-    # A version's own file sets the size of its batches; the shared one then only sets the number
-    # of threads that run them.
-    own, common = version / "batching_params.pbtxt", serving / "batching.config"
-    if own.exists() or common.exists():
-        flags.append("--enable_batching=true")
-    if own.exists():
-        flags.append("--enable_per_model_batching_parameters=true")
-    if common.exists():
-        flags.append(f"--batching_parameters_file={seen_at / 'serving' / common.name}")
-    monitoring = serving / "monitoring.config"
-    if monitoring.exists():
-        flags.append(f"--monitoring_config_file={seen_at / 'serving' / monitoring.name}")
-    if (version / ExportRecord.FILE).exists() and ExportRecord.read(version).compiled:
-        # Without it the warm-up fails, and the server does not load the model.
-        flags.append("--xla_cpu_compilation_enabled=true")
-    return flags
-
-
-def docker_command(base: Path, ports: Sequence[int], flags: Sequence[str]) -> list[str]:
-    """Return the command that runs the server in Docker, with the model's directory as /model."""
-    return [
-        *("docker", "run", "--rm"),
-        # An init process passes signals on to the server; the shell of the image does not.
-        *("--init", "--entrypoint", PROGRAM),
-        *(f"--publish={port}:{port}" for port in ports),
-        f"--mount=type=bind,source={base},target=/model,readonly",
-        IMAGE,
-        *flags,
-    ]
-
-
-def docker_runs() -> bool:
-    """Return whether there is a Docker client with a running daemon."""
-    if shutil.which("docker") is None:
-        return False
-    server = ["docker", "version", "--format", "{{.Server.Version}}"]
-    return subprocess.run(server, capture_output=True).returncode == 0
+def _own_command(args: argparse.Namespace, base: Path, name: str) -> list[str]:
+    """Return a command line that starts the server of this package from any directory."""
+    options = {
+        "engine": "python",
+        "model": base,
+        "name": name,
+        "host": args.host,
+        "port": args.port,
+        "rest-port": args.rest_port,
+        "threads": args.threads,
+        "timeout": f"{args.timeout:g}",
+    }
+    given = [f"--{option}={value}" for option, value in options.items()]
+    batching = ["--batching"] if args.batching else []
+    return [sys.executable, "-m", "pipelines.serve", *given, *batching]
 
 
 if __name__ == "__main__":

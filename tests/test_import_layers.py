@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 ROWS = """
 pipelines
 training
-export plots keras_hub pretrained
+export plots keras_hub pretrained serving
 translation evaluation
 data
 text

@@ -10,8 +10,8 @@ from keras_transformer.export.warmup import (
     warmup_requests,
     write_warmup,
 )
+from keras_transformer.serving.settings import Batching
 from keras_transformer.translation.translator import Translator
-from tests.helpers.model_server import most_rows
 from tests.helpers.tiny import tiny_tokenizer
 
 pytestmark = pytest.mark.slow  # Each export traces and optimizes every signature.
@@ -53,7 +53,7 @@ def test_no_request_exceeds_the_maximum_batch_size(exported, compiled):
     requests = warmup_requests(Translator(*parts, compiled), {"n": {"inputs": {"text": "string"}}})
     rows = {len(request.inputs["text"]) for request in requests}
     assert max(rows) == (64 if compiled else 8)
-    assert max(rows) <= most_rows(exported.version)
+    assert max(rows) <= Batching.read(exported.version).max_batch_size
 
 
 def test_the_requests_are_answered(requests, serve):

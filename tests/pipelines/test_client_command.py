@@ -8,6 +8,7 @@ import socket
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 import tensorflow as tf
@@ -105,6 +106,20 @@ def test_nothing_to_translate_asks_nothing(server, address, capsys, monkeypatch)
     server.on_predict = pytest.fail
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
     assert ask(capsys, *address) == []
+
+
+def test_zero_rows_are_never_sent(server):
+    server.on_predict = pytest.fail  # A server that batches would not answer them.
+    args = SimpleNamespace(
+        model="shout",
+        version=None,
+        signature=None,
+        url=f"localhost:{server.rest_port}",
+        grpc=f"localhost:{server.port}",
+        timeout=60,
+        in_flight=1,
+    )
+    assert client.over_rest(args)([]) == client.over_grpc(args)([]) == []
 
 
 def test_several_outputs_are_lines_of_json(address, capsys):
@@ -312,13 +327,12 @@ def test_a_file_must_exist(address):
     assert "No such file or directory: 'none.txt'" in failure(*address, "--input", "none.txt")
 
 
-def test_a_url_may_have_a_scheme_and_a_path(server, monkeypatch, capsys):
-    asked = []
-    rest = server.rest
-    monkeypatch.setattr(server, "rest", lambda *request: asked.append(request[1]) or rest(*request))
-    assert "Malformed request" in failure("--url", f"http://localhost:{server.rest_port}/x/", "one")
+def test_a_url_may_have_a_scheme_and_a_path(server, capsys):
+    server.paths.clear()
+    answer = failure("--url", f"http://localhost:{server.rest_port}/x/", "one")
+    assert "answered 404: <html>" in answer  # The answer of TensorFlow Serving outside /v1.
     assert ask(capsys, "--url", f"http://localhost:{server.rest_port}/", "one") == ["ONE"]
-    assert asked == ["/x/v1/models/shout:predict", "/v1/models/shout:predict"]
+    assert server.paths == ["/x/v1/models/shout:predict", "/v1/models/shout:predict"]
 
 
 def test_rest_needs_no_tensorflow(server):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipelines import serve
+from pipelines.cli.model_server import server_flags
 from tests.helpers.tiny import ROOT, run_python
 
 
@@ -44,8 +45,8 @@ def program(directory, name, script="exit 0"):
 
 
 def flags(version, **changes):
-    settings = {"name": "x", "port": 1, "rest_port": 2, "threads": 0, "timeout": 3.0, **changes}
-    return serve.server_flags(version, Path("/seen"), **settings)
+    settings = {"name": "x", "port": 1, "rest_port": 2, "threads": 0, "timeout": 3.0}
+    return server_flags(version, Path("/seen"), **{**settings, "batching": False, **changes})
 
 
 ALWAYS = [
@@ -54,6 +55,8 @@ ALWAYS = [
     "--rest_api_timeout_in_ms=3000",
     "--model_name=x",
     "--model_base_path=/seen",
+    "--grpc_max_threads=256",
+    "--max_num_load_retries=0",
     "--enable_profiler=false",
 ]
 
@@ -70,6 +73,8 @@ def test_options_become_flags(model):
         "--rest_api_timeout_in_ms=250",
         "--model_name=y",
         "--model_base_path=/seen",
+        "--grpc_max_threads=256",
+        "--max_num_load_retries=0",
         "--enable_profiler=false",
         "--tensorflow_intra_op_parallelism=5",
     ]
@@ -99,17 +104,19 @@ def test_options_become_flags(model):
         ),
         (
             ["serving/monitoring.config"],
-            ["--monitoring_config_file=/seen/serving/monitoring.config"],
+            ["--enable_batching=true", "--monitoring_config_file=/seen/serving/monitoring.config"],
         ),
         # Of another version, and a file that the server does not get.
-        (["2/batching_params.pbtxt", "serving/models.config"], []),
+        (["2/batching_params.pbtxt", "serving/models.config"], ["--enable_batching=true"]),
     ],
     ids=lambda value: "+".join(Path(file).name for file in value if not file.startswith("--")),
 )
 def test_each_file_that_came_with_the_model_has_its_flags(files, expected, model):
     for file in files:
         write(model / file)
-    assert flags(model / "10") == ALWAYS + expected
+    assert flags(model / "10", batching=True) == ALWAYS + expected
+    without = [flag for flag in expected if "monitoring" in flag]
+    assert flags(model / "10") == ALWAYS + without  # Batching is for those who ask for it.
 
 
 @pytest.mark.parametrize(
@@ -150,7 +157,7 @@ def test_what_cannot_be_served_is_an_error(given, message, model):
 def test_a_damaged_record_is_an_error_that_names_it(model):
     write(model / "10" / "assets.extra" / "export.json", "{")
     with pytest.raises(SystemExit, match="error: .*/10/assets.extra/export.json is damaged: "):
-        serve.main(["--model", str(model), "--dry-run"])
+        serve.main(["--model", str(model), "--engine", "tensorflow", "--dry-run"])
 
 
 @pytest.mark.parametrize("options", [["--name", "en:de"], ["--name", "a/b"]])
@@ -179,6 +186,8 @@ def usual_flags(model):
         "--rest_api_timeout_in_ms=60000",
         "--model_name=en_de",
         f"--model_base_path={model}",
+        "--grpc_max_threads=256",
+        "--max_num_load_retries=0",
         "--enable_profiler=false",
     ]
 
@@ -193,7 +202,7 @@ def test_the_program_is_given_absolute_paths(model, path, capsys, monkeypatch):
 def test_docker_gets_the_model_read_only_and_its_ports(model, path, capsys):
     program(path, "docker", '[ "$1" = version ]')
     write(model / "serving" / "monitoring.config")
-    options = ["--port", 70, "--rest-port", 71, "--name", "best"]
+    options = ["--engine", "tensorflow", "--port", 70, "--rest-port", 71, "--name", "best"]
     assert dry_run(capsys, "--model", model, *options) == [
         "docker",
         "run",
@@ -210,9 +219,38 @@ def test_docker_gets_the_model_read_only_and_its_ports(model, path, capsys):
         "--rest_api_timeout_in_ms=60000",
         "--model_name=best",
         "--model_base_path=/model",
+        "--grpc_max_threads=256",
+        "--max_num_load_retries=0",
         "--enable_profiler=false",
         "--monitoring_config_file=/model/serving/monitoring.config",
     ]
+
+
+def test_without_tensorflows_server_the_one_in_python_runs(model, path, capsys):
+    program(path, "docker", '[ "$1" = version ]')
+    command = dry_run(capsys, "--model", model, "--threads", 3, "--timeout", 0.5, "--batching")
+    assert command == [
+        sys.executable,
+        "-m",
+        "pipelines.serve",
+        "--engine=python",
+        f"--model={model}",
+        "--name=en_de",
+        "--host=127.0.0.1",
+        "--port=8500",
+        "--rest-port=8501",
+        "--threads=3",
+        "--timeout=0.5",
+        "--batching",
+    ]
+    # The line starts the same server again.
+    assert dry_run(capsys, *command[3:]) == command
+
+
+def test_without_the_packages_of_the_extra_the_error_names_it(model, path, monkeypatch):
+    monkeypatch.setattr(serve, "PACKAGES", ("starlette", "no_such_package"))
+    with pytest.raises(SystemExit, match=r"pip install 'keras-transformer-mt\[serve\]'"):
+        serve.main(["--model", str(model)])
 
 
 @pytest.mark.parametrize("docker", [None, "echo Cannot connect to the Docker daemon >&2; exit 1"])
@@ -220,7 +258,7 @@ def test_without_a_server_the_error_says_how_to_install_one(docker, model, path,
     if docker:
         program(path, "docker", docker)
     with pytest.raises(SystemExit) as error:
-        serve.main(["--model", str(model)])
+        serve.main(["--model", str(model), "--engine", "tensorflow"])
     message = error.value.code
     assert message.startswith(
         "error: There is no model server: tensorflow_model_server is not on PATH"
@@ -229,7 +267,8 @@ def test_without_a_server_the_error_says_how_to_install_one(docker, model, path,
     for way in ("image tensorflow/serving", "package tensorflow-model-server", "https://"):
         assert way in message
     assert capfd.readouterr() == ("", "")
-    assert dry_run(capfd, "--model", model)[0] == "tensorflow_model_server"
+    command = dry_run(capfd, "--model", model, "--engine", "tensorflow")
+    assert command[0] == "tensorflow_model_server"
 
 
 # Prints its process id and arguments, waits for a signal, and reports it.
@@ -255,20 +294,20 @@ def test_the_server_replaces_the_process_and_receives_its_signals(number, model,
     )
     with process:
         assert int(process.stdout.readline()) == process.pid
-        received = [process.stdout.readline().rstrip("\n") for _ in range(7)]
+        received = [process.stdout.readline().rstrip("\n") for _ in range(9)]
         process.send_signal(number)
         err = process.stderr.read()
     assert received == [*usual_flags(model), "--tensorflow_intra_op_parallelism=3"]
     assert re.fullmatch(
         rf"Serving {model} as en_de, version 10: REST at localhost:8501, gRPC at localhost:8500"
-        rf".\ngot {number.name}\n",
+        rf". The ports open once .* minute or two.\ngot {number.name}\n",
         err,
     )
 
 
 def test_serving_needs_no_tensorflow(model):
     command = ["-X", "importtime", "-m", "pipelines.serve", "--model", model, "--dry-run"]
-    process = run_python(*command)
+    process = run_python(*command, "--engine", "tensorflow")
     assert "--model_name=en_de" in process.stdout
     assert "argparse" in process.stderr
     assert not re.search(r"\b(tensorflow|keras|numpy)$", process.stderr, re.MULTILINE)

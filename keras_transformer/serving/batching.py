@@ -1,0 +1,169 @@
+"""Joining requests of several clients into one batch."""
+
+import asyncio
+import collections
+import dataclasses
+import time
+from collections.abc import Awaitable, Callable, Mapping
+
+import numpy as np
+
+from keras_transformer.serving.errors import busy, invalid
+from keras_transformer.serving.settings import Batching
+
+Arrays = Mapping[str, np.ndarray]
+Run = Callable[[Arrays], Awaitable[Arrays]]
+
+
+@dataclasses.dataclass(eq=False)
+class _Task:
+    inputs: Arrays
+    rows: int
+    answer: asyncio.Future
+    arrived: float
+
+
+class Batcher:
+    """Joins the requests for one signature, in the order in which they arrive.
+
+    A batch runs once it is full, or once its first request has waited `batch_timeout_micros`, and
+    a thread is free. Requests that arrive meanwhile form the next batch.
+
+    Args:
+        run: Runs the signature on inputs [B, ...], and returns outputs [B, ...].
+        settings: Sizes and times.
+        free: Limits how many batches run at a time; all signatures of a model share it.
+        observe: Called with the rows of each batch, and the seconds that its first request waited.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        settings: Batching,
+        free: asyncio.Semaphore,
+        observe: Callable[[int, float], None] = lambda rows, seconds: None,
+    ):
+        self._run, self._settings, self._free, self._observe = run, settings, free, observe
+        self._waiting: collections.deque[_Task] = collections.deque()
+        self._rows = 0
+        self._full = asyncio.Event()
+        self._dispatcher: asyncio.Task | None = None
+        self._running: set[asyncio.Task] = set()
+
+    async def submit(self, inputs: Arrays) -> Arrays:
+        """Return the outputs for inputs [B, ...], computed together with other requests.
+
+        Raises:
+            ServingError: If there are too many rows, inputs of different lengths, or the queue is
+                full.
+        """
+        sizes = {len(array) for array in inputs.values()}
+        if len(sizes) != 1:
+            raise invalid(
+                "Batching Run() input tensors must have equal 0th-dimension size, received "
+                f"{sorted(sizes)}"
+            )
+        (rows,) = sizes
+        if rows > self._settings.max_batch_size:
+            raise invalid(
+                f"Task size {rows} is larger than maximum input batch size "
+                f"{self._settings.max_batch_size}"
+            )
+        if not rows:
+            return await self._run(inputs)  # Nothing to join.
+        if self._rows + rows > self._settings.most_waiting:
+            raise busy(
+                "The batch scheduling queue to which this task was submitted is full; "
+                f"max_enqueued_batches is {self._settings.max_enqueued_batches}"
+            )
+        answer: asyncio.Future[Arrays] = asyncio.get_running_loop().create_future()
+        task = _Task(inputs, rows, answer, time.monotonic())
+        self._waiting.append(task)
+        self._count(rows)
+        if self._dispatcher is None:
+            self._dispatcher = asyncio.create_task(self._dispatch())
+        try:
+            return await answer
+        finally:
+            if task in self._waiting:  # The client has gone.
+                self._waiting.remove(task)
+                self._count(-rows)
+
+    def _count(self, rows: int) -> None:
+        self._rows += rows
+        if self._rows >= self._settings.max_batch_size:
+            self._full.set()
+        else:
+            self._full.clear()
+
+    async def _dispatch(self) -> None:
+        while self._waiting:
+            await self._free.acquire()
+            if self._waiting and not self._full.is_set():
+                until = self._waiting[0].arrived + self._settings.batch_timeout_micros / 1e6
+                try:
+                    await asyncio.wait_for(self._full.wait(), max(0, until - time.monotonic()))
+                except TimeoutError:
+                    pass
+            batch = self._take()
+            if not batch:
+                self._free.release()
+                continue
+            running = asyncio.create_task(self._answer(batch))
+            self._running.add(running)
+            running.add_done_callback(self._running.discard)
+        self._dispatcher = None
+
+    def _take(self) -> list[_Task]:
+        batch: list[_Task] = []
+        rows = 0
+        while self._waiting and rows + self._waiting[0].rows <= self._settings.max_batch_size:
+            task = self._waiting.popleft()
+            self._count(-task.rows)
+            if not task.answer.done():
+                batch.append(task)
+                rows += task.rows
+        return batch
+
+    async def _answer(self, batch: list[_Task]) -> None:
+        rows = sum(task.rows for task in batch)
+        self._observe(rows, time.monotonic() - batch[0].arrived)
+        try:
+            if len(batch) > 1 and await self._answer_together(batch, rows):
+                return
+            for task in batch:
+                if not task.answer.done():
+                    await self._answer_alone(task)
+        finally:
+            self._free.release()
+
+    async def _answer_together(self, batch: list[_Task], rows: int) -> bool:
+        """Return whether the batch is answered. If one request spoils it, each is run alone."""
+        try:
+            # Shapes beyond the rows may differ, which only some models accept.
+            inputs = {
+                name: np.concatenate([task.inputs[name] for task in batch])
+                for name in batch[0].inputs
+            }
+            outputs = await self._run(inputs)
+        except Exception:  # Each request gets its own answer, or its own error.
+            return False
+        if any(not array.ndim or len(array) != rows for array in outputs.values()):
+            return False
+        start = 0
+        for task in batch:
+            part = {name: array[start : start + task.rows] for name, array in outputs.items()}
+            start += task.rows
+            if not task.answer.done():
+                task.answer.set_result(part)
+        return True
+
+    async def _answer_alone(self, task: _Task) -> None:
+        try:
+            outputs = await self._run(task.inputs)
+        except Exception as error:
+            if not task.answer.done():
+                task.answer.set_exception(error)
+        else:
+            if not task.answer.done():
+                task.answer.set_result(outputs)

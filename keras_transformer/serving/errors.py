@@ -1,0 +1,83 @@
+"""Errors of requests, with the codes that REST and gRPC share."""
+
+import dataclasses
+import enum
+from typing import Any
+
+
+class Code(enum.IntEnum):
+    """Status codes of gRPC, which TensorFlow uses too."""
+
+    OK = 0
+    CANCELLED = 1
+    UNKNOWN = 2
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    ALREADY_EXISTS = 6
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    ABORTED = 10
+    OUT_OF_RANGE = 11
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    DATA_LOSS = 15
+    UNAUTHENTICATED = 16
+
+
+_HTTP = {
+    Code.OK: 200,
+    Code.INVALID_ARGUMENT: 400,
+    Code.NOT_FOUND: 404,
+    Code.ALREADY_EXISTS: 409,
+    Code.PERMISSION_DENIED: 403,
+    Code.RESOURCE_EXHAUSTED: 429,
+    Code.FAILED_PRECONDITION: 400,
+    Code.ABORTED: 409,
+    Code.OUT_OF_RANGE: 400,
+    Code.UNIMPLEMENTED: 501,
+    Code.UNAVAILABLE: 503,
+    Code.UNAUTHENTICATED: 401,
+}
+
+
+@dataclasses.dataclass(eq=False)
+class ServingError(Exception):
+    """A request cannot be answered.
+
+    >>> ServingError(Code.NOT_FOUND, "Could not find any versions of model x").http_status
+    404
+    """
+
+    code: Code
+    """What gRPC answers."""
+    message: str
+    """Why; it is part of the answer."""
+    http: int | None = None
+    """What REST answers, if it is not the usual status for the code."""
+
+    def __post_init__(self) -> None:
+        super().__init__(self.message)
+
+    @property
+    def http_status(self) -> int:
+        """The status that REST answers."""
+        return self.http or _HTTP.get(self.code, 500)
+
+
+def invalid(message: str) -> ServingError:
+    """Return the error for a malformed request."""
+    return ServingError(Code.INVALID_ARGUMENT, message)
+
+
+def busy(message: str) -> ServingError:
+    """Return the error for a full queue, which clients answer with a later retry."""
+    return ServingError(Code.RESOURCE_EXHAUSTED, message, http=503)
+
+
+def from_tensorflow(error: Any) -> ServingError:
+    """Return the error for a `tf.errors.OpError`, without the preamble of eager execution."""
+    _, _, message = error.message.rpartition("<stack traces unavailable>\n")
+    return ServingError(Code(error.error_code), message)

@@ -1,0 +1,259 @@
+"""Predict requests and answers in JSON, with the rules and messages of TensorFlow Serving."""
+
+import base64
+import binascii
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformer.serving.errors import invalid
+
+_SHOWN = 500  # Characters of a JSON value in an error.
+_BYTES_SUFFIX = "_bytes"
+
+
+class JsonRequest(NamedTuple):
+    """A Predict request."""
+
+    in_rows: bool
+    """Whether the request has `instances`, and is answered in rows."""
+    inputs: Mapping[str, np.ndarray]
+    """The inputs of the signature; strings are bytes."""
+
+
+def parse(body: bytes) -> dict[str, Any]:
+    """Return the JSON object of a body. What follows the object is ignored, as is a BOM.
+
+    Raises:
+        ServingError: If the body does not begin with a JSON object.
+
+    >>> parse(b'{"instances": ["a"]} and more')
+    {'instances': ['a']}
+    """
+    # Invalid UTF-8 becomes surrogates, from which `_encode` restores the bytes.
+    text = body.decode("utf-8", "surrogateescape").removeprefix("\ufeff").lstrip(" \t\r\n")
+    if not text:
+        raise invalid("JSON Parse error: The document is empty")
+    try:
+        value, _ = json.JSONDecoder().raw_decode(text)
+    except json.JSONDecodeError as error:
+        raise invalid(f"JSON Parse error: {error.msg} at offset: {error.pos}") from error
+    except (RecursionError, ValueError) as error:  # Too deep, or an integer of too many digits.
+        raise invalid(f"JSON Parse error: {error}") from error
+    if not isinstance(value, dict):
+        raise invalid(f"JSON Value: {_show(value)} Is not object")
+    return value
+
+
+def signature_name(request: Mapping[str, Any]) -> str:
+    """Return the name of the signature that a request asks for, "" for the default one."""
+    name = request.get("signature_name", "")
+    if not isinstance(name, str):
+        raise invalid(
+            f"JSON Value: {_show(request)} not formatted correctly. 'signature_name' key must be a "
+            "string value."
+        )
+    return name
+
+
+def read_inputs(request: Mapping[str, Any], dtypes: Mapping[str, tf.DType]) -> JsonRequest:
+    """Return the inputs of a request.
+
+    Args:
+        request: What `parse` returned.
+        dtypes: The type of each input of the signature.
+
+    Raises:
+        ServingError: If the request does not fit the signature.
+    """
+    if "instances" in request and "inputs" in request:
+        raise invalid(
+            f"JSON Value: {_show(request)} Not formatted correctly expecting only one of 'inputs' "
+            "or 'instances' keys to exist "
+        )
+    if "instances" in request:
+        rows = request["instances"]
+        if not isinstance(rows, list):
+            raise invalid(f"JSON Value: {_show(request)} Excepting 'instances' to be an list/array")
+        if not rows:
+            raise invalid(f"JSON Value: {_show(request)} No values in 'instances' array")
+        columns = _columns(rows, sorted(dtypes))
+        return JsonRequest(
+            True, {name: _array(columns[name], dtype) for name, dtype in dtypes.items()}
+        )
+    if "inputs" not in request:
+        raise invalid("Missing 'inputs' or 'instances' key")
+    values = request["inputs"]
+    if not _is_object(values):
+        if len(dtypes) > 1:
+            raise invalid(
+                "inputs is a plain value/list, but expecting an object as multiple input tensors "
+                "required as per tensorinfo_map"
+            )
+        values = dict.fromkeys(dtypes, values)
+    for name in dtypes:
+        if name not in values:
+            raise invalid(f"Missing named input: {name} in 'inputs' object.")
+    return JsonRequest(False, {name: _array(values[name], dtypes[name]) for name in dtypes})
+
+
+def write_outputs(outputs: Mapping[str, np.ndarray], in_rows: bool) -> dict[str, Any]:
+    """Return the answer to a request, before it is encoded as JSON.
+
+    Args:
+        outputs: The outputs of the signature.
+        in_rows: Whether the request has `instances`.
+
+    Raises:
+        ServingError: If JSON cannot hold an output, or outputs have no rows in common.
+    """
+    columns = {name: _values(name, array) for name, array in outputs.items()}
+    if not in_rows:
+        return {"outputs": next(iter(columns.values())) if len(columns) == 1 else columns}
+    for name, array in outputs.items():
+        if not array.ndim:
+            raise invalid(f"Tensor name: {name} has no shape information ")
+    if len({len(array) for array in outputs.values()}) > 1:
+        sizes = {name: len(array) for name, array in outputs.items()}
+        raise invalid(f"Tensor has inconsistent batch size: {sizes}")
+    if len(columns) == 1:
+        return {"predictions": next(iter(columns.values()))}
+    rows = zip(*columns.values(), strict=True)
+    return {"predictions": [dict(zip(columns, row, strict=True)) for row in rows]}
+
+
+def _columns(rows: list[Any], names: list[str]) -> dict[str, list[Any]]:
+    """Return the values of each input in rows of objects or, for one input, of values."""
+    objects = _is_object(rows[0])
+    if not objects and len(names) > 1:
+        raise invalid(
+            "instances is a plain list, but expecting list of objects as multiple input tensors "
+            "required as per tensorinfo_map"
+        )
+    for i, row in enumerate(rows):
+        if _is_object(row) != objects:
+            expected, got = ("object", "list") if objects else ("value/list", "object")
+            raise invalid(f"Expecting {expected} but got {got} at item {i} of input list")
+        if objects and sorted(row) != names:
+            raise invalid(
+                f"Failed to process element: {i} of 'instances' list. JSON object: {_show(row)} "
+                f"keys must be equal to: {','.join(names)}"
+            )
+    if not objects:
+        return {names[0]: rows}
+    return {name: [row[name] for row in rows] for name in names}
+
+
+def _array(value: Any, dtype: tf.DType) -> np.ndarray:
+    """Return nested lists as an array; strings as bytes."""
+    shape, first = [], value
+    while isinstance(first, list):
+        shape.append(len(first))
+        first = first[0] if first else None
+    convert = _encode if dtype == tf.string else _number_check(dtype)
+    flat = [convert(leaf) for leaf in _leaves(value, shape, 0)]
+    try:
+        array = np.empty(len(flat), object) if dtype == tf.string else None
+        if array is None:
+            return np.array(flat, dtype.as_numpy_dtype).reshape(shape)
+        array[:] = flat
+        return array.reshape(shape)
+    except (OverflowError, TypeError, ValueError) as error:
+        raise invalid(f"Cannot convert JSON values to {dtype.name}: {error}") from error
+
+
+def _leaves(value: Any, shape: list[int], level: int) -> Iterator[Any]:
+    if not isinstance(value, list):
+        if level != len(shape):
+            raise invalid(
+                f"JSON Value: {_show(value)} found at incorrect level: {level + 1} in the JSON "
+                f"DOM. Expected at level: {len(shape)}"
+            )
+        yield value
+        return
+    if level >= len(shape):
+        raise invalid(f"Encountered list at unexpected level: {level} expected < {len(shape)}")
+    if len(value) != shape[level]:
+        raise invalid(
+            f"Encountered list at unexpected size: {len(value)} at level: {level} expected size: "
+            f"{shape[level]}"
+        )
+    for item in value:
+        yield from _leaves(item, shape, level + 1)
+
+
+def _encode(value: Any) -> bytes:
+    if isinstance(value, dict):
+        if not _is_base64(value):
+            raise invalid(f"JSON Value: {_show(value)} not formatted correctly for base64 data")
+        text = "".join(value["b64"].split())
+        try:
+            return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise invalid("Unable to base64 decode") from error
+    if not isinstance(value, str):
+        raise _wrong_type(value, "string")
+    try:
+        return value.encode()
+    except UnicodeEncodeError:
+        pass
+    if any("\ud800" <= character <= "\udbff" for character in value):
+        raise invalid("JSON Parse error: The surrogate pair in string is invalid.")
+    # Bytes that were no UTF-8, or a low surrogate that was written as an escape.
+    return b"".join(
+        character.encode(
+            "utf-8", "surrogateescape" if "\udc80" <= character <= "\udcff" else "surrogatepass"
+        )
+        for character in value
+    )
+
+
+def _number_check(dtype: tf.DType) -> Any:
+    kinds = (bool,) if dtype.is_bool else (int,) if dtype.is_integer else (int, float)
+
+    def check(value: Any) -> Any:
+        if not isinstance(value, kinds) or (isinstance(value, bool) and not dtype.is_bool):
+            raise _wrong_type(value, dtype.name)
+        return value
+
+    return check
+
+
+def _values(name: str, array: np.ndarray) -> Any:
+    if array.dtype == object:
+        if name.endswith(_BYTES_SUFFIX):
+            return _map(lambda value: {"b64": base64.b64encode(value).decode()}, array)
+        return _map(lambda value: value.decode("utf-8", "replace"), array)
+    if array.dtype == np.float32:  # With the fewest digits that identify a value.
+        return array.astype(str).astype(float).tolist()
+    if array.dtype not in (np.float64, np.bool_) and array.dtype.kind not in "iu":
+        raise invalid(f"Failed to write JSON value for tensor type: {array.dtype}")
+    return array.tolist()
+
+
+def _map(function: Any, array: np.ndarray) -> Any:
+    return np.vectorize(function, otypes=[object])(array).tolist()
+
+
+def _is_base64(value: Any) -> bool:
+    return isinstance(value, dict) and value.keys() == {"b64"} and isinstance(value["b64"], str)
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict) and not _is_base64(value)
+
+
+def _wrong_type(value: Any, expected: str) -> Exception:
+    names = {dict: "Object", list: "Array", str: "String", bool: str(value), type(None): "Null"}
+    return invalid(
+        f"JSON Value: {_show(value)} Type: {names.get(type(value), 'Number')} is not of expected "
+        f"type: {expected}"
+    )
+
+
+def _show(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."

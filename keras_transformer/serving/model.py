@@ -1,0 +1,123 @@
+"""One version of a model: loading it, and calling its signatures."""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+
+from keras_transformer.serving.errors import Code, ServingError, from_tensorflow, invalid
+from keras_transformer.serving.tensors import read_tensor
+from keras_transformer.utils.checksums import check_files
+from keras_transformer.utils.versions import GRAPH
+
+DEFAULT = "serving_default"
+_WARMUP = "assets.extra/tf_serving_warmup_requests"
+
+
+class Model:
+    """A loaded SavedModel.
+
+    Attributes:
+        signature_defs: The description of each signature, a `SignatureDef`.
+        warmup_seconds: How long the warm-up requests took.
+
+    Args:
+        version: The version directory.
+
+    Raises:
+        ValueError: If a file is damaged.
+        ServingError: If a warm-up request fails.
+    """
+
+    def __init__(self, version: Path):
+        import tensorflow_text  # noqa: F401  registers the tokenizer's ops
+
+        check_files(version)
+        saved = saved_model_pb2.SavedModel.FromString((version / GRAPH).read_bytes())
+        self.signature_defs = dict(saved.meta_graphs[0].signature_def)
+        self._loaded = tf.saved_model.load(str(version))
+        self._functions: Mapping[str, Any] = self._loaded.signatures
+        self.warmup_seconds = self._warm_up(version / _WARMUP)
+
+    def _warm_up(self, path: Path) -> float:
+        from tensorflow_serving.apis import prediction_log_pb2
+
+        started = time.monotonic()
+        for record in tf.data.TFRecordDataset(str(path)) if path.exists() else ():
+            log = prediction_log_pb2.PredictionLog.FromString(record.numpy())
+            request = log.predict_log.request
+            inputs = {name: read_tensor(name, proto) for name, proto in request.inputs.items()}
+            signature = request.model_spec.signature_name or DEFAULT
+            self.run(signature, self.fit(signature, inputs))
+        return time.monotonic() - started
+
+    def __contains__(self, signature: str) -> bool:
+        return signature in self._functions
+
+    def dtypes(self, signature: str) -> dict[str, tf.DType]:
+        """Return the type of each input of a signature."""
+        inputs = self.signature_defs[signature].inputs
+        return {name: tf.as_dtype(info.dtype) for name, info in inputs.items()}
+
+    def outputs(self, signature: str) -> set[str]:
+        """Return the names of a signature's outputs."""
+        return set(self.signature_defs[signature].outputs)
+
+    def fit(
+        self, signature: str, inputs: Mapping[str, np.ndarray], flatten: bool = True
+    ) -> dict[str, np.ndarray]:
+        """Return inputs in the shapes that a signature takes.
+
+        Args:
+            signature: The signature's name.
+            inputs: Its inputs.
+            flatten: Whether a scalar or a matrix may replace a vector, as in TensorFlow Serving
+                without batching.
+
+        Raises:
+            ServingError: If an input has another type or shape.
+        """
+        fitted = {}
+        for name, info in self.signature_defs[signature].inputs.items():
+            array, dtype = inputs[name], tf.as_dtype(info.dtype)
+            if tf.as_dtype(array.dtype) != dtype:
+                raise invalid(
+                    f"Input {name} must be {dtype.name}, received {tf.as_dtype(array.dtype).name}."
+                )
+            shape = tf.TensorShape(info.tensor_shape)
+            if not shape.is_compatible_with(array.shape):
+                if not (flatten and shape.rank == 1):
+                    raise invalid(
+                        f"Input {name} must have shape {shape}, received {list(array.shape)}."
+                        if array.ndim or flatten
+                        else "Batching Run() input tensors must have at least one dimension"
+                    )
+                array = array.reshape(-1)
+            fitted[name] = array
+        return fitted
+
+    def run(self, signature: str, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return the outputs of a signature; strings are bytes.
+
+        Args:
+            signature: The signature's name.
+            inputs: Its inputs, as `fit` returns them.
+
+        Raises:
+            ServingError: If the model fails.
+        """
+        if signature not in self:
+            raise ServingError(
+                Code.FAILED_PRECONDITION, f'Serving signature key "{signature}" not found.'
+            )
+        dtypes = self.dtypes(signature)
+        try:
+            tensors = {name: tf.constant(inputs[name], dtypes[name]) for name in dtypes}
+            outputs = self._functions[signature](**tensors)
+            return {name: output.numpy() for name, output in sorted(outputs.items())}
+        except tf.errors.OpError as error:
+            raise from_tensorflow(error) from error

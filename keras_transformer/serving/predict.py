@@ -1,0 +1,109 @@
+"""Answering a Predict request, whichever protocol it comes by."""
+
+import asyncio
+import functools
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from keras_transformer.serving.batching import Batcher
+from keras_transformer.serving.errors import Code, ServingError, invalid
+from keras_transformer.serving.metrics import Metrics
+from keras_transformer.serving.settings import Batching, Settings
+from keras_transformer.serving.versions import Served, Versions
+from keras_transformer.serving.workers import Workers
+
+
+class Predictor:
+    """Runs requests on the version that they ask for.
+
+    Attributes:
+        versions: The versions that are served.
+
+    Args:
+        settings: The server's settings.
+        metrics: The server's metrics.
+        batching: How to join requests; None to run each on its own.
+    """
+
+    def __init__(self, settings: Settings, metrics: Metrics, batching: Batching | None):
+        self.settings, self._metrics, self._batching = settings, metrics, batching
+        self.versions = Versions(settings, lambda model: metrics.warmup(model.warmup_seconds))
+        threads = settings.workers if batching is None else batching.num_batch_threads
+        self._workers = Workers(threads, settings.limits.waiting)
+        metrics.watch_pending(lambda: self._workers.pending)
+
+    async def run(
+        self,
+        served: Served,
+        signature: str,
+        inputs: Mapping[str, np.ndarray],
+        seconds: float | None = None,
+        output_filter: Sequence[str] = (),
+    ) -> dict[str, np.ndarray]:
+        """Return the outputs of a signature.
+
+        Args:
+            served: The version.
+            signature: One of its signatures.
+            inputs: The signature's inputs.
+            seconds: Time for an answer; None for any.
+            output_filter: The outputs to return; empty for all.
+
+        Raises:
+            ServingError: If the request does not fit the signature, the server is busy, the model
+                fails, or the time is over.
+        """
+        if signature not in served.model:
+            raise ServingError(
+                Code.FAILED_PRECONDITION, f'Serving signature key "{signature}" not found.'
+            )
+        self._check_outputs(served, signature, output_filter)
+        fitted = served.model.fit(signature, inputs, flatten=self._batching is None)
+        rows = max((len(array) for array in fitted.values() if array.ndim), default=1)
+        if rows > self.settings.limits.rows:
+            raise invalid(
+                f"Task size {rows} is larger than maximum input batch size "
+                f"{self.settings.limits.rows}"
+            )
+        try:
+            async with asyncio.timeout(seconds):
+                if self._batching is None:
+                    outputs = await self._call(served, signature, fitted)
+                else:
+                    outputs = await self._batcher(served, signature).submit(fitted)
+        except TimeoutError as error:
+            raise ServingError(
+                Code.DEADLINE_EXCEEDED, "Timed out waiting for notification"
+            ) from error
+        return {name: outputs[name] for name in output_filter or outputs}
+
+    async def _call(
+        self, served: Served, signature: str, inputs: Mapping[str, np.ndarray]
+    ) -> Mapping[str, np.ndarray]:
+        with self._metrics.runtime():
+            return await self._workers.run(served.model.run, signature, inputs)
+
+    def _batcher(self, served: Served, signature: str) -> Batcher:
+        if signature not in served.batchers:
+            assert self._batching is not None
+            run = functools.partial(self._call, served, signature)
+            served.batchers[signature] = Batcher(
+                run, self._batching, served.free, self._metrics.batch
+            )
+        return served.batchers[signature]
+
+    def _check_outputs(self, served: Served, signature: str, names: Sequence[str]) -> None:
+        known = served.model.outputs(signature)
+        for name in names:
+            if name not in known:
+                raise invalid(
+                    f"output tensor alias not found in signature: {name} Outputs expected to be in "
+                    f"the set {{{','.join(sorted(known))}}}."
+                )
+            if list(names).count(name) > 1:
+                raise invalid(f"duplicate output tensor alias: {name}")
+
+    def stop(self) -> None:
+        """Drop requests that have not begun."""
+        self._workers.stop()

@@ -1,0 +1,108 @@
+"""Settings of the server, and the model's files that hold those of batching."""
+
+import dataclasses
+import re
+from pathlib import Path
+
+from keras_transformer.utils.cores import available_cores
+
+# A version's own file precedes the one that all versions share, as in TensorFlow Serving.
+_FILES = ("batching_params.pbtxt", "../serving/batching.config")
+_VALUE = re.compile(r"^\s*(\w+)\s*\{\s*value\s*:\s*(\d+)\s*\}", re.MULTILINE)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Batching:
+    """How requests of several clients become one batch; the fields are TensorFlow Serving's.
+
+    >>> Batching(max_batch_size=8, max_enqueued_batches=2).most_waiting
+    16
+    """
+
+    max_batch_size: int = 64
+    """Rows of a batch; a request of more is refused."""
+    batch_timeout_micros: int = 5000
+    """Microseconds that the first request of a batch waits for others."""
+    max_enqueued_batches: int = 100
+    """Batches that may wait; further requests are refused."""
+    num_batch_threads: int = dataclasses.field(default_factory=available_cores)
+    """Batches that run at a time."""
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            if field.name != "batch_timeout_micros" and getattr(self, field.name) < 1:
+                raise ValueError(
+                    f"{field.name} must be positive, received {getattr(self, field.name)}. Correct "
+                    "it in batching_params.pbtxt or serving/batching.config."
+                )
+
+    @property
+    def most_waiting(self) -> int:
+        """The number of rows that may wait."""
+        return self.max_batch_size * self.max_enqueued_batches
+
+    @classmethod
+    def read(cls, version: Path) -> "Batching":
+        """Read the files that came with a model.
+
+        Args:
+            version: The version directory. Values that its files do not have are the defaults.
+
+        Raises:
+            ValueError: If a value is not positive.
+        """
+        known = {field.name for field in dataclasses.fields(cls)}
+        values: dict[str, int] = {}
+        for file in reversed(_FILES):
+            path = version / file
+            if path.exists():
+                text = path.read_text(encoding="utf-8")
+                values |= {name: int(value) for name, value in _VALUE.findall(text)}
+        return cls(**{name: value for name, value in values.items() if name in known})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a client may ask for."""
+
+    request_bytes: int = 16 << 20
+    """Size of a request, after decompression."""
+    rows: int = 1024
+    """Rows of a request."""
+    waiting: int = 1000
+    """Requests that run or wait to run; further ones are refused. Batches have their own limit."""
+    connections: int = 512
+    """Open REST connections."""
+    body_seconds: float = 30
+    """Seconds in which the body of a REST request must arrive."""
+    idle_seconds: float = 75
+    """Seconds that a connection may wait for a request, or for the rest of its head."""
+    stop_seconds: float = 30
+    """Seconds that running requests have to finish when the server stops."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What is served, and where."""
+
+    base: Path
+    """Directory of the numbered versions."""
+    name: str
+    """Model name in requests."""
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: int = 8500
+    """Port for gRPC; 0 for a free one."""
+    rest_port: int = 8501
+    """Port for REST; 0 for a free one."""
+    workers: int = dataclasses.field(default_factory=available_cores)
+    """Requests that run at a time; the others wait."""
+    timeout: float = 60
+    """Seconds after which a REST request fails."""
+    batching: bool = False
+    """Whether requests of several clients are joined."""
+    poll_seconds: float = 1
+    """Seconds between looks for a new version."""
+    retry_seconds: float = 60
+    """Seconds until a version that did not load is tried again."""
+    limits: Limits = dataclasses.field(default_factory=Limits)

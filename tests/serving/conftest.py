@@ -1,0 +1,142 @@
+"""A model that a person can check, and servers for it."""
+
+import http.client
+import json
+from types import SimpleNamespace
+
+import grpc
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import (
+    model_service_pb2_grpc,
+    predict_pb2,
+    prediction_service_pb2_grpc,
+)
+
+from tests.helpers.model_server import ModelServer
+
+STRINGS = tf.TensorSpec([None], tf.string, name="text")
+
+
+class Shout(tf.Module):
+    """It writes in capitals, after a prefix."""
+
+    def __init__(self, prefix=""):
+        super().__init__()
+        self.prefix = tf.Variable(prefix, trainable=False)
+
+    @tf.function(input_signature=[STRINGS])
+    def shout(self, text):
+        return {"translation": self.prefix + tf.strings.upper(text, encoding="utf-8")}
+
+    @tf.function(input_signature=[STRINGS])
+    def score(self, text):
+        length = tf.strings.length(text, unit="UTF8_CHAR")
+        return {**self.shout(text), "score": tf.cast(length, tf.float32) / 10, "length": length}
+
+    @tf.function(input_signature=[STRINGS])
+    def strict(self, text):
+        """Fails for a request with "bad" in it, and counts the rows of the batch."""
+        with tf.control_dependencies(
+            [tf.debugging.assert_none_equal(text, "bad", message="bad text")]
+        ):
+            return {"rows": tf.fill(tf.shape(text), tf.shape(text)[0])}
+
+    @tf.function(input_signature=[STRINGS])
+    def first(self, text):
+        return {"translation": text[:1]}
+
+    @tf.function(input_signature=[STRINGS])
+    def slow(self, text):
+        """Takes about a second per hundred thousand rounds that the text says."""
+        rounds = tf.strings.to_number(text[0], tf.int32)
+        total = tf.while_loop(lambda i: i < rounds, lambda i: [i + 1], [0])[0]
+        return {"rounds": tf.fill(tf.shape(text), total)}
+
+    @tf.function(input_signature=[STRINGS, tf.TensorSpec([None], tf.string, name="translation")])
+    def pair(self, text, translation):
+        return {"joined_bytes": tf.strings.join([text, translation], "|")}
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float32, name="x")])
+    def double(self, x):
+        return {"y": 2 * x}
+
+
+def save(path, prefix=""):
+    model = Shout(prefix)
+    names = ("score", "strict", "first", "slow", "pair", "double")
+    signatures = {name: getattr(model, name) for name in names}
+    tf.saved_model.save(model, str(path), {"serving_default": model.shout, **signatures})
+    return path
+
+
+@pytest.fixture(scope="session")
+def base(tmp_path_factory):
+    """The directory of a model with one version, 3. Tests must not change it."""
+    base = tmp_path_factory.mktemp("models") / "shout"
+    save(base / "3")
+    return base
+
+
+def connect(server):
+    """Return ways to talk to a server: `post`, `get`, `predict`, `channel`."""
+    channel = grpc.insecure_channel(f"localhost:{server.port}")
+    stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+
+    def ask(method, path, body=None, headers=None):
+        connection = http.client.HTTPConnection("localhost", server.rest_port, timeout=60)
+        try:
+            connection.request(method, path, body, headers or {})
+            response = connection.getresponse()
+            content = response.read()
+            if response.headers.get_content_type() == "application/json":
+                content = json.loads(content)
+            return response.status, content
+        finally:
+            connection.close()
+
+    def post(body, model="shout", headers=None):
+        body = body if isinstance(body, str | bytes) else json.dumps(body)
+        return ask("POST", f"/v1/models/{model}:predict", body, headers)
+
+    def predict(inputs, signature="", **options):
+        request = predict_pb2.PredictRequest(output_filter=options.pop("output_filter", ()))
+        request.model_spec.name = options.pop("name", "shout")
+        request.model_spec.signature_name = signature
+        if "version" in options:
+            request.model_spec.version.value = options.pop("version")
+        for name, value in inputs.items():
+            proto = value
+            if not isinstance(value, type(_EMPTY)):
+                proto = tf.make_tensor_proto(value)
+            request.inputs[name].CopyFrom(proto)
+        outputs = stub.Predict(request, timeout=60).outputs
+        return {name: tf.make_ndarray(outputs[name]).tolist() for name in outputs}
+
+    return SimpleNamespace(
+        ask=ask,
+        post=post,
+        get=lambda path: ask("GET", path),
+        predict=predict,
+        channel=channel,
+        stub=stub,
+        models=model_service_pb2_grpc.ModelServiceStub(channel),
+        server=server,
+    )
+
+
+_EMPTY = tf.make_tensor_proto("")
+
+
+@pytest.fixture(scope="module")
+def plain(base):
+    """A client of a server that does not batch."""
+    with ModelServer(base, "shout") as server:
+        yield connect(server)
+
+
+def grpc_error(function, *arguments, **options):
+    """Return the code and the message of a gRPC error."""
+    with pytest.raises(grpc.RpcError) as error:
+        function(*arguments, **options)
+    return error.value.code().name, error.value.details()
