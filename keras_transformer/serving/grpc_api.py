@@ -1,10 +1,12 @@
 """The gRPC API of TensorFlow Serving: Predict, metadata, status and health."""
 
+import inspect
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
-from google.protobuf import any_pb2
+from google.protobuf import any_pb2, message
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from tensorflow_serving.apis import (
     get_model_metadata_pb2,
@@ -19,6 +21,8 @@ from keras_transformer.serving.metrics import Entry, Metrics
 from keras_transformer.serving.model import DEFAULT
 from keras_transformer.serving.predict import Predictor
 from keras_transformer.serving.tensors import check_names, read_tensor, write_tensor
+
+log = logging.getLogger(__name__)
 
 _STATUS = {code.value[0]: code for code in grpc.StatusCode}
 _MESSAGE = 1024  # Characters of an error, as in TensorFlow Serving.
@@ -108,11 +112,11 @@ class ModelService(model_service_pb2_grpc.ModelServiceServicer):
             name, version = _model(request)
             states = self._predictor.versions.states()
             if name != self._predictor.settings.name or not states:
-                message = f"Could not find any versions of model {name}"
-                raise ServingError(Code.NOT_FOUND, message)
+                reason = f"Could not find any versions of model {name}"
+                raise ServingError(Code.NOT_FOUND, reason)
             if version is not None and version not in states:
-                message = f"Could not find version {version} of model {name}"
-                raise ServingError(Code.NOT_FOUND, message)
+                reason = f"Could not find version {version} of model {name}"
+                raise ServingError(Code.NOT_FOUND, reason)
             response = get_model_status_pb2.GetModelStatusResponse()
             for number, state in states.items():
                 if version in (None, number):
@@ -125,6 +129,32 @@ class ModelService(model_service_pb2_grpc.ModelServiceServicer):
 
     async def HandleReloadConfigRequest(self, request: Any, context: Any) -> None:
         await _not_here(context, "HandleReloadConfigRequest")
+
+
+class RefuseMalformed(grpc.aio.ServerInterceptor):
+    """Answers INTERNAL to bytes that are no message, as TensorFlow Serving does.
+
+    gRPC itself would write a traceback to the log for each.
+    """
+
+    async def intercept_service(self, continuation: Any, details: Any) -> Any:
+        handler = await continuation(details)
+        if handler is None or handler.unary_unary is None:
+            return handler
+
+        def read(content: bytes) -> Any:
+            try:
+                return handler.request_deserializer(content)
+            except message.DecodeError:
+                return None
+
+        async def answer(request: Any, context: Any) -> Any:
+            if request is None:
+                await context.abort(grpc.StatusCode.INTERNAL, "The request is malformed.")
+            answer = handler.unary_unary(request, context)
+            return await answer if inspect.isawaitable(answer) else answer
+
+        return grpc.unary_unary_rpc_method_handler(answer, read, handler.response_serializer)
 
 
 class Health:
@@ -158,6 +188,10 @@ async def _answer(
         except ServingError as error:
             entry.status = error.code.name
             await context.abort(_STATUS[error.code], error.message[:_MESSAGE])
+        except Exception:
+            log.exception("an error of the server")
+            entry.status = Code.INTERNAL.name
+            await context.abort(grpc.StatusCode.INTERNAL, "Internal error; see the server's log")
 
 
 def _model(request: Any) -> tuple[str, int | None]:

@@ -12,7 +12,12 @@ import grpc
 import uvicorn
 from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
 
-from keras_transformer.serving.grpc_api import Health, ModelService, PredictionService
+from keras_transformer.serving.grpc_api import (
+    Health,
+    ModelService,
+    PredictionService,
+    RefuseMalformed,
+)
 from keras_transformer.serving.http import limited_protocol
 from keras_transformer.serving.metrics import Metrics
 from keras_transformer.serving.predict import Predictor
@@ -95,7 +100,9 @@ class Server:
             "grpc.max_send_message_length": -1,
             "grpc.max_connection_idle_ms": round(1000 * limits.idle_seconds),
         }
-        self._grpc = grpc.aio.server(options=list(options.items()))
+        self._grpc = grpc.aio.server(
+            interceptors=[RefuseMalformed()], options=list(options.items())
+        )
         prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
             self.prediction, self._grpc
         )

@@ -18,7 +18,8 @@ def read_tensor(name: str, proto: Any) -> np.ndarray:
 
     Args:
         name: The input's name, for errors.
-        proto: The message.
+        proto: The message. If it has fewer values than elements, the last one is repeated, as in
+            TensorFlow.
 
     Raises:
         ServingError: If the message is malformed.
@@ -32,7 +33,7 @@ def read_tensor(name: str, proto: Any) -> np.ndarray:
     if math.prod(shape) > _MOST_ELEMENTS:
         raise invalid(f"Tensor {name} has shape {shape}, more than {_MOST_ELEMENTS} elements.")
     if not math.prod(shape):  # `make_ndarray` reads a value that need not be there.
-        return np.zeros(shape, _dtype(name, proto).as_numpy_dtype)
+        return np.zeros(shape, _dtype(name, proto))
     try:
         array = tf.make_ndarray(proto)
     except (IndexError, KeyError, TypeError, ValueError) as error:
@@ -42,11 +43,11 @@ def read_tensor(name: str, proto: Any) -> np.ndarray:
     return array
 
 
-def _dtype(name: str, proto: Any) -> tf.DType:
+def _dtype(name: str, proto: Any) -> Any:
     try:
-        return tf.as_dtype(proto.dtype)
-    except TypeError as error:
-        raise invalid(f"Tensor {name} has the unknown type {proto.dtype}.") from error
+        return tf.as_dtype(proto.dtype).as_numpy_dtype
+    except (KeyError, TypeError) as error:
+        raise invalid(f"Tensor {name} has type {proto.dtype}, which no input has.") from error
 
 
 def write_tensor(array: np.ndarray) -> Any:

@@ -45,12 +45,9 @@ class ModelServer:
 
     def stop(self):
         """Stop as on SIGTERM, and wait until the server has ended."""
-        self.loop.call_soon_threadsafe(self._stop.set)
+        if self._thread.is_alive():
+            self.loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
-
-    def call(self, coroutine):
-        """Return the result of a coroutine, run in the server's loop."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(60)
 
     async def _run(self):
         self.loop, self._stop = asyncio.get_running_loop(), asyncio.Event()

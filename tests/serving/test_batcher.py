@@ -1,0 +1,144 @@
+"""The queue alone, with a model that needs no TensorFlow."""
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from keras_transformer.serving.batching import Batcher
+from keras_transformer.serving.errors import Code, ServingError
+from keras_transformer.serving.settings import Batching
+
+
+def run(scenario, **settings):
+    """Run `scenario(batcher, sizes, gate)`; `sizes` are the rows of each run of the model."""
+
+    async def main():
+        sizes, gate = [], asyncio.Event()
+        gate.set()
+
+        async def double(inputs):
+            sizes.append(len(inputs["x"]))
+            await gate.wait()
+            if (inputs["x"] < 0).any():
+                raise ServingError(Code.INVALID_ARGUMENT, "negative")
+            return {"y": 2 * inputs["x"]}
+
+        batching = Batching(**{"num_batch_threads": 1, "batch_timeout_micros": 20_000, **settings})
+        batcher = Batcher(double, batching, asyncio.Semaphore(batching.num_batch_threads))
+
+        def ask(*values):
+            return batcher.submit({"x": np.array(values)})
+
+        return await asyncio.wait_for(scenario(ask, sizes, gate), 20)
+
+    return asyncio.run(main())
+
+
+def values(answers):
+    return [answer["y"].tolist() for answer in answers]
+
+
+def test_requests_are_joined_in_order_and_answered_apart():
+    async def scenario(ask, sizes, gate):
+        answers = await asyncio.gather(ask(1, 2), ask(3), ask(4, 5, 6))
+        assert values(answers) == [[2, 4], [6], [8, 10, 12]]
+        assert sizes == [6]
+
+    run(scenario)
+
+
+def test_a_full_batch_does_not_wait():
+    async def scenario(ask, sizes, gate):
+        answers = await asyncio.gather(*map(ask, range(7)))
+        assert values(answers) == [[2 * i] for i in range(7)]
+        assert sizes == [3, 3, 1]  # The last waits for others, in vain.
+
+    run(scenario, max_batch_size=3)
+
+
+def test_a_request_is_never_split():
+    async def scenario(ask, sizes, gate):
+        await asyncio.gather(ask(1, 2), ask(3, 4), ask(5))
+        assert sizes == [2, 3]
+
+    run(scenario, max_batch_size=3)
+
+
+def test_one_bad_request_fails_alone():
+    async def scenario(ask, sizes, gate):
+        answers = await asyncio.gather(ask(1), ask(-2, 3), ask(4), return_exceptions=True)
+        assert values([answers[0], answers[2]]) == [[2], [8]]
+        assert answers[1].message == "negative"
+        assert sizes == [4, 1, 2, 1]
+
+    run(scenario)
+
+
+def test_requests_of_other_shapes_do_not_disturb():
+    async def scenario(ask, sizes, gate):
+        answers = await asyncio.gather(ask(1), ask([1, 2]), ask(3))
+        assert values(answers) == [[2], [[2, 4]], [6]]
+
+    run(scenario)
+
+
+def test_a_full_queue_refuses_and_recovers():
+    async def scenario(ask, sizes, gate):
+        gate.clear()
+        first = asyncio.create_task(ask(0))
+        while not sizes:
+            await asyncio.sleep(0.01)
+        waiting = [asyncio.create_task(ask(i)) for i in range(6)]
+        await asyncio.sleep(0)
+        with pytest.raises(ServingError, match="queue .* is full") as error:
+            await ask(7)
+        assert (error.value.code, error.value.http_status) == (Code.RESOURCE_EXHAUSTED, 503)
+        gate.set()
+        assert values(await asyncio.gather(first, *waiting)) == [[0], *([2 * i] for i in range(6))]
+        assert values([await ask(8)]) == [[16]]
+
+    run(scenario, max_batch_size=3, max_enqueued_batches=2)
+
+
+def test_a_client_that_leaves_frees_its_place():
+    async def scenario(ask, sizes, gate):
+        gate.clear()
+        first = asyncio.create_task(ask(0))
+        while not sizes:
+            await asyncio.sleep(0.01)
+        gone = asyncio.create_task(ask(1))
+        await asyncio.sleep(0)
+        gone.cancel()
+        await asyncio.sleep(0)
+        last = asyncio.create_task(ask(2))
+        await asyncio.sleep(0.05)
+        gate.set()
+        assert values(await asyncio.gather(first, last)) == [[0], [4]]
+        assert sizes == [1, 1]
+
+    run(scenario, max_batch_size=1, max_enqueued_batches=1)
+
+
+def test_zero_rows_need_no_companion():
+    async def scenario(ask, sizes, gate):
+        assert values([await ask()]) == [[]]
+
+    run(scenario, batch_timeout_micros=10**9)
+
+
+@pytest.mark.parametrize("name", ["max_batch_size", "max_enqueued_batches", "num_batch_threads"])
+def test_sizes_must_be_positive(name):
+    with pytest.raises(ValueError, match=f"{name} must be positive, received 0"):
+        Batching(**{name: 0})
+
+
+def test_a_versions_file_precedes_the_shared_one(tmp_path):
+    (tmp_path / "1").mkdir()
+    (tmp_path / "serving").mkdir()
+    assert Batching.read(tmp_path / "1") == Batching()
+    (tmp_path / "serving/batching.config").write_text(
+        "# max_batch_size { value: 1 }\nmax_batch_size { value: 9 }\nnum_batch_threads {value:3}\n"
+    )
+    (tmp_path / "1/batching_params.pbtxt").write_text("max_batch_size { value: 32 }\n")
+    assert Batching.read(tmp_path / "1") == Batching(max_batch_size=32, num_batch_threads=3)

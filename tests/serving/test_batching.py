@@ -1,0 +1,96 @@
+"""Requests of several clients in one batch."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.helpers.model_server import ModelServer
+from tests.serving.conftest import connect, grpc_error, save
+
+
+@pytest.fixture(scope="module")
+def batched(tmp_path_factory):
+    """A client of a server whose batches have up to 8 rows and wait for a fifth of a second."""
+    base = tmp_path_factory.mktemp("batched") / "shout"
+    version = save(base / "1")
+    (version / "batching_params.pbtxt").write_text(
+        "max_batch_size { value: 8 }\nbatch_timeout_micros { value: 200000 }\n"
+        "max_enqueued_batches { value: 2 }\nnum_batch_threads { value: 1 }\n"
+    )
+    with ModelServer(base, "shout", batching=True) as server:
+        yield connect(server)
+
+
+def at_once(function, arguments):
+    with ThreadPoolExecutor(len(arguments)) as threads:
+        return list(threads.map(function, arguments))
+
+
+def test_concurrent_requests_of_one_sentence_share_a_batch(batched):
+    texts = [f"sentence {i}" for i in range(8)]
+    answers = at_once(lambda text: batched.post({"inputs": [text]}), texts)
+    assert answers == [(200, {"outputs": [text.upper()]}) for text in texts]
+    sizes = at_once(lambda text: batched.predict({"text": [text]}, "strict")["rows"], texts)
+    assert sum(1 / size for (size,) in sizes) < 8  # 8 if each ran alone.
+    assert max(sizes)[0] <= 8
+
+
+def test_a_malformed_request_fails_alone(batched):
+    bodies = [
+        {"inputs": ["a"], "signature_name": "strict"},
+        {"inputs": ["bad"], "signature_name": "strict"},
+        {"inputs": [["a", "b"]], "signature_name": "strict"},
+        {"inputs": "a", "signature_name": "strict"},
+        {"inputs": ["b", "c"], "signature_name": "strict"},
+    ]
+    statuses = [status for status, _ in at_once(batched.post, bodies)]
+    assert statuses == [200, 400, 400, 400, 200]
+
+
+def test_zero_rows_are_answered_at_once(batched):
+    assert batched.post({"inputs": []}) == (200, {"outputs": []})
+
+
+def test_what_does_not_fit_a_batch_is_refused(batched):
+    status, answer = batched.post({"inputs": 9 * ["a"]})
+    assert (status, answer["error"]) == (
+        400,
+        "Task size 9 is larger than maximum input batch size 8",
+    )
+    assert batched.post({"inputs": 8 * ["a"]}) == (200, {"outputs": 8 * ["A"]})
+    body = {"inputs": {"text": ["a"], "translation": ["b", "c"]}, "signature_name": "pair"}
+    assert batched.post(body)[0] == 400
+
+
+def test_an_output_of_other_length_is_still_answered(batched):
+    def first(text):
+        return batched.predict({"text": [text, "x"]}, "first")["translation"]
+
+    assert at_once(first, ["a", "b"]) == [[b"a"], [b"b"]]
+
+
+def test_a_full_queue_answers_503_and_resource_exhausted(batched):
+    slow = {"inputs": ["300000"], "signature_name": "slow"}
+    small = {"inputs": ["a"]}  # Of another signature, so that it waits for the same thread.
+    assert batched.post(small)[0] == 200
+    running = threading.Thread(target=batched.post, args=[slow])
+    running.start()
+    statuses = [
+        status for status, _ in at_once(batched.post, 20 * [{**small, "inputs": 4 * ["a"]}])
+    ]
+    assert sorted(set(statuses)) == [200, 503]
+    with ThreadPoolExecutor(4) as threads:
+        waiting = [
+            threads.submit(batched.post, {**slow, "inputs": 8 * ["50000"]}) for _ in range(3)
+        ]
+        errors = set()
+        while not all(one.done() for one in waiting) and not errors:
+            try:
+                batched.predict({"text": 8 * ["1"]}, "slow")
+            except Exception as error:
+                errors.add((error.code().name, "is full" in error.details()))
+    running.join()
+    assert errors <= {("RESOURCE_EXHAUSTED", True)}
+    assert grpc_error(batched.predict, {"text": 9 * ["a"]})[0] == "INVALID_ARGUMENT"
+    assert batched.post(small) == (200, {"outputs": ["A"]})  # It recovers.

@@ -1,0 +1,251 @@
+"""What TensorFlow Serving answers, this server answers too."""
+
+import base64
+import gzip
+import json
+
+import pytest
+import tensorflow as tf
+from google.protobuf import json_format
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from tensorflow_serving.apis import (
+    classification_pb2,
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    model_management_pb2,
+)
+
+from tests.serving.conftest import grpc_error
+
+
+@pytest.mark.parametrize(
+    "body, answer",
+    [
+        ({"instances": ["a", "zwölf"]}, {"predictions": ["A", "ZWÖLF"]}),
+        ({"instances": [{"text": "a"}]}, {"predictions": ["A"]}),
+        ({"inputs": ["a"]}, {"outputs": ["A"]}),
+        ({"inputs": {"text": ["a"]}}, {"outputs": ["A"]}),
+        ({"inputs": {"text": ["a"], "extra": 1}}, {"outputs": ["A"]}),
+        ({"inputs": []}, {"outputs": []}),
+        ({"inputs": "a"}, {"outputs": ["A"]}),  # Flattened.
+        ({"inputs": [["a", "b"]]}, {"outputs": ["A", "B"]}),
+        ({"inputs": {"b64": base64.b64encode(b"hi").decode()}}, {"outputs": ["HI"]}),
+        ({"instances": ["a"], "signature_name": ""}, {"predictions": ["A"]}),
+        (
+            {"instances": ["abc"], "signature_name": "score"},
+            {"predictions": [{"length": 3, "score": 0.3, "translation": "ABC"}]},
+        ),
+        (
+            {"inputs": ["abc"], "signature_name": "score"},
+            {"outputs": {"length": [3], "score": [0.3], "translation": ["ABC"]}},
+        ),
+        (  # A name that ends in _bytes is for bytes.
+            {"instances": [{"text": "a", "translation": "b"}], "signature_name": "pair"},
+            {"predictions": [{"b64": base64.b64encode(b"a|b").decode()}]},
+        ),
+        (
+            {"instances": [[1, 2.5], [0, -1]], "signature_name": "double"},
+            {"predictions": [[2.0, 5.0], [0.0, -2.0]]},
+        ),
+    ],
+)
+def test_rest_answers_in_the_form_of_the_request(body, answer, plain):
+    assert plain.post(body) == (200, answer)
+    assert plain.post(body, "shout/versions/3") == (200, answer)
+
+
+@pytest.mark.parametrize(
+    "body, text",
+    [
+        (b'"a \xff b"]}', "a \ufffd b"),
+        (b'"more"]} and more', "more"),
+        (rb'"x\udc00y"]}', "x\ufffd\ufffd\ufffdy"),  # Three bytes that are no UTF-8.
+        (rb'"\ud83d\ude00"]}', "😀"),
+        (rb'"a\u0000b"]}', "a\0b"),
+    ],
+)
+def test_rest_reads_json_as_generously(body, text, plain):
+    body = b'{"signature_name": "first", "instances": [' + body
+    assert plain.post(body) == (200, {"predictions": [text]})
+    assert plain.post(b"\xef\xbb\xbf" + body) == (200, {"predictions": [text]})  # A BOM.
+
+
+@pytest.mark.parametrize(
+    "body, message",
+    [
+        ("", "JSON Parse error: The document is empty"),
+        ('{"instances": ["a"', "JSON Parse error: .* at offset: "),
+        ('{"instances": ["\\ud800"]}', "JSON Parse error: The surrogate pair in string is invalid"),
+        ("[" * 100_000, "JSON Parse error: "),
+        ("[1]", r"JSON Value: \[1\] Is not object"),
+        ({"text": "a"}, "Missing 'inputs' or 'instances' key"),
+        ({"inputs": ["a"], "instances": ["a"]}, "only one of 'inputs' or 'instances' keys"),
+        ({"instances": []}, "No values in 'instances' array"),
+        ({"instances": "a"}, "Excepting 'instances' to be an list/array"),
+        ({"instances": [1]}, "JSON Value: 1 Type: Number is not of expected type: string"),
+        ({"instances": [None]}, "Type: Null is not of expected type: string"),
+        ({"instances": [{"b64": "%"}]}, "Unable to base64 decode"),
+        ({"instances": ["a", ["b"]]}, "Encountered list at unexpected level: 1 expected < 1"),
+        ({"inputs": [["a"], ["b", "c"]]}, "unexpected size: 2 at level: 1 expected size: 1"),
+        ({"inputs": [["a"], "b"]}, "found at incorrect level: 2 in the JSON DOM"),
+        ({"instances": ["a", {"text": "b"}]}, "Expecting value/list but got object at item 1"),
+        ({"instances": [{"text": "a"}, "b"]}, "Expecting object but got list at item 1"),
+        ({"instances": [{"text": "a", "x": ""}]}, "Failed to process element: 0 .*equal to: text"),
+        ({"inputs": {"source": ["a"]}}, "Missing named input: text in 'inputs' object."),
+        ({"inputs": ["a"], "signature_name": 1}, "'signature_name' key must be a string value"),
+        ({"inputs": ["a"], "signature_name": "b"}, 'Serving signature name: "b" not found in sig'),
+        ({"inputs": ["a"], "signature_name": "pair"}, "inputs is a plain value/list"),
+        ({"instances": ["a"], "signature_name": "pair"}, "instances is a plain list"),
+        ({"instances": [[1]], "signature_name": "double"}, "Input x must have shape"),
+        ({"instances": [["1", 2]], "signature_name": "double"}, "Type: String is not of expected"),
+        ({"inputs": ["bad"], "signature_name": "strict"}, "^assertion failed: .bad text"),
+        ({"inputs": 1025 * ["a"]}, "Task size 1025 is larger than maximum input batch size 1024"),
+    ],
+)
+def test_rest_refuses_what_is_malformed(body, message, plain):
+    status, answer = plain.post(body)
+    assert status == 400
+    assert list(answer) == ["error"]
+    with pytest.raises(ValueError, match=message):
+        raise ValueError(answer["error"])
+
+
+@pytest.mark.parametrize(
+    "method, path, status, message",
+    [
+        ("GET", "/v1/models/other", 404, "Could not find any versions of model other"),
+        ("GET", "/v1/models/shout/versions/7", 404, "Could not find version 7 of model shout"),
+        ("GET", "/v1/models/shout:predict", 400, "Malformed request: GET /v1/models/shout:predict"),
+        ("POST", "/v1/models/other:predict", 404, "Servable not found for request: Latest(other)"),
+        (
+            "POST",
+            "/v1/models/shout/versions/7:predict",
+            404,
+            "Servable not found for request: Specific(shout, 7)",
+        ),
+        (
+            "POST",
+            f"/v1/models/shout/versions/{'9' * 30}:predict",
+            400,
+            f"Failed to convert version: {'9' * 30} to numeric.",
+        ),
+        ("POST", "/v1/models/shout:classify", 501, "This server has no classify API."),
+        ("GET", "/v1/models/shout/labels/x", 400, "Unrecognized servable version label: x"),
+        ("DELETE", "/v1/models/shout", 400, "Malformed request: DELETE /v1/models/shout"),
+    ],
+)
+def test_rest_names_what_it_does_not_have(method, path, status, message, plain):
+    assert plain.ask(method, path, "{}") == (status, {"error": message})
+
+
+def test_a_path_outside_v1_is_answered_in_html(plain):
+    status, content = plain.get("/nothing")
+    assert (status, content[:6]) == (404, b"<html>")
+
+
+def test_a_body_may_be_compressed(plain):
+    body = gzip.compress(json.dumps({"inputs": ["a" * 10_000]}).encode())
+    headers = {"Content-Encoding": "gzip"}
+    assert plain.post(body, headers=headers) == (200, {"outputs": ["A" * 10_000]})
+    status, answer = plain.post(body[:-10], headers=headers)
+    assert (status, answer["error"][:20]) == (400, "Failed to decompress")
+
+
+def test_status_and_metadata_are_the_same_over_both_apis(plain):
+    state = {"version": "3", "state": "AVAILABLE"}
+    state["status"] = {"error_code": "OK", "error_message": ""}
+    assert plain.get("/v1/models/shout") == (200, {"model_version_status": [state]})
+    request = get_model_status_pb2.GetModelStatusRequest()
+    request.model_spec.name = "shout"
+    (received,) = plain.models.GetModelStatus(request).model_version_status
+    assert (received.version, received.State.Name(received.state)) == (3, "AVAILABLE")
+
+    status, answer = plain.get("/v1/models/shout/metadata")
+    assert status == 200
+    assert answer["model_spec"] == {"name": "shout", "signature_name": "", "version": "3"}
+    request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
+    request.model_spec.name = "shout"
+    received = plain.stub.GetModelMetadata(request)
+    assert received.model_spec.version.value == 3
+    signatures = get_model_metadata_pb2.SignatureDefMap()
+    assert received.metadata["signature_def"].Unpack(signatures)
+    assert {"serving_default", "score", "pair"} < signatures.signature_def.keys()
+    for name, signature in answer["metadata"]["signature_def"]["signature_def"].items():
+        parsed = json_format.ParseDict(signature, type(signatures.signature_def[name])())
+        assert parsed == signatures.signature_def[name]
+
+
+def test_grpc_answers_strings_numbers_and_zero_rows(plain):
+    assert plain.predict({"text": [b"a", b"\xc3\xb6"]}) == {"translation": [b"A", "Ö".encode()]}
+    assert plain.predict({"x": [[0.5, 1.0]]}, "double") == {"y": [[1.0, 2.0]]}
+    nothing = tf.make_tensor_proto([], tf.string, [0])
+    assert plain.predict({"text": nothing}) == {"translation": []}
+    short = tf.make_tensor_proto(["a", "b"])
+    short.tensor_shape.dim[0].size = 3  # TensorFlow repeats the last value.
+    assert plain.predict({"text": short}) == {"translation": [b"A", b"B", b"B"]}
+    assert plain.predict({"text": ["abc"]}, "score", output_filter=["length"]) == {"length": [3]}
+
+
+@pytest.mark.parametrize(
+    "inputs, options, code, message",
+    [
+        ({}, {}, "INVALID_ARGUMENT", "input size does not match signature: 0!=1 len({}) != len({"),
+        ({"x": ["a"]}, {}, "INVALID_ARGUMENT", "Signature input alias: text not found in request"),
+        ({"text": [1]}, {}, "INVALID_ARGUMENT", "Input text must be string, received int32"),
+        ({"text": ["a"]}, {"signature": "b"}, "FAILED_PRECONDITION", 'signature key "b" not found'),
+        ({"text": ["a"]}, {"name": "b"}, "NOT_FOUND", "for request: Latest(b)"),
+        ({"text": ["a"]}, {"version": 7}, "NOT_FOUND", "for request: Specific(shout, 7)"),
+        (
+            {"text": ["a"]},
+            {"output_filter": ["b"]},
+            "INVALID_ARGUMENT",
+            "output tensor alias not found in signature: b Outputs expected to be in the set {tran",
+        ),
+        (
+            {"text": ["a"]},
+            {"output_filter": ["translation"] * 2},
+            "INVALID_ARGUMENT",
+            "duplicate output tensor alias: translation",
+        ),
+    ],
+)
+def test_grpc_refuses_what_does_not_fit(inputs, options, code, message, plain):
+    received, details = grpc_error(plain.predict, inputs, **options)
+    assert (received, message in details) == (code, True), details
+
+
+def test_other_calls_of_grpc_are_unimplemented(plain):
+    calls = {
+        plain.stub.Classify: classification_pb2.ClassificationRequest(),
+        plain.models.HandleReloadConfigRequest: model_management_pb2.ReloadConfigRequest(),
+    }
+    for call, request in calls.items():
+        assert grpc_error(call, request)[0] == "UNIMPLEMENTED"
+
+
+def test_the_health_service_reports_that_the_server_serves(plain):
+    stub = health_pb2_grpc.HealthStub(plain.channel)
+    answer = stub.Check(health_pb2.HealthCheckRequest())
+    assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+
+def test_requests_are_counted_and_logged_without_their_text(plain, caplog):
+    def count(status):
+        text = plain.get("/monitoring/prometheus/metrics")[1].decode()
+        name = f':tensorflow:serving:request_count{{model_name="shout",status="{status}"}}'
+        return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
+
+    ok, wrong = count("OK"), count("INVALID_ARGUMENT")
+    with caplog.at_level("INFO", "keras_transformer.serving.access"):
+        plain.post({"inputs": ["secret", "b"]})
+        plain.predict({"text": ["secret"]})
+        plain.post({"inputs": [1]})
+        assert (count("OK") - ok, count("INVALID_ARGUMENT") - wrong) == (2, 1)
+    logged = [json.loads(record.message) for record in caplog.records]
+    logged = [entry for entry in logged if entry["method"] == "Predict"]
+    assert [(e["api"], e["status"], e.get("http"), e.get("rows")) for e in logged] == [
+        ("REST", "OK", 200, 2),
+        ("GRPC", "OK", None, 1),
+        ("REST", "INVALID_ARGUMENT", 400, None),
+    ]
+    assert "secret" not in caplog.text

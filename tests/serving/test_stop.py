@@ -1,0 +1,143 @@
+"""The process: signals, ports that are taken, and the end."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import grpc
+import pytest
+import urllib3
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from keras_transformer.serving.settings import Limits
+from tests.helpers.model_server import ModelServer
+from tests.helpers.tiny import ROOT
+from tests.serving.conftest import connect
+
+SLOW = {"inputs": ["400000"], "signature_name": "slow"}
+
+
+def free_ports():
+    with contextlib.ExitStack() as stack:
+        taken = [stack.enter_context(socket.socket()) for _ in range(2)]
+        for one in taken:
+            one.bind(("localhost", 0))
+        return [one.getsockname()[1] for one in taken]
+
+
+def test_running_requests_finish_and_new_ones_are_refused(base):
+    with ModelServer(base, "shout", limits=Limits(stop_seconds=20)) as server:
+        client = connect(server)
+        health = health_pb2_grpc.HealthStub(client.channel)
+        watch = iter(health.Watch(health_pb2.HealthCheckRequest()))
+        assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
+        answers = {}
+        threads = [
+            threading.Thread(target=lambda: answers.update(rest=client.post(SLOW))),
+            threading.Thread(
+                target=lambda: answers.update(grpc=client.predict({"text": ["400000"]}, "slow"))
+            ),
+        ]
+        for thread in threads:
+            thread.start()
+        while server.server.predictor.versions.current.users < 2:
+            time.sleep(0.01)
+        stopping = threading.Thread(target=server.stop)
+        stopping.start()
+        assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
+        watch = None
+        with pytest.raises(ConnectionError):  # New connections, once the port is closed.
+            for _ in range(100):
+                client.get("/v1/models/shout")
+                time.sleep(0.05)
+        for thread in (*threads, stopping):
+            thread.join()
+    assert answers == {"rest": (200, {"outputs": [400000]}), "grpc": {"rounds": [400000]}}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_command_ends_with_status_0_after_a_signal(number, base):
+    port, rest_port = free_ports()
+    command = [sys.executable, "-m", "pipelines.serve", "--engine", "python", "--model", base]
+    process = subprocess.Popen(
+        [*command, "--port", str(port), "--rest-port", str(rest_port)],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        lines = []
+        for line in process.stderr:
+            lines.append(line)
+            if line.startswith("ready: "):
+                break
+        url = f"http://localhost:{rest_port}/v1/models/shout"
+        answers = []
+
+        def ask():
+            response = urllib3.request("POST", f"{url}:predict", json=SLOW)
+            answers.append((response.status, response.json()))
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        time.sleep(0.7)
+        process.send_signal(number)
+        asking.join()
+        rest = process.stderr.read()
+        assert process.wait() == 0
+    finally:
+        process.kill()
+    assert answers == [(200, {"outputs": [400000]})]
+    assert lines[0].startswith(f"Serving {base} as shout, version 3: REST at 127.0.0.1:{rest_port}")
+    assert '"status": "OK"' in rest
+    assert "Traceback" not in rest
+
+
+@pytest.mark.parametrize("taken", ["port", "rest_port"])
+def test_a_port_that_is_taken_is_an_error(taken, base):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        server = ModelServer(base, "shout")
+        settings = {taken: other.getsockname()[1]}
+        object.__setattr__(server.settings, *next(iter(settings.items())))
+        with pytest.raises(OSError), server:
+            pass
+
+
+def test_only_this_machine_can_connect(base):
+    with ModelServer(base, "shout") as server:
+        for port in (server.port, server.rest_port):
+            with pytest.raises(OSError):  # An address of this machine, but not loopback's first.
+                socket.create_connection(("127.0.0.2", port), timeout=5)
+
+
+def test_a_request_that_takes_too_long_fails(base):
+    with ModelServer(base, "shout", timeout=0.2, workers=1) as server:
+        client = connect(server)
+        status, answer = client.post({"inputs": ["100000"], "signature_name": "slow"})
+        assert (status, answer["error"]) == (500, "Timed out waiting for notification")
+        deadline = time.monotonic() + 20
+        while client.post({"inputs": ["a"]})[0] != 200:  # The thread is free again.
+            assert time.monotonic() < deadline
+
+
+def test_a_full_pool_refuses(base):
+    with ModelServer(base, "shout", workers=1, limits=Limits(waiting=2)) as server:
+        client = connect(server)
+        threads = [threading.Thread(target=client.post, args=[SLOW]) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        while server.server.predictor.versions.current.users < 2:
+            time.sleep(0.01)
+        status, answer = client.post({"inputs": ["a"]})
+        assert (status, answer["error"][:27]) == (503, "Server Threadpool Exhausted")
+        with pytest.raises(grpc.RpcError) as error:
+            client.predict({"text": ["a"]})
+        assert error.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        for thread in threads:
+            thread.join()
