@@ -157,7 +157,7 @@ def next_steps(output: str, sentence: str) -> str:
     return f"""
 Translate your own sentences:
   python -m pipelines.translate --model {shlex.quote(output)} {shlex.quote(sentence)}
-Serve the model, with tensorflow_model_server or Docker installed:
+Serve the model, with tensorflow_model_server or this package's [serve] extra installed:
   python -m pipelines.serve --model {shlex.quote(output)}
 and send a request:
   curl -d {request} {url}"""
