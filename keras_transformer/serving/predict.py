@@ -28,8 +28,10 @@ class Predictor:
 
     def __init__(self, settings: Settings, metrics: Metrics, batching: Batching | None):
         self.settings, self._metrics, self._batching = settings, metrics, batching
-        self.versions = Versions(settings, lambda model: metrics.warmup(model.warmup_seconds))
         threads = settings.workers if batching is None else batching.num_batch_threads
+        self.versions = Versions(
+            settings, threads, lambda model: metrics.warmup(model.warmup_seconds)
+        )
         self._workers = Workers(threads, settings.limits.waiting)
         metrics.watch_pending(lambda: self._workers.pending)
 

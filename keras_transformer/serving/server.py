@@ -64,12 +64,14 @@ class Server:
             ValueError: If the model does not load.
         """
         host, limits = self._settings.host, self._settings.limits
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        await self.predictor.versions.load_first()
-        listener = socket.create_server((host, self._settings.rest_port), family=family)
+        # A port that is taken is an error before the model is loaded, which may take minutes.
+        _bind(host, self._settings.port).close()
+        listener = _bind(host, self._settings.rest_port)  # Refuses connections until it listens.
         self.rest_port = listener.getsockname()[1]
         try:
+            await self.predictor.versions.load_first()
             await self._start_grpc(f"[{host}]" if ":" in host else host)
+            listener.listen(2048)
         except BaseException:
             listener.close()
             raise
@@ -112,7 +114,7 @@ class Server:
         try:
             self.port = self._grpc.add_insecure_port(address)
         except RuntimeError as error:
-            raise OSError(f"cannot listen on {address} for gRPC: {error}") from error
+            raise OSError(f"cannot listen on {address}: {error}") from error
         await self._grpc.start()
 
     async def stop(self) -> None:
@@ -122,6 +124,22 @@ class Server:
         self._http.should_exit = True
         await asyncio.gather(self._grpc.stop(self._settings.limits.stop_seconds), self._serving)
         self.predictor.stop()
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    """Return a socket that does not listen yet."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise OSError(
+            f"cannot listen on {host}, port {port}: {error.strerror or error}. Give another "
+            "--port, --rest-port or --host."
+        ) from error
+    return listener
 
 
 class _Http(uvicorn.Server):

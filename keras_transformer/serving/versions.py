@@ -49,11 +49,12 @@ class Versions:
 
     Args:
         settings: The directory, the model's name, and how often to look.
+        threads: Batches that a version runs at a time.
         loaded: Called with each version that has been loaded.
     """
 
-    def __init__(self, settings: Settings, loaded: Callable[[Model], None] = lambda model: None):
-        self._settings, self._loaded = settings, loaded
+    def __init__(self, settings: Settings, threads: int, loaded: Callable[[Model], None]):
+        self._settings, self._threads, self._loaded = settings, threads, loaded
         self._current: Served | None = None
         self._states: dict[int, State] = {}
         self._failed: tuple[int, float] | None = None  # A version, and when to try it again.
@@ -152,7 +153,7 @@ class Versions:
         model = await asyncio.to_thread(Model, path)
         log.info("version %d is ready after %.1f s", number, time.monotonic() - started)
         self._loaded(model)
-        return Served(number, model, asyncio.Semaphore(self._settings.workers))
+        return Served(number, model, asyncio.Semaphore(self._threads))
 
     def _switch(self, served: Served | None) -> None:
         before, self._current = self._current, served

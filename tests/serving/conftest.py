@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import time
 from types import SimpleNamespace
 
 import grpc
@@ -140,3 +141,11 @@ def grpc_error(function, *arguments, **options):
     with pytest.raises(grpc.RpcError) as error:
         function(*arguments, **options)
     return error.value.code().name, error.value.details()
+
+
+def wait_for_users(client, count):
+    """Wait until as many requests are at work in a server."""
+    deadline = time.monotonic() + 20
+    while client.server.server.predictor.versions.current.users < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

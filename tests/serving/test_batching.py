@@ -1,12 +1,11 @@
 """Requests of several clients in one batch."""
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tests.helpers.model_server import ModelServer
-from tests.serving.conftest import connect, grpc_error, save
+from tests.serving.conftest import connect, grpc_error, save, wait_for_users
 
 
 @pytest.fixture(scope="module")
@@ -72,25 +71,16 @@ def test_an_output_of_other_length_is_still_answered(batched):
 
 def test_a_full_queue_answers_503_and_resource_exhausted(batched):
     slow = {"inputs": ["300000"], "signature_name": "slow"}
-    small = {"inputs": ["a"]}  # Of another signature, so that it waits for the same thread.
-    assert batched.post(small)[0] == 200
-    running = threading.Thread(target=batched.post, args=[slow])
-    running.start()
-    statuses = [
-        status for status, _ in at_once(batched.post, 20 * [{**small, "inputs": 4 * ["a"]}])
-    ]
-    assert sorted(set(statuses)) == [200, 503]
-    with ThreadPoolExecutor(4) as threads:
-        waiting = [
-            threads.submit(batched.post, {**slow, "inputs": 8 * ["50000"]}) for _ in range(3)
-        ]
-        errors = set()
-        while not all(one.done() for one in waiting) and not errors:
-            try:
-                batched.predict({"text": 8 * ["1"]}, "slow")
-            except Exception as error:
-                errors.add((error.code().name, "is full" in error.details()))
-    running.join()
-    assert errors <= {("RESOURCE_EXHAUSTED", True)}
-    assert grpc_error(batched.predict, {"text": 9 * ["a"]})[0] == "INVALID_ARGUMENT"
-    assert batched.post(small) == (200, {"outputs": ["A"]})  # It recovers.
+    with ThreadPoolExecutor(5) as threads:
+        running = threads.submit(batched.post, slow)
+        wait_for_users(batched, 1)  # It has the only thread.
+        # Two batches of eight rows may wait.
+        waiting = [threads.submit(batched.post, {"inputs": 4 * ["a"]}) for _ in range(4)]
+        wait_for_users(batched, 5)
+        status, answer = batched.post({"inputs": ["a"]})
+        assert (status, "is full" in answer["error"]) == (503, True)
+        code, details = grpc_error(batched.predict, {"text": ["a"]})
+        assert (code, "is full" in details) == ("RESOURCE_EXHAUSTED", True)
+        assert running.result() == (200, {"outputs": [300000]})
+        assert [one.result() for one in waiting] == 4 * [(200, {"outputs": 4 * ["A"]})]
+    assert batched.post({"inputs": ["a"]}) == (200, {"outputs": ["A"]})  # It recovers.

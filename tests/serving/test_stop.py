@@ -17,7 +17,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from keras_transformer.serving.settings import Limits
 from tests.helpers.model_server import ModelServer
 from tests.helpers.tiny import ROOT
-from tests.serving.conftest import connect
+from tests.serving.conftest import connect, wait_for_users
 
 SLOW = {"inputs": ["400000"], "signature_name": "slow"}
 
@@ -45,8 +45,7 @@ def test_running_requests_finish_and_new_ones_are_refused(base):
         ]
         for thread in threads:
             thread.start()
-        while server.server.predictor.versions.current.users < 2:
-            time.sleep(0.01)
+        wait_for_users(client, 2)
         stopping = threading.Thread(target=server.stop)
         stopping.start()
         assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
@@ -81,7 +80,7 @@ def test_the_command_ends_with_status_0_after_a_signal(number, base):
         answers = []
 
         def ask():
-            response = urllib3.request("POST", f"{url}:predict", json=SLOW)
+            response = urllib3.request("POST", f"{url}:predict", json=SLOW, timeout=60)
             answers.append((response.status, response.json()))
 
         asking = threading.Thread(target=ask)
@@ -105,7 +104,7 @@ def test_a_port_that_is_taken_is_an_error(taken, base):
         server = ModelServer(base, "shout")
         settings = {taken: other.getsockname()[1]}
         object.__setattr__(server.settings, *next(iter(settings.items())))
-        with pytest.raises(OSError), server:
+        with pytest.raises(OSError, match=f"port {other.getsockname()[1]}: .*Give another"), server:
             pass
 
 
@@ -132,8 +131,7 @@ def test_a_full_pool_refuses(base):
         threads = [threading.Thread(target=client.post, args=[SLOW]) for _ in range(2)]
         for thread in threads:
             thread.start()
-        while server.server.predictor.versions.current.users < 2:
-            time.sleep(0.01)
+        wait_for_users(client, 2)
         status, answer = client.post({"inputs": ["a"]})
         assert (status, answer["error"][:27]) == (503, "Server Threadpool Exhausted")
         with pytest.raises(grpc.RpcError) as error:

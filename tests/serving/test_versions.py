@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from keras_transformer.export.warmup import Request, write_warmup
 from tests.helpers.model_server import ModelServer
-from tests.serving.conftest import connect, save
+from tests.serving.conftest import connect, save, wait_for_users
 
 URL = "/v1/models/shout"
 
@@ -85,7 +85,7 @@ def test_the_old_version_finishes_its_requests(model, exports):
     with serving(model) as server, ThreadPoolExecutor(1) as threads:
         client = connect(server)
         slow = threads.submit(client.post, {"inputs": ["300000"], "signature_name": "slow"})
-        wait(lambda: server.server.predictor.versions.current.users)
+        wait_for_users(client, 1)
         publish(exports[2], model, 2)
         wait(lambda: states(client).get(2) == ("AVAILABLE", "OK"))
         assert states(client)[1] == ("UNLOADING", "OK")
