@@ -12,6 +12,7 @@ import tensorflow as tf
 from keras_transformer.serving.errors import invalid
 
 _SHOWN = 500  # Characters of a JSON value in an error.
+_MOST_DIMENSIONS = 32
 _BYTES_SUFFIX = "_bytes"
 
 
@@ -153,6 +154,8 @@ def _array(value: Any, dtype: tf.DType) -> np.ndarray:
     while isinstance(first, list):
         shape.append(len(first))
         first = first[0] if first else None
+        if len(shape) > _MOST_DIMENSIONS:
+            raise invalid(f"JSON Value: lists are nested more than {_MOST_DIMENSIONS} deep")
     convert = _encode if dtype == tf.string else _number_check(dtype)
     flat = [convert(leaf) for leaf in _leaves(value, shape, 0)]
     try:
@@ -255,5 +258,8 @@ def _wrong_type(value: Any, expected: str) -> Exception:
 
 
 def _show(value: Any) -> str:
-    text = json.dumps(value)
+    try:
+        text = json.dumps(value)
+    except RecursionError:
+        return "(deeply nested)"
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."

@@ -89,7 +89,10 @@ class RestApi:
             signature = json_format.signature_name(request) or DEFAULT
             if signature not in served.model:
                 raise invalid(f'Serving signature name: "{signature}" not found in signature def')
-            in_rows, inputs = json_format.read_inputs(request, served.model.dtypes(signature))
+            dtypes = served.model.dtypes(signature)
+            if not dtypes:
+                raise invalid(f"Failed to get input map for signature: {signature}")
+            in_rows, inputs = json_format.read_inputs(request, dtypes)
             entry.rows = max(len(array) if array.ndim else 1 for array in inputs.values())
             seconds = self._predictor.settings.timeout
             outputs = await self._predictor.run(served, signature, inputs, seconds)
