@@ -30,6 +30,7 @@ def free_ports():
         return [one.getsockname()[1] for one in taken]
 
 
+@pytest.mark.slow
 def test_running_requests_finish_and_new_ones_are_refused(base):
     with ModelServer(base, "shout", limits=Limits(stop_seconds=20)) as server:
         client = connect(server)
