@@ -24,8 +24,10 @@ class DecodingConfig:
     style: Literal["paper", "marian", "transformers"] = "paper"
     """Whose search it is in its details: that of the paper, or as imported models expect, that of
     Marian or of Hugging Face's Transformers; see `decoding.Style`. In the latter two, scores are
-    log-probability / length ** length_penalty, and the probability of tokens that are never chosen,
-    such as padding, counts."""
+    log-probability / length ** length_penalty."""
+    renormalize: bool = True
+    """Whether the probability of tokens that are never chosen, such as padding, is divided among
+    the others, so that scores count only tokens that can be chosen."""
     extra_length: int = Field(default=50, ge=0)
     """Longest translation, as a number of tokens beyond the length of the source."""
     length_factor: float = Field(default=1.0, ge=0, allow_inf_nan=False)

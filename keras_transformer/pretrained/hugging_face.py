@@ -195,6 +195,7 @@ def _decoding(search: Mapping[str, Any], options: Mapping[str, Any], unk: int) -
             1.0 if search.get("length_penalty") is None else search["length_penalty"]
         ),
         style="transformers",
+        renormalize=bool(search.get("renormalize_logits")),
         length_factor=0.0,
         extra_length=longest,
         max_source_length=options.get("max_position_embeddings") or _MAX_LENGTH,

@@ -177,6 +177,7 @@ def _decoding(decoder: Mapping[str, Any]) -> DecodingConfig:
         beam_size=decoder.get("beam-size", 12),
         length_penalty=float(decoder.get("normalize", 0)),
         style="marian",
+        renormalize=False,
         length_factor=float(decoder.get("max-length-factor", _MAX_LENGTH_FACTOR)),
         extra_length=0,
         allow_unknown=bool(decoder.get("allow-unk", False)),

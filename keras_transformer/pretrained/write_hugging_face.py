@@ -191,7 +191,7 @@ def _generation(decoding: DecodingConfig) -> dict[str, Any]:
         "bad_words_ids": [[i] for i in never],
         "no_repeat_ngram_size": decoding.no_repeat_ngram_size,
         "repetition_penalty": decoding.repetition_penalty,
-        "renormalize_logits": decoding.style == "paper",
+        "renormalize_logits": decoding.renormalize,
     }
     if decoding.min_length:
         options["min_new_tokens"] = decoding.min_length

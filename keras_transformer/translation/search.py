@@ -54,9 +54,8 @@ class TokenSearch:
         never = [PAD_ID, BOS_ID] if decoding.allow_unknown else [PAD_ID, UNK_ID, BOS_ID]
         excluded = np.zeros(model.config.target_size, "float32")
         excluded[never] = -1e9
-        takes_probability = decoding.style == "paper"
-        self._logit_bias = excluded if takes_probability else None
-        self._excluded = None if takes_probability else excluded
+        self._logit_bias = excluded if decoding.renormalize else None
+        self._excluded = None if decoding.renormalize else excluded
         self._rules = make_rules(decoding, prefix)
         self._compiled: dict[tuple, CompiledSearch] = {}
         self._prepared = None

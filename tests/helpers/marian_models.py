@@ -63,7 +63,9 @@ def write_tokenizer(folder: Path, *, separate=False, tags=(), leave_out=5):
     return [len(vocabulary) for vocabulary in vocabularies]
 
 
-def write_model(folder: Path, *, seed=0, separate=False, tags=(), max_length=14, **sizes):
+def write_model(
+    folder: Path, *, seed=0, separate=False, tags=(), max_length=14, renormalize=False, **sizes
+):
     """Write a MarianMTModel with random weights, and return it."""
     source, *target = write_tokenizer(folder, separate=separate, tags=tags)
     options = {
@@ -97,6 +99,7 @@ def write_model(folder: Path, *, seed=0, separate=False, tags=(), max_length=14,
     model.generation_config = transformers.GenerationConfig(
         max_length=max_length,
         num_beams=4,
+        renormalize_logits=renormalize,
         bad_words_ids=[[pad]],
         forced_eos_token_id=0,
         eos_token_id=0,

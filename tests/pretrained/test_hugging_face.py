@@ -40,7 +40,11 @@ CASES = {
     "two_vocabularies": {"separate": True},
     "two_vocabularies_nothing_tied": {"separate": True, "tie_word_embeddings": False},
     "language_tags": {"tags": (">>de<<", ">>fr<<")},
-    "silu": {"activation_function": "silu", "decoder_layers": 3},
+    "silu_renormalized": {
+        "activation_function": "silu",
+        "decoder_layers": 3,
+        "renormalize": True,
+    },
 }
 TAGGED = [">>de<< one two", ">>fr<<red dog", ">>xx<< cat", "two >>de<<", ">> one", ">>de<<"]
 
