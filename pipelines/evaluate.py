@@ -48,6 +48,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.eva
         published_tokenizer(name, args.target_language)  # Missing packages are reported now.
     pairs = _read_text(args)
     if args.add_tag:
+        _check_tag(args)
         pairs = list(tag_sources(pairs, args.target_language))
     translations = load_model(args)([source for source, _ in pairs], True)
     references = [target for _, target in pairs]
@@ -114,6 +115,22 @@ def _check(args: argparse.Namespace) -> None:
             problems.append(f"{option} needs --target-language, such as de")
     if problems:
         raise ValueError("; ".join(problems))
+
+
+def _check_tag(args):
+    from keras_transformer.config.languages import language_tag
+    from keras_transformer.text import SentencePieceTokenizer, read_tokenizers
+    from keras_transformer.translation.saved import find_translator
+
+    saved = find_translator(args.model)
+    tokenizer, _ = read_tokenizers(saved.vocabularies, saved.config.data.subwords)
+    known = tokenizer.language_tags if isinstance(tokenizer, SentencePieceTokenizer) else []
+    if (tag := language_tag(args.target_language)) not in known:
+        raise ValueError(
+            f"--add-tag needs a model with the tag of --target-language, received {tag}. "
+            f"{args.model} has {', '.join(known) or 'no tags'}. Choose among them, or leave "
+            "--add-tag out."
+        )
 
 
 def _read_text(args: argparse.Namespace) -> list[tuple[str, str]]:

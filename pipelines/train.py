@@ -55,7 +55,8 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.tra
         train(experiment, output)
     print(f"The model is in {output}. Score it, or export it for serving:")
     run = shlex.quote(output)
-    print(f"  python -m pipelines.evaluate --model {run} --source FILE --target FILE")
+    tag = " --target-language LANGUAGE --add-tag" if experiment.data.train_languages else ""
+    print(f"  python -m pipelines.evaluate --model {run} --source FILE --target FILE{tag}")
     print(f"  python -m pipelines.export --checkpoint {run} --output saved_models/NAME")
 
 

@@ -1,5 +1,6 @@
 """Text for models of several target languages: tags of sources, and how corpora are mixed."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from keras_transformer.config.languages import language_tag
@@ -10,11 +11,19 @@ def tag_sources(pairs: Iterable[tuple[str, str]], language: str) -> Iterator[tup
 
     An empty source stays empty.
 
+    Raises:
+        ValueError: If a source begins with a tag already.
+
     >>> list(tag_sources([("a dog", "ein Hund"), ("", "leer")], "de"))
     [('>>de<< a dog', 'ein Hund'), ('', 'leer')]
     """
     tag = language_tag(language)
     for source, target in pairs:
+        if re.match(r">>[^<>\s]+<<", source):
+            raise ValueError(
+                f"Sources must not begin with a tag, because {tag} is put there, received "
+                f"{source[:40]!r}. Remove the tags from the text, or leave the languages out."
+            )
         yield (f"{tag} {source}" if source.strip() else source), target
 
 

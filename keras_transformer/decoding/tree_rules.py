@@ -193,7 +193,7 @@ class TreeStep:
     def _extend(self, trees: _Trees, action: tf.Tensor) -> _Trees:
         """Return the trees after one more action [B, N] each.
 
-        Beams that the search has given up may do anything, so no number leaves its range.
+        Dropped beams may receive any token, so all counters are clipped.
         """
         label = action - _FIRST_LABEL
         opens = (label >= 0) & (label < self.num_labels)

@@ -30,7 +30,7 @@ class BracketScores:
         precision: Percentage of the predicted brackets that are in the reference.
         recall: Percentage of the brackets of the reference that are predicted.
         complete_match: Percentage of the sentences whose brackets are all right.
-        sentences: Number of sentences that count. Those of only punctuation do not.
+        sentences: Number of sentences that count. Sentences of punctuation only are skipped.
         errors: Number of sentences that do not count, because their words are different or there is
             no predicted tree.
         matched: Number of predicted brackets that are in the reference.
@@ -78,7 +78,8 @@ def score_brackets(
     each bracket of the reference counts once. As in EVALB with COLLINS.prm, punctuation is removed
     first, with brackets around nothing else; TOP does not count, nor do part-of-speech tags; and
     PRT equals ADVP. The reference decides what punctuation is, so that predicted trees need no
-    tags. Where the predicted tags of punctuation are right, all numbers are those of EVALB.
+    tags. On normalized trees whose predicted tags of punctuation are right, F1, precision and recall
+    are those of EVALB; on the original files, it also counts brackets that normalization removes.
 
     Args:
         predicted: Predicted trees, normalized; None for a sentence without one.

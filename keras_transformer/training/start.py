@@ -8,6 +8,7 @@ import numpy as np
 
 from keras_transformer.config import ExperimentConfig, TransformerConfig
 from keras_transformer.config.translator import TranslatorConfig
+from keras_transformer.text import find_vocabularies
 from keras_transformer.training.vocabularies import check_vocabularies
 from keras_transformer.translation.saved import SavedTranslator, find_translator
 
@@ -63,6 +64,15 @@ def check_start(directory: Path, config: ExperimentConfig) -> SavedTranslator:
             "A run needs the sizes and the subwords of the model that it starts from; only dropout "
             f"may differ. Received {', '.join(differences)}, of {origin}. Leave these options out: "
             "pipelines.train takes them from the model."
+        )
+    joint = config.model.has_joint_vocabulary
+    names = [path.name for path in start.vocabularies]
+    found = [path for path in find_vocabularies(directory, joint) if path.exists()]
+    if others := [str(path) for path in found if path.name not in names]:
+        raise ValueError(
+            "A run needs the vocabularies of the model that it starts from, "
+            f"{' and '.join(names)}; received {' and '.join(others)}. Remove them, or choose "
+            "another directory."
         )
     for original in start.vocabularies:
         own = directory / original.name

@@ -121,11 +121,14 @@ def text_facts(data: DataConfig) -> dict[str, Any]:
         FileNotFoundError: If a file does not exist.
         ImportError, ValueError: If a TFDS dataset is not known.
     """
+    # The names of text without tags stay those of earlier versions.
+    tags = {"train_languages": data.train_languages} if data.train_languages else {}
     if data.tfds is not None:
         return {
             "tfds": tfds_version(data.tfds),
             "split": data.train_split,
             "languages": _languages(data),
+            **tags,
         }
 
     def facts(path: str) -> list[Any]:
@@ -133,10 +136,7 @@ def text_facts(data: DataConfig) -> dict[str, Any]:
         return [os.path.realpath(path), status.st_size, status.st_mtime_ns]
 
     files = _files(data.train_source, data.train_target)
-    found: dict[str, Any] = {"files": [[facts(path) for path in paths] for paths in files]}
-    if data.train_languages:  # The names of text without tags stay those of earlier versions.
-        found["train_languages"] = data.train_languages
-    return found
+    return {"files": [[facts(path) for path in paths] for paths in files], **tags}
 
 
 def text_directory(config: ExperimentConfig, directory: Path) -> Path:

@@ -85,9 +85,9 @@ def _check_tags(tokenizer: Tokenizer, tags: Sequence[str], origin: Path) -> None
     has = tokenizer.language_tags if isinstance(tokenizer, SentencePieceTokenizer) else []
     if missing := [tag for tag in tags if tag not in has]:
         raise ValueError(
-            f"The vocabulary of {origin} must have the tags of data.train_languages, received "
-            f"{' and '.join(missing)}, but it has {' and '.join(has) or 'none'}. Choose among its "
-            "languages, or train a model of its own."
+            f"The vocabulary of {origin} must have the tags of data.train_languages; it lacks "
+            f"{' and '.join(missing)}, and has {' and '.join(has) or 'none'}. Choose among its "
+            "languages, or train a model with a vocabulary of its own."
         )
 
 
@@ -115,14 +115,18 @@ def read_or_train(directory: Path, config: ExperimentConfig) -> Tokenizers:
         jobs = [((0, 1), model.vocab_size)]
     else:
         jobs = [((0,), model.vocab_size), ((1,), model.target_size)]
-    tokenizers = []
-    for path, (sides, size) in zip(vocabulary_files(directory, config), jobs, strict=True):
-        if path.exists():
-            check_files(directory, [path.name])
-        else:
-            path = _trained(config, text_directory(config, directory), sides, size)
-        tokenizers.append(read_tokenizers([path], data.subwords)[0])
-    return tokenizers[0], tokenizers[-1]
+    paths = vocabulary_files(directory, config)
+    if len(paths) > len(jobs):  # Of a run that started from an imported model.
+        check_files(directory, [path.name for path in paths])
+    else:
+        for i, (sides, size) in enumerate(jobs):
+            if paths[i].exists():
+                check_files(directory, [paths[i].name])
+            else:
+                paths[i] = _trained(config, text_directory(config, directory), sides, size)
+    tokenizers = read_tokenizers(paths, data.subwords)
+    _check_tags(tokenizers[0], _tags(data), paths[0])
+    return tokenizers
 
 
 def _trained(config: ExperimentConfig, folder: Path, sides: tuple[int, ...], size: int) -> Path:

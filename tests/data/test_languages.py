@@ -35,9 +35,14 @@ def test_empty_corpora_take_no_share():
 
 
 def test_sources_get_a_tag_unless_they_are_empty():
-    pairs = [(" a dog", "ein Hund"), (" \t", "leer"), (">>fr<< a", "b")]
+    pairs = [(" a dog", "ein Hund"), (" \t", "leer"), ("a >>fr<< b", "b")]
     assert list(tag_sources(pairs, "pt-BR")) == [
         (">>pt-BR<<  a dog", "ein Hund"),
         (" \t", "leer"),
-        (">>pt-BR<< >>fr<< a", "b"),
+        (">>pt-BR<< a >>fr<< b", "b"),
     ]
+
+
+def test_a_source_with_a_tag_is_refused():
+    with pytest.raises(ValueError, match="must not begin with a tag.*received '>>fr<< a'"):
+        list(tag_sources([(">>fr<< a", "b")], "de"))

@@ -230,15 +230,37 @@ def test_the_directory_to_start_from_is_not_written_to(source, continued):
     assert contents(source) == before
 
 
-def test_a_model_with_two_vocabularies_of_one_size_does_not_start_a_run_with_one(
-    tmp_path, source, continued
-):
-    start = shutil.copytree(source, tmp_path / "start")
-    for name in ("source.model", "target.model"):
-        shutil.copy(start / "vocabulary.model", start / name)
+def with_two_vocabularies(source, start):
+    """Copy a run, with a vocabulary for each side that splits text differently."""
+    from sentencepiece import sentencepiece_model_pb2 as schema
+
+    shutil.copytree(source, start)
+    model = (start / "vocabulary.model").read_bytes()
+    proto = schema.ModelProto.FromString(model)
+    proto.normalizer_spec.add_dummy_prefix = False
+    (start / "source.model").write_bytes(model)
+    (start / "target.model").write_bytes(proto.SerializeToString())
     (start / "vocabulary.model").unlink()
-    with pytest.raises(ValueError, match="received source.model and target.model of .*/start. Sta"):
-        train(continued(start), tmp_path / "run")
+
+
+def test_a_run_keeps_and_resumes_with_two_vocabularies_of_one_size(tmp_path, source, continued):
+    with_two_vocabularies(source, tmp_path / "start")
+    config = continued(tmp_path / "start")
+    train(config, tmp_path / "run")
+    for name in ("source.model", "target.model"):
+        content = (tmp_path / "run" / name).read_bytes()
+        assert content == (tmp_path / "start" / name).read_bytes()
+    longer = dataclasses.replace(config.training, epochs=config.training.epochs + 1)
+    train(dataclasses.replace(config, training=longer), tmp_path / "run")
+    assert not (tmp_path / "run" / "vocabulary.model").exists()
+
+
+def test_other_vocabularies_in_the_directory_are_refused(tmp_path, source, continued):
+    (tmp_path / "run").mkdir()
+    for name in ("source.model", "target.model"):
+        shutil.copy(source / "vocabulary.model", tmp_path / "run" / name)
+    with pytest.raises(ValueError, match="vocabulary.model; received .*source.model and .*target"):
+        train(continued(), tmp_path / "run")
 
 
 def test_an_int8_model_does_not_start_a_run(tmp_path, source, continued):

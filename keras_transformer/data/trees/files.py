@@ -116,6 +116,8 @@ def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     files = sorted(file for pattern in _PATTERNS for file in path.rglob(pattern) if file.is_file())
+    # A file that is there unpacked, too, counts once.
+    files = [file for file in files if file.suffix != ".gz" or file.with_suffix("") not in files]
     if not files:
         raise FileNotFoundError(
             f"{path} must have files named {' or '.join(_PATTERNS)}, received none. Give a single "

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from keras_transformer.data.trees.tree import UNKNOWN_TAG, Tree
+from keras_transformer.data.trees.tree import MAX_DEPTH, UNKNOWN_TAG, Tree
 
 WORD = "XX"
 """The token that stands for a word of the sentence, in order."""
@@ -53,8 +53,8 @@ def delinearize(
         The `Tree`.
 
     Raises:
-        ValueError: If the tokens are not those of one tree over exactly these words, or if the
-            numbers of words and tags are different.
+        ValueError: If the tokens are not those of one tree over exactly these words, or of one that
+            is too deep to be read again, or if the numbers of words and tags are different.
 
     >>> tokens = "(S (NP XX )NP (VP XX )VP )S".split()
     >>> str(delinearize(tokens, ["We", "left"], ["PRP", "VBD"]))
@@ -62,6 +62,7 @@ def delinearize(
     """
     if tags is None:
         tags = [UNKNOWN_TAG] * len(words)
+    _check_tags(words, tags)
     leaves = iter([Tree(tag, word=word) for word, tag in zip(words, tags, strict=True)])
     root: Tree | None = None
     labels: list[str] = []  # Of the open brackets.
@@ -73,6 +74,8 @@ def delinearize(
         if token.startswith("(") and len(token) > 1:
             labels.append(token[1:])
             children.append([])
+            if len(labels) >= MAX_DEPTH:  # The bracket of a word is one more.
+                raise ValueError(f"{where} must not be more than {MAX_DEPTH} brackets deep")
         elif not labels:
             raise ValueError(f"{where} must open a bracket, as none is open")
         elif token == WORD:
@@ -116,6 +119,7 @@ def join_words(words: Sequence[str], tags: Sequence[str] | None = None) -> str:
     """
     if tags is None:
         return " ".join(words)
+    _check_tags(words, tags)
     return " ".join(f"{word}/{tag}" for word, tag in zip(words, tags, strict=True))
 
 
@@ -146,3 +150,11 @@ def split_words(text: str, *, tagged: bool) -> tuple[list[str], list[str] | None
                 "text, or use a parser that was trained on words alone."
             )
     return [word for word, _, _ in pairs], [tag for _, _, tag in pairs]
+
+
+def _check_tags(words: Sequence[str], tags: Sequence[str]) -> None:
+    if len(words) != len(tags):
+        raise ValueError(
+            f"words and tags must have the same number, received {len(words)} and {len(tags)}. "
+            "Give one tag for each word."
+        )

@@ -111,7 +111,9 @@ def parse_tree(text: str) -> Tree:
             labels.append(None)
             children.append([])
             if len(labels) > MAX_DEPTH:
-                raise ValueError(f"a tree must not be more than {MAX_DEPTH} brackets deep")
+                raise ValueError(
+                    f"a tree must not be more than {MAX_DEPTH} brackets deep, received a deeper one"
+                )
         elif not labels:
             raise ValueError(f"a tree must start with an opening bracket, received {token!r}")
         elif token == ")":
