@@ -79,7 +79,7 @@ def score_brackets(
     first, with brackets around nothing else; TOP does not count, nor do part-of-speech tags; and
     PRT equals ADVP. The reference decides what punctuation is, so that predicted trees need no
     tags. On normalized trees whose predicted tags of punctuation are right, F1, precision and recall
-    are those of EVALB; on the original files, it also counts brackets that normalization removes.
+    are those of EVALB; on original files, it also counts brackets that normalization removes.
 
     Args:
         predicted: Predicted trees, normalized; None for a sentence without one.
