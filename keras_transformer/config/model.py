@@ -29,17 +29,17 @@ class TransformerConfig:
     num_layers: int = Field(default=6, gt=0)
     """Number of encoder layers, and of decoder layers (N)."""
     num_decoder_layers: int | None = Field(default=None, gt=0)
-    """Number of decoder layers, if it is another."""
+    """Number of decoder layers; by default num_layers."""
     d_model: int = Field(default=512, gt=0)
     """Size of the embeddings and of the output of every layer."""
     d_ff: int = Field(default=2048, gt=0)
     """Size of the inner layer of the feed-forward networks."""
     decoder_d_ff: int | None = Field(default=None, gt=0)
-    """That of the decoder, if it is another."""
+    """That size in the decoder; by default d_ff."""
     num_heads: int = Field(default=8, gt=0)
     """Number of attention heads (h)."""
     decoder_num_heads: int | None = Field(default=None, gt=0)
-    """That of the decoder, if it is another."""
+    """Number of attention heads in the decoder; by default num_heads."""
     key_dim: int | None = Field(default=None, gt=0)
     """Size of the queries and keys of a head (d_k); by default d_model / num_heads."""
     value_dim: int | None = Field(default=None, gt=0)

@@ -6,7 +6,7 @@ from typing import Literal
 
 @dataclasses.dataclass(frozen=True)
 class Style:
-    """Details of a search that its users cannot see, and that decide which translation wins.
+    """Rules in which beam searches differ, and which decide what translation wins.
 
     >>> STYLES["paper"].at_limit
     'cut'
@@ -22,7 +22,7 @@ class Style:
     """When a sentence stops early: when no live beam can change its result (exact), or when the
     best one would not at its present length (estimate)."""
     at_limit: Literal["cut", "compete", "eos"]
-    """What becomes of live beams at the maximum length: they follow the finished translations
+    """What happens to unfinished beams at the maximum length: they follow the finished translations
     (cut), compete with them (compete), or are forced to end, at no cost, and compete (eos)."""
 
 

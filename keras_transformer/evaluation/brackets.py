@@ -78,7 +78,7 @@ def score_brackets(
     each bracket of the reference counts once. As in EVALB with COLLINS.prm, punctuation is removed
     first, with brackets around nothing else; TOP does not count, nor do part-of-speech tags; and
     PRT equals ADVP. The reference decides what punctuation is, so that predicted trees need no
-    tags. On normalized trees whose predicted tags of punctuation are right, F1, precision and recall
+    tags. On normalized trees with the right tags of punctuation, F1, precision and recall
     are those of EVALB; on original files, it also counts brackets that normalization removes.
 
     Args:

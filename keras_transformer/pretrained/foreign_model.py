@@ -1,7 +1,8 @@
-"""A model of another program on its way to a `Translator`."""
+"""Convert a model of another program to a `Translator`."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from keras_transformer.translation.translator import Translator
 
 _NEVER = -100.0
 """The bias of logits that the other program does not have. Their probability, below e^-50, is no
-part of any sum in float32, and label smoothing bears it."""
+part of any sum in float32, and it is small enough for label smoothing."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +63,12 @@ class ForeignSide:
 
     def rows(self, matrix: np.ndarray) -> np.ndarray:
         """Return the rows of a matrix in the order of our ids, with zeros for other ids."""
+        if len(matrix) != len(self.pieces):
+            raise ValueError(
+                f"A matrix of the model must have a row for each of the {len(self.pieces):,} "
+                f"pieces of its vocabulary, received {len(matrix):,}. They belong to different models; "
+                "restore both."
+            )
         order = [len(matrix) if i is None else i for i in self.order]
         padded = np.concatenate([matrix, np.zeros_like(matrix[:1])])
         return padded[order]
@@ -105,12 +112,42 @@ class ForeignModel:
         """
         model = Transformer(self.config, dtype="float32")
         for weight in model.weights:
-            weight.assign(np.reshape(self.weights[weight_place(weight.path)], weight.shape))
+            path = weight_place(weight.path)
+            value = self.weights[path]
+            # Marian's vectors are matrices of one row.
+            if value.size != np.prod(weight.shape) or value.shape[-1] != weight.shape[-1]:
+                raise ValueError(
+                    f"{path} must have shape {tuple(weight.shape)}, received {value.shape}. The "
+                    "weights and the configuration belong to different models; restore both."
+                )
+            weight.assign(np.reshape(value, weight.shape))
         source, target = (
             SentencePieceTokenizer(join_vocabulary(side.spm, side.our_pieces, normalization))
             for side in (self.source, self.target)
         )
         return Translator(model, source, target, self.decoding)
+
+
+def read_spm(path: Path) -> tuple[bytes, list[str]]:
+    """Read a SentencePiece model, and return it with its pieces.
+
+    Raises:
+        FileNotFoundError: If it does not exist.
+        ValueError: If it is damaged.
+    """
+    from google.protobuf.message import DecodeError
+    from sentencepiece import sentencepiece_model_pb2 as schema
+
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist. It splits text into pieces; restore it.")
+    model = path.read_bytes()
+    try:
+        pieces = [piece.piece for piece in schema.ModelProto.FromString(model).pieces]
+    except DecodeError as error:
+        raise ValueError(
+            f"{path} is not a SentencePiece model, or is damaged. Restore it."
+        ) from error
+    return model, pieces
 
 
 def vocabulary_sizes(source: ForeignSide, target: ForeignSide) -> dict[str, int | None]:

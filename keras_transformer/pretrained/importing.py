@@ -1,5 +1,6 @@
 """Read a model of another program as a `Translator`."""
 
+import logging
 import os
 from pathlib import Path
 
@@ -8,6 +9,8 @@ from keras_transformer.pretrained.hugging_face import read_hugging_face
 from keras_transformer.pretrained.marian import read_marian
 from keras_transformer.text.foreign_vocabulary import Normalization
 from keras_transformer.translation.translator import Translator
+
+log = logging.getLogger(__name__)
 
 
 def import_marian(path: str | os.PathLike, normalization: Normalization = "none") -> Translator:
@@ -33,7 +36,12 @@ def import_marian(path: str | os.PathLike, normalization: Normalization = "none"
     translator.save("runs/opus_en_de")
     ```
     """
-    return _read(Path(path)).to_translator(normalization)
+    folder = Path(path)
+    if normalization == "none" and (folder / "preprocess.sh").exists():
+        log.info(
+            "%s has a preprocess.sh; normalization='opus' does to text what OPUS-MT's does", folder
+        )
+    return _read(folder).to_translator(normalization)
 
 
 def _read(folder: Path) -> ForeignModel:

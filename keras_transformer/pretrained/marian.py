@@ -11,6 +11,7 @@ from keras_transformer.config import DecodingConfig, TransformerConfig
 from keras_transformer.pretrained.foreign_model import (
     ForeignModel,
     ForeignSide,
+    read_spm,
     vocabulary_sizes,
 )
 from keras_transformer.pretrained.npz_file import read_marian_npz
@@ -78,10 +79,12 @@ def read_marian(folder: Path) -> ForeignModel:
     weights, options = read_marian_npz(models[0])
     _check_options(models[0], options, decoder, path)
     source, target = (
-        _read_side(vocabulary, folder / name)
-        for vocabulary, name in zip(vocabularies, ("source.spm", "target.spm"), strict=True)
+        _read_side(vocabulary, folder, name, size)
+        for vocabulary, name, size in zip(
+            vocabularies, ("source", "target"), options["dim-vocabs"], strict=True
+        )
     )
-    config = _config(options, source, target, models[0])
+    config = _config(options, source, target)
     weights = {name: array.astype("float32") for name, array in weights.items()}
     renamed = _rename(config, weights, source, target, models[0])
     return ForeignModel(config, _decoding(decoder), source, target, renamed)
@@ -129,27 +132,31 @@ def _check_options(model: Path, options: Mapping[str, Any], decoder: Any, path: 
         raise ValueError(f"{model} cannot be imported: {'; '.join(problems)}.")
 
 
-def _read_side(vocabulary: Path, spm: Path) -> ForeignSide:
-    if not spm.is_file():
-        raise FileNotFoundError(f"{spm} does not exist. It splits text into pieces; restore it.")
-    pieces = read_vocabulary(vocabulary)
+def _read_side(vocabulary: Path, folder: Path, name: str, size: int) -> ForeignSide:
+    spm = folder / f"{name}.spm"
+    if vocabulary.suffix == ".spm":  # Marian's own support of SentencePiece.
+        model, pieces = read_spm(vocabulary)
+    elif (folder / f"{name}.bpe").exists():
+        raise ValueError(
+            f"{folder} has {name}.bpe: its text is tokenized by Moses and then split by BPE, which "
+            "cannot be imported. Choose a release with SentencePiece (source.spm)."
+        )
+    else:
+        model, pieces = read_spm(spm)[0], read_vocabulary(vocabulary)
+    if len(pieces) < size:
+        raise ValueError(
+            f"{vocabulary} must have the {size:,} {name} tokens of the model, received "
+            f"{len(pieces):,}. Give the vocabulary that the model was trained with."
+        )
+    pieces = pieces[:size]  # Marian ignores what is beyond.
     if missing := [piece for piece in (_EOS, _UNK) if piece not in pieces]:
         raise ValueError(f"{vocabulary} must have {_EOS} and {_UNK}, but lacks {missing}.")
-    unk, eos = pieces.index(_UNK), pieces.index(_EOS)
-    return ForeignSide(spm.read_bytes(), pieces, unk=unk, eos=eos)
+    return ForeignSide(model, pieces, unk=pieces.index(_UNK), eos=pieces.index(_EOS))
 
 
-def _config(options, source, target, path):
+def _config(options, source, target):
     d_ff = options["transformer-dim-ffn"]
     sizes = vocabulary_sizes(source, target)
-    for side, size, name in zip(
-        (source, target), options["dim-vocabs"], ("source", "target"), strict=True
-    ):
-        if len(side.pieces) != size:
-            raise ValueError(
-                f"{path} has {size:,} {name} tokens, and its vocabulary has {len(side.pieces):,}. "
-                "Give the vocabulary that the model was trained with."
-            )
     tied_all, tied_source, tied_target = (
         options.get(f"tied-embeddings{suffix}", False) for suffix in ("-all", "-src", "")
     )
@@ -175,7 +182,7 @@ def _config(options, source, target, path):
 def _decoding(decoder: Mapping[str, Any]) -> DecodingConfig:
     return DecodingConfig(
         beam_size=decoder.get("beam-size", 12),
-        length_penalty=float(decoder.get("normalize", 0)),
+        length_penalty=float(decoder.get("normalize") or 0),
         style="marian",
         renormalize=False,
         length_factor=float(decoder.get("max-length-factor", _MAX_LENGTH_FACTOR)),

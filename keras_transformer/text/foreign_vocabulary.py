@@ -19,7 +19,7 @@ _FIELD = 200
 
 @dataclasses.dataclass(frozen=True)
 class ForeignVocabulary:
-    """What a joined model says beside SentencePiece's part.
+    """Metadata that `join_vocabulary` stores in a model.
 
     >>> ForeignVocabulary(vocab_size=58_102).normalization
     'none'
@@ -99,7 +99,7 @@ def join_vocabulary(
 
 
 def split_vocabulary(model: bytes) -> bytes:
-    """Return a SentencePiece model without what `join_vocabulary` added for its ids.
+    """Return a SentencePiece model without what `join_vocabulary` noted in it.
 
     Args:
         model: A SentencePiece model; one that `join_vocabulary` did not make is returned as it is.
@@ -116,19 +116,9 @@ def split_vocabulary(model: bytes) -> bytes:
     """
     from sentencepiece import sentencepiece_model_pb2 as schema
 
-    facts = read_foreign_vocabulary(model)
-    if facts is None:
+    if read_foreign_vocabulary(model) is None:
         return model
     proto: Any = schema.ModelProto.FromString(model)
-    control = schema.ModelProto.SentencePiece.CONTROL
-    kept = [
-        piece
-        for i, piece in enumerate(proto.pieces)
-        if i <= EOS_ID or piece.type != control or i >= facts.vocab_size
-    ]
-    del proto.pieces[:]
-    proto.pieces.extend(kept)
-    proto.trainer_spec.vocab_size = len(kept)
     proto.DiscardUnknownFields()
     return proto.SerializeToString()
 

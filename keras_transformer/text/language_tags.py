@@ -7,7 +7,8 @@ import tensorflow as tf
 
 from keras_transformer.config import UNK_ID
 
-_TAGGED = r"(?s)>>.*?<<"
+_TAG = r">>[^<>\s]+<<"
+_ANY_TEXT = r"(?s)>>.*?<<"
 
 
 def is_language_tag(piece: str) -> bool:
@@ -16,17 +17,18 @@ def is_language_tag(piece: str) -> bool:
     >>> [is_language_tag(piece) for piece in (">>de<<", ">><<", "▁de")]
     [True, False, False]
     """
-    return re.fullmatch(r">>[^<>\s]+<<", piece) is not None
+    return re.fullmatch(_TAG, piece) is not None
 
 
 class LanguageTags:
     """Take the tag off the start of texts.
 
-    A text that starts with `>>`, and has a `<<` after it, has a tag up to there. One that is not
-    among the tags of the vocabulary is unknown.
+    A tag is a word between `>>` and `<<`. One that is not among the tags of the vocabulary is
+    unknown.
 
     Args:
         ids: The id of each tag of the vocabulary.
+        any_text: Whether any text between `>>` and the first `<<` is a tag, as for Hugging Face.
 
     >>> tags = LanguageTags({">>de<<": 7, ">>fr<<": 9})
     >>> text, ids = tags.split(tf.constant([">>fr<< A dog", "A dog", ">>xx<<A dog"]))
@@ -36,12 +38,13 @@ class LanguageTags:
     ([' A dog', 'A dog'], [9, -1])
     """
 
-    def __init__(self, ids: dict[str, int]):
+    def __init__(self, ids: dict[str, int], any_text: bool = False):
         self.ids = ids
+        self._pattern = _ANY_TEXT if any_text else _TAG
 
     def split(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return texts [B] without their tags, and the ids of these, int32 [B], -1 for none."""
-        rest = tf.strings.regex_replace(text, f"^{_TAGGED}", "", replace_global=False)
+        rest = tf.strings.regex_replace(text, f"^(?:{self._pattern})", "", replace_global=False)
         length = tf.strings.length(text) - tf.strings.length(rest)
         tag = tf.strings.substr(text, tf.zeros_like(length), length)
         ids = tf.where(length > 0, UNK_ID, -1)
@@ -55,7 +58,7 @@ class LanguageTags:
         """Return what `split` does, for texts in memory."""
         rests, ids = [], []
         for text in texts:
-            found = re.match(_TAGGED, text)
+            found = re.match(self._pattern, text)
             end = found.end() if found else 0
             rests.append(text[end:])
             ids.append(self.ids.get(text[:end], UNK_ID) if found else -1)

@@ -59,7 +59,8 @@ class SentencePieceTokenizer(Tokenizer):
         size = self._foreign.vocab_size if self._foreign else self._processor.get_piece_size()
         pieces = [self._processor.id_to_piece(i) for i in range(size)]
         tags = {piece: i for i, piece in enumerate(pieces) if is_language_tag(piece)}
-        self._tags = LanguageTags(tags) if tags or self._foreign else None
+        is_foreign = self._foreign is not None
+        self._tags = LanguageTags(tags, any_text=is_foreign) if tags or is_foreign else None
         if self._foreign is not None:
             self._table = StringTable({p: i for i, p in enumerate(pieces) if i > EOS_ID})
         return pieces

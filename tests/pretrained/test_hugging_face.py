@@ -121,11 +121,16 @@ def test_the_logits_are_the_same(pair):
 
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_the_translations_are_the_same(pair, beam_size):
-    generated = pair.theirs.generate(**pair.encoded, num_beams=beam_size).numpy()[:, 1:]
+    result = pair.theirs.generate(
+        **pair.encoded, num_beams=beam_size, return_dict_in_generate=True, output_scores=True
+    )
+    generated = result.sequences.numpy()[:, 1:]
     search = dataclasses.replace(pair.ours.decoding, beam_size=beam_size)
     ours = Translator(pair.ours.model, pair.ours.tokenizer, pair.ours.target_tokenizer, search)
     source, lengths = ours.encode_text(tf.constant(pair.sentences))
     found = ours.search(source, lengths)
+    if beam_size > 1:
+        np.testing.assert_allclose(found.scores[:, 0], result.sequences_scores, atol=1e-4)
     ids, lengths = found.ids[:, 0].numpy(), found.lengths[:, 0].numpy()
     for theirs, row, length in zip(generated.tolist(), ids, lengths, strict=True):
         theirs = theirs[: theirs.index(THEIR_EOS) + 1]
@@ -208,7 +213,7 @@ def test_a_model_that_cannot_be_imported_is_refused_by_name(folder, file, values
 def test_a_truncated_file_is_named(folder, file):
     content = (folder / file).read_bytes()
     (folder / file).write_bytes(content[: len(content) // 2])
-    with pytest.raises(ValueError, match=rf"{file}|SentencePiece"):
+    with pytest.raises(ValueError, match=file):
         import_marian(folder)
 
 

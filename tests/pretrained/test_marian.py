@@ -170,7 +170,7 @@ def test_an_output_matrix_of_its_own(is_transposed, tmp_path):
         ({"transformer-train-position-embeddings": True}, "train-position-embeddings must be Fals"),
         ({"transformer-ffn-activation": "tanh"}, "transformer-ffn-activation must be 'relu'"),
         ({"transformer-preprocess": "n", "right-left": True}, "right-left must be False"),
-        ({"dim-vocabs": [5, 5]}, "has 5 source tokens, and its vocabulary has"),
+        ({"dim-vocabs": [999, 5]}, "must have the 999 source tokens of the model"),
     ],
 )
 def test_another_kind_of_model_is_refused_by_name(options, message, tmp_path):

@@ -96,12 +96,24 @@ def test_other_bytes_are_refused():
         (">>xx<< a dog", " a dog", UNK),
         ("a >>de<< dog", "a >>de<< dog", -1),
         (">> a dog", ">> a dog", -1),
-        (">>a\nb<<c", "c", UNK),
+        (">> a dog << b", ">> a dog << b", -1),
         ("", "", -1),
     ],
 )
 def test_a_tag_is_taken_off_the_start(text, rest, number):
-    tags = LanguageTags({">>de<<": 7, ">>fr<<": 9})
+    check_split(LanguageTags({">>de<<": 7, ">>fr<<": 9}), text, rest, number)
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"), [(">> a\ndog <<<b", "<b"), (">><<", ""), (">> a", None), ("a >>b<<", None)]
+)
+def test_for_hugging_face_any_text_is_a_tag(text, rest):
+    tags = LanguageTags({">>de<<": 7}, any_text=True)
+    check_split(tags, text, text if rest is None else rest, -1 if rest is None else UNK)
+    check_split(tags, ">>de<< a", " a", 7)
+
+
+def check_split(tags, text, rest, number):
     assert tags.split_strings([text]) == ([rest], [number])
     rests, numbers = tags.split(tf.constant([text]))
     assert (rests.numpy()[0].decode(), numbers.numpy()[0]) == (rest, number)
