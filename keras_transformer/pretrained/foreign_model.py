@@ -65,8 +65,8 @@ class ForeignSide:
         """Return the rows of a matrix in the order of our ids, with zeros for other ids."""
         if len(matrix) != len(self.pieces):
             raise ValueError(
-                f"A matrix of the model must have a row for each of the {len(self.pieces):,} "
-                f"pieces of its vocabulary, received {len(matrix):,}. They belong to different models; "
+                "A matrix of the model must have a row for each piece of its vocabulary, "
+                f"{len(self.pieces):,}, received {len(matrix):,}. They belong to different models; "
                 "restore both."
             )
         order = [len(matrix) if i is None else i for i in self.order]
