@@ -6,11 +6,22 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.framework import tensor_pb2
 
 from keras_transformer.serving.errors import invalid
 
 _MOST_ELEMENTS = 1 << 20
 """Elements of an input. A few bytes can declare a shape that fills all memory."""
+_FIELDS = {
+    tf.string: "string_val",
+    tf.float32: "float_val",
+    tf.float64: "double_val",
+    tf.int64: "int64_val",
+    tf.bool: "bool_val",
+    tf.uint32: "uint32_val",
+    tf.uint64: "uint64_val",
+    **dict.fromkeys((tf.int8, tf.int16, tf.int32, tf.uint8, tf.uint16), "int_val"),
+}
 
 
 def read_tensor(name: str, proto: Any) -> np.ndarray:
@@ -51,10 +62,18 @@ def _dtype(name: str, proto: Any) -> Any:
 
 
 def write_tensor(array: np.ndarray) -> Any:
-    """Return an array as a `TensorProto`, with the values in its typed fields."""
-    if array.dtype == object:
-        return tf.make_tensor_proto(array, tf.string, array.shape)
-    return tf.make_tensor_proto(array, shape=array.shape)
+    """Return an array as a `TensorProto`, with its values in the typed field of TensorFlow Serving.
+
+    >>> proto = write_tensor(np.array([0.5, 1], np.float32))
+    >>> list(proto.float_val), proto.tensor_content
+    ([0.5, 1.0], b'')
+    """
+    dtype = tf.string if array.dtype == object else tf.as_dtype(array.dtype)
+    if dtype not in _FIELDS:  # Such as float16, whose values no field holds as numbers.
+        return tf.make_tensor_proto(array, shape=array.shape)
+    shape = tf.TensorShape(array.shape).as_proto()
+    values = {_FIELDS[dtype]: array.ravel().tolist()}
+    return tensor_pb2.TensorProto(dtype=dtype.as_datatype_enum, tensor_shape=shape, **values)
 
 
 def check_names(sent: Iterable[str], wanted: Iterable[str]) -> None:

@@ -3,7 +3,9 @@
 import base64
 import gzip
 import json
+import math
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from google.protobuf import json_format
@@ -13,8 +15,10 @@ from tensorflow_serving.apis import (
     get_model_metadata_pb2,
     get_model_status_pb2,
     model_management_pb2,
+    predict_pb2,
 )
 
+from keras_transformer.serving.tensors import write_tensor
 from tests.serving.conftest import grpc_error
 
 
@@ -187,6 +191,28 @@ def test_grpc_answers_strings_numbers_and_zero_rows(plain):
     short.tensor_shape.dim[0].size = 3  # TensorFlow repeats the last value.
     assert plain.predict({"text": short}) == {"translation": [b"A", b"B", b"B"]}
     assert plain.predict({"text": ["abc"]}, "score", output_filter=["length"]) == {"length": [3]}
+
+
+def test_grpc_sends_numbers_in_their_typed_fields(plain):
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name, request.model_spec.signature_name = "shout", "score"
+    request.inputs["text"].CopyFrom(tf.make_tensor_proto(["abc", "ab"]))
+    outputs = plain.stub.Predict(request, timeout=60).outputs
+    assert list(outputs["length"].int_val) == [3, 2]
+    assert list(outputs["score"].float_val) == pytest.approx([0.3, 0.2])
+    assert {output.tensor_content for output in outputs.values()} == {b""}
+
+
+NUMBERS = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64"
+
+
+@pytest.mark.parametrize("dtype", NUMBERS.split())
+@pytest.mark.parametrize("shape", [(), (0,), (3, 2)])
+def test_tensors_of_each_type_are_read_as_they_were_written(dtype, shape):
+    array = np.arange(math.prod(shape)).reshape(shape).astype(tf.as_dtype(dtype).as_numpy_dtype)
+    read = tf.make_ndarray(write_tensor(array))
+    assert (read.dtype, read.shape) == (array.dtype, shape)
+    assert (read == array).all()
 
 
 @pytest.mark.parametrize(
