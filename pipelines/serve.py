@@ -27,8 +27,8 @@ from pipelines.cli.parser import Parser
 PACKAGES = ("grpc_health", "prometheus_client", "starlette", "tensorflow_serving", "uvicorn")
 NO_SERVER = f"""\
 error: There is no model server: {PROGRAM} is not on PATH, and the one in Python needs more \
-packages. Install them: pip install 'keras-transformer-mt[serve]'. Or start Docker, and give \
---engine tensorflow."""
+packages. Install its [serve] extra: pip install 'keras-transformer-mt[serve]'. Or start Docker."""
+_ALL = ("0.0.0.0", "::")
 
 
 @plain_errors()
@@ -47,7 +47,8 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.ser
         )
     engine = args.engine
     if engine == "auto":
-        engine = "tensorflow" if shutil.which(PROGRAM) else "python"
+        in_docker = not _has_packages() and docker_runs()
+        engine = "tensorflow" if shutil.which(PROGRAM) or in_docker else "python"
     (run_tensorflow if engine == "tensorflow" else run_python)(args, version, name)
 
 
@@ -60,13 +61,13 @@ def _parse(argv: Sequence[str] | None, prog: str) -> argparse.Namespace:
         choices=["auto", "tensorflow", "python"],
         default="auto",
         help=f"tensorflow: {PROGRAM}, or its Docker image; python: the server of this package, "
-        "which needs the [serve] extra; auto (default): the former if it is installed",
+        "which needs the [serve] extra; auto (default): {PROGRAM} if it is on PATH, else python; "
+        "Docker if the extra is not installed",
     )
     parser.add_argument(
         "--host",
-        default="127.0.0.1",
         help="address to listen on (default 127.0.0.1, this machine only); TensorFlow's server "
-        "listens on all",
+        "listens on all addresses, except in Docker",
     )
     parser.add_argument(
         "--port", type=int, default=8500, metavar="N", help="gRPC port (default 8500)"
@@ -101,6 +102,9 @@ def _parse(argv: Sequence[str] | None, prog: str) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if args.port == args.rest_port:
         parser.error("--port and --rest-port must differ")
+    for option, port in {"--port": args.port, "--rest-port": args.rest_port}.items():
+        if not 1 <= port <= 65535:
+            parser.error(f"{option} must be between 1 and 65535, received {port}")
     if args.timeout <= 0 or args.threads < 0:
         parser.error("--timeout must be positive, and --threads must not be negative")
     return args
@@ -116,6 +120,11 @@ def run_tensorflow(args: argparse.Namespace, version: Path, name: str) -> None:
     """
     base = version.parent
     in_docker = shutil.which(PROGRAM) is None and docker_runs()
+    if args.host is not None and not in_docker:
+        sys.exit(
+            f"error: {PROGRAM} listens on all addresses, received --host {args.host}. Leave it "
+            "out, or give --engine python."
+        )
     flags = server_flags(
         version,
         Path("/model") if in_docker else base,
@@ -127,13 +136,13 @@ def run_tensorflow(args: argparse.Namespace, version: Path, name: str) -> None:
         batching=args.batching,
     )
     ports = args.port, args.rest_port
-    command = docker_command(base, ports, flags) if in_docker else [PROGRAM, *flags]
+    command = docker_command(base, ports, flags, args.host) if in_docker else [PROGRAM, *flags]
     if args.dry_run:
         print(shlex.join(command))
         return
     if shutil.which(command[0]) is None:
         sys.exit(HOW_TO_INSTALL)
-    _announce(args, version, name, "localhost")
+    _announce(args, version, name, args.host or _ALL[0])
     os.execvp(command[0], command)
 
 
@@ -148,9 +157,10 @@ def run_python(args: argparse.Namespace, version: Path, name: str) -> None:
     if args.dry_run:
         print(shlex.join(_own_command(args, version.parent, name)))
         return
-    if None in map(importlib.util.find_spec, PACKAGES):
+    if not _has_packages():
         sys.exit(NO_SERVER)
-    _announce(args, version, name, args.host)
+    host = args.host or "127.0.0.1"
+    _announce(args, version, name, host)
     from pipelines.cli.process import import_tensorflow, start_log
 
     import_tensorflow()
@@ -166,7 +176,7 @@ def run_python(args: argparse.Namespace, version: Path, name: str) -> None:
     settings = Settings(
         base=version.parent,
         name=name,
-        host=args.host,
+        host=host,
         port=args.port,
         rest_port=args.rest_port,
         timeout=args.timeout,
@@ -176,13 +186,19 @@ def run_python(args: argparse.Namespace, version: Path, name: str) -> None:
 
 
 def _announce(args: argparse.Namespace, version: Path, name: str, host: str) -> None:
+    at = f"REST at {host}:{args.rest_port}, gRPC at {host}:{args.port}"
+    if host in _ALL:
+        at = f"REST at port {args.rest_port}, gRPC at port {args.port}, on all addresses"
     print(
-        f"Serving {version.parent} as {name}, version {version.name}: REST at "
-        f"{host}:{args.rest_port}, gRPC at {host}:{args.port}. The ports open once the model is "
+        f"Serving {version.parent} as {name}, version {version.name}: {at}. The ports open once the model is "
         "loaded and its warm-up requests are done, which can take a minute or two.",
         file=sys.stderr,
         flush=True,
     )
+
+
+def _has_packages() -> bool:
+    return None not in map(importlib.util.find_spec, PACKAGES)
 
 
 def _own_command(args: argparse.Namespace, base: Path, name: str) -> list[str]:
@@ -191,7 +207,7 @@ def _own_command(args: argparse.Namespace, base: Path, name: str) -> list[str]:
         "engine": "python",
         "model": base,
         "name": name,
-        "host": args.host,
+        "host": args.host or "127.0.0.1",
         "port": args.port,
         "rest-port": args.rest_port,
         "threads": args.threads,

@@ -75,13 +75,23 @@ def server_flags(
     return flags
 
 
-def docker_command(base: Path, ports: Sequence[int], flags: Sequence[str]) -> list[str]:
-    """Return the command that runs the server in Docker, with the model's directory as /model."""
+def docker_command(
+    base: Path, ports: Sequence[int], flags: Sequence[str], host: str | None = None
+) -> list[str]:
+    """Return the command that runs the server in Docker, with the model's directory as /model.
+
+    Args:
+        base: The directory of the model's versions.
+        ports: The ports to publish.
+        flags: The server's arguments.
+        host: The address to publish the ports at; None for all addresses.
+    """
+    at = "" if host is None else f"[{host}]:" if ":" in host else f"{host}:"
     return [
         *("docker", "run", "--rm"),
         # An init process passes signals on to the server; the shell of the image does not.
         *("--init", "--entrypoint", PROGRAM),
-        *(f"--publish={port}:{port}" for port in ports),
+        *(f"--publish={at}{port}:{port}" for port in ports),
         f"--mount=type=bind,source={base},target=/model,readonly",
         IMAGE,
         *flags,

@@ -247,6 +247,38 @@ def test_without_tensorflows_server_the_one_in_python_runs(model, path, capsys):
     assert dry_run(capsys, *command[3:]) == command
 
 
+def test_docker_takes_the_place_of_missing_packages(model, path, capsys, monkeypatch):
+    program(path, "docker", '[ "$1" = version ]')
+    monkeypatch.setattr(serve, "PACKAGES", ("starlette", "no_such_package"))
+    assert dry_run(capsys, "--model", model)[:2] == ["docker", "run"]
+
+
+@pytest.mark.parametrize(
+    "host, published", [("10.0.0.7", "10.0.0.7:70:70"), ("::1", "[::1]:70:70")]
+)
+def test_docker_publishes_at_the_given_address(host, published, model, path, capsys):
+    program(path, "docker", '[ "$1" = version ]')
+    options = ["--engine", "tensorflow", "--port", 70, "--rest-port", 71, "--host", host]
+    command = dry_run(capsys, "--model", model, *options)
+    assert f"--publish={published}" in command
+    assert f"--publish={published.replace('70', '71')}" in command
+
+
+def test_the_program_takes_no_address(model, path):
+    program(path, "tensorflow_model_server")
+    with pytest.raises(SystemExit, match="listens on all addresses.* --engine python"):
+        serve.main(["--model", str(model), "--host", "127.0.0.1"])
+
+
+@pytest.mark.parametrize("option", ["--port", "--rest-port"])
+@pytest.mark.parametrize("port", ["0", "-1", "65536"])
+def test_a_port_must_exist(option, port, model, capsys):
+    with pytest.raises(SystemExit):
+        serve.main(["--model", str(model), option, port])
+    message = f"error: {option} must be between 1 and 65535, received {port}. See "
+    assert capsys.readouterr().err.startswith(message)
+
+
 def test_without_the_packages_of_the_extra_the_error_names_it(model, path, monkeypatch):
     monkeypatch.setattr(serve, "PACKAGES", ("starlette", "no_such_package"))
     with pytest.raises(SystemExit, match=r"pip install 'keras-transformer-mt\[serve\]'"):
@@ -299,8 +331,8 @@ def test_the_server_replaces_the_process_and_receives_its_signals(number, model,
         err = process.stderr.read()
     assert received == [*usual_flags(model), "--tensorflow_intra_op_parallelism=3"]
     assert re.fullmatch(
-        rf"Serving {model} as en_de, version 10: REST at localhost:8501, gRPC at localhost:8500"
-        rf". The ports open once .* minute or two.\ngot {number.name}\n",
+        rf"Serving {model} as en_de, version 10: REST at port 8501, gRPC at port 8500, "
+        rf"on all addresses. The ports open once .* minute or two.\ngot {number.name}\n",
         err,
     )
 
