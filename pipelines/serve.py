@@ -190,8 +190,9 @@ def _announce(args: argparse.Namespace, version: Path, name: str, host: str) -> 
     if host in _ALL:
         at = f"REST at port {args.rest_port}, gRPC at port {args.port}, on all addresses"
     print(
-        f"Serving {version.parent} as {name}, version {version.name}: {at}. The ports open once the model is "
-        "loaded and its warm-up requests are done, which can take a minute or two.",
+        f"Serving {version.parent} as {name}, version {version.name}: {at}. The "
+        "ports open once the model is loaded and its warm-up requests are done, "
+        "which can take a minute or two.",
         file=sys.stderr,
         flush=True,
     )
