@@ -17,11 +17,11 @@ class BodyError(ServingError):
 
 
 def limited_protocol(idle_seconds: float) -> type[asyncio.Protocol]:
-    """Return uvicorn's protocol, which closes connections that send no request for too long.
+    """Return uvicorn's protocol, which closes connections whose clients are idle for too long.
 
     Args:
-        idle_seconds: Time in which the whole head of a request must arrive, on a new connection
-            and after each answer. uvicorn limits only the time until its first byte.
+        idle_seconds: Time in which the client must read an answer and send the whole head of the
+            next request. uvicorn limits only the time until its first byte.
     """
 
     class Protocol(H11Protocol):
@@ -35,7 +35,7 @@ def limited_protocol(idle_seconds: float) -> type[asyncio.Protocol]:
         def data_received(self, data: bytes) -> None:
             before = self.cycle
             super().data_received(data)
-            if self.cycle is not before:
+            if self.cycle is not before and not self.transport.get_write_buffer_size():
                 self._expect_nothing()
 
         def eof_received(self) -> Any:
@@ -47,9 +47,10 @@ def limited_protocol(idle_seconds: float) -> type[asyncio.Protocol]:
 
         def on_response_complete(self) -> None:
             super().on_response_complete()
+            unread = self.transport.get_write_buffer_size()
             if self.half_closed:
                 self.transport.close()
-            elif self.cycle.response_complete:
+            if unread or self.cycle.response_complete:  # Not if the next request runs already.
                 self._expect_request()
 
         def connection_lost(self, exc: Exception | None) -> None:
@@ -58,7 +59,13 @@ def limited_protocol(idle_seconds: float) -> type[asyncio.Protocol]:
 
         def _expect_request(self) -> None:
             self._expect_nothing()
-            self.deadline = self.loop.call_later(idle_seconds, self.transport.close)
+            self.deadline = self.loop.call_later(idle_seconds, self._end)
+
+        def _end(self) -> None:
+            if self.transport.get_write_buffer_size():  # `close` would wait until it is read.
+                self.transport.abort()
+            elif self.cycle is None or self.cycle.response_complete:
+                self.transport.close()
 
         def _expect_nothing(self) -> None:
             if self.deadline is not None:
