@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import numpy as np
 
-from keras_transformer.serving.errors import busy, invalid
+from keras_transformer.serving.errors import Code, ServingError, invalid
 from keras_transformer.serving.settings import Batching
 
 Arrays = Mapping[str, np.ndarray]
@@ -72,9 +72,10 @@ class Batcher:
         if not rows:
             return await self._run(inputs)  # Nothing to join.
         if self._rows + rows > self._settings.most_waiting:
-            raise busy(
+            raise ServingError(
+                Code.UNAVAILABLE,
                 "The batch scheduling queue to which this task was submitted is full; "
-                f"max_enqueued_batches is {self._settings.max_enqueued_batches}"
+                f"max_enqueued_batches is {self._settings.max_enqueued_batches}",
             )
         answer: asyncio.Future[Arrays] = asyncio.get_running_loop().create_future()
         task = _Task(inputs, rows, answer, time.monotonic())

@@ -73,7 +73,7 @@ def invalid(message: str) -> ServingError:
 
 
 def busy(message: str) -> ServingError:
-    """Return the error for a full queue, which clients answer with a later retry."""
+    """Return the error for too many requests, after which clients should retry."""
     return ServingError(Code.RESOURCE_EXHAUSTED, message, http=503)
 
 

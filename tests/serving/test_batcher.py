@@ -93,7 +93,7 @@ def test_a_full_queue_refuses_and_recovers():
         await asyncio.sleep(0)
         with pytest.raises(ServingError, match="queue .* is full") as error:
             await ask(7)
-        assert (error.value.code, error.value.http_status) == (Code.RESOURCE_EXHAUSTED, 503)
+        assert (error.value.code, error.value.http_status) == (Code.UNAVAILABLE, 503)
         gate.set()
         assert values(await asyncio.gather(first, *waiting)) == [[0], *([2 * i] for i in range(6))]
         assert values([await ask(8)]) == [[16]]

@@ -69,7 +69,7 @@ def test_an_output_of_other_length_is_still_answered(batched):
     assert at_once(first, ["a", "b"]) == [[b"a"], [b"b"]]
 
 
-def test_a_full_queue_answers_503_and_resource_exhausted(batched):
+def test_a_full_queue_answers_503_and_unavailable(batched):
     slow = {"inputs": ["300000"], "signature_name": "slow"}
     with ThreadPoolExecutor(5) as threads:
         running = threads.submit(batched.post, slow)
@@ -80,7 +80,7 @@ def test_a_full_queue_answers_503_and_resource_exhausted(batched):
         status, answer = batched.post({"inputs": ["a"]})
         assert (status, "is full" in answer["error"]) == (503, True)
         code, details = grpc_error(batched.predict, {"text": ["a"]})
-        assert (code, "is full" in details) == ("RESOURCE_EXHAUSTED", True)
+        assert (code, "is full" in details) == ("UNAVAILABLE", True)
         assert running.result() == (200, {"outputs": [300000]})
         assert [one.result() for one in waiting] == 4 * [(200, {"outputs": 4 * ["A"]})]
     assert batched.post({"inputs": ["a"]}) == (200, {"outputs": ["A"]})  # It recovers.

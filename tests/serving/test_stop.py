@@ -82,18 +82,21 @@ def test_the_command_ends_with_status_0_after_a_signal(number, base):
 
         def ask():
             response = urllib3.request("POST", f"{url}:predict", json=SLOW, timeout=60)
-            answers.append((response.status, response.json()))
+            answers.append((response.status, response.json(), time.monotonic()))
 
         asking = threading.Thread(target=ask)
         asking.start()
         time.sleep(0.7)
+        signalled = time.monotonic()
         process.send_signal(number)
         asking.join()
         rest = process.stderr.read()
         assert process.wait() == 0
     finally:
         process.kill()
-    assert answers == [(200, {"outputs": [400000]})]
+    ((status, answer, answered),) = answers
+    assert (status, answer) == (200, {"outputs": [400000]})
+    assert answered > signalled
     assert lines[0].startswith(f"Serving {base} as shout, version 3: REST at 127.0.0.1:{rest_port}")
     assert '"status": "OK"' in rest
     assert "Traceback" not in rest
