@@ -1,16 +1,18 @@
 """One version of a model: loading it, and calling its signatures."""
 
+import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import saved_model_pb2
 
 from keras_transformer.serving.errors import Code, ServingError, from_tensorflow, invalid
-from keras_transformer.serving.tensors import read_tensor
+from keras_transformer.serving.tensors import check_names, read_tensor
 from keras_transformer.utils.checksums import check_files
 from keras_transformer.utils.versions import GRAPH
 
@@ -37,23 +39,33 @@ class Model:
         import tensorflow_text  # noqa: F401  registers the tokenizer's ops
 
         check_files(version)
-        saved = saved_model_pb2.SavedModel.FromString((version / GRAPH).read_bytes())
-        self.signature_defs = dict(saved.meta_graphs[0].signature_def)
+        with _whole(version / GRAPH):
+            saved = saved_model_pb2.SavedModel.FromString((version / GRAPH).read_bytes())
+            self.signature_defs = dict(saved.meta_graphs[0].signature_def)
         self._loaded = tf.saved_model.load(str(version))
         self._functions: Mapping[str, Any] = self._loaded.signatures
         self.warmup_seconds = self._warm_up(version / _WARMUP)
 
     def _warm_up(self, path: Path) -> float:
+        started = time.monotonic()
+        with _whole(path):
+            requests = list(self._read_requests(path)) if path.exists() else []
+        for signature, inputs in requests:
+            self.run(signature, inputs)
+        return time.monotonic() - started
+
+    def _read_requests(self, path: Path) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
         from tensorflow_serving.apis import prediction_log_pb2
 
-        started = time.monotonic()
-        for record in tf.data.TFRecordDataset(str(path)) if path.exists() else ():
+        for record in tf.data.TFRecordDataset(str(path)):
             log = prediction_log_pb2.PredictionLog.FromString(record.numpy())
             request = log.predict_log.request
             inputs = {name: read_tensor(name, proto) for name, proto in request.inputs.items()}
             signature = request.model_spec.signature_name or DEFAULT
-            self.run(signature, self.fit(signature, inputs))
-        return time.monotonic() - started
+            if signature not in self:
+                raise ServingError(Code.NOT_FOUND, f"the model has no signature {signature}")
+            check_names(inputs, self.dtypes(signature))
+            yield signature, self.fit(signature, inputs)
 
     def __contains__(self, signature: str) -> bool:
         return signature in self._functions
@@ -121,3 +133,16 @@ class Model:
             return {name: output.numpy() for name, output in sorted(outputs.items())}
         except tf.errors.OpError as error:
             raise from_tensorflow(error) from error
+
+
+@contextlib.contextmanager
+def _whole(path: Path) -> Iterator[None]:
+    """Name a file whose content is not what an export writes."""
+    try:
+        yield
+    except (DecodeError, IndexError, ServingError, tf.errors.OpError) as error:
+        reason = "it has no graph" if isinstance(error, IndexError) else str(error)
+        reason = " ".join(reason.split()).removesuffix(".")
+        raise ValueError(
+            f"{path} is damaged: {reason}. Restore it, or export the model again."
+        ) from error

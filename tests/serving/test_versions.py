@@ -15,6 +15,7 @@ from tests.helpers.model_server import ModelServer
 from tests.serving.conftest import connect, save, wait_for_users
 
 URL = "/v1/models/shout"
+DAMAGED = r"^[^\n]*/1/[^\n]*{} is damaged: [^\n]+ Restore it, or export the model again\.$"
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +138,39 @@ def test_a_damaged_file_is_never_served(model):
     digest = "0" * 64
     (model / "1" / "SHA256SUMS").write_text(f"{digest}  saved_model.pb\n")
     with pytest.raises(ValueError, match="saved_model.pb is damaged"), serving(model):
+        pass
+
+
+@pytest.mark.parametrize("size", [0, 2, 1000])
+def test_a_graph_that_is_not_whole_is_damaged(size, model):
+    graph = model / "1" / "saved_model.pb"
+    graph.write_bytes(graph.read_bytes()[:size])
+    with pytest.raises(ValueError, match=DAMAGED.format("saved_model.pb")), serving(model):
+        pass
+
+
+@pytest.mark.parametrize(
+    "signature, inputs",
+    [
+        ("other", {"text": [b"a"]}),
+        ("serving_default", {"other": [b"a"]}),
+        ("serving_default", {}),
+        ("serving_default", {"text": [1]}),
+    ],
+)
+def test_a_warm_up_request_for_another_model_is_damaged(signature, inputs, model):
+    assets = model / "1" / "assets.extra"
+    assets.mkdir()
+    write_warmup(assets / "tf_serving_warmup_requests", [Request(signature, inputs)])
+    with pytest.raises(ValueError, match=DAMAGED.format("warmup_requests")), serving(model):
+        pass
+
+
+def test_a_warm_up_file_that_is_not_whole_is_damaged(model):
+    warm_up_with(model, b"good")
+    path = model / "1" / "assets.extra" / "tf_serving_warmup_requests"
+    path.write_bytes(path.read_bytes()[:-3])
+    with pytest.raises(ValueError, match=DAMAGED.format(path.name)), serving(model):
         pass
 
 
