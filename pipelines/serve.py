@@ -10,6 +10,7 @@ import logging
 import os
 import shlex
 import shutil
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -160,6 +161,10 @@ def run_python(args: argparse.Namespace, version: Path, name: str) -> None:
     if not _has_packages():
         sys.exit(NO_SERVER)
     host = args.host or "127.0.0.1"
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # While the model is loaded, and after the first signal; also as process 1, for which the
+        # system has no default.
+        signal.signal(number, _end_at_once)
     _announce(args, version, name, host)
     from pipelines.cli.process import import_tensorflow, start_log
 
@@ -183,6 +188,14 @@ def run_python(args: argparse.Namespace, version: Path, name: str) -> None:
         batching=args.batching,
     )
     serve(settings)
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # A usual exit would wait for runs of the model whose clients have gone.
+
+
+def _end_at_once(number: int, frame: object) -> None:
+    os._exit(128 + number)
 
 
 def _announce(args: argparse.Namespace, version: Path, name: str, host: str) -> None:

@@ -5,7 +5,7 @@ import contextlib
 import logging
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import grpc
@@ -83,7 +83,7 @@ class Server:
             ws="none",
             lifespan="off",
             log_config=None,
-            log_level="error",  # Malformed requests are the business of their clients.
+            log_level="error",  # Malformed requests are client errors and are not logged.
             access_log=False,
             server_header=False,
             limit_concurrency=limits.connections,
@@ -116,6 +116,22 @@ class Server:
         except RuntimeError as error:
             raise OSError(f"cannot listen on {address}: {error}") from error
         await self._grpc.start()
+
+    async def run_until(self, stop: asyncio.Event) -> None:
+        """Wait until `stop` is set.
+
+        Raises:
+            Exception: If a task of the server ends before; the error is the task's own.
+        """
+        waiting = asyncio.create_task(stop.wait())
+        tasks = {waiting, self._serving, self._watching}
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if waiting in done:
+            return
+        for task in done:
+            task.result()
+        raise RuntimeError("the REST server has ended without an error")
 
     async def stop(self) -> None:
         """Refuse new requests, finish those that run, and close the ports."""
@@ -151,7 +167,10 @@ class _Http(uvicorn.Server):
 
 
 def serve(settings: Settings) -> None:
-    """Serve a model until SIGTERM or SIGINT; a second signal ends the process at once.
+    """Serve a model until SIGTERM or SIGINT.
+
+    After the first one, both have their handlers from before the call. By default, a second one
+    then ends the process at once.
 
     Args:
         settings: What is served, and where.
@@ -160,25 +179,31 @@ def serve(settings: Settings) -> None:
         OSError: If a port is taken.
         ValueError: If the model does not load.
     """
-    asyncio.run(_serve(settings))
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    if before[signal.SIGINT] is signal.default_int_handler:
+        before[signal.SIGINT] = signal.SIG_DFL  # KeyboardInterrupt would wait for what runs.
+    asyncio.run(_serve(settings, before))
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(settings: Settings, before: Mapping[int, Any]) -> None:
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
 
     def ask_to_stop() -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number, handler in before.items():
             loop.remove_signal_handler(number)
+            signal.signal(number, handler)
         stop.set()
 
     server = Server(settings)
     await server.start()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in before:
         loop.add_signal_handler(number, ask_to_stop)
     log.info(
         "ready: REST at %s:%d, gRPC at %s:%d",
         *(settings.host, server.rest_port, settings.host, server.port),
     )
-    await stop.wait()
-    log.info("stopping: running requests have %g seconds", settings.limits.stop_seconds)
-    await server.stop()
+    try:
+        await server.run_until(stop)
+        log.info("stopping: running requests have %g seconds", settings.limits.stop_seconds)
+    finally:
+        await server.stop()

@@ -7,6 +7,7 @@ import gc
 import logging
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import tensorflow as tf
@@ -57,6 +58,8 @@ class Versions:
         self._settings, self._threads, self._loaded = settings, threads, loaded
         self._current: Served | None = None
         self._states: dict[int, State] = {}
+        # Not asyncio's own executor, for whose threads the end of the event loop waits.
+        self._loader = ThreadPoolExecutor(1, "load")
         self._failed: tuple[int, float] | None = None  # A version, and when to try it again.
 
     @property
@@ -150,7 +153,7 @@ class Versions:
         self._set(number, State("LOADING"))
         log.info("loading version %d and running its warm-up requests", number)
         started = time.monotonic()
-        model = await asyncio.to_thread(Model, path)
+        model = await asyncio.get_running_loop().run_in_executor(self._loader, Model, path)
         log.info("version %d is ready after %.1f s", number, time.monotonic() - started)
         self._loaded(model)
         return Served(number, model, asyncio.Semaphore(self._threads))

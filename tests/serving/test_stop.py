@@ -14,7 +14,8 @@ import pytest
 import urllib3
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from keras_transformer.serving.settings import Limits
+from keras_transformer.serving.server import serve
+from keras_transformer.serving.settings import Limits, Settings
 from tests.helpers.model_server import ModelServer
 from tests.helpers.tiny import ROOT
 from tests.serving.conftest import connect, wait_for_users
@@ -60,24 +61,39 @@ def test_running_requests_finish_and_new_ones_are_refused(base):
     assert answers == {"rest": (200, {"outputs": [400000]}), "grpc": {"rounds": [400000]}}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_command_ends_with_status_0_after_a_signal(number, base):
+@contextlib.contextmanager
+def command(base, *options):
+    """Start the command; yield its process and the URL of its model."""
     port, rest_port = free_ports()
-    command = [sys.executable, "-m", "pipelines.serve", "--engine", "python", "--model", base]
+    arguments = [sys.executable, "-m", "pipelines.serve", "--engine", "python", "--model", base]
     process = subprocess.Popen(
-        [*command, "--port", str(port), "--rest-port", str(rest_port)],
+        [*arguments, "--port", str(port), "--rest-port", str(rest_port), *options],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         stderr=subprocess.PIPE,
         text=True,
     )
     try:
-        lines = []
-        for line in process.stderr:
-            lines.append(line)
-            if line.startswith("ready: "):
-                break
-        url = f"http://localhost:{rest_port}/v1/models/shout"
+        yield process, f"http://localhost:{rest_port}/v1/models/shout"
+    finally:
+        process.kill()
+        process.stderr.close()
+
+
+def read_until(process, start):
+    """Return the lines of the log up to one that begins with `start`."""
+    lines = []
+    for line in process.stderr:
+        lines.append(line)
+        if line.startswith(start):
+            return lines
+    raise AssertionError(lines)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_command_ends_with_status_0_after_a_signal(number, base):
+    with command(base) as (process, url):
+        lines = read_until(process, "ready: ")
         answers = []
 
         def ask():
@@ -92,14 +108,63 @@ def test_the_command_ends_with_status_0_after_a_signal(number, base):
         asking.join()
         rest = process.stderr.read()
         assert process.wait() == 0
-    finally:
-        process.kill()
     ((status, answer, answered),) = answers
     assert (status, answer) == (200, {"outputs": [400000]})
     assert answered > signalled
-    assert lines[0].startswith(f"Serving {base} as shout, version 3: REST at 127.0.0.1:{rest_port}")
+    at = url.removeprefix("http://localhost").partition("/")[0]
+    assert lines[0].startswith(f"Serving {base} as shout, version 3: REST at 127.0.0.1{at}, gRPC")
     assert '"status": "OK"' in rest
     assert "Traceback" not in rest
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("start", ["Serving ", "loading "])
+def test_a_signal_ends_the_command_while_it_loads(start, number, base):
+    with command(base) as (process, _):
+        read_until(process, start)
+        process.send_signal(number)
+        assert process.wait(timeout=5) == 128 + number
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_the_command_at_once(number, base):
+    with command(base) as (process, url):
+        read_until(process, "ready: ")
+        body = SLOW | {"inputs": ["4000000"]}  # Half a minute.
+        asking = threading.Thread(target=ask_in_vain, args=[url, body])
+        asking.start()
+        time.sleep(0.7)
+        process.send_signal(signal.SIGTERM)
+        read_until(process, "stopping: ")
+        process.send_signal(number)
+        assert process.wait(timeout=5) == 128 + number
+        asking.join()
+
+
+@pytest.mark.slow
+def test_the_command_ends_although_a_run_goes_on(base):
+    with command(base, "--timeout", "0.3") as (process, url):
+        read_until(process, "ready: ")
+        ask_in_vain(url, SLOW | {"inputs": ["4000000"]})  # It gets an error, and the run goes on.
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=10) == 0
+
+
+def ask_in_vain(url, body, **options):
+    with contextlib.suppress(urllib3.exceptions.HTTPError):
+        urllib3.request("POST", f"{url}:predict", json=body, retries=False, **options)
+
+
+@pytest.mark.parametrize("task", ["server._Http.serve", "versions.Versions.watch"])
+def test_the_server_ends_with_the_error_of_its_task(task, base, monkeypatch):
+    async def fail(*_):
+        raise OSError("no more files")
+
+    monkeypatch.setattr(f"keras_transformer.serving.{task}", fail)
+    with pytest.raises(OSError, match="no more files"):
+        serve(Settings(base=base, name="shout", port=0, rest_port=0))
 
 
 @pytest.mark.parametrize("taken", ["port", "rest_port"])
