@@ -1,4 +1,4 @@
 """A model server in Python, with the REST and gRPC protocols of TensorFlow Serving.
 
-`pipelines.serve` starts it. It needs the packages of the extra `serve`.
+`pipelines.serve` starts it. It needs the `[serve]` extra.
 """

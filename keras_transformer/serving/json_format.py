@@ -3,7 +3,7 @@
 import base64
 import binascii
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,6 +58,21 @@ def signature_name(request: Mapping[str, Any]) -> str:
             "string value."
         )
     return name
+
+
+def count_rows(request: Mapping[str, Any], names: Iterable[str]) -> int:
+    """Return the number of rows of a request, before they are converted.
+
+    Args:
+        request: What `parse` returned.
+        names: The inputs of the signature.
+
+    >>> count_rows({"inputs": {"text": ["a", "b"], "translation": ["c"]}}, ["text", "translation"])
+    2
+    """
+    values = request.get("instances", request.get("inputs"))
+    columns = [values.get(name) for name in names] if _is_object(values) else [values]
+    return max((len(column) for column in columns if isinstance(column, list)), default=0)
 
 
 def read_inputs(request: Mapping[str, Any], dtypes: Mapping[str, tf.DType]) -> JsonRequest:

@@ -1,4 +1,4 @@
-"""Answering a Predict request, whichever protocol it comes by."""
+"""Answering a Predict request over either protocol."""
 
 import asyncio
 import functools
@@ -9,7 +9,7 @@ import numpy as np
 from keras_transformer.serving.batching import Batcher
 from keras_transformer.serving.errors import Code, ServingError, invalid
 from keras_transformer.serving.metrics import Metrics
-from keras_transformer.serving.settings import Batching, Settings
+from keras_transformer.serving.settings import Batching, Limits, Settings
 from keras_transformer.serving.versions import Served, Versions
 from keras_transformer.serving.workers import Workers
 
@@ -49,12 +49,12 @@ class Predictor:
             served: The version.
             signature: One of its signatures.
             inputs: The signature's inputs.
-            seconds: Time for an answer; None for any.
+            seconds: Timeout in seconds; None for no limit.
             output_filter: The outputs to return; empty for all.
 
         Raises:
             ServingError: If the request does not fit the signature, the server is busy, the model
-                fails, or the time is over.
+                fails, or the request times out.
         """
         if signature not in served.model:
             raise ServingError(
@@ -63,11 +63,7 @@ class Predictor:
         self._check_outputs(served, signature, output_filter)
         fitted = served.model.fit(signature, inputs, flatten=self._batching is None)
         rows = max((len(array) for array in fitted.values() if array.ndim), default=1)
-        if rows > self.settings.limits.rows:
-            raise invalid(
-                f"Task size {rows} is larger than maximum input batch size "
-                f"{self.settings.limits.rows}"
-            )
+        check_rows(rows, self.settings.limits)
         try:
             async with asyncio.timeout(seconds):
                 if self._batching is None:
@@ -109,3 +105,13 @@ class Predictor:
     def stop(self) -> None:
         """Drop requests that have not begun."""
         self._workers.stop()
+
+
+def check_rows(rows: int, limits: Limits) -> None:
+    """Check the number of rows of a request.
+
+    Raises:
+        ServingError: If there are too many.
+    """
+    if rows > limits.rows:
+        raise invalid(f"Task size {rows} is larger than maximum input batch size {limits.rows}")

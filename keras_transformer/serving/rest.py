@@ -5,8 +5,10 @@ import json
 import logging
 import re
 import urllib.parse
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from google.protobuf import json_format as protobuf_json
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
@@ -17,7 +19,7 @@ from keras_transformer.serving.errors import Code, ServingError, invalid
 from keras_transformer.serving.http import BodyError, read_body
 from keras_transformer.serving.metrics import CONTENT_TYPE, Entry, Metrics
 from keras_transformer.serving.model import DEFAULT
-from keras_transformer.serving.predict import Predictor
+from keras_transformer.serving.predict import Predictor, check_rows
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +29,7 @@ _PREDICT = re.compile(rf"(?i:{_MODEL}):(?P<method>classify|regress|predict)", re
 _STATUS = re.compile(rf"(?i:{_MODEL})(?P<metadata>/metadata)?", re.IGNORECASE)
 _MOST_VERSION = (1 << 63) - 1
 _NOT_FOUND = "<html><head><title>404 Not Found</title></head><body><h1>Not Found</h1></body></html>"
-_LARGE = 1 << 16  # A body of more bytes is read in a thread.
+_LARGE = 1 << 16  # More bytes are read or written in a thread.
 
 
 class RestApi:
@@ -42,7 +44,7 @@ class RestApi:
         self._predictor, self._metrics = predictor, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, as ASGI has it."""
+        """Handle an ASGI request."""
         request = Request(scope, receive)
         path = scope["raw_path"].decode("ascii", "replace")
         client = request.client.host if request.client else ""
@@ -85,18 +87,21 @@ class RestApi:
         if match["method"].lower() != "predict":
             raise ServingError(Code.UNIMPLEMENTED, f"This server has no {match['method']} API.")
         with self._predictor.versions.use(*_model(match)) as served:
-            request = await _off_loop(json_format.parse, body, large=len(body) > _LARGE)
+            large = len(body) > _LARGE
+            request = await _off_loop(json_format.parse, body, large=large)
             signature = json_format.signature_name(request) or DEFAULT
             if signature not in served.model:
                 raise invalid(f'Serving signature name: "{signature}" not found in signature def')
             dtypes = served.model.dtypes(signature)
             if not dtypes:
                 raise invalid(f"Failed to get input map for signature: {signature}")
-            in_rows, inputs = json_format.read_inputs(request, dtypes)
+            check_rows(json_format.count_rows(request, dtypes), self._predictor.settings.limits)
+            in_rows, inputs = await _off_loop(json_format.read_inputs, request, dtypes, large=large)
             entry.rows = max(len(array) if array.ndim else 1 for array in inputs.values())
             seconds = self._predictor.settings.timeout
             outputs = await self._predictor.run(served, signature, inputs, seconds)
-        return _json(json_format.write_outputs(outputs, in_rows))
+        large = large or sum(array.nbytes for array in outputs.values()) > _LARGE
+        return await _off_loop(_write, outputs, in_rows, large, large=large)
 
     def _status(self, match: re.Match) -> dict[str, Any]:
         name, version = _model(match)
@@ -147,8 +152,13 @@ def _model(match: re.Match) -> tuple[str, int | None]:
     return name, int(version)
 
 
-def _json(answer: dict[str, Any], status: int = 200) -> Response:
-    content = json.dumps(answer, ensure_ascii=False, indent=4)
+def _write(outputs: Mapping[str, np.ndarray], in_rows: bool, large: bool) -> Response:
+    # Indentation takes json's slow encoder, and the event loop waits for the interpreter's lock.
+    return _json(json_format.write_outputs(outputs, in_rows), indent=None if large else 4)
+
+
+def _json(answer: dict[str, Any], status: int = 200, indent: int | None = 4) -> Response:
+    content = json.dumps(answer, ensure_ascii=False, indent=indent)
     return Response(content.encode("utf-8", "replace"), status, media_type="application/json")
 
 

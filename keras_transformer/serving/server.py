@@ -185,7 +185,7 @@ def serve(settings: Settings) -> None:
     asyncio.run(_serve(settings, before))
 
 
-async def _serve(settings: Settings, before: Mapping[int, Any]) -> None:
+async def _serve(settings: Settings, before: Mapping[signal.Signals, Any]) -> None:
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
 
     def ask_to_stop() -> None:

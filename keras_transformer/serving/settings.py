@@ -102,7 +102,7 @@ class Settings:
     batching: bool = False
     """Whether requests of several clients are joined."""
     poll_seconds: float = 1
-    """Seconds between looks for a new version."""
+    """Polling interval for new versions, in seconds."""
     retry_seconds: float = 60
     """Seconds until a version that did not load is tried again."""
     limits: Limits = dataclasses.field(default_factory=Limits)

@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 import tensorflow as tf
+import urllib3
 from google.protobuf import json_format
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tensorflow_serving.apis import (
@@ -143,6 +144,24 @@ def test_rest_refuses_what_is_malformed(body, message, plain):
 )
 def test_rest_names_what_it_does_not_have(method, path, status, message, plain):
     assert plain.ask(method, path, "{}") == (status, {"error": message})
+
+
+@pytest.mark.parametrize("key", ["inputs", "instances"])
+def test_rows_are_counted_before_they_are_read(key, plain):
+    status, answer = plain.post({key: 1025 * [1]})  # Not strings, either.
+    assert (status, answer["error"]) == (
+        400,
+        "Task size 1025 is larger than maximum input batch size 1024",
+    )
+
+
+def test_only_small_answers_are_indented(plain):
+    url = f"http://localhost:{plain.server.rest_port}/v1/models/shout:predict"
+    for size, indented in ((1000, True), (100_000, False)):
+        body = {"inputs": ["a" * size, "b"]}
+        content = urllib3.request("POST", url, json=body).data
+        assert json.loads(content) == {"outputs": ["A" * size, "B"]}
+        assert (b"\n    " in content) == indented
 
 
 def test_a_path_outside_v1_is_answered_in_html(plain):
