@@ -28,7 +28,8 @@ from pipelines.cli.parser import Parser
 PACKAGES = ("grpc_health", "prometheus_client", "starlette", "tensorflow_serving", "uvicorn")
 NO_SERVER = f"""\
 error: There is no model server: {PROGRAM} is not on PATH, and the one in Python needs more \
-packages. Install its [serve] extra: pip install 'keras-transformer-mt[serve]'. Or start Docker."""
+packages. Install its [serve] extra: pip install 'keras-transformer-mt[serve]'. Or start Docker, \
+and leave --engine out."""
 _ALL = ("0.0.0.0", "::")
 
 
@@ -48,8 +49,8 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.ser
         )
     engine = args.engine
     if engine == "auto":
-        in_docker = not _has_packages() and docker_runs()
-        engine = "tensorflow" if shutil.which(PROGRAM) or in_docker else "python"
+        tensorflow = shutil.which(PROGRAM) or (not _has_packages() and docker_runs())
+        engine = "tensorflow" if tensorflow else "python"
     (run_tensorflow if engine == "tensorflow" else run_python)(args, version, name)
 
 
@@ -68,7 +69,7 @@ def _parse(argv: Sequence[str] | None, prog: str) -> argparse.Namespace:
     parser.add_argument(
         "--host",
         help="address to listen on (default 127.0.0.1, this machine only); TensorFlow's server "
-        "listens on all addresses, except in Docker",
+        "listens on all addresses, and takes this option in Docker only",
     )
     parser.add_argument(
         "--port", type=int, default=8500, metavar="N", help="gRPC port (default 8500)"
