@@ -21,7 +21,7 @@ def test_help_lists_each_command_with_a_line(options, capsys):
     printed = capsys.readouterr().out
     for name, module in main.COMMANDS.items():
         about = importlib.import_module(module).__doc__.split("\n")[0]
-        assert f"\n  {name:<12}{about}\n" in printed
+        assert f"\n  {name:<15}{about}\n" in printed
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_help_lists_each_command_with_a_line(options, capsys):
             "trian",
             "error: trian is not a command, did you mean train? See keras-tra",
         ),
-        ("xyz", "error: xyz is not a command; choose from quickstart, prepare, train, "),
+        ("xyz", "error: xyz is not a command; choose from quickstart, import_marian, prepare, "),
     ],
 )
 def test_a_mistyped_command_is_answered_in_a_line(given, message, capsys):
@@ -141,6 +141,7 @@ def test_ctrl_c_ends_a_command_with_a_line_while_it_imports(name, tmp_path):
     data = f"--data.train_source {text} --data.validation_source {text}"
     options = {
         "quickstart": "",
+        "import_marian": "--model x --output y",
         "train": f"--preset tiny --output {tmp_path}/run {data}",
         "prepare": f"--preset tiny --output {tmp_path}/run {data}",
         "evaluate": f"--model x --source {text}",
