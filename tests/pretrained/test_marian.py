@@ -13,14 +13,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-import yaml
 
 from keras_transformer.config import EOS_ID
 from keras_transformer.pretrained import import_marian
 from keras_transformer.pretrained.foreign_model import ForeignSide
 from keras_transformer.pretrained.marian import read_marian
 from keras_transformer.translation.translator import Translator
-from tests.helpers.tiny import WORDS, toy_pairs
+from tests.helpers.marian_release import D, write_release
+from tests.helpers.tiny import WORDS
 
 FOLDER = os.environ.get("KERAS_TRANSFORMER_MARIAN")
 SOURCE = os.environ.get("KERAS_TRANSFORMER_MARIAN_SOURCE")
@@ -73,65 +73,6 @@ def test_log_probabilities_of_given_translations_are_those_of_marian():
     source, _ = ours.encode_text(tf.constant([row[0] for row in rows]))
     scores = ours._score_ids(source, tf.cast(ids.to_tensor(), tf.int32))
     np.testing.assert_allclose(scores, [row[2] for row in rows], atol=1.1e-4)
-
-
-D, D_FF, HEADS, LAYERS = 8, 12, 2, {"encoder": 2, "decoder": 1}
-OPTIONS = {
-    "type": "transformer",
-    "dim-emb": D,
-    "enc-depth": LAYERS["encoder"],
-    "dec-depth": LAYERS["decoder"],
-    "transformer-heads": HEADS,
-    "transformer-dim-ffn": D_FF,
-    "transformer-ffn-activation": "relu",
-    "transformer-postprocess": "dan",
-    "transformer-preprocess": "",
-    "tied-embeddings-all": True,
-}
-
-
-def write_release(folder, weights=None, decoder=None, **options):
-    """Write a release of a tiny model with random weights, and return its weights."""
-    from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
-
-    pieces = {"</s>": 0, "<unk>": 1}
-    for side, name in enumerate(("source", "target")):
-        lines = iter([pair[side] for pair in toy_pairs(300)])
-        SentencePieceTrainer.train(
-            sentence_iterator=lines,
-            model_prefix=str(folder / name),
-            vocab_size=60,
-            hard_vocab_limit=False,
-            minloglevel=2,
-        )
-        (folder / f"{name}.model").rename(folder / f"{name}.spm")
-        processor = SentencePieceProcessor(str(folder / f"{name}.spm"))
-        for i in range(3, processor.get_piece_size()):
-            pieces.setdefault(processor.id_to_piece(i), len(pieces))
-    lines = (f'"{piece}": {i}' for piece, i in pieces.items())
-    (folder / "joint.vocab.yml").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    random = np.random.default_rng(1)
-    made = {"Wemb": (len(pieces), D), "decoder_ff_logit_out_b": (1, len(pieces))}
-    for stack, depth in LAYERS.items():
-        for layer in range(1, depth + 1):
-            name = f"{stack}_l{layer}"
-            for attention in ("self", "context")[: 1 + (stack == "decoder")]:
-                made |= {f"{name}_{attention}_W{letter}": (D, D) for letter in "qkvo"}
-                made |= {f"{name}_{attention}_b{letter}": (1, D) for letter in "qkvo"}
-                made |= {f"{name}_{attention}_Wo_ln_{x}": (1, D) for x in ("scale", "bias")}
-            made |= {f"{name}_ffn_W1": (D, D_FF), f"{name}_ffn_b1": (1, D_FF)}
-            made |= {f"{name}_ffn_W2": (D_FF, D), f"{name}_ffn_b2": (1, D)}
-            made |= {f"{name}_ffn_ffn_ln_{x}": (1, D) for x in ("scale", "bias")}
-    arrays = {n: random.normal(size=shape).astype("float32") for n, shape in made.items()}
-    arrays |= weights or {}
-    arrays = {name: array for name, array in arrays.items() if array is not None}
-    text = yaml.safe_dump(OPTIONS | {"dim-vocabs": [len(pieces)] * 2} | options).encode() + b"\0"
-    arrays["special:model.yml"] = np.frombuffer(text, "int8")
-    np.savez(folder / "model.npz", **arrays)
-    names = {"models": ["model.npz"], "vocabs": ["joint.vocab.yml"] * 2}
-    search = {"beam-size": 3, "normalize": 1.0, **names, **(decoder or {})}
-    (folder / "decoder.yml").write_text(yaml.safe_dump(search))
-    return arrays
 
 
 def test_a_release_becomes_a_translator(tmp_path):
