@@ -64,8 +64,8 @@ def save_tokenizers(
     >>> source is target, source.vocab_size == tokenizer.vocab_size
     (True, True)
     """
-    one = shared and tokenizers[0].model == tokenizers[1].model
-    paths = vocabulary_paths(directory, one)
+    is_one = shared and len({tokenizer.model for tokenizer in tokenizers}) < 2
+    paths = vocabulary_paths(directory, is_one)
     for path, tokenizer in zip(paths, tokenizers, strict=False):
         tokenizer.save(path)
     return paths

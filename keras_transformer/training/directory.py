@@ -182,8 +182,8 @@ def claim(directory: Path, config: ExperimentConfig, tokenizers: Tokenizers) -> 
     """Write the configuration and the vocabularies, with their checksums."""
     directory.mkdir(parents=True, exist_ok=True)
     is_joint = config.model.has_joint_vocabulary
-    one = is_joint and tokenizers[0].model == tokenizers[1].model
-    names = [path.name for path in vocabulary_paths(directory, one)]
+    is_one = is_joint and len({tokenizer.model for tokenizer in tokenizers}) < 2
+    names = [path.name for path in vocabulary_paths(directory, is_one)]
     with recorded_files(directory, ["config.yaml", *names]):
         config.to_file(directory / "config.yaml")
         save_tokenizers(directory, tokenizers, is_joint)

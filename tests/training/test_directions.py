@@ -125,7 +125,7 @@ def test_a_direction_without_text_is_named(data):
 def test_a_model_to_start_from_must_have_the_tags(data):
     tiny_tokenizer().save("vocabulary.model")
     start = SimpleNamespace(vocabularies=["vocabulary.model"], path="other")
-    message = "must have the tags of data.train_languages, received >>de<< and >>fr<<, but it has n"
+    message = "must have the tags of data.train_languages; it lacks >>de<< and >>fr<<, and has n"
     with pytest.raises(ValueError, match=message):
         run_tokenizers(Path("run"), toy_experiment(data), start, [])
 
