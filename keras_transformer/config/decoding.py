@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
+from keras_transformer.config.special_ids import BOS_ID, PAD_ID, UNK_ID
 from keras_transformer.config.strict import STRICT, describe_fields
 
 
@@ -60,6 +61,15 @@ class DecodingConfig:
     at least this; 1 allows all. Slow with a large vocabulary unless top_k is set as well."""
     seed: int = Field(default=0, ge=0, lt=2**32)
     """When sampling, the same seed and sentence give the same translation."""
+
+    @property
+    def excluded_ids(self) -> list[int]:
+        """Ids of tokens that no translation contains, because they are no text.
+
+        >>> DecodingConfig().excluded_ids  # Padding, unk and bos.
+        [0, 1, 2]
+        """
+        return [PAD_ID, BOS_ID] if self.allow_unknown else [PAD_ID, UNK_ID, BOS_ID]
 
     def longest(self, source_length: int) -> int:
         """Return the maximum number of tokens of a translation, for a source of some length.

@@ -48,7 +48,7 @@ def language_problems(
     if bool(train) != bool(validation):
         given, missing = ("train", "validation") if train else ("validation", "train")
         problems.append(
-            "all text of a run has tags or none of it has, received "
+            "train_languages and validation_languages must be set together, received "
             f"{given}_languages without {missing}_languages; give both"
         )
     elif unknown := sorted(set(validation) - set(train)):

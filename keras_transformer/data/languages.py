@@ -1,9 +1,9 @@
 """Text for models of several target languages: tags of sources, and how corpora are mixed."""
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from keras_transformer.config.languages import language_tag
+from keras_transformer.text.language_tags import starts_with_tag
 
 
 def tag_sources(pairs: Iterable[tuple[str, str]], language: str) -> Iterator[tuple[str, str]]:
@@ -19,7 +19,7 @@ def tag_sources(pairs: Iterable[tuple[str, str]], language: str) -> Iterator[tup
     """
     tag = language_tag(language)
     for source, target in pairs:
-        if re.match(r">>[^<>\s]+<<", source):
+        if starts_with_tag(source):
             raise ValueError(
                 f"Sources must not begin with a tag, because {tag} is put there, received "
                 f"{source[:40]!r}. Remove the tags from the text, or leave the languages out."

@@ -82,7 +82,7 @@ class TreeStep:
             at least `num_words` + 3. The same as those of the search.
         beam_size: N, the number of beams or samples of the search.
         max_depth: The most brackets around a word.
-        max_opened: The most brackets that open one after the other, without another token.
+        max_opened: Maximum number of consecutive opening brackets.
 
     Call arguments:
         ids, parents, position, state: See `decoding.Step`; the state comes from `initial_state`.

@@ -1,20 +1,16 @@
 """BLEU and chrF computed by sacrebleu: on detokenized text, with a signature."""
 
 import dataclasses
-import json
-import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF
 
+from keras_transformer.evaluation.json_scores import JsonScores
 from keras_transformer.evaluation.published import PublishedBleu, published_bleu
-from keras_transformer.utils.files import whole_file
 
 
 @dataclasses.dataclass(frozen=True)
-class Scores:
+class Scores(JsonScores):
     """Scores of the translations of a corpus.
 
     Attributes:
@@ -42,19 +38,6 @@ class Scores:
         for name, score in self.published.items():
             lines.append(f"BLEU as {name} {score.bleu:.2f} ({score.signature})")
         return "\n".join(lines)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the scores by name, as values that JSON can represent."""
-        return dataclasses.asdict(self)
-
-    def to_json(self, path: str | os.PathLike) -> None:
-        """Write the scores to a file as a JSON object.
-
-        Args:
-            path: The file. It appears only when it is complete.
-        """
-        with whole_file(Path(path)) as temporary:
-            temporary.write_text(json.dumps(self.to_dict(), indent=2) + "\n", encoding="utf-8")
 
 
 def score(

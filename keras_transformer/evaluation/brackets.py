@@ -2,14 +2,10 @@
 
 import collections
 import dataclasses
-import json
-import os
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 from keras_transformer.data.trees.tree import Tree
-from keras_transformer.utils.files import whole_file
+from keras_transformer.evaluation.json_scores import JsonScores
 
 _PUNCTUATION = frozenset([",", ":", "``", "''", "."])
 """Tags of words that do not count."""
@@ -22,7 +18,7 @@ _EQUAL = {"PRT": "ADVP"}
 
 
 @dataclasses.dataclass(frozen=True)
-class BracketScores:
+class BracketScores(JsonScores):
     """Scores of the trees of a corpus.
 
     Attributes:
@@ -54,19 +50,6 @@ class BracketScores:
             f"match {self.complete_match:.2f}, sentences: {self.sentences:,}, errors: "
             f"{self.errors:,}"
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the scores by name, as values that JSON can represent."""
-        return dataclasses.asdict(self)
-
-    def to_json(self, path: str | os.PathLike) -> None:
-        """Write the scores to a file as a JSON object.
-
-        Args:
-            path: The file. It appears only when it is complete.
-        """
-        with whole_file(Path(path)) as temporary:
-            temporary.write_text(json.dumps(self.to_dict(), indent=2) + "\n", encoding="utf-8")
 
 
 def score_brackets(

@@ -1,4 +1,4 @@
-"""Functions inside the feed-forward network, beside the paper's max(0, x) (Section 3.3)."""
+"""Functions inside the feed-forward network, other than the paper's max(0, x) (Section 3.3)."""
 
 from collections.abc import Callable
 from typing import Any

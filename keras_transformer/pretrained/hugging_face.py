@@ -1,19 +1,29 @@
 """Models in the format of Hugging Face's `MarianMTModel`, such as those of OPUS-MT."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from keras_transformer.config import DecodingConfig, TransformerConfig
-from keras_transformer.layers.position import sinusoid
 from keras_transformer.pretrained.foreign_model import (
     ForeignModel,
     ForeignSide,
     read_spm,
     vocabulary_sizes,
+)
+from keras_transformer.pretrained.hugging_face_weights import (
+    is_transposed,
+    take_embeddings,
+    take_position,
+    weight_name,
+)
+from keras_transformer.pretrained.layer_weights import (
+    check_all_taken,
+    layer_weights,
+    take_weights,
 )
 from keras_transformer.pretrained.vocabulary_file import read_vocabulary
 from keras_transformer.pretrained.weights_folder import read_weights
@@ -47,13 +57,6 @@ _DEFAULTS: dict[str, Any] = {
 }
 """What config.json means where it says nothing."""
 _MAX_LENGTH = 512
-_ATTENTIONS = {"self_attention": "self_attn", "cross_attention": "encoder_attn"}
-_USES = {
-    "source": "model.encoder.embed_tokens.weight",
-    "target": "model.decoder.embed_tokens.weight",
-    "output": "lm_head.weight",
-}
-"""The name of the matrix of each use of embeddings; those that are tied may be left out."""
 
 
 def read_hugging_face(folder: Path) -> ForeignModel:
@@ -72,16 +75,25 @@ def read_hugging_face(folder: Path) -> ForeignModel:
     _check_options(path, options)
     source, target = _sides(folder, options)
     theirs = read_weights(folder)
-    embeddings = _embeddings(folder, theirs, options)
-    position = _position(folder, theirs, options["d_model"])
+    embeddings = take_embeddings(
+        theirs,
+        folder,
+        is_shared=options["share_encoder_decoder_embeddings"],
+        is_tied=options["tie_word_embeddings"],
+    )
+    position = take_position(theirs, folder, options["d_model"])
     config = _config(options, source, target, embeddings, position)
-    weights = _rename(folder, config, theirs)
-    weights |= _embedding_weights(folder, theirs, embeddings, source, target)
-    if theirs:
-        raise ValueError(
-            f"The model in {folder} cannot be imported: it has the weights "
-            f"{', '.join(list(theirs)[:5])}, which belong to another kind of model."
-        )
+    names = {weight.path: weight_name(weight) for weight in layer_weights(config)}
+    weights = {
+        path: weight.T if is_transposed(path) else weight
+        for path, weight in take_weights(theirs, names, folder).items()
+    }
+    for use, matrix in embeddings.items():
+        side = source if use == "source" else target
+        weights[f"{use}_embedding/embeddings"] = side.rows(matrix)
+    bias = theirs.pop("final_logits_bias", np.zeros(len(target.pieces), "float32"))
+    weights["output_bias"] = target.bias(bias)
+    check_all_taken(theirs, folder)
     generation = folder / "generation_config.json"
     search = {**options, **(_read_json(generation) if generation.exists() else {})}
     try:
@@ -229,114 +241,3 @@ def _decoding(search: Mapping[str, Any], options: Mapping[str, Any], unk: int) -
         repetition_penalty=search.get("repetition_penalty") or 1.0,
         allow_unknown=[unk] not in (search.get("bad_words_ids") or []),
     )
-
-
-def _rename(folder, config, theirs):
-    """Take the weights of the layers out of theirs, and return them by our paths."""
-    names = list(layer_names(config))
-    if missing := [name for _, name, _ in names if name not in theirs]:
-        raise ValueError(
-            f"The weights in {folder} lack {', '.join(missing[:5])}. They are damaged, or of "
-            "another model than config.json; restore both."
-        )
-    return {
-        ours: theirs.pop(name).T if is_transposed else theirs.pop(name)
-        for ours, name, is_transposed in names
-    }
-
-
-def _embedding_weights(folder, theirs, embeddings, source, target):
-    ours = {}
-    for use, matrix in embeddings.items():
-        side = source if use == "source" else target
-        if len(matrix) != len(side.pieces):
-            raise ValueError(
-                f"The {use} embeddings in {folder} have {len(matrix):,} rows, and the vocabulary "
-                f"has {len(side.pieces):,} pieces. They must be the same; restore both."
-            )
-        ours[f"{use}_embedding/embeddings"] = side.rows(matrix)
-    bias = theirs.pop("final_logits_bias", np.zeros(len(target.pieces), "float32"))
-    ours["output_bias"] = target.bias(bias)
-    return ours
-
-
-def _position(folder, theirs, d_model):
-    """Take the tables of positions out of the weights, if they are there, and return their kind."""
-    names = [f"model.{stack}.embed_positions.weight" for stack in ("encoder", "decoder")]
-    tables = [theirs.pop(name) for name in names if name in theirs]
-    for kind in ("sines_cosines", "tensor2tensor"):
-        if kind == "tensor2tensor" and d_model < 4:
-            continue
-        if all(_has_positions(table, d_model, kind) for table in tables):
-            return kind
-    raise ValueError(
-        f"The positions of encoder and decoder in {folder} must be the same sines and cosines, "
-        "received others."
-    )
-
-
-def _has_positions(table, d_model, kind):
-    expected = np.asarray(sinusoid(np.arange(len(table), dtype="float32"), d_model, kind))
-    return table.shape == expected.shape and np.allclose(
-        table, expected, atol=4e-3
-    )  # Those of a file in bfloat16 are rounded.
-
-
-def _embeddings(folder, theirs, options):
-    """Take the matrix of each use out of theirs; uses that are tied have one array."""
-    names = {**_USES, "shared": "model.shared.weight"}
-    found = {use: theirs.pop(name) for use, name in names.items() if name in theirs}
-    is_shared = options["share_encoder_decoder_embeddings"]
-    if options["tie_word_embeddings"]:
-        tied = list(names) if is_shared else ["target", "output"]
-        given = [use for use in tied if use in found]
-        for use in given[1:]:
-            if not np.array_equal(found[use], found[given[0]]):
-                raise ValueError(
-                    f"{names[given[0]]} and {names[use]} in {folder} must be the same, as "
-                    "config.json ties them, but differ. Restore the weights. Models that were "
-                    "converted from Marian's files before transformers 4.40 may have a random "
-                    "lm_head.weight: convert them again, or remove it from the file."
-                )
-        found |= {use: found[given[0]] for use in tied if given}
-    elif "shared" in found:
-        found.setdefault("source", found["shared"])
-        if is_shared:
-            found.setdefault("target", found["shared"])
-    if missing := [name for use, name in _USES.items() if use not in found]:
-        raise ValueError(f"The weights in {folder} lack {', '.join(missing)}. Restore them.")
-    if is_shared and np.array_equal(found["source"], found["target"]):
-        found["target"] = found["source"]
-    return {use: found[use] for use in _USES}
-
-
-def layer_names(config: TransformerConfig) -> Iterator[tuple[str, str, bool]]:
-    """Yield our path and Hugging Face's name of each weight in a layer.
-
-    The third value says whether theirs is transposed.
-    """
-    stacks = {"encoder": config.num_layers, "decoder": config.decoder_layers}
-    for stack, depth in stacks.items():
-        attentions = list(_ATTENTIONS) if stack == "decoder" else ["self_attention"]
-        for i in range(depth):
-            ours, theirs = f"{stack}/layer_{i}", f"model.{stack}.layers.{i}"
-            for attention in attentions:
-                name = f"{theirs}.{_ATTENTIONS[attention]}"
-                for part, letter in (
-                    ("query", "q"),
-                    ("key", "k"),
-                    ("value", "v"),
-                    ("output", "out"),
-                ):
-                    yield f"{ours}/{attention}/{part}_kernel", f"{name}.{letter}_proj.weight", True
-                    yield f"{ours}/{attention}/{part}_bias", f"{name}.{letter}_proj.bias", False
-                yield from _norm_names(f"{ours}/{attention}", f"{name}_layer_norm")
-            for number, part in enumerate(("inner", "outer"), start=1):
-                yield f"{ours}/feed_forward/{part}_kernel", f"{theirs}.fc{number}.weight", True
-                yield f"{ours}/feed_forward/{part}_bias", f"{theirs}.fc{number}.bias", False
-            yield from _norm_names(f"{ours}/feed_forward", f"{theirs}.final_layer_norm")
-
-
-def _norm_names(ours, theirs):
-    yield f"{ours}_residual/layer_norm/gamma", f"{theirs}.weight", False
-    yield f"{ours}_residual/layer_norm/beta", f"{theirs}.bias", False

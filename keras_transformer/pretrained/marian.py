@@ -1,6 +1,6 @@
 """Models that Marian trained, such as the releases of OPUS-MT."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,12 @@ from keras_transformer.pretrained.foreign_model import (
     ForeignSide,
     read_spm,
     vocabulary_sizes,
+)
+from keras_transformer.pretrained.layer_weights import (
+    LayerWeight,
+    check_all_taken,
+    layer_weights,
+    take_weights,
 )
 from keras_transformer.pretrained.npz_file import read_marian_npz
 from keras_transformer.pretrained.vocabulary_file import read_vocabulary
@@ -54,7 +60,13 @@ _EXPECTED: dict[str, tuple[Any, ...]] = {
 }
 """What a model's configuration may say, where it says something."""
 _ACTIVATIONS = {"relu": "relu", "swish": "swish", "gelu": "sigmoid_gelu"}
-_ATTENTIONS = {"self_attention": "self", "cross_attention": "context"}
+_PARTS = {"self_attention": "self", "cross_attention": "context", "feed_forward": "ffn"}
+_NAMES = {
+    **{f"{part}_kernel": f"W{part[0]}" for part in ("query", "key", "value", "output")},
+    **{f"{part}_bias": f"b{part[0]}" for part in ("query", "key", "value", "output")},
+    **{"inner_kernel": "W1", "inner_bias": "b1", "outer_kernel": "W2", "outer_bias": "b2"},
+}
+_NORM_NAMES = {"gamma": "ln_scale", "beta": "ln_bias"}
 
 
 def read_marian(folder: Path) -> ForeignModel:
@@ -104,7 +116,7 @@ def _files(path: Path, decoder: Mapping[str, Any], key: str) -> list[Path]:
     names = decoder.get(key)
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError(f"{path} must have a list of files {key!r}, received {names!r}.")
-    # Paths are relative to the file, and a release that was moved has its files beside it.
+    # Paths are relative to the file, and a release that was moved has its files in the same folder.
     files = [path.parent / name for name in names]
     files = [file if file.is_file() else path.parent / file.name for file in files]
     if missing := [str(file) for file in files if not file.is_file()]:
@@ -193,57 +205,33 @@ def _decoding(decoder: Mapping[str, Any]) -> DecodingConfig:
 
 def _rename(config, theirs, source, target, path):
     """Return the weights by our paths. Each of theirs must have a place."""
-    ours, missing = {}, []
-
-    def take(name):
-        if name not in theirs:
-            missing.append(name)
-            return np.zeros([0])
-        return theirs.pop(name)
-
-    for our_path, name in _layer_names(config):
-        ours[our_path] = take(name)
-    share = config.share_embeddings
-    if share in ("all", "inputs"):
-        ours["source_embedding/embeddings"] = source.rows(take("Wemb"))
+    names = {weight.path: _name(weight) for weight in layer_weights(config)}
+    sides = {"source_embedding/embeddings": source}
+    if config.share_embeddings in ("all", "inputs"):
+        names["source_embedding/embeddings"] = "Wemb"
     else:
-        ours["source_embedding/embeddings"] = source.rows(take("encoder_Wemb"))
-        ours["target_embedding/embeddings"] = target.rows(take("decoder_Wemb"))
-    if share in ("inputs", "none"):
-        is_transposed = "decoder_ff_logit_out_Wt" in theirs
-        matrix = take("decoder_ff_logit_out_Wt" if is_transposed else "decoder_ff_logit_out_W")
-        ours["output_embedding/embeddings"] = target.rows(matrix if is_transposed else matrix.T)
+        names["source_embedding/embeddings"] = "encoder_Wemb"
+        names["target_embedding/embeddings"] = "decoder_Wemb"
+        sides["target_embedding/embeddings"] = target
+    has_rows = "decoder_ff_logit_out_Wt" in theirs
+    if config.share_embeddings in ("inputs", "none"):
+        name = "decoder_ff_logit_out_Wt" if has_rows else "decoder_ff_logit_out_W"
+        names["output_embedding/embeddings"] = name
+        sides["output_embedding/embeddings"] = target
+    ours = take_weights(theirs, names, path)
+    if "output_embedding/embeddings" in ours and not has_rows:
+        ours["output_embedding/embeddings"] = ours["output_embedding/embeddings"].T
+    for place, side in sides.items():
+        ours[place] = side.rows(ours[place])
     bias = theirs.pop("decoder_ff_logit_out_b", np.zeros(len(target.pieces), "float32"))
     ours["output_bias"] = target.bias(bias)
-    if missing:
-        raise ValueError(f"{path} lacks the weights {', '.join(missing[:5])}; it is damaged.")
-    if theirs:
-        raise ValueError(
-            f"{path} cannot be imported: it has the weights {', '.join(list(theirs)[:5])}, which "
-            "belong to another kind of model."
-        )
+    check_all_taken(theirs, path)
     return ours
 
 
-def _layer_names(config: TransformerConfig) -> Iterator[tuple[str, str]]:
-    """Yield our path and Marian's name of each weight in a layer."""
-    stacks = {"encoder": config.num_layers, "decoder": config.decoder_layers}
-    for stack, depth in stacks.items():
-        attentions = list(_ATTENTIONS) if stack == "decoder" else ["self_attention"]
-        for i in range(depth):
-            ours, theirs = f"{stack}/layer_{i}", f"{stack}_l{i + 1}"
-            for attention in attentions:
-                name = f"{theirs}_{_ATTENTIONS[attention]}"
-                for letter, part in zip("qkvo", ("query", "key", "value", "output"), strict=True):
-                    yield f"{ours}/{attention}/{part}_kernel", f"{name}_W{letter}"
-                    yield f"{ours}/{attention}/{part}_bias", f"{name}_b{letter}"
-                yield from _norm_names(f"{ours}/{attention}", f"{name}_Wo")
-            for number, part in enumerate(("inner", "outer"), start=1):
-                yield f"{ours}/feed_forward/{part}_kernel", f"{theirs}_ffn_W{number}"
-                yield f"{ours}/feed_forward/{part}_bias", f"{theirs}_ffn_b{number}"
-            yield from _norm_names(f"{ours}/feed_forward", f"{theirs}_ffn_ffn")
-
-
-def _norm_names(ours, theirs):
-    yield f"{ours}_residual/layer_norm/gamma", f"{theirs}_ln_scale"
-    yield f"{ours}_residual/layer_norm/beta", f"{theirs}_ln_bias"
+def _name(weight: LayerWeight) -> str:
+    """Return Marian's name of a weight."""
+    part = _PARTS[weight.part]
+    if (name := _NAMES.get(weight.name)) is None:
+        name = f"{'ffn' if part == 'ffn' else 'Wo'}_{_NORM_NAMES[weight.name]}"
+    return f"{weight.stack}_l{weight.layer + 1}_{part}_{name}"

@@ -12,7 +12,9 @@ import numpy as np
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, DecodingConfig
 from keras_transformer.config import TransformerConfig as Config
 from keras_transformer.model import Transformer
-from keras_transformer.pretrained.hugging_face import LAYER_NORM_EPSILON, layer_names
+from keras_transformer.pretrained.hugging_face import LAYER_NORM_EPSILON
+from keras_transformer.pretrained.hugging_face_weights import is_transposed, weight_name
+from keras_transformer.pretrained.layer_weights import LayerWeight, layer_weights
 from keras_transformer.text import SentencePieceTokenizer
 from keras_transformer.text.foreign_vocabulary import split_vocabulary
 from keras_transformer.translation.translator import Translator
@@ -182,13 +184,12 @@ def _special_ids():
 
 
 def _generation(decoding: DecodingConfig) -> dict[str, Any]:
-    never = [PAD_ID, BOS_ID] if decoding.allow_unknown else [PAD_ID, UNK_ID, BOS_ID]
     is_theirs = decoding.style == "transformers"
     options: dict[str, Any] = {
         **_special_ids(),
         # It counts the token that the decoder starts from.
         "max_length": decoding.longest(decoding.max_source_length) + 1,
-        "bad_words_ids": [[i] for i in never],
+        "bad_words_ids": [[i] for i in decoding.excluded_ids],
         "no_repeat_ngram_size": decoding.no_repeat_ngram_size,
         "repetition_penalty": decoding.repetition_penalty,
         "renormalize_logits": decoding.renormalize,
@@ -242,12 +243,11 @@ def _weights(model: Transformer, positions: int) -> dict[str, np.ndarray]:
         found["lm_head.weight"] = _embeddings(model.output_embedding, order)
     bias = np.zeros(config.target_size) if model.output_bias is None else model.output_bias
     found["final_logits_bias"] = _array(bias)[np.newaxis]
-    for ours, theirs, is_transposed in layer_names(config):
-        value = _layer_weight(model, ours)
-        axis = _D_MODEL_AXES.get(ours.rpartition("/")[2])
-        if axis is not None:
+    for weight in layer_weights(config):
+        value = _layer_weight(model, weight)
+        if (axis := _D_MODEL_AXES.get(weight.name)) is not None:
             value = np.take(value, order, axis)
-        found[theirs] = value.T if is_transposed else value
+        found[weight_name(weight)] = value.T if is_transposed(weight.path) else value
     if config.position in ("tensor2tensor", "learned"):
         for side, layer in (("encoder", model.source_position), ("decoder", model.target_position)):
             found[f"model.{side}.embed_positions.weight"] = _array(layer.encoding(positions))
@@ -265,13 +265,15 @@ def _embeddings(layer, order):
     return _array(layer.kernel("embeddings"))[:, order]
 
 
-def _layer_weight(model: Transformer, path: str) -> np.ndarray:
-    stack, layer, *parts, name = path.split("/")
-    found = getattr(model, stack).layers[int(layer.removeprefix("layer_"))]
-    for part in parts:
-        found = getattr(found, part)
-    weight = found.kernel(name) if name.endswith("kernel") else getattr(found, name)
-    return np.zeros(model.config.d_model, "float32") if weight is None else _array(weight)
+def _layer_weight(model: Transformer, weight: LayerWeight) -> np.ndarray:
+    layer = getattr(model, weight.stack).layers[weight.layer]
+    if weight.name in ("gamma", "beta"):
+        return _array(getattr(getattr(layer, f"{weight.part}_residual").layer_norm, weight.name))
+    part = getattr(layer, weight.part)
+    if weight.name.endswith("kernel"):
+        return _array(part.kernel(weight.name))
+    bias = getattr(part, weight.name)
+    return np.zeros(model.config.d_model, "float32") if bias is None else _array(bias)
 
 
 def _array(weight):

@@ -109,20 +109,11 @@ class ModelService(model_service_pb2_grpc.ModelServiceServicer):
         async def answer(entry: Entry) -> Any:
             if not request.HasField("model_spec"):
                 raise invalid("Missing ModelSpec")
-            name, version = _model(request)
-            states = self._predictor.versions.states()
-            if name != self._predictor.settings.name or not states:
-                reason = f"Could not find any versions of model {name}"
-                raise ServingError(Code.NOT_FOUND, reason)
-            if version is not None and version not in states:
-                reason = f"Could not find version {version} of model {name}"
-                raise ServingError(Code.NOT_FOUND, reason)
             response = get_model_status_pb2.GetModelStatusResponse()
-            for number, state in states.items():
-                if version in (None, number):
-                    one = response.model_version_status.add(version=number, state=state.state)
-                    one.status.error_code = int(state.code)
-                    one.status.error_message = state.message
+            for number, state in self._predictor.versions.states(*_model(request)).items():
+                one = response.model_version_status.add(version=number, state=state.state)
+                one.status.error_code = int(state.code)
+                one.status.error_message = state.message
             return response
 
         return await _answer(self._metrics, "GetModelStatus", request, context, answer)

@@ -2,7 +2,6 @@
 
 import asyncio
 import zlib
-from collections.abc import Callable
 from typing import Any
 
 from starlette.requests import Request
@@ -110,11 +109,9 @@ async def read_body(request: Request, limits: Limits) -> bytes:
 
 
 def _decompress(body: bytes, most: int, too_large: ServingError) -> bytes:
-    inflate: Callable[[bytes, int], bytes]
     decompressor = zlib.decompressobj(16 + zlib.MAX_WBITS)
-    inflate = decompressor.decompress
     try:
-        text = inflate(body, most + 1)
+        text = decompressor.decompress(body, most + 1)
     except zlib.error as error:
         raise invalid(f"Failed to decompress the request: {error}") from error
     if len(text) > most:

@@ -104,13 +104,7 @@ class RestApi:
         return await _off_loop(_write, outputs, in_rows, large, large=large)
 
     def _status(self, match: re.Match) -> dict[str, Any]:
-        name, version = _model(match)
-        states = self._predictor.versions.states()
-        if name != self._predictor.settings.name or not states:
-            raise ServingError(Code.NOT_FOUND, f"Could not find any versions of model {name}")
-        if version is not None and version not in states:
-            message = f"Could not find version {version} of model {name}"
-            raise ServingError(Code.NOT_FOUND, message)
+        states = self._predictor.versions.states(*_model(match))
         return {
             "model_version_status": [
                 {
@@ -119,7 +113,6 @@ class RestApi:
                     "status": {"error_code": state.code.name, "error_message": state.message},
                 }
                 for number, state in states.items()
-                if version in (None, number)
             ]
         }
 

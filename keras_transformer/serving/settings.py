@@ -8,7 +8,7 @@ from keras_transformer.utils.cores import available_cores
 
 # A version's own file precedes the one that all versions share, as in TensorFlow Serving.
 _FILES = ("batching_params.pbtxt", "../serving/batching.config")
-_VALUE = re.compile(r"^\s*(\w+)\s*\{\s*value\s*:\s*(\d+)\s*\}", re.MULTILINE)
+_ENTRY = re.compile(r"(\w+)\s*:?\s*\{\s*value\s*:\s*(-?\d+)\s*;?\s*\}\s*")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -49,16 +49,25 @@ class Batching:
             version: The version directory. Values that its files do not have are the defaults.
 
         Raises:
-            ValueError: If a value is not positive.
+            ValueError: If a file has anything but these fields, or a value is not positive.
         """
-        known = {field.name for field in dataclasses.fields(cls)}
+        known = [field.name for field in dataclasses.fields(cls)]
         values: dict[str, int] = {}
         for file in reversed(_FILES):
             path = version / file
-            if path.exists():
-                text = path.read_text(encoding="utf-8")
-                values |= {name: int(value) for name, value in _VALUE.findall(text)}
-        return cls(**{name: value for name, value in values.items() if name in known})
+            if not path.exists():
+                continue
+            text = re.sub("#.*", "", path.read_text(encoding="utf-8")).strip()
+            entries = {name: int(value) for name, value in _ENTRY.findall(text)}
+            others = [_ENTRY.sub("", text), *(name for name in entries if name not in known)]
+            if strange := [each for each in others if each]:
+                raise ValueError(
+                    f"{path} must hold {', '.join(known)} only, each as NAME {{ value: NUMBER }}; "
+                    f"received {' '.join(strange[0].split())[:80]!r}. Remove it, or serve with "
+                    "--engine tensorflow."
+                )
+            values |= entries
+        return cls(**values)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -62,14 +62,23 @@ class Versions:
         self._loader = ThreadPoolExecutor(1, "load")
         self._failed: tuple[int, float] | None = None  # A version, and when to try it again.
 
-    @property
-    def current(self) -> Served | None:
-        """The version that answers requests."""
-        return self._current
+    def states(self, name: str, number: int | None = None) -> dict[int, State]:
+        """Return the state of each version by number, the highest first.
 
-    def states(self) -> dict[int, State]:
-        """Return the state of each version by number, the highest first."""
-        return dict(sorted(self._states.items(), reverse=True))
+        Args:
+            name: The model's name.
+            number: Return that of one version only.
+
+        Raises:
+            ServingError: If there is no such model or version.
+        """
+        if name != self._settings.name or not self._states:
+            raise ServingError(Code.NOT_FOUND, f"Could not find any versions of model {name}")
+        if number is None:
+            return dict(sorted(self._states.items(), reverse=True))
+        if number not in self._states:
+            raise ServingError(Code.NOT_FOUND, f"Could not find version {number} of model {name}")
+        return {number: self._states[number]}
 
     @contextlib.contextmanager
     def use(self, name: str, number: int | None = None) -> Iterator[Served]:

@@ -41,6 +41,13 @@ def find_vocabularies(directory: str | os.PathLike, shared: bool) -> list[Path]:
     return vocabulary_paths(directory, shared)
 
 
+def tokenizer_paths(
+    directory: str | os.PathLike, tokenizers: Sequence[Tokenizer], shared: bool
+) -> list[Path]:
+    """Return the files that `save_tokenizers` writes, with the same arguments."""
+    return vocabulary_paths(directory, shared and len({each.model for each in tokenizers}) < 2)
+
+
 def save_tokenizers(
     directory: str | os.PathLike, tokenizers: tuple[Tokenizer, Tokenizer], shared: bool
 ) -> list[Path]:
@@ -64,8 +71,7 @@ def save_tokenizers(
     >>> source is target, source.vocab_size == tokenizer.vocab_size
     (True, True)
     """
-    is_one = shared and len({tokenizer.model for tokenizer in tokenizers}) < 2
-    paths = vocabulary_paths(directory, is_one)
+    paths = tokenizer_paths(directory, tokenizers, shared)
     for path, tokenizer in zip(paths, tokenizers, strict=False):
         tokenizer.save(path)
     return paths

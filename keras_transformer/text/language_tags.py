@@ -20,6 +20,15 @@ def is_language_tag(piece: str) -> bool:
     return re.fullmatch(_TAG, piece) is not None
 
 
+def starts_with_tag(text: str) -> bool:
+    """Return whether a text begins with a tag.
+
+    >>> starts_with_tag(">>de<< a dog"), starts_with_tag("a >>de<< dog")
+    (True, False)
+    """
+    return re.match(_TAG, text) is not None
+
+
 class LanguageTags:
     """Take the tag off the start of texts.
 

@@ -10,7 +10,7 @@ from keras_transformer.training.text import Pairs
 def direction_scores(
     translations: Sequence[str], pairs: Pairs, languages: Sequence[str]
 ) -> dict[str, float]:
-    """Return `val_bleu`, and with several languages also that of each, such as `val_bleu_de`.
+    """Return `val_bleu`, and with languages also that of each, such as `val_bleu_de`.
 
     With languages, `val_bleu` is the mean of theirs, whatever their numbers of sentences. Pairs
     with an empty source, which has no tag, don't count.
@@ -39,8 +39,8 @@ def direction_scores(
 def sample(pairs: Pairs, count: int | None, languages: Sequence[str]) -> Pairs:
     """Return the given number of pairs, or all, at equal distances.
 
-    With languages, each has an equal share, rounded up, as far as it has so many pairs. Pairs with
-    an empty side don't count, unless all pairs are returned.
+    With languages, each has an equal share, rounded up, or all of its pairs if it has fewer. Pairs
+    with an empty side don't count, unless all pairs are returned.
 
     >>> sample([("a", "1"), ("b", "2"), ("", ""), ("c", "3"), ("d", "4")], 2, [])
     [('a', '1'), ('c', '3')]

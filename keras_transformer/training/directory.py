@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from keras_transformer.config import ExperimentConfig
-from keras_transformer.text import save_tokenizers, vocabulary_paths
+from keras_transformer.text import save_tokenizers
+from keras_transformer.text.files import tokenizer_paths
 from keras_transformer.training.tables import read_table
 from keras_transformer.training.vocabularies import Tokenizers
 from keras_transformer.translation.saved import find_translator
@@ -182,8 +183,7 @@ def claim(directory: Path, config: ExperimentConfig, tokenizers: Tokenizers) -> 
     """Write the configuration and the vocabularies, with their checksums."""
     directory.mkdir(parents=True, exist_ok=True)
     is_joint = config.model.has_joint_vocabulary
-    is_one = is_joint and len({tokenizer.model for tokenizer in tokenizers}) < 2
-    names = [path.name for path in vocabulary_paths(directory, is_one)]
+    names = [path.name for path in tokenizer_paths(directory, tokenizers, is_joint)]
     with recorded_files(directory, ["config.yaml", *names]):
         config.to_file(directory / "config.yaml")
         save_tokenizers(directory, tokenizers, is_joint)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import BOS_ID, PAD_ID, UNK_ID, DecodingConfig
+from keras_transformer.config import DecodingConfig
 from keras_transformer.decoding import SearchResult, beam_search, make_rules, sample_search
 from keras_transformer.model import Transformer
 from keras_transformer.translation.compiled_search import CompiledSearch
@@ -50,10 +50,8 @@ class TokenSearch:
         self.model = model
         self.decoding = decoding
         self.compiled = compiled
-        # Padding, bos and unk are not text, so no translation contains them.
-        never = [PAD_ID, BOS_ID] if decoding.allow_unknown else [PAD_ID, UNK_ID, BOS_ID]
         excluded = np.zeros(model.config.target_size, "float32")
-        excluded[never] = -1e9
+        excluded[decoding.excluded_ids] = -1e9
         self._logit_bias = excluded if decoding.renormalize else None
         self._excluded = None if decoding.renormalize else excluded
         self._rules = make_rules(decoding, prefix)

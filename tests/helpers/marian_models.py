@@ -1,36 +1,15 @@
 """Models of Hugging Face's Marian with random weights, and tokenizers of a toy language."""
 
-import io
 import json
 from pathlib import Path
 
 import pytest
-import sentencepiece
 
+from tests.helpers.foreign_spm import spm_pieces, train_spm
 from tests.helpers.tiny import WORDS, toy_pairs
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-
-
-def train_spm(side, model_type="unigram"):
-    """Return a SentencePiece model as Marian's users train it: unk 0, no padding, no bytes."""
-    lines = iter([pair[side] for pair in toy_pairs(300)])
-    written = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=lines,
-        model_writer=written,
-        vocab_size=60,
-        hard_vocab_limit=False,
-        model_type=model_type,
-        minloglevel=2,
-    )
-    return written.getvalue()
-
-
-def spm_pieces(model):
-    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-    return [processor.id_to_piece(i) for i in range(3, processor.get_piece_size())]
 
 
 def write_tokenizer(folder: Path, *, separate=False, tags=(), leave_out=5):

@@ -3,7 +3,7 @@
 import numpy as np
 import yaml
 
-from tests.helpers.tiny import toy_pairs
+from tests.helpers.foreign_spm import spm_pieces, train_spm
 
 D, D_FF, HEADS, LAYERS = 8, 12, 2, {"encoder": 2, "decoder": 1}
 OPTIONS = {
@@ -22,22 +22,12 @@ OPTIONS = {
 
 def write_release(folder, weights=None, decoder=None, **options):
     """Write a release of a tiny model with random weights, and return its weights."""
-    from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
-
     pieces = {"</s>": 0, "<unk>": 1}
     for side, name in enumerate(("source", "target")):
-        lines = iter([pair[side] for pair in toy_pairs(300)])
-        SentencePieceTrainer.train(
-            sentence_iterator=lines,
-            model_prefix=str(folder / name),
-            vocab_size=60,
-            hard_vocab_limit=False,
-            minloglevel=2,
-        )
-        (folder / f"{name}.model").rename(folder / f"{name}.spm")
-        processor = SentencePieceProcessor(str(folder / f"{name}.spm"))
-        for i in range(3, processor.get_piece_size()):
-            pieces.setdefault(processor.id_to_piece(i), len(pieces))
+        model = train_spm(side)
+        (folder / f"{name}.spm").write_bytes(model)
+        for piece in spm_pieces(model):
+            pieces.setdefault(piece, len(pieces))
     lines = (f'"{piece}": {i}' for piece, i in pieces.items())
     (folder / "joint.vocab.yml").write_text("\n".join(lines) + "\n", encoding="utf-8")
     random = np.random.default_rng(1)

@@ -150,6 +150,6 @@ def grpc_error(function, *arguments, **options):
 def wait_for_users(client, count):
     """Wait until as many requests are at work in a server."""
     deadline = time.monotonic() + 20
-    while client.server.server.predictor.versions.current.users < count:
+    while client.server.server.predictor.versions._current.users < count:
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -142,3 +142,25 @@ def test_a_versions_file_precedes_the_shared_one(tmp_path):
     )
     (tmp_path / "1/batching_params.pbtxt").write_text("max_batch_size { value: 32 }\n")
     assert Batching.read(tmp_path / "1") == Batching(max_batch_size=32, num_batch_threads=3)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "max_batch_size { value: -1 }",
+        "max_batch_size 8",
+        "allowed_batch_sizes: 8",
+        "batch_size { value: 8 }",
+    ],
+)
+def test_a_file_with_anything_else_is_refused(text, tmp_path):
+    path = tmp_path / "batching_params.pbtxt"
+    path.write_text(f"batch_timeout_micros {{ value: 0 }} # at once\n{text}\n")
+    with pytest.raises(ValueError, match="must be positive, received -1|received '[a-z_]*batch"):
+        Batching.read(tmp_path)
+
+
+def test_settings_may_share_a_line(tmp_path):
+    path = tmp_path / "batching_params.pbtxt"
+    path.write_text("max_batch_size { value: 8 } batch_timeout_micros: { value: 0; }")
+    assert Batching.read(tmp_path) == Batching(max_batch_size=8, batch_timeout_micros=0)

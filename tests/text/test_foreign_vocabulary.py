@@ -1,7 +1,5 @@
 """Vocabularies of other programs: the same split of text, with the ids of the vocabulary."""
 
-import io
-
 import pytest
 import sentencepiece
 import tensorflow as tf
@@ -11,31 +9,19 @@ from keras_transformer.text.foreign_vocabulary import read_foreign_vocabulary
 from keras_transformer.text.language_tags import LanguageTags
 from keras_transformer.text.normalization import normalize_opus
 from keras_transformer.text.string_table import StringTable
+from tests.helpers.foreign_spm import spm_pieces, train_spm
 from tests.helpers.tiny import NO_UTF8, ODD, toy_pairs
 
 SPECIAL = ["<pad>", "<unk>", "<s>", "</s>"]
 UNK = 1
 
 
-def train(model_type="unigram"):
-    written = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter([source for source, _ in toy_pairs(300)]),
-        model_writer=written,
-        vocab_size=60,
-        hard_vocab_limit=False,
-        model_type=model_type,
-        minloglevel=2,
-    )
-    return written.getvalue()
-
-
 @pytest.fixture(scope="module", params=["unigram", "bpe"])
 def joined(request):
     """Return SentencePiece's processor, a vocabulary of its own order, and our tokenizer."""
-    model = train(request.param)
+    model = train_spm(0, request.param)
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-    pieces = [processor.id_to_piece(i) for i in range(3, processor.get_piece_size())]
+    pieces = spm_pieces(model)
     # Some pieces of the model are missing, and some are not the model's.
     vocabulary = [*SPECIAL, "▁Hund", "ö", *sorted(pieces[4:]), ">>de<<"]
     tokenizer = SentencePieceTokenizer(join_vocabulary(model, vocabulary))
@@ -80,7 +66,7 @@ def test_a_model_of_ours_is_no_foreign_one():
 
 def test_pieces_that_occur_twice_are_refused():
     with pytest.raises(ValueError, match="pieces must differ, received 1 that occurred before"):
-        join_vocabulary(train(), [*SPECIAL, "▁a", "▁a"])
+        join_vocabulary(train_spm(0), [*SPECIAL, "▁a", "▁a"])
 
 
 def test_other_bytes_are_refused():

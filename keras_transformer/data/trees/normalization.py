@@ -1,4 +1,4 @@
-"""Trees as parsers are trained and scored on them: without traces and functions."""
+"""Normalization of trees for training and scoring: without traces and functions."""
 
 import re
 
