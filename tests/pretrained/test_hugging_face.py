@@ -196,7 +196,7 @@ def test_tied_weights_that_differ_are_reported(folder):
         ("config.json", {"model_type": "bart"}, "model_type must be 'marian', received 'bart'"),
         ("config.json", {"normalize_before": True}, "normalize_before must be False"),
         ("config.json", {"activation_function": "tanh"}, "activation_function must be 'relu'"),
-        ("config.json", {"encoder_layers": 3}, "lack model.encoder.layers.2"),
+        ("config.json", {"encoder_layers": 3}, "lacks the weights model.encoder.layers.2"),
         ("config.json", {"encoder_layers": 1}, "cannot be imported: it has the weights"),
         ("config.json", {"vocab_size": 999}, "pieces, and config.json 999"),
         ("config.json", {"vocab_size": "many"}, "vocab_size must be of type int"),
