@@ -98,8 +98,8 @@ class Transformer(AdaptableModel, keras.Model):
         self.decoder = Decoder(
             config.decoder_layers,
             config.d_model,
-            config.decoder_d_ff or config.d_ff,
-            config.decoder_num_heads or config.num_heads,
+            config.decoder_inner_size,
+            config.decoder_heads,
             **self._layer_options(),
             name="decoder",
         )

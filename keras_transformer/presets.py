@@ -36,7 +36,6 @@ def count_parameters(config: TransformerConfig) -> int:
     63045632
     """
     d_model, norm = config.d_model, 2 * config.d_model
-    decoder_heads = config.decoder_num_heads or config.num_heads
     # An encoder layer has one attention and two norms, a decoder layer two and three.
     encoder_layer = (
         _attention_parameters(config, config.num_heads)
@@ -44,8 +43,8 @@ def count_parameters(config: TransformerConfig) -> int:
         + 2 * norm
     )
     decoder_layer = (
-        2 * _attention_parameters(config, decoder_heads)
-        + _feed_forward_parameters(d_model, config.decoder_d_ff or config.d_ff)
+        2 * _attention_parameters(config, config.decoder_heads)
+        + _feed_forward_parameters(d_model, config.decoder_inner_size)
         + 3 * norm
     )
     layers = config.num_layers * encoder_layer + config.decoder_layers * decoder_layer

@@ -49,12 +49,12 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.fig
     from keras_transformer.translation import Translator
 
     translator = Translator.load(args.model, **search_options(args))
-    layers = translator.model.config.num_layers
-    layer = layers if args.layer is None else args.layer
-    if not 1 <= layer <= layers:
-        raise ValueError(f"--layer must be 1 to {layers} for this model, received {layer}.")
+    config = translator.model.config
+    layers = min(config.num_layers, config.decoder_layers)
+    if args.layer is not None and not 1 <= args.layer <= layers:
+        raise ValueError(f"--layer must be 1 to {layers} for this model, received {args.layer}.")
     figures = {
-        **dict(attention_figures(translator, args.sentence, layer)),
+        **dict(attention_figures(translator, args.sentence, args.layer)),
         **dict(position_figures(translator)),
     }
     if (Path(args.model) / "epochs.csv").exists():  # Only a run has a history.
@@ -65,14 +65,14 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.fig
 
 
 def attention_figures(
-    translator: "Translator", sentence: str, layer: int
+    translator: "Translator", sentence: str, layer: int | None = None
 ) -> "Iterator[tuple[str, Figure]]":
     """Yield name and figure of each kind of attention: all heads, and those of one layer.
 
     Args:
         translator: The translator of the run.
         sentence: The sentence to translate.
-        layer: The layer whose heads are drawn as lines, counted from 1.
+        layer: The layer whose heads are drawn as lines, counted from 1; the last by default.
     """
     from keras_transformer.plots import attention_grid, attention_lines, sentence_attention
 
@@ -85,8 +85,9 @@ def attention_figures(
     for name, (keys, queries) in tokens.items():
         weights = getattr(found, name)
         yield f"{name}_attention", attention_grid(weights, keys, queries, CAPTIONS[name])
-        caption = f"Layer {layer}. {CAPTIONS[name]}"
-        yield f"{name}_lines", attention_lines(weights[layer - 1], keys, queries, caption)
+        number = len(weights) if layer is None else layer
+        caption = f"Layer {number}. {CAPTIONS[name]}"
+        yield f"{name}_lines", attention_lines(weights[number - 1], keys, queries, caption)
 
 
 def position_figures(translator: "Translator") -> "Iterator[tuple[str, Figure]]":
@@ -96,7 +97,7 @@ def position_figures(translator: "Translator") -> "Iterator[tuple[str, Figure]]"
     from keras_transformer.plots import position_map
 
     model = translator.model
-    if model.config.position == "sinusoidal":
+    if model.config.position != "learned":
         layers = {"positions": (model.source_position, "Sinusoidal positions")}
     else:
         layers = {

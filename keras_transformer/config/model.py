@@ -83,8 +83,18 @@ class TransformerConfig:
 
     @property
     def decoder_layers(self) -> int:
-        """Number of decoder layers."""
+        """Number of decoder layers, the encoder's or another."""
         return self.num_decoder_layers or self.num_layers
+
+    @property
+    def decoder_heads(self) -> int:
+        """Number of attention heads in the decoder, the encoder's or another."""
+        return self.decoder_num_heads or self.num_heads
+
+    @property
+    def decoder_inner_size(self) -> int:
+        """Size of the inner layer in the decoder, the encoder's or another."""
+        return self.decoder_d_ff or self.d_ff
 
     @model_validator(mode="after")
     def _check(self):

@@ -87,7 +87,7 @@ def _new_spec(config):
         config.num_layers, config.num_heads, **options
     )
     decoder = transformer_spec.TransformerDecoderSpec(
-        config.decoder_layers, config.decoder_num_heads or config.num_heads, **options
+        config.decoder_layers, config.decoder_heads, **options
     )
     encoder.scale_embeddings = decoder.scale_embeddings = config.scale_embeddings
     return TransformerSpec(encoder, decoder)

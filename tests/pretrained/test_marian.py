@@ -13,12 +13,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from matplotlib.text import Text
 
 from keras_transformer.config import EOS_ID
 from keras_transformer.pretrained import import_marian
 from keras_transformer.pretrained.foreign_model import ForeignSide
 from keras_transformer.pretrained.marian import read_marian
 from keras_transformer.translation.translator import Translator
+from pipelines.figures import attention_figures, position_figures
 from tests.helpers.marian_release import D, write_release
 from tests.helpers.tiny import WORDS
 
@@ -144,6 +146,20 @@ def test_an_ensemble_and_a_word_penalty_are_refused(tmp_path):
 def test_a_folder_without_a_model_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="config.json .* or decoder.yml .* neither"):
         import_marian(tmp_path)
+
+
+def test_figures_show_the_last_layer_of_stacks_of_different_depths(tmp_path):
+    write_release(tmp_path)
+    translator = import_marian(tmp_path)
+    figures = dict(attention_figures(translator, "one two"))
+    captions = {
+        name: " ".join(text.get_text() for text in figure.findobj(Text))
+        for name, figure in figures.items()
+    }
+    assert "Layer 2." in captions["encoder_lines"]
+    assert "Layer 1." in captions["decoder_lines"]
+    assert "Layer 1." in captions["cross_lines"]
+    assert list(dict(position_figures(translator))) == ["positions"]  # Not learned ones.
 
 
 def test_a_start_token_of_its_own_becomes_bos():
