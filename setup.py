@@ -66,6 +66,7 @@ DEV = [
     "pre-commit>=4",
     "ruff>=0.17,<0.18",  # another version may format differently
     "types-PyYAML",
+    "types-protobuf",
     "types-tqdm",
 ]
 
