@@ -4,8 +4,10 @@ import sys
 import pytest
 
 from keras_transformer.evaluation import score
+from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
+from keras_transformer.translation.translator import Translator
 from pipelines import evaluate
-from tests.helpers.tiny import toy_pairs
+from tests.helpers.tiny import tiny_model, toy_pairs
 from tests.helpers.toy_tfds import register_pairs
 
 pytestmark = pytest.mark.slow  # They train a model and export it.
@@ -51,7 +53,25 @@ def test_tab_separated_text_is_scored(run, text, tmp_path, capsys):
     assert capsys.readouterr().out == expected
 
 
-def test_a_tag_is_added_to_every_source(text, capsys, monkeypatch):
+@pytest.fixture(scope="module")
+def tagged(tmp_path_factory):
+    """A saved translator, which is not trained, whose vocabulary has the tag >>de<<."""
+    lines = [source for source, _ in PAIRS]
+    tokenizer = SentencePieceTokenizer(train_sentencepiece(lines, 290, language_tags=[">>de<<"]))
+    path = tmp_path_factory.mktemp("tagged") / "model"
+    Translator(tiny_model(tokenizer.vocab_size), tokenizer).save(path)
+    return str(path)
+
+
+def test_a_tag_that_the_model_lacks_is_refused(tagged, model, text):
+    options = [*text, "--target-language", "fr", "--add-tag"]
+    with pytest.raises(SystemExit, match="received >>fr<<. .* has >>de<<. Choose among them"):
+        evaluate.main(["--model", tagged, *options])
+    with pytest.raises(SystemExit, match="received >>fr<<. .* has no tags"):
+        evaluate.main(["--model", model, *options])
+
+
+def test_a_tag_is_added_to_every_source(tagged, text, capsys, monkeypatch):
     seen = []
 
     def translate(sentences, progress):
@@ -59,9 +79,9 @@ def test_a_tag_is_added_to_every_source(text, capsys, monkeypatch):
         return [target for _, target in PAIRS]
 
     monkeypatch.setattr("pipelines.cli.models.load_model", lambda args: translate)
-    evaluate.main(["--model", "none", *text, "--target-language", "de", "--add-tag"])
+    evaluate.main(["--model", tagged, *text, "--target-language", "de", "--add-tag"])
     assert seen == [f">>de<< {source}" for source, _ in PAIRS]
-    evaluate.main(["--model", "none", *text, "--target-language", "de"])
+    evaluate.main(["--model", tagged, *text, "--target-language", "de"])
     assert seen[len(PAIRS) :] == [source for source, _ in PAIRS]
     assert "BLEU" in capsys.readouterr().out
 

@@ -54,6 +54,13 @@ class Shout(tf.Module):
         total = tf.while_loop(lambda i: i < rounds, lambda i: [i + 1], [0])[0]
         return {"rounds": tf.fill(tf.shape(text), total)}
 
+    @tf.function(input_signature=[STRINGS])
+    def wait(self, text):
+        """Takes until the file that the text names exists."""
+        is_absent = lambda i: tf.equal(tf.size(tf.io.matching_files(text)), 0)  # noqa: E731
+        total = tf.while_loop(is_absent, lambda i: [i + 1], [0])[0]
+        return {"waited": tf.fill(tf.shape(text), total >= 0)}
+
     @tf.function(input_signature=[])
     def nothing(self):
         return {"one": tf.ones([1])}
@@ -69,7 +76,7 @@ class Shout(tf.Module):
 
 def save(path, prefix=""):
     model = Shout(prefix)
-    names = ("score", "strict", "first", "slow", "pair", "double", "nothing")
+    names = ("score", "strict", "first", "slow", "wait", "pair", "double", "nothing")
     signatures = {name: getattr(model, name) for name in names}
     tf.saved_model.save(model, str(path), {"serving_default": model.shout, **signatures})
     return path

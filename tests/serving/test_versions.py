@@ -82,17 +82,19 @@ def test_a_new_version_takes_over_under_load_without_a_failed_request(batching, 
         assert {text for (text,) in log} == {"1:A", "2:A"}
 
 
-def test_the_old_version_finishes_its_requests(model, exports):
+def test_the_old_version_finishes_its_requests(model, exports, tmp_path):
+    end = tmp_path / "end"
     with serving(model) as server, ThreadPoolExecutor(1) as threads:
         client = connect(server)
-        slow = threads.submit(client.post, {"inputs": ["300000"], "signature_name": "slow"})
+        slow = threads.submit(client.post, {"inputs": [str(end)], "signature_name": "wait"})
         wait_for_users(client, 1)
         publish(exports[2], model, 2)
         wait(lambda: states(client).get(2) == ("AVAILABLE", "OK"))
         assert states(client)[1] == ("UNLOADING", "OK")
         assert client.post({"inputs": ["a"]}) == (200, {"outputs": ["2:A"]})
         assert client.post({"inputs": ["a"]}, "shout/versions/1")[0] == 404
-        assert slow.result() == (200, {"outputs": [300000]})
+        end.touch()
+        assert slow.result() == (200, {"outputs": [True]})
         wait(lambda: states(client)[1] == ("END", "OK"))
 
 
