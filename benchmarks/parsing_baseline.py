@@ -18,8 +18,9 @@ from pathlib import Path
 from benchmarks.machine import describe_machine
 from benchmarks.pcfg import Grammar
 from benchmarks.report import print_report, table_line
-from keras_transformer.data import Tree, read_trees
+from keras_transformer.data import read_trees
 from keras_transformer.evaluation import score_brackets
+from keras_transformer.trees import Tree
 
 HEADER = """\
 | source | vertical | horizontal | symbols | rules | no tree | F1 | F1 to 40 | precision | recall \

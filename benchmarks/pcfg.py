@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from keras_transformer.data import Tree
+from keras_transformer.trees import Tree
 
 Rule = tuple[str, tuple[str, ...]]
 """A symbol and what it is rewritten as: one or two symbols."""
@@ -29,7 +29,7 @@ class Grammar:
         horizontal: The number of children before it that a part of a rule knows.
         source: What the parser is given: "words", or "tags" for the tags of the reference.
 
-    >>> from keras_transformer.data import parse_tree
+    >>> from keras_transformer.trees import parse_tree
     >>> tree = parse_tree("(S (NP (PRP We)) (VP (VBD had) (NP (DT the) (JJ hot) (NN tea))))")
     >>> grammar = Grammar([tree] * 2, vertical=1, horizontal=1)
     >>> str(grammar.parse(["We", "had"]))
@@ -194,7 +194,7 @@ class _Lexicon:
 def rules(tree: Tree, vertical: int, horizontal: int) -> Iterator[Rule]:
     """Yield the rules of a tree, Markovized.
 
-    >>> from keras_transformer.data import parse_tree
+    >>> from keras_transformer.trees import parse_tree
     >>> for rule in rules(parse_tree("(S (NP (DT a) (JJ b) (NN c)))"), vertical=2, horizontal=1):
     ...     print(*rule)
     S ('NP^S',)

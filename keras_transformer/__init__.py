@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         text,
         training,
         translation,
+        trees,
     )
     from keras_transformer.config import TransformerConfig
     from keras_transformer.model import Transformer
@@ -55,6 +56,7 @@ __all__ = [
     "text",
     "training",
     "translation",
+    "trees",
 ]
 
 _HOMES = {"Transformer": "model", "TransformerConfig": "config", "Translator": "translation"}

@@ -24,6 +24,7 @@ model
 layers
 losses metrics schedules decoding optimizers
 presets
+trees
 config
 utils
 """.strip().split("\n")

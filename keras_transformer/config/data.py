@@ -27,6 +27,11 @@ class DataConfig:
     'validation'
     """
 
+    task: Literal["translation", "parsing"] = "translation"
+    """What a model learns. For parsing, train_source and validation_source are files of bracketed
+    trees, one a line or over several lines, or directories of .mrg files; there is no target."""
+    word_tags: bool = False
+    """For parsing, whether the source has the part-of-speech tag of each word, as in We/PRP."""
     train_source: str | list[str] | None = None
     """Training text in the source language, one sentence per line, plain or gzip; or, without
     train_target, a TSV file of both languages. A list names several corpora."""
@@ -96,7 +101,7 @@ class DataConfig:
             required_dataset=("tfds", "source_language", "target_language"),
             languages=(self.source_language, self.target_language),
         )
-        problems += self._corpora_problems()
+        problems += self._corpora_problems() + self._task_problems()
         if self.subword_dropout and self.subwords != "bpe":
             problems.append(
                 "subword_dropout leaves out merges, which only subwords='bpe' has, received "
@@ -106,6 +111,19 @@ class DataConfig:
         if problems:
             raise ValueError("; ".join(problems))
         return self
+
+    def _task_problems(self) -> list[str]:
+        """Return which options do not fit the task."""
+        if self.task == "translation":
+            rule, wrong = "word_tags needs task='parsing'", ["word_tags"]
+        else:
+            rule = "parsing takes its sources and targets from the trees of train_source"
+            wrong = ["train_target", "validation_target", "tfds", "train_languages"]
+        return [
+            f"{rule}, received {name}={getattr(self, name)!r}; leave it out"
+            for name in wrong
+            if getattr(self, name)
+        ]
 
     def _corpora_problems(self) -> list[str]:
         """Return what is wrong with the lists of files."""

@@ -43,6 +43,12 @@ class ExperimentConfig:
     @model_validator(mode="after")
     def _check(self):
         model = self.model
+        if self.data.task == "parsing" and model.has_joint_vocabulary:
+            raise ValueError(
+                "the words and the trees of parsing have separate vocabularies, received no "
+                "model.target_vocab_size; set it to at least 5 + 2 for each label, such as 128, "
+                "and model.share_embeddings to target"
+            )
         if model.position == "learned" and self.data.max_length > model.max_length:
             raise ValueError(
                 "learned positions need model.max_length to be at least data.max_length, received "

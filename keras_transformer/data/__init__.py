@@ -15,25 +15,23 @@ from keras_transformer.data.sources import (
     stream_pairs,
 )
 from keras_transformer.data.tfds import read_tfds
-from keras_transformer.data.trees.files import TreeProblem, read_trees, stream_trees
-from keras_transformer.data.trees.normalization import normalize_tree
-from keras_transformer.data.trees.sequences import delinearize, join_words, linearize, split_words
-from keras_transformer.data.trees.tree import Tree, parse_tree
+from keras_transformer.data.trees import (
+    TreeProblem,
+    read_trees,
+    stream_tree_pairs,
+    stream_trees,
+    tree_files,
+    tree_pair,
+)
 
 __all__ = [
     "EncodedPairs",
     "SubwordDropout",
     "TokenBatches",
-    "Tree",
     "TreeProblem",
     "bucket_boundaries",
     "choose_widths",
-    "delinearize",
     "encode_pairs",
-    "join_words",
-    "linearize",
-    "normalize_tree",
-    "parse_tree",
     "plan_batches",
     "read_lines",
     "read_pairs",
@@ -41,7 +39,9 @@ __all__ = [
     "read_tfds",
     "read_trees",
     "read_tsv",
-    "split_words",
     "stream_pairs",
+    "stream_tree_pairs",
     "stream_trees",
+    "tree_files",
+    "tree_pair",
 ]

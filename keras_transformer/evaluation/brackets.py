@@ -4,8 +4,8 @@ import collections
 import dataclasses
 from collections.abc import Sequence
 
-from keras_transformer.data.trees.tree import Tree
 from keras_transformer.evaluation.json_scores import JsonScores
+from keras_transformer.trees.tree import Tree
 
 _PUNCTUATION = frozenset([",", ":", "``", "''", "."])
 """Tags of words that do not count."""
@@ -75,7 +75,7 @@ def score_brackets(
     Raises:
         ValueError: If the numbers of trees differ or no sentence is left.
 
-    >>> from keras_transformer.data import parse_tree
+    >>> from keras_transformer.trees import parse_tree
     >>> reference = parse_tree("(S (NP (PRP We)) (VP (VBD had) (NP (NN tea))) (. .))")
     >>> predicted = parse_tree("(S (NP (PRP We)) (VP (VBD had) (ADJP (NN tea)) (. .)))")
     >>> print(score_brackets([predicted], [reference]))

@@ -15,6 +15,7 @@ _CURVES = {  # key: label of its panel's axis, label of the curve, color
     "loss": ("nats per token", "training loss", BLUE),
     "val_nll": ("nats per token", "validation NLL", RED),
     "val_bleu": ("sacreBLEU", "validation, greedy search", RED),
+    "val_f1": ("F1 of brackets", "validation, greedy search", RED),
     "learning_rate": ("learning rate", "at the end of the epoch", GRAY),
 }
 
@@ -25,13 +26,13 @@ def training_curves(
     """Return a figure of a training run, epoch by epoch, from epoch 1.
 
     The first panel shows the training loss and the negative log-likelihood (NLL) of the validation
-    text, the second its BLEU by greedy search with the best epoch marked, the third the learning
-    rate. Panels without data are omitted.
+    text, the second its BLEU or F1 by greedy search with the best epoch marked, the third the
+    learning rate. Panels without data are omitted.
 
     Args:
         history: Values for each epoch, such as `model.fit(...).history`, under any of the keys
-            `loss` and `val_nll` (nats per token), `val_bleu` (0 to 100) and `learning_rate`. Other
-            keys are ignored.
+            `loss` and `val_nll` (nats per token), `val_bleu` or `val_f1` (0 to 100), and
+            `learning_rate`. Other keys are ignored.
         label_smoothing: Label smoothing of the training loss, which the legend mentions. A smoothed
             loss is not comparable with the NLL.
 
@@ -71,7 +72,7 @@ def training_curves(
                 name += "\n(label-smoothed)"
             axes = panels[unit]
             axes.plot(epochs, values, color=color, marker=".", markersize=4, label=name)
-            if key == "val_bleu":
+            if key in ("val_bleu", "val_f1"):
                 best = int(np.argmax(values))
                 label = f"best: {values[best]:.1f}, epoch {epochs[best]}"
                 axes.plot(epochs[best], values[best], "o", color=color, mfc="none", label=label)

@@ -49,14 +49,16 @@ def sentence_attention(
     figure = attention_grid(found.cross, found.source, found.written)
     ```
     """
-    source, lengths = translator.encode_text(tf.constant([sentence]))
+    text = tf.constant([sentence])
+    source, lengths = translator.encode_text(text)
     if lengths[0] == 1:
         raise ValueError(
             f"sentence must have at least one word to attend to, received {sentence!r}. Give some "
             "text."
         )
     if translation is None:
-        found = translator.search(source, lengths)
+        num_words = translator.count_words(text, lengths)
+        found = translator.search(source, lengths, num_words=num_words)
         written = found.ids[:, 0, : found.lengths[0, 0]]
     else:
         ids = translator.target_tokenizer.tokenize([translation]).to_tensor()

@@ -12,12 +12,14 @@ from keras_transformer.text.files import (
 from keras_transformer.text.foreign_vocabulary import join_vocabulary
 from keras_transformer.text.sentencepiece import SentencePieceTokenizer
 from keras_transformer.text.sentencepiece_training import train_sentencepiece
+from keras_transformer.text.tree_tokenizer import TreeTokenizer, tree_vocabulary
 from keras_transformer.text.word_piece import WordPieceTokenizer
 from keras_transformer.text.word_piece_training import train_word_piece
 
 __all__ = [
     "SentencePieceTokenizer",
     "Tokenizer",
+    "TreeTokenizer",
     "WordPieceTokenizer",
     "find_vocabularies",
     "join_vocabulary",
@@ -25,5 +27,6 @@ __all__ = [
     "save_tokenizers",
     "train_sentencepiece",
     "train_word_piece",
+    "tree_vocabulary",
     "vocabulary_paths",
 ]

@@ -139,6 +139,20 @@ class Tokenizer(tf.Module, abc.ABC):
             ids = ids.to_tensor(PAD_ID)
         return self._detokenize(tf.convert_to_tensor(ids))
 
+    def write(self, ids: tf.Tensor, text: tf.Tensor) -> tf.Tensor:
+        """Return the texts of ids that a model answered to other texts.
+
+        By default, these are those of `detokenize`. A tokenizer may fill in parts of the sources.
+
+        Args:
+            ids: Integers [B, T], as in `detokenize`.
+            text: UTF-8 strings [B], the sources.
+
+        Returns:
+            UTF-8 strings [B].
+        """
+        return self.detokenize(ids)
+
     @abc.abstractmethod
     def _detokenize(self, ids: tf.Tensor) -> tf.Tensor:
         """Return the texts [B] of any integers [B, T]."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from keras_transformer.text.base import Tokenizer
 from keras_transformer.text.sentencepiece import SentencePieceTokenizer
+from keras_transformer.text.tree_tokenizer import TreeTokenizer
 from keras_transformer.text.word_piece import WordPieceTokenizer
 
 
@@ -80,6 +81,8 @@ def save_tokenizers(
 def read_tokenizers(paths: Sequence[Path], subwords: str) -> tuple[Tokenizer, Tokenizer]:
     """Return the tokenizers of source and target.
 
+    A file that holds a vocabulary of trees is recognized.
+
     Args:
         paths: Vocabulary files, as returned by `vocabulary_paths`.
         subwords: Kind of vocabulary, as in `DataConfig.subwords`.
@@ -95,8 +98,12 @@ def read_tokenizers(paths: Sequence[Path], subwords: str) -> tuple[Tokenizer, To
     Traceback (most recent call last):
     FileNotFoundError: ...
     """
-    kind: type[Tokenizer] = (
-        WordPieceTokenizer if subwords == "wordpiece" else SentencePieceTokenizer
-    )
-    tokenizers = [kind.from_file(path) for path in paths]
+    tokenizers = [_kind_of(path, subwords).from_file(path) for path in paths]
     return tokenizers[0], tokenizers[-1]
+
+
+def _kind_of(path: Path, subwords: str) -> type[Tokenizer]:
+    # No SentencePiece model and no list of word pieces begins like JSON.
+    if path.is_file() and path.open("rb").read(1) == b"{":
+        return TreeTokenizer
+    return WordPieceTokenizer if subwords == "wordpiece" else SentencePieceTokenizer

@@ -24,6 +24,7 @@ class SaveCheckpoints(keras.callbacks.Callback):
         steps: Number of steps of an epoch between checkpoints; by default, they don't count.
         minutes: Time between checkpoints; by default, it doesn't count.
         average: The moving average to save with the weights, if there is one.
+        selecting: The entry of the logs that selects the best epoch.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class SaveCheckpoints(keras.callbacks.Callback):
         steps: int | None = None,
         minutes: float | None = None,
         average: MovingAverage | None = None,
+        selecting: str = "val_bleu",
     ):
         super().__init__()
         self.checkpoints = checkpoints
@@ -40,6 +42,7 @@ class SaveCheckpoints(keras.callbacks.Callback):
         self.steps = steps
         self.minutes = minutes
         self.average = average
+        self.selecting = selecting
         self._saved_at = time.monotonic()
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
@@ -63,8 +66,13 @@ class SaveCheckpoints(keras.callbacks.Callback):
         self._saved_at = time.monotonic()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        bleu = (logs or {})["val_bleu"]
-        self.checkpoints.save_epoch(self.model, epoch + 1, bleu, self._averages())
+        self.checkpoints.save_epoch(
+            self.model,
+            epoch + 1,
+            (logs or {})[self.selecting],
+            self._averages(),
+            metric=self.selecting.removeprefix("val_"),
+        )
         self._saved_at = time.monotonic()
         if self.checkpoints.out_of_patience():
             self.model.stop_training = True

@@ -91,7 +91,9 @@ class Checkpoints:
 
     def _of_best(self) -> list[Path]:
         paths = sorted(self.directory.glob("best-*.weights.h5"), key=_position)
-        return sorted(paths, key=_bleu, reverse=True)  # Of equal ones, the first epoch is the best.
+        return sorted(
+            paths, key=_score, reverse=True
+        )  # Of equal ones, the first epoch is the best.
 
     def newest(self) -> Path | None:
         """Return the checkpoint to resume from, of an epoch or of a step, or None without any."""
@@ -133,19 +135,23 @@ class Checkpoints:
         self,
         model: keras.Model,
         epoch: int,
-        bleu: float | None = None,
+        score: float | None = None,
         arrays: Mapping[str, np.ndarray] | None = None,
+        *,
+        metric: str = "bleu",
     ) -> None:
         """Save the state after an epoch, and remove what it makes superfluous.
 
         Args:
             model: The model.
             epoch: The epoch, counted from 1.
-            bleu: Its validation BLEU. An epoch without one is never the best.
+            score: Its validation score. An epoch without one is never the best.
             arrays: What else to save; see `save_checkpoint`.
+            metric: What the score is, for the name of the file.
         """
-        if bleu is not None:  # An epoch counts as complete when it has its own file, after this.
-            self._save_best(model, epoch, round(bleu, 4), arrays)  # As in the file's name.
+        if score is not None:  # An epoch counts as complete when it has its own file, after this.
+            # Rounded, as in the file's name.
+            self._save_best(model, epoch, round(score, 4), metric, arrays)
         self._save(model, f"epoch-{epoch:04d}", arrays)
         for path in [*self._of_epochs()[: -self.keep], *self._of_steps()]:
             path.unlink()
@@ -154,12 +160,13 @@ class Checkpoints:
         self,
         model: keras.Model,
         epoch: int,
-        bleu: float,
+        score: float,
+        metric: str,
         arrays: Mapping[str, np.ndarray] | None,
     ) -> None:
         best = self.best()
-        if len(best) < self.keep_best or bleu > _bleu(best[-1]):
-            new = self._save(model, f"best-{epoch:04d}-bleu-{bleu:.4f}", arrays)
+        if len(best) < self.keep_best or score > _score(best[-1]):
+            new = self._save(model, f"best-{epoch:04d}-{metric}-{score:.4f}", arrays)
             again = self.directory.glob(f"best-{epoch:04d}-*.weights.h5")
             for path in {*again, *self._of_best()[self.keep_best :]} - {new}:
                 path.unlink()
@@ -191,7 +198,7 @@ def _position(path: Path) -> Position:
     return Position(int(epoch) - 1, int(rest[0])) if kind == "step" else Position(int(epoch), 0)
 
 
-def _bleu(path: Path) -> float:
+def _score(path: Path) -> float:
     return float(path.name.removesuffix(".weights.h5").split("-")[3])
 
 

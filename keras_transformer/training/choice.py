@@ -10,7 +10,7 @@ from keras_transformer.model import Transformer
 from keras_transformer.training.averaging import average_checkpoints, load_moving_average
 from keras_transformer.training.checkpoint_directory import Checkpoints
 from keras_transformer.training.checkpoints import damage
-from keras_transformer.training.directions import direction_scores
+from keras_transformer.training.scores import NAMES, SELECTING, output_scores
 from keras_transformer.training.text import Pairs
 from keras_transformer.training.vocabularies import Tokenizers
 from keras_transformer.translation.translator import Translator
@@ -27,9 +27,9 @@ def choose_weights(
     tokenizers: Tokenizers,
     validation: Pairs,
 ) -> Translator:
-    """Save the average or the best checkpoint, whichever has the higher validation BLEU.
+    """Save the average or the best checkpoint, whichever has the higher validation score.
 
-    With several target languages, that is the mean of their BLEU.
+    It is BLEU (with several target languages, the mean of theirs), or F1 of trees.
 
     Args:
         config: The experiment.
@@ -51,18 +51,19 @@ def choose_weights(
     candidates = {"average": _averaged(config.training.average, checkpoints, best)}
     if best:
         candidates["best"] = best[:1]
-    search, bleu = _search_name(config.decoding), {}
+    selecting = SELECTING[config.data.task]
+    search, found = _search_name(config.decoding), {}
     for name, paths in candidates.items():
         _load(model, config.training.average, name, paths)
-        scores = direction_scores(translator(sources), validation, config.data.validation_languages)
-        bleu[name] = scores["val_bleu"]
-        log.info("validation BLEU (%s) of the %s checkpoint: %.2f", search, name, bleu[name])
-    chosen = max(bleu, key=bleu.__getitem__)
+        found[name] = output_scores(translator(sources), validation, config.data)[selecting]
+        facts = NAMES[selecting], search, name, found[name]
+        log.info("validation %s (%s) of the %s checkpoint: %.2f", *facts)
+    chosen = max(found, key=found.__getitem__)
     _load(model, config.training.average, chosen, candidates[chosen])
     report = {
         "chosen": chosen,
         "checkpoints": [path.name for path in candidates[chosen]],
-        "validation_bleu": bleu,
+        f"validation_{selecting.removeprefix('val_')}": found,
     }
     with recorded_files(directory, ["model.keras", "chosen.json"]):
         with whole_file(directory / "model.keras") as temporary:

@@ -8,7 +8,7 @@ from keras_transformer.training.text import Pairs
 
 
 def direction_scores(
-    translations: Sequence[str], pairs: Pairs, languages: Sequence[str]
+    translations: Sequence[str], pairs: Pairs, languages: Sequence[str] = ()
 ) -> dict[str, float]:
     """Return `val_bleu`, and with languages also that of each, such as `val_bleu_de`.
 

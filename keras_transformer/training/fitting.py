@@ -21,6 +21,7 @@ from keras_transformer.training.machines import ClusterStrategy, StopTogether, o
 from keras_transformer.training.progress import Progress
 from keras_transformer.training.readings import Readings
 from keras_transformer.training.safe_stop import SafeStop
+from keras_transformer.training.scores import SELECTING
 from keras_transformer.training.summaries import Summaries
 from keras_transformer.training.tables import EpochTable, MetricsTable
 from keras_transformer.training.validation import Validation
@@ -57,7 +58,12 @@ def fit_epochs(
     training, state = config.training, EpochState(batches, checkpoints)
     average = _moving_average(training, checkpoints)
     save = SaveCheckpoints(
-        checkpoints, state, training.checkpoint_steps, training.checkpoint_minutes, average
+        checkpoints,
+        state,
+        training.checkpoint_steps,
+        training.checkpoint_minutes,
+        average,
+        SELECTING[config.data.task],
     )
     stop = SafeStop(save.save_step if validation else lambda: None)
     callbacks: list[keras.callbacks.Callback] = [state, FiniteLoss(batches, tokenizer)]

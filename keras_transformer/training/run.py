@@ -30,6 +30,7 @@ from keras_transformer.training.machines import (
 )
 from keras_transformer.training.model import TrainingTransformer
 from keras_transformer.training.rehearsal import DryRun, rehearse
+from keras_transformer.training.scores import NAMES, SELECTING
 from keras_transformer.training.start import find_start, initial_weights
 from keras_transformer.training.teachers import find_teachers, read_teachers
 from keras_transformer.training.text import (
@@ -187,9 +188,12 @@ def _train(config: ExperimentConfig, directory: Path, cluster: Cluster | None = 
     _log_start(config, run, checkpoints)
     if run.start and validation:
         before = validation.measure()
+        score = before[SELECTING[config.data.task]]
         log.info(
-            "before training: val_nll %(val_nll).4f, validation BLEU (greedy) %(val_bleu).2f",
-            before,
+            "before training: val_nll %.4f, validation %s (greedy) %.2f",
+            before["val_nll"],
+            NAMES[SELECTING[config.data.task]],
+            score,
         )
     if cluster:
         check_same_text(strategy, cluster, batches, checkpoints.position())
@@ -273,6 +277,7 @@ def _log_start(config: ExperimentConfig, run: _Prepared, checkpoints: Checkpoint
         f"{training.warmup_steps:,}",
         f"{training.batch_tokens:,}",
     )
-    log.info("val_bleu of an epoch is the validation BLEU (greedy)")
+    score = SELECTING[config.data.task]
+    log.info("%s of an epoch is the validation %s (greedy)", score, NAMES[score])
     if any(position := checkpoints.position()):
         log.info("resuming after %s of %d", position, training.epochs)

@@ -71,9 +71,10 @@ class Summaries(keras.callbacks.Callback):
                 "validation/perplexity": math.exp(min(nll, 99)),
                 "validation/accuracy": logs["val_accuracy"],
                 **{
-                    name.replace("val_bleu", "validation/bleu_greedy"): bleu
-                    for name, bleu in logs.items()
-                    if name == "val_bleu" or name.startswith("val_bleu_")
+                    name.replace(score, f"validation/{score[4:]}_greedy"): value
+                    for name, value in logs.items()
+                    for score in ("val_bleu", "val_f1")
+                    if name == score or name.startswith(f"{score}_")
                 },
             }
         )

@@ -22,7 +22,11 @@ from keras_transformer.data import (
     choose_widths,
     read_pairs,
     read_tfds,
+    read_trees,
     stream_pairs,
+    stream_tree_pairs,
+    tree_files,
+    tree_pair,
 )
 from keras_transformer.data.cleaning import CleaningRules
 from keras_transformer.data.encoded_files import Corpus, digest, encode_to_files, is_encoded_text
@@ -56,11 +60,17 @@ def read_validation(data: DataConfig) -> Pairs:
         parts = [_usable(pairs, data.tfds)]
     else:
         files = _files(data.validation_source, data.validation_target)
-        parts = [_usable(read_pairs(*paths), paths[0]) for paths in files]
+        parts = [_usable(_read(data, paths), paths[0]) for paths in files]
     if data.validation_languages:
         tagged = zip(parts, data.validation_languages, strict=True)
         parts = [list(tag_sources(part, language)) for part, language in tagged]
     return list(chain.from_iterable(parts))
+
+
+def _read(data: DataConfig, paths: Sequence[str]) -> Pairs:
+    if data.task == "parsing":
+        return [tree_pair(tree, tagged=data.word_tags) for tree in read_trees(paths[0])]
+    return read_pairs(*paths)
 
 
 def _usable(validation: Pairs, name: str) -> Pairs:
@@ -86,8 +96,11 @@ def training_corpora(data: DataConfig) -> list[Corpus]:
         arguments = data.tfds, data.train_split, *_languages(data)
         name = f"{data.tfds} {data.train_split}"
         return [Corpus(name, functools.partial(stream_tfds, *arguments))]
+    read = stream_pairs
+    if data.task == "parsing":
+        read = functools.partial(stream_tree_pairs, tagged=data.word_tags)
     return [
-        Corpus(" and ".join(paths), functools.partial(stream_pairs, *paths))
+        Corpus(" and ".join(paths), functools.partial(read, *paths))
         for paths in _files(data.train_source, data.train_target)
     ]
 
@@ -122,7 +135,9 @@ def text_facts(data: DataConfig) -> dict[str, Any]:
         ImportError, ValueError: If a TFDS dataset is not known.
     """
     # The names of text without tags stay those of earlier versions.
-    tags = {"train_languages": data.train_languages} if data.train_languages else {}
+    tags: dict[str, Any] = {}
+    if data.train_languages:
+        tags["train_languages"] = data.train_languages
     if data.tfds is not None:
         return {
             "tfds": tfds_version(data.tfds),
@@ -131,11 +146,14 @@ def text_facts(data: DataConfig) -> dict[str, Any]:
             **tags,
         }
 
-    def facts(path: str) -> list[Any]:
+    def facts(path: str | os.PathLike) -> list[Any]:
         status = existing_file(path).stat()
         return [os.path.realpath(path), status.st_size, status.st_mtime_ns]
 
-    files = _files(data.train_source, data.train_target)
+    files: Sequence[Sequence[Any]] = _files(data.train_source, data.train_target)
+    if data.task == "parsing":
+        files = [tree_files(path) for [path] in files]
+        tags["word_tags"] = data.word_tags
     return {"files": [[facts(path) for path in paths] for paths in files], **tags}
 
 

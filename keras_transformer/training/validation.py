@@ -1,7 +1,8 @@
 """Validation after each epoch of a run."""
 
+import functools
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import keras
 import tensorflow as tf
@@ -11,6 +12,7 @@ from keras_transformer.data import TokenBatches, encode_pairs
 from keras_transformer.metrics import NegativeLogLikelihood, TokenAccuracy
 from keras_transformer.training.directions import direction_scores, sample
 from keras_transformer.training.logs import Logs
+from keras_transformer.training.scores import output_scores
 from keras_transformer.training.text import Pairs
 from keras_transformer.training.vocabularies import Tokenizers
 from keras_transformer.translation.translator import Translator
@@ -21,17 +23,17 @@ log = logging.getLogger(__name__)
 class Validation(keras.callbacks.Callback):
     """Add the validation metrics of each epoch to its logs.
 
-    These are `val_nll` and `val_accuracy`, per token of the reference translations; `val_bleu` of
-    greedy translations, with several target languages also for each; and `learning_rate`.
+    These are `val_nll` and `val_accuracy`, per token of the references; the scores of greedy
+    outputs, such as `val_bleu`; and `learning_rate`.
 
     Args:
         batches: The validation text as token batches.
-        pairs: The validation text, for BLEU.
+        pairs: The validation text, for scores of outputs.
         translator: A greedy translator of the model that trains.
-        languages: The target languages, if the sources have tags; see `direction_scores`.
+        scores: Returns the scores of outputs and pairs; by default `direction_scores`.
 
     Attributes:
-        translations: The last translations of the validation text.
+        translations: The last outputs for the validation text.
     """
 
     def __init__(
@@ -39,10 +41,10 @@ class Validation(keras.callbacks.Callback):
         batches: TokenBatches,
         pairs: Pairs,
         translator: Translator,
-        languages: Sequence[str] = (),
+        scores: Callable[[Sequence[str], Pairs], dict[str, float]] = direction_scores,
     ):
         super().__init__()
-        self.languages = languages
+        self.scores = scores
         self.dataset = batches.dataset()
         self.pairs = pairs
         self.translator = translator
@@ -63,7 +65,7 @@ class Validation(keras.callbacks.Callback):
             logs.update(values)
 
     def measure(self) -> dict[str, float]:
-        """Return `val_nll`, `val_accuracy`, and the BLEU of `direction_scores`."""
+        """Return `val_nll`, `val_accuracy`, and the scores of outputs."""
         self.nll.reset_state()
         self.accuracy.reset_state()
         for inputs, labels in self.dataset:
@@ -72,7 +74,7 @@ class Validation(keras.callbacks.Callback):
         return {
             "val_nll": float(self.nll.result()),
             "val_accuracy": float(self.accuracy.result()),
-            **direction_scores(self.translations, self.pairs, self.languages),
+            **self.scores(self.translations, self.pairs),
         }
 
 
@@ -100,6 +102,15 @@ def greedy_validation(
     return Validation(
         TokenBatches(encoded, max(share, int(longest)), shuffle=False),
         pairs,
-        Translator(model, *tokenizers, DecodingConfig(beam_size=1)),
-        languages,
+        Translator(model, *tokenizers, _greedy(config)),
+        functools.partial(output_scores, data=config.data),
     )
+
+
+def _greedy(config: ExperimentConfig) -> DecodingConfig:
+    # Trees are longer than their sentences, so that the limit is that of the final search.
+    limits = {}
+    if config.data.task == "parsing":
+        names = ("extra_length", "length_factor", "max_length")
+        limits = {name: getattr(config.decoding, name) for name in names}
+    return DecodingConfig(beam_size=1, **limits)

@@ -11,14 +11,17 @@ from keras_transformer.data.encoded_files import Corpus, digest, locked
 from keras_transformer.text import (
     SentencePieceTokenizer,
     Tokenizer,
+    TreeTokenizer,
     WordPieceTokenizer,
     find_vocabularies,
     read_tokenizers,
     train_sentencepiece,
     train_word_piece,
+    tree_vocabulary,
 )
 from keras_transformer.training.text import text_directory, text_facts, training_corpora
 from keras_transformer.translation.saved import SavedTranslator
+from keras_transformer.trees import parse_tree
 from keras_transformer.utils.checksums import check_files
 from keras_transformer.utils.progress import progress
 
@@ -139,6 +142,7 @@ def _trained(config: ExperimentConfig, folder: Path, sides: tuple[int, ...], siz
         size: Number of tokens.
     """
     data = config.data
+    is_trees = data.task == "parsing" and sides == (1,)
     tags = _tags(data) if 0 in sides else []
     facts = {
         "text": text_facts(data),
@@ -154,6 +158,10 @@ def _trained(config: ExperimentConfig, folder: Path, sides: tuple[int, ...], siz
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder / "vocabulary.lock"):
         if path.exists():  # Another run has trained it.
+            return path
+        if is_trees:
+            trees = (parse_tree(tree) for c in training_corpora(data) for _, tree in c.pairs())
+            TreeTokenizer(tree_vocabulary(trees, size, tagged=data.word_tags)).save(path)
             return path
         log.info("reading text to train a vocabulary on")
         lines = sample_sentences(training_corpora(data), sides, data.vocabulary_sentences)

@@ -27,9 +27,8 @@ class CompiledSearch:
     takes requests.
 
     Args:
-        search: `search(source, max_lengths, stage_lengths) -> SearchResult` for ids [B, S], the
-            maximum number of tokens of each translation [B], and the `lengths` of
-            `decoding.Stages`.
+        search: `search(source, max_lengths, num_words, stage_lengths) -> SearchResult` for ids
+            [B, S], the arguments of the call, and the `lengths` of `decoding.Stages`.
         max_source_length: The length of the longest source.
         longest: `longest(length)`, the maximum number of tokens of a translation, for a source of
             that length.
@@ -37,22 +36,24 @@ class CompiledSearch:
     Call arguments:
         source: int32 [B, S], padded.
         max_lengths: int32 [B], the maximum number of tokens of each translation.
+        num_words: int32 [B], the number of words of each source, for a search that counts them.
 
     Returns:
         A `SearchResult`. A row does not depend on the shape that it was padded to.
 
-    >>> def search(source, max_lengths, stage_lengths):
+    >>> def search(source, max_lengths, num_words, stage_lengths):
     ...     ids = tf.zeros([tf.shape(source)[0], 1, stage_lengths[-1]], tf.int32) + 5
     ...     scores = tf.zeros_like(ids[:, :, 0], tf.float32)
     ...     return SearchResult(ids, scores, max_lengths[:, tf.newaxis])
     >>> search = CompiledSearch(search, max_source_length=20, longest=lambda length: length + 3)
-    >>> search(tf.zeros([2, 18], tf.int32), max_lengths=tf.constant([2, 4])).ids.shape
+    >>> limits, words = tf.constant([2, 4]), tf.constant([1, 1])
+    >>> search(tf.zeros([2, 18], tf.int32), limits, words).ids.shape
     TensorShape([2, 1, 4])
     """
 
     def __init__(
         self,
-        search: Callable[[tf.Tensor, tf.Tensor, tuple[int, ...]], SearchResult],
+        search: Callable[[tf.Tensor, tf.Tensor, tf.Tensor, tuple[int, ...]], SearchResult],
         max_source_length: int,
         longest: Callable[[int], int],
     ):
@@ -62,7 +63,9 @@ class CompiledSearch:
             for length in self._source_lengths
         ]
 
-    def __call__(self, source: tf.Tensor, max_lengths: tf.Tensor) -> SearchResult:
+    def __call__(
+        self, source: tf.Tensor, max_lengths: tf.Tensor, num_words: tf.Tensor
+    ) -> SearchResult:
         index = _round_up(tf.shape(source)[1], self._source_lengths)
         source = _pad(source, tf.gather(self._source_lengths, index), axis=1, value=PAD_ID)
         batch = tf.shape(source)[0]
@@ -74,8 +77,9 @@ class CompiledSearch:
             part = _pad(source[start:end], rows, axis=0, value=PAD_ID)
             # Rows of padding stop at their first token.
             limits = _pad(max_lengths[start:end], rows, axis=0, value=1)
+            words = _pad(num_words[start:end], rows, axis=0, value=0)
             branches = [
-                lambda f=f, length=length: f(tf.reshape(part, [-1, length]), limits)
+                lambda f=f, length=length: f(tf.reshape(part, [-1, length]), limits, words)
                 for f, length in zip(self._functions, self._source_lengths, strict=True)
             ]
             result = tf.switch_case(index, branches)
@@ -103,14 +107,12 @@ class CompiledSearch:
         return SearchResult(ids[:, :, : tf.maximum(tf.reduce_max(lengths), 0)], scores, lengths)
 
     def _compile(self, search, source_length, stage_lengths):
-        ids, limits = (
-            tf.TensorSpec([None, source_length], tf.int32),
-            tf.TensorSpec([None], tf.int32),
-        )
+        ids = tf.TensorSpec([None, source_length], tf.int32)
+        numbers = tf.TensorSpec([None], tf.int32)
 
-        @tf.function(input_signature=[ids, limits], autograph=False, jit_compile=True)
-        def compiled(source, max_lengths):
-            return search(source, max_lengths, stage_lengths)
+        @tf.function(input_signature=[ids, numbers, numbers], autograph=False, jit_compile=True)
+        def compiled(source, max_lengths, num_words):
+            return search(source, max_lengths, num_words, stage_lengths)
 
         return compiled
 

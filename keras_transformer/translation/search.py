@@ -7,13 +7,23 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import DecodingConfig
-from keras_transformer.decoding import SearchResult, beam_search, make_rules, sample_search
+from keras_transformer.decoding import (
+    SearchResult,
+    TreeStep,
+    TreeTokens,
+    beam_search,
+    make_rules,
+    sample_search,
+)
 from keras_transformer.model import Transformer
 from keras_transformer.translation.compiled_search import CompiledSearch
 from keras_transformer.translation.model_step import ModelStep, prepare_weights
 
 _MULTIPLIER = 6364136223846793005
 """Knuth's 64-bit multiplier; sums of its powers rarely collide."""
+
+_SHORTEST_TREE = 3
+"""The tokens of a tree besides its words: a bracket takes two, and eos one."""
 
 
 class TokenSearch:
@@ -24,12 +34,19 @@ class TokenSearch:
         decoding: The search and its options.
         prefix: The ids that every translation starts with.
         compiled: Whether XLA compiles the search.
+        tree_tokens: The tokens of trees, if the results are to be trees over the words of the
+            sources; see `decoding.TreeStep`.
 
     Call arguments:
         source: int [B, S], each row with eos and padding.
         lengths: int32 [B], at least 1: the number of tokens of each source, including eos.
         num_hypotheses: N, the number of translations to return for each source.
         scores: Whether to compute scores. Greedy search is faster without them.
+        num_words: int32 [B], the number of words of each source, at most max(lengths - 1, 1). Only
+            trees need it.
+
+    Raises:
+        ValueError: If trees are to have a prefix, or an option that bans tokens.
 
     Returns:
         A `SearchResult` with N translations of each source.
@@ -46,8 +63,12 @@ class TokenSearch:
         decoding: DecodingConfig,
         prefix: Sequence[int] = (),
         compiled: bool = False,
+        tree_tokens: TreeTokens | None = None,
     ):
+        if tree_tokens is not None:
+            _check_tree_options(decoding, prefix)
         self.model = model
+        self._tree_tokens = tree_tokens
         self.decoding = decoding
         self.compiled = compiled
         excluded = np.zeros(model.config.target_size, "float32")
@@ -75,50 +96,60 @@ class TokenSearch:
         lengths: tf.Tensor,
         num_hypotheses: int = 1,
         scores: bool = True,
+        num_words: tf.Tensor | None = None,
     ) -> SearchResult:
         source_lengths = lengths
+        num_words = tf.zeros_like(lengths) if num_words is None else num_words
         # The paper's limit counts tokens without eos, and `lengths` includes it on both sides.
         if self.decoding.length_factor != 1:
             lengths = tf.cast(self.decoding.length_factor * tf.cast(lengths, tf.float64), tf.int32)
         max_lengths = lengths + self.decoding.extra_length
         if self.decoding.max_length is not None:
             max_lengths = tf.minimum(max_lengths, self.decoding.max_length)
+        if self._tree_tokens is not None:
+            max_lengths = tf.maximum(max_lengths, num_words + _SHORTEST_TREE)
         if self.compiled:
-            return self._search_compiled(source, max_lengths, num_hypotheses, scores)
+            return self._search_compiled(source, max_lengths, num_words, num_hypotheses, scores)
 
         def search_single_sentence():
             # With `tf.ensure_shape`, TensorFlow's optimizer would infer a single row in the other
             # branch too, and compute wrong constants.
             row = tf.reshape(source[0, : source_lengths[0]], [1, -1])
-            limit = max_lengths[:1]
-            return self._search(row, limit, num_hypotheses, scores, single_sentence=True)
+            limits = max_lengths[:1], num_words[:1]
+            return self._search(row, *limits, num_hypotheses, scores, single_sentence=True)
 
         return tf.cond(
             tf.shape(source)[0] == 1,
             search_single_sentence,
-            lambda: self._search(source, max_lengths, num_hypotheses, scores),
+            lambda: self._search(source, max_lengths, num_words, num_hypotheses, scores),
         )
 
     def log_probs(self, logits: tf.Tensor) -> tf.Tensor:
         """Return the log-probabilities [..., V] that scores add up, for logits of the model."""
         return tf.nn.log_softmax(logits if self._logit_bias is None else logits + self._logit_bias)
 
-    def _search_compiled(self, source, max_lengths, *options):
+    def _search_compiled(self, source, max_lengths, num_words, *options):
         key = *options, self.model.kernel_version
         if key not in self._compiled:
             self._compiled[key] = CompiledSearch(
-                lambda source, max_lengths, stage_lengths: self._search(
-                    source, max_lengths, *options, stage_lengths=stage_lengths
+                lambda source, max_lengths, num_words, stage_lengths: self._search(
+                    source, max_lengths, num_words, *options, stage_lengths=stage_lengths
                 ),
                 self.decoding.max_source_length,
-                self.decoding.longest,
+                self._longest,
             )
-        return self._compiled[key](source, max_lengths)
+        return self._compiled[key](source, max_lengths, num_words)
+
+    def _longest(self, source_length: int) -> int:
+        longest = self.decoding.longest(source_length)
+        shortest = 0 if self._tree_tokens is None else source_length + _SHORTEST_TREE
+        return max(longest, shortest)
 
     def _search(
         self,
         source,
         max_lengths,
+        num_words,
         num_hypotheses,
         scores,
         *,
@@ -127,10 +158,11 @@ class TokenSearch:
     ):
         decoding = self.decoding
         is_sampled = decoding.temperature is not None
-        step = ModelStep(
+        beam_size = num_hypotheses if is_sampled else decoding.beam_size
+        model_step = ModelStep(
             self.model,
             source,
-            num_hypotheses if is_sampled else decoding.beam_size,
+            beam_size,
             # The maximum of no numbers is negative.
             stage_lengths[-1] if stage_lengths else tf.maximum(tf.reduce_max(max_lengths), 0),
             logit_bias=self._logit_bias,
@@ -138,19 +170,31 @@ class TokenSearch:
             single_sentence=single_sentence,
             prepared=self._prepared,
         )
+        step: ModelStep | TreeStep = model_step
+        state, stages, select = model_step.initial_state(), model_step.stages, model_step.select
+        if self._tree_tokens is not None:
+            step = trees = TreeStep(
+                model_step,
+                self._tree_tokens,
+                num_words=num_words,
+                max_lengths=max_lengths,
+                beam_size=beam_size,
+            )
+            state = trees.initial_state(state)
+            stages, select = trees.stages(stages), trees.select(select)
         options = {
             "max_lengths": max_lengths,
             "length_penalty": decoding.length_penalty,
             "rules": self._rules,
             "excluded": self._excluded,
             "style": decoding.style,
-            "stages": step.stages,
-            "select": step.select,
+            "stages": stages,
+            "select": select,
         }
         if is_sampled:
             return sample_search(
                 step,
-                step.initial_state(),
+                state,
                 keys=_keys(source),
                 seed=decoding.seed,
                 num_samples=num_hypotheses,
@@ -161,12 +205,25 @@ class TokenSearch:
             )
         return beam_search(
             step,
-            step.initial_state(),
+            state,
             beam_size=decoding.beam_size,
             num_hypotheses=num_hypotheses,
             scores=scores,
             single_sentence=single_sentence,
             **options,
+        )
+
+
+def _check_tree_options(decoding: DecodingConfig, prefix: Sequence[int]) -> None:
+    plain = DecodingConfig()
+    names = ["min_length", "no_repeat_ngram_size", "repetition_penalty", "allow_unknown"]
+    given = [name for name in names if getattr(decoding, name) != getattr(plain, name)]
+    if prefix:
+        given.append("prefix")
+    if given:
+        raise ValueError(
+            "Trees follow rules of their own, which no other rule may contradict; received "
+            f"{', '.join(f'{name}={getattr(decoding, name)!r}' for name in given)}. Leave it out."
         )
 
 

@@ -9,9 +9,9 @@ from typing import Any, overload
 import tensorflow as tf
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, DecodingConfig
-from keras_transformer.decoding import UNFILLED_SCORE, SearchResult, score_tokens
+from keras_transformer.decoding import UNFILLED_SCORE, SearchResult, TreeTokens, score_tokens
 from keras_transformer.model import Transformer
-from keras_transformer.text import Tokenizer, read_tokenizers
+from keras_transformer.text import Tokenizer, TreeTokenizer, read_tokenizers
 from keras_transformer.translation.batching import translate_in_batches
 from keras_transformer.translation.graph_method import forget_graphs, graph_method
 from keras_transformer.translation.saved import find_translator, write_translator
@@ -75,12 +75,19 @@ class Translator:
                 f"{received[1]}. Give the tokenizers that the model was trained with."
             )
         prefix = self.target_tokenizer.tokenize([self.decoding.prefix])[0].numpy().tolist()
-        self._token_search = TokenSearch(model, self.decoding, prefix, compiled)
+        self._token_search = TokenSearch(
+            model, self.decoding, prefix, compiled, _tree_tokens(self.target_tokenizer)
+        )
 
     @property
     def compiled(self) -> bool:
         """Whether XLA compiles the search."""
         return self._token_search.compiled
+
+    @property
+    def makes_trees(self) -> bool:
+        """Whether the results are constituency trees, over the words of the text."""
+        return isinstance(self.target_tokenizer, TreeTokenizer)
 
     def with_prepared_weights(self) -> "Translator":
         """Return a translator that prepares the weights of its search once; see `TokenSearch`."""
@@ -207,7 +214,7 @@ class Translator:
         # Greedy search is faster without scores. Others share a graph with other methods.
         scores = self.decoding.beam_size > 1 or self.decoding.temperature is not None
         best = self._search_text(text, num_hypotheses=1, scores=scores)[1]
-        return self.target_tokenizer.detokenize(best.ids[:, 0])
+        return self.target_tokenizer.write(best.ids[:, 0], text)
 
     @graph_method(_TEXT)
     def translate_with_scores(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -224,7 +231,7 @@ class Translator:
         """
         best = self._search_text(text, num_hypotheses=1)[1]
         return {
-            "translation": self.target_tokenizer.detokenize(best.ids[:, 0]),
+            "translation": self.target_tokenizer.write(best.ids[:, 0], text),
             "score": best.scores[:, 0],
             "length": best.lengths[:, 0],
         }
@@ -247,7 +254,8 @@ class Translator:
         n = self.decoding.num_hypotheses or self.decoding.beam_size
         found = self._search_text(text, num_hypotheses=n)[1]
         batch, length = tf.shape(found.ids)[0], tf.shape(found.ids)[2]
-        translations = self.target_tokenizer.detokenize(tf.reshape(found.ids, [batch * n, length]))
+        ids, texts = tf.reshape(found.ids, [batch * n, length]), tf.repeat(text, n)
+        translations = self.target_tokenizer.write(ids, texts)
         return {"translations": tf.reshape(translations, [-1, n]), "scores": found.scores}
 
     @graph_method(_TEXT, tf.TensorSpec([None], tf.string, name="translation"))
@@ -303,15 +311,29 @@ class Translator:
     def _search_text(self, text, num_hypotheses, scores=True):
         """Return the ids [B, S] of the texts, and the result of the search."""
         source, lengths = self.encode_text(text)
-        found = self.search(source, lengths, num_hypotheses, scores)
+        num_words = self.count_words(text, lengths)
+        found = self.search(source, lengths, num_hypotheses, scores, num_words)
         # An empty text has an empty translation.
-        is_text = lengths[:, tf.newaxis] > 1
+        is_text = (lengths > 1 if num_words is None else num_words > 0)[:, tf.newaxis]
         nothing = tf.one_hot(0, num_hypotheses, on_value=0.0, off_value=UNFILLED_SCORE)
         return source, SearchResult(
             ids=tf.where(is_text[:, :, tf.newaxis], found.ids, PAD_ID),
             scores=tf.where(is_text, found.scores, nothing),
             lengths=tf.where(is_text, found.lengths, 0),
         )
+
+    def count_words(self, text: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor | None:
+        """Return the number of words that trees are searched for, int32 [B]; None without trees.
+
+        Args:
+            text: string [B].
+            lengths: int32 [B], as `encode_text` returns them.
+        """
+        if not isinstance(self.target_tokenizer, TreeTokenizer):
+            return None
+        # Only the beginning of a long text is encoded, and some words have no tokens at all.
+        most = tf.maximum(lengths - 1, 1)
+        return tf.minimum(self.target_tokenizer.count_words(text), most)
 
     def _score_ids(self, source, target):
         """Return the scores [B] of ids [B, T] for ids [B, S], in parts: [B, T, V] may be large."""
@@ -356,9 +378,18 @@ class Translator:
         lengths: tf.Tensor,
         num_hypotheses: int = 1,
         scores: bool = True,
+        num_words: tf.Tensor | None = None,
     ) -> SearchResult:
         """Return the ids of the best translations of ids [B, S]; see `TokenSearch`."""
-        return self._token_search(source, lengths, num_hypotheses, scores)
+        return self._token_search(source, lengths, num_hypotheses, scores, num_words)
+
+
+def _tree_tokens(tokenizer: Tokenizer) -> TreeTokens | None:
+    if not isinstance(tokenizer, TreeTokenizer):
+        return None
+    return TreeTokens(
+        opens=tokenizer.open_ids, closes=tokenizer.close_ids, word_id=tokenizer.word_id
+    )
 
 
 def _encode(tokenizer, text, max_length):

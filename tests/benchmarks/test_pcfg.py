@@ -2,7 +2,7 @@ import pytest
 
 from benchmarks import parsing_baseline
 from benchmarks.pcfg import Grammar, rules, shape
-from keras_transformer.data import Tree, parse_tree
+from keras_transformer.trees import Tree, parse_tree
 
 TREES = [
     parse_tree("(S (NP (N we)) (VP (V saw) (NP (D a) (N dog)) (PP (P with) (NP (N cups)))))"),

@@ -7,7 +7,6 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_transformer.data.trees.sequences import WORD, delinearize
 from keras_transformer.decoding import (
     Stages,
     beam_search,
@@ -19,6 +18,7 @@ from keras_transformer.decoding import (
 from keras_transformer.decoding.tree_rules import TreeStep, TreeTokens
 from keras_transformer.model import Transformer
 from keras_transformer.translation.model_step import ModelStep
+from keras_transformer.trees.sequences import WORD, delinearize
 
 # 0 to 2 are padding, unk and bos; 11 is another token that is in no tree.
 SYMBOLS = dict(enumerate([WORD, "(S", ")S", "(NP", ")NP", "(VP", ")VP"], start=4))

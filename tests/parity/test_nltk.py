@@ -7,7 +7,7 @@ import random
 import pytest
 
 from benchmarks.pcfg import Grammar, rules
-from keras_transformer.data import Tree
+from keras_transformer.trees import Tree
 
 nltk = pytest.importorskip("nltk")
 pytestmark = pytest.mark.parity

@@ -45,7 +45,7 @@ def chosen(tmp_path, monkeypatch):
             return translate
 
         monkeypatch.setattr(choice, "Translator", translator)
-        monkeypatch.setattr(choice, "direction_scores", lambda *_: {"val_bleu": -len(seen)})
+        monkeypatch.setattr(choice, "output_scores", lambda *_: {"val_bleu": -len(seen)})
         choice.choose_weights(config, tmp_path, checkpoints, (None, None), [("a", "b")])
         return seen, json.loads((tmp_path / "chosen.json").read_text())
 

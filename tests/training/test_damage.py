@@ -97,7 +97,7 @@ def quick():
     with pytest.MonkeyPatch.context() as context:
         context.setattr(TrainingTransformer, "fit", fit)
         context.setattr(Validation, "measure", measure)
-        context.setattr(choice, "direction_scores", lambda *texts: {"val_bleu": 2.0})
+        context.setattr(choice, "output_scores", lambda *texts: {"val_bleu": 2.0})
         context.setattr(choice.Translator, "__call__", lambda self, sources: sources)
         context.setattr(Summaries, "_is_time_to_draw", lambda self: False)
         yield

@@ -19,7 +19,7 @@ from tests.helpers.tiny import (
 TEXTS = [*NO_UTF8, *(text.encode() for text in [*ODD, *toy_sentences(14)])]
 
 
-def echo(source, limits, stage_lengths):
+def echo(source, limits, num_words, stage_lengths):
     """Search that returns the source itself, with the shape it was given as scores."""
     length = stage_lengths[-1]
     ids = tf.pad(source, [[0, 0], [0, length - source.shape[1]]])
@@ -45,7 +45,7 @@ def test_any_batch_is_searched_in_one_of_the_compiled_shapes(batch, length, rows
     search = CompiledSearch(echo, max_source_length=20, longest=lambda length: length + 3)
     source = tf.random.uniform([batch, length], 1, 9, tf.int32)
     limits = tf.range(batch) % length + 1
-    result = search(source, limits)
+    result = search(source, limits, tf.zeros_like(limits))
     longest = max(limits.numpy())
     assert result.ids.shape == (batch, 2, longest)
     assert np.array_equal(result.ids[:, 1], source[:, :longest])
@@ -57,14 +57,14 @@ def test_any_batch_is_searched_in_one_of_the_compiled_shapes(batch, length, rows
 
 def test_an_empty_batch_has_an_empty_result():
     search = CompiledSearch(echo, max_source_length=20, longest=lambda length: length + 3)
-    result = search(tf.zeros([0, 5], tf.int32), tf.zeros([0], tf.int32))
+    result = search(tf.zeros([0, 5], tf.int32), *2 * [tf.zeros([0], tf.int32)])
     assert result.ids.shape == (0, 2, 0)
     assert result.scores.shape == result.lengths.shape == (0, 2)
 
 
 def test_batches_of_long_sources_are_searched_in_smaller_parts():
     search = CompiledSearch(echo, max_source_length=200, longest=lambda length: length + 3)
-    result = search(tf.ones([19, 129], tf.int32), tf.ones([19], tf.int32))
+    result = search(tf.ones([19, 129], tf.int32), *2 * [tf.ones([19], tf.int32)])
     assert result.scores.numpy().tolist() == [[8, 200]] * 19
     assert [batch for batch, size in search_shapes(200) if size == 200] == [1, 8]
     assert {size for _, size in search_shapes(200)} == {16, 24, 32, 64, 128, 200}

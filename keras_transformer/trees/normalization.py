@@ -2,7 +2,7 @@
 
 import re
 
-from keras_transformer.data.trees.tree import Tree
+from keras_transformer.trees.tree import Tree
 
 EMPTY_TAG = "-NONE-"
 """The tag of an empty element, such as a trace, which stands for no word of the text."""
@@ -35,7 +35,7 @@ def normalize_tree(tree: Tree) -> Tree:
         ValueError: If no word remains; if the tree has several roots; or if its only word is in no
             bracket.
 
-    >>> from keras_transformer.data import parse_tree
+    >>> from keras_transformer.trees import parse_tree
     >>> text = "((S (NP-SBJ-1 (NP (PRP We))) (VP (VBD left) (NP (-NONE- *-1)))))"
     >>> str(normalize_tree(parse_tree(text)))
     '(S (NP (PRP We)) (VP (VBD left)))'

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from keras_transformer.data.trees.tree import MAX_DEPTH, UNKNOWN_TAG, Tree
+from keras_transformer.trees.tree import MAX_DEPTH, UNKNOWN_TAG, Tree
 
 WORD = "XX"
 """The token that stands for a word of the sentence, in order."""
@@ -20,7 +20,7 @@ def linearize(tree: Tree) -> list[str]:
     Returns:
         The tokens, for example `(NP`, `XX` and `)NP`.
 
-    >>> from keras_transformer.data import parse_tree
+    >>> from keras_transformer.trees import parse_tree
     >>> " ".join(linearize(parse_tree("(S (NP (PRP We)) (VP (VBD left)))")))
     '(S (NP XX )NP (VP XX )VP )S'
     """

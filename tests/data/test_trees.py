@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keras_transformer.data.trees.files import read_trees, stream_trees
+from keras_transformer.data.trees import read_trees, stream_trees
 
 TEA, CUP = "(S (NP (NN tea)))", "(S (NP (NN cup)) (VP (VB go)))"
 

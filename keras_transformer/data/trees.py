@@ -3,12 +3,13 @@
 import dataclasses
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from keras_transformer.data.sources import existing_file, stream_lines
-from keras_transformer.data.trees.normalization import normalize_tree
-from keras_transformer.data.trees.tree import Tree, parse_tree
+from keras_transformer.trees.normalization import normalize_tree
+from keras_transformer.trees.sequences import join_words
+from keras_transformer.trees.tree import Tree, parse_tree
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -61,16 +62,15 @@ def read_trees(path: str | os.PathLike) -> list[Tree]:
             f"received none{f' that can be used ({problems[0]})' if problems else ''}. Check the "
             "file."
         )
+    _log_problems(path, problems)
+    return trees
+
+
+def _log_problems(path: str | os.PathLike, problems: Sequence[TreeProblem]) -> None:
     for problem in problems[:_LOGGED_PROBLEMS]:
         _LOGGER.warning("dropped a tree: %s", problem)
     if problems:
-        _LOGGER.warning(
-            "kept %s of %s trees of %s",
-            f"{len(trees):,}",
-            f"{len(trees) + len(problems):,}",
-            path,
-        )
-    return trees
+        _LOGGER.warning("dropped %s trees of %s", f"{len(problems):,}", path)
 
 
 def stream_trees(
@@ -102,7 +102,7 @@ def stream_trees(
     >>> problems[0].line, problems[0].reason
     (1, 'every bracket must be closed, received 1 open at the end')
     """
-    for file in _files(existing_file(path)):
+    for file in tree_files(path):
         for line, text in _notations(stream_lines(file)):
             try:
                 tree = normalize_tree(parse_tree(text))
@@ -112,7 +112,48 @@ def stream_trees(
                 yield tree
 
 
-def _files(path: Path) -> list[Path]:
+def tree_pair(tree: Tree, *, tagged: bool = False) -> tuple[str, str]:
+    """Return a tree as source and target of a model: its sentence and its notation.
+
+    >>> from keras_transformer.trees import parse_tree
+    >>> tree_pair(parse_tree("(S (NP (PRP We)) (VP (VBD left)))"))
+    ('We left', '(S (NP (PRP We)) (VP (VBD left)))')
+
+    Args:
+        tree: A normalized tree.
+        tagged: Whether the sentence has the part-of-speech tag of each word; see `join_words`.
+    """
+    return join_words(tree.words, tree.tags if tagged else None), str(tree)
+
+
+def stream_tree_pairs(
+    path: str | os.PathLike, *, tagged: bool = False
+) -> Iterator[tuple[str, str]]:
+    """Yield the trees of a file or directory as sources and targets, and log what is left out.
+
+    Args:
+        path: See `stream_trees`.
+        tagged: See `tree_pair`.
+
+    Raises:
+        FileNotFoundError, ValueError: See `stream_trees`.
+    """
+    problems: list[TreeProblem] = []
+    for tree in stream_trees(path, problems.append):
+        yield tree_pair(tree, tagged=tagged)
+    _log_problems(path, problems)
+
+
+def tree_files(path: str | os.PathLike) -> list[Path]:
+    """Return the files of trees that a path names: itself, or those in a directory.
+
+    Args:
+        path: See `stream_trees`.
+
+    Raises:
+        FileNotFoundError: If the path does not exist, or the directory has no such files.
+    """
+    path = existing_file(path)
     if not path.is_dir():
         return [path]
     files = sorted(file for pattern in _PATTERNS for file in path.rglob(pattern) if file.is_file())

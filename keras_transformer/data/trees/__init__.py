@@ -1,1 +1,0 @@
-"""Constituency trees: files, normalization, and the token sequences that a model is trained on."""
