@@ -1,4 +1,4 @@
-"""Score a model's translations against reference translations, with sacreBLEU.
+"""Score a model's translations with sacreBLEU, or its trees with the F1 of brackets.
 
 Usage:
     python -m pipelines.evaluate --model runs/en_de --source test.en --target test.de
@@ -6,6 +6,7 @@ Usage:
         --source-language en --target-language de
     python -m pipelines.evaluate --model runs/en_de_fr --source test.en --target test.de \\
         --target-language de --add-tag
+    python -m pipelines.evaluate --model runs/parser --trees test.mrg
 """
 
 import argparse
@@ -13,11 +14,15 @@ import contextlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pipelines.cli.errors import plain_errors
 from pipelines.cli.parser import Parser, add_model_options
 from pipelines.cli.process import import_tensorflow, start_log
 from pipelines.cli.text import one_line
+
+if TYPE_CHECKING:
+    from keras_transformer.evaluation.json_scores import JsonScores
 
 
 @plain_errors()
@@ -40,10 +45,12 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.eva
     import_tensorflow()
     from keras_transformer.data.languages import tag_sources
     from keras_transformer.evaluation import published_tokenizer, score
-    from keras_transformer.utils.files import whole_file
     from pipelines.cli.models import load_model
 
     _check(args)
+    if args.trees:
+        _score_trees(args)
+        return
     for name in args.published:
         published_tokenizer(name, args.target_language)  # Missing packages are reported now.
     pairs = _read_text(args)
@@ -53,19 +60,53 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.eva
     translations = load_model(args)([source for source, _ in pairs], True)
     references = [target for _, target in pairs]
     scores = score(translations, references, args.published, args.target_language)
+    _report(args, scores, translations)
+
+
+def _report(args: argparse.Namespace, scores: "JsonScores", outputs: Sequence[str]) -> None:
+    """Print the scores, and write the files that were asked for."""
+    from keras_transformer.utils.files import whole_file
+
     print(scores)
     if args.translations:
-        text = "".join(f"{one_line(translation)}\n" for translation in translations)
+        text = "".join(f"{one_line(output)}\n" for output in outputs)
         with whole_file(Path(args.translations)) as temporary:
             temporary.write_text(text, encoding="utf-8")
     if args.json:
         scores.to_json(args.json)
 
 
+def _score_trees(args: argparse.Namespace) -> None:
+    """Parse the sentences of trees, and score the result."""
+    from keras_transformer.data import read_trees, tree_pair
+    from keras_transformer.evaluation import score_brackets
+    from keras_transformer.text import TreeTokenizer, read_tokenizers
+    from keras_transformer.translation.saved import find_translator
+    from keras_transformer.trees import parse_tree
+    from pipelines.cli.models import load_model
+
+    saved = find_translator(args.model)
+    _, tokenizer = read_tokenizers(saved.vocabularies, saved.config.data.subwords)
+    if not isinstance(tokenizer, TreeTokenizer):
+        raise ValueError(
+            f"--trees needs a model that parses, received {args.model}, which translates. Give "
+            "--source and --target."
+        )
+    references = read_trees(args.trees)
+    tagged = tokenizer.word_tags == "source"
+    outputs = load_model(args)([tree_pair(tree, tagged=tagged)[0] for tree in references], True)
+    scores = score_brackets([parse_tree(output) for output in outputs], references, args.max_words)
+    _report(args, scores, outputs)
+
+
 def _add_text_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("text", "Either files, or a split of a TFDS dataset.")
     group.add_argument("--source", help="text, or TSV without --target; may be .gz")
     group.add_argument("--target", help="reference translations, line by line; may be .gz")
+    group.add_argument("--trees", help="for a parser: bracketed trees, instead of text")
+    group.add_argument(
+        "--max-words", type=int, metavar="N", help="leave out trees of more words, such as 40"
+    )
     group.add_argument("--tfds", help="a TFDS dataset, such as wmt14_translate/de-en")
     group.add_argument("--split", help="split of the dataset (default test)")
     group.add_argument("--source-language", help="source language of the dataset, such as en")
@@ -94,8 +135,13 @@ def _check(args: argparse.Namespace) -> None:
             o for o, name in zip(options, names, strict=True) if getattr(args, name) is not None
         ]
 
+    text_options = ("--source", "--target", "--tfds", "--split", *LANGUAGES)
+    if args.trees:
+        if wrong := [*given(*text_options), *(["--published"] if args.published else [])]:
+            raise ValueError(f"--trees needs no {' and no '.join(wrong)}; leave it out")
+        return
     problems = text_source_problems(
-        given("--source", "--target", "--tfds", "--split", *LANGUAGES),
+        given(*text_options),
         files=("--source", "--target"),
         dataset=("--tfds", "--split", "--source-language"),  # The target's has other uses.
         required_files=("--source",),

@@ -30,8 +30,9 @@ class DataConfig:
     task: Literal["translation", "parsing"] = "translation"
     """What a model learns. For parsing, train_source and validation_source are files of bracketed
     trees, one a line or over several lines, or directories of .mrg files; there is no target."""
-    word_tags: bool = False
-    """For parsing, whether the source has the part-of-speech tag of each word, as in We/PRP."""
+    word_tags: Literal["none", "source", "target"] = "none"
+    """For parsing, where part-of-speech tags are: in no text, in the source, as in We/PRP, or in
+    the target, so that the model predicts them."""
     train_source: str | list[str] | None = None
     """Training text in the source language, one sentence per line, plain or gzip; or, without
     train_target, a TSV file of both languages. A list names several corpora."""
@@ -116,6 +117,8 @@ class DataConfig:
         """Return which options do not fit the task."""
         if self.task == "translation":
             rule, wrong = "word_tags needs task='parsing'", ["word_tags"]
+            if self.word_tags == "none":
+                return []
         else:
             rule = "parsing takes its sources and targets from the trees of train_source"
             wrong = ["train_target", "validation_target", "tfds", "train_languages"]

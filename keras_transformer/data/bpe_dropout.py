@@ -34,7 +34,7 @@ class SubwordDropout:
     Args:
         pairs: Sentence pairs to segment; not modified.
         tokenizers: Source and target tokenizers that encoded the pairs, trained with
-            `model_type="bpe"`.
+            `model_type="bpe"`; None for a side that keeps its tokens.
         rate: Probability of leaving out a merge, from 0 to 1.
         max_length: Most tokens of a sentence, eos included. A sentence that would become longer
             keeps its segmentation, and so does a sentence with unk, whose text is unknown.
@@ -57,7 +57,7 @@ class SubwordDropout:
     def __init__(
         self,
         pairs: EncodedPairs,
-        tokenizers: "tuple[SentencePieceTokenizer, SentencePieceTokenizer]",
+        tokenizers: "tuple[SentencePieceTokenizer | None, SentencePieceTokenizer | None]",
         rate: float,
         *,
         max_length: int,
@@ -68,7 +68,11 @@ class SubwordDropout:
         self.seed = seed
         self.processes = processes or min(_MOST_PROCESSES, available_cores())
         self._options: dict[str, Any] = {"rate": rate, "max_length": max_length, "unk_id": UNK_ID}
-        self._dropouts = [tokenizer.bpe_dropout for tokenizer in tokenizers]
+        self._dropouts = {
+            side: tokenizer.bpe_dropout
+            for side, tokenizer in enumerate(tokenizers)
+            if tokenizer is not None
+        }
         self.growth = self._measure()
         self._turn = threading.Lock()
         self._last: Future[EncodedPairs] | None = None
@@ -106,7 +110,7 @@ class SubwordDropout:
             self._processes += [self._start() for _ in range(self.processes)]
         tasks = (
             self._task(side, number, first + start, members[start : start + _AT_ONCE])
-            for side in (0, 1)
+            for side in self._dropouts
             for start in range(0, len(members), _AT_ONCE)
         )
         try:
@@ -119,10 +123,14 @@ class SubwordDropout:
                 "A process that segments text has ended before its task was done. Free memory and "
                 "run the command again."
             ) from error
-        half = len(results) // 2
+        share = -(-len(members) // _AT_ONCE)
         arrays: list[np.ndarray] = []
-        for of_side in (results[:half], results[half:]):
-            ids, counts = (b"".join(parts) for parts in zip(*of_side, strict=True))
+        for side in (0, 1):
+            if side in self._dropouts:
+                of_side, results = results[:share], results[share:]
+                ids, counts = (b"".join(parts) for parts in zip(*of_side, strict=True))
+            else:
+                ids, counts = self._task(side, number, first, members)[1:3]
             ends = np.cumsum(np.frombuffer(counts, np.int64))
             arrays += [np.frombuffer(ids, np.int32), np.concatenate([[0], ends])]
         return EncodedPairs(*arrays)
@@ -139,7 +147,7 @@ class SubwordDropout:
             start_new_session=True,
         )
         weakref.finalize(self, _end, process)
-        vocabularies = [(each.pieces, each.scores) for each in self._dropouts]
+        vocabularies = {side: (each.pieces, each.scores) for side, each in self._dropouts.items()}
         _send(process, (vocabularies, self._options))
         return process
 
@@ -160,9 +168,10 @@ class SubwordDropout:
         before, after = np.zeros((2, 2, len(members)), int)
         for side, (ids, offsets) in enumerate(self._sides()):
             rows = [ids[offsets[i] : offsets[i + 1]].tolist() for i in members]
-            varied = bpe_dropout.vary(
-                self._dropouts[side], rows, seeds=range(len(rows)), **self._options
-            )
+            varied: Sequence[Sequence[int]] = rows
+            if side in self._dropouts:
+                dropout, seeds = self._dropouts[side], range(len(rows))
+                varied = bpe_dropout.vary(dropout, rows, seeds=seeds, **self._options)
             before[side], after[side] = ([len(row) + 1 for row in each] for each in (rows, varied))
         # Batches are filled by the longer side.
         return float(after.max(axis=0).sum() / before.max(axis=0).sum())

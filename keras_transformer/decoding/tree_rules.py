@@ -21,17 +21,17 @@ class TreeTokens:
     Attributes:
         opens: For each label, the id of the token that opens its bracket.
         closes: For each label, in the same order, the id of the token that closes its bracket.
-        word_id: The id of the token that stands for a word.
+        words: The ids of the tokens that stand for a word: one, or one for each part of speech.
         eos_id: The id that ends a sequence.
 
     Raises:
-        ValueError: If the numbers of ids of opening and closing tokens differ or are 0, or an id
-            occurs twice.
+        ValueError: If the numbers of ids of opening and closing tokens differ or are 0, there is
+            no token for words, or an id occurs twice.
     """
 
     opens: Sequence[int]
     closes: Sequence[int]
-    word_id: int
+    words: Sequence[int]
     eos_id: int = EOS_ID
 
     def __post_init__(self) -> None:
@@ -40,7 +40,9 @@ class TreeTokens:
                 "opens and closes must have one id for each label, received "
                 f"{len(self.opens)} and {len(self.closes)} ids. List labels in the same order."
             )
-        ids = [*self.opens, *self.closes, self.word_id, self.eos_id]
+        if not self.words:
+            raise ValueError("words must have the id of at least one token, received none.")
+        ids = [*self.opens, *self.closes, *self.words, self.eos_id]
         repeated = sorted({token for token in ids if ids.count(token) > 1})
         if repeated:
             raise ValueError(f"each token must have its own id, received {repeated} repeatedly.")
@@ -94,7 +96,7 @@ class TreeStep:
         ValueError: If `beam_size`, `max_depth` or `max_opened` is less than 1.
 
     >>> from keras_transformer.decoding import greedy_search
-    >>> tokens = TreeTokens(opens=[4, 5], closes=[6, 7], word_id=8)
+    >>> tokens = TreeTokens(opens=[4, 5], closes=[6, 7], words=[8])
     >>> logits = tf.constant([[0.0, 0, 0, 0, 3, 2, 0, 0, 1]])  # V 9: prefers to open 4, then 5
     >>> step = lambda ids, parents, position, state: (logits, state)
     >>> trees = TreeStep(step, tokens, num_words=[2], max_lengths=[9])
@@ -184,7 +186,7 @@ class TreeStep:
                 "size, received None. Set it with tf.ensure_shape."
             )
         actions = np.full(vocab_size, _NOTHING, np.int32)
-        actions[self.tokens.word_id] = _WORD
+        actions[[*self.tokens.words]] = _WORD
         actions[self.tokens.eos_id] = _END
         brackets = [*self.tokens.opens, *self.tokens.closes]
         actions[brackets] = _FIRST_LABEL + np.arange(len(brackets))

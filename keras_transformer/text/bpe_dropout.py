@@ -170,7 +170,7 @@ def main() -> None:
     """Read vocabularies, and then tasks for `vary`; write the results."""
     read, write = sys.stdin.buffer, sys.stdout.buffer
     vocabularies, options = pickle.load(read)
-    dropouts = [BPEDropout(*vocabulary) for vocabulary in vocabularies]
+    dropouts = {side: BPEDropout(*vocabulary) for side, vocabulary in vocabularies.items()}
     while True:
         try:
             side, ids, counts, seeds = pickle.load(read)

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable
+from typing import Literal
 
 import tensorflow as tf
 
@@ -12,22 +13,26 @@ from keras_transformer.text.string_table import StringTable
 from keras_transformer.trees import UNKNOWN_TAG, WORD, Tree, escape, linearize
 
 _SPECIAL = ["<pad>", "<unk>", "<s>", "</s>"]
-_WORD_ID = len(_SPECIAL)
-_FIRST_LABEL = _WORD_ID + 1
-_NO_WORD = f"({UNKNOWN_TAG} {WORD})"
+_FIRST_TAG = len(_SPECIAL)
 _CHARACTERS = "()[]{}"
-_LEAF = r"\([^()\s]+\s+[^()\s]+\s*\)"
+_LEAF = r"\(([^()\s]+)\s+[^()\s]+\s*\)"
+_TAG_MARK = "/"  # Before a tag in the graph, so that it differs from a word without one.
 
 
 def tree_vocabulary(
-    trees: Iterable[Tree], vocab_size: int | None = None, *, tagged: bool = False
+    trees: Iterable[Tree],
+    vocab_size: int | None = None,
+    *,
+    word_tags: Literal["none", "source", "target"] = "none",
 ) -> bytes:
-    """Return the vocabulary of trees: two tokens for each label, and one for any word.
+    """Return the vocabulary of trees: two tokens for each label, and one or more for words.
 
     Args:
-        trees: Trees with all labels.
+        trees: Trees with all labels and tags.
         vocab_size: The size of the vocabulary, if it shall have room that no token uses.
-        tagged: Whether the source has a part-of-speech tag after each word; see `join_words`.
+        word_tags: Where part-of-speech tags are: nowhere (XX stands for any word), in the source
+            (after each word; see `join_words`), or in the target (a token for each tag stands for
+            its words).
 
     Returns:
         The vocabulary, for `TreeTokenizer`.
@@ -36,31 +41,41 @@ def tree_vocabulary(
         ValueError: If there is no tree, or more labels than fit.
 
     >>> from keras_transformer.trees import parse_tree
-    >>> tree = parse_tree("(S (NP (PRP We)) (VP (VBD left)))")
-    >>> TreeTokenizer(tree_vocabulary([tree])).id_to_piece(range(4, 11))
+    >>> trees = [parse_tree("(S (NP (PRP We)) (VP (VBD left)))")]
+    >>> TreeTokenizer(tree_vocabulary(trees)).id_to_piece(range(4, 11))
     ['XX', '(NP', ')NP', '(S', ')S', '(VP', ')VP']
+    >>> TreeTokenizer(tree_vocabulary(trees, word_tags="target")).id_to_piece(range(4, 8))
+    ['PRP', 'VBD', '(NP', ')NP']
     """
     labels: set[str] = set()
+    tags = set() if word_tags == "target" else {WORD}
     for tree in trees:
         labels.update(token[1:] for token in linearize(tree) if token.startswith("("))
+        if word_tags == "target":
+            tags.update(tree.tags)
     if not labels:
         raise ValueError("A vocabulary of trees needs at least one tree, received none.")
-    needed = _FIRST_LABEL + 2 * len(labels)
+    needed = _FIRST_TAG + len(tags) + 2 * len(labels)
     if vocab_size is not None and needed > vocab_size:
         raise ValueError(
-            f"A vocabulary of {len(labels)} labels needs {needed} tokens, received a size of "
-            f"{vocab_size}. Raise it (model.target_vocab_size), or check the trees: the labels are "
-            f"{' '.join(sorted(labels))[:200]}."
+            f"A vocabulary of {len(labels)} labels and {len(tags)} tags of words needs {needed} "
+            f"tokens, received a size of {vocab_size}. Raise it (model.target_vocab_size), or "
+            f"check the trees: the labels are {' '.join(sorted(labels))[:200]}."
         )
-    content = {"labels": sorted(labels), "tagged": tagged, "vocab_size": vocab_size or needed}
+    content = {
+        "labels": sorted(labels),
+        "tags": sorted(tags),
+        "word_tags": word_tags,
+        "vocab_size": vocab_size or needed,
+    }
     return (json.dumps(content, ensure_ascii=False) + "\n").encode()
 
 
 class TreeTokenizer(Tokenizer):
-    """Tokenize constituency trees as typed brackets, with XX for each word (Section 6.3).
+    """Tokenize constituency trees as typed brackets, with a token for each word (Section 6.3).
 
-    The text of a tree is its bracketed notation. `tokenize` leaves the words and their tags out;
-    `write` puts those of a sentence in again. The methods are those of `Tokenizer`.
+    The text of a tree is its bracketed notation. `tokenize` leaves the words out; `write` puts
+    those of a sentence in again. The methods are those of `Tokenizer`.
 
     Args:
         model: A vocabulary such as `tree_vocabulary` returns.
@@ -69,9 +84,10 @@ class TreeTokenizer(Tokenizer):
         model: The vocabulary, as bytes.
         vocab_size: Number of tokens in the vocabulary (V), including control tokens.
         labels: The labels of brackets.
+        word_tags: Where part-of-speech tags are: "none", "source" or "target".
+        tag_ids: The ids of the tokens that stand for words.
         open_ids: The id of the token that opens a bracket, for each label.
         close_ids: The id of the token that closes it.
-        word_id: The id of the token of words.
 
     Raises:
         TypeError: If `model` is not bytes.
@@ -92,31 +108,34 @@ class TreeTokenizer(Tokenizer):
 
     def __init__(self, model: bytes):
         super().__init__(model)
-        labels = range(len(self.labels))
-        self.word_id = _WORD_ID
-        self.open_ids = [_FIRST_LABEL + 2 * i for i in labels]
+        first = _FIRST_TAG + len(self.tags)
+        self.tag_ids = list(range(_FIRST_TAG, first))
+        self.open_ids = [first + 2 * i for i in range(len(self.labels))]
         self.close_ids = [i + 1 for i in self.open_ids]
-        self._table = StringTable(
-            {f"({label}": i for label, i in zip(self.labels, self.open_ids, strict=True)}
-        )
+        opening = {f"({label}": i for label, i in zip(self.labels, self.open_ids, strict=True)}
+        tags = {f"{_TAG_MARK}{tag}": i for tag, i in zip(self.tags, self.tag_ids, strict=True)}
+        self._table = StringTable({**opening, **tags})
+        # In the source or nowhere, all tags are the same to the model.
+        self._other_tag = UNK_ID if self.word_tags == "target" else _FIRST_TAG
 
     def _read(self, model: bytes) -> list[str]:
+        names = ("labels", "tags", "word_tags", "vocab_size")
         try:
             content = json.loads(model)
-            labels, tagged, size = (content[name] for name in ("labels", "tagged", "vocab_size"))
-            unused = size - _FIRST_LABEL - 2 * len(labels)
-            is_right = unused >= 0 and labels and len({*labels}) == len(labels)
+            self.labels, self.tags, self.word_tags, size = (content[name] for name in names)
+            unused = size - _FIRST_TAG - len(self.tags) - 2 * len(self.labels)
+            is_right = unused >= 0 and all(
+                strings and len({*strings}) == len(strings) for strings in (self.labels, self.tags)
+            )
         except (KeyError, TypeError, ValueError):
             is_right = False
         if not is_right:
             raise ValueError(
-                "a vocabulary of trees must be JSON with distinct labels, tagged and vocab_size, "
-                f"received {model[:80]!r}. Read a file that was written by save."
+                f"a vocabulary of trees must be JSON with {', '.join(names)}, received "
+                f"{model[:80]!r}. Read a file that was written by save."
             )
-        self.labels: list[str] = labels
-        self.tagged: bool = tagged
-        brackets = [f"{bracket}{label}" for label in labels for bracket in "()"]
-        return [*_SPECIAL, WORD, *brackets, *(f"<unused{i}>" for i in range(unused))]
+        brackets = [f"{bracket}{label}" for label in self.labels for bracket in "()"]
+        return [*_SPECIAL, *self.tags, *brackets, *(f"<unused{i}>" for i in range(unused))]
 
     def tokenize(self, text: tf.Tensor, max_length: int | None = None) -> tf.RaggedTensor:
         # Words are not tokens of their own, so their lengths say nothing about the number of bytes.
@@ -124,12 +143,12 @@ class TreeTokenizer(Tokenizer):
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def _tokenize(self, text):
-        text = tf.strings.regex_replace(text, _LEAF, f" {WORD} ")
+        text = tf.strings.regex_replace(text, _LEAF, rf" {_TAG_MARK}\1 ")
         text = tf.strings.regex_replace(text, r"\(\s*", " (")
         tokens = tf.strings.split(tf.strings.regex_replace(text, r"\)", " ) "))
         first = tf.strings.substr(tokens.values, 0, 1)
         opens, closes = first == "(", first == ")"
-        ids = tf.where(opens, self._table(tokens.values, UNK_ID), UNK_ID)
+        ids = self._table(tokens.values, UNK_ID)
         # Within a depth, brackets open and close in turn: the one before is the one to close.
         change = tf.cast(opens, tf.int64) - tf.cast(closes, tf.int64)
         depth = tf.cumsum(change) - tf.cast(opens, tf.int64)
@@ -138,7 +157,8 @@ class TreeTokenizer(Tokenizer):
         before = tf.concat([[UNK_ID], tf.gather(ids, order)[:-1]], axis=0)
         opened = tf.gather(before, tf.math.invert_permutation(order))
         closing = tf.where(opened == UNK_ID, UNK_ID, opened + 1)
-        ids = tf.where(opens, ids, tf.where(closes, closing, _WORD_ID))
+        words = tf.where(ids == UNK_ID, self._other_tag, ids)
+        ids = tf.where(opens, ids, tf.where(closes, closing, words))
         return tf.RaggedTensor.from_row_splits(ids, tokens.row_splits, validate=False)
 
     def count_words(self, text: tf.Tensor) -> tf.Tensor:
@@ -161,40 +181,56 @@ class TreeTokenizer(Tokenizer):
         """
         for character in _CHARACTERS:
             text = tf.strings.regex_replace(text, re.escape(character), escape(character))
-        leaves = tf.strings.split(text)
-        if self.tagged:
-            leaves = leaves.with_values(
-                tf.strings.regex_replace(leaves.values, r"^(.+)/([^/]+)$", r"(\2 \1)")
-            )
-        is_tagged = tf.strings.regex_full_match(leaves.values, r"\(.*\)")
-        untagged = tf.strings.join([f"({UNKNOWN_TAG} ", leaves.values, ")"])
-        leaves = leaves.with_values(tf.where(is_tagged, leaves.values, untagged))
-        trees = self._join(ids, leaves.to_tensor(_NO_WORD))
-        found = tf.math.count_nonzero(ids == _WORD_ID, axis=1)
-        left = tf.strings.join([" ", leaves.to_tensor("")])
-        is_left = tf.sequence_mask(leaves.row_lengths()) & ~tf.sequence_mask(
-            found, tf.shape(left, tf.int64)[1]
-        )
+        words = tf.strings.split(text)
+        tags = tf.fill(tf.shape(words.values), "")
+        if self.word_tags == "source":
+            tags = tf.strings.regex_replace(words.values, r"^(?:.+/([^/]+)|.*)$", r"\1")
+            untagged = tf.strings.regex_replace(words.values, r"^(.+)/[^/]+$", r"\1")
+            words = words.with_values(untagged)
+        tags = words.with_values(tags).to_tensor()
+        trees = self._join(ids, words.to_tensor(), tags)
+        # Words that the tree lacks.
+        left = tf.strings.join([f" ({UNKNOWN_TAG} ", words.to_tensor(), ")"])
+        found = tf.math.count_nonzero(self._is_word(ids), axis=1)
+        is_found = tf.sequence_mask(found, tf.shape(left, tf.int64)[1])
+        is_left = tf.sequence_mask(words.row_lengths()) & ~is_found
         left = tf.strings.reduce_join(tf.where(is_left, left, ""), axis=1)
         root = tf.strings.regex_replace(trees, r"\)$", "")
         return tf.where(trees == "", "", tf.strings.join([root, left, ")"]))
 
     def _detokenize(self, ids: tf.Tensor) -> tf.Tensor:
-        return self._join(ids, tf.fill([tf.shape(ids)[0], 0], ""))
+        nothing = tf.fill([tf.shape(ids)[0], 0], "")
+        return self._join(ids, nothing, nothing)
 
-    def _join(self, ids, leaves):
-        """Return trees [B] of ids [B, T] with the leaves [B, W], or XX where there are too few."""
+    def _is_word(self, ids):
+        return (ids >= _FIRST_TAG) & (ids < _FIRST_TAG + len(self.tags))
+
+    def _join(self, ids, words, tags):
+        """Return trees [B] of ids [B, T].
+
+        Args:
+            ids: The tokens.
+            words: string [B, W], the words; where there are too few, XX takes their place.
+            tags: string [B, W], their tags; "" for that of the token.
+        """
         ids = tf.where((ids >= 0) & (ids < self.vocab_size), ids, PAD_ID)
-        is_word = ids == _WORD_ID
+        is_word = self._is_word(ids)
         places = tf.cumsum(tf.cast(is_word, tf.int32), axis=1, exclusive=True)
-        leaves = tf.pad(leaves, [[0, 0], [0, 1]], constant_values=_NO_WORD)
-        places = tf.minimum(places, tf.shape(leaves)[1] - 1)
-        brackets = [""] * self.vocab_size
+        places = tf.minimum(places, tf.shape(words)[1])
+        words, tags = (
+            tf.gather(tf.pad(each, [[0, 0], [0, 1]], constant_values=""), places, batch_dims=1)
+            for each in (words, tags)
+        )
+        table = [""] * self.vocab_size
         for label, opens, closes in zip(self.labels, self.open_ids, self.close_ids, strict=True):
-            brackets[opens], brackets[closes] = f" ({label}", ")"
-        words = tf.strings.join([" ", tf.gather(leaves, places, batch_dims=1)])
-        parts = tf.where(is_word, words, tf.gather(tf.constant(brackets), ids))
-        return tf.strings.regex_replace(tf.strings.reduce_join(parts, axis=1), "^ ", "")
+            table[opens], table[closes] = f" ({label}", ")"
+        for tag, i in zip(self.tags, self.tag_ids, strict=True):
+            table[i] = escape(tag)
+        texts = tf.gather(tf.constant(table), ids)
+        tags = tf.where(tags == "", texts, tags)
+        leaves = tf.strings.join([" (", tags, " ", tf.where(words == "", WORD, words), ")"])
+        joined = tf.strings.reduce_join(tf.where(is_word, leaves, texts), axis=1)
+        return tf.strings.regex_replace(joined, "^ ", "")
 
     def pieces(self, ids: tf.Tensor) -> tf.Tensor:
         return tf.gather(tf.constant(["", *self._pieces_by_id[PAD_ID + 1 :]]), ids)

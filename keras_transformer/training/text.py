@@ -69,7 +69,7 @@ def read_validation(data: DataConfig) -> Pairs:
 
 def _read(data: DataConfig, paths: Sequence[str]) -> Pairs:
     if data.task == "parsing":
-        return [tree_pair(tree, tagged=data.word_tags) for tree in read_trees(paths[0])]
+        return [tree_pair(tree, tagged=data.word_tags == "source") for tree in read_trees(paths[0])]
     return read_pairs(*paths)
 
 
@@ -98,7 +98,7 @@ def training_corpora(data: DataConfig) -> list[Corpus]:
         return [Corpus(name, functools.partial(stream_tfds, *arguments))]
     read = stream_pairs
     if data.task == "parsing":
-        read = functools.partial(stream_tree_pairs, tagged=data.word_tags)
+        read = functools.partial(stream_tree_pairs, tagged=data.word_tags == "source")
     return [
         Corpus(" and ".join(paths), functools.partial(read, *paths))
         for paths in _files(data.train_source, data.train_target)
@@ -310,10 +310,9 @@ def _subword_dropout(
     if not data.subword_dropout:
         return None
     assert isinstance(source, SentencePieceTokenizer)  # Of `DataConfig.subwords`, which is "bpe".
-    assert isinstance(target, SentencePieceTokenizer)
     return SubwordDropout(
         pairs,
-        (source, target),
+        (source, target if isinstance(target, SentencePieceTokenizer) else None),
         data.subword_dropout,
         max_length=min(data.max_length, training.batch_tokens),
         seed=training.seed,

@@ -161,7 +161,7 @@ def _trained(config: ExperimentConfig, folder: Path, sides: tuple[int, ...], siz
             return path
         if is_trees:
             trees = (parse_tree(tree) for c in training_corpora(data) for _, tree in c.pairs())
-            TreeTokenizer(tree_vocabulary(trees, size, tagged=data.word_tags)).save(path)
+            TreeTokenizer(tree_vocabulary(trees, size, word_tags=data.word_tags)).save(path)
             return path
         log.info("reading text to train a vocabulary on")
         lines = sample_sentences(training_corpora(data), sides, data.vocabulary_sentences)

@@ -387,9 +387,7 @@ class Translator:
 def _tree_tokens(tokenizer: Tokenizer) -> TreeTokens | None:
     if not isinstance(tokenizer, TreeTokenizer):
         return None
-    return TreeTokens(
-        opens=tokenizer.open_ids, closes=tokenizer.close_ids, word_id=tokenizer.word_id
-    )
+    return TreeTokens(opens=tokenizer.open_ids, closes=tokenizer.close_ids, words=tokenizer.tag_ids)
 
 
 def _encode(tokenizer, text, max_length):

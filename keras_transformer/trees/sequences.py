@@ -11,11 +11,12 @@ WORD = "XX"
 _SEPARATED = re.compile(r"\S+", re.ASCII)
 
 
-def linearize(tree: Tree) -> list[str]:
+def linearize(tree: Tree, *, tagged: bool = False) -> list[str]:
     """Return the tokens of a tree: typed brackets, and XX for each word.
 
     Args:
         tree: A normalized tree; see `normalize_tree`.
+        tagged: Whether words have their part-of-speech tags instead of XX.
 
     Returns:
         The tokens, for example `(NP`, `XX` and `)NP`.
@@ -28,7 +29,7 @@ def linearize(tree: Tree) -> list[str]:
 
     def add(tree: Tree) -> None:
         if tree.word is not None:
-            tokens.append(WORD)
+            tokens.append(tree.label if tagged else WORD)
             return
         tokens.append(f"({tree.label}")
         for child in tree.children:

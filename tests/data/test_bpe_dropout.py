@@ -51,6 +51,15 @@ def drop_merges(pairs, tokenizers, rate, max_length=64, seed=5, number=0, proces
     return dropout.segment(number, 0, np.arange(len(pairs))).result()
 
 
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_side_without_a_tokenizer_keeps_its_tokens(pairs, tokenizers, side):
+    only = [None, None]
+    only[side] = tokenizers[side]
+    both, varied = (sides(drop_merges(pairs, each, 0.1)) for each in (tokenizers, only))
+    assert varied[side] == both[side] != sides(pairs)[side]
+    assert varied[1 - side] == sides(pairs)[1 - side]
+
+
 def test_the_text_stays_the_same_in_other_tokens(pairs, tokenizers):
     varied = drop_merges(pairs, tokenizers, 0.1)
     assert len(varied) == len(pairs)

@@ -22,7 +22,7 @@ from keras_transformer.trees.sequences import WORD, delinearize
 
 # 0 to 2 are padding, unk and bos; 11 is another token that is in no tree.
 SYMBOLS = dict(enumerate([WORD, "(S", ")S", "(NP", ")NP", "(VP", ")VP"], start=4))
-TOKENS = TreeTokens(opens=[5, 7, 9], closes=[6, 8, 10], word_id=4)
+TOKENS = TreeTokens(opens=[5, 7, 9], closes=[6, 8, 10], words=[4])
 EOS, VOCAB = 3, 12
 
 
@@ -325,7 +325,7 @@ def test_a_model_decodes_trees(beam_size, stage_lengths):
 )
 def test_each_token_of_trees_has_an_id(ids, message):
     with pytest.raises(ValueError, match=message):
-        TreeTokens(word_id=4, **ids)
+        TreeTokens(words=[4], **ids)
 
 
 @pytest.mark.parametrize("name", ["beam_size", "max_depth", "max_opened"])
