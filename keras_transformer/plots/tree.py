@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from keras_transformer.data import Tree
-from keras_transformer.data.trees.tree import UNKNOWN_TAG
 from keras_transformer.plots.style import BLUE, GRAY, quiet_about_glyphs, styled_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.text import Text
+
+UNKNOWN_TAG = "XX"
+"""The tag of a word whose part of speech is not known; see `Tree.label`."""
 
 # In inches.
 _MARGIN = 0.06
