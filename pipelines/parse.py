@@ -18,13 +18,7 @@ from pathlib import Path
 from pipelines.cli.errors import plain_errors
 from pipelines.cli.parser import Parser, add_model_options
 from pipelines.cli.process import import_tensorflow
-from pipelines.cli.text import (
-    add_text_options,
-    check_text_options,
-    one_line,
-    read_text,
-    translate_in_parts,
-)
+from pipelines.cli.text import add_text_options, check_text_options, one_line, read_text
 
 TERMINAL = "-"
 """The value of --draw for the terminal."""
@@ -53,7 +47,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.par
     n_best = args.num_hypotheses is not None
     import_tensorflow()
     from keras_transformer.data import parse_tree
-    from pipelines.cli.models import load_translator, translation_by
+    from pipelines.cli.models import load_translator, translate_in_parts, translation_by
     from pipelines.cli.trees import print_tree
 
     sys.stdout.reconfigure(encoding="utf-8")

@@ -13,13 +13,7 @@ from collections.abc import Sequence
 from pipelines.cli.errors import plain_errors
 from pipelines.cli.parser import Parser, add_model_options
 from pipelines.cli.process import import_tensorflow
-from pipelines.cli.text import (
-    add_text_options,
-    check_text_options,
-    one_line,
-    read_text,
-    translate_in_parts,
-)
+from pipelines.cli.text import add_text_options, check_text_options, one_line, read_text
 
 
 @plain_errors()
@@ -36,7 +30,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.tra
     check_text_options(parser, args)
     n_best = args.num_hypotheses is not None
     import_tensorflow()
-    from pipelines.cli.models import load_model
+    from pipelines.cli.models import load_model, translate_in_parts
 
     sys.stdout.reconfigure(encoding="utf-8")
     translate = load_model(args, n_best)

@@ -4,7 +4,7 @@ import dataclasses
 import re
 import unicodedata
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.data import Tree
 from keras_transformer.plots.style import BLUE, GRAY, quiet_about_glyphs, styled_figure
@@ -108,7 +108,7 @@ def _measure(axes: "Axes", tree: Tree) -> _Node:
     return node
 
 
-def _write(axes: "Axes", text: str, **style) -> "Text":
+def _write(axes: "Axes", text: str, **style: Any) -> "Text":
     text = _UNDRAWABLE.sub("\N{REPLACEMENT CHARACTER}", text)
     # A "$" does not start a formula.
     return axes.text(0, 0, text, ha="center", va="baseline", parse_math=False, **style)

@@ -1,7 +1,8 @@
 """Models by path: run directories, saved translators and exported SavedModels."""
 
 import argparse
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,6 +74,29 @@ def translation_by(
     return lambda sentences, progress: translate_in_batches(
         search, sentences, args.batch_size, progress
     )
+
+
+def translate_in_parts(
+    translate: Translate, sentences: Sequence[str], batch_size: int
+) -> Iterator[str]:
+    """Yield the translations in order while the later sentences are not yet translated.
+
+    Sentences are sorted by length inside each part. What is printed of a part appears at its end.
+
+    Args:
+        translate: Translates the sentences of a part.
+        sentences: The sentences. More than a batch have a progress bar.
+        batch_size: The sentences of a batch.
+    """
+    from tqdm import tqdm
+
+    part = max(32 * batch_size, 1)
+    short = len(sentences) <= batch_size
+    with tqdm(total=len(sentences), unit=" sentences", disable=short) as bar:
+        for start in range(0, len(sentences), part):
+            yield from translate(sentences[start : start + part], False)
+            sys.stdout.flush()
+            bar.update(min(part, len(sentences) - start))
 
 
 def _n_best_lines(

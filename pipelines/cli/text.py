@@ -2,11 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pipelines.cli.models import Translate
+from collections.abc import Sequence
 
 
 def add_text_options(parser: argparse.ArgumentParser, purpose: str) -> None:
@@ -39,29 +35,6 @@ def read_text(args: argparse.Namespace) -> Sequence[str]:
     invite_input()
     sys.stdin.reconfigure(encoding="utf-8-sig", errors="replace", newline="\n")
     return [line.rstrip("\r\n") for line in sys.stdin]
-
-
-def translate_in_parts(
-    translate: "Translate", sentences: Sequence[str], batch_size: int
-) -> Iterator[str]:
-    """Yield the translations in order while the later sentences are not yet translated.
-
-    Sentences are sorted by length inside each part. What is printed of a part appears at its end.
-
-    Args:
-        translate: Translates the sentences of a part.
-        sentences: The sentences. More than a batch have a progress bar.
-        batch_size: The sentences of a batch.
-    """
-    from tqdm import tqdm
-
-    part = max(32 * batch_size, 1)
-    short = len(sentences) <= batch_size
-    with tqdm(total=len(sentences), unit=" sentences", disable=short) as bar:
-        for start in range(0, len(sentences), part):
-            yield from translate(sentences[start : start + part], False)
-            sys.stdout.flush()
-            bar.update(min(part, len(sentences) - start))
 
 
 def invite_input() -> None:
