@@ -24,7 +24,7 @@ _TAG_ROW = 0.14  # from a word to its tag
 _ABOVE, _BELOW = 0.11, 0.05  # from the baseline of a text to the lines above and below it
 _MAX_WIDTH, _MAX_AREA = 150, 1000  # 30,000 pixels across, and 40 million of them
 
-_FONT_SIZE, _TAG_SIZE = 8, 6  # points
+_TAG_SIZE = 6  # points
 _UNDRAWABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")  # not allowed in SVG
 
 
