@@ -112,6 +112,7 @@ setup(
         "pydantic>=2.10,<3",
         "pydantic-settings>=2.6,<3",
         "pyyaml>=6",
+        "rich>=13",
         "sacrebleu>=2.4,<3",
         "tensorflow>=2.21,<2.22",
         "tensorflow-text>=2.21,<2.22",

@@ -14,6 +14,7 @@ COMMANDS = {
     "train": "pipelines.train",
     "evaluate": "pipelines.evaluate",
     "translate": "pipelines.translate",
+    "parse": "pipelines.parse",
     "figures": "pipelines.figures",
     "export": "pipelines.export",
     "serve": "pipelines.serve",

@@ -1,4 +1,4 @@
-"""Figures of training runs, attention weights and position encodings."""
+"""Figures of training runs, attention weights, position encodings and trees."""
 
 import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
 
@@ -9,6 +9,7 @@ from keras_transformer.plots.positions import position_map
 from keras_transformer.plots.sentence import SentenceAttention, sentence_attention
 from keras_transformer.plots.steps import step_curves
 from keras_transformer.plots.style import save_figure
+from keras_transformer.plots.tree import tree_figure
 
 __all__ = [
     "SentenceAttention",
@@ -22,4 +23,5 @@ __all__ = [
     "sentence_attention",
     "step_curves",
     "training_curves",
+    "tree_figure",
 ]

@@ -1,6 +1,7 @@
 """The style that all figures share, and how they are saved."""
 
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,8 @@ STYLE = {
     "legend.frameon": False,
     "lines.linewidth": 1.2,
     "pdf.fonttype": 42,  # TrueType, which publishers require
+    "svg.fonttype": "none",  # text, which can be searched and needs no font here
+    "svg.hashsalt": "keras_transformer",  # the same ids in each file
     "xtick.labelsize": 7,
     "xtick.major.width": 0.6,
     "ytick.labelsize": 7,
@@ -32,6 +35,9 @@ STYLE = {
 BLUE, RED, GRAY = "#0072b2", "#d55e00", "0.4"
 # Okabe and Ito's palette for color-blind readers, with gray instead of yellow.
 COLORS = (BLUE, RED, "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#808080")
+
+_UNDATED = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+"""For each suffix, metadata without the time."""
 
 
 @contextmanager
@@ -60,6 +66,19 @@ def styled_figure(
         yield Figure(figsize=size, **options)
 
 
+@contextmanager
+def quiet_about_glyphs(quiet: bool = True) -> Iterator[None]:
+    """Silence matplotlib's warnings about characters that its font lacks.
+
+    Args:
+        quiet: Whether to do so.
+    """
+    with warnings.catch_warnings():
+        if quiet:
+            warnings.filterwarnings("ignore", message=r"(?s)Glyph .* missing from font")
+        yield
+
+
 def fit(figure: "Figure", caption: str = "") -> None:
     """Resize the figure to its axes and their labels. The axes keep their sizes.
 
@@ -85,6 +104,8 @@ def fit(figure: "Figure", caption: str = "") -> None:
 def save_figure(figure: "Figure", path: str | os.PathLike) -> None:
     """Save a figure with 200 dots per inch.
 
+    The same figure gives the same file.
+
     Args:
         figure: A figure of this package.
         path: The file: .png, .svg or .pdf. It appears only when it is complete.
@@ -102,7 +123,9 @@ def save_figure(figure: "Figure", path: str | os.PathLike) -> None:
     import matplotlib
 
     path = Path(path)
-    if path.suffix not in (".png", ".svg", ".pdf"):
+    if path.suffix not in _UNDATED:
         raise ValueError(f"path must end in .png, .svg or .pdf, received {path.name!r}. Rename it.")
-    with matplotlib.rc_context(STYLE), whole_file(path) as temporary:
-        figure.savefig(temporary, dpi=200)
+    # The program that shows an SVG chooses the fonts.
+    with matplotlib.rc_context(STYLE), quiet_about_glyphs(path.suffix == ".svg"):
+        with whole_file(path) as temporary:
+            figure.savefig(temporary, dpi=200, metadata=_UNDATED[path.suffix])

@@ -1,7 +1,8 @@
 """Models by path: run directories, saved translators and exported SavedModels."""
 
 import argparse
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,8 @@ from pipelines.cli.text import one_line
 
 if TYPE_CHECKING:
     import tensorflow as tf
+
+    from keras_transformer.translation import Translator
 
 Translate = Callable[[Sequence[str], bool], list[str]]
 """Translates sentences, with or without a progress bar."""
@@ -31,7 +34,6 @@ def load_model(args: argparse.Namespace, n_best: bool = False) -> Translate:
     """
     from keras_transformer.export import find_saved_model, load_saved_model
     from keras_transformer.training import prepare_cpu
-    from keras_transformer.translation import Translator, translate_in_batches
 
     options = search_options(args)
     # A run directory may also contain an export, which may be older than the run's model.
@@ -40,14 +42,61 @@ def load_model(args: argparse.Namespace, n_best: bool = False) -> Translate:
         prepare_cpu()
         translate = load_saved_model(args.model)
         return lambda sentences, progress: translate(sentences, args.batch_size, progress)
+    return translation_by(load_translator(args), args, n_best)
+
+
+def load_translator(args: argparse.Namespace) -> "Translator":
+    """Return the translator that --model names, with the options of the search.
+
+    Args:
+        args: The options of `add_model_options`.
+
+    Raises:
+        FileNotFoundError: If there is no model.
+        ValueError: If an option does not fit the model, or a file is damaged.
+    """
+    from keras_transformer.training import prepare_cpu
+    from keras_transformer.translation import Translator
+
     prepare_cpu()
-    translator = Translator.load(args.model, **options)
+    return Translator.load(args.model, **search_options(args))
+
+
+def translation_by(
+    translator: "Translator", args: argparse.Namespace, n_best: bool = False
+) -> Translate:
+    """Return a function that translates with a translator; see `load_model`."""
+    from keras_transformer.translation import translate_in_batches
+
     if not n_best:
         return lambda sentences, progress: translator(sentences, args.batch_size, progress)
     search = _n_best_lines(translator.n_best, translator.decoding.num_hypotheses)
     return lambda sentences, progress: translate_in_batches(
         search, sentences, args.batch_size, progress
     )
+
+
+def translate_in_parts(
+    translate: Translate, sentences: Sequence[str], batch_size: int
+) -> Iterator[str]:
+    """Yield the translations in order while the later sentences are not yet translated.
+
+    Sentences are sorted by length inside each part. What is printed of a part appears at its end.
+
+    Args:
+        translate: Translates the sentences of a part.
+        sentences: The sentences. More than a batch have a progress bar.
+        batch_size: The sentences of a batch.
+    """
+    from tqdm import tqdm
+
+    part = max(32 * batch_size, 1)
+    short = len(sentences) <= batch_size
+    with tqdm(total=len(sentences), unit=" sentences", disable=short) as bar:
+        for start in range(0, len(sentences), part):
+            yield from translate(sentences[start : start + part], False)
+            sys.stdout.flush()
+            bar.update(min(part, len(sentences) - start))
 
 
 def _n_best_lines(

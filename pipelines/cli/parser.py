@@ -84,6 +84,6 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=64,
         metavar="N",
-        help="sentences that are translated at once (default 64)",
+        help="sentences per batch (default 64)",
     )
     add_search_options(parser)

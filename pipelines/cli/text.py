@@ -1,6 +1,40 @@
 """Text of the terminal: what a command reads, and lines that it prints."""
 
+import argparse
 import sys
+from collections.abc import Sequence
+
+
+def add_text_options(parser: argparse.ArgumentParser, purpose: str) -> None:
+    """Add sentences and --input.
+
+    Args:
+        parser: The parser.
+        purpose: What happens to the text, such as "to translate".
+    """
+    parser.add_argument("sentences", nargs="*", help=f"text {purpose}; otherwise --input")
+    parser.add_argument(
+        "--input", metavar="FILE", help="text or .gz file; standard input by default"
+    )
+
+
+def check_text_options(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    """Exit with status 2 if there are both sentences and --input."""
+    if args.sentences and args.input:
+        parser.error("give sentences or --input, not both")
+
+
+def read_text(args: argparse.Namespace) -> Sequence[str]:
+    """Return the sentences, or the lines of --input or of standard input."""
+    if args.sentences:
+        return args.sentences
+    if args.input:
+        from keras_transformer.data import read_lines
+
+        return read_lines(args.input)
+    invite_input()
+    sys.stdin.reconfigure(encoding="utf-8-sig", errors="replace", newline="\n")
+    return [line.rstrip("\r\n") for line in sys.stdin]
 
 
 def invite_input() -> None:

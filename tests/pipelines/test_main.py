@@ -146,6 +146,7 @@ def test_ctrl_c_ends_a_command_with_a_line_while_it_imports(name, tmp_path):
         "prepare": f"--preset tiny --output {tmp_path}/run {data}",
         "evaluate": f"--model x --source {text}",
         "translate": "--model x one",
+        "parse": "--model x one",
         "figures": "--model x --output y one",
         "export": "--checkpoint x --output y",
         "client": "--model x one",

@@ -6,6 +6,7 @@ import pytest
 from matplotlib import image, pyplot
 from matplotlib.figure import Figure
 
+from keras_transformer.data import parse_tree
 from keras_transformer.plots import (
     attention_grid,
     attention_lines,
@@ -14,6 +15,7 @@ from keras_transformer.plots import (
     position_map,
     save_figure,
     training_curves,
+    tree_figure,
 )
 from keras_transformer.schedules import NoamSchedule
 
@@ -34,6 +36,15 @@ def test_the_suffix_chooses_the_format(figure, tmp_path):
     assert ElementTree.parse(tmp_path / "curves.svg").getroot().tag.endswith("svg")
     save_figure(figure, str(tmp_path / "curves.pdf"))
     assert (tmp_path / "curves.pdf").read_bytes().startswith(b"%PDF")
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
+def test_the_same_figure_gives_the_same_file(suffix, tmp_path, monkeypatch):
+    for name, time in (("one", "1"), ("other", "2000000000")):
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", time)  # The time of the file, for matplotlib.
+        save_figure(attention_map([[1.0]], ["a"], ["b"]), tmp_path / f"{name}{suffix}")
+    one, other = ((tmp_path / f"{name}{suffix}").read_bytes() for name in ("one", "other"))
+    assert one == other
 
 
 def test_pyplot_keeps_no_figure(tmp_path):
@@ -78,6 +89,7 @@ def test_another_suffix_is_rejected(figure, tmp_path, name):
         lambda: attention_lines([[[1.0]]], ["a"], ["b"]),
         lambda: learning_rate_curve(NoamSchedule(16), 100),
         lambda: position_map([[0.0], [1.0]]),
+        lambda: tree_figure(parse_tree("(NP (XX dogs))")),
     ],
 )
 def test_the_error_without_matplotlib_says_how_to_install_it(draw, monkeypatch):

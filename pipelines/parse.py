@@ -1,0 +1,113 @@
+"""Parse sentences into constituency trees: arguments, a file, or standard input, in order.
+
+Usage:
+    python -m pipelines.parse --model runs/parser "The old dog sleeps ."
+    python -m pipelines.parse --model runs/parser --draw tree.svg "The old dog sleeps ."
+    python -m pipelines.parse --model runs/parser --draw - "The old dog sleeps ."
+
+Each tree takes one line: (S (NP (XX The) (XX old) (XX dog)) (VP (XX sleeps)) (XX .)). With
+--num-hypotheses N, each sentence has N lines, best first: rank, score and tree, separated by tabs.
+"""
+
+import argparse
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+from pipelines.cli.errors import plain_errors
+from pipelines.cli.parser import Parser, add_model_options
+from pipelines.cli.process import import_tensorflow
+from pipelines.cli.text import add_text_options, check_text_options, one_line, read_text
+
+TERMINAL = "-"
+"""The value of --draw for the terminal."""
+SUFFIXES = (".svg", ".png", ".pdf")
+
+
+@plain_errors()
+def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.parse") -> None:
+    parser = Parser(
+        prog=prog,
+        description=__doc__.split("\n")[0],
+        epilog="With --num-hypotheses N, N lines are printed per sentence, best first: rank, "
+        "score and tree, separated by tabs.",
+    )
+    add_model_options(parser)
+    add_text_options(parser, "to parse, with spaces between words and punctuation")
+    parser.add_argument(
+        "--draw",
+        metavar="FILE",
+        help="also draw the tree as FILE.svg, .png or .pdf, or those of several sentences as "
+        f"FILE-1.svg, FILE-2.svg and so on; {TERMINAL} draws them in the terminal instead",
+    )
+    args = parser.parse_args(argv)
+    check_text_options(parser, args)
+    _check_draw(parser, args)
+    n_best = args.num_hypotheses is not None
+    import_tensorflow()
+    from keras_transformer.data import parse_tree
+    from pipelines.cli.models import load_translator, translate_in_parts, translation_by
+    from pipelines.cli.trees import print_tree
+
+    sys.stdout.reconfigure(encoding="utf-8")
+    translator = load_translator(args)
+    if not translator.makes_trees:
+        raise ValueError(
+            f"--model must be a parser, received {args.model}, which writes text and not trees. "
+            "Use the command translate."
+        )
+    sentences = read_text(args)
+    parse = translation_by(translator, args, n_best)
+    trees = translate_in_parts(parse, sentences, args.batch_size)
+    for number, text in enumerate(trees, start=1):
+        tree = parse_tree(text) if args.draw and text else None  # An empty line has no tree.
+        if tree is None or args.draw != TERMINAL:
+            print(text if n_best else one_line(text))
+        else:
+            print_tree(tree)
+        if tree is not None and args.draw != TERMINAL:
+            from keras_transformer.plots import tree_figure
+
+            _save(tree_figure(tree), _numbered(Path(args.draw), number, len(sentences)))
+
+
+def _check_draw(parser: Parser, args: argparse.Namespace) -> None:
+    """Exit with status 2 if --draw cannot be done."""
+    if args.draw is None:
+        return
+    if args.num_hypotheses is not None:
+        parser.error("give --draw or --num-hypotheses, not both")
+    path = Path(args.draw)
+    if args.draw != TERMINAL and path.suffix not in SUFFIXES:
+        parser.error(f"--draw must end in {', '.join(SUFFIXES)} or be {TERMINAL}, received {path}")
+    if not path.absolute().parent.is_dir():
+        parser.error(f"--draw must be in an existing directory, received {path}")
+
+
+def _numbered(path: Path, number: int, count: int) -> Path:
+    """Return the path of one of several figures, or the path itself for a single one.
+
+    >>> _numbered(Path("tree.svg"), 7, 12)
+    PosixPath('tree-07.svg')
+    """
+    if count == 1:
+        return path
+    return path.with_stem(f"{path.stem}-{number:0{len(str(count))}}")
+
+
+def _save(figure, path: Path) -> None:
+    """Save a figure, and say in a line if its font lacks characters."""
+    from keras_transformer.plots import save_figure
+
+    with warnings.catch_warnings(record=True) as caught:
+        save_figure(figure, path)
+    if any("missing from font" in str(warning.message) for warning in caught):
+        print(
+            f"{path} has boxes for characters that matplotlib's font lacks; an .svg shows them.",
+            file=sys.stderr,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+import io
+import sys
+
+import pytest
+from matplotlib import image
+
+from keras_transformer.config import DecodingConfig
+from keras_transformer.data import Tree, parse_tree
+from keras_transformer.translation import translate_in_batches
+from pipelines import parse
+from pipelines.cli.trees import print_tree
+
+
+class Parser:
+    """A translator that puts each word into a bracket, or whose model is no parser."""
+
+    makes_trees = True
+
+    def __init__(self, **decoding):
+        self.decoding = DecodingConfig(**decoding)
+
+    def __call__(self, sentences, batch_size, progress):
+        return translate_in_batches(self.translate, sentences, batch_size, progress)
+
+    def translate(self, text):
+        import tensorflow as tf
+
+        return tf.constant([bracketed(sentence.decode()) for sentence in text.numpy()])
+
+    def n_best(self, text):
+        import tensorflow as tf
+
+        trees = [[bracketed(s.decode()), bracketed(s.decode(), "NP")] for s in text.numpy()]
+        return {
+            "translations": tf.constant(trees),
+            "scores": tf.constant([[-0.5, -2.0]] * len(trees)),
+        }
+
+
+def bracketed(sentence, label="S"):
+    words = tuple(Tree("XX", word=word) for word in sentence.split())
+    return str(Tree(label, words)) if words else ""
+
+
+SENTENCES = ["We left", "", "The old ( dog ) sleeps .", "Go"]
+TREES = [
+    "(S (XX We) (XX left))",
+    "",
+    "(S (XX The) (XX old) (XX -LRB-) (XX dog) (XX -RRB-) (XX sleeps) (XX .))",
+    "(S (XX Go))",
+]
+
+
+@pytest.fixture(autouse=True)
+def options(monkeypatch):
+    """The options of the search that a command gave, in a list."""
+    given = []
+
+    def load(path, **options):
+        given.append(options)
+        return Parser(**options)
+
+    monkeypatch.setattr("keras_transformer.translation.Translator.load", load)
+    return given
+
+
+def run(*arguments):
+    parse.main(["--model", "any", *map(str, arguments)])
+
+
+def lines(capsys):
+    return capsys.readouterr().out.split("\n")[:-1]
+
+
+def test_arguments_are_parsed_in_order(capsys, options):
+    run("--beam-size", "3", *SENTENCES)
+    assert lines(capsys) == TREES
+    assert options == [{"beam_size": "3"}]
+
+
+def test_a_file_is_parsed_line_by_line(capsys, tmp_path):
+    (tmp_path / "input").write_text("\n".join(SENTENCES), encoding="utf-8")
+    run("--input", tmp_path / "input", "--batch-size", "3")
+    out, err = capsys.readouterr()
+    assert out.split("\n")[:-1] == TREES
+    assert "4/4" in err  # The progress bar of more than a batch.
+
+
+def test_standard_input_is_parsed(capsys, monkeypatch):
+    text = "\n".join(SENTENCES).encode()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+    run()
+    assert lines(capsys) == TREES
+
+
+def test_the_best_trees_have_rank_and_score(capsys):
+    run("--num-hypotheses", "2", "We left")
+    assert lines(capsys) == [
+        "1\t-0.5000\t(S (XX We) (XX left))",
+        "2\t-2.0000\t(NP (XX We) (XX left))",
+    ]
+
+
+@pytest.mark.parametrize("suffix", [".svg", ".png", ".pdf"])
+def test_the_tree_of_a_sentence_is_drawn_and_printed(suffix, capsys, tmp_path):
+    run("--draw", tmp_path / f"tree{suffix}", "We left")
+    assert lines(capsys) == [TREES[0]]
+    assert [path.name for path in tmp_path.iterdir()] == [f"tree{suffix}"]
+
+
+def test_each_of_several_trees_is_a_file_with_the_number_of_its_line(capsys, tmp_path):
+    run("--draw", tmp_path / "tree.svg", "--batch-size", "2", *SENTENCES, *["Go"] * 6)
+    assert lines(capsys) == TREES + TREES[-1:] * 6
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {f"tree-{number:02}.svg" for number in (1, *range(3, 11))}
+    assert ">sleeps<" in (tmp_path / "tree-03.svg").read_text(encoding="utf-8")
+
+
+def test_a_font_without_the_characters_is_reported_in_a_line(capsys, tmp_path):
+    run("--draw", tmp_path / "tree.png", "我们 离开了")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"{tmp_path / 'tree.png'} has boxes for characters that")
+    assert image.imread(tmp_path / "tree.png").size
+    run("--draw", tmp_path / "tree.svg", "我们 离开了")
+    assert capsys.readouterr().err == ""
+
+
+def test_trees_are_drawn_in_the_terminal_instead(capsys):
+    run("--draw", "-", *SENTENCES)
+    assert lines(capsys) == ["S  We left", "", "S  The old ( dog ) sleeps .", "S  Go"]
+
+
+def test_a_terminal_shows_tags_and_chains_of_constituents(capsys):
+    print_tree(
+        parse_tree(
+            "(S (S (VP (TO To) (VP (VB see) (NP (NP (XX [red]) (XX :smile:)))))) (VP (VBZ is)))"
+        )
+    )
+    assert lines(capsys) == [
+        "S",
+        "├── S ─ VP",
+        "│   ├── To/TO",
+        "│   └── VP",
+        "│       ├── see/VB",
+        "│       └── NP ─ NP  [red] :smile:",
+        "└── VP  is/VBZ",
+    ]
+
+
+def test_a_terminal_shows_all_words_of_a_deep_tree(capsys):
+    print_tree(parse_tree("(S (IN that) " * 60 + "(NN end)" + ")" * 60))
+    shown = lines(capsys)
+    assert sum("that/IN" in line for line in shown) == 60
+    assert shown[-1].endswith("S  that/IN end/NN")
+
+
+def test_color_is_for_terminals(capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    print_tree(parse_tree("(NP (XX dogs))"))
+    assert capsys.readouterr().out == "\x1b[1;34mNP\x1b[0m  dogs\n"
+
+
+def test_a_model_that_is_no_parser_is_an_error(monkeypatch):
+    monkeypatch.setattr(Parser, "makes_trees", False)
+    message = "error: --model must be a parser, received any, .* Use the command translate."
+    with pytest.raises(SystemExit, match=message):
+        run("We left")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--draw", "tree.gif"], "--draw must end in .svg, .png, .pdf or be -, received tree.gif"),
+        (["--draw", "none/tree.svg"], "--draw must be in an existing directory, received none/"),
+        (["--draw", "-", "--num-hypotheses", "2"], "give --draw or --num-hypotheses, not both"),
+        (["--input", "x"], "give sentences or --input, not both"),
+    ],
+)
+def test_what_cannot_be_done_is_an_error_before_the_model_is_loaded(
+    arguments, message, capsys, options
+):
+    with pytest.raises(SystemExit) as error:
+        run(*arguments, "one")
+    assert error.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: {message}")
+    assert not options
