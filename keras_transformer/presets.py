@@ -96,9 +96,13 @@ def _table_3(preset: Preset = _BASE, label_smoothing: float = 0.1, **sizes: Any)
 
 
 def _parsing(vocab_size: int, **dropout: Any) -> Preset:
-    """Return a model of Section 6.3; settings that the paper does not state follow base."""
+    """Return a model of Section 6.3; settings that the paper does not state follow base.
+
+    The target vocabulary has two tokens for each label and one for words, with room for more.
+    """
+    sizes = {"vocab_size": vocab_size, "target_vocab_size": 128, "share_embeddings": "target"}
     return Preset(
-        replace(_BASE.model, vocab_size=vocab_size, num_layers=4, d_model=1024, **dropout),
+        replace(_BASE.model, num_layers=4, d_model=1024, **sizes, **dropout),
         _BASE.training,
         DecodingConfig(beam_size=21, length_penalty=0.3, extra_length=300),
     )

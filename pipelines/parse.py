@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.par
     _check_draw(parser, args)
     n_best = args.num_hypotheses is not None
     import_tensorflow()
-    from keras_transformer.data import parse_tree
+    from keras_transformer.trees import parse_tree
     from pipelines.cli.models import load_translator, translate_in_parts, translation_by
     from pipelines.cli.trees import print_tree
 

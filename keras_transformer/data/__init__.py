@@ -15,6 +15,7 @@ from keras_transformer.data.sources import (
     stream_pairs,
 )
 from keras_transformer.data.tfds import read_tfds
+from keras_transformer.data.tree_substitution import substitute_subtrees
 from keras_transformer.data.trees import (
     TreeProblem,
     read_trees,
@@ -42,6 +43,7 @@ __all__ = [
     "stream_pairs",
     "stream_tree_pairs",
     "stream_trees",
+    "substitute_subtrees",
     "tree_files",
     "tree_pair",
 ]

@@ -6,16 +6,13 @@ import unicodedata
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from keras_transformer.data import Tree
 from keras_transformer.plots.style import BLUE, GRAY, quiet_about_glyphs, styled_figure
+from keras_transformer.trees import UNKNOWN_TAG, Tree
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.text import Text
-
-UNKNOWN_TAG = "XX"
-"""The tag of a word whose part of speech is not known; see `Tree.label`."""
 
 # In inches.
 _MARGIN = 0.06
@@ -46,7 +43,7 @@ def tree_figure(tree: Tree) -> "Figure":
     Raises:
         ImportError: If matplotlib is not installed.
 
-    >>> from keras_transformer.data import parse_tree
+    >>> from keras_transformer.trees import parse_tree
     >>> figure = tree_figure(parse_tree("(S (NP (PRP We)) (VP (XX left)))"))
     >>> [text.get_text() for text in figure.axes[0].texts]
     ['S', 'NP', 'PRP', 'We', 'VP', 'left']

@@ -6,7 +6,7 @@ if TYPE_CHECKING:
     from rich.text import Text
     from rich.tree import Tree as Lines
 
-    from keras_transformer.data import Tree
+    from keras_transformer.trees import Tree
 
 _WIDTH = 10_000  # A terminal wraps a line that is too long for it; rich would drop the end.
 
@@ -20,7 +20,7 @@ def print_tree(tree: "Tree") -> None:
     Args:
         tree: The tree.
 
-    >>> from keras_transformer.data import parse_tree
+    >>> from keras_transformer.trees import parse_tree
     >>> print_tree(parse_tree("(S (NP (DT The) (NN dog)) (VP (VBZ is) (XX asleep)) (. .))"))
     S
     ├── NP  The/DT dog/NN

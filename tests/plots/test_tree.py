@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_transformer.data import Tree, parse_tree
 from keras_transformer.plots import save_figure, tree_figure
 from keras_transformer.plots.style import BLUE
+from keras_transformer.trees import Tree, parse_tree
 from tests.helpers.trees import trees
 
 SENTENCE = "(S (NP (DT The) (JJ old) (NN dog)) (VP (VBZ sleeps)) (. .))"

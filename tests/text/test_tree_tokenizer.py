@@ -150,19 +150,18 @@ def test_a_vocabulary_that_is_too_small_says_what_it_needs():
         tree_vocabulary([])
 
 
+def vocabulary(labels=("S",), size=7):
+    content = {"labels": labels, "tags": ["XX"], "word_tags": "none", "vocab_size": size}
+    return json.dumps(content).encode()
+
+
+def test_the_smallest_vocabulary_has_one_label():
+    assert TreeTokenizer(vocabulary()).id_to_piece(range(4, 7)) == ["XX", "(S", ")S"]
+
+
 @pytest.mark.parametrize(
     "content",
-    [
-        b"",
-        b"{}",
-        b"[1]",
-        b"\xff",
-        json.dumps({"labels": [], "tags": ["XX"], "word_tags": "none", "vocab_size": 9}).encode(),
-        json.dumps(
-            {"labels": ["S", "S"], "tags": ["XX"], "word_tags": "none", "vocab_size": 9}
-        ).encode(),
-        json.dumps({"labels": ["S"], "tags": ["XX"], "word_tags": "none", "vocab_size": 6}).encode(),
-    ],
+    [b"", b"{}", b"[1]", b"\xff", vocabulary([]), vocabulary(["S", "S"], 9), vocabulary(size=6)],
 )
 def test_another_file_is_no_vocabulary(content):
     with pytest.raises(ValueError, match="a vocabulary of trees must be JSON"):

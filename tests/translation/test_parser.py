@@ -1,0 +1,133 @@
+"""Translators whose results are trees."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformer.config import DecodingConfig
+from keras_transformer.plots import sentence_attention
+from keras_transformer.translation import compiled_search
+from keras_transformer.translation.translator import Translator
+from keras_transformer.trees import linearize, parse_tree, split_words, unescape
+from tests.helpers.arrays import decoded
+from tests.helpers.parser import TEXTS, parser
+from tests.helpers.tiny import NO_UTF8, tiny_translator
+
+
+def check(tree, text, word_tags="none"):
+    """Assert that a tree is one over exactly the words of a text, and "" without words."""
+    words, _ = split_words(text, tagged=False)
+    found = parse_tree(tree).words if tree else []
+    if word_tags == "source":  # A word with a slash may be a word with its tag.
+        words = [word.rpartition("/")[0] or word for word in words if not word.endswith("/")]
+        found = [word for word in found if not word.endswith("/")]
+    assert found == [unescape(word) for word in words]
+
+
+@pytest.mark.parametrize("word_tags", ["none", "source", "target"])
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_any_text_has_a_tree_over_its_words(beam_size, word_tags):
+    translator = parser(word_tags, beam_size=beam_size)
+    assert translator.makes_trees
+    found = translator(TEXTS, batch_size=7)
+    assert len(set(found)) > 15
+    for text, tree in zip(TEXTS, found, strict=True):
+        check(tree, text, word_tags)
+
+
+def test_a_translator_of_text_makes_no_trees():
+    assert not tiny_translator().makes_trees
+
+
+def test_a_sentence_alone_has_the_tree_that_it_has_in_a_batch():
+    translator = parser()
+    assert [translator(text) for text in TEXTS[:5]] == translator(TEXTS)[:5]
+
+
+def test_bytes_that_are_no_text_have_trees():
+    for text, tree in zip(NO_UTF8, parser().translate(tf.constant(NO_UTF8)).numpy(), strict=True):
+        check(tree.decode("utf-8", "replace"), text.decode("utf-8", "replace"))
+
+
+def test_all_hypotheses_are_trees_and_differ():
+    found = parser(num_hypotheses=3).n_best(tf.constant(TEXTS[:4]))
+    for text, trees in zip(TEXTS, decoded_rows(found["translations"]), strict=False):
+        for tree in trees:
+            check(tree, text)
+        assert len(set(trees)) == 3
+    assert (np.diff(found["scores"]) <= 0).all()
+
+
+def decoded_rows(strings):
+    return [[text.decode() for text in row] for row in strings.numpy()]
+
+
+def test_samples_are_trees():
+    found = parser(temperature=2.0, num_hypotheses=4).n_best(tf.constant(TEXTS[:3]))
+    for text, trees in zip(TEXTS, decoded_rows(found["translations"]), strict=False):
+        for tree in trees:
+            check(tree, text)
+
+
+def test_words_beyond_the_longest_source_are_added_to_the_root():
+    text = " ".join(TEXTS[0].split() * 300)
+    tree = parse_tree(parser()(text))
+    assert tree.words == text.split()
+    last = [child.word for child in tree.children[-1000:]]
+    assert last == text.split()[-1000:]
+
+
+def test_a_tree_has_room_whatever_the_limits_are():
+    for limits in ({"extra_length": 0}, {"max_length": 2}, {"length_factor": 0.0}):
+        translator = parser(beam_size=1, **limits)
+        check(translator(TEXTS[0]), TEXTS[0])
+
+
+def test_score_reads_the_tree_that_translate_writes():
+    translator = parser(beam_size=1, renormalize=False)
+    trees = translator.translate(TEXTS[:3])
+    ids = translator.target_tokenizer.tokenize(trees)
+    tokens = [translator.target_tokenizer.id_to_piece(row) for row in ids.numpy()]
+    assert tokens == [linearize(parse_tree(tree)) for tree in decoded(trees)]
+    found = translator.score(tf.constant(TEXTS[:3]), trees)
+    assert found["length"].numpy().tolist() == [len(row) + 1 for row in tokens]
+    assert (found["score"].numpy() < 0).all()
+
+
+def test_attention_is_that_of_a_tree():
+    found = sentence_attention(parser(beam_size=1), TEXTS[0])
+    assert found.written[0].startswith("(") and found.written[-1] == "</s>"
+    rows = parser(beam_size=1).attention(tf.constant(TEXTS[:1]))
+    assert decoded(rows["target_tokens"][0])[: len(found.written)] == found.written
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"prefix": "(S (NN a)"},
+        {"min_length": 3},
+        {"no_repeat_ngram_size": 2},
+        {"repetition_penalty": 1.5},
+        {"allow_unknown": True},
+    ],
+)
+def test_options_that_contradict_the_rules_of_trees_are_refused(options):
+    plain = parser()
+    with pytest.raises(ValueError, match=rf"received {next(iter(options))}=.* Leave it out"):
+        tokenizers = plain.tokenizer, plain.target_tokenizer
+        Translator(plain.model, *tokenizers, DecodingConfig(**options))
+
+
+@pytest.mark.slow
+def test_a_compiled_parser_finds_the_same_trees(monkeypatch):
+    monkeypatch.setattr(compiled_search, "BATCH_SIZES", (1, 9))  # Fewer shapes to compile.
+    compiled = parser(compiled=True, beam_size=2)
+    assert compiled(TEXTS) == parser(beam_size=2)(TEXTS)
+    assert compiled(TEXTS[0]) == parser(beam_size=2)(TEXTS[0])
+
+
+def test_a_saved_parser_is_loaded_with_its_trees(tmp_path):
+    parser("target").save(tmp_path / "parser")
+    loaded = Translator.load(tmp_path / "parser")
+    assert loaded.target_tokenizer.word_tags == "target"
+    assert loaded(TEXTS[:4]) == parser("target")(TEXTS[:4])
