@@ -1,0 +1,114 @@
+"""Training runs whose text is trees."""
+
+import json
+
+import pytest
+import yaml
+
+from keras_transformer.config import ExperimentConfig
+from keras_transformer.data import read_trees, tree_pair
+from keras_transformer.evaluation import score_brackets
+from keras_transformer.training import read_history, load_translator, train
+from keras_transformer.trees import parse_tree
+from pipelines import evaluate
+from tests.helpers.parser import write_treebank
+from tests.helpers.shared import shared
+from tests.helpers.tiny import ROOT
+
+SIZES = {"vocab_size": 300, "num_layers": 1, "d_model": 32, "d_ff": 48, "num_heads": 2}
+TRAINING = {
+    "epochs": 24,
+    "batch_tokens": 150,
+    "warmup_steps": 60,
+    "learning_rate_scale": 0.35,
+    "average_checkpoints": 2,
+}
+DECODING = {"beam_size": 2, "length_factor": 4.0, "extra_length": 10, "length_penalty": 0.0}
+
+
+def experiment(data, **changes):
+    model = {**SIZES, "target_vocab_size": 32, "share_embeddings": "target"}
+    values = {"model": model, "data": data, "training": TRAINING, "decoding": DECODING}
+    return ExperimentConfig.from_dict({**values, **changes})
+
+
+@pytest.fixture(scope="module", params=["none", "source", "target"])
+def run(request):
+    """A parser of a toy treebank, and the trees that it has not seen."""
+
+    def make(folder):
+        treebank = write_treebank(folder / "wsj")
+        data = {
+            "task": "parsing",
+            "word_tags": request.param,
+            "train_source": [str(treebank / "02"), str(treebank / "03")],
+            "train_weights": [2, 2],
+            "validation_source": str(treebank / "22"),
+        }
+        train(experiment(data), folder / "run")
+
+    folder = shared(f"parser_{request.param}", make)
+    return folder / "run", folder / "wsj" / "22"
+
+
+@pytest.mark.slow
+def test_a_parser_learns_a_small_grammar(run):
+    directory, unseen = run
+    references = read_trees(unseen)
+    translator = load_translator(directory)
+    tagged = translator.target_tokenizer.word_tags == "source"
+    parses = translator([tree_pair(tree, tagged=tagged)[0] for tree in references])
+    scores = score_brackets([parse_tree(parse) for parse in parses], references)
+    assert scores.f1 > 90
+    assert scores.errors == 0
+    history = read_history(directory)
+    assert max(history["val_f1"]) > 90 > history["val_f1"][0]
+    report = json.loads((directory / "chosen.json").read_text())
+    assert report["validation_f1"][report["chosen"]] == pytest.approx(scores.f1)
+    if translator.target_tokenizer.word_tags != "none":
+        predicted = [tag for parse in parses for tag in parse_tree(parse).tags]
+        tags = [tag for tree in references for tag in tree.tags]
+        assert sum(map(str.__eq__, predicted, tags)) > 0.9 * len(tags)
+
+
+@pytest.mark.slow
+def test_evaluate_scores_trees(run, capsys, tmp_path):
+    directory, unseen = run
+    options = ["--json", str(tmp_path / "f1.json"), "--translations", str(tmp_path / "found.mrg")]
+    evaluate.main(["--model", str(directory), "--trees", str(unseen), *options])
+    report = json.loads((directory / "chosen.json").read_text())
+    found = json.loads((tmp_path / "f1.json").read_text())
+    assert found["f1"] == pytest.approx(report["validation_f1"][report["chosen"]])
+    assert f"F1 {found['f1']:.2f}" in capsys.readouterr().out
+    parsed = read_trees(tmp_path / "found.mrg")
+    assert [tree.words for tree in parsed] == [tree.words for tree in read_trees(unseen)]
+
+
+@pytest.mark.parametrize("name", ["parsing_wsj", "parsing_semi_supervised"])
+def test_the_papers_parsers_read_the_treebank_as_it_is_laid_out(name, tmp_path):
+    values = yaml.safe_load((ROOT / "pipelines" / "configs" / f"{name}.yaml").read_text())
+    sections = values["data"]["train_source"]
+    if name == "parsing_wsj":
+        assert sections == [f"data/wsj/{number:02}" for number in range(2, 22)]
+    assert values["data"]["validation_source"] == "data/wsj/22"
+    assert values["preset"] == name
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"train_target": "a.mrg"}, "received train_target='a.mrg'; leave it out"),
+        ({"word_tags": "target", "task": "translation"}, "word_tags needs task='parsing'"),
+        ({"train_languages": ["de"]}, "leave it out"),
+    ],
+)
+def test_options_of_another_task_are_refused(data, message):
+    given = {"task": "parsing", "train_source": "a.mrg", "validation_source": "b.mrg", **data}
+    with pytest.raises(ValueError, match=message):
+        experiment(given)
+
+
+def test_a_joint_vocabulary_is_refused():
+    data = {"task": "parsing", "train_source": "a.mrg", "validation_source": "b.mrg"}
+    with pytest.raises(ValueError, match="have separate vocabularies, received no model.target"):
+        experiment(data, model=SIZES)
