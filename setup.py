@@ -98,6 +98,7 @@ setup(
     package_data={
         "keras_transformer": ["py.typed"],
         "keras_transformer.data": ["checksums.tsv"],
+        "keras_transformer.serving": ["page/*"],
         "pipelines": ["configs/*.yaml"],
     },
     entry_points={"console_scripts": ["keras-transformer = pipelines.main:main"]},
