@@ -39,6 +39,7 @@ TEST = [
     "dill>=0.3",  # for tensorflow_datasets.testing
     "hypothesis>=6.100",
     "markdown-it-py>=3",
+    "playwright>=1.50,<2",  # for the page of the server, with a Chromium that is on PATH
     "pytest>=8.3",
     "pytest-xdist>=3.6",
 ]
@@ -98,6 +99,7 @@ setup(
     package_data={
         "keras_transformer": ["py.typed"],
         "keras_transformer.data": ["checksums.tsv"],
+        "keras_transformer.serving": ["page/*"],
         "pipelines": ["configs/*.yaml"],
     },
     entry_points={"console_scripts": ["keras-transformer = pipelines.main:main"]},

@@ -2,6 +2,7 @@
 
 Usage:
     python -m pipelines.serve --model saved_models/quickstart
+    python -m pipelines.serve --backend http://localhost:8501 --name quickstart --rest-port 8080
 """
 
 import argparse
@@ -39,14 +40,18 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.ser
     from keras_transformer.utils.checksums import check_files
 
     args = _parse(argv, prog)
-    version = find_served_version(args.model)
-    check_files(version)
+    version = find_served_version(args.model) if args.model else None
+    if version:
+        check_files(version)
     name = args.name or version.parent.name
     if set(name) & set(":/"):
         sys.exit(
             f"error: A model name must not contain a colon or a slash, received {name}. Give "
             "another --name."
         )
+    if args.backend:
+        run_page(args, version, name)
+        return
     engine = args.engine
     if engine == "auto":
         tensorflow = shutil.which(PROGRAM) or (not _has_packages() and docker_runs())
@@ -56,15 +61,25 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.ser
 
 def _parse(argv: Sequence[str] | None, prog: str) -> argparse.Namespace:
     parser = Parser(prog=prog, description=__doc__.split("\n")[0])
-    parser.add_argument("--model", required=True, help="saved_models/NAME, from pipelines.export")
+    parser.add_argument("--model", help="saved_models/NAME, from pipelines.export")
     parser.add_argument("--name", help="model name in requests (default: that of the directory)")
     parser.add_argument(
         "--engine",
         choices=["auto", "tensorflow", "python"],
         default="auto",
         help=f"tensorflow: {PROGRAM}, or its Docker image; python: the server of this package, "
-        "which needs the [serve] extra; auto (default): {PROGRAM} if it is on PATH, else python; "
-        "Docker if the extra is not installed",
+        f"which needs the [serve] extra and has a page for people at its REST port; auto "
+        f"(default): {PROGRAM} if it is on PATH, else python; Docker if the extra is not installed",
+    )
+    parser.add_argument(
+        "--no-page", action="store_true", help="leave out the page of --engine python"
+    )
+    parser.add_argument(
+        "--backend",
+        metavar="URL",
+        help="serve only the page, at --rest-port, in front of a model server that runs already; "
+        "URL is its REST address, such as http://localhost:8501. Give --name, the model's name "
+        "there, or --model, whose card the page then shows",
     )
     parser.add_argument(
         "--host",
@@ -102,7 +117,11 @@ def _parse(argv: Sequence[str] | None, prog: str) -> argparse.Namespace:
         "--dry-run", action="store_true", help="print the server's command line without running it"
     )
     args = parser.parse_args(argv)
-    if args.port == args.rest_port:
+    if args.backend:
+        _check_backend(parser, args)
+    elif not args.model:
+        parser.error("give --model")
+    if args.port == args.rest_port and not args.backend:
         parser.error("--port and --rest-port must differ")
     for option, port in {"--port": args.port, "--rest-port": args.rest_port}.items():
         if not 1 <= port <= 65535:
@@ -110,6 +129,16 @@ def _parse(argv: Sequence[str] | None, prog: str) -> argparse.Namespace:
     if args.timeout <= 0 or args.threads < 0:
         parser.error("--timeout must be positive, and --threads must not be negative")
     return args
+
+
+def _check_backend(parser: Parser, args: argparse.Namespace) -> None:
+    if not (args.name or args.model):
+        parser.error("--backend needs --name, the name of the model there, or --model")
+    others = {"--engine": "engine", "--port": "port", "--threads": "threads"}
+    others |= {"--batching": "batching", "--no-page": "no_page", "--dry-run": "dry_run"}
+    for option, name in others.items():
+        if getattr(args, name) != parser.get_default(name):
+            parser.error(f"{option} is for a model server, and --backend serves only the page")
 
 
 def run_tensorflow(args: argparse.Namespace, version: Path, name: str) -> None:
@@ -167,6 +196,8 @@ def run_python(args: argparse.Namespace, version: Path, name: str) -> None:
         # system has no default.
         signal.signal(number, _end_at_once)
     _announce(args, version, name, host)
+    if not args.no_page:
+        print(_invitation(host, args.rest_port), file=sys.stderr, flush=True)
     from pipelines.cli.process import import_tensorflow, start_log
 
     import_tensorflow()
@@ -180,6 +211,7 @@ def run_python(args: argparse.Namespace, version: Path, name: str) -> None:
     start_log()
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # Clients that have gone.
     settings = Settings(
+        page=not args.no_page,
         base=version.parent,
         name=name,
         host=host,
@@ -189,10 +221,48 @@ def run_python(args: argparse.Namespace, version: Path, name: str) -> None:
         batching=args.batching,
     )
     serve(settings)
+    _leave()
+
+
+def run_page(args: argparse.Namespace, version: Path | None, name: str) -> None:
+    """Run the page in front of another server, until a signal ends it.
+
+    Args:
+        args: The command's options.
+        version: The version directory whose card is shown.
+        name: The model's name in requests.
+    """
+    if not _has_packages():
+        sys.exit(NO_SERVER)
+    from keras_transformer.serving.backend import serve_page
+    from keras_transformer.serving.settings import PageSettings
+    from pipelines.cli.process import start_log
+
+    settings = PageSettings(
+        backend=args.backend,
+        name=name,
+        version=version,
+        host=args.host or "127.0.0.1",
+        rest_port=args.rest_port,
+        timeout=args.timeout,
+    )
+    start_log()
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # Clients that have gone.
+    print(_invitation(settings.host, settings.rest_port), file=sys.stderr, flush=True)
+    serve_page(settings)
+    _leave()
+
+
+def _leave() -> None:
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # A usual exit would wait for runs of the model whose clients have gone.
+
+
+def _invitation(host: str, port: int) -> str:
+    where = "localhost" if host in _ALL else f"[{host}]" if ":" in host else host
+    return f"Open http://{where}:{port}/ in a browser to try it."
 
 
 def _end_at_once(number: int, frame: object) -> None:
@@ -229,8 +299,9 @@ def _own_command(args: argparse.Namespace, base: Path, name: str) -> list[str]:
         "timeout": f"{args.timeout:g}",
     }
     given = [f"--{option}={value}" for option, value in options.items()]
-    batching = ["--batching"] if args.batching else []
-    return [sys.executable, "-m", "pipelines.serve", *given, *batching]
+    given += ["--batching"] if args.batching else []
+    given += ["--no-page"] if args.no_page else []
+    return [sys.executable, "-m", "pipelines.serve", *given]
 
 
 if __name__ == "__main__":

@@ -1,8 +1,6 @@
 """The REST API of TensorFlow Serving, as an ASGI application."""
 
 import asyncio
-import json
-import logging
 import re
 import urllib.parse
 from collections.abc import Mapping
@@ -10,77 +8,44 @@ from typing import Any
 
 import numpy as np
 from google.protobuf import json_format as protobuf_json
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, Response
-from starlette.types import Receive, Scope, Send
+from starlette.requests import Request
+from starlette.responses import Response
 
 from keras_transformer.serving import json_format
+from keras_transformer.serving.application import PREDICT, STATUS, Application, json_response
 from keras_transformer.serving.errors import Code, ServingError, invalid
-from keras_transformer.serving.http import BodyError, read_body
-from keras_transformer.serving.metrics import CONTENT_TYPE, Entry, Metrics
+from keras_transformer.serving.http import read_body
+from keras_transformer.serving.metrics import Entry, Metrics
 from keras_transformer.serving.model import DEFAULT
+from keras_transformer.serving.page import Page
 from keras_transformer.serving.predict import Predictor, check_rows
 
-log = logging.getLogger(__name__)
-
-METRICS = "/monitoring/prometheus/metrics"
-_MODEL = r"/v1/models/(?P<name>[^/:]+)(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
-_PREDICT = re.compile(rf"(?i:{_MODEL}):(?P<method>classify|regress|predict)", re.IGNORECASE)
-_STATUS = re.compile(rf"(?i:{_MODEL})(?P<metadata>/metadata)?", re.IGNORECASE)
 _MOST_VERSION = (1 << 63) - 1
-_NOT_FOUND = "<html><head><title>404 Not Found</title></head><body><h1>Not Found</h1></body></html>"
 _LARGE = 1 << 16  # More bytes are read or written in a thread.
 
 
-class RestApi:
+class RestApi(Application):
     """Answers the requests of one server.
 
     Args:
         predictor: Runs Predict requests.
         metrics: The server's metrics.
+        page: The page; None for a server without one.
     """
 
-    def __init__(self, predictor: Predictor, metrics: Metrics):
-        self._predictor, self._metrics = predictor, metrics
+    def __init__(self, predictor: Predictor, metrics: Metrics, page: Page | None = None):
+        super().__init__(metrics, page)
+        self._predictor = predictor
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle an ASGI request."""
-        request = Request(scope, receive)
-        path = scope["raw_path"].decode("ascii", "replace")
-        client = request.client.host if request.client else ""
-        is_predict = request.method == "POST" and _PREDICT.fullmatch(path)
-        entry = Entry("REST", "Predict" if is_predict else request.method, path[:200], client)
-        with self._metrics.request(entry):
-            try:
-                response = await self._answer(request, path, entry)
-            except ClientDisconnect:
-                entry.status = Code.CANCELLED.name
-                return
-            except ServingError as error:
-                entry.status = error.code.name
-                response = _json({"error": error.message}, error.http_status)
-                if isinstance(error, BodyError):
-                    response.headers["connection"] = "close"
-            except Exception:
-                log.exception("an error of the server")
-                entry.status = Code.INTERNAL.name
-                response = _json({"error": "Internal error; see the server's log"}, 500)
-            entry.http = response.status_code
-            await response(scope, receive, send)
-
-    async def _answer(self, request: Request, path: str, entry: Entry) -> Response:
-        if path == METRICS and request.method == "GET":
-            return Response(self._metrics.text(), media_type=CONTENT_TYPE)
-        if not path.lower().startswith("/v1/"):
-            return HTMLResponse(_NOT_FOUND, 404)
+    async def _answer_rest(self, request: Request, path: str, entry: Entry) -> Response:
         body = await read_body(request, self._predictor.settings.limits)
         entry.bytes = len(body)
-        if request.method == "POST" and (match := _PREDICT.fullmatch(path)):
+        if request.method == "POST" and (match := PREDICT.fullmatch(path)):
             return await self._predict(match, body, entry)
-        if request.method == "GET" and (match := _STATUS.fullmatch(path)):
+        if request.method == "GET" and (match := STATUS.fullmatch(path)):
             if match["metadata"]:
-                return _json(self._metadata(match))
-            return _json(self._status(match))
+                return json_response(self._metadata(match))
+            return json_response(self._status(match))
         raise invalid(f"Malformed request: {request.method} {path[:200]}")
 
     async def _predict(self, match: re.Match, body: bytes, entry: Entry) -> Response:
@@ -147,12 +112,7 @@ def _model(match: re.Match) -> tuple[str, int | None]:
 
 def _write(outputs: Mapping[str, np.ndarray], in_rows: bool, large: bool) -> Response:
     # Indentation takes json's slow encoder, and the event loop waits for the interpreter's lock.
-    return _json(json_format.write_outputs(outputs, in_rows), indent=None if large else 4)
-
-
-def _json(answer: dict[str, Any], status: int = 200, indent: int | None = 4) -> Response:
-    content = json.dumps(answer, ensure_ascii=False, indent=indent)
-    return Response(content.encode("utf-8", "replace"), status, media_type="application/json")
+    return json_response(json_format.write_outputs(outputs, in_rows), indent=None if large else 4)
 
 
 async def _off_loop(function: Any, *args: Any, large: bool) -> Any:

@@ -1,31 +1,31 @@
 """The server: both protocols, in one event loop."""
 
 import asyncio
-import contextlib
-import logging
-import signal
-import socket
-from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import grpc
-import uvicorn
 from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
 
+from keras_transformer.serving.errors import ServingError
 from keras_transformer.serving.grpc_api import (
     Health,
     ModelService,
     PredictionService,
     RefuseMalformed,
 )
-from keras_transformer.serving.http import limited_protocol
+from keras_transformer.serving.hosting import (
+    HttpServer,
+    bind,
+    first_to_end,
+    run_until_signal,
+)
 from keras_transformer.serving.metrics import Metrics
+from keras_transformer.serving.page import Page
 from keras_transformer.serving.predict import Predictor
 from keras_transformer.serving.rest import RestApi
 from keras_transformer.serving.settings import Batching, Settings
 from keras_transformer.utils.versions import find_served_version
-
-log = logging.getLogger(__name__)
 
 
 class Server:
@@ -50,11 +50,20 @@ class Server:
         batching = Batching.read(find_served_version(settings.base)) if settings.batching else None
         metrics = Metrics(settings.name)
         self.predictor = Predictor(settings, metrics, batching)
-        self.rest: Any = RestApi(self.predictor, metrics)
+        page = Page(settings.name, self._served_version, settings.limits) if settings.page else None
+        self.rest: Any = RestApi(self.predictor, metrics, page)
         self.prediction = PredictionService(self.predictor, metrics)
         self._model_service = ModelService(self.predictor, metrics)
         self._health = Health()
         self.port = self.rest_port = 0
+
+    def _served_version(self) -> Path | None:
+        """Return the directory of the version that answers requests."""
+        try:
+            with self.predictor.versions.use(self._settings.name) as served:
+                return self._settings.base / str(served.number)
+        except ServingError:
+            return None
 
     async def start(self) -> None:
         """Load the model, then open the ports.
@@ -65,8 +74,8 @@ class Server:
         """
         host, limits = self._settings.host, self._settings.limits
         # A port that is taken is an error before the model is loaded, which may take minutes.
-        _bind(host, self._settings.port).close()
-        listener = _bind(host, self._settings.rest_port)  # Refuses connections until it listens.
+        bind(host, self._settings.port).close()
+        listener = bind(host, self._settings.rest_port)  # Refuses connections until it listens.
         self.rest_port = listener.getsockname()[1]
         try:
             await self.predictor.versions.load_first()
@@ -75,22 +84,7 @@ class Server:
         except BaseException:
             listener.close()
             raise
-        config = uvicorn.Config(
-            self.rest,
-            interface="asgi3",
-            proxy_headers=False,  # The access log has the address of the connection.
-            http=limited_protocol(limits.idle_seconds),
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            log_level="error",  # Malformed requests are client errors and are not logged.
-            access_log=False,
-            server_header=False,
-            limit_concurrency=limits.connections,
-            timeout_keep_alive=max(1, round(limits.idle_seconds)),
-            timeout_graceful_shutdown=max(1, round(limits.stop_seconds)),
-        )
-        self._http = _Http(config)
+        self._http = HttpServer(self.rest, limits)
         self._serving = asyncio.create_task(self._http.serve([listener]))
         self._watching = asyncio.create_task(self.predictor.versions.watch())
 
@@ -123,15 +117,7 @@ class Server:
         Raises:
             Exception: If a task of the server ends before; the error is the task's own.
         """
-        waiting = asyncio.create_task(stop.wait())
-        tasks = {waiting, self._serving, self._watching}
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
-        if waiting in done:
-            return
-        for task in done:
-            task.result()
-        raise RuntimeError("the REST server has ended without an error")
+        await first_to_end(stop, {self._serving, self._watching})
 
     async def stop(self) -> None:
         """Refuse new requests, finish those that run, and close the ports."""
@@ -141,29 +127,9 @@ class Server:
         await asyncio.gather(self._grpc.stop(self._settings.limits.stop_seconds), self._serving)
         self.predictor.stop()
 
-
-def _bind(host: str, port: int) -> socket.socket:
-    """Return a socket that does not listen yet."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-    except OSError as error:
-        listener.close()
-        raise OSError(
-            f"cannot listen on {host}, port {port}: {error.strerror or error}. Give another "
-            "--port, --rest-port or --host."
-        ) from error
-    return listener
-
-
-class _Http(uvicorn.Server):
-    """uvicorn's server, which leaves signals to `serve`."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
+    def __str__(self) -> str:
+        host = self._settings.host
+        return f"REST at {host}:{self.rest_port}, gRPC at {host}:{self.port}"
 
 
 def serve(settings: Settings) -> None:
@@ -179,31 +145,4 @@ def serve(settings: Settings) -> None:
         OSError: If a port is taken.
         ValueError: If the model does not load.
     """
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    if before[signal.SIGINT] is signal.default_int_handler:
-        before[signal.SIGINT] = signal.SIG_DFL  # KeyboardInterrupt would wait for what runs.
-    asyncio.run(_serve(settings, before))
-
-
-async def _serve(settings: Settings, before: Mapping[signal.Signals, Any]) -> None:
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
-
-    def ask_to_stop() -> None:
-        for number, handler in before.items():
-            loop.remove_signal_handler(number)
-            signal.signal(number, handler)
-        stop.set()
-
-    server = Server(settings)
-    await server.start()
-    for number in before:
-        loop.add_signal_handler(number, ask_to_stop)
-    log.info(
-        "ready: REST at %s:%d, gRPC at %s:%d",
-        *(settings.host, server.rest_port, settings.host, server.port),
-    )
-    try:
-        await server.run_until(stop)
-        log.info("stopping: running requests have %g seconds", settings.limits.stop_seconds)
-    finally:
-        await server.stop()
+    run_until_signal(lambda: Server(settings), settings.limits.stop_seconds)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import urllib.parse
 from pathlib import Path
 
 from keras_transformer.utils.cores import available_cores
@@ -76,6 +77,8 @@ class Limits:
 
     request_bytes: int = 16 << 20
     """Size of a request, after decompression."""
+    answer_bytes: int = 128 << 20
+    """Size of an answer that is passed on from another server."""
     rows: int = 1024
     """Rows of a request."""
     waiting: int = 1000
@@ -110,8 +113,47 @@ class Settings:
     """Seconds after which a REST request fails."""
     batching: bool = False
     """Whether requests of several clients are joined."""
+    page: bool = True
+    """Whether / answers with a page for people."""
     poll_seconds: float = 1
     """Polling interval for new versions, in seconds."""
     retry_seconds: float = 60
     """Seconds until a version that did not load is tried again."""
     limits: Limits = dataclasses.field(default_factory=Limits)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PageSettings:
+    """The page in front of another model server.
+
+    Raises:
+        ValueError: If `backend` is not an address.
+    """
+
+    backend: str
+    """Address of its REST API, such as http://localhost:8501."""
+    name: str
+    """Name of the model there."""
+    version: Path | None = None
+    """Version directory of the model, for its card."""
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    rest_port: int = 8501
+    """Port for the page; 0 for a free one."""
+    timeout: float = 60
+    """Seconds that the other server has for an answer."""
+    limits: Limits = dataclasses.field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        message = (
+            f"The address of a model server must be like http://localhost:8501, received "
+            f"{self.backend!r}. Give its scheme, host and REST port."
+        )
+        try:
+            parts = urllib.parse.urlsplit(self.backend)
+            known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError as error:
+            raise ValueError(message) from error
+        if not known or parts.query or parts.fragment or "@" in parts.netloc:
+            raise ValueError(message)
+        object.__setattr__(self, "backend", self.backend.rstrip("/"))

@@ -3,8 +3,10 @@ import os
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -245,6 +247,65 @@ def test_without_tensorflows_server_the_one_in_python_runs(model, path, capsys):
     ]
     # The line starts the same server again.
     assert dry_run(capsys, *command[3:]) == command
+
+
+def test_the_line_says_whether_there_is_a_page(model, path, capsys):
+    command = dry_run(capsys, "--model", model, "--no-page")
+    assert command[-1] == "--no-page"
+    assert dry_run(capsys, *command[3:]) == command
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ([], "--backend needs --name, the name of the model there, or --model"),
+        (["--name", "x", "--engine", "python"], "--engine is for a model server"),
+        (["--name", "x", "--port", "8600"], "--port is for a model server"),
+        (["--name", "x", "--threads", "2"], "--threads is for a model server"),
+        (["--name", "x", "--batching"], "--batching is for a model server"),
+        (["--name", "x", "--no-page"], "--no-page is for a model server"),
+        (["--name", "x", "--dry-run"], "--dry-run is for a model server"),
+    ],
+)
+def test_the_page_alone_has_no_options_of_a_model_server(options, message, capsys):
+    with pytest.raises(SystemExit):
+        serve.main(["--backend", "http://localhost:8501", *options])
+    assert message in capsys.readouterr().err
+
+
+def test_the_address_of_the_other_server_is_checked():
+    with pytest.raises(SystemExit, match="error: The address of a model server must be like http"):
+        serve.main(["--backend", "localhost:8501", "--name", "x"])
+
+
+def test_a_model_or_another_server_is_required(capsys):
+    with pytest.raises(SystemExit):
+        serve.main([])
+    assert capsys.readouterr().err == "error: give --model. See python -m pipelines.serve --help.\n"
+
+
+def test_the_page_alone_runs_until_a_signal(model):
+    with socket.socket() as taken:
+        taken.bind(("localhost", 0))
+        port = taken.getsockname()[1]
+    command = ["--backend", "http://localhost:1", "--model", model, "--rest-port", str(port)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pipelines.serve", *command],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert (
+            process.stderr.readline() == f"Open http://127.0.0.1:{port}/ in a browser to try it.\n"
+        )
+        assert (
+            process.stderr.readline() == f"ready: page at 127.0.0.1:{port}, of http://localhost:1\n"
+        )
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/page/model.json") as response:
+            assert json.load(response) == {"name": "en_de", "version": "10"}
+        process.terminate()
+        assert process.wait(10) == 0
 
 
 def test_docker_takes_the_place_of_missing_packages(model, path, capsys, monkeypatch):

@@ -157,7 +157,7 @@ def ask_in_vain(url, body, **options):
         urllib3.request("POST", f"{url}:predict", json=body, retries=False, **options)
 
 
-@pytest.mark.parametrize("task", ["server._Http.serve", "versions.Versions.watch"])
+@pytest.mark.parametrize("task", ["hosting.HttpServer.serve", "versions.Versions.watch"])
 def test_the_server_ends_with_the_error_of_its_task(task, base, monkeypatch):
     async def fail(*_):
         raise OSError("no more files")

@@ -1,0 +1,79 @@
+"""What the ASGI applications of this package share: paths, log, metrics and errors."""
+
+import json
+import logging
+import re
+from typing import Any
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from keras_transformer.serving.errors import Code, ServingError
+from keras_transformer.serving.http import BodyError
+from keras_transformer.serving.metrics import CONTENT_TYPE, Entry, Metrics
+from keras_transformer.serving.page import Page
+
+log = logging.getLogger(__name__)
+
+METRICS = "/monitoring/prometheus/metrics"
+_MODEL = r"/v1/models/(?P<name>[^/:]+)(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
+PREDICT = re.compile(rf"(?i:{_MODEL}):(?P<method>classify|regress|predict)", re.IGNORECASE)
+STATUS = re.compile(rf"(?i:{_MODEL})(?P<metadata>/metadata)?", re.IGNORECASE)
+_NOT_FOUND = "<html><head><title>404 Not Found</title></head><body><h1>Not Found</h1></body></html>"
+
+
+class Application:
+    """Answers HTTP requests: the page, the metrics, and a REST API that a subclass has.
+
+    Args:
+        metrics: The server's metrics.
+        page: The page; None for a server without one.
+    """
+
+    def __init__(self, metrics: Metrics, page: Page | None = None):
+        self._metrics, self._page = metrics, page
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle an ASGI request."""
+        request = Request(scope, receive)
+        path = scope["raw_path"].decode("ascii", "replace")
+        client = request.client.host if request.client else ""
+        is_predict = request.method == "POST" and PREDICT.fullmatch(path)
+        entry = Entry("REST", "Predict" if is_predict else request.method, path[:200], client)
+        with self._metrics.request(entry):
+            try:
+                response = await self._answer(request, path, entry)
+            except ClientDisconnect:
+                entry.status = Code.CANCELLED.name
+                return
+            except ServingError as error:
+                entry.status = error.code.name
+                response = json_response({"error": error.message}, error.http_status)
+                if isinstance(error, BodyError):
+                    response.headers["connection"] = "close"
+            except Exception:
+                log.exception("an error of the server")
+                entry.status = Code.INTERNAL.name
+                response = json_response({"error": "Internal error; see the server's log"}, 500)
+            entry.http = response.status_code
+            await response(scope, receive, send)
+
+    async def _answer(self, request: Request, path: str, entry: Entry) -> Response:
+        if path == METRICS and request.method == "GET":
+            return Response(self._metrics.text(), media_type=CONTENT_TYPE)
+        if path.lower().startswith("/v1/"):
+            return await self._answer_rest(request, path, entry)
+        if self._page and (response := await self._page.answer(request, path)):
+            return response
+        return HTMLResponse(_NOT_FOUND, 404)
+
+    async def _answer_rest(self, request: Request, path: str, entry: Entry) -> Response:
+        """Answer a request whose path begins with /v1/."""
+        raise NotImplementedError
+
+
+def json_response(answer: Any, status: int = 200, indent: int | None = 4) -> Response:
+    """Return a response with a value as JSON."""
+    content = json.dumps(answer, ensure_ascii=False, indent=indent)
+    return Response(content.encode("utf-8", "replace"), status, media_type="application/json")

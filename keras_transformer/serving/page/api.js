@@ -1,0 +1,84 @@
+/* The server's REST API, and its errors in plain sentences. */
+
+/** A failure whose message is a sentence for people. */
+export class Failure extends Error {}
+
+const NO_CONNECTION =
+  "There is no connection to the server. Check that it is still running; your text is kept.";
+
+/** Return the JSON of an answer. Paths are relative, so that a proxy may add a prefix. */
+async function ask(path, body, signal) {
+  const options = body === undefined ? {} : { method: "POST", body: JSON.stringify(body) };
+  if (body !== undefined) options.headers = { "Content-Type": "application/json" };
+  let response;
+  let text;
+  try {
+    response = await fetch(path, { ...options, signal, cache: "no-store" });
+    text = await response.text();
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Failure(NO_CONNECTION);
+  }
+  let answer;
+  try {
+    answer = JSON.parse(text);
+  } catch {
+    answer = null;
+  }
+  if (!response.ok) throw new Failure(sentence(response.status, String(answer?.error ?? "")));
+  if (answer === null) {
+    throw new Failure("The server sent an answer that this page cannot read. Reload the page.");
+  }
+  return answer;
+}
+
+function sentence(status, message) {
+  if (status === 503 || status === 429) {
+    return "The server is busy. Wait a moment, then try again.";
+  }
+  if (status === 404) {
+    return "The model is not ready: it is still loading, or it was removed. Try again in a moment.";
+  }
+  if (status === 413) return "This is more text than the server takes at once. Send less of it.";
+  if (status === 408) return "The text took too long to arrive. Check the connection, then try again.";
+  if (status === 502) return "The model server behind this page does not answer. Check that it runs.";
+  if (status === 504 || /timed out/i.test(message)) {
+    return "The translation took too long. Send shorter sentences, or fewer of them.";
+  }
+  const reason = message.trim().slice(0, 300);
+  if (status >= 400 && status < 500) {
+    return `The server did not accept this text${reason ? `: ${reason}` : ""}.`.replace("..", ".");
+  }
+  return "The server had an error. Its log says more; you can try again.";
+}
+
+/** Return the model's name, card and facts. */
+export const readModel = () => ask("page/model.json");
+
+const modelPath = (name) => `v1/models/${encodeURIComponent(name)}`;
+
+/** Return the names of the model's signatures. */
+export async function readSignatures(name) {
+  const answer = await ask(`${modelPath(name)}/metadata`);
+  return Object.keys(answer.metadata?.signature_def?.signature_def ?? {});
+}
+
+/** Return the number and state of the newest version, available ones first. */
+export async function readStatus(name) {
+  const { model_version_status: versions = [] } = await ask(modelPath(name));
+  const available = versions.filter((version) => version.state === "AVAILABLE");
+  const [first] = (available.length ? available : versions).sort(
+    (one, other) => Number(other.version) - Number(one.version),
+  );
+  return { version: first?.version, state: first?.state ?? "ABSENT" };
+}
+
+/** Return the outputs of a signature for some texts; each output has a row for each text. */
+export async function predict(name, signature, texts, signal) {
+  const body = { signature_name: signature, inputs: { text: texts } };
+  return (await ask(`${modelPath(name)}:predict`, body, signal)).outputs;
+}
+
+/** Return sacrebleu's scores of translations. */
+export const readScores = (translations, references) =>
+  ask("page/bleu", { translations, references });

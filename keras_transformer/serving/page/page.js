@@ -1,0 +1,214 @@
+/* The page: it reads the model's facts, translates lines, and scores translations. */
+
+import { Failure, readModel, readScores, readSignatures, readStatus } from "./api.js";
+import { byId, make, plural, showText } from "./dom.js";
+import { showModel, showState } from "./model.js";
+import { resultItem, translate } from "./results.js";
+
+const LINES = 4; // Lines of a request: few, so that translations appear soon.
+const CHARACTERS = 2000; // Of a request of more than one line.
+const MOST_LINES = 200;
+const AGAIN = 3000; // Milliseconds until a model that is not ready is looked for again.
+
+const model = { name: "", signatures: [], max_source_length: null };
+let running = null; // The AbortController of a translation that runs.
+let translations = [];
+let nextLook = null; // The timer of `lookForModel`.
+
+const form = byId("form");
+const text = byId("text");
+const list = byId("list");
+
+const linesOf = (field) =>
+  field.value
+    .split("\n")
+    .map((line) => (line.toWellFormed?.() ?? line).trim())
+    .filter(Boolean);
+
+const sentenceOf = (error) => {
+  if (error instanceof Failure) return error.message;
+  console.error(error);
+  return "The page met an error of its own. Reload it, and copy your text first.";
+};
+
+/* The model */
+
+async function lookForModel() {
+  clearTimeout(nextLook);
+  try {
+    if (!model.name) takeModel(await readModel());
+    const { version, state } = await readStatus(model.name);
+    if (state === "AVAILABLE") {
+      model.signatures = await readSignatures(model.name);
+      showState("ready", `Ready, version ${version}`);
+      return;
+    }
+    const isComing = ["START", "LOADING"].includes(state);
+    showState("waiting", isComing ? `Loading version ${version}…` : "No version is served");
+  } catch (error) {
+    model.signatures = [];
+    showState("absent", error instanceof Failure ? shortOf(error.message) : sentenceOf(error));
+  }
+  clearTimeout(nextLook);
+  nextLook = setTimeout(lookForModel, AGAIN);
+}
+
+const shortOf = (message) => message.split(/(?<=\.) /)[0];
+
+function takeModel(about) {
+  Object.assign(model, { name: about.name, max_source_length: about.max_source_length });
+  showModel(about);
+}
+
+/* Translating */
+
+function groupLines(lines) {
+  const groups = [];
+  let size = 0;
+  for (const line of lines) {
+    const last = groups.at(-1);
+    if (last && last.length < LINES && size + line.length <= CHARACTERS) last.push(line);
+    else groups.push([line]);
+    size = groups.at(-1).length === 1 ? line.length : size + line.length;
+  }
+  return groups;
+}
+
+async function translateText() {
+  const lines = linesOf(text);
+  showText(byId("problem"), "");
+  if (!lines.length) return refuse("Write or paste a sentence first.");
+  if (lines.length > MOST_LINES) {
+    return refuse(
+      `The page takes ${MOST_LINES} lines at a time, and these are ${lines.length}. For whole ` +
+        "files, use the command keras-transformer client.",
+    );
+  }
+  startRun();
+  const { signal } = running;
+  let failure = null;
+  try {
+    if (!model.signatures.length) model.signatures = await readSignatures(await nameOfModel());
+    for (const group of groupLines(lines)) {
+      if (lines.length > LINES) say(`Translating ${translations.length} of ${lines.length}…`, true);
+      show(group, await translate(model, group, signal), lines.length);
+    }
+  } catch (error) {
+    if (error.name !== "AbortError") failure = sentenceOf(error);
+  }
+  endRun(lines.length, failure, signal.aborted);
+}
+
+async function nameOfModel() {
+  if (!model.name) takeModel(await readModel());
+  return model.name;
+}
+
+function refuse(message) {
+  showText(byId("problem"), message);
+  text.focus();
+}
+
+function startRun() {
+  running = new AbortController();
+  byId("translate").setAttribute("aria-disabled", "true");
+  byId("stop").hidden = false;
+  list.setAttribute("aria-busy", "true");
+  say("Translating…", true);
+  translations = [];
+}
+
+function show(sources, answers, count) {
+  if (!translations.length) {
+    list.replaceChildren(); // The last results stay until there are new ones.
+    byId("scores").replaceChildren();
+  }
+  sources.forEach((source, index) => {
+    const isFirst = !translations.length;
+    translations.push(answers[index][0].text);
+    list.append(resultItem(model, source, answers[index], isFirst));
+  });
+  byId("results-title").textContent = count === 1 ? "Translation" : "Translations";
+  byId("results").hidden = false;
+  byId("copy").hidden = !navigator.clipboard;
+}
+
+function endRun(count, failure, wasStopped) {
+  running = null;
+  list.removeAttribute("aria-busy");
+  byId("translate").removeAttribute("aria-disabled");
+  if (document.activeElement === byId("stop")) byId("translate").focus();
+  byId("stop").hidden = true;
+  const done = translations.length;
+  if (failure) {
+    say(done ? `${done} of ${plural(count, "line")} translated` : "");
+    showText(byId("problem"), failure);
+    lookForModel();
+  } else if (wasStopped) {
+    say(`Stopped after ${done} of ${plural(count, "line")}`);
+  } else {
+    say(`${plural(done, "line")} translated`);
+    if (linesOf(byId("reference")).length) compare();
+  }
+}
+
+function say(message, isBusy = false) {
+  byId("progress").textContent = message;
+  byId("progress").classList.toggle("busy", isBusy);
+}
+
+/* Comparing */
+
+async function compare() {
+  const references = linesOf(byId("reference"));
+  const output = byId("scores");
+  const problem = (message) => output.replaceChildren(make("span", { className: "problem" }, message));
+  if (!references.length) return problem("Paste a reference translation first.");
+  if (references.length !== translations.length) {
+    return problem(
+      `There ${translations.length === 1 ? "is" : "are"} ` +
+        `${plural(translations.length, "translation")}, and the reference has ` +
+        `${plural(references.length, "line")}. Give one line for each.`,
+    );
+  }
+  output.replaceChildren("Computing…");
+  try {
+    const scores = await readScores(translations, references);
+    output.replaceChildren(
+      make("strong", {}, `BLEU ${scores.bleu.toFixed(1)}`),
+      `, chrF ${scores.chrf.toFixed(1)}, ${plural(scores.sentences, "sentence")}`,
+      make("br"),
+      make("span", { className: "signature" }, scores.signature),
+    );
+  } catch (error) {
+    problem(sentenceOf(error));
+  }
+}
+
+/* Events */
+
+form.addEventListener("submit", (event) => {
+  event.preventDefault();
+  if (!running) translateText();
+});
+text.addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || event.isComposing) return;
+  event.preventDefault();
+  form.requestSubmit();
+});
+byId("stop").addEventListener("click", () => running?.abort());
+byId("score").addEventListener("click", compare);
+byId("copy").addEventListener("click", async () => {
+  try {
+    await navigator.clipboard.writeText(translations.join("\n"));
+    say("Copied");
+  } catch {
+    say("The browser did not allow copying");
+  }
+});
+if (/Mac|iPhone|iPad/.test(navigator.platform)) document.querySelector("kbd").textContent = "⌘";
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden) lookForModel(); // There may be a new version.
+});
+
+lookForModel();
