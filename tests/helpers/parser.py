@@ -1,6 +1,7 @@
 """A small treebank in a directory, and a parser with random weights."""
 
 import functools
+import itertools
 from pathlib import Path
 
 from keras_transformer.config import DecodingConfig
@@ -14,32 +15,29 @@ from keras_transformer.translation.translator import Translator
 from keras_transformer.trees import parse_tree
 from tests.helpers.tiny import ODD, tiny_model, toy_sentences
 
-SUBJECTS = ["the dog", "an old cat", "the red sun", "a big moon"]
+SUBJECTS = ["the dog", "an old cat", "the red sun", "a moon", "a fish", "the tall tree", "the boat"]
 VERBS = ["sees", "follows", "likes"]
 ANSWERS = ["sleeps", "runs", "sings"]
 
 
-def toy_tree(number):
-    """Return one of 84 trees of a small grammar, with tags, traces and functions."""
-    subject, rest = (SUBJECTS[number % 4], number // 4)
-    object_, verb = SUBJECTS[rest % 4], VERBS[rest // 4 % 3]
-    noun_phrase = lambda text, function="": (  # noqa: E731
-        f"(NP{function} "
-        + " ".join(
-            f"({'DT' if word in ('the', 'an', 'a') else 'NN' if last else 'JJ'} {word})"
-            for word, last in _with_last(text.split())
-        )
-        + ")"
-    )
-    if number >= 48:
-        verb_phrase = f"(VP (VBZ {ANSWERS[number % 3]}) (NP (-NONE- *T*-1)))"
-    else:
-        verb_phrase = f"(VP (VBZ {verb}) {noun_phrase(object_)})"
-    return f"( (S {noun_phrase(subject, '-SBJ-1')} {verb_phrase} (. .)) )"
+def toy_trees():
+    """Return 168 trees of a small grammar, with tags, traces and functions."""
+    trees = []
+    for subject, verb, patient in itertools.product(SUBJECTS, VERBS, SUBJECTS):
+        trees.append(_sentence(subject, f"(VP (VBZ {verb}) {_noun_phrase(patient)})"))
+    for subject, verb in itertools.product(SUBJECTS, ANSWERS):
+        trees.append(_sentence(subject, f"(VP (VBZ {verb}) (NP (-NONE- *T*-1)))"))
+    return trees
 
 
-def _with_last(words):
-    return [(word, place == len(words) - 1) for place, word in enumerate(words)]
+def _sentence(subject, verb_phrase):
+    return f"( (S {_noun_phrase(subject, '-SBJ-1')}\n    {verb_phrase} (. .)) )"
+
+
+def _noun_phrase(text, function=""):
+    first, *middle, last = text.split()
+    words = [f"(DT {first})", *(f"(JJ {word})" for word in middle), f"(NN {last})"]
+    return f"(NP{function} {' '.join(words)})"
 
 
 def write_treebank(directory, sections=("02", "03", "22")):
@@ -47,8 +45,7 @@ def write_treebank(directory, sections=("02", "03", "22")):
     for place, section in enumerate(sections):
         folder = Path(directory) / section
         folder.mkdir(parents=True)
-        numbers = range(place, 84, len(sections))
-        text = "".join(toy_tree(number).replace(" (VP", "\n    (VP") + "\n" for number in numbers)
+        text = "".join(f"{tree}\n" for tree in toy_trees()[place :: len(sections)])
         (folder / f"wsj_{section}01.mrg").write_text(text, encoding="utf-8")
     return Path(directory)
 
@@ -60,11 +57,9 @@ def parser(word_tags="none", compiled=False, **decoding):
     vocabulary = tree_vocabulary([tree], 20, word_tags=word_tags)
     lines = [*toy_sentences(80), "the dog/NN ( sees )"]
     source = SentencePieceTokenizer(train_sentencepiece(lines, 340))
-    search = DecodingConfig(
-        **{"beam_size": 3, "extra_length": 9, "max_source_length": 24, **decoding}
-    )
-    model = tiny_model(340, 20)
-    return Translator(model, source, TreeTokenizer(vocabulary), search, compiled)
+    search = {"beam_size": 3, "extra_length": 9, "max_source_length": 24, **decoding}
+    target, decoding = TreeTokenizer(vocabulary), DecodingConfig(**search)
+    return Translator(tiny_model(340, 20), source, target, decoding, compiled)
 
 
 TEXTS = [*toy_sentences(14), *ODD, "( ) [ ] { }", ". , !", "-LRB- x/y", "\u200b", "a\u00a0b c"]

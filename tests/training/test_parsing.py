@@ -8,7 +8,7 @@ import yaml
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.data import read_trees, tree_pair
 from keras_transformer.evaluation import score_brackets
-from keras_transformer.training import read_history, load_translator, train
+from keras_transformer.training import load_translator, read_history, train
 from keras_transformer.trees import parse_tree
 from pipelines import evaluate
 from tests.helpers.parser import write_treebank
@@ -17,10 +17,10 @@ from tests.helpers.tiny import ROOT
 
 SIZES = {"vocab_size": 300, "num_layers": 1, "d_model": 32, "d_ff": 48, "num_heads": 2}
 TRAINING = {
-    "epochs": 24,
+    "epochs": 30,
     "batch_tokens": 150,
     "warmup_steps": 60,
-    "learning_rate_scale": 0.35,
+    "learning_rate_scale": 0.25,
     "average_checkpoints": 2,
 }
 DECODING = {"beam_size": 2, "length_factor": 4.0, "extra_length": 10, "length_penalty": 0.0}
@@ -42,7 +42,6 @@ def run(request):
             "task": "parsing",
             "word_tags": request.param,
             "train_source": [str(treebank / "02"), str(treebank / "03")],
-            "train_weights": [2, 2],
             "validation_source": str(treebank / "22"),
         }
         train(experiment(data), folder / "run")
