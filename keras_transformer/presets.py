@@ -100,9 +100,17 @@ def _parsing(vocab_size: int, **dropout: Any) -> Preset:
 
     The target vocabulary has two tokens for each label and one for words, with room for more.
     """
-    sizes = {"vocab_size": vocab_size, "target_vocab_size": 128, "share_embeddings": "target"}
+    model = replace(
+        _BASE.model,
+        vocab_size=vocab_size,
+        target_vocab_size=128,
+        share_embeddings="target",
+        num_layers=4,
+        d_model=1024,
+        **dropout,
+    )
     return Preset(
-        replace(_BASE.model, num_layers=4, d_model=1024, **sizes, **dropout),
+        model,
         _BASE.training,
         DecodingConfig(beam_size=21, length_penalty=0.3, extra_length=300),
     )
