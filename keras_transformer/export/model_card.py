@@ -12,13 +12,17 @@ from keras_transformer.config.record import ExportRecord
 
 _ROUNDING = " (up to rounding, which may change words with the number of rows)"
 
+_TRANSLATES = "A Transformer that translates text"
+_PARSES = "A Transformer that parses sentences, whose words are separated by spaces, into trees"
+_AFTER = " The words after that are added to the root of the tree."
+
 _HEAD = """\
-A Transformer that translates text, exported for `tensorflow_model_server`. It takes and returns
-strings. A request may have any number of rows, and each row is translated as if it were sent
+{task}, exported for `tensorflow_model_server`. It takes and returns strings.
+A request may have any number of rows, and each row is answered as if it were sent
 alone{rounding}. (A server that batches requests refuses more rows than its `max_batch_size`.)
 
 - Invalid UTF-8 is replaced by U+FFFD.
-- Longer texts are truncated to {max_source_length} subwords, including end-of-sentence.
+- Longer texts are truncated to {max_source_length} subwords, including end-of-sentence.{after}
 - A text without subwords has the translation "" with score 0 and length 0.
 - A score is the log-probability divided by the length penalty, or -1e9 if there is no translation.
 - Lengths are in subwords, including end-of-sentence.
@@ -42,7 +46,10 @@ def model_card(name: str, record: ExportRecord) -> str:
     signatures = facts.pop("signatures")
     description = facts.pop("description", None)
     title = f"# {name}\n\n" + (f"{description}\n\n" if description else "")
+    parses = record.vocabulary.get("target_tokenizer") == "TreeTokenizer"
     head = _HEAD.format(
+        task=_PARSES if parses else _TRANSLATES,
+        after=_AFTER if parses else "",
         rounding="" if record.precision == "float32" else _ROUNDING,
         max_source_length=record.decoding["max_source_length"],
     )

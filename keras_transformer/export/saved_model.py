@@ -145,6 +145,7 @@ def _record(
         parameters=model.count_params(),
         vocabulary={
             "tokenizer": type(source).__name__,
+            "target_tokenizer": type(target).__name__,
             "source": source.vocab_size,
             "target": target.vocab_size,
             "shared": source is target,

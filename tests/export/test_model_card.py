@@ -27,6 +27,7 @@ def test_export_json_says_how_the_model_was_made(exported, facts):
     assert facts["parameters"] == exported.translator.model.count_params()
     assert facts["vocabulary"] == {
         "tokenizer": "SentencePieceTokenizer",
+        "target_tokenizer": "SentencePieceTokenizer",
         "source": 380,
         "target": 380,
         "shared": True,

@@ -64,7 +64,11 @@ def test_a_stock_server_can_run_every_op(version):
 
 
 def test_the_export_is_loaded_as_a_parser(version):
-    assert ExportRecord.read(version).vocabulary["tokenizer"] == "SentencePieceTokenizer"
+    vocabulary = ExportRecord.read(version).vocabulary
+    kinds = vocabulary["tokenizer"], vocabulary["target_tokenizer"]
+    assert kinds == ("SentencePieceTokenizer", "TreeTokenizer")
+    card = (version / "README.md").read_text(encoding="utf-8")
+    assert "parses sentences" in card and "added to the root of the tree" in card
     loaded = Translator.load(version.parent, num_hypotheses=2)
     assert loaded.makes_trees
     assert loaded(TEXTS[:5]) == load_saved_model(version.parent)(TEXTS[:5])

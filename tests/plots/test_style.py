@@ -6,7 +6,6 @@ import pytest
 from matplotlib import image, pyplot
 from matplotlib.figure import Figure
 
-from keras_transformer.data import parse_tree
 from keras_transformer.plots import (
     attention_grid,
     attention_lines,
@@ -18,6 +17,7 @@ from keras_transformer.plots import (
     tree_figure,
 )
 from keras_transformer.schedules import NoamSchedule
+from keras_transformer.trees import parse_tree
 
 
 @pytest.fixture
