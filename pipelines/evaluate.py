@@ -93,9 +93,11 @@ def _score_trees(args: argparse.Namespace) -> None:
             "--source and --target."
         )
     references = read_trees(args.trees)
+    if args.max_words is not None:
+        references = [tree for tree in references if len(tree.words) <= args.max_words]
     tagged = tokenizer.word_tags == "source"
     outputs = load_model(args)([tree_pair(tree, tagged=tagged)[0] for tree in references], True)
-    scores = score_brackets([parse_tree(output) for output in outputs], references, args.max_words)
+    scores = score_brackets([parse_tree(output) for output in outputs], references)
     _report(args, scores, outputs)
 
 
@@ -137,17 +139,20 @@ def _check(args: argparse.Namespace) -> None:
 
     text_options = ("--source", "--target", "--tfds", "--split", *LANGUAGES)
     if args.trees:
-        if wrong := [*given(*text_options), *(["--published"] if args.published else [])]:
-            raise ValueError(f"--trees needs no {' and no '.join(wrong)}; leave it out")
-        return
-    problems = text_source_problems(
-        given(*text_options),
-        files=("--source", "--target"),
-        dataset=("--tfds", "--split", "--source-language"),  # The target's has other uses.
-        required_files=("--source",),
-        required_dataset=("--tfds", *LANGUAGES),
-        languages=(args.source_language, args.target_language),
-    )
+        flags = {"--published": args.published, "--add-tag": args.add_tag}
+        wrong = [*given(*text_options), *(option for option, value in flags.items() if value)]
+        problems = [f"--trees needs no {' and no '.join(wrong)}; leave it out"] if wrong else []
+    else:
+        problems = text_source_problems(
+            given(*text_options),
+            files=("--source", "--target"),
+            dataset=("--tfds", "--split", "--source-language"),  # The target's has other uses.
+            required_files=("--source",),
+            required_dataset=("--tfds", *LANGUAGES),
+            languages=(args.source_language, args.target_language),
+        )
+        if args.max_words is not None:
+            problems.append("--max-words applies to --trees")
     for option, path in (("--json", args.json), ("--translations", args.translations)):
         if path and not Path(path).absolute().parent.is_dir():
             problems.append(f"{option} must be in an existing directory, received {path}")

@@ -121,7 +121,8 @@ class DataConfig:
                 return []
         else:
             rule = "parsing takes its sources and targets from the trees of train_source"
-            wrong = ["train_target", "validation_target", "tfds", "train_languages"]
+            wrong = ["train_target", "validation_target", "tfds"]
+            wrong += ["train_languages", "validation_languages"]
         return [
             f"{rule}, received {name}={getattr(self, name)!r}; leave it out"
             for name in wrong
@@ -148,7 +149,7 @@ class DataConfig:
             self.train_languages,
             self.validation_languages,
             corpora,
-            max(1, len(as_list(self.validation_source))),
+            1 if self.task == "parsing" else max(1, len(as_list(self.validation_source))),
             self.subwords,
         )
 

@@ -71,6 +71,20 @@ class DecodingConfig:
         """
         return [PAD_ID, BOS_ID] if self.allow_unknown else [PAD_ID, UNK_ID, BOS_ID]
 
+    def not_for_trees(self) -> list[str]:
+        """Return the options that are set and contradict the rules of trees, as name=value.
+
+        >>> DecodingConfig(min_length=3).not_for_trees()
+        ['min_length=3']
+        """
+        plain = {"min_length": 0, "no_repeat_ngram_size": 0, "repetition_penalty": 1.0}
+        plain |= {"allow_unknown": False, "prefix": ""}
+        return [
+            f"{name}={getattr(self, name)!r}"
+            for name, default in plain.items()
+            if getattr(self, name) != default
+        ]
+
     def longest(self, source_length: int) -> int:
         """Return the maximum number of tokens of a translation, for a source of some length.
 

@@ -43,6 +43,10 @@ class ExperimentConfig:
     @model_validator(mode="after")
     def _check(self):
         model = self.model
+        if self.data.task == "parsing" and (given := self.decoding.not_for_trees()):
+            raise ValueError(
+                f"trees follow rules that {', '.join(given)} of decoding contradicts; leave it out"
+            )
         if self.data.task == "parsing" and model.has_joint_vocabulary:
             raise ValueError(
                 "the words and the trees of parsing have separate vocabularies, received no "

@@ -3,7 +3,7 @@
 import dataclasses
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from keras_transformer.data.sources import existing_file, stream_lines
@@ -54,23 +54,38 @@ def read_trees(path: str | os.PathLike) -> list[Tree]:
     >>> [str(tree) for tree in read_trees(path)]
     ['(S (NP (PRP We)) (VP (VBD left)))']
     """
-    problems: list[TreeProblem] = []
-    trees = list(stream_trees(path, problems.append))
-    if not trees:
-        raise ValueError(
-            f"{path} must have a bracketed tree, such as (S (NP (PRP We)) (VP (VBD left))), "
-            f"received none{f' that can be used ({problems[0]})' if problems else ''}. Check the "
-            "file."
-        )
-    _log_problems(path, problems)
+    problems = _Problems(path)
+    trees = list(stream_trees(path, problems.add))
+    problems.finish(is_empty=not trees)
     return trees
 
 
-def _log_problems(path: str | os.PathLike, problems: Sequence[TreeProblem]) -> None:
-    for problem in problems[:_LOGGED_PROBLEMS]:
-        _LOGGER.warning("dropped a tree: %s", problem)
-    if problems:
-        _LOGGER.warning("dropped %s trees of %s", f"{len(problems):,}", path)
+class _Problems:
+    """Counts the trees of a path that cannot be used, and logs the first ones."""
+
+    def __init__(self, path: str | os.PathLike):
+        self.path = path
+        self.count = 0
+        self.first: list[TreeProblem] = []
+
+    def add(self, problem: TreeProblem) -> None:
+        """Count a problem."""
+        self.count += 1
+        if len(self.first) < _LOGGED_PROBLEMS:
+            self.first.append(problem)
+
+    def finish(self, is_empty: bool) -> None:
+        """Log what was found, or raise a ValueError if there was no tree at all."""
+        if is_empty:
+            found = f" that can be used ({self.first[0]})" if self.first else ""
+            raise ValueError(
+                f"{self.path} must have a bracketed tree, such as (S (NP (PRP We)) (VP (VBD "
+                f"left))), received none{found}. Check the file."
+            )
+        for problem in self.first:
+            _LOGGER.warning("dropped a tree: %s", problem)
+        if self.count:
+            _LOGGER.warning("dropped %s trees of %s", f"{self.count:,}", self.path)
 
 
 def stream_trees(
@@ -138,10 +153,12 @@ def stream_tree_pairs(
     Raises:
         FileNotFoundError, ValueError: See `stream_trees`.
     """
-    problems: list[TreeProblem] = []
-    for tree in stream_trees(path, problems.append):
+    problems = _Problems(path)
+    is_empty = True
+    for tree in stream_trees(path, problems.add):
+        is_empty = False
         yield tree_pair(tree, tagged=tagged)
-    _log_problems(path, problems)
+    problems.finish(is_empty)
 
 
 def tree_files(path: str | os.PathLike) -> list[Path]:

@@ -39,6 +39,7 @@ def export_ctranslate2(translator: Translator, path: str | os.PathLike) -> Path:
     Raises:
         ImportError: If CTranslate2 is not installed.
         FileExistsError: If `path` exists.
+        ValueError: If the translator makes trees.
 
     >>> import tempfile, ctranslate2, sentencepiece
     >>> from keras_transformer import Transformer
@@ -54,6 +55,11 @@ def export_ctranslate2(translator: Translator, path: str | os.PathLike) -> Path:
     >>> text = subwords.decode(result[0].hypotheses[0])
     """
     path = Path(path)
+    if translator.makes_trees:
+        raise ValueError(
+            "CTranslate2 does not know the rules of trees, received a translator that makes trees. "
+            "Export a SavedModel."
+        )
     if path.exists():
         raise FileExistsError(
             f"path must not exist yet, received {path}. Give another path, or remove it."

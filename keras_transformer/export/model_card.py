@@ -23,7 +23,7 @@ alone{rounding}. (A server that batches requests refuses more rows than its `max
 
 - Invalid UTF-8 is replaced by U+FFFD.
 - Longer texts are truncated to {max_source_length} subwords, including end-of-sentence.{after}
-- A text without subwords has the translation "" with score 0 and length 0.
+- A text without {units} has the translation "" with score 0 and length 0.
 - A score is the log-probability divided by the length penalty, or -1e9 if there is no translation.
 - Lengths are in subwords, including end-of-sentence.
 - Rows of subwords are padded with "", rows of attention weights with 0.
@@ -50,6 +50,7 @@ def model_card(name: str, record: ExportRecord) -> str:
     head = _HEAD.format(
         task=_PARSES if parses else _TRANSLATES,
         after=_AFTER if parses else "",
+        units="words" if parses else "subwords",
         rounding="" if record.precision == "float32" else _ROUNDING,
         max_source_length=record.decoding["max_source_length"],
     )

@@ -80,9 +80,17 @@ class TransformerTokenizer(keras_hub.tokenizers.Tokenizer):
         Args:
             tokenizer: The tokenizer.
             **kwargs: Other arguments of `keras_hub.tokenizers.Tokenizer`.
+
+        Raises:
+            ValueError: If it is of another kind, such as that of trees.
         """
-        (kind,) = (name for name, kind in _KINDS.items() if isinstance(tokenizer, kind.tokenizer))
-        return cls(tokenizer.model, kind, **kwargs)
+        for name, kind in _KINDS.items():
+            if isinstance(tokenizer, kind.tokenizer):
+                return cls(tokenizer.model, name, **kwargs)
+        raise ValueError(
+            f"tokenizer must be of the kind {' or '.join(_KINDS)}, received "
+            f"{type(tokenizer).__name__}. KerasHub has no parsers; use a Translator."
+        )
 
     def unwrap(self) -> Tokenizer:
         """Return the tokenizer of `keras_transformer.text`.

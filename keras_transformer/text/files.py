@@ -104,6 +104,6 @@ def read_tokenizers(paths: Sequence[Path], subwords: str) -> tuple[Tokenizer, To
 
 def _kind_of(path: Path, subwords: str) -> type[Tokenizer]:
     # No SentencePiece model and no list of word pieces begins like JSON.
-    if path.is_file() and path.open("rb").read(1) == b"{":
+    if path.is_file() and path.read_bytes().startswith(b"{"):
         return TreeTokenizer
     return WordPieceTokenizer if subwords == "wordpiece" else SentencePieceTokenizer

@@ -58,9 +58,10 @@ def tree_vocabulary(
     needed = _FIRST_TAG + len(tags) + 2 * len(labels)
     if vocab_size is not None and needed > vocab_size:
         raise ValueError(
-            f"A vocabulary of {len(labels)} labels and {len(tags)} tags of words needs {needed} "
-            f"tokens, received a size of {vocab_size}. Raise it (model.target_vocab_size), or "
-            f"check the trees: the labels are {' '.join(sorted(labels))[:200]}."
+            f"A vocabulary of trees with {len(labels)} labels and tokens for words: {len(tags)}, "
+            f"needs {needed} tokens, received a size of {vocab_size}. Raise it "
+            "(model.target_vocab_size), or check the trees: the labels are "
+            f"{' '.join(sorted(labels))[:200]}."
         )
     content = {
         "labels": sorted(labels),
@@ -124,9 +125,11 @@ class TreeTokenizer(Tokenizer):
             content = json.loads(model)
             self.labels, self.tags, self.word_tags, size = (content[name] for name in names)
             unused = size - _FIRST_TAG - len(self.tags) - 2 * len(self.labels)
-            is_right = unused >= 0 and all(
-                strings and len({*strings}) == len(strings) for strings in (self.labels, self.tags)
+            is_right = self.word_tags in ("none", "source", "target") and all(
+                isinstance(strings, list) and strings and len({*strings}) == len(strings)
+                for strings in (self.labels, self.tags)
             )
+            is_right = is_right and isinstance(size, int) and unused >= 0
         except (KeyError, TypeError, ValueError):
             is_right = False
         if not is_right:
@@ -143,6 +146,7 @@ class TreeTokenizer(Tokenizer):
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def _tokenize(self, text):
+        text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8")
         text = tf.strings.regex_replace(text, _LEAF, rf" {_TAG_MARK}\1 ")
         text = tf.strings.regex_replace(text, r"\(\s*", " (")
         tokens = tf.strings.split(tf.strings.regex_replace(text, r"\)", " ) "))
@@ -155,6 +159,9 @@ class TreeTokenizer(Tokenizer):
         key = depth + tokens.value_rowids() * (2 * tf.size(depth, tf.int64) + 1)
         order = tf.argsort(tf.where(opens | closes, key, tf.int64.max), stable=True)
         before = tf.concat([[UNK_ID], tf.gather(ids, order)[:-1]], axis=0)
+        sorted_key = tf.gather(key, order)
+        is_same = tf.concat([[False], sorted_key[1:] == sorted_key[:-1]], axis=0)
+        before = tf.where(is_same, before, UNK_ID)
         opened = tf.gather(before, tf.math.invert_permutation(order))
         closing = tf.where(opened == UNK_ID, UNK_ID, opened + 1)
         words = tf.where(ids == UNK_ID, self._other_tag, ids)
@@ -179,6 +186,7 @@ class TreeTokenizer(Tokenizer):
         Returns:
             Bracketed trees, string [B]; "" for ids without a tree.
         """
+        text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8")
         for character in _CHARACTERS:
             text = tf.strings.regex_replace(text, re.escape(character), escape(character))
         words = tf.strings.split(text)
@@ -190,7 +198,8 @@ class TreeTokenizer(Tokenizer):
         tags = words.with_values(tags).to_tensor()
         trees = self._join(ids, words.to_tensor(), tags)
         # Words that the tree lacks.
-        left = tf.strings.join([f" ({UNKNOWN_TAG} ", words.to_tensor(), ")"])
+        known = tf.where(tags == "", UNKNOWN_TAG, tags)
+        left = tf.strings.join([" (", known, " ", words.to_tensor(), ")"])
         found = tf.math.count_nonzero(self._is_word(ids), axis=1)
         is_found = tf.sequence_mask(found, tf.shape(left, tf.int64)[1])
         is_left = tf.sequence_mask(words.row_lengths()) & ~is_found

@@ -10,6 +10,7 @@ from tqdm import tqdm
 
 from keras_transformer.training.logs import Logs
 from keras_transformer.training.readings import Readings
+from keras_transformer.training.scores import SELECTING
 
 _REFRESH = 0.25
 """Seconds between two states of the line at a terminal."""
@@ -76,7 +77,7 @@ class Progress(keras.callbacks.Callback):
             parts.append(f"val_nll {logs['val_nll']:.3f} (perplexity {self.perplexity:.4g})")
         if "val_accuracy" in logs:
             parts.append(f"val_accuracy {logs['val_accuracy']:.3f}")
-        parts += [f"{n} {logs[n]:.2f} (greedy)" for n in ("val_bleu", "val_f1") if n in logs]
+        parts += [f"{n} {logs[n]:.2f} (greedy)" for n in SELECTING.values() if n in logs]
         parts += [f"{n} {v:.2f}" for n, v in logs.items() if n.startswith("val_bleu_")]
         parts += self._pace()
         print(f"{self._place()}: {', '.join(parts)}", flush=True)

@@ -13,6 +13,7 @@ import tensorflow as tf
 from keras_transformer.plots import attention_grid, save_figure, sentence_attention
 from keras_transformer.training.logs import Logs
 from keras_transformer.training.readings import Readings
+from keras_transformer.training.scores import SELECTING
 from keras_transformer.training.validation import Validation
 
 _SAMPLES = 5
@@ -73,7 +74,7 @@ class Summaries(keras.callbacks.Callback):
                 **{
                     name.replace(score, f"validation/{score[4:]}_greedy"): value
                     for name, value in logs.items()
-                    for score in ("val_bleu", "val_f1")
+                    for score in SELECTING.values()
                     if name == score or name.startswith(f"{score}_")
                 },
             }

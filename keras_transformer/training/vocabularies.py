@@ -69,14 +69,28 @@ def run_tokenizers(
 
     Raises:
         FileNotFoundError, ImportError, ConnectionError, ValueError: See `read_or_train`. A
-            ValueError also if a vocabulary lacks a tag of a target language.
+            ValueError also if a vocabulary lacks a tag of a target language, or is of another
+            task.
     """
     origins = [start, *teachers] if start else teachers
     if origins:
         tokenizers = read_tokenizers(origins[0].vocabularies, config.data.subwords)
         _check_tags(tokenizers[0], _tags(config.data), origins[0].path)
+        _check_task(tokenizers[1], config.data, origins[0].path)
         return tokenizers
     return read_or_train(directory, config)
+
+
+def _check_task(target: Tokenizer, data: DataConfig, origin: Path) -> None:
+    task, word_tags = "translation", data.word_tags
+    if isinstance(target, TreeTokenizer):
+        task, word_tags = "parsing", target.word_tags
+    if (task, word_tags) != (data.task, data.word_tags):
+        raise ValueError(
+            f"A run continues the task of the model that it starts from, or of its teachers: "
+            f"{origin} has data.task={task} and data.word_tags={word_tags}, received {data.task} "
+            f"and {data.word_tags}. Set these options as there, or start from another model."
+        )
 
 
 def _tags(data: DataConfig) -> list[str]:
@@ -160,6 +174,7 @@ def _trained(config: ExperimentConfig, folder: Path, sides: tuple[int, ...], siz
         if path.exists():  # Another run has trained it.
             return path
         if is_trees:
+            log.info("reading trees for a vocabulary of their labels")
             trees = (parse_tree(tree) for c in training_corpora(data) for _, tree in c.pairs())
             TreeTokenizer(tree_vocabulary(trees, size, word_tags=data.word_tags)).save(path)
             return path

@@ -66,7 +66,7 @@ class TokenSearch:
         tree_tokens: TreeTokens | None = None,
     ):
         if tree_tokens is not None:
-            _check_tree_options(decoding, prefix)
+            _check_tree_options(decoding)
         self.model = model
         self._tree_tokens = tree_tokens
         self.decoding = decoding
@@ -214,16 +214,11 @@ class TokenSearch:
         )
 
 
-def _check_tree_options(decoding: DecodingConfig, prefix: Sequence[int]) -> None:
-    plain = DecodingConfig()
-    names = ["min_length", "no_repeat_ngram_size", "repetition_penalty", "allow_unknown"]
-    given = [name for name in names if getattr(decoding, name) != getattr(plain, name)]
-    if prefix:
-        given.append("prefix")
-    if given:
+def _check_tree_options(decoding: DecodingConfig) -> None:
+    if given := decoding.not_for_trees():
         raise ValueError(
             "Trees follow rules of their own, which no other rule may contradict; received "
-            f"{', '.join(f'{name}={getattr(decoding, name)!r}' for name in given)}. Leave it out."
+            f"{', '.join(given)}. Leave it out."
         )
 
 

@@ -30,7 +30,8 @@ class Translator:
     `text`, string [B], to tensors of B rows, each of which depends only on its row of `text`. A
     text without tokens, such as "" or a space, has the translation "", with length 0 and score 0.
     Bytes that are not UTF-8 count as U+FFFD. A text of more than `decoding.max_source_length`
-    tokens is cut off.
+    tokens is cut off. With a `TreeTokenizer` for the target, translations are trees over the words
+    of the text.
 
     Args:
         model: A trained `Transformer`.

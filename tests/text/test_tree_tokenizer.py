@@ -78,6 +78,7 @@ def test_tokens_of_a_tree_read_like_the_paper_by_vinyals():
         ("", []),
         ("(S (NP (DT the)", ["(S", "(NP", "XX"]),
         (")) (", ["<unk>", "<unk>", "<unk>"]),
+        (") (S (NN x))", ["<unk>", "(S", "XX", ")S"]),
         ("(S (XP (NN a)))", ["(S", "<unk>", "XX", "<unk>", ")S"]),
         ("(S a (NP b c) )", ["(S", "XX", "(NP", "XX", "XX", ")NP", ")S"]),
         ("hello", ["XX"]),
@@ -87,6 +88,8 @@ def test_other_text_has_tokens_too_and_leaves_its_neighbors_alone(text, tokens):
     tokenizer = TOKENIZERS["none"]
     rows = tokenizer.tokenize([TREE, text, TREE]).numpy()
     assert tokenizer.id_to_piece(rows[1]) == tokens
+    after = tokenizer.tokenize(["(S (NP", text])[1].numpy()
+    assert after.tolist() == list(rows[1])
     assert rows[0].tolist() == rows[2].tolist() == tokenizer.tokenize([TREE])[0].numpy().tolist()
 
 
@@ -120,6 +123,10 @@ def test_given_tags_come_back():
     ids = tokenizer.tokenize([TREE]).to_tensor()
     written = tokenizer.write(ids, tf.constant(["We/PRP 1/2/CD )/-RRB-"]))
     assert decoded(written) == ["(S (NP (PRP We)) (VP (CD 1/2) (NP (-RRB- -RRB-))))"]
+    short = tokenizer.tokenize(["(S (NP (PRP We)))"]).to_tensor()
+    assert decoded(tokenizer.write(short, tf.constant(["We/PRP had/VBD"]))) == [
+        "(S (NP (PRP We)) (VBD had))"
+    ]
     assert decoded(tokenizer.write(ids, tf.constant(["We had/ /tea"]))) == [
         "(S (NP (XX We)) (VP (XX had/) (NP (XX /tea))))"
     ]
@@ -144,14 +151,14 @@ def test_a_vocabulary_has_room_for_more_tokens(tmp_path):
 
 
 def test_a_vocabulary_that_is_too_small_says_what_it_needs():
-    with pytest.raises(ValueError, match=r"4 labels and 1 tags .* 13 tokens, received .* 12\."):
+    with pytest.raises(ValueError, match=r"4 labels and tokens for words: 1, needs 13 .* 12\."):
         tokenizer_for("none", vocab_size=12)
     with pytest.raises(ValueError, match="at least one tree, received none"):
         tree_vocabulary([])
 
 
-def vocabulary(labels=("S",), size=7):
-    content = {"labels": labels, "tags": ["XX"], "word_tags": "none", "vocab_size": size}
+def vocabulary(labels=("S",), size=7, word_tags="none"):
+    content = {"labels": labels, "tags": ["XX"], "word_tags": word_tags, "vocab_size": size}
     return json.dumps(content).encode()
 
 
@@ -161,7 +168,8 @@ def test_the_smallest_vocabulary_has_one_label():
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{}", b"[1]", b"\xff", vocabulary([]), vocabulary(["S", "S"], 9), vocabulary(size=6)],
+    [b"", b"{}", b"[1]", b"\xff", vocabulary([]), vocabulary(["S", "S"], 9), vocabulary(size=6)]
+    + [vocabulary("SN", 9), vocabulary(size=7.0), vocabulary(word_tags="some")],
 )
 def test_another_file_is_no_vocabulary(content):
     with pytest.raises(ValueError, match="a vocabulary of trees must be JSON"):
