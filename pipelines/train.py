@@ -55,8 +55,12 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.tra
         train(experiment, output)
     print(f"The model is in {output}. Score it, or export it for serving:")
     run = shlex.quote(output)
-    tag = " --target-language LANGUAGE --add-tag" if experiment.data.train_languages else ""
-    print(f"  python -m pipelines.evaluate --model {run} --source FILE --target FILE{tag}")
+    text = "--source FILE --target FILE"
+    if experiment.data.train_languages:
+        text += " --target-language LANGUAGE --add-tag"
+    elif experiment.data.task == "parsing":
+        text = "--trees FILE"
+    print(f"  python -m pipelines.evaluate --model {run} {text}")
     print(f"  python -m pipelines.export --checkpoint {run} --output saved_models/NAME")
 
 

@@ -35,6 +35,7 @@ keras_transformer.schedules
 keras_transformer.text
 keras_transformer.training
 keras_transformer.translation
+keras_transformer.trees
 """.split()
 OPTIONAL = {"keras_transformer.keras_hub": "keras_hub"}  # What a module cannot do without.
 IMPORTABLE = [

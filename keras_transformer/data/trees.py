@@ -130,13 +130,16 @@ def stream_trees(
 def tree_pair(tree: Tree, *, tagged: bool = False) -> tuple[str, str]:
     """Return a tree as source and target of a model: its sentence and its notation.
 
-    >>> from keras_transformer.trees import parse_tree
-    >>> tree_pair(parse_tree("(S (NP (PRP We)) (VP (VBD left)))"))
-    ('We left', '(S (NP (PRP We)) (VP (VBD left)))')
-
     Args:
         tree: A normalized tree.
         tagged: Whether the sentence has the part-of-speech tag of each word; see `join_words`.
+
+    Returns:
+        The sentence and the notation.
+
+    >>> from keras_transformer.trees import parse_tree
+    >>> tree_pair(parse_tree("(S (NP (PRP We)) (VP (VBD left)))"))
+    ('We left', '(S (NP (PRP We)) (VP (VBD left)))')
     """
     return join_words(tree.words, tree.tags if tagged else None), str(tree)
 
@@ -151,7 +154,13 @@ def stream_tree_pairs(
         tagged: See `tree_pair`.
 
     Raises:
-        FileNotFoundError, ValueError: See `stream_trees`.
+        FileNotFoundError, ValueError: See `read_trees`.
+
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "train.mrg")
+    >>> _ = path.write_text("( (S (NP (PRP We)) (VP (VBD left))))", encoding="utf-8")
+    >>> list(stream_tree_pairs(path, tagged=True))
+    [('We/PRP left/VBD', '(S (NP (PRP We)) (VP (VBD left)))')]
     """
     problems = _Problems(path)
     is_empty = True
@@ -169,6 +178,13 @@ def tree_files(path: str | os.PathLike) -> list[Path]:
 
     Raises:
         FileNotFoundError: If the path does not exist, or the directory has no such files.
+
+    >>> import pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> for name in ("b.mrg", "a.mrg", "README"):
+    ...     (folder / name).touch()
+    >>> [file.name for file in tree_files(folder)]
+    ['a.mrg', 'b.mrg']
     """
     path = existing_file(path)
     if not path.is_dir():

@@ -98,7 +98,7 @@ def read_tokenizers(paths: Sequence[Path], subwords: str) -> tuple[Tokenizer, To
     Traceback (most recent call last):
     FileNotFoundError: ...
     """
-    tokenizers = [_kind_of(path, subwords).from_file(path) for path in paths]
+    tokenizers = [_kind_of(Path(path), subwords).from_file(path) for path in paths]
     return tokenizers[0], tokenizers[-1]
 
 

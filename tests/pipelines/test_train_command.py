@@ -240,6 +240,9 @@ CONFIGS = {
 def test_a_committed_configuration_needs_nothing_more(trained, name):
     train.main(["--config", str(CONFIGS[name]), "--output", "x"])
     data = trained[0][0].data
+    if name.startswith("parsing"):
+        assert (data.task, data.validation_source) == ("parsing", "data/wsj/22")
+        return
     source, target, *others = [part for part in name.split("_") if len(part) == 2]
     if name.endswith("_tfds"):
         assert (data.source_language, data.target_language) == (source, target)

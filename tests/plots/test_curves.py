@@ -60,7 +60,7 @@ def test_ticks_of_epochs_are_whole_numbers():
 @pytest.mark.parametrize(
     ("history", "message"),
     [
-        ({"accuracy": [0.5]}, "one of loss, val_nll, val_bleu, learning_rate, received accuracy"),
+        ({"accuracy": [0.5]}, "one of loss, val_nll, val_bleu, val_f1, learning_rate"),
         ({}, "received nothing. Train for at least one epoch"),
         ({"loss": []}, "needs an epoch"),
         ({"loss": [3.0, 2.0], "val_bleu": [9.0]}, "received {'loss': 2, 'val_bleu': 1} values"),
