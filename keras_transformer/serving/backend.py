@@ -2,6 +2,7 @@
 
 import asyncio
 import urllib.parse
+from collections.abc import Callable
 
 import urllib3
 from starlette.requests import Request
@@ -134,13 +135,14 @@ class PageServer:
         return f"page at {self._settings.host}:{self.rest_port}, of {self._settings.backend}"
 
 
-def serve_page(settings: PageSettings) -> None:
+def serve_page(settings: PageSettings, started: Callable[[], None] = lambda: None) -> None:
     """Serve the page until SIGTERM or SIGINT.
 
     Args:
         settings: What is shown, and where.
+        started: Called once the port is open.
 
     Raises:
         OSError: If the port is taken.
     """
-    run_until_signal(lambda: PageServer(settings), settings.limits.stop_seconds)
+    run_until_signal(lambda: PageServer(settings), settings.limits.stop_seconds, started)

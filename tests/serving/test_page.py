@@ -11,6 +11,8 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
+from sacrebleu.tokenizers.tokenizer_re import TokenizerRegexp
 
 from keras_transformer.evaluation import score
 from keras_transformer.serving.about import about
@@ -18,7 +20,7 @@ from keras_transformer.serving.backend import PageServer
 from keras_transformer.serving.page import HEADERS, Page
 from keras_transformer.serving.settings import Limits, PageSettings
 from tests.helpers.model_server import ModelServer
-from tests.helpers.tiny import ROOT
+from tests.helpers.tiny import ROOT, run_python
 from tests.serving.conftest import connect
 
 FILES = ROOT / "keras_transformer" / "serving" / "page"
@@ -177,6 +179,14 @@ def test_other_paths_are_not_found(path, port, passing):
         assert b"Not Found" in response.body
 
 
+def test_a_stray_file_is_not_served(tmp_path, monkeypatch):
+    (tmp_path / "page").mkdir()
+    (tmp_path / "page" / "index.html").write_bytes(b"a page")
+    (tmp_path / "page" / ".DS_Store").write_bytes(b"")
+    monkeypatch.setattr("importlib.resources.files", lambda name: tmp_path)
+    assert list(Page("x", lambda: None, Limits())._files) == ["/"]
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
 def test_other_methods_are_not_found(method, port):
     assert ask(port, method, "/", "{}").status == 404
@@ -276,6 +286,7 @@ def test_bleu_is_that_of_the_evaluation(port):
         ({"translations": ["a"], "references": ["a", "b"]}, "1 hypotheses and 2 references"),
         ({"translations": [], "references": []}, "at least one sentence"),
         ({"translations": 1025 * ["a"], "references": 1025 * ["a"]}, "at most 1024 sentences"),
+        ({"translations": ["a"], "references": ["a" * 65537]}, "may have 65536 characters"),
     ],
 )
 def test_bleu_refuses_what_is_malformed(body, message, port):
@@ -284,9 +295,31 @@ def test_bleu_refuses_what_is_malformed(body, message, port):
     assert message in answer["error"]
 
 
-def test_bleu_refuses_more_than_a_megabyte(port):
-    status, answer = bleu(port, b" " * ((1 << 20) + 1))
-    assert (status, answer) == (413, {"error": "The request is larger than 1048576 bytes"})
+def test_bleu_refuses_more_than_256_kilobytes(port):
+    status, answer = bleu(port, b" " * ((256 << 10) + 1))
+    assert (status, answer) == (413, {"error": "The request is larger than 262144 bytes"})
+
+
+def test_bleu_refuses_other_sites(port):
+    body = '{"translations": ["a"], "references": ["a"]}'
+    for site, status in {"cross-site": 403, "same-origin": 200, "none": 200}.items():
+        headers = {"Sec-Fetch-Site": site}
+        assert ask(port, "POST", "/page/bleu", body, headers).status == status
+
+
+def test_bleu_keeps_no_sentence(port):
+    assert bleu(port, {"translations": ["Keep me."], "references": ["Keep you."]})[0] == 200
+    for tokenizer in (Tokenizer13a, TokenizerRegexp):
+        assert tokenizer.__call__.cache_info().currsize == 0
+
+
+def test_bleu_needs_no_tensorflow():
+    code = (
+        "import sys; from keras_transformer.serving.bleu import score_request;"
+        'score_request(b\'{"translations": ["a"], "references": ["a"]}\');'
+        "print(*{'tensorflow', 'keras'} & sys.modules.keys())"
+    )
+    assert run_python("-c", code).stdout.strip() == ""
 
 
 # The page in front of another server
