@@ -264,7 +264,7 @@ def run_page(args: argparse.Namespace, version: Path | None, name: str) -> None:
 
     Args:
         args: The command's options.
-        version: The version directory whose card is shown.
+        version: The version directory whose card is shown; later, the highest beside it.
         name: The model's name in requests.
     """
     if not _has_packages():
@@ -277,7 +277,7 @@ def run_page(args: argparse.Namespace, version: Path | None, name: str) -> None:
     settings = PageSettings(
         backend=args.backend,
         name=name,
-        version=version,
+        base=version.parent if version else None,
         host=args.host or "127.0.0.1",
         rest_port=args.rest_port,
         timeout=args.timeout,

@@ -134,8 +134,8 @@ class PageSettings:
     """Address of its REST API, such as http://localhost:8501."""
     name: str
     """Name of the model there."""
-    version: Path | None = None
-    """Version directory of the model, for its card."""
+    base: Path | None = None
+    """Directory of the model's versions, for the card of the highest."""
     host: str = "127.0.0.1"
     """Address to listen on."""
     rest_port: int = 8080
