@@ -19,8 +19,8 @@ def about(version: Path) -> dict[str, Any]:
             not the place to say so.
 
     Returns:
-        `version`, `description`, `facts` (pairs of a name and a value), `card`, and
-        `max_source_length`, as far as they are known.
+        `version`, `description`, `facts` (pairs of a name and a value), `card`,
+        `max_source_length`, and `makes_trees` of a parser, as far as they are known.
     """
     known: dict[str, Any] = {"version": version.name}
     with contextlib.suppress(OSError, RecursionError, ValueError):
@@ -29,6 +29,8 @@ def about(version: Path) -> dict[str, Any]:
         length = record.decoding.get("max_source_length")
         if isinstance(length, int) and _number(length, "{}"):
             known["max_source_length"] = length
+        if record.vocabulary.get("target_tokenizer") == "TreeTokenizer":
+            known["makes_trees"] = True
         known["facts"] = _facts(record)
     with contextlib.suppress(OSError):
         with (version / _CARD).open(encoding="utf-8", errors="replace") as file:
@@ -47,6 +49,7 @@ def _facts(record: ExportRecord) -> list[tuple[str, str]]:
     layers = model.get("num_layers")
     sizes = [_number(record.vocabulary.get(side), "{:,}") for side in ("source", "target")]
     facts = {
+        "F1": _number(scores.get("f1"), "{:.1f}"),
         "BLEU": _number(scores.get("bleu"), "{:.1f}"),
         "chrF": _number(scores.get("chrf"), "{:.1f}"),
         "Scored on": _number(scores.get("sentences"), "{:,} sentences"),

@@ -262,6 +262,15 @@ def test_values_of_a_record_with_other_types_are_left_out(tmp_path):
     }
 
 
+def test_a_parser_is_known_and_has_f1(tmp_path):
+    (tmp_path / "assets.extra").mkdir()
+    record = {"scores": {"f1": 91.26}, "vocabulary": {"target_tokenizer": "TreeTokenizer"}}
+    (tmp_path / "assets.extra" / "export.json").write_text(json.dumps(record))
+    known = about(tmp_path)
+    assert known["makes_trees"] is True
+    assert ("F1", "91.3") in known["facts"]
+
+
 def test_a_description_may_have_half_a_character(tmp_path):
     (tmp_path / "assets.extra").mkdir()
     (tmp_path / "assets.extra" / "export.json").write_text('{"description": "\\ud800"}')

@@ -383,6 +383,24 @@ def test_a_new_version_has_its_own_card(open_page, server):
         new.rmdir()
 
 
+def test_a_parser_has_its_own_words(open_page, server):
+    path = server.server.predictor.versions._current.path / "assets.extra" / "export.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text('{"vocabulary": {"target_tokenizer": "TreeTokenizer"}}')
+    try:
+        page = open_page()
+        assert page.title() == "parrot – Parse"
+        text_of(page).fill("A dog.\nA cat.")
+        page.get_by_role("button", name="Parse").click()
+        page.get_by_text("2 lines parsed").wait_for()
+        assert page.locator("#results-title").inner_text() == "Trees"
+        page.get_by_text("The 2 best trees").first.wait_for()
+        assert page.get_by_text("Compare with a reference").count() == 1
+        assert not page.get_by_text("Compare with a reference").is_visible()
+    finally:
+        path.unlink()
+
+
 def fail_with(error):
     def fail():
         raise error
@@ -407,7 +425,7 @@ def fail_with(error):
         ),
         (
             tf.errors.DeadlineExceededError(None, None, "Timed out waiting for notification"),
-            "The translation took too long. Send shorter sentences, or fewer of them.",
+            "The model took too long. Send shorter sentences, or fewer of them.",
         ),
         (
             tf.errors.InternalError(None, None, "a secret"),

@@ -43,7 +43,7 @@ function sentence(status, message, path) {
   if (status === 413) return "This is more text than the server takes at once. Send less of it.";
   if (status === 408) return "The text took too long to arrive. Check the connection, then try again.";
   if (status === 504 || /timed out/i.test(message)) {
-    return "The translation took too long. Send shorter sentences, or fewer of them.";
+    return "The model took too long. Send shorter sentences, or fewer of them.";
   }
   const reason = message.trim().slice(0, 300).replace(/\.$/, "");
   if (status === 502) {

@@ -2,7 +2,7 @@
 
 import { Failure, readModel, readScores, readSignatures, readStatus } from "./api.js";
 import { byId, make, plural, showText } from "./dom.js";
-import { showModel, showState } from "./model.js";
+import { showModel, showState, terms } from "./model.js";
 import { resultItem, translate } from "./results.js";
 
 const LINES = 4; // Lines of a request: few, so that translations appear soon.
@@ -94,7 +94,7 @@ async function translateText() {
   try {
     if (!model.signatures.length) model.signatures = await readSignatures(await nameOfModel());
     for (const group of groupLines(lines)) {
-      if (lines.length > LINES) say(`Translating ${done} of ${lines.length}…`, true);
+      if (lines.length > LINES) say(`${terms.doing} ${done} of ${lines.length}…`, true);
       const answers = await translate(model, group, signal);
       if (!done) clearList(); // The last results stay until there are new ones.
       show(group, answers, lines.length);
@@ -121,7 +121,7 @@ function startRun() {
   byId("translate").setAttribute("aria-disabled", "true");
   byId("stop").hidden = false;
   list.setAttribute("aria-busy", "true");
-  say("Translating…", true);
+  say(`${terms.doing}…`, true);
 }
 
 function clearList() {
@@ -137,7 +137,7 @@ function show(sources, answers, count) {
     translations.push(answers[index][0].text);
     list.append(resultItem(model, source, answers[index], isFirst));
   });
-  byId("results-title").textContent = count === 1 ? "Translation" : "Translations";
+  byId("results-title").textContent = count === 1 ? terms.one : terms.several;
   byId("results").hidden = false;
   byId("copy").hidden = !navigator.clipboard;
 }
@@ -149,14 +149,14 @@ function endRun(done, count, failure, wasStopped) {
   if (document.activeElement === byId("stop")) byId("translate").focus();
   byId("stop").hidden = true;
   if (failure) {
-    say(done ? `${done} of ${plural(count, "line")} translated` : "");
+    say(done ? `${done} of ${plural(count, "line")} ${terms.done}` : "");
     showText(byId("problem"), failure);
     lookForModel();
   } else if (wasStopped) {
     say(`Stopped after ${done} of ${plural(count, "line")}`);
   } else {
-    say(`${plural(done, "line")} translated`);
-    if (linesOf(byId("reference")).length) compare();
+    say(`${plural(done, "line")} ${terms.done}`);
+    if (!byId("compare").hidden && linesOf(byId("reference")).length) compare();
   }
 }
 
