@@ -102,7 +102,13 @@ def _save(figure, path: Path) -> None:
 
     with warnings.catch_warnings(record=True) as caught:
         save_figure(figure, path)
-    if any("missing from font" in str(warning.message) for warning in caught):
+    lacks = [warning for warning in caught if "missing from font" in str(warning.message)]
+    for warning in caught:
+        if warning not in lacks:
+            warnings.warn_explicit(
+                warning.message, warning.category, warning.filename, warning.lineno
+            )
+    if lacks:
         print(
             f"{path} has boxes for characters that matplotlib's font lacks; an .svg shows them.",
             file=sys.stderr,

@@ -2,11 +2,12 @@
 
 Usage:
     python -m pipelines.serve --model saved_models/quickstart
-    python -m pipelines.serve --backend http://localhost:8501 --name quickstart --rest-port 8080
+    python -m pipelines.serve --backend http://localhost:8501 --name quickstart
 """
 
 import argparse
 import importlib.util
+import ipaddress
 import logging
 import os
 import shlex
@@ -31,7 +32,11 @@ NO_SERVER = f"""\
 error: There is no model server: {PROGRAM} is not on PATH, and the one in Python needs more \
 packages. Install its [serve] extra: pip install 'keras-transformer-mt[serve]'. Or start Docker, \
 and leave --engine out."""
+NO_PAGE = """\
+error: The page needs more packages. Install the [serve] extra: \
+pip install 'keras-transformer-mt[serve]'."""
 _ALL = ("0.0.0.0", "::")
+_REST_PORT, _PAGE_PORT = 8501, 8080
 
 
 @plain_errors()
@@ -41,7 +46,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.ser
 
     args = _parse(argv, prog)
     version = find_served_version(args.model) if args.model else None
-    if version:
+    if version and not args.backend:  # The page shows only the card.
         check_files(version)
     name = args.name or version.parent.name
     if set(name) & set(":/"):
@@ -68,7 +73,7 @@ def _parse(argv: Sequence[str] | None, prog: str) -> argparse.Namespace:
         choices=["auto", "tensorflow", "python"],
         default="auto",
         help=f"tensorflow: {PROGRAM}, or its Docker image; python: the server of this package, "
-        f"which needs the [serve] extra and has a page for people at its REST port; auto "
+        f"which needs the [serve] extra and has a web page at its REST port; auto "
         f"(default): {PROGRAM} if it is on PATH, else python; Docker if the extra is not installed",
     )
     parser.add_argument(
@@ -90,7 +95,10 @@ def _parse(argv: Sequence[str] | None, prog: str) -> argparse.Namespace:
         "--port", type=int, default=8500, metavar="N", help="gRPC port (default 8500)"
     )
     parser.add_argument(
-        "--rest-port", type=int, default=8501, metavar="N", help="REST port (default 8501)"
+        "--rest-port",
+        type=int,
+        metavar="N",
+        help=f"REST port (default {_REST_PORT}; with --backend, {_PAGE_PORT})",
     )
     parser.add_argument(
         "--batching",
@@ -117,21 +125,35 @@ def _parse(argv: Sequence[str] | None, prog: str) -> argparse.Namespace:
         "--dry-run", action="store_true", help="print the server's command line without running it"
     )
     args = parser.parse_args(argv)
-    if args.backend:
+    if args.rest_port is None:
+        args.rest_port = _REST_PORT if args.backend is None else _PAGE_PORT
+    _check_options(parser, args)
+    return args
+
+
+def _check_options(parser: Parser, args: argparse.Namespace) -> None:
+    if args.backend is not None:
         _check_backend(parser, args)
     elif not args.model:
         parser.error("give --model")
-    if args.port == args.rest_port and not args.backend:
+    if args.engine == "tensorflow" and args.no_page:
+        parser.error("--no-page is for --engine python; TensorFlow's server has no page")
+    if args.port == args.rest_port and args.backend is None:
         parser.error("--port and --rest-port must differ")
     for option, port in {"--port": args.port, "--rest-port": args.rest_port}.items():
         if not 1 <= port <= 65535:
             parser.error(f"{option} must be between 1 and 65535, received {port}")
     if args.timeout <= 0 or args.threads < 0:
         parser.error("--timeout must be positive, and --threads must not be negative")
-    return args
 
 
 def _check_backend(parser: Parser, args: argparse.Namespace) -> None:
+    from keras_transformer.serving.settings import split_address
+
+    try:
+        host, port = split_address(args.backend)
+    except ValueError as error:
+        parser.error(str(error))
     if not (args.name or args.model):
         parser.error("--backend needs --name, the name of the model there, or --model")
     others = {"--engine": "engine", "--port": "port", "--threads": "threads"}
@@ -139,6 +161,24 @@ def _check_backend(parser: Parser, args: argparse.Namespace) -> None:
     for option, name in others.items():
         if getattr(args, name) != parser.get_default(name):
             parser.error(f"{option} is for a model server, and --backend serves only the page")
+    if port == args.rest_port and (host == args.host or _is_local(host)):
+        parser.error(
+            f"--backend must be another server, and port {port} of this machine is that of the "
+            "page. Give another --rest-port"
+        )
+
+
+def _is_local(host: str) -> bool:
+    """Return whether a host is this machine, as far as its name or address says.
+
+    >>> [_is_local(host) for host in ("localhost", "127.0.0.2", "::1", "0.0.0.0", "10.0.0.1")]
+    [True, True, True, True, False]
+    """
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host.rstrip(".") == "localhost"
+    return address.is_loopback or address.is_unspecified
 
 
 def run_tensorflow(args: argparse.Namespace, version: Path, name: str) -> None:
@@ -191,13 +231,8 @@ def run_python(args: argparse.Namespace, version: Path, name: str) -> None:
     if not _has_packages():
         sys.exit(NO_SERVER)
     host = args.host or "127.0.0.1"
-    for number in (signal.SIGTERM, signal.SIGINT):
-        # While the model is loaded, and after the first signal; also as process 1, for which the
-        # system has no default.
-        signal.signal(number, _end_at_once)
+    _end_on_signals()
     _announce(args, version, name, host)
-    if not args.no_page:
-        print(_invitation(host, args.rest_port), file=sys.stderr, flush=True)
     from pipelines.cli.process import import_tensorflow, start_log
 
     import_tensorflow()
@@ -220,7 +255,7 @@ def run_python(args: argparse.Namespace, version: Path, name: str) -> None:
         timeout=args.timeout,
         batching=args.batching,
     )
-    serve(settings)
+    serve(settings, lambda: None if args.no_page else _invite(host, args.rest_port))
     _leave()
 
 
@@ -229,11 +264,12 @@ def run_page(args: argparse.Namespace, version: Path | None, name: str) -> None:
 
     Args:
         args: The command's options.
-        version: The version directory whose card is shown.
+        version: The version directory whose card is shown; later, the highest beside it.
         name: The model's name in requests.
     """
     if not _has_packages():
-        sys.exit(NO_SERVER)
+        sys.exit(NO_PAGE)
+    _end_on_signals()
     from keras_transformer.serving.backend import serve_page
     from keras_transformer.serving.settings import PageSettings
     from pipelines.cli.process import start_log
@@ -241,15 +277,14 @@ def run_page(args: argparse.Namespace, version: Path | None, name: str) -> None:
     settings = PageSettings(
         backend=args.backend,
         name=name,
-        version=version,
+        base=version.parent if version else None,
         host=args.host or "127.0.0.1",
         rest_port=args.rest_port,
         timeout=args.timeout,
     )
     start_log()
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # Clients that have gone.
-    print(_invitation(settings.host, settings.rest_port), file=sys.stderr, flush=True)
-    serve_page(settings)
+    serve_page(settings, lambda: _invite(settings.host, settings.rest_port))
     _leave()
 
 
@@ -260,9 +295,18 @@ def _leave() -> None:
     os._exit(0)  # A usual exit would wait for runs of the model whose clients have gone.
 
 
-def _invitation(host: str, port: int) -> str:
+def _invite(host: str, port: int) -> None:
     where = "localhost" if host in _ALL else f"[{host}]" if ":" in host else host
-    return f"Open http://{where}:{port}/ in a browser to try it."
+    print(f"Open http://{where}:{port}/ in a browser to try it.", file=sys.stderr, flush=True)
+
+
+def _end_on_signals() -> None:
+    """End at once until the server takes signals, and after the first that it took.
+
+    As process 1 too, for which the system has no default.
+    """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _end_at_once)
 
 
 def _end_at_once(number: int, frame: object) -> None:

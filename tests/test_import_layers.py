@@ -42,7 +42,8 @@ WITH_A_BACKEND = {
     "keras_transformer.optimizers",
 }
 
-WITHOUT_KERAS = ("config", "presets", "export")  # `export` imports Keras on first use.
+# `export` imports Keras on first use.
+WITHOUT_KERAS = ("config", "presets", "evaluation", "export", "trees")
 HOMED = {"Transformer", "TransformerConfig", "Translator"}  # In `__all__`, but no module.
 
 LONGEST_FUNCTION = 70  # Lines of code: no docstring, no comments, no blank lines.
@@ -192,6 +193,8 @@ def test_each_part_starts_tensorflow_quietly_before_it_imports_anything(part):
         ("keras_transformer", {"tensorflow", "keras", "numpy", "matplotlib"}),
         ("keras_transformer.config", {"tensorflow", "keras"}),
         ("keras_transformer.presets", {"tensorflow", "keras"}),
+        ("keras_transformer.evaluation", {"tensorflow", "keras"}),
+        ("keras_transformer.trees", {"tensorflow", "keras"}),
         ("pipelines", {"tensorflow", "keras"}),
     ],
 )

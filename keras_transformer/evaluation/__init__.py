@@ -1,7 +1,5 @@
 """Scores of translations and of trees."""
 
-import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
-
 from keras_transformer.evaluation.bleu import Scores, score
 from keras_transformer.evaluation.brackets import BracketScores, score_brackets
 from keras_transformer.evaluation.published import (

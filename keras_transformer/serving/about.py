@@ -8,6 +8,7 @@ from keras_transformer.config.record import ExportRecord
 
 _CARD = "README.md"
 _MOST_CHARACTERS = 200_000
+_MOST = 1e15  # No number of a model is larger.
 
 
 def about(version: Path) -> dict[str, Any]:
@@ -18,14 +19,18 @@ def about(version: Path) -> dict[str, Any]:
             not the place to say so.
 
     Returns:
-        `version`, `description`, `facts` (pairs of a name and a value), `card`, and
-        `max_source_length`, as far as they are known.
+        `version`, `description`, `facts` (pairs of a name and a value), `card`,
+        `max_source_length`, and `makes_trees` of a parser, as far as they are known.
     """
     known: dict[str, Any] = {"version": version.name}
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, RecursionError, ValueError):
         record = ExportRecord.read(version)
-        known["description"] = str(record.facts.get("description") or "")
-        known["max_source_length"] = record.decoding.get("max_source_length")
+        known["description"] = _text(record.facts.get("description") or "")
+        length = record.decoding.get("max_source_length")
+        if isinstance(length, int) and _number(length, "{}"):
+            known["max_source_length"] = length
+        if record.vocabulary.get("target_tokenizer") == "TreeTokenizer":
+            known["makes_trees"] = True
         known["facts"] = _facts(record)
     with contextlib.suppress(OSError):
         with (version / _CARD).open(encoding="utf-8", errors="replace") as file:
@@ -42,8 +47,9 @@ def _facts(record: ExportRecord) -> list[tuple[str, str]]:
     scores, model = record.facts.get("scores"), record.model
     scores = scores if isinstance(scores, dict) else {}
     layers = model.get("num_layers")
-    vocabulary = (record.vocabulary.get("source"), record.vocabulary.get("target"))
+    sizes = [_number(record.vocabulary.get(side), "{:,}") for side in ("source", "target")]
     facts = {
+        "F1": _number(scores.get("f1"), "{:.1f}"),
         "BLEU": _number(scores.get("bleu"), "{:.1f}"),
         "chrF": _number(scores.get("chrf"), "{:.1f}"),
         "Scored on": _number(scores.get("sentences"), "{:,} sentences"),
@@ -52,10 +58,8 @@ def _facts(record: ExportRecord) -> list[tuple[str, str]]:
         "Decoder layers": _number(model.get("num_decoder_layers") or layers, "{}"),
         "Heads": _number(model.get("num_heads"), "{}"),
         "Width": _number(model.get("d_model"), "{:,}"),
-        "Vocabulary": " and ".join(
-            _number(size, "{:,}") for size in dict.fromkeys(vocabulary) if size
-        ),
-        "Weights": record.precision,
+        "Vocabulary": " and ".join(dict.fromkeys(filter(None, sizes))),
+        "Weights": _text(record.precision),
         "Beam size": _number(record.decoding.get("beam_size"), "{}"),
         "Longest text": _number(record.decoding.get("max_source_length"), "{:,} subwords"),
     }
@@ -63,5 +67,15 @@ def _facts(record: ExportRecord) -> list[tuple[str, str]]:
 
 
 def _number(value: Any, pattern: str) -> str:
+    """Return a number as text; "" for anything else, such as infinity or NaN.
+
+    >>> [_number(value, "{:,}") for value in (1234, "5", True, float("nan"), 10**400)]
+    ['1,234', '', '', '', '']
+    """
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return pattern.format(value) if is_number else ""
+    return pattern.format(value) if is_number and abs(value) < _MOST else ""
+
+
+def _text(value: Any) -> str:
+    """Return a value as text that UTF-8 can represent."""
+    return str(value).encode("utf-8", "replace").decode("utf-8")

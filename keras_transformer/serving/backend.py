@@ -1,7 +1,13 @@
 """The page in front of another model server, such as `tensorflow_model_server`."""
 
 import asyncio
+import contextlib
+import logging
+import re
+import time
 import urllib.parse
+from collections.abc import Callable
+from pathlib import Path
 
 import urllib3
 from starlette.requests import Request
@@ -15,9 +21,14 @@ from keras_transformer.serving.metrics import Entry, Metrics
 from keras_transformer.serving.page import Page
 from keras_transformer.serving.settings import PageSettings
 from keras_transformer.serving.workers import Workers
+from keras_transformer.utils.versions import numbered_versions
+
+log = logging.getLogger(__name__)
 
 _CONNECT_SECONDS = 5
 _CONNECTIONS = 16
+_READERS = 4  # Of status and metadata, which do not wait for Predict.
+_CHUNK = 1 << 16
 
 
 class PassThrough(Application):
@@ -30,67 +41,130 @@ class PassThrough(Application):
     """
 
     def __init__(self, settings: PageSettings):
-        page = Page(settings.name, lambda: settings.version, settings.limits)
+        page = Page(settings.name, lambda: _highest_version(settings.base), settings.limits)
         super().__init__(Metrics(settings.name), page)
         self._settings = settings
-        self._workers = Workers(_CONNECTIONS, settings.limits.waiting)
-        timeout = urllib3.Timeout(connect=_CONNECT_SECONDS, read=settings.timeout)
-        self._pool = urllib3.PoolManager(
-            maxsize=_CONNECTIONS, retries=False, timeout=timeout, headers={}
-        )
+        waiting = settings.limits.waiting
+        self._workers = {
+            "POST": Workers(_CONNECTIONS, waiting),
+            "GET": Workers(_READERS, waiting),
+        }
+        self._pool = urllib3.PoolManager(maxsize=_CONNECTIONS + _READERS, retries=False, headers={})
 
     async def _answer_rest(self, request: Request, path: str, entry: Entry) -> Response:
         body = await read_body(request, self._settings.limits)
         entry.bytes = len(body)
         pattern = {"POST": PREDICT, "GET": STATUS}.get(request.method)
         match = pattern and pattern.fullmatch(path)
-        if not match or urllib.parse.unquote(match["name"]) != self._settings.name:
+        url = match and self._url(match)
+        if not url:
             raise ServingError(
                 Code.NOT_FOUND,
                 f"This server has the model {self._settings.name} only, and its Predict, status "
                 "and metadata requests.",
             )
-        rest = path[match.end("name") :]
-        name = urllib.parse.quote(self._settings.name, safe="")
-        url = f"{self._settings.backend}/v1/models/{name}{rest}"
-        status, content = await self._workers.run(self._send, request.method, url, body)
+        seconds = self._settings.timeout
+        deadline = time.monotonic() + seconds
+        workers = self._workers[request.method]
+        try:
+            async with asyncio.timeout(seconds):
+                status, content = await workers.run(self._send, request.method, url, body, deadline)
+        except TimeoutError as error:
+            raise self._too_late() from error
         entry.status = "OK" if status < 400 else f"HTTP {status}"
         headers = {"X-Content-Type-Options": "nosniff"}
         return Response(content, status, headers, media_type="application/json")
 
-    def _send(self, method: str, url: str, body: bytes) -> tuple[int, bytes]:
-        """Return the status and the body of the server's answer."""
+    def _url(self, match: re.Match) -> str | None:
+        """Return what a path asks of the other server; None if it must not be passed on."""
+        parts = match.groupdict()
+        if urllib.parse.unquote(parts["name"]) != self._settings.name:
+            return None
+        url = (
+            f"{self._settings.backend}/v1/models/{urllib.parse.quote(self._settings.name, safe='')}"
+        )
+        if parts["version"] is not None:
+            url += f"/versions/{parts['version']}"
+        if parts["label"] is not None:
+            label = urllib.parse.unquote(parts["label"])
+            # What a server on the way might take for a part of the path, or decode again.
+            if label in (".", "..") or not label.isprintable() or set(label) & set("/\\?#%"):
+                return None
+            url += f"/labels/{urllib.parse.quote(label, safe='')}"
+        return url + (f":{parts['method']}" if "method" in parts else parts["metadata"] or "")
+
+    def _too_late(self) -> ServingError:
+        message = f"The model server did not answer in {self._settings.timeout:g} seconds"
+        return ServingError(Code.DEADLINE_EXCEEDED, message, http=504)
+
+    def _send(self, method: str, url: str, body: bytes, deadline: float) -> tuple[int, bytes]:
+        """Return the status and the body of the server's answer.
+
+        Args:
+            method: GET or POST.
+            url: The address.
+            body: The body of a POST request.
+            deadline: When the answer must be complete, on the clock of `time.monotonic`.
+
+        Raises:
+            ServingError: If there is none.
+        """
         headers = {"Content-Type": "application/json"} if method == "POST" else {}
-        most = self._settings.limits.answer_bytes
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise self._too_late()
         try:
             response = self._pool.request(
                 method,
                 url,
                 body=body if method == "POST" else None,
                 headers=headers,
+                timeout=urllib3.Timeout(connect=min(_CONNECT_SECONDS, left), total=left),
                 redirect=False,
                 preload_content=False,
             )
             try:
-                content = response.read(most + 1)
-                if len(content) > most:
-                    response.close()
-                    raise ServingError(
-                        Code.INTERNAL, f"The answer has more than {most} bytes.", http=502
-                    )
+                content = self._read(response, deadline)
+            except BaseException:
+                response.close()
+                raise
             finally:
                 response.release_conn()
         except urllib3.exceptions.ReadTimeoutError as error:
-            message = f"The model server did not answer in {self._settings.timeout:g} seconds"
-            raise ServingError(Code.DEADLINE_EXCEEDED, message, http=504) from error
+            raise self._too_late() from error
         except urllib3.exceptions.HTTPError as error:
-            message = f"The model server at {self._settings.backend} does not answer"
-            raise ServingError(Code.UNAVAILABLE, message, http=502) from error
+            server = f"The model server at {self._settings.backend}"
+            log.warning("%s: %s", server, error)
+            broken = (urllib3.exceptions.ProtocolError, urllib3.exceptions.DecodeError)
+            what = "broke off its answer" if isinstance(error, broken) else "cannot be reached"
+            raise ServingError(Code.UNAVAILABLE, f"{server} {what}", http=502) from error
         return response.status, content
+
+    def _read(self, response: urllib3.BaseHTTPResponse, deadline: float) -> bytes:
+        most = self._settings.limits.answer_bytes
+        chunks, size = [], 0
+        while chunk := response.read1(_CHUNK):
+            chunks.append(chunk)
+            size += len(chunk)
+            if size > most:
+                message = f"The answer has more than {most} bytes"
+                raise ServingError(Code.INTERNAL, message, http=502)
+            if time.monotonic() > deadline:
+                raise self._too_late()
+        return b"".join(chunks)
 
     def stop(self) -> None:
         """Drop requests that have not begun."""
-        self._workers.stop()
+        for workers in self._workers.values():
+            workers.stop()
+
+
+def _highest_version(base: Path | None) -> Path | None:
+    """Return the version whose card is shown, which may change while the page is served."""
+    with contextlib.suppress(OSError):
+        if base and (versions := numbered_versions(base)):
+            return versions[max(versions)]
+    return None
 
 
 class PageServer:
@@ -134,13 +208,14 @@ class PageServer:
         return f"page at {self._settings.host}:{self.rest_port}, of {self._settings.backend}"
 
 
-def serve_page(settings: PageSettings) -> None:
+def serve_page(settings: PageSettings, started: Callable[[], None] = lambda: None) -> None:
     """Serve the page until SIGTERM or SIGINT.
 
     Args:
         settings: What is shown, and where.
+        started: Called once the port is open.
 
     Raises:
         OSError: If the port is taken.
     """
-    run_until_signal(lambda: PageServer(settings), settings.limits.stop_seconds)
+    run_until_signal(lambda: PageServer(settings), settings.limits.stop_seconds, started)

@@ -31,8 +31,13 @@ class Startable(Protocol):
     def __str__(self) -> str: ...
 
 
-def bind(host: str, port: int) -> socket.socket:
+def bind(host: str, port: int, option: str = "--rest-port") -> socket.socket:
     """Return a socket that does not listen yet.
+
+    Args:
+        host: The address.
+        port: The port; 0 for a free one.
+        option: The option that sets the port, for the error.
 
     Raises:
         OSError: If the port is taken.
@@ -46,7 +51,7 @@ def bind(host: str, port: int) -> socket.socket:
         listener.close()
         raise OSError(
             f"cannot listen on {host}, port {port}: {error.strerror or error}. Give another "
-            "--port, --rest-port or --host."
+            f"{option} or --host."
         ) from error
     return listener
 
@@ -99,7 +104,9 @@ async def first_to_end(stop: asyncio.Event, tasks: set[asyncio.Task]) -> None:
     raise RuntimeError("the REST server has ended without an error")
 
 
-def run_until_signal(make: Callable[[], Startable], stop_seconds: float) -> None:
+def run_until_signal(
+    make: Callable[[], Startable], stop_seconds: float, started: Callable[[], None] = lambda: None
+) -> None:
     """Run a server until SIGTERM or SIGINT.
 
     After the first one, both have their handlers from before the call. By default, a second one
@@ -108,15 +115,19 @@ def run_until_signal(make: Callable[[], Startable], stop_seconds: float) -> None
     Args:
         make: Returns the server; called in the event loop.
         stop_seconds: Seconds that running requests have then, for the log.
+        started: Called once the ports are open.
     """
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     if before[signal.SIGINT] is signal.default_int_handler:
         before[signal.SIGINT] = signal.SIG_DFL  # KeyboardInterrupt would wait for what runs.
-    asyncio.run(_run(make, before, stop_seconds))
+    asyncio.run(_run(make, before, stop_seconds, started))
 
 
 async def _run(
-    make: Callable[[], Startable], before: Mapping[signal.Signals, Any], stop_seconds: float
+    make: Callable[[], Startable],
+    before: Mapping[signal.Signals, Any],
+    stop_seconds: float,
+    started: Callable[[], None],
 ) -> None:
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
 
@@ -131,6 +142,7 @@ async def _run(
     for number in before:
         loop.add_signal_handler(number, ask_to_stop)
     log.info("ready: %s", server)
+    started()
     try:
         await server.run_until(stop)
         log.info("stopping: running requests have %g seconds", stop_seconds)

@@ -2,7 +2,6 @@
 
 import asyncio
 import dataclasses
-import json
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
@@ -12,7 +11,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from keras_transformer.serving.about import about
-from keras_transformer.serving.errors import invalid
+from keras_transformer.serving.bleu import MOST_BYTES, score_request
+from keras_transformer.serving.errors import Code, ServingError
 from keras_transformer.serving.http import read_body
 from keras_transformer.serving.settings import Limits
 from keras_transformer.serving.workers import Workers
@@ -41,8 +41,7 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-_BLEU_BYTES = 1 << 20
-_BLEU_WAITING = 16
+_BLEU_CALLS = 3  # One runs, and two wait.
 
 
 class Page:
@@ -64,8 +63,9 @@ class Page:
                 _TYPES[Path(file.name).suffix],
             )
             for file in folder.iterdir()
+            if Path(file.name).suffix in _TYPES  # A file manager may leave others there.
         }
-        self._scorer = Workers(1, _BLEU_WAITING)
+        self._scorer = Workers(1, _BLEU_CALLS)
 
     async def answer(self, request: Request, path: str) -> Response | None:
         """Return the response to a request, or None if it is not for the page.
@@ -75,7 +75,7 @@ class Page:
             path: Its path, not decoded.
 
         Raises:
-            ServingError: If its body is malformed or too large.
+            ServingError: If its body is malformed or too large, or it comes from another site.
         """
         response: Response | None = None
         if request.method in ("GET", "HEAD"):
@@ -96,26 +96,8 @@ class Page:
         return {"name": self._name, **known}
 
     async def _bleu(self, request: Request) -> dict[str, Any]:
-        limits = dataclasses.replace(self._limits, request_bytes=_BLEU_BYTES)
-        body = await read_body(request, limits)
-        return await self._scorer.run(_score, body, limits.rows)
-
-
-def _score(body: bytes, most: int) -> dict[str, Any]:
-    from keras_transformer.evaluation import score  # It imports TensorFlow.
-
-    try:
-        given = json.loads(body)
-        translations, references = given["translations"], given["references"]
-    except (KeyError, RecursionError, TypeError, ValueError) as error:
-        raise invalid("The body must be JSON with `translations` and `references`.") from error
-    for texts in (translations, references):
-        if not (isinstance(texts, list) and all(isinstance(text, str) for text in texts)):
-            raise invalid("`translations` and `references` must be lists of strings.")
-    if len(translations) > most:
-        raise invalid(f"BLEU takes at most {most} sentences, received {len(translations)}.")
-    try:
-        scores = score(translations, references)
-    except ValueError as error:
-        raise invalid(str(error)) from error
-    return {key: value for key, value in dataclasses.asdict(scores).items() if key != "published"}
+        # Another site's page may post plain text here without asking first.
+        if request.headers.get("sec-fetch-site") == "cross-site":
+            raise ServingError(Code.PERMISSION_DENIED, "Requests of other sites are refused.")
+        limits = dataclasses.replace(self._limits, request_bytes=MOST_BYTES)
+        return await self._scorer.run(score_request, await read_body(request, limits))

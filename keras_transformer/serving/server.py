@@ -1,6 +1,7 @@
 """The server: both protocols, in one event loop."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ class Server:
         """Return the directory of the version that answers requests."""
         try:
             with self.predictor.versions.use(self._settings.name) as served:
-                return self._settings.base / str(served.number)
+                return served.path
         except ServingError:
             return None
 
@@ -74,7 +75,7 @@ class Server:
         """
         host, limits = self._settings.host, self._settings.limits
         # A port that is taken is an error before the model is loaded, which may take minutes.
-        bind(host, self._settings.port).close()
+        bind(host, self._settings.port, "--port").close()
         listener = bind(host, self._settings.rest_port)  # Refuses connections until it listens.
         self.rest_port = listener.getsockname()[1]
         try:
@@ -132,7 +133,7 @@ class Server:
         return f"REST at {host}:{self.rest_port}, gRPC at {host}:{self.port}"
 
 
-def serve(settings: Settings) -> None:
+def serve(settings: Settings, started: Callable[[], None] = lambda: None) -> None:
     """Serve a model until SIGTERM or SIGINT.
 
     After the first one, both have their handlers from before the call. By default, a second one
@@ -140,9 +141,10 @@ def serve(settings: Settings) -> None:
 
     Args:
         settings: What is served, and where.
+        started: Called once the ports are open.
 
     Raises:
         OSError: If a port is taken.
         ValueError: If the model does not load.
     """
-    run_until_signal(lambda: Server(settings), settings.limits.stop_seconds)
+    run_until_signal(lambda: Server(settings), settings.limits.stop_seconds, started)

@@ -134,26 +134,45 @@ class PageSettings:
     """Address of its REST API, such as http://localhost:8501."""
     name: str
     """Name of the model there."""
-    version: Path | None = None
-    """Version directory of the model, for its card."""
+    base: Path | None = None
+    """Directory of the model's versions, for the card of the highest."""
     host: str = "127.0.0.1"
     """Address to listen on."""
-    rest_port: int = 8501
+    rest_port: int = 8080
     """Port for the page; 0 for a free one."""
     timeout: float = 60
     """Seconds that the other server has for an answer."""
     limits: Limits = dataclasses.field(default_factory=Limits)
 
     def __post_init__(self) -> None:
-        message = (
-            f"The address of a model server must be like http://localhost:8501, received "
-            f"{self.backend!r}. Give its scheme, host and REST port."
-        )
-        try:
-            parts = urllib.parse.urlsplit(self.backend)
-            known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-        except ValueError as error:
-            raise ValueError(message) from error
-        if not known or parts.query or parts.fragment or "@" in parts.netloc:
-            raise ValueError(message)
+        split_address(self.backend)
         object.__setattr__(self, "backend", self.backend.rstrip("/"))
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Return the host and the port of a model server's REST API.
+
+    Args:
+        address: Its address.
+
+    Raises:
+        ValueError: If it is not an address of HTTP or HTTPS.
+
+    >>> split_address("https://host.example/models")
+    ('host.example', 443)
+    """
+    message = (
+        f"The address of a model server must be like http://localhost:8501, received {address!r}. "
+        "Give its scheme, host and REST port."
+    )
+    usual = {"http": 80, "https": 443}
+    try:
+        parts = urllib.parse.urlsplit(address)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise ValueError(message) from error
+    if parts.scheme not in usual or not host or port == 0:
+        raise ValueError(message)
+    if parts.query or parts.fragment or "@" in parts.netloc:
+        raise ValueError(message)
+    return host, port or usual[parts.scheme]

@@ -29,6 +29,7 @@ class Served:
     """A version that answers requests."""
 
     number: int
+    path: Path
     model: Model
     free: asyncio.Semaphore
     batchers: dict[str, Batcher] = dataclasses.field(default_factory=dict)
@@ -165,7 +166,7 @@ class Versions:
         model = await asyncio.get_running_loop().run_in_executor(self._loader, Model, path)
         log.info("version %d is ready after %.1f s", number, time.monotonic() - started)
         self._loaded(model)
-        return Served(number, model, asyncio.Semaphore(self._threads))
+        return Served(number, path, model, asyncio.Semaphore(self._threads))
 
     def _switch(self, served: Served | None) -> None:
         before, self._current = self._current, served

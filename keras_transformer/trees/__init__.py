@@ -1,7 +1,5 @@
 """Constituency trees: their notation, normalization, and the tokens that a model is trained on."""
 
-import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
-
 from keras_transformer.trees.normalization import normalize_tree
 from keras_transformer.trees.sequences import (
     WORD,

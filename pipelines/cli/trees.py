@@ -60,7 +60,7 @@ def _line(tree: "Tree") -> "tuple[Text, tuple[Tree, ...]]":
 def _word(leaf: "Tree") -> "Text":
     from rich.text import Text
 
-    from keras_transformer.plots.tree import UNKNOWN_TAG
+    from keras_transformer.trees import UNKNOWN_TAG
 
     text = Text(leaf.word or "")
     return text if leaf.label == UNKNOWN_TAG else text.append(f"/{leaf.label}", "dim")

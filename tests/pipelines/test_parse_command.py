@@ -1,5 +1,6 @@
 import io
 import sys
+import warnings
 
 import pytest
 from matplotlib import image
@@ -114,6 +115,14 @@ def test_each_of_several_trees_is_a_file_with_the_number_of_its_line(capsys, tmp
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {f"tree-{number:02}.svg" for number in (1, *range(3, 11))}
     assert ">sleeps<" in (tmp_path / "tree-03.svg").read_text(encoding="utf-8")
+
+
+def test_other_warnings_of_a_figure_are_shown(monkeypatch, tmp_path):
+    monkeypatch.setattr(
+        "keras_transformer.plots.save_figure", lambda *_: warnings.warn("odd", stacklevel=2)
+    )
+    with pytest.warns(UserWarning, match="odd"):
+        run("--draw", tmp_path / "tree.svg", "Go")
 
 
 def test_a_font_without_the_characters_is_reported_in_a_line(capsys, tmp_path):

@@ -273,9 +273,59 @@ def test_the_page_alone_has_no_options_of_a_model_server(options, message, capsy
     assert message in capsys.readouterr().err
 
 
-def test_the_address_of_the_other_server_is_checked():
-    with pytest.raises(SystemExit, match="error: The address of a model server must be like http"):
-        serve.main(["--backend", "localhost:8501", "--name", "x"])
+@pytest.mark.parametrize("address", ["localhost:8501", ""])
+def test_the_address_of_the_other_server_is_checked(address, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        serve.main(["--backend", address, "--name", "x"])
+    message = "error: The address of a model server must be like http"
+    assert capsys.readouterr().err.startswith(message)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["http://localhost:8501", "--rest-port", "8501"],
+        ["http://LOCALHOST.:8080"],
+        ["http://127.0.0.7:8080"],
+        ["http://[::1]:8080", "--host", "::"],
+        ["http://10.0.0.7:8080", "--host", "10.0.0.7"],
+        ["http://localhost", "--rest-port", "80"],
+    ],
+)
+def test_the_page_alone_is_not_its_own_model_server(options, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        serve.main(["--name", "x", "--backend", *options])
+    assert "of this machine is that of the page" in capsys.readouterr().err
+
+
+def test_the_page_alone_names_only_its_packages(monkeypatch):
+    monkeypatch.setattr(serve, "PACKAGES", ("no_such_package",))
+    with pytest.raises(SystemExit, match="^error: The page needs more packages. Install"):
+        serve.main(["--backend", "http://localhost:8501", "--name", "x"])
+
+
+def test_a_taken_port_is_one_line_that_names_its_option():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        command = ["--backend", "http://localhost:1", "--name", "x", "--rest-port", port]
+        process = subprocess.run(
+            [sys.executable, "-m", "pipelines.serve", *command],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert process.returncode == 1
+    (line,) = process.stderr.splitlines()
+    assert line.startswith(f"error: cannot listen on 127.0.0.1, port {port}: ")
+    assert line.endswith("Give another --rest-port or --host.")
+
+
+def test_a_server_without_a_page_cannot_leave_it_out(model, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        serve.main(["--model", str(model), "--engine", "tensorflow", "--no-page"])
+    assert "--no-page is for --engine python" in capsys.readouterr().err
 
 
 def test_a_model_or_another_server_is_required(capsys):
@@ -297,10 +347,10 @@ def test_the_page_alone_runs_until_a_signal(model):
     )
     with process:
         assert (
-            process.stderr.readline() == f"Open http://127.0.0.1:{port}/ in a browser to try it.\n"
+            process.stderr.readline() == f"ready: page at 127.0.0.1:{port}, of http://localhost:1\n"
         )
         assert (
-            process.stderr.readline() == f"ready: page at 127.0.0.1:{port}, of http://localhost:1\n"
+            process.stderr.readline() == f"Open http://127.0.0.1:{port}/ in a browser to try it.\n"
         )
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/page/model.json") as response:
             assert json.load(response) == {"name": "en_de", "version": "10"}

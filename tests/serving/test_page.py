@@ -8,9 +8,12 @@ import json
 import re
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
+from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
+from sacrebleu.tokenizers.tokenizer_re import TokenizerRegexp
 
 from keras_transformer.evaluation import score
 from keras_transformer.serving.about import about
@@ -18,7 +21,7 @@ from keras_transformer.serving.backend import PageServer
 from keras_transformer.serving.page import HEADERS, Page
 from keras_transformer.serving.settings import Limits, PageSettings
 from tests.helpers.model_server import ModelServer
-from tests.helpers.tiny import ROOT
+from tests.helpers.tiny import ROOT, run_python
 from tests.serving.conftest import connect
 
 FILES = ROOT / "keras_transformer" / "serving" / "page"
@@ -177,6 +180,14 @@ def test_other_paths_are_not_found(path, port, passing):
         assert b"Not Found" in response.body
 
 
+def test_a_stray_file_is_not_served(tmp_path, monkeypatch):
+    (tmp_path / "page").mkdir()
+    (tmp_path / "page" / "index.html").write_bytes(b"a page")
+    (tmp_path / "page" / ".DS_Store").write_bytes(b"")
+    monkeypatch.setattr("importlib.resources.files", lambda name: tmp_path)
+    assert list(Page("x", lambda: None, Limits())._files) == ["/"]
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
 def test_other_methods_are_not_found(method, port):
     assert ask(port, method, "/", "{}").status == 404
@@ -218,7 +229,13 @@ def test_the_record_and_the_card_of_an_export_are_shown():
 
 @pytest.mark.parametrize(
     "record",
-    ["", "[]", '{"scores": "good", "parameters": true, "model": 1}', '{"parameters": "many"}'],
+    [
+        "",
+        "[]",
+        100_000 * "[",
+        '{"scores": "good", "parameters": true, "model": 1}',
+        '{"parameters": "many"}',
+    ],
 )
 def test_a_damaged_record_hides_only_itself(record, tmp_path):
     (tmp_path / "assets.extra").mkdir()
@@ -229,11 +246,45 @@ def test_a_damaged_record_hides_only_itself(record, tmp_path):
 
 def test_values_of_a_record_with_other_types_are_left_out(tmp_path):
     (tmp_path / "assets.extra").mkdir()
-    record = {"scores": [1], "description": None, "model": {"num_layers": "<b>6</b>"}}
+    record = {
+        "scores": [1],
+        "description": None,
+        "model": {"num_layers": "<b>6</b>", "d_model": float("inf"), "num_heads": 10**400},
+        "vocabulary": {"source": [1], "target": "many"},
+        "decoding": {"max_source_length": float("nan")},
+    }
     (tmp_path / "assets.extra" / "export.json").write_text(json.dumps(record))
     known = about(tmp_path)
-    assert known["description"] == ""
-    assert known["facts"] == [("Weights", "float32")]
+    assert known == {
+        "version": tmp_path.name,
+        "description": "",
+        "facts": [("Weights", "float32")],
+    }
+
+
+def test_a_parser_is_known_and_has_f1(tmp_path):
+    (tmp_path / "assets.extra").mkdir()
+    record = {"scores": {"f1": 91.26}, "vocabulary": {"target_tokenizer": "TreeTokenizer"}}
+    (tmp_path / "assets.extra" / "export.json").write_text(json.dumps(record))
+    known = about(tmp_path)
+    assert known["makes_trees"] is True
+    assert ("F1", "91.3") in known["facts"]
+
+
+def test_a_description_may_have_half_a_character(tmp_path):
+    (tmp_path / "assets.extra").mkdir()
+    (tmp_path / "assets.extra" / "export.json").write_text('{"description": "\\ud800"}')
+    assert about(tmp_path)["description"] == "?"
+
+
+def test_the_card_in_front_is_that_of_the_highest_version_at_the_time(tmp_path):
+    with Passing("http://localhost:1", base=tmp_path) as page:
+        known = lambda: json.loads(ask(page.port, "GET", "/page/model.json").body)  # noqa: E731
+        assert known() == {"name": "shout"}
+        for number in ("9", "010"):
+            (tmp_path / number).mkdir()
+            (tmp_path / number / "README.md").write_text(f"Card {number}")
+            assert known() == {"name": "shout", "version": number, "card": f"Card {number}"}
 
 
 def test_the_page_follows_the_version_that_is_served(tmp_path):
@@ -276,6 +327,7 @@ def test_bleu_is_that_of_the_evaluation(port):
         ({"translations": ["a"], "references": ["a", "b"]}, "1 hypotheses and 2 references"),
         ({"translations": [], "references": []}, "at least one sentence"),
         ({"translations": 1025 * ["a"], "references": 1025 * ["a"]}, "at most 1024 sentences"),
+        ({"translations": ["a"], "references": ["a" * 65537]}, "may have 65536 characters"),
     ],
 )
 def test_bleu_refuses_what_is_malformed(body, message, port):
@@ -284,9 +336,31 @@ def test_bleu_refuses_what_is_malformed(body, message, port):
     assert message in answer["error"]
 
 
-def test_bleu_refuses_more_than_a_megabyte(port):
-    status, answer = bleu(port, b" " * ((1 << 20) + 1))
-    assert (status, answer) == (413, {"error": "The request is larger than 1048576 bytes"})
+def test_bleu_refuses_more_than_256_kilobytes(port):
+    status, answer = bleu(port, b" " * ((256 << 10) + 1))
+    assert (status, answer) == (413, {"error": "The request is larger than 262144 bytes"})
+
+
+def test_bleu_refuses_other_sites(port):
+    body = '{"translations": ["a"], "references": ["a"]}'
+    for site, status in {"cross-site": 403, "same-origin": 200, "none": 200}.items():
+        headers = {"Sec-Fetch-Site": site}
+        assert ask(port, "POST", "/page/bleu", body, headers).status == status
+
+
+def test_bleu_keeps_no_sentence(port):
+    assert bleu(port, {"translations": ["Keep me."], "references": ["Keep you."]})[0] == 200
+    for tokenizer in (Tokenizer13a, TokenizerRegexp):
+        assert tokenizer.__call__.cache_info().currsize == 0
+
+
+def test_bleu_needs_no_tensorflow():
+    code = (
+        "import sys; from keras_transformer.serving.bleu import score_request;"
+        'score_request(b\'{"translations": ["a"], "references": ["a"]}\');'
+        "print(*{'tensorflow', 'keras'} & sys.modules.keys())"
+    )
+    assert run_python("-c", code).stdout.strip() == ""
 
 
 # The page in front of another server
@@ -314,7 +388,7 @@ def test_a_compressed_request_is_passed_on(passing):
 
 
 def test_the_page_in_front_shows_a_given_card(plain):
-    with Passing(f"http://localhost:{plain.server.rest_port}", version=SHIPPED) as page:
+    with Passing(f"http://localhost:{plain.server.rest_port}", base=SHIPPED.parent) as page:
         known = json.loads(ask(page.port, "GET", "/page/model.json").body)
     assert known["name"] == "shout"
     assert known["card"].startswith("# multi30k_en_de")
@@ -326,6 +400,13 @@ def test_the_page_in_front_shows_a_given_card(plain):
         ("GET", "/v1/models/other"),
         ("POST", "/v1/models/other:predict"),
         ("GET", "/v1/models/shout/../other"),
+        ("GET", "/v1/models/shout/labels/%2e%2e%2f%2e%2e%2fother"),
+        ("GET", "/v1/models/shout/labels/../metadata"),
+        ("GET", "/v1/models/shout/labels/%2E/metadata"),
+        ("POST", "/v1/models/shout/labels/%252e%252e%252fother:predict"),
+        ("GET", "/v1/models/shout/labels/a%0ab"),
+        ("GET", "/v1/models/shout/labels/a%3fb"),
+        ("GET", "/v1/models/shout/labels/a%5cb"),
         ("GET", "/v1/models/shout/versions/3/../../../../monitoring/prometheus/metrics"),
         ("GET", "/v1/models/shout%2f..%2f..%2fmonitoring"),
         ("GET", "/v1/models/shout:predict"),
@@ -351,15 +432,31 @@ def test_the_name_of_a_model_is_quoted(plain):
     assert response.status == 404
 
 
-def test_a_server_that_is_away_is_one_sentence():
+def test_a_server_that_is_away_is_one_sentence(caplog):
     with Passing("http://localhost:1") as page:
         response = ask(page.port, "GET", "/v1/models/shout")
-    message = "The model server at http://localhost:1 does not answer"
+    message = "The model server at http://localhost:1 cannot be reached"
     assert (response.status, json.loads(response.body)) == (502, {"error": message})
+    assert any("refused" in record.getMessage() for record in caplog.records)
 
 
 def never(handler):
     time.sleep(2)
+
+
+def drip(handler):
+    handler.send_response(200)
+    handler.end_headers()
+    for _ in range(20):
+        handler.wfile.write(b" ")
+        time.sleep(0.1)
+
+
+def cut(handler):
+    handler.send_response(200)
+    handler.send_header("Content-Length", "9")
+    handler.end_headers()
+    handler.wfile.write(b"[")
 
 
 def redirect(handler):
@@ -392,7 +489,9 @@ def script(handler):
     [
         (never, 504, "did not answer in 0.3 seconds"),
         (large, 502, "has more than 4096 bytes"),
-        (broken, 502, "does not answer"),
+        (drip, 504, "did not answer in 0.3 seconds"),
+        (broken, 502, "broke off its answer"),
+        (cut, 502, "broke off its answer"),
     ],
     indirect=["strange"],
 )
@@ -402,6 +501,27 @@ def test_an_answer_has_limits(strange, status, message):
         response = ask(page.port, "GET", "/v1/models/shout")
     assert response.status == status
     assert message in json.loads(response.body)["error"]
+
+
+def test_status_does_not_wait_for_predict(plain):
+    """Although more of those wait than there are workers."""
+    go_on = threading.Event()
+    plain.server.on_predict = lambda: go_on.wait(20)
+    try:
+        with Passing(f"http://localhost:{plain.server.rest_port}", timeout=1) as page:
+            ask_predict = lambda: ask(page.port, "POST", "/v1/models/shout:predict", "{}")  # noqa: E731
+            with ThreadPoolExecutor(20) as pool:
+                late = [pool.submit(ask_predict) for _ in range(20)]
+                time.sleep(0.3)
+                started = time.monotonic()
+                assert ask(page.port, "GET", "/v1/models/shout").status == 200
+                assert time.monotonic() - started < 0.5
+                assert {future.result().status for future in late} == {504}
+                assert time.monotonic() - started < 2
+            go_on.set()
+    finally:
+        go_on.set()
+        plain.server.on_predict = lambda: None
 
 
 @pytest.mark.parametrize("strange", [redirect], indirect=True)

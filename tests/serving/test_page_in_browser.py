@@ -340,6 +340,67 @@ def test_a_translation_that_takes_long_is_visible_and_can_be_stopped(open_page, 
     go_on.set()
 
 
+def copied(page):
+    page.evaluate("navigator.clipboard.writeText = (text) => { window.copied = text; }")
+    page.get_by_role("button", name="Copy").click()
+    return page.evaluate("window.copied")
+
+
+def test_scores_of_earlier_translations_are_not_shown(open_page):
+    page = open_page()
+    held = []
+    page.route("**/page/bleu", lambda route: held.append(route))
+    translate(page, "One.")
+    page.get_by_text("Compare with a reference").click()
+    page.get_by_label("Reference translation").fill("ONE.")
+    page.get_by_role("button", name="Compute BLEU").click()
+    page.get_by_text("Computing…").wait_for()
+    page.get_by_label("Reference translation").fill("")
+    translate(page, "Two.")
+    with page.expect_response("**/page/bleu"):
+        held[0].continue_()
+    page.wait_for_timeout(200)
+    assert page.locator("#scores").inner_text() == ""
+
+
+def test_a_new_version_has_its_own_card(open_page, server):
+    page = open_page()
+    served = server.server.predictor.versions._current
+    states, before = server.server.predictor.versions._states, (served.number, served.path)
+    new = served.path.with_name("3")
+    new.mkdir(exist_ok=True)
+    (new / "README.md").write_text("# the third\n")
+    try:
+        served.number, served.path = 3, new
+        states[3] = states.pop(2)
+        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        page.get_by_text("Ready, version 3").wait_for()
+        assert page.locator("#card-text").text_content() == "# the third\n"
+    finally:
+        states[2] = states.pop(3)
+        served.number, served.path = before
+        new.joinpath("README.md").unlink()
+        new.rmdir()
+
+
+def test_a_parser_has_its_own_words(open_page, server):
+    path = server.server.predictor.versions._current.path / "assets.extra" / "export.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text('{"vocabulary": {"target_tokenizer": "TreeTokenizer"}}')
+    try:
+        page = open_page()
+        assert page.title() == "parrot – Parse"
+        text_of(page).fill("A dog.\nA cat.")
+        page.get_by_role("button", name="Parse").click()
+        page.get_by_text("2 lines parsed").wait_for()
+        assert page.locator("#results-title").inner_text() == "Trees"
+        page.get_by_text("The 2 best trees").first.wait_for()
+        assert page.get_by_text("Compare with a reference").count() == 1
+        assert not page.get_by_text("Compare with a reference").is_visible()
+    finally:
+        path.unlink()
+
+
 def fail_with(error):
     def fail():
         raise error
@@ -355,17 +416,16 @@ def fail_with(error):
             "The server is busy. Wait a moment, then try again.",
         ),
         (
-            tf.errors.InvalidArgumentError(None, None, "no <b>such</b> text"),
-            "The server did not accept this text: no <b>such</b> text.",
+            tf.errors.InvalidArgumentError(None, None, "no <b>such</b> .. text."),
+            "The server did not accept this text: no <b>such</b> .. text.",
         ),
         (
             tf.errors.NotFoundError(None, None, "Servable not found"),
-            "The model is not ready: it is still loading, or it was removed. Try again in a "
-            "moment.",
+            "The server has no model parrot, or it is still loading.",
         ),
         (
             tf.errors.DeadlineExceededError(None, None, "Timed out waiting for notification"),
-            "The translation took too long. Send shorter sentences, or fewer of them.",
+            "The model took too long. Send shorter sentences, or fewer of them.",
         ),
         (
             tf.errors.InternalError(None, None, "a secret"),
@@ -390,6 +450,7 @@ def test_an_error_is_one_sentence_and_the_text_is_kept(error, message, open_page
     assert problem.inner_text() == message
     assert text_of(page).input_value() == "Second."
     assert page.locator(".translation").all_inner_texts() == ["FIRST."]
+    assert copied(page) == "FIRST."
     server.on_predict = lambda: None
     translate(page, "Second.")
     assert problem.count() == 0

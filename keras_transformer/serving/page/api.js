@@ -25,29 +25,32 @@ async function ask(path, body, signal) {
   } catch {
     answer = null;
   }
-  if (!response.ok) throw new Failure(sentence(response.status, String(answer?.error ?? "")));
+  if (!response.ok) throw new Failure(sentence(response.status, String(answer?.error ?? ""), path));
   if (answer === null) {
     throw new Failure("The server sent an answer that this page cannot read. Reload the page.");
   }
   return answer;
 }
 
-function sentence(status, message) {
+function sentence(status, message, path) {
   if (status === 503 || status === 429) {
     return "The server is busy. Wait a moment, then try again.";
   }
   if (status === 404) {
-    return "The model is not ready: it is still loading, or it was removed. Try again in a moment.";
+    const [, name = ""] = path.match(/^v1\/models\/([^/:]+)/) ?? [];
+    return `The server has no model ${decodeURIComponent(name)}, or it is still loading.`;
   }
   if (status === 413) return "This is more text than the server takes at once. Send less of it.";
   if (status === 408) return "The text took too long to arrive. Check the connection, then try again.";
-  if (status === 502) return "The model server behind this page does not answer. Check that it runs.";
   if (status === 504 || /timed out/i.test(message)) {
-    return "The translation took too long. Send shorter sentences, or fewer of them.";
+    return "The model took too long. Send shorter sentences, or fewer of them.";
   }
-  const reason = message.trim().slice(0, 300);
+  const reason = message.trim().slice(0, 300).replace(/\.$/, "");
+  if (status === 502) {
+    return `${reason || "The model server behind this page does not answer"}. Check that it runs.`;
+  }
   if (status >= 400 && status < 500) {
-    return `The server did not accept this text${reason ? `: ${reason}` : ""}.`.replace("..", ".");
+    return `The server did not accept this text${reason ? `: ${reason}` : ""}.`;
   }
   return "The server had an error. Its log says more; you can try again.";
 }

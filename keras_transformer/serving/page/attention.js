@@ -1,6 +1,7 @@
 /* The attention of a translation, one word at a time. */
 
 import { make } from "./dom.js";
+import { terms } from "./model.js";
 import { joinSubwords, layerRows, wordWeights } from "./words.js";
 
 const SHOWN = 0.05; // Smaller shares have no number.
@@ -47,7 +48,7 @@ export function attentionPanel(answer, longest) {
     word.addEventListener("focus", () => select(index));
     word.addEventListener("click", () => select(index));
   });
-  const group = row("Translation", "target-words", targetWords);
+  const group = row(terms.one, "target-words", targetWords);
   group.words.addEventListener("keydown", (event) => {
     const next = nextIndex(event, selected, targetWords.length);
     if (next === null) return;
@@ -60,7 +61,7 @@ export function attentionPanel(answer, longest) {
     rows = layerRows(answer.attention, layer);
     select(selected);
   });
-  const hint = "Point at a word of the translation, or move with the arrow keys.";
+  const hint = `Point at a word of the ${terms.one.toLowerCase()}, or move with the arrow keys.`;
   const tools = make("div", { className: "attention-tools" }, make("p", { className: "note" }, hint));
   if (layers > 1) tools.append(layerChoice);
   const panel = make("div", { className: "panel" }, tools);

@@ -2,6 +2,18 @@
 
 import { byId, make, showText } from "./dom.js";
 
+const TRANSLATIONS = {
+  verb: "Translate",
+  doing: "Translating",
+  done: "translated",
+  one: "Translation",
+  several: "Translations",
+};
+const TREES = { verb: "Parse", doing: "Parsing", done: "parsed", one: "Tree", several: "Trees" };
+
+/** The page's words for what the model writes. */
+export const terms = { ...TRANSLATIONS };
+
 /** Show whether the model is ready, waiting or absent. */
 export function showState(state, message) {
   const element = byId("state");
@@ -10,9 +22,13 @@ export function showState(state, message) {
 }
 
 /** Show the name, the description, the facts and the card of a model. */
-export function showModel({ name, description = "", facts = [], card = "" }) {
+export function showModel({ name, description = "", facts = [], card = "", makes_trees = false }) {
+  Object.assign(terms, makes_trees ? TREES : TRANSLATIONS);
+  byId("translate").textContent = terms.verb;
+  byId("form").ariaLabel = `Text to ${terms.verb.toLowerCase()}`;
+  byId("compare").hidden = makes_trees; // BLEU is for translations.
   byId("name").textContent = name;
-  document.title = `${name} – Translate`;
+  document.title = `${name} – ${terms.verb}`;
   showText(byId("description"), firstParagraph(description));
   const items = facts.map(([term, value]) =>
     make("div", {}, make("dt", {}, term), make("dd", {}, value)),

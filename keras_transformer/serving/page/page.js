@@ -2,7 +2,7 @@
 
 import { Failure, readModel, readScores, readSignatures, readStatus } from "./api.js";
 import { byId, make, plural, showText } from "./dom.js";
-import { showModel, showState } from "./model.js";
+import { showModel, showState, terms } from "./model.js";
 import { resultItem, translate } from "./results.js";
 
 const LINES = 4; // Lines of a request: few, so that translations appear soon.
@@ -10,9 +10,10 @@ const CHARACTERS = 2000; // Of a request of more than one line.
 const MOST_LINES = 200;
 const AGAIN = 3000; // Milliseconds until a model that is not ready is looked for again.
 
-const model = { name: "", signatures: [], max_source_length: null };
+const model = { name: "", version: null, signatures: [], max_source_length: null };
 let running = null; // The AbortController of a translation that runs.
-let translations = [];
+let translations = []; // Those of the list.
+let comparison = 0; // The number of the last one; scores of those before come too late.
 let nextLook = null; // The timer of `lookForModel`.
 
 const form = byId("form");
@@ -38,6 +39,7 @@ async function lookForModel() {
   try {
     if (!model.name) takeModel(await readModel());
     const { version, state } = await readStatus(model.name);
+    if (version !== model.version) takeModel(await readModel());
     if (state === "AVAILABLE") {
       model.signatures = await readSignatures(model.name);
       showState("ready", `Ready, version ${version}`);
@@ -56,7 +58,8 @@ async function lookForModel() {
 const shortOf = (message) => message.split(/(?<=\.) /)[0];
 
 function takeModel(about) {
-  Object.assign(model, { name: about.name, max_source_length: about.max_source_length });
+  const { name, version, max_source_length } = about;
+  Object.assign(model, { name, version, max_source_length });
   showModel(about);
 }
 
@@ -87,16 +90,20 @@ async function translateText() {
   startRun();
   const { signal } = running;
   let failure = null;
+  let done = 0;
   try {
     if (!model.signatures.length) model.signatures = await readSignatures(await nameOfModel());
     for (const group of groupLines(lines)) {
-      if (lines.length > LINES) say(`Translating ${translations.length} of ${lines.length}…`, true);
-      show(group, await translate(model, group, signal), lines.length);
+      if (lines.length > LINES) say(`${terms.doing} ${done} of ${lines.length}…`, true);
+      const answers = await translate(model, group, signal);
+      if (!done) clearList(); // The last results stay until there are new ones.
+      show(group, answers, lines.length);
+      done += group.length;
     }
   } catch (error) {
     if (error.name !== "AbortError") failure = sentenceOf(error);
   }
-  endRun(lines.length, failure, signal.aborted);
+  endRun(done, lines.length, failure, signal.aborted);
 }
 
 async function nameOfModel() {
@@ -114,41 +121,42 @@ function startRun() {
   byId("translate").setAttribute("aria-disabled", "true");
   byId("stop").hidden = false;
   list.setAttribute("aria-busy", "true");
-  say("Translating…", true);
+  say(`${terms.doing}…`, true);
+}
+
+function clearList() {
   translations = [];
+  list.replaceChildren();
 }
 
 function show(sources, answers, count) {
-  if (!translations.length) {
-    list.replaceChildren(); // The last results stay until there are new ones.
-    byId("scores").replaceChildren();
-  }
+  comparison += 1;
+  byId("scores").replaceChildren();
   sources.forEach((source, index) => {
     const isFirst = !translations.length;
     translations.push(answers[index][0].text);
     list.append(resultItem(model, source, answers[index], isFirst));
   });
-  byId("results-title").textContent = count === 1 ? "Translation" : "Translations";
+  byId("results-title").textContent = count === 1 ? terms.one : terms.several;
   byId("results").hidden = false;
   byId("copy").hidden = !navigator.clipboard;
 }
 
-function endRun(count, failure, wasStopped) {
+function endRun(done, count, failure, wasStopped) {
   running = null;
   list.removeAttribute("aria-busy");
   byId("translate").removeAttribute("aria-disabled");
   if (document.activeElement === byId("stop")) byId("translate").focus();
   byId("stop").hidden = true;
-  const done = translations.length;
   if (failure) {
-    say(done ? `${done} of ${plural(count, "line")} translated` : "");
+    say(done ? `${done} of ${plural(count, "line")} ${terms.done}` : "");
     showText(byId("problem"), failure);
     lookForModel();
   } else if (wasStopped) {
     say(`Stopped after ${done} of ${plural(count, "line")}`);
   } else {
-    say(`${plural(done, "line")} translated`);
-    if (linesOf(byId("reference")).length) compare();
+    say(`${plural(done, "line")} ${terms.done}`);
+    if (!byId("compare").hidden && linesOf(byId("reference")).length) compare();
   }
 }
 
@@ -172,8 +180,11 @@ async function compare() {
     );
   }
   output.replaceChildren("Computing…");
+  comparison += 1;
+  const number = comparison;
   try {
     const scores = await readScores(translations, references);
+    if (number !== comparison) return;
     output.replaceChildren(
       make("strong", {}, `BLEU ${scores.bleu.toFixed(1)}`),
       `, chrF ${scores.chrf.toFixed(1)}, ${plural(scores.sentences, "sentence")}`,
@@ -181,7 +192,7 @@ async function compare() {
       make("span", { className: "signature" }, scores.signature),
     );
   } catch (error) {
-    problem(sentenceOf(error));
+    if (number === comparison) problem(sentenceOf(error));
   }
 }
 

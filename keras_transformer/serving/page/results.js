@@ -3,11 +3,12 @@
 import { Failure, predict } from "./api.js";
 import { attentionPanel } from "./attention.js";
 import { make } from "./dom.js";
+import { terms } from "./model.js";
 
 const UNFILLED = -1e8; // Scores below are those of missing hypotheses.
 const LONG = 600; // Characters of a text that scrolls in its own box.
 const SENTENCE_ENDS = /[.!?]["”’)]*\s+\p{Lu}/gu;
-const SPLIT = "This line seems to have several sentences. With one per line, translations are better.";
+const SPLIT = "This line seems to have several sentences. With one per line, results are better.";
 
 let opensAttention = true; // Until a person closes it.
 
@@ -47,7 +48,7 @@ export async function translate(model, texts, signal) {
 export function resultItem(model, source, hypotheses, isFirst) {
   const [best] = hypotheses;
   const item = make("li");
-  item.append(textOf("source", source), textOf("translation", best.text || "(no translation)"));
+  item.append(textOf("source", source), textOf("translation", best.text || `(no ${terms.one.toLowerCase()})`));
   if (source.match(SENTENCE_ENDS)?.length >= 2) item.append(make("p", { className: "note" }, SPLIT));
   if (hypotheses.length > 1) item.append(bestHypotheses(hypotheses));
   else if (best.score !== null) item.append(noteOfScore(best.score));
@@ -61,7 +62,7 @@ function textOf(className, text) {
     element.classList.add("long");
     element.tabIndex = 0; // So that it scrolls with the keyboard.
     element.setAttribute("role", "region");
-    element.setAttribute("aria-label", className === "source" ? "Text" : "Translation");
+    element.setAttribute("aria-label", className === "source" ? "Text" : terms.one);
   }
   return element;
 }
@@ -77,7 +78,7 @@ function bestHypotheses(hypotheses) {
   }
   const about = "Scores are log-probabilities divided by a length penalty. The best is closest to 0.";
   const panel = make("div", { className: "panel" }, list, make("p", { className: "note" }, about));
-  const summary = make("summary", {}, `The ${hypotheses.length} best translations`);
+  const summary = make("summary", {}, `The ${hypotheses.length} best ${terms.several.toLowerCase()}`);
   return make("details", {}, summary, panel);
 }
 
