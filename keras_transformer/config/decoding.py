@@ -77,8 +77,13 @@ class DecodingConfig:
         >>> DecodingConfig(min_length=3).not_for_trees()
         ['min_length=3']
         """
-        plain = {"min_length": 0, "no_repeat_ngram_size": 0, "repetition_penalty": 1.0}
-        plain |= {"allow_unknown": False, "prefix": ""}
+        plain: dict[str, object] = {
+            "min_length": 0,
+            "no_repeat_ngram_size": 0,
+            "repetition_penalty": 1.0,
+            "allow_unknown": False,
+            "prefix": "",
+        }
         return [
             f"{name}={getattr(self, name)!r}"
             for name, default in plain.items()
