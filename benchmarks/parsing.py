@@ -1,4 +1,4 @@
-"""The scores of a parser with and without the rules of its search, beside a grammar's.
+"""The scores of a parser with and without the rules of its search, compared with a grammar.
 
     python -m benchmarks.parsing --model runs/parser --trees dev.mrg
     python -m benchmarks.parsing --model runs/parser --trees dev.mrg --train train.mrg --beams 1 10

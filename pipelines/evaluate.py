@@ -23,6 +23,7 @@ from pipelines.cli.text import one_line
 
 if TYPE_CHECKING:
     from keras_transformer.evaluation.json_scores import JsonScores
+    from keras_transformer.text import Tokenizer
 
 
 @plain_errors()
@@ -80,13 +81,11 @@ def _score_trees(args: argparse.Namespace) -> None:
     """Parse the sentences of trees, and score the result."""
     from keras_transformer.data import read_trees, tree_pair
     from keras_transformer.evaluation import score_brackets
-    from keras_transformer.text import TreeTokenizer, read_tokenizers
-    from keras_transformer.translation.saved import find_translator
+    from keras_transformer.text import TreeTokenizer
     from keras_transformer.trees import parse_tree
     from pipelines.cli.models import load_model
 
-    saved = find_translator(args.model)
-    _, tokenizer = read_tokenizers(saved.vocabularies, saved.config.data.subwords)
+    _, tokenizer = _tokenizers(args.model)
     if not isinstance(tokenizer, TreeTokenizer):
         raise ValueError(
             f"--trees needs a model that parses, received {args.model}, which translates. Give "
@@ -170,11 +169,9 @@ def _check(args: argparse.Namespace) -> None:
 
 def _check_tag(args):
     from keras_transformer.config.languages import language_tag
-    from keras_transformer.text import SentencePieceTokenizer, read_tokenizers
-    from keras_transformer.translation.saved import find_translator
+    from keras_transformer.text import SentencePieceTokenizer
 
-    saved = find_translator(args.model)
-    tokenizer, _ = read_tokenizers(saved.vocabularies, saved.config.data.subwords)
+    tokenizer, _ = _tokenizers(args.model)
     known = tokenizer.language_tags if isinstance(tokenizer, SentencePieceTokenizer) else []
     if (tag := language_tag(args.target_language)) not in known:
         raise ValueError(
@@ -182,6 +179,15 @@ def _check_tag(args):
             f"{args.model} has {', '.join(known) or 'no tags'}. Choose among them, or leave "
             "--add-tag out."
         )
+
+
+def _tokenizers(model: str) -> "tuple[Tokenizer, Tokenizer]":
+    """Return the tokenizers of source and target, without loading the model."""
+    from keras_transformer.text import read_tokenizers
+    from keras_transformer.translation.saved import find_translator
+
+    saved = find_translator(model)
+    return read_tokenizers(saved.vocabularies, saved.config.data.subwords)
 
 
 def _read_text(args: argparse.Namespace) -> list[tuple[str, str]]:

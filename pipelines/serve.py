@@ -264,7 +264,7 @@ def run_page(args: argparse.Namespace, version: Path | None, name: str) -> None:
 
     Args:
         args: The command's options.
-        version: The version directory whose card is shown; later, the highest beside it.
+        version: The version directory whose card is shown, until its directory has a higher one.
         name: The model's name in requests.
     """
     if not _has_packages():

@@ -116,16 +116,15 @@ class DataConfig:
     def _task_problems(self) -> list[str]:
         """Return which options do not fit the task."""
         if self.task == "translation":
-            rule, wrong = "word_tags needs task='parsing'", ["word_tags"]
             if self.word_tags == "none":
                 return []
-        else:
-            rule = "parsing takes its sources and targets from the trees of train_source"
-            wrong = ["train_target", "validation_target", "tfds"]
-            wrong += ["train_languages", "validation_languages"]
+            return [f"word_tags needs task='parsing', received {self.word_tags!r}; leave it out"]
+        names = ["train_target", "validation_target", "tfds"]
+        names += ["train_languages", "validation_languages"]
         return [
-            f"{rule}, received {name}={getattr(self, name)!r}; leave it out"
-            for name in wrong
+            "parsing takes its sources and targets from the trees of train_source, received "
+            f"{name}={getattr(self, name)!r}; leave it out"
+            for name in names
             if getattr(self, name)
         ]
 

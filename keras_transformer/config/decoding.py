@@ -77,17 +77,13 @@ class DecodingConfig:
         >>> DecodingConfig(min_length=3).not_for_trees()
         ['min_length=3']
         """
-        plain: dict[str, object] = {
-            "min_length": 0,
-            "no_repeat_ngram_size": 0,
-            "repetition_penalty": 1.0,
-            "allow_unknown": False,
-            "prefix": "",
-        }
+        names = ["min_length", "no_repeat_ngram_size", "repetition_penalty"]
+        names += ["allow_unknown", "prefix"]
+        plain = DecodingConfig()
         return [
             f"{name}={getattr(self, name)!r}"
-            for name, default in plain.items()
-            if getattr(self, name) != default
+            for name in names
+            if getattr(self, name) != getattr(plain, name)
         ]
 
     def longest(self, source_length: int) -> int:

@@ -45,7 +45,8 @@ class ExperimentConfig:
         model = self.model
         if self.data.task == "parsing" and (given := self.decoding.not_for_trees()):
             raise ValueError(
-                f"trees follow rules that {', '.join(given)} of decoding contradicts; leave it out"
+                "parsing has rules of its own for which tokens are allowed, received decoding."
+                f"{', decoding.'.join(given)}; leave it out"
             )
         if self.data.task == "parsing" and model.has_joint_vocabulary:
             raise ValueError(

@@ -11,6 +11,9 @@ _Place = tuple[int, ...]
 _Kind = tuple[str, str]
 """The label of a bracket and that of its parent."""
 
+_MAX_REPLACED = 20
+"""The most words of a bracket that is replaced."""
+
 
 def substitute_subtrees(
     trees: Sequence[Tree], count: int, *, seed: int = 1, max_words: int = 60
@@ -59,10 +62,6 @@ def substitute_subtrees(
             if len(new.words) <= max_words:
                 tree = new
         yield tree
-
-
-_MAX_REPLACED = 20
-"""The most words of a bracket that is replaced."""
 
 
 def _brackets(

@@ -6,7 +6,7 @@ from keras_transformer.config import DataConfig
 from keras_transformer.evaluation import score_brackets
 from keras_transformer.training.directions import direction_scores
 from keras_transformer.training.text import Pairs
-from keras_transformer.trees import Tree, parse_tree
+from keras_transformer.trees import parse_tree
 
 SELECTING = {"translation": "val_bleu", "parsing": "val_f1"}
 """For each task, the score that selects the best epoch."""
@@ -33,14 +33,6 @@ def output_scores(outputs: Sequence[str], pairs: Pairs, data: DataConfig) -> dic
     """
     if data.task == "translation":
         return direction_scores(outputs, pairs, data.validation_languages)
-    found = score_brackets(
-        [_tree(output) for output in outputs], [parse_tree(tree) for _, tree in pairs]
-    )
+    references = [parse_tree(tree) for _, tree in pairs]
+    found = score_brackets([parse_tree(output) for output in outputs], references)
     return {"val_f1": found.f1, "val_complete_match": found.complete_match}
-
-
-def _tree(output: str) -> Tree | None:
-    try:
-        return parse_tree(output)
-    except ValueError:  # Deeper than can be read.
-        return None

@@ -156,7 +156,6 @@ def _trained(config: ExperimentConfig, folder: Path, sides: tuple[int, ...], siz
         size: Number of tokens.
     """
     data = config.data
-    is_trees = data.task == "parsing" and sides == (1,)
     tags = _tags(data) if 0 in sides else []
     facts = {
         "text": text_facts(data),
@@ -173,7 +172,7 @@ def _trained(config: ExperimentConfig, folder: Path, sides: tuple[int, ...], siz
     with locked(folder / "vocabulary.lock"):
         if path.exists():  # Another run has trained it.
             return path
-        if is_trees:
+        if data.task == "parsing" and sides == (1,):
             log.info("reading trees for a vocabulary of their labels")
             trees = (parse_tree(tree) for c in training_corpora(data) for _, tree in c.pairs())
             TreeTokenizer(tree_vocabulary(trees, size, word_tags=data.word_tags)).save(path)

@@ -1,0 +1,253 @@
+"""The page in front of another server."""
+
+import gzip
+import http.client
+import http.server
+import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from keras_transformer.serving.settings import Limits, PageSettings
+from tests.helpers.page import Passing, ask, bleu_status
+from tests.helpers.tiny import ROOT
+
+FILES = ROOT / "keras_transformer" / "serving" / "page"
+SHIPPED = ROOT / "saved_models" / "multi30k_en_de" / "1"
+
+
+@pytest.fixture(scope="module")
+def port(plain):
+    return plain.server.rest_port
+
+
+@pytest.fixture(scope="module")
+def passing(plain):
+    with Passing(f"http://localhost:{plain.server.rest_port}") as page:
+        yield page
+
+
+@pytest.fixture
+def strange(request):
+    """The address of a server whose answer is the test's own."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            request.param(self)
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("localhost", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://localhost:{server.server_address[1]}"
+        server.shutdown()
+
+
+def test_requests_are_passed_on(passing, port):
+    assert ask(passing.port, "GET", "/").body == ask(port, "GET", "/").body
+    assert json.loads(ask(passing.port, "GET", "/page/model.json").body) == {"name": "shout"}
+    assert bleu_status(passing.port) == 200
+    model = "/v1/models/shout"
+    for path in (model, f"{model}/versions/3", f"{model}/metadata", f"{model}/versions/4"):
+        here, there = ask(passing.port, "GET", path), ask(port, "GET", path)
+        assert (here.status, here.body) == (there.status, there.body)
+    for path in (f"{model}:predict", f"{model}/versions/3:predict", f"{model}/labels/x:predict"):
+        for body in ('{"instances": ["zwölf"]}', '{"inputs": 1}', "{"):
+            here, there = (ask(each, "POST", path, body.encode()) for each in (passing.port, port))
+            assert (here.status, here.body) == (there.status, there.body)
+
+
+def test_a_compressed_request_is_passed_on(passing):
+    body = gzip.compress(b'{"instances": ["a"]}')
+    headers = {"Content-Encoding": "gzip"}
+    response = ask(passing.port, "POST", "/v1/models/shout:predict", body, headers)
+    assert json.loads(response.body) == {"predictions": ["A"]}
+
+
+def test_the_page_in_front_shows_a_given_card(plain):
+    with Passing(f"http://localhost:{plain.server.rest_port}", base=SHIPPED.parent) as page:
+        known = json.loads(ask(page.port, "GET", "/page/model.json").body)
+    assert known["name"] == "shout"
+    assert known["card"].startswith("# multi30k_en_de")
+
+
+@pytest.mark.parametrize(
+    "method, path",
+    [
+        ("GET", "/v1/models/other"),
+        ("POST", "/v1/models/other:predict"),
+        ("GET", "/v1/models/shout/../other"),
+        ("GET", "/v1/models/shout/labels/%2e%2e%2f%2e%2e%2fother"),
+        ("GET", "/v1/models/shout/labels/../metadata"),
+        ("GET", "/v1/models/shout/labels/%2E/metadata"),
+        ("POST", "/v1/models/shout/labels/%252e%252e%252fother:predict"),
+        ("GET", "/v1/models/shout/labels/a%0ab"),
+        ("GET", "/v1/models/shout/labels/a%3fb"),
+        ("GET", "/v1/models/shout/labels/a%5cb"),
+        ("GET", "/v1/models/shout/versions/3/../../../../monitoring/prometheus/metrics"),
+        ("GET", "/v1/models/shout%2f..%2f..%2fmonitoring"),
+        ("GET", "/v1/models/shout:predict"),
+        ("POST", "/v1/models/shout"),
+        ("DELETE", "/v1/models/shout"),
+        ("GET", "/v1/http://localhost:1/"),
+        ("GET", "/v1/models/shout@localhost:1/"),
+        ("GET", "/v1/"),
+    ],
+)
+def test_nothing_else_of_the_server_is_reached(method, path, passing, plain):
+    before = len(plain.server.paths)
+    response = ask(passing.port, method, path, "{}" if method == "POST" else None)
+    assert response.status == 404
+    assert "has the model shout only" in json.loads(response.body)["error"]
+    assert len(plain.server.paths) == before
+
+
+def test_the_name_of_a_model_is_quoted(plain):
+    with Passing(f"http://localhost:{plain.server.rest_port}", name="a b?#") as page:
+        response = ask(page.port, "GET", "/v1/models/a%20b%3F%23")
+    assert plain.server.paths[-1] == "/v1/models/a%20b%3F%23"
+    assert response.status == 404
+
+
+def test_a_server_that_is_away_is_one_sentence(caplog):
+    with Passing("http://localhost:1") as page:
+        response = ask(page.port, "GET", "/v1/models/shout")
+    message = "The model server at http://localhost:1 cannot be reached"
+    assert (response.status, json.loads(response.body)) == (502, {"error": message})
+    assert any("refused" in record.getMessage() for record in caplog.records)
+
+
+def never(handler):
+    time.sleep(2)
+
+
+def drip(handler):
+    handler.send_response(200)
+    handler.end_headers()
+    for _ in range(20):
+        handler.wfile.write(b" ")
+        time.sleep(0.1)
+
+
+def cut(handler):
+    handler.send_response(200)
+    handler.send_header("Content-Length", "9")
+    handler.end_headers()
+    handler.wfile.write(b"[")
+
+
+def redirect(handler):
+    handler.send_response(302)
+    handler.send_header("Location", "http://localhost:1/secret")
+    handler.send_header("Content-Length", "0")
+    handler.end_headers()
+
+
+def large(handler):
+    handler.send_response(200)
+    handler.end_headers()
+    handler.wfile.write(b"[" + b" " * 5000 + b"]")
+
+
+def broken(handler):
+    handler.wfile.write(b"no HTTP\r\n\r\n")
+
+
+def script(handler):
+    handler.send_response(200)
+    handler.send_header("Content-Type", "text/html")
+    handler.send_header("Set-Cookie", "a=b")
+    handler.end_headers()
+    handler.wfile.write(b"<script></script>")
+
+
+@pytest.mark.parametrize(
+    "strange, status, message",
+    [
+        (never, 504, "did not answer in 0.3 seconds"),
+        (large, 502, "has more than 4096 bytes"),
+        (drip, 504, "did not answer in 0.3 seconds"),
+        (broken, 502, "broke off its answer"),
+        (cut, 502, "broke off its answer"),
+    ],
+    indirect=["strange"],
+)
+def test_an_answer_has_limits(strange, status, message):
+    limits = Limits(answer_bytes=4096)
+    with Passing(strange, timeout=0.3, limits=limits) as page:
+        response = ask(page.port, "GET", "/v1/models/shout")
+    assert response.status == status
+    assert message in json.loads(response.body)["error"]
+
+
+def test_status_does_not_wait_for_predict(plain):
+    """Although more of those wait than there are workers."""
+    go_on = threading.Event()
+    plain.server.on_predict = lambda: go_on.wait(20)
+    try:
+        with Passing(f"http://localhost:{plain.server.rest_port}", timeout=1) as page:
+            ask_predict = lambda: ask(page.port, "POST", "/v1/models/shout:predict", "{}")  # noqa: E731
+            with ThreadPoolExecutor(20) as pool:
+                late = [pool.submit(ask_predict) for _ in range(20)]
+                time.sleep(0.3)
+                started = time.monotonic()
+                assert ask(page.port, "GET", "/v1/models/shout").status == 200
+                assert time.monotonic() - started < 0.5
+                assert {future.result().status for future in late} == {504}
+                assert time.monotonic() - started < 2
+            go_on.set()
+    finally:
+        go_on.set()
+        plain.server.on_predict = lambda: None
+
+
+@pytest.mark.parametrize("strange", [redirect], indirect=True)
+def test_a_redirect_is_not_followed(strange):
+    with Passing(strange) as page:
+        response = ask(page.port, "GET", "/v1/models/shout")
+    assert response.status == 302
+    assert "location" not in response.headers
+
+
+@pytest.mark.parametrize("strange", [script], indirect=True)
+def test_an_answer_is_only_ever_data(strange):
+    with Passing(strange) as page:
+        response = ask(page.port, "GET", "/v1/models/shout")
+    assert response.headers["content-type"] == "application/json"
+    assert response.headers["x-content-type-options"] == "nosniff"
+    assert "set-cookie" not in response.headers
+
+
+def test_a_request_that_is_too_large_is_refused(plain):
+    limits = Limits(request_bytes=1000)
+    with Passing(f"http://localhost:{plain.server.rest_port}", limits=limits) as page:
+        response = ask(page.port, "POST", "/v1/models/shout:predict", b" " * 1001)
+    assert response.status == 413
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "localhost:8501",
+        "ftp://localhost",
+        "http://",
+        "http://:8501",
+        "http://localhost:0",
+        "http://localhost:99999",
+        "http://user:word@localhost:8501",
+        "http://localhost:8501/?a=b",
+        "file:///etc/passwd",
+    ],
+)
+def test_the_address_must_be_that_of_a_server(address):
+    with pytest.raises(ValueError, match="address of a model server must be like http://localhost"):
+        PageSettings(backend=address, name="x")
+
+
+def test_a_prefix_of_the_address_is_kept():
+    settings = PageSettings(backend="https://host.example/models/", name="x")
+    assert settings.backend == "https://host.example/models"
