@@ -141,8 +141,12 @@ def test_clients_that_leave_in_the_middle_are_forgotten(strict):
         for _ in range(10):
             with connection(strict) as one:
                 one.sendall(sent)
-    # More than the limit of connections came and went.
-    assert strict.post({"inputs": ["a"]})[0] == 200
+    # As many came as the limit of connections, some of which may not even be accepted yet.
+    deadline = time.monotonic() + 20
+    while (status := strict.post({"inputs": ["a"]})[0]) == 503:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert status == 200
 
 
 @pytest.mark.parametrize(
