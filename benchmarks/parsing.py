@@ -19,6 +19,7 @@ from benchmarks.machine import describe_machine
 from benchmarks.parsing_baseline import evaluate as evaluate_grammar
 from benchmarks.pcfg import Grammar
 from benchmarks.report import print_report, table_line
+from keras_transformer.config import EOS_ID
 from keras_transformer.data import read_trees, tree_pair
 from keras_transformer.evaluation import score_brackets
 from keras_transformer.text import TreeTokenizer
@@ -50,8 +51,10 @@ def parse_freely(translator: Translator, sentences: Sequence[str]) -> list[Tree 
 
 
 def _read(tokenizer: TreeTokenizer, ids: Sequence[int], words: Sequence[str]) -> Tree | None:
-    pieces = [piece for piece in tokenizer.id_to_piece(ids) if piece != "</s>"]
-    tokens = [WORD if piece in tokenizer.tags else piece for piece in pieces]
+    numbers, skipped = set(tokenizer.word_ids), {EOS_ID, *tokenizer.tag_ids}
+    kept = [int(i) for i in ids if int(i) not in skipped]
+    pieces = tokenizer.id_to_piece(kept)
+    tokens = [WORD if i in numbers else piece for i, piece in zip(kept, pieces, strict=True)]
     try:
         return delinearize(tokens, words)
     except ValueError:

@@ -98,12 +98,12 @@ def _table_3(preset: Preset = _BASE, label_smoothing: float = 0.1, **sizes: Any)
 def _parsing(vocab_size: int, **dropout: Any) -> Preset:
     """Return a model of Section 6.3; settings that the paper does not state follow base.
 
-    The target vocabulary has two tokens for each label and one for words, with room for more.
+    The target vocabulary has two tokens for each label and 128 for words, with room for more.
     """
     model = replace(
         _BASE.model,
         vocab_size=vocab_size,
-        target_vocab_size=128,
+        target_vocab_size=256,
         share_embeddings="target",
         num_layers=4,
         d_model=1024,

@@ -112,7 +112,7 @@ def test_the_recipes_are_the_papers():
 def test_parsing_is_as_in_section_6_3(name, vocab_size):
     model, decoding = PRESETS[name].model, PRESETS[name].decoding
     assert (model.vocab_size, model.num_layers, model.d_model) == (vocab_size, 4, 1024)
-    assert model.target_vocab_size == 128
+    assert model.target_vocab_size == 256
     assert (decoding.beam_size, decoding.length_penalty, decoding.extra_length) == (21, 0.3, 300)
 
 

@@ -80,16 +80,21 @@ class DataConfig:
     """Whether to drop training pairs that occurred before."""
     cache: str | None = None
     """Directory of encoded text that runs share. By default, a run keeps its own."""
-    subwords: Literal["bpe", "unigram", "wordpiece"] = "bpe"
-    """Kind of vocabulary: a SentencePiece model (bpe or unigram) or word pieces."""
+    subwords: Literal["bpe", "unigram", "wordpiece", "word"] = "bpe"
+    """Kind of vocabulary: a SentencePiece model (bpe or unigram), word pieces or, for parsing,
+    whole words (word) with classes for rare ones."""
     character_coverage: float = Field(default=1.0, ge=0.98, le=1)
     """Share of the characters in the training text that get a token of their own."""
     vocabulary_sentences: int = Field(default=5_000_000, gt=0)
     """Most sentences that a vocabulary is trained on. Of a longer text, it is every second, every
     fourth and so on."""
+    vocabulary_corpora: int | None = Field(default=None, gt=0)
+    """Number of corpora of train_source, the first ones, whose text a vocabulary is trained on; by
+    default all."""
     subword_dropout: float = Field(default=0.0, ge=0, lt=1)
     """Rate of BPE-dropout: each pass segments the training text again and skips this share of the
-    merges (Provilkov et al., 2020)."""
+    merges (Provilkov et al., 2020). With whole words, the rate z of word dropout: each pass takes
+    the class of a word that occurs n times with a probability of z / (z + n)."""
 
     @model_validator(mode="after")
     def _check(self):
@@ -103,11 +108,11 @@ class DataConfig:
             languages=(self.source_language, self.target_language),
         )
         problems += self._corpora_problems() + self._task_problems()
-        if self.subword_dropout and self.subwords != "bpe":
+        if self.subword_dropout and self.subwords not in ("bpe", "word"):
             problems.append(
-                "subword_dropout leaves out merges, which only subwords='bpe' has, received "
-                f"subword_dropout={self.subword_dropout} and subwords={self.subwords!r}; set it to "
-                "0 or choose 'bpe'"
+                "subword_dropout needs the merges of subwords='bpe' or the words of 'word', "
+                f"received subword_dropout={self.subword_dropout} and subwords={self.subwords!r}; "
+                "set it to 0 or choose one of these"
             )
         if problems:
             raise ValueError("; ".join(problems))
@@ -116,9 +121,14 @@ class DataConfig:
     def _task_problems(self) -> list[str]:
         """Return which options do not fit the task."""
         if self.task == "translation":
-            if self.word_tags == "none":
-                return []
-            return [f"word_tags needs task='parsing', received {self.word_tags!r}; leave it out"]
+            return [
+                f"{name}={getattr(self, name)!r} needs task='parsing'; choose another"
+                for name, is_given in (
+                    ("word_tags", self.word_tags != "none"),
+                    ("subwords", self.subwords == "word"),
+                )
+                if is_given
+            ]
         names = ["train_target", "validation_target", "tfds"]
         names += ["train_languages", "validation_languages"]
         return [
@@ -143,6 +153,11 @@ class DataConfig:
             if getattr(self, f"{split}_source") == []:
                 problems.append(f"{split}_source must name a file, received an empty list")
         corpora = max(1, len(as_list(self.train_source)))
+        if self.vocabulary_corpora is not None and self.vocabulary_corpora > corpora:
+            problems.append(
+                f"vocabulary_corpora must be at most {corpora}, the number of corpora, received "
+                f"{self.vocabulary_corpora}"
+            )
         problems += weight_problems(self.train_weights, corpora, self.temperature)
         return problems + language_problems(
             self.train_languages,

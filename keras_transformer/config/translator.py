@@ -20,8 +20,8 @@ from keras_transformer.utils.files import whole_file
 class SubwordsConfig:
     """The part of `DataConfig` that says how to read the vocabularies."""
 
-    subwords: Literal["bpe", "unigram", "wordpiece"] = "bpe"
-    """Kind of vocabulary: a SentencePiece model (bpe or unigram) or word pieces."""
+    subwords: Literal["bpe", "unigram", "wordpiece", "word"] = "bpe"
+    """Kind of vocabulary: a SentencePiece model (bpe or unigram), word pieces or whole words."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

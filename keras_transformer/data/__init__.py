@@ -24,12 +24,14 @@ from keras_transformer.data.trees import (
     tree_files,
     tree_pair,
 )
+from keras_transformer.data.word_dropout import WordDropout
 
 __all__ = [
     "EncodedPairs",
     "SubwordDropout",
     "TokenBatches",
     "TreeProblem",
+    "WordDropout",
     "bucket_boundaries",
     "choose_widths",
     "encode_pairs",

@@ -15,18 +15,21 @@ from keras_transformer.text.sentencepiece_training import train_sentencepiece
 from keras_transformer.text.tree_tokenizer import TreeTokenizer, tree_vocabulary
 from keras_transformer.text.word_piece import WordPieceTokenizer
 from keras_transformer.text.word_piece_training import train_word_piece
+from keras_transformer.text.words import WordTokenizer, train_words
 
 __all__ = [
     "SentencePieceTokenizer",
     "Tokenizer",
     "TreeTokenizer",
     "WordPieceTokenizer",
+    "WordTokenizer",
     "find_vocabularies",
     "join_vocabulary",
     "read_tokenizers",
     "save_tokenizers",
     "train_sentencepiece",
     "train_word_piece",
+    "train_words",
     "tree_vocabulary",
     "vocabulary_paths",
 ]

@@ -8,6 +8,7 @@ from keras_transformer.text.base import Tokenizer
 from keras_transformer.text.sentencepiece import SentencePieceTokenizer
 from keras_transformer.text.tree_tokenizer import TreeTokenizer
 from keras_transformer.text.word_piece import WordPieceTokenizer
+from keras_transformer.text.words import WordTokenizer
 
 
 def vocabulary_paths(directory: str | os.PathLike, shared: bool) -> list[Path]:
@@ -81,7 +82,7 @@ def save_tokenizers(
 def read_tokenizers(paths: Sequence[Path], subwords: str) -> tuple[Tokenizer, Tokenizer]:
     """Return the tokenizers of source and target.
 
-    A file that holds a vocabulary of trees is recognized.
+    A file that holds a vocabulary of trees or of words is recognized.
 
     Args:
         paths: Vocabulary files, as returned by `vocabulary_paths`.
@@ -104,6 +105,7 @@ def read_tokenizers(paths: Sequence[Path], subwords: str) -> tuple[Tokenizer, To
 
 def _kind_of(path: Path, subwords: str) -> type[Tokenizer]:
     # No SentencePiece model and no list of word pieces begins like JSON.
-    if path.is_file() and path.read_bytes().startswith(b"{"):
-        return TreeTokenizer
+    start = path.read_bytes()[:8] if path.is_file() else b""
+    if start.startswith(b"{"):
+        return WordTokenizer if start == b'{"words"' else TreeTokenizer
     return WordPieceTokenizer if subwords == "wordpiece" else SentencePieceTokenizer

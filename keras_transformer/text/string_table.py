@@ -31,6 +31,8 @@ class StringTable:
 
     def __call__(self, strings: tf.Tensor, default: int) -> tf.Tensor:
         """Return the numbers int32 [N] of strings [N], and `default` for others."""
+        if not len(self._strings):
+            return tf.fill(tf.shape(strings), default)
         hashes = tf.strings.to_hash_bucket_fast(strings, _NUM_HASHES)
         places = tf.searchsorted(tf.constant(self._hashes), hashes)
         places = tf.minimum(places, len(self._hashes) - 1)

@@ -1,4 +1,4 @@
-"""The tokens of constituency trees, such as `(NP`, `XX` and `)NP`, in a TensorFlow graph."""
+"""The tokens of constituency trees, such as `(NP`, `XX1` and `)NP`, in a TensorFlow graph."""
 
 import json
 import re
@@ -13,7 +13,9 @@ from keras_transformer.text.string_table import StringTable
 from keras_transformer.trees import UNKNOWN_TAG, WORD, Tree, escape, linearize
 
 _SPECIAL = ["<pad>", "<unk>", "<s>", "</s>"]
-_FIRST_TAG = len(_SPECIAL)
+_FIRST_WORD = len(_SPECIAL)
+_NUMBERS = 128
+"""Word tokens of a vocabulary. The words after that many start with the first token again."""
 _CHARACTERS = "()[]{}"
 _LEAF = r"\(([^()\s]+)\s+[^()\s]+\s*\)"
 _TAG_MARK = "/"  # Before a tag in the graph, so that it differs from a word without one.
@@ -25,14 +27,16 @@ def tree_vocabulary(
     *,
     word_tags: Literal["none", "source", "target"] = "none",
 ) -> bytes:
-    """Return the vocabulary of trees: two tokens for each label, and one or more for words.
+    """Return the vocabulary of trees: two tokens for each label, and tokens for words.
+
+    The token of a word names its position in the sentence, XX1 to XX128, and then XX1 again: a
+    model need not count words to know which one comes next.
 
     Args:
         trees: Trees with all labels and tags.
         vocab_size: The size of the vocabulary, if it shall have room that no token uses.
-        word_tags: Where part-of-speech tags are: nowhere (XX stands for any word), in the source
-            (after each word; see `join_words`), or in the target (a token for each tag stands for
-            its words).
+        word_tags: Where part-of-speech tags are: nowhere, in the source (after each word; see
+            `join_words`), or in the target (a token after that of each word).
 
     Returns:
         The vocabulary, for `TreeTokenizer`.
@@ -42,30 +46,31 @@ def tree_vocabulary(
 
     >>> from keras_transformer.trees import parse_tree
     >>> trees = [parse_tree("(S (NP (PRP We)) (VP (VBD left)))")]
-    >>> TreeTokenizer(tree_vocabulary(trees)).id_to_piece(range(4, 11))
-    ['XX', '(NP', ')NP', '(S', ')S', '(VP', ')VP']
-    >>> TreeTokenizer(tree_vocabulary(trees, word_tags="target")).id_to_piece(range(4, 8))
+    >>> TreeTokenizer(tree_vocabulary(trees)).id_to_piece(range(130, 138))
+    ['XX127', 'XX128', '(NP', ')NP', '(S', ')S', '(VP', ')VP']
+    >>> TreeTokenizer(tree_vocabulary(trees, word_tags="target")).id_to_piece(range(132, 136))
     ['PRP', 'VBD', '(NP', ')NP']
     """
     labels: set[str] = set()
-    tags = set() if word_tags == "target" else {WORD}
+    tags: set[str] = set()
     for tree in trees:
         labels.update(token[1:] for token in linearize(tree) if token.startswith("("))
         if word_tags == "target":
             tags.update(tree.tags)
     if not labels:
         raise ValueError("A vocabulary of trees needs at least one tree, received none.")
-    needed = _FIRST_TAG + len(tags) + 2 * len(labels)
+    needed = _FIRST_WORD + _NUMBERS + len(tags) + 2 * len(labels)
     if vocab_size is not None and needed > vocab_size:
         raise ValueError(
-            f"A vocabulary of trees with {len(labels)} labels and tokens for words: {len(tags)}, "
-            f"needs {needed} tokens, received a size of {vocab_size}. Raise it "
+            f"A vocabulary of trees with {len(labels)} labels and {len(tags)} tags needs {needed} "
+            f"tokens, {_NUMBERS} of them for words, received a size of {vocab_size}. Raise it "
             "(model.target_vocab_size), or check the trees: the labels are "
             f"{' '.join(sorted(labels))[:200]}."
         )
     content = {
         "labels": sorted(labels),
         "tags": sorted(tags),
+        "words": _NUMBERS,
         "word_tags": word_tags,
         "vocab_size": vocab_size or needed,
     }
@@ -73,7 +78,7 @@ def tree_vocabulary(
 
 
 class TreeTokenizer(Tokenizer):
-    """Tokenize constituency trees as typed brackets, with a token for each word (Section 6.3).
+    """Tokenize constituency trees as typed brackets and the numbers of words (Section 6.3).
 
     The text of a tree is its bracketed notation. `tokenize` leaves the words out; `write` puts
     those of a sentence in again. The methods are those of `Tokenizer`.
@@ -86,7 +91,9 @@ class TreeTokenizer(Tokenizer):
         vocab_size: Number of tokens in the vocabulary (V), including control tokens.
         labels: The labels of brackets.
         word_tags: Where part-of-speech tags are: "none", "source" or "target".
-        tag_ids: The ids of the tokens that stand for words.
+        tags: The tags that follow words; none unless they are in the target.
+        word_ids: The ids of the tokens that stand for words, in the order of words.
+        tag_ids: The ids of the tags.
         open_ids: The id of the token that opens a bracket, for each label.
         close_ids: The id of the token that closes it.
 
@@ -99,7 +106,7 @@ class TreeTokenizer(Tokenizer):
     >>> tokenizer = TreeTokenizer(tree_vocabulary([parse_tree(tree)]))
     >>> ids = tokenizer.tokenize([tree])
     >>> tokenizer.id_to_piece(ids[0].numpy())
-    ['(S', '(NP', 'XX', ')NP', '(VP', 'XX', ')VP', ')S']
+    ['(S', '(NP', 'XX1', ')NP', '(VP', 'XX2', ')VP', ')S']
     >>> tokenizer.write(ids.to_tensor(), tf.constant(["They came"])).numpy()[0].decode()
     '(S (NP (XX They)) (VP (XX came)))'
     """
@@ -109,27 +116,30 @@ class TreeTokenizer(Tokenizer):
 
     def __init__(self, model: bytes):
         super().__init__(model)
-        first = _FIRST_TAG + len(self.tags)
-        self.tag_ids = list(range(_FIRST_TAG, first))
-        self.open_ids = [first + 2 * i for i in range(len(self.labels))]
+        first_tag = _FIRST_WORD + self._num_words
+        first_label = first_tag + len(self.tags)
+        self.word_ids = list(range(_FIRST_WORD, first_tag))
+        self.tag_ids = list(range(first_tag, first_label))
+        self.open_ids = [first_label + 2 * i for i in range(len(self.labels))]
         self.close_ids = [i + 1 for i in self.open_ids]
         opening = {f"({label}": i for label, i in zip(self.labels, self.open_ids, strict=True)}
         tags = {f"{_TAG_MARK}{tag}": i for tag, i in zip(self.tags, self.tag_ids, strict=True)}
         self._table = StringTable({**opening, **tags})
-        # In the source or nowhere, all tags are the same to the model.
-        self._other_tag = UNK_ID if self.word_tags == "target" else _FIRST_TAG
 
     def _read(self, model: bytes) -> list[str]:
-        names = ("labels", "tags", "word_tags", "vocab_size")
+        names = ("labels", "tags", "words", "word_tags", "vocab_size")
         try:
             content = json.loads(model)
-            self.labels, self.tags, self.word_tags, size = (content[name] for name in names)
-            unused = size - _FIRST_TAG - len(self.tags) - 2 * len(self.labels)
-            is_right = self.word_tags in ("none", "source", "target") and all(
-                isinstance(strings, list) and strings and len({*strings}) == len(strings)
+            self.labels, self.tags, words, self.word_tags, size = (content[x] for x in names)
+            unused = size - _FIRST_WORD - words - len(self.tags) - 2 * len(self.labels)
+            is_right = all(
+                isinstance(strings, list) and len({*strings}) == len(strings)
                 for strings in (self.labels, self.tags)
             )
-            is_right = is_right and isinstance(size, int) and unused >= 0
+            is_right = is_right and self.word_tags in ("none", "source", "target")
+            is_right = is_right and bool(self.tags) == (self.word_tags == "target")
+            is_right = is_right and bool(self.labels) and words > 0 and isinstance(size, int)
+            is_right = is_right and unused >= 0
         except (KeyError, TypeError, ValueError):
             is_right = False
         if not is_right:
@@ -137,8 +147,11 @@ class TreeTokenizer(Tokenizer):
                 f"a vocabulary of trees must be JSON with {', '.join(names)}, received "
                 f"{model[:80]!r}. Read a file that was written by save."
             )
+        self._num_words = words
+        numbers = [f"{WORD}{i + 1}" for i in range(words)]
         brackets = [f"{bracket}{label}" for label in self.labels for bracket in "()"]
-        return [*_SPECIAL, *self.tags, *brackets, *(f"<unused{i}>" for i in range(unused))]
+        rest = [f"<unused{i}>" for i in range(unused)]
+        return [*_SPECIAL, *numbers, *self.tags, *brackets, *rest]
 
     def tokenize(self, text: tf.Tensor, max_length: int | None = None) -> tf.RaggedTensor:
         # Words are not tokens of their own, so their lengths say nothing about the number of bytes.
@@ -164,9 +177,23 @@ class TreeTokenizer(Tokenizer):
         before = tf.where(is_same, before, UNK_ID)
         opened = tf.gather(before, tf.math.invert_permutation(order))
         closing = tf.where(opened == UNK_ID, UNK_ID, opened + 1)
-        words = tf.where(ids == UNK_ID, self._other_tag, ids)
-        ids = tf.where(opens, ids, tf.where(closes, closing, words))
-        return tf.RaggedTensor.from_row_splits(ids, tokens.row_splits, validate=False)
+        ids = tf.where(closes, closing, ids)  # At words, those of their tags.
+        is_word = ~(opens | closes)
+        words = self._number(tokens.with_values(tf.cast(is_word, tf.int32)))
+        if not self.tags:
+            ids = tf.where(is_word, words, ids)
+            return tf.RaggedTensor.from_row_splits(ids, tokens.row_splits, validate=False)
+        both = tf.ragged.boolean_mask(
+            tf.stack([words, ids], axis=1), tf.stack([is_word, tf.ones_like(is_word)], axis=1)
+        )
+        splits = tf.gather(both.row_splits, tokens.row_splits)
+        return tf.RaggedTensor.from_row_splits(both.values, splits, validate=False)
+
+    def _number(self, is_word):
+        """Return the ids of words, for 1 at each word in ragged rows and 0 at other tokens."""
+        before = tf.concat([[0], tf.cumsum(is_word.values)], axis=0)
+        start = tf.gather(before, tf.gather(is_word.row_starts(), is_word.value_rowids()))
+        return _FIRST_WORD + (before[:-1] - start) % self._num_words
 
     def count_words(self, text: tf.Tensor) -> tf.Tensor:
         """Return the numbers of words, int32 [B], of sentences, string [B].
@@ -212,7 +239,7 @@ class TreeTokenizer(Tokenizer):
         return self._join(ids, nothing, nothing)
 
     def _is_word(self, ids):
-        return (ids >= _FIRST_TAG) & (ids < _FIRST_TAG + len(self.tags))
+        return (ids >= _FIRST_WORD) & (ids < _FIRST_WORD + self._num_words)
 
     def _join(self, ids, words, tags):
         """Return trees [B] of ids [B, T].
@@ -220,7 +247,7 @@ class TreeTokenizer(Tokenizer):
         Args:
             ids: The tokens.
             words: string [B, W], the words; where there are too few, XX takes their place.
-            tags: string [B, W], their tags; "" for that of the token.
+            tags: string [B, W], their tags; "" for those of the tokens.
         """
         ids = tf.where((ids >= 0) & (ids < self.vocab_size), ids, PAD_ID)
         is_word = self._is_word(ids)
@@ -233,12 +260,14 @@ class TreeTokenizer(Tokenizer):
         table = [""] * self.vocab_size
         for label, opens, closes in zip(self.labels, self.open_ids, self.close_ids, strict=True):
             table[opens], table[closes] = f" ({label}", ")"
+        known = [UNKNOWN_TAG] * self.vocab_size
         for tag, i in zip(self.tags, self.tag_ids, strict=True):
-            table[i] = escape(tag)
-        texts = tf.gather(tf.constant(table), ids)
-        tags = tf.where(tags == "", texts, tags)
+            known[i] = escape(tag)
+        following = tf.pad(ids, [[0, 0], [0, 1]], constant_values=PAD_ID)[:, 1:]
+        tags = tf.where(tags == "", tf.gather(tf.constant(known), following), tags)
         leaves = tf.strings.join([" (", tags, " ", tf.where(words == "", WORD, words), ")"])
-        joined = tf.strings.reduce_join(tf.where(is_word, leaves, texts), axis=1)
+        texts = tf.where(is_word, leaves, tf.gather(tf.constant(table), ids))
+        joined = tf.strings.reduce_join(texts, axis=1)
         return tf.strings.regex_replace(joined, "^ ", "")
 
     def pieces(self, ids: tf.Tensor) -> tf.Tensor:

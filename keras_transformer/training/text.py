@@ -19,6 +19,7 @@ from keras_transformer.data import (
     EncodedPairs,
     SubwordDropout,
     TokenBatches,
+    WordDropout,
     choose_widths,
     read_pairs,
     read_tfds,
@@ -33,7 +34,7 @@ from keras_transformer.data.encoded_files import Corpus, digest, encode_to_files
 from keras_transformer.data.languages import tag_sources, temperature_weights
 from keras_transformer.data.sources import existing_file
 from keras_transformer.data.tfds import stream_tfds, tfds_version
-from keras_transformer.text import SentencePieceTokenizer, Tokenizer
+from keras_transformer.text import SentencePieceTokenizer, Tokenizer, WordTokenizer
 
 log = logging.getLogger(__name__)
 
@@ -300,8 +301,8 @@ def static_widths(
 
 def _subword_dropout(
     config: ExperimentConfig, tokenizers: tuple[Tokenizer, Tokenizer], pairs: EncodedPairs
-) -> SubwordDropout | None:
-    """Return what segments the training text anew in each pass, if the configuration asks for it.
+) -> SubwordDropout | WordDropout | None:
+    """Return what varies the tokens of each pass, if the configuration asks for it.
 
     No sentence becomes longer than a batch.
     """
@@ -309,6 +310,8 @@ def _subword_dropout(
     source, target = tokenizers
     if not data.subword_dropout:
         return None
+    if isinstance(source, WordTokenizer):
+        return WordDropout(pairs, source, data.subword_dropout, seed=training.seed)
     assert isinstance(source, SentencePieceTokenizer)  # Of `DataConfig.subwords`, which is "bpe".
     return SubwordDropout(
         pairs,

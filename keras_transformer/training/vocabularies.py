@@ -13,10 +13,12 @@ from keras_transformer.text import (
     Tokenizer,
     TreeTokenizer,
     WordPieceTokenizer,
+    WordTokenizer,
     find_vocabularies,
     read_tokenizers,
     train_sentencepiece,
     train_word_piece,
+    train_words,
     tree_vocabulary,
 )
 from keras_transformer.training.text import text_directory, text_facts, training_corpora
@@ -165,6 +167,8 @@ def _trained(config: ExperimentConfig, folder: Path, sides: tuple[int, ...], siz
         "character_coverage": data.character_coverage,
         "sentences": data.vocabulary_sentences,
     }
+    if data.vocabulary_corpora is not None:
+        facts["corpora"] = data.vocabulary_corpora
     path = folder / f"vocabulary-{digest(facts)}.model"
     if path.exists():
         return path
@@ -178,7 +182,8 @@ def _trained(config: ExperimentConfig, folder: Path, sides: tuple[int, ...], siz
             TreeTokenizer(tree_vocabulary(trees, size, word_tags=data.word_tags)).save(path)
             return path
         log.info("reading text to train a vocabulary on")
-        lines = sample_sentences(training_corpora(data), sides, data.vocabulary_sentences)
+        corpora = training_corpora(data)[: data.vocabulary_corpora]
+        lines = sample_sentences(corpora, sides, data.vocabulary_sentences)
         counts = f"{size:,}", f"{len(lines):,}"
         log.info("training a vocabulary of %s tokens on %s sentences", *counts)
         _train_tokenizer(data, lines, size, tags).save(path)
@@ -223,6 +228,8 @@ def _train_tokenizer(
     lines = (sentence.decode("utf-8", "surrogatepass") for sentence in sentences)
     if data.subwords == "wordpiece":
         return WordPieceTokenizer(train_word_piece(lines, size, character_coverage=coverage))
+    if data.subwords == "word":
+        return WordTokenizer(train_words(lines, size))
     model = train_sentencepiece(
         lines,
         size,

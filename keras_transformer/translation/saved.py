@@ -16,6 +16,7 @@ from keras_transformer.model import Transformer
 from keras_transformer.text import (
     Tokenizer,
     WordPieceTokenizer,
+    WordTokenizer,
     find_vocabularies,
     read_tokenizers,
     save_tokenizers,
@@ -125,6 +126,8 @@ def _subwords_of(tokenizer: Tokenizer) -> str:
     """Return the kind of a vocabulary, as in `DataConfig.subwords`."""
     if isinstance(tokenizer, WordPieceTokenizer):
         return "wordpiece"
+    if isinstance(tokenizer, WordTokenizer):
+        return "word"
     from sentencepiece import sentencepiece_model_pb2
 
     spec = sentencepiece_model_pb2.ModelProto.FromString(tokenizer.model).trainer_spec

@@ -22,9 +22,6 @@ from keras_transformer.translation.model_step import ModelStep, prepare_weights
 _MULTIPLIER = 6364136223846793005
 """Knuth's 64-bit multiplier; sums of its powers rarely collide."""
 
-_SHORTEST_TREE = 3
-"""The tokens of a tree besides its words: a bracket takes two, and eos one."""
-
 
 class TokenSearch:
     """Finds the best translations of sentences that are already ids.
@@ -107,7 +104,7 @@ class TokenSearch:
         if self.decoding.max_length is not None:
             max_lengths = tf.minimum(max_lengths, self.decoding.max_length)
         if self._tree_tokens is not None:
-            max_lengths = tf.maximum(max_lengths, num_words + _SHORTEST_TREE)
+            max_lengths = tf.maximum(max_lengths, self._tree_tokens.shortest(num_words))
         if self.compiled:
             return self._search_compiled(source, max_lengths, num_words, num_hypotheses, scores)
 
@@ -142,7 +139,7 @@ class TokenSearch:
 
     def _longest(self, source_length: int) -> int:
         longest = self.decoding.longest(source_length)
-        shortest = 0 if self._tree_tokens is None else source_length + _SHORTEST_TREE
+        shortest = 0 if self._tree_tokens is None else self._tree_tokens.shortest(source_length)
         return max(longest, shortest)
 
     def _search(

@@ -388,7 +388,12 @@ class Translator:
 def _tree_tokens(tokenizer: Tokenizer) -> TreeTokens | None:
     if not isinstance(tokenizer, TreeTokenizer):
         return None
-    return TreeTokens(opens=tokenizer.open_ids, closes=tokenizer.close_ids, words=tokenizer.tag_ids)
+    return TreeTokens(
+        opens=tokenizer.open_ids,
+        closes=tokenizer.close_ids,
+        words=tokenizer.word_ids,
+        tags=tokenizer.tag_ids,
+    )
 
 
 def _encode(tokenizer, text, max_length):

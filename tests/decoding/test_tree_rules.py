@@ -23,7 +23,9 @@ from keras_transformer.trees.sequences import WORD, delinearize
 # 0 to 2 are padding, unk and bos; 11 is another token that is in no tree.
 SYMBOLS = dict(enumerate([WORD, "(S", ")S", "(NP", ")NP", "(VP", ")VP"], start=4))
 TOKENS = TreeTokens(opens=[5, 7, 9], closes=[6, 8, 10], words=[4])
-EOS, VOCAB = 3, 12
+TAGGED = TreeTokens(opens=[5, 7, 9], closes=[6, 8, 10], words=[4, 12], tags=[14, 13])
+KINDS, NAMES = [TOKENS, TAGGED], ["plain", "tagged"]
+EOS, VOCAB = 3, 15
 
 
 def logits_after(keys, ids, position):
@@ -46,20 +48,22 @@ def random_step(beam_size):
     return step
 
 
-def random_sentences(seed, batch, longest):
+def random_sentences(seed, batch, longest, tokens=TOKENS):
     """Return the number of words and the limit of sentences, and the state of `random_step`.
 
     Some prefer words and some brackets, so that trees are flat and deep, short and long.
     """
     random = np.random.default_rng(seed)
     words = random.integers(1, longest + 1, batch)
-    limits = words + 3 + random.integers(0, 4 * words + 2)
+    limits = tokens.shortest(words) + random.integers(0, 4 * words + 2)
     preference = random.normal(0, 4, [batch, VOCAB])
     keys = random.integers(1, 10**6, batch)
     return np.int32(words), np.int32(limits), (np.int32(keys), np.float32(preference))
 
 
-def search(words, limits, state, *, beam_size=None, way="plain", samples=None, **options):
+def search(
+    words, limits, state, *, tokens=TOKENS, beam_size=None, way="plain", samples=None, **options
+):
     """Return the result of greedy search, or beam search, or samples, in a graph."""
     rows = beam_size or samples or 1
     room = int(max(limits))
@@ -71,7 +75,7 @@ def search(words, limits, state, *, beam_size=None, way="plain", samples=None, *
     def run(words, limits, keys, preference):
         step = TreeStep(
             random_step(rows),
-            TOKENS,
+            tokens,
             num_words=words,
             max_lengths=limits,
             beam_size=rows,
@@ -91,7 +95,19 @@ def search(words, limits, state, *, beam_size=None, way="plain", samples=None, *
     return run(*map(tf.constant, (words, limits, *state)))
 
 
-def check(result, words, limits, max_depth=64, max_opened=8):
+def without_numbers(ids, tokens):
+    """Return the symbols of a sequence, after a check of the numbers and tags of its words."""
+    symbols, numbers, left = [], itertools.cycle(tokens.words), iter(ids)
+    for token in left:
+        is_word = token in tokens.words
+        symbols.append(WORD if is_word else SYMBOLS.get(token, token))
+        if is_word:
+            assert token == next(numbers)
+            assert not tokens.tags or next(left) in tokens.tags
+    return symbols
+
+
+def check(result, words, limits, max_depth=64, max_opened=8, tokens=TOKENS):
     """Assert that each result is a tree over its words, within all limits; return their number."""
     ids, lengths = result.ids.numpy(), result.lengths.numpy()
     count = 0
@@ -99,10 +115,10 @@ def check(result, words, limits, max_depth=64, max_opened=8):
         length = lengths[sentence, beam]
         if beam and not length:
             continue  # There are fewer trees within the limit than beams.
-        tokens = [SYMBOLS.get(token, token) for token in ids[sentence, beam, :length].tolist()]
-        assert tokens.pop() == EOS and length <= limits[sentence]
-        delinearize(tokens, ["word"] * words[sentence])
-        assert highest(tokens) <= max_depth and longest_run(tokens) <= max_opened
+        symbols = without_numbers(ids[sentence, beam, :length].tolist(), tokens)
+        assert symbols.pop() == EOS and length <= limits[sentence]
+        delinearize(symbols, ["word"] * words[sentence])
+        assert highest(symbols) <= max_depth and longest_run(symbols) <= max_opened
         count += 1
     return count
 
@@ -120,9 +136,10 @@ def longest_run(tokens):
 
 @pytest.mark.parametrize("way", ["plain", "select", "compiled"])
 @pytest.mark.parametrize("beam_size", [None, 3])
-def test_every_result_is_a_tree_over_the_words_of_its_sentence(beam_size, way):
-    words, limits, state = random_sentences(1, 50, 20)
-    options = {"max_depth": 9, "max_opened": 3}
+@pytest.mark.parametrize("tokens", KINDS, ids=NAMES)
+def test_every_result_is_a_tree_over_the_words_of_its_sentence(tokens, beam_size, way):
+    words, limits, state = random_sentences(1, 50, 20, tokens)
+    options = {"max_depth": 9, "max_opened": 3, "tokens": tokens}
     result = search(words, limits, state, beam_size=beam_size, way=way, **options)
     assert check(result, words, limits, **options) >= 50
 
@@ -131,10 +148,10 @@ def test_every_result_is_a_tree_over_the_words_of_its_sentence(beam_size, way):
 @pytest.mark.parametrize("way", ["plain", "select", "compiled"])
 @pytest.mark.parametrize("beam_size", [None, 4])
 def test_thousands_of_results_are_trees(beam_size, way):
-    for seed in range(2):
-        words, limits, state = random_sentences(seed, 1000, 120)
-        result = search(words, limits, state, beam_size=beam_size, way=way)
-        assert check(result, words, limits) >= 1000 * (beam_size or 1) * 0.9
+    for seed, tokens in enumerate(KINDS):
+        words, limits, state = random_sentences(seed, 1000, 120, tokens)
+        result = search(words, limits, state, beam_size=beam_size, way=way, tokens=tokens)
+        assert check(result, words, limits, tokens=tokens) >= 1000 * (beam_size or 1) * 0.9
 
 
 def test_samples_are_trees():
@@ -172,7 +189,18 @@ def trees(words, depth, labels):
 IDS = {symbol: token for token, symbol in SYMBOLS.items()}
 
 
-@settings(max_examples=40, deadline=None)
+def sequences(tree, tokens):
+    """Return the ids of a tree, once for each choice of tags."""
+    numbers = itertools.cycle(tokens.words)
+    kinds = []
+    for symbol in tree:
+        kinds.append([next(numbers)] if symbol == WORD else [IDS[symbol]])
+        if symbol == WORD and tokens.tags:
+            kinds.append(tokens.tags)
+    return [[*ids, EOS] for ids in itertools.product(*kinds)]
+
+
+@settings(max_examples=20, deadline=None)
 @given(
     words=st.integers(1, 3),
     depth=st.integers(1, 3),
@@ -180,23 +208,28 @@ IDS = {symbol: token for token, symbol in SYMBOLS.items()}
     spare=st.integers(0, 12),
     data=st.data(),
 )
-def test_exactly_the_tokens_that_lead_to_a_tree_are_allowed(words, depth, opened, spare, data):
-    limit, beam_size = words + 3 + spare, 3
+@pytest.mark.parametrize("tokens", KINDS, ids=NAMES)
+def test_exactly_the_tokens_that_lead_to_a_tree_are_allowed(
+    tokens, words, depth, opened, spare, data
+):
+    limit, beam_size = tokens.shortest(words) + spare, 3
     possible = [
-        [*(IDS[symbol] for symbol in tree), EOS]
+        ids
         for tree in trees(words, depth, ("S", "NP", "VP"))
-        if len(tree) < limit and longest_run(tree) <= opened
+        for ids in sequences(tree, tokens)
+        if len(ids) <= limit and longest_run(tree) <= opened
     ]
     step = TreeStep(
         lambda ids, parents, position, state: (tf.zeros([6, VOCAB]), state),
-        TOKENS,
+        tokens,
         num_words=[words, 1],
-        max_lengths=[limit, 4],
+        max_lengths=[limit, tokens.shortest(1)],
         beam_size=beam_size,
         max_depth=depth,
         max_opened=opened,
     )
-    flat = [[start, 4, start + 1, EOS] for start in (5, 7, 9)]  # All trees of the second sentence.
+    # All trees of the second sentence.
+    flat = [ids for x in ("S", "NP", "VP") for ids in sequences([f"({x}", WORD, f"){x}"], tokens)]
     state, prefixes = step.initial_state(()), [[]] * 6
     parents, ids = range(6), [2] * 6
     for position in range(limit + 1):
@@ -321,6 +354,7 @@ def test_a_model_decodes_trees(beam_size, stage_lengths):
         ({"opens": [], "closes": []}, "one id for each label, received 0 and 0 ids"),
         ({"opens": [5, 4], "closes": [6, 6]}, r"its own id, received \[4, 6\] repeatedly"),
         ({"opens": [3], "closes": [6]}, r"its own id, received \[3\] repeatedly"),
+        ({"opens": [5], "closes": [6], "tags": [6]}, r"its own id, received \[6\] repeatedly"),
     ],
 )
 def test_each_token_of_trees_has_an_id(ids, message):

@@ -54,12 +54,12 @@ def write_treebank(directory, sections=("02", "03", "22")):
 def parser(word_tags="none", compiled=False, **decoding):
     """Return a parser whose random weights distinguish sentences."""
     tree = parse_tree("(S (NP (NN a)) (VP (VB a) (PP (IN a))))")
-    vocabulary = tree_vocabulary([tree], 20, word_tags=word_tags)
+    vocabulary = tree_vocabulary([tree], 160, word_tags=word_tags)
     lines = [*toy_sentences(80), "the dog/NN ( sees )"]
     source = SentencePieceTokenizer(train_sentencepiece(lines, 340))
     search = {"beam_size": 3, "extra_length": 9, "max_source_length": 24, **decoding}
     target, decoding = TreeTokenizer(vocabulary), DecodingConfig(**search)
-    return Translator(tiny_model(340, 20), source, target, decoding, compiled)
+    return Translator(tiny_model(340, 160), source, target, decoding, compiled)
 
 
 TEXTS = [*toy_sentences(14), *ODD, "( ) [ ] { }", ". , !", "-LRB- x/y", "\u200b", "a\u00a0b c"]

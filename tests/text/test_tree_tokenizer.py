@@ -1,3 +1,4 @@
+import itertools
 import json
 
 import pytest
@@ -5,7 +6,6 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_transformer.config import UNK_ID
 from keras_transformer.text import TreeTokenizer, read_tokenizers, tree_vocabulary
 from keras_transformer.trees import Tree, delinearize, join_words, linearize, parse_tree
 from tests.helpers.arrays import decoded
@@ -35,6 +35,17 @@ def source_of(tree, word_tags):
     return join_words(tree.words, tree.tags if word_tags == "source" else None)
 
 
+def numbered(tree, word_tags):
+    """Return the tokens of a tree, with the numbers of its words."""
+    numbers, tags = itertools.count(), iter(tree.tags)
+    tokens = []
+    for token in linearize(tree):
+        tokens.append(f"XX{next(numbers) % 128 + 1}" if token == "XX" else token)
+        if token == "XX" and word_tags == "target":
+            tokens.append(next(tags))
+    return tokens
+
+
 def without_tags(tree):
     return delinearize(linearize(tree), tree.words)
 
@@ -46,7 +57,7 @@ def test_trees_survive_the_round_trip(word_tags, examples):
     tokenizer = TOKENIZERS[word_tags]
     ids = tokenizer.tokenize([str(tree) for tree in examples])
     tokens = [tokenizer.id_to_piece(row) for row in ids.numpy()]
-    assert tokens == [linearize(tree, tagged=word_tags == "target") for tree in examples]
+    assert tokens == [numbered(tree, word_tags) for tree in examples]
     sources = [source_of(tree, word_tags) for tree in examples]
     assert tokenizer.count_words(sources).numpy().tolist() == [len(t.words) for t in examples]
     expected = [str(tree if word_tags != "none" else without_tags(tree)) for tree in examples]
@@ -68,7 +79,7 @@ def test_the_treebank_survives_the_round_trip(word_tags):
 
 def test_tokens_of_a_tree_read_like_the_paper_by_vinyals():
     ids = TOKENIZERS["none"].tokenize([TREE])[0].numpy()
-    pieces = "(S (NP XX )NP (VP XX (NP XX )NP )VP )S"
+    pieces = "(S (NP XX1 )NP (VP XX2 (NP XX3 )NP )VP )S"
     assert TOKENIZERS["none"].id_to_piece(ids) == pieces.split()
 
 
@@ -76,12 +87,12 @@ def test_tokens_of_a_tree_read_like_the_paper_by_vinyals():
     ("text", "tokens"),
     [
         ("", []),
-        ("(S (NP (DT the)", ["(S", "(NP", "XX"]),
+        ("(S (NP (DT the)", ["(S", "(NP", "XX1"]),
         (")) (", ["<unk>", "<unk>", "<unk>"]),
-        (") (S (NN x))", ["<unk>", "(S", "XX", ")S"]),
-        ("(S (XP (NN a)))", ["(S", "<unk>", "XX", "<unk>", ")S"]),
-        ("(S a (NP b c) )", ["(S", "XX", "(NP", "XX", "XX", ")NP", ")S"]),
-        ("hello", ["XX"]),
+        (") (S (NN x))", ["<unk>", "(S", "XX1", ")S"]),
+        ("(S (XP (NN a)))", ["(S", "<unk>", "XX1", "<unk>", ")S"]),
+        ("(S a (NP b c) )", ["(S", "XX1", "(NP", "XX2", "XX3", ")NP", ")S"]),
+        ("hello", ["XX1"]),
     ],
 )
 def test_other_text_has_tokens_too_and_leaves_its_neighbors_alone(text, tokens):
@@ -95,7 +106,15 @@ def test_other_text_has_tokens_too_and_leaves_its_neighbors_alone(text, tokens):
 
 def test_an_unknown_tag_is_unk_where_tags_are_tokens():
     ids = TOKENIZERS["target"].tokenize(["(S (ZZ a) (NN b))"])[0].numpy()
-    assert ids[1] == UNK_ID != ids[2]
+    assert TOKENIZERS["target"].id_to_piece(ids) == ["(S", "XX1", "<unk>", "XX2", "NN", ")S"]
+
+
+def test_a_word_without_a_tag_of_its_own_has_none():
+    tokenizer = TOKENIZERS["target"]
+    first, last = tokenizer.word_ids[0], tokenizer.word_ids[-1]
+    ids = tf.constant([[tokenizer.open_ids[0], first, last, tokenizer.tag_ids[0]]])
+    tag = tokenizer.id_to_piece(tokenizer.tag_ids)[0]
+    assert decoded(tokenizer.detokenize(ids)) == [f"(NP (XX XX) ({tag} XX)"]
 
 
 @pytest.mark.parametrize(
@@ -143,33 +162,55 @@ def test_max_length_counts_tokens_of_any_words():
 
 
 def test_a_vocabulary_has_room_for_more_tokens(tmp_path):
-    tokenizer = tokenizer_for("none", vocab_size=32)
-    assert tokenizer.vocab_size == 32 > max(tokenizer.close_ids) + 1
+    tokenizer = tokenizer_for("none", vocab_size=150)
+    assert tokenizer.vocab_size == 150 > max(tokenizer.close_ids) + 1
     tokenizer.save(tmp_path / "target.model")
     _, loaded = read_tokenizers([tmp_path / "target.model"] * 2, "bpe")
     assert loaded.model == tokenizer.model
 
 
 def test_a_vocabulary_that_is_too_small_says_what_it_needs():
-    with pytest.raises(ValueError, match=r"4 labels and tokens for words: 1, needs 13 .* 12\."):
-        tokenizer_for("none", vocab_size=12)
+    with pytest.raises(ValueError, match=r"4 labels and 0 tags needs 140 .* 139\. "):
+        tokenizer_for("none", vocab_size=139)
     with pytest.raises(ValueError, match="at least one tree, received none"):
         tree_vocabulary([])
 
 
-def vocabulary(labels=("S",), size=7, word_tags="none"):
-    content = {"labels": labels, "tags": ["XX"], "word_tags": word_tags, "vocab_size": size}
-    return json.dumps(content).encode()
+def vocabulary(labels=("S",), **changes):
+    content = {"labels": labels, "tags": [], "words": 2, "word_tags": "none", "vocab_size": 8}
+    return json.dumps(content | changes).encode()
 
 
 def test_the_smallest_vocabulary_has_one_label():
-    assert TreeTokenizer(vocabulary()).id_to_piece(range(4, 7)) == ["XX", "(S", ")S"]
+    tokenizer = TreeTokenizer(vocabulary(words=1, vocab_size=7))
+    assert tokenizer.id_to_piece(range(4, 7)) == ["XX1", "(S", ")S"]
+
+
+def test_numbers_start_again_after_the_last():
+    tokenizer = TreeTokenizer(vocabulary())
+    ids = tokenizer.tokenize(["(S (A a) (B b) (C c))", "(S (A a))"])
+    assert ids.numpy()[0].tolist() == [6, 4, 5, 4, 7]
+    assert ids.numpy()[1].tolist() == [6, 4, 7]
 
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{}", b"[1]", b"\xff", vocabulary([]), vocabulary(["S", "S"], 9), vocabulary(size=6)]
-    + [vocabulary("SN", 9), vocabulary(size=7.0), vocabulary(word_tags="some")],
+    [
+        b"",
+        b"{}",
+        b"[1]",
+        b"\xff",
+        vocabulary([]),
+        vocabulary(["S", "S"], vocab_size=10),
+        vocabulary("SN", vocab_size=10),
+        vocabulary(vocab_size=7),
+        vocabulary(vocab_size=8.0),
+        vocabulary(words=0),
+        vocabulary(words="2"),
+        vocabulary(word_tags="some"),
+        vocabulary(word_tags="target"),
+        vocabulary(tags=["NN"], vocab_size=9),
+    ],
 )
 def test_another_file_is_no_vocabulary(content):
     with pytest.raises(ValueError, match="a vocabulary of trees must be JSON"):

@@ -27,26 +27,34 @@ DECODING = {"beam_size": 2, "length_factor": 4.0, "extra_length": 10, "length_pe
 
 
 def experiment(data, **changes):
-    model = {**SIZES, "target_vocab_size": 32, "share_embeddings": "target"}
+    model = {**SIZES, "target_vocab_size": 160, "share_embeddings": "target"}
     values = {"model": model, "data": data, "training": TRAINING, "decoding": DECODING}
     return ExperimentConfig.from_dict({**values, **changes})
 
 
-@pytest.fixture(scope="module", params=["none", "source", "target"])
+@pytest.fixture(
+    scope="module",
+    params=[("none", "word"), ("source", "word"), ("target", "bpe")],
+    ids=lambda param: "-".join(param),
+)
 def run(request):
     """A parser of a toy treebank, and the trees that it has not seen."""
+    word_tags, subwords = request.param
 
     def make(folder):
         treebank = write_treebank(folder / "wsj")
         data = {
             "task": "parsing",
-            "word_tags": request.param,
+            "word_tags": word_tags,
+            "subwords": subwords,
+            "subword_dropout": 0.2 if subwords == "word" else 0.0,
+            "vocabulary_corpora": 1,
             "train_source": [str(treebank / "02"), str(treebank / "03")],
             "validation_source": str(treebank / "22"),
         }
         train(experiment(data), folder / "run")
 
-    folder = shared(f"parser_{request.param}", make)
+    folder = shared(f"parser_{word_tags}_{subwords}", make)
     return folder / "run", folder / "wsj" / "22"
 
 
@@ -97,7 +105,9 @@ def test_the_papers_parsers_read_the_treebank_as_it_is_laid_out(name, tmp_path):
     ("data", "message"),
     [
         ({"train_target": "a.mrg"}, "received train_target='a.mrg'; leave it out"),
-        ({"word_tags": "target", "task": "translation"}, "word_tags needs task='parsing'"),
+        ({"word_tags": "target", "task": "translation"}, "'target' needs task='parsing'"),
+        ({"subwords": "word", "task": "translation"}, "'word' needs task='parsing'"),
+        ({"vocabulary_corpora": 2}, "must be at most 1, the number of corpora, received 2"),
         ({"train_languages": ["de"]}, "leave it out"),
     ],
 )

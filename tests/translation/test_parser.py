@@ -1,5 +1,7 @@
 """Translators whose results are trees."""
 
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -91,7 +93,8 @@ def test_score_reads_the_tree_that_translate_writes():
     trees = translator.translate(TEXTS[:3])
     ids = translator.target_tokenizer.tokenize(trees)
     tokens = [translator.target_tokenizer.id_to_piece(row) for row in ids.numpy()]
-    assert tokens == [linearize(parse_tree(tree)) for tree in decoded(trees)]
+    without_numbers = [[re.sub(r"^XX\d+$", "XX", token) for token in row] for row in tokens]
+    assert without_numbers == [linearize(parse_tree(tree)) for tree in decoded(trees)]
     found = translator.score(tf.constant(TEXTS[:3]), trees)
     assert found["length"].numpy().tolist() == [len(row) + 1 for row in tokens]
     assert (found["score"].numpy() < 0).all()

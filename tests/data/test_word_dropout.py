@@ -1,0 +1,59 @@
+import numpy as np
+import pytest
+
+from keras_transformer.data import TokenBatches, WordDropout, encode_pairs
+from keras_transformer.text import WordTokenizer, train_words
+
+RARE = [f"{letter}ing" for letter in "abcdefghijklm"]
+TEXT = [("sing " * 2 + "the " * 8, "the sing")] * 300 + [("the kling", "sing")]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return WordTokenizer(train_words(["sing " * 2 + "the " * 8, *RARE], 20))
+
+
+@pytest.fixture(scope="module")
+def pairs(tokenizer):
+    return encode_pairs(TEXT, tokenizer, tokenizer, max_length=20)
+
+
+def rows(pairs):
+    return [row.tolist() for row in np.split(pairs.source_ids, pairs.source_offsets[1:-1])]
+
+
+def test_rare_words_become_their_class_more_often(tokenizer, pairs):
+    varied = WordDropout(pairs, tokenizer, rate=2.0).segment(0, 0, np.arange(300)).result()
+    ids = np.array(rows(varied))
+    [ing] = tokenizer.tokenize(["the kling"]).numpy()[0][1:]
+    # Half of the words that occur twice; "the" has no class of its own, and becomes unk: 2 / 10.
+    assert np.mean(ids[:, :2] == ing) == pytest.approx(0.5, abs=0.06)
+    assert np.mean(ids[:, 2:] == 1) == pytest.approx(0.2, abs=0.03)
+    assert set(ids.ravel()) == {ing, 1, *pairs.source_ids[:3].tolist()}
+
+
+def test_targets_and_the_order_of_pairs_stay(tokenizer, pairs):
+    varied = WordDropout(pairs, tokenizer, rate=0.5).segment(3, 7, np.array([300, 5])).result()
+    assert [len(row) for row in rows(varied)] == [2, 10]
+    assert varied.target_ids.tolist() == [pairs.target_ids[-1], *pairs.target_ids[:2]]
+    assert rows(varied)[0][1] == rows(pairs)[300][1]  # It was a class before.
+
+
+def test_a_choice_depends_on_seed_pass_and_place_alone(tokenizer, pairs):
+    def varied(number, first, members, seed=4):
+        dropout = WordDropout(pairs, tokenizer, rate=2.0, seed=seed)
+        return rows(dropout.segment(number, first, np.array(members)).result())
+
+    whole = varied(1, 0, range(20))
+    assert varied(1, 10, range(10, 20)) == whole[10:]
+    assert varied(1, 10, [0, *range(11, 20)])[1:] == whole[11:]
+    assert whole != varied(2, 0, range(20))
+    assert whole != varied(1, 0, range(20), seed=5)
+
+
+def test_batches_have_other_words_in_each_pass(tokenizer, pairs):
+    vary = WordDropout(pairs, tokenizer, rate=2.0)
+    batches = TokenBatches(pairs, 120, vary=vary, seed=1)
+    first, second = ([inputs["source"].tolist() for inputs, _ in batches] for _ in range(2))
+    assert len(first) == len(second)
+    assert first != second
