@@ -428,8 +428,8 @@ def test_two_replicas_train_and_resume(tmp_path):
 
 @pytest.mark.slow
 def test_it_learns_to_translate_words_and_reverse_their_order(tmp_path):
-    data = write_toy_text(tmp_path, train=3000, validation=200)
-    config = toy_experiment(data, epochs=25, batch_tokens=300, **TOY_RECIPE)
+    data = write_toy_text(tmp_path, train=3000, validation=40)
+    config = toy_experiment(data, epochs=16, batch_tokens=300, **TOY_RECIPE)
     translator = train(config, tmp_path / "run")
     pairs = toy_pairs(3400)[3200:]
     translations = translator([source for source, _ in pairs])
