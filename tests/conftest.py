@@ -11,9 +11,14 @@ from tests.helpers import shared
 
 # The files that take longest. They start first, so that none is left for one process at the end.
 LONG = (
-    "tests/test_backends.py",
     "tests/test_snippets.py",
+    "tests/test_backends.py",
+    "tests/training/test_replicas.py",
     "tests/training/test_run.py",
+    "tests/benchmarks/test_decoding_benchmark.py",
+    "tests/training/test_kills.py",
+    "tests/benchmarks/test_training_benchmark.py",
+    "tests/training/test_cluster.py",
     "tests/training/test_init_from.py",
     "tests/parity/test_keras_hub.py",
 )

@@ -42,6 +42,7 @@ def test_a_model_that_holds(saved, tmp_path, capsys):
     assert rows["errors"] == rows["changed translations"] == "0"
 
 
+@pytest.mark.slow
 def test_a_translation_that_depends_on_its_batch(saved, tmp_path, capsys):
     def tell_size(text):
         return tf.repeat(tf.strings.as_string(tf.size(text)), tf.size(text))

@@ -5,6 +5,7 @@ import yaml
 
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.training import train
+from keras_transformer.translation import Translator
 from pipelines import prepare
 from tests.helpers.tiny import toy_experiment, toy_pairs, write_toy_text
 
@@ -26,8 +27,11 @@ def write_corpora(directory):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared", [False, True])
-def test_what_is_prepared_is_reported_and_used(tmp_path, capsys, caplog, shared):
+def test_what_is_prepared_is_reported_and_used(tmp_path, capsys, caplog, shared, monkeypatch):
+    # Tracing a search takes longer than the run.
+    monkeypatch.setattr(Translator, "__call__", lambda self, sentences, *_: list(sentences))
     data = write_corpora(tmp_path) | ({"cache": str(tmp_path / "cache")} if shared else {})
     experiment = toy_experiment(data, epochs=1)
     experiment.to_file(tmp_path / "config.yaml")

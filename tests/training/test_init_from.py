@@ -243,9 +243,12 @@ def with_two_vocabularies(source, start):
     (start / "vocabulary.model").unlink()
 
 
-def test_a_run_keeps_and_resumes_with_two_vocabularies_of_one_size(tmp_path, source, continued):
+@pytest.mark.slow
+def test_a_run_keeps_and_resumes_with_two_vocabularies_of_one_size(
+    tmp_path, source, continued, without_search
+):
     with_two_vocabularies(source, tmp_path / "start")
-    config = continued(tmp_path / "start")
+    config = continued(tmp_path / "start", epochs=1)
     train(config, tmp_path / "run")
     for name in ("source.model", "target.model"):
         content = (tmp_path / "run" / name).read_bytes()

@@ -30,16 +30,18 @@ pytestmark = [
 ]
 
 V = 13
-PARTS = 1, 2, 4
-# Model, optimizer, and numbers of replicas to compare with a step without a strategy.
+# Model, optimizer, and numbers of replicas to compare with a step without a strategy. With SGD a
+# step has the scale of its gradient; Adam hides it. Tracing a model on each replica takes longest.
 CASES = {
     ("transformer", "sgd"): (1, 2, 4),
-    ("transformer", "adam"): (1, 2, 4),
+    ("transformer", "adam"): (2,),
     ("distilled", "sgd"): (2,),
-    ("clipped", "sgd"): (2, 4),
-    ("clipped", "adam"): (2, 4),
+    ("clipped", "sgd"): (4,),
+    ("clipped", "adam"): (2,),
     ("functional", "sgd"): (2,),
 }
+# Replicas of a run of 20 steps, and parts that follow one another on each of them.
+RUNS = [(1, 1), (1, 3), (2, 1), (2, 3), (4, 3)]
 
 
 def build(kind):
@@ -135,7 +137,7 @@ def drop(strategy):
 
 
 def run_with_accumulation(folder, replicas, strategy):
-    """Train for 20 steps by `training.train`, with batches in 1, 2 and 4 parts.
+    """Train for 20 steps by `training.train`, with batches in each of the numbers of parts.
 
     Nothing is translated, which saves most of the time.
     """
@@ -149,9 +151,9 @@ def run_with_accumulation(folder, replicas, strategy):
     Validation.measure = measure
     run.choose_weights = lambda *given: None
     run.replica_strategy = lambda number: strategy
-    for parts in PARTS:
+    for parts in (parts for number, parts in RUNS if number == replicas):
         config = twenty_steps(folder, accumulation=parts, clip_norm=1.5)
-        run.train(config, Path(folder, f"run-{replicas or 1}-{parts}"))
+        run.train(config, Path(folder, f"run-{replicas}-{parts}"))
 
 
 def main(folder, *numbers):
@@ -172,8 +174,8 @@ def main(folder, *numbers):
             path = Path(folder, f"{kind}-{optimizer}-{replicas}")
             np.savez(path.with_suffix(".npz"), *weights)
             path.with_suffix(".json").write_text(json.dumps(logs))
-        if replicas != 1:
-            run_with_accumulation(Path(folder), replicas, strategy)
+        if replicas != 1:  # A run on one replica has no strategy either.
+            run_with_accumulation(Path(folder), replicas or 1, strategy)
         if replicas == 2:
             np.savez(Path(folder, "dropped.npz"), *drop(strategy))
             np.savez(Path(folder, "overflow.npz"), **overflow(strategy))
@@ -220,8 +222,7 @@ def test_the_step_moves_the_weights(folder, kind, optimizer):
         assert np.abs(new - old).max() > 1e-3
 
 
-@pytest.mark.parametrize("parts", PARTS)
-@pytest.mark.parametrize("replicas", [1, 2, 4])
+@pytest.mark.parametrize(("replicas", "parts"), RUNS[1:])
 def test_a_run_of_20_steps_is_that_of_a_single_device(folder, replicas, parts):
     run, alone = folder / f"run-{replicas}-{parts}", folder / "run-1-1"
     assert_same_arrays(newest_checkpoint(run), newest_checkpoint(alone))
