@@ -41,7 +41,7 @@ CASES = {
     ("functional", "sgd"): (2,),
 }
 # Replicas of a run of 20 steps, and parts that follow one another on each of them.
-RUNS = [(1, 1), (1, 3), (2, 1), (2, 3), (4, 3)]
+RUNS = [(1, 1), (1, 4), (2, 1), (2, 3), (4, 2)]
 
 
 def build(kind):
