@@ -16,7 +16,7 @@ from keras_transformer.utils.files import whole_file
 class Tokenizer(tf.Module, abc.ABC):
     """Convert strings to token ids and back, inside a TensorFlow graph.
 
-    Base class of `SentencePieceTokenizer` and `WordPieceTokenizer`. A tokenizer adds neither bos
+    Base class of all tokenizers, such as `SentencePieceTokenizer`. A tokenizer adds neither bos
     nor eos. Its vocabulary is part of the graph, so a SavedModel needs no vocabulary file.
 
     Args:
