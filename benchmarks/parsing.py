@@ -9,6 +9,7 @@ is the grammar read off those trees; see `benchmarks.parsing_baseline`.
 """
 
 import argparse
+import itertools
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -51,10 +52,14 @@ def parse_freely(translator: Translator, sentences: Sequence[str]) -> list[Tree 
 
 
 def _read(tokenizer: TreeTokenizer, ids: Sequence[int], words: Sequence[str]) -> Tree | None:
-    numbers, skipped = set(tokenizer.word_ids), {EOS_ID, *tokenizer.tag_ids}
-    kept = [int(i) for i in ids if int(i) not in skipped]
-    pieces = tokenizer.id_to_piece(kept)
-    tokens = [WORD if i in numbers else piece for i, piece in zip(kept, pieces, strict=True)]
+    pieces = iter(tokenizer.id_to_piece([i for i in ids if i != EOS_ID]))
+    numbers = itertools.cycle(tokenizer.id_to_piece(tokenizer.word_ids))
+    tokens = []
+    for piece in pieces:
+        is_word = piece.startswith(WORD)
+        tokens.append(WORD if is_word and piece == next(numbers) else piece)
+        if is_word and tokenizer.tags and next(pieces, None) not in tokenizer.tags:
+            return None
     try:
         return delinearize(tokens, words)
     except ValueError:

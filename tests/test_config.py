@@ -66,7 +66,7 @@ def test_mistakes_of_all_sections_are_reported_together():
     received = mistakes(lambda: ExperimentConfig.from_dict(values))
     assert "received d_model=512 and num_heads=3" in received.pop("model")
     assert received == {
-        "data.subwords": "Input should be 'bpe', 'unigram' or 'wordpiece'",
+        "data.subwords": "Input should be 'bpe', 'unigram', 'wordpiece' or 'word'",
         "data.max_lenght": "Unexpected keyword argument",
         "training.epochs": "Input should be greater than 0",
         "decodin": "Unexpected keyword argument",

@@ -90,7 +90,7 @@ class DataConfig:
     fourth and so on."""
     vocabulary_corpora: int | None = Field(default=None, gt=0)
     """Number of corpora of train_source, the first ones, whose text a vocabulary is trained on; by
-    default all."""
+    default all. The labels of trees are those of all corpora."""
     subword_dropout: float = Field(default=0.0, ge=0, lt=1)
     """Rate of BPE-dropout: each pass segments the training text again and skips this share of the
     merges (Provilkov et al., 2020). With whole words, the rate z of word dropout: each pass takes
@@ -122,7 +122,7 @@ class DataConfig:
         """Return which options do not fit the task."""
         if self.task == "translation":
             return [
-                f"{name}={getattr(self, name)!r} needs task='parsing'; choose another"
+                f"{name}={getattr(self, name)!r} needs task='parsing'; choose another value or task"
                 for name, is_given in (
                     ("word_tags", self.word_tags != "none"),
                     ("subwords", self.subwords == "word"),

@@ -44,7 +44,8 @@ class WordDropout:
         self.pairs = pairs
         self.seed = seed
         self._classes = tokenizer.class_ids()
-        self._rates = np.where(tokenizer.counts > 0, rate / (rate + tokenizer.counts), 0.0)
+        counts = tokenizer.counts
+        self._rates = np.where(counts > 0, rate / (rate + np.maximum(counts, 1)), 0.0)
 
     def segment(self, number: int, first: int, members: np.ndarray) -> "Future[EncodedPairs]":
         """Return some pairs with other words replaced.
@@ -74,5 +75,6 @@ class WordDropout:
         arrays: list[np.ndarray] = []
         for side in (rows, targets):
             ends = np.cumsum([len(row) for row in side])
-            arrays += [np.concatenate(side).astype(np.int32), np.concatenate([[0], ends])]
+            ids = np.concatenate([np.zeros(0, np.int32), *side])
+            arrays += [ids.astype(np.int32), np.concatenate([[0], ends]).astype(np.int64)]
         return EncodedPairs(*arrays)

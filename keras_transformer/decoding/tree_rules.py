@@ -97,8 +97,8 @@ class TreeStep:
     Each result is a tree over all words of its sentence, followed by eos, within the maximum
     length: the first token opens a bracket; words come in their order, each followed by a tag if
     there are tags; only the innermost bracket can be closed, if it holds a word; the root is closed
-    after the last word. No search can reach a state where every token is
-    banned, unless other rules ban tokens too, such as `no_repeat_ngram`.
+    after the last word. No search can reach a state where every token is banned, unless other rules
+    ban tokens too, such as `no_repeat_ngram`.
 
     Args:
         step: Returns the logits of the next token, with a static V.

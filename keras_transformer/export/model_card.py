@@ -22,11 +22,11 @@ A request may have any number of rows, and each row is answered as if it were se
 alone{rounding}. (A server that batches requests refuses more rows than its `max_batch_size`.)
 
 - Invalid UTF-8 is replaced by U+FFFD.
-- Longer texts are truncated to {max_source_length} subwords, including end-of-sentence.{after}
+- Longer texts are truncated to {max_source_length} tokens, including end-of-sentence.{after}
 - A text without {units} has the translation "" with score 0 and length 0.
 - A score is the log-probability divided by the length penalty, or -1e9 if there is no translation.
-- Lengths are in subwords, including end-of-sentence.
-- Rows of subwords are padded with "", rows of attention weights with 0.
+- Lengths are in tokens, including end-of-sentence.
+- Rows of tokens are padded with "", rows of attention weights with 0.
 
 ## Signatures
 

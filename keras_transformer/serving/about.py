@@ -61,7 +61,7 @@ def _facts(record: ExportRecord) -> list[tuple[str, str]]:
         "Vocabulary": " and ".join(dict.fromkeys(filter(None, sizes))),
         "Weights": _text(record.precision),
         "Beam size": _number(record.decoding.get("beam_size"), "{}"),
-        "Longest text": _number(record.decoding.get("max_source_length"), "{:,} subwords"),
+        "Longest text": _number(record.decoding.get("max_source_length"), "{:,} tokens"),
     }
     return [(name, value) for name, value in facts.items() if value]
 

@@ -175,7 +175,7 @@ class Tokenizer(tf.Module, abc.ABC):
             ids: Ids of the vocabulary.
 
         Returns:
-            The pieces; "▁" marks the beginning of a word.
+            The pieces; in those of subwords, "▁" marks the beginning of a word.
 
         Raises:
             IndexError: If an id is outside the vocabulary.

@@ -104,8 +104,10 @@ def read_tokenizers(paths: Sequence[Path], subwords: str) -> tuple[Tokenizer, To
 
 
 def _kind_of(path: Path, subwords: str) -> type[Tokenizer]:
+    content = path.read_bytes() if path.is_file() else b""
     # No SentencePiece model and no list of word pieces begins like JSON.
-    start = path.read_bytes()[:8] if path.is_file() else b""
-    if start.startswith(b"{"):
-        return WordTokenizer if start == b'{"words"' else TreeTokenizer
+    if content.startswith(b"{"):
+        return TreeTokenizer if b'"labels":' in content else WordTokenizer
+    if subwords == "word":
+        return WordTokenizer
     return WordPieceTokenizer if subwords == "wordpiece" else SentencePieceTokenizer

@@ -184,7 +184,8 @@ class TreeTokenizer(Tokenizer):
             ids = tf.where(is_word, words, ids)
             return tf.RaggedTensor.from_row_splits(ids, tokens.row_splits, validate=False)
         both = tf.ragged.boolean_mask(
-            tf.stack([words, ids], axis=1), tf.stack([is_word, tf.ones_like(is_word)], axis=1)
+            tf.stack([words, ids], axis=1),
+            tf.stack([is_word, tf.fill(tf.shape(is_word), True)], axis=1),
         )
         splits = tf.gather(both.row_splits, tokens.row_splits)
         return tf.RaggedTensor.from_row_splits(both.values, splits, validate=False)

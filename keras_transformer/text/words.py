@@ -32,8 +32,8 @@ def train_words(lines: Iterable[str], vocab_size: int) -> bytes:
     words that it doesn't know.
 
     Args:
-        lines: Sentences, whose words are separated by spaces.
-        vocab_size: The size of the vocabulary (V). Tokens that are not needed stay without use.
+        lines: Sentences, whose words are separated by white space.
+        vocab_size: The size of the vocabulary (V). Tokens beyond those that are needed are unused.
 
     Returns:
         The vocabulary, for `WordTokenizer`.
@@ -74,8 +74,9 @@ class WordTokenizer(Tokenizer):
 
     White space separates words, so that the n-th token is the n-th word, as parsing needs it. A
     word outside the vocabulary gets the token of its class: its shape, such as `A0` for `B52`, and
-    its last letters (Petrov et al., 2006). The first word of a sentence may be in the vocabulary in
-    lowercase. The methods are those of `Tokenizer`.
+    its last letters (Petrov et al., 2006), which are those of its tag if words have tags. The first
+    word of a sentence may be in the vocabulary with a small letter. The methods are those of
+    `Tokenizer`.
 
     Args:
         model: A vocabulary such as `train_words` returns.
@@ -143,7 +144,9 @@ class WordTokenizer(Tokenizer):
         ids = self._table(words.values, UNK_ID)
         starts = tf.gather(words.row_splits, words.value_rowids())
         is_new_first = (ids == UNK_ID) & (tf.range(tf.size(ids, tf.int64)) == starts)
-        lower = self._table(tf.strings.lower(words.values, "utf-8"), UNK_ID)
+        first = tf.strings.lower(tf.strings.substr(words.values, 0, 1, "UTF8_CHAR"), "utf-8")
+        rest = tf.strings.regex_replace(words.values, r"(?s)^.(.*)$", r"\1")
+        lower = self._table(tf.strings.join([first, rest]), UNK_ID)
         ids = tf.where(is_new_first, lower, ids)
         return words.with_values(self._with_classes(ids, words.values))
 

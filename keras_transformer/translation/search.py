@@ -133,11 +133,12 @@ class TokenSearch:
                     source, max_lengths, num_words, *options, stage_lengths=stage_lengths
                 ),
                 self.decoding.max_source_length,
-                self._longest,
+                self.longest,
             )
         return self._compiled[key](source, max_lengths, num_words)
 
-    def _longest(self, source_length: int) -> int:
+    def longest(self, source_length: int) -> int:
+        """Return the most tokens of a translation, given those of its source, both with eos."""
         longest = self.decoding.longest(source_length)
         shortest = 0 if self._tree_tokens is None else self._tree_tokens.shortest(source_length)
         return max(longest, shortest)

@@ -35,7 +35,7 @@ class Translator:
 
     Args:
         model: A trained `Transformer`.
-        tokenizer: The `SentencePieceTokenizer` or `WordPieceTokenizer` of the model.
+        tokenizer: The tokenizer of the model, such as a `SentencePieceTokenizer`.
         target_tokenizer: The tokenizer of the target, if the languages have separate vocabularies.
         decoding: The search, a `DecodingConfig`; by default the paper's beam of 4.
         compiled: Whether XLA compiles the search. It is then faster, above all for a single
@@ -277,7 +277,7 @@ class Translator:
         """
         # `tf.stack` fails on inputs of different lengths.
         text, translation = tf.unstack(tf.stack([text, translation]))
-        longest = self.decoding.longest(self.decoding.max_source_length)
+        longest = self._token_search.longest(self.decoding.max_source_length)
         target, lengths = _encode(self.target_tokenizer, translation, longest)
         return {"score": self._score_ids(self.encode_text(text)[0], target), "length": lengths}
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from keras_transformer.trees.tree import MAX_DEPTH, UNKNOWN_TAG, Tree
 
 WORD = "XX"
-"""The token that stands for a word of the sentence, in order."""
+"""The token that stands for a word of the sentence, in order; vocabularies add its number."""
 
 _SEPARATED = re.compile(r"\S+", re.ASCII)
 

@@ -5,7 +5,7 @@ from keras_transformer.trees import parse_tree
 from tests.helpers.parser import parser, toy_trees
 
 
-@pytest.mark.parametrize("word_tags", ["none", "source"])
+@pytest.mark.parametrize("word_tags", ["none", "source", "target"])
 def test_the_rules_make_every_result_a_tree(monkeypatch, tmp_path, capsys, word_tags):
     path = tmp_path / "trees.mrg"
     path.write_text("\n".join(toy_trees()[::9]), encoding="utf-8")

@@ -19,15 +19,19 @@ SENTENCES = [text.encode() for text in TEXTS] + NO_UTF8
 METHODS = {"n_best": "n_best", "score": "score"}
 
 
+def exported_parser():
+    return parser("target", subwords="word", num_hypotheses=2)
+
+
 @pytest.fixture(scope="module")
 def version(tmp_path_factory):
     path = tmp_path_factory.mktemp("saved_models") / "parser"
-    return export_quickly(parser("target", num_hypotheses=2), path, methods=METHODS)
+    return export_quickly(exported_parser(), path, methods=METHODS)
 
 
 @pytest.fixture(scope="module")
 def expected():
-    return parser("target", num_hypotheses=2).translate(SENTENCES).numpy().tolist()
+    return exported_parser().translate(SENTENCES).numpy().tolist()
 
 
 def test_a_session_returns_the_translators_trees(version, expected):
@@ -47,7 +51,7 @@ def test_a_session_returns_the_translators_trees(version, expected):
     assert found == best == expected
     assert len(set(found)) > 15
     assert all(parse_tree(tree.decode("utf-8", "replace")) for tree in found if tree)
-    ours = parser("target", num_hypotheses=2).score(SENTENCES, expected)["score"]
+    ours = exported_parser().score(SENTENCES, expected)["score"]
     assert scores == pytest.approx(ours.numpy(), abs=1e-4)
 
 
@@ -66,7 +70,7 @@ def test_a_stock_server_can_run_every_op(version):
 def test_the_export_is_loaded_as_a_parser(version):
     vocabulary = ExportRecord.read(version).vocabulary
     kinds = vocabulary["tokenizer"], vocabulary["target_tokenizer"]
-    assert kinds == ("SentencePieceTokenizer", "TreeTokenizer")
+    assert kinds == ("WordTokenizer", "TreeTokenizer")
     card = (version / "README.md").read_text(encoding="utf-8")
     assert "parses sentences" in card and "added to the root of the tree" in card
     loaded = Translator.load(version.parent, num_hypotheses=2)

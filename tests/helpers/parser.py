@@ -7,8 +7,11 @@ from pathlib import Path
 from keras_transformer.config import DecodingConfig
 from keras_transformer.text import (
     SentencePieceTokenizer,
+    Tokenizer,
     TreeTokenizer,
+    WordTokenizer,
     train_sentencepiece,
+    train_words,
     tree_vocabulary,
 )
 from keras_transformer.translation.translator import Translator
@@ -51,12 +54,15 @@ def write_treebank(directory, sections=("02", "03", "22")):
 
 
 @functools.cache
-def parser(word_tags="none", compiled=False, **decoding):
+def parser(word_tags="none", compiled=False, subwords="bpe", **decoding):
     """Return a parser whose random weights distinguish sentences."""
     tree = parse_tree("(S (NP (NN a)) (VP (VB a) (PP (IN a))))")
     vocabulary = tree_vocabulary([tree], 160, word_tags=word_tags)
     lines = [*toy_sentences(80), "the dog/NN ( sees )"]
-    source = SentencePieceTokenizer(train_sentencepiece(lines, 340))
+    if subwords == "word":
+        source: Tokenizer = WordTokenizer(train_words(lines, 340))
+    else:
+        source = SentencePieceTokenizer(train_sentencepiece(lines, 340))
     search = {"beam_size": 3, "extra_length": 9, "max_source_length": 24, **decoding}
     target, decoding = TreeTokenizer(vocabulary), DecodingConfig(**search)
     return Translator(tiny_model(340, 160), source, target, decoding, compiled)

@@ -77,7 +77,7 @@ def test_the_treebank_survives_the_round_trip(word_tags):
     assert decoded(written) == expected
 
 
-def test_tokens_of_a_tree_read_like_the_paper_by_vinyals():
+def test_tokens_of_a_tree_name_the_positions_of_words():
     ids = TOKENIZERS["none"].tokenize([TREE])[0].numpy()
     pieces = "(S (NP XX1 )NP (VP XX2 (NP XX3 )NP )VP )S"
     assert TOKENIZERS["none"].id_to_piece(ids) == pieces.split()

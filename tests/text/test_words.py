@@ -38,6 +38,7 @@ def test_a_vocabulary_has_frequent_words_and_classes_of_rare_ones(tokenizer):
     [
         ("the dog saw Rome", ["the", "dog", "saw", "<unk>"]),
         ("The dog", ["the", "dog"]),  # Lowercase is known.
+        ("THE dog", ["<unk>", "dog"]),
         ("saw The", ["saw", "<unk>"]),  # Only the first word may be capitalized by its place.
         ("singing 3.75 x", ["<a:ing>", "<0.0>", "<unk>"]),
         ("sinking\tSinking", ["<a:ing>", "<unk>"]),

@@ -43,6 +43,8 @@ def run(request):
 
     def make(folder):
         treebank = write_treebank(folder / "wsj")
+        with (treebank / "03" / "wsj_0301.mrg").open("a", encoding="utf-8") as file:
+            file.write("(S (NP (NN nebula)) (VP (VBZ rises) (NP (NN nebula))))\n")
         data = {
             "task": "parsing",
             "word_tags": word_tags,
@@ -76,6 +78,13 @@ def test_a_parser_learns_a_small_grammar(run):
         predicted = [tag for parse in parses for tag in parse_tree(parse).tags]
         tags = [tag for tree in references for tag in tree.tags]
         assert sum(map(str.__eq__, predicted, tags)) > 0.9 * len(tags)
+
+
+@pytest.mark.slow
+def test_a_vocabulary_has_words_of_the_first_corpora(run):
+    directory, _ = run
+    content = (directory / "source.model").read_bytes()
+    assert b"cat" in content and b"nebula" not in content
 
 
 @pytest.mark.slow

@@ -84,8 +84,17 @@ def test_words_beyond_the_longest_source_are_added_to_the_root():
 
 def test_a_tree_has_room_whatever_the_limits_are():
     for limits in ({"extra_length": 0}, {"max_length": 2}, {"length_factor": 0.0}):
-        translator = parser(beam_size=1, **limits)
-        check(translator(TEXTS[0]), TEXTS[0])
+        for word_tags in ("none", "target"):
+            translator = parser(word_tags, beam_size=1, **limits)
+            check(translator(TEXTS[0]), TEXTS[0])
+
+
+def test_score_reads_a_tree_that_is_longer_than_other_translations_may_be():
+    translator, text = parser("target", beam_size=1, renormalize=False), "the dog sees " * 7
+    found = translator.translate_with_scores(text)
+    scored = translator.score(tf.constant([text]), found["translation"])
+    assert scored["length"].numpy() == found["length"].numpy() == [2 * 21 + 3]
+    assert scored["score"].numpy().tolist() == pytest.approx(found["score"].numpy().tolist(), 1e-4)
 
 
 def test_score_reads_the_tree_that_translate_writes():
@@ -127,9 +136,9 @@ def test_options_that_contradict_the_rules_of_trees_are_refused(options):
 @pytest.mark.slow
 def test_a_compiled_parser_finds_the_same_trees(monkeypatch):
     monkeypatch.setattr(compiled_search, "BATCH_SIZES", (1, 9))  # Fewer shapes to compile.
-    compiled = parser(compiled=True, beam_size=2)
-    assert compiled(TEXTS) == parser(beam_size=2)(TEXTS)
-    assert compiled(TEXTS[0]) == parser(beam_size=2)(TEXTS[0])
+    compiled = parser("target", compiled=True, beam_size=2)
+    assert compiled(TEXTS) == parser("target", beam_size=2)(TEXTS)
+    assert compiled(TEXTS[0]) == parser("target", beam_size=2)(TEXTS[0])
 
 
 def test_a_saved_parser_is_loaded_with_its_trees(tmp_path):
