@@ -84,7 +84,8 @@ def test_a_parser_learns_a_small_grammar(run):
 def test_a_vocabulary_has_words_of_the_first_corpora(run):
     directory, _ = run
     content = (directory / "source.model").read_bytes()
-    assert b"cat" in content and b"nebula" not in content
+    assert b"nebula" not in content
+    assert b"fish" in content or b"fis" in content  # The merges of subwords may end there.
 
 
 @pytest.mark.slow
