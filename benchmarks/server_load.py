@@ -31,7 +31,7 @@ Send = Callable[[list[str]], list[str]]
 """Translates a batch with a server."""
 
 _START_SECONDS = 120
-_LONGEST = 80  # Characters of a random string.
+_LONGEST = 10  # Characters of a random string.
 
 
 def main(argv: Sequence[str] | None = None) -> None:
