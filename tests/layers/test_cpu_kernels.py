@@ -69,8 +69,9 @@ def plain_scores(query, keys):
 
 def test_a_softmax_in_parts_is_the_softmax():
     scores = ops.convert_to_tensor(30 * normal(B, H, 2, S))
+    # Some processors flush numbers below the normal range of float32 to 0.
     np.testing.assert_allclose(
-        as_array(step_softmax(scores)), as_array(ops.softmax(scores)), rtol=1e-5
+        as_array(step_softmax(scores)), as_array(ops.softmax(scores)), rtol=1e-5, atol=1e-37
     )
     assert np.all(as_array(step_softmax(scores + 1e4)) <= 1)
 

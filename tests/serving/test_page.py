@@ -140,7 +140,7 @@ def test_the_record_and_the_card_of_an_export_are_shown():
     assert facts["BLEU"] == "41.7"
     assert facts["Parameters"] == "2,342,912"
     assert facts["Decoder layers"] == "4"
-    assert facts["Longest text"] == "128 subwords"
+    assert facts["Longest text"] == "128 tokens"
 
 
 @pytest.mark.parametrize(
