@@ -20,6 +20,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -60,7 +61,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             load = Load(sentences, process.pid, args.seconds, args.max_batch)
             load.run(ports, args.clients, model)
     print(f"random strings          {len(load.random_strings):,}, no two alike")
-    print(report(load.samples, len(load.errors), load.changed))
+    if load.samples:
+        print(report(load.samples, len(load.errors), load.changed))
     if load.errors:
         sys.exit(f"error: {load.errors[0]}")
 
@@ -149,8 +151,11 @@ def over_rest(ports: tuple[int, int]) -> Send:
             f"http://127.0.0.1:{ports[1]}/v1/models/model:predict",
             json.dumps({"inputs": batch}).encode(),
         )
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.load(answer)["outputs"]
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return json.load(answer)["outputs"]
+        except urllib.error.HTTPError as error:
+            raise RuntimeError(error.read().decode("utf-8", "replace")) from error
 
     return send
 
