@@ -17,7 +17,7 @@ _RARE = 1
 _COMMON_CLASS = 10
 """How often rare words of a class occur, at least, in the text that a vocabulary is trained on."""
 _CLASSES_SHARE = 4
-"""At most one of so many tokens is a class."""
+"""At most one in this many tokens is a class."""
 _SHAPES = (  # In this order: "a" is a lowercase letter, too.
     (r"[\p{Lu}\p{Lt}]+", "A"),
     (r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]+", "a"),

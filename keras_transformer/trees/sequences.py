@@ -11,12 +11,11 @@ WORD = "XX"
 _SEPARATED = re.compile(r"\S+", re.ASCII)
 
 
-def linearize(tree: Tree, *, tagged: bool = False) -> list[str]:
+def linearize(tree: Tree) -> list[str]:
     """Return the tokens of a tree: typed brackets, and XX for each word.
 
     Args:
         tree: A normalized tree; see `normalize_tree`.
-        tagged: Whether words have their part-of-speech tags instead of XX.
 
     Returns:
         The tokens, for example `(NP`, `XX` and `)NP`.
@@ -29,7 +28,7 @@ def linearize(tree: Tree, *, tagged: bool = False) -> list[str]:
 
     def add(tree: Tree) -> None:
         if tree.word is not None:
-            tokens.append(tree.label if tagged else WORD)
+            tokens.append(WORD)
             return
         tokens.append(f"({tree.label}")
         for child in tree.children:
