@@ -38,17 +38,14 @@ from keras_transformer.data import EncodedPairs, TokenBatches, choose_widths, re
 from keras_transformer.presets import PRESETS
 
 OURS, EAGER, COMPILED = "ours (JAX)", "PyTorch", "PyTorch, torch.compile"
-SHAPES = 4
-"""Number of widths of batches."""
-
 HEADER = """\
 | model | trainer | tokens/s | spread | ratio | matrix TFLOP/s | of the peak | loss | first pass s |
 |---|---|--:|--:|--:|--:|--:|--:|--:|"""
 NOTES = """
 - tokens/s: source and target tokens per second without padding, the median of {repeats} runs over
-  the same {batches} batches of at most {batch_tokens:,} tokens, source and target each. Of these
-  batches, {padding:.0%} is padding. spread: slowest minus fastest run, divided by the median.
-  ratio: to the faster PyTorch.
+  the same {batches} batches of {shapes} shapes, each of at most {batch_tokens:,} source tokens and
+  as many target tokens. Of these batches, {padding:.0%} is padding. spread: slowest minus fastest
+  run, divided by the median. ratio: to the faster PyTorch.
 - matrix TFLOP/s: arithmetic of the matrix products on these shapes, padding included, forward and
   backward; "of the peak": as a share of {peak:,.1f} TFLOP/s, which one large product in {precision}
   reaches.
@@ -60,11 +57,11 @@ NOTES = """
 
 
 def static_batches(
-    pairs: Sequence[tuple[str, str]], vocab_size: int, batch_tokens: int, count: int
+    pairs: Sequence[tuple[str, str]], vocab_size: int, batch_tokens: int, count: int, shapes: int
 ) -> list[Batch]:
-    """Return the first batches of an epoch over a text, each of one of `SHAPES` shapes."""
+    """Return the first batches of an epoch over a text, each of one of a few shapes."""
     encoded = encode(pairs, vocab_size)
-    widths = choose_widths(np.maximum(encoded.source_lengths, encoded.target_lengths), SHAPES)
+    widths = choose_widths(np.maximum(encoded.source_lengths, encoded.target_lengths), shapes)
     batches = TokenBatches(encoded, batch_tokens, seed=1, widths=widths)
     return [(inputs["source"], labels) for inputs, labels in islice(batches, count)]
 
@@ -162,7 +159,7 @@ def table_row(
 def report(args: argparse.Namespace) -> Iterator[str]:
     """Measure, and yield the lines of a Markdown table and its notes as they come."""
     pairs = read_pairs(args.source, args.target)
-    batches = static_batches(pairs, args.vocab_size, args.batch_tokens, args.batches)
+    batches = static_batches(pairs, args.vocab_size, args.batch_tokens, args.batches, args.shapes)
     tokens = sum(int(np.count_nonzero(ids)) for batch in batches for ids in batch)
     with processes(["peak"]) as ask:
         device, peak = ask("peak", device_peak, args.precision, args.peak_size)
@@ -186,6 +183,7 @@ def report(args: argparse.Namespace) -> Iterator[str]:
         repeats=args.repeats,
         batches=len(batches),
         batch_tokens=args.batch_tokens,
+        shapes=len({source.shape for source, _ in batches}),
         padding=1 - tokens / sum(ids.size for batch in batches for ids in batch),
         peak=peak / 1e12,
         precision=args.precision,
@@ -226,6 +224,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--vocab-size", type=int, default=8000, help="tokens (default 8000)")
     parser.add_argument("--batch-tokens", type=int, default=25_000, help="tokens of a batch")
     parser.add_argument("--batches", type=int, default=20, help="batches of a run (default 20)")
+    parser.add_argument("--shapes", type=int, default=4, help="shapes of batches (default 4)")
     parser.add_argument("--repeats", type=int, default=5, help="runs of each trainer (default 5)")
     parser.add_argument("--torch-device", default="cuda", help="PyTorch's device (default cuda)")
     parser.add_argument("--peak-size", type=int, default=8192, help="rows of the large product")

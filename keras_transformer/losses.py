@@ -112,6 +112,8 @@ def smoothed_cross_entropy(labels: Any, logits: Any, label_smoothing: float = 0.
     >>> float(smoothed_cross_entropy(ops.array([[0]]), ops.zeros((1, 1, 4)))[0, 0])
     1.3862943649291992
     """
+    if keras.backend.backend() == "jax":
+        return _derivable_cross_entropy(labels, logits, label_smoothing)
     flat_labels, uniform = _flat(labels), label_smoothing / logits.shape[-1]
 
     @ops.custom_gradient
@@ -253,6 +255,17 @@ def _cross_entropy(labels, logits, probabilities, label_smoothing):
     if label_smoothing:
         values = values + label_smoothing * (at_label - ops.mean(logits, axis=-1, keepdims=True))
     return values
+
+
+def _derivable_cross_entropy(labels, logits, label_smoothing):
+    """Return `smoothed_cross_entropy` as its formula, which XLA fuses with its gradient."""
+    logits = ops.cast(logits, "float32")
+    logits = logits - ops.stop_gradient(_highest(logits))
+    is_label = ops.equal(ops.arange(logits.shape[-1]), ops.expand_dims(labels, -1))
+    at_label = ops.sum(ops.where(is_label, logits, 0.0), axis=-1)
+    mean = ops.mean(logits, axis=-1)
+    expected = (1 - label_smoothing) * at_label + label_smoothing * mean
+    return ops.log(ops.sum(ops.exp(logits), axis=-1)) - expected
 
 
 def _subtract_at(labels, gradients, amount):

@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from keras_transformer.config import PAD_ID
+from keras_transformer.layers.accelerator_kernels import take_rows
 from keras_transformer.layers.cpu_kernels import linear
 from keras_transformer.layers.initial import serialized_initializer
 from keras_transformer.layers.kernel_layer import KernelLayer
@@ -85,7 +86,7 @@ class TokenEmbedding(KernelLayer):
         if not keras.backend.is_int_dtype(inputs.dtype):
             # For several replicas, Keras builds a model with the mean of their ids.
             inputs = ops.cast(inputs, "int32")
-        return self.embed(lambda rows: ops.take(rows, inputs, axis=0))
+        return self.embed(lambda rows: take_rows(rows, inputs, self.compute_dtype))
 
     def embed(self, take: Callable[[Any], Any]) -> Any:
         """Return rows of the embeddings the way `call` does: in the compute dtype, scaled.

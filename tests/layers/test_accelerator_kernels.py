@@ -1,0 +1,40 @@
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_transformer.layers.accelerator_kernels import take_rows
+from tests.helpers.layer_checks import as_array
+
+IDS = np.array([[1, 1, 0], [4, 2, 1]], "int32")
+
+
+def test_takes_the_rows_of_floats_and_integers():
+    matrix = np.arange(10).reshape(5, 2)
+    for dtype in ("float32", "int8"):
+        rows = take_rows(ops.array(matrix, dtype), ops.array(IDS), "float32")
+        assert keras.backend.standardize_dtype(rows.dtype) == dtype
+        np.testing.assert_array_equal(as_array(rows), matrix[IDS])
+
+
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="needs KERAS_BACKEND=jax")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("device", ["cpu", "default"])
+def test_the_gradient_counts_the_uses_of_a_row_on_each_device(monkeypatch, device, dtype):
+    import jax
+
+    chosen = []
+
+    def choose(*arguments, **branches):
+        chosen.append(branches[device])
+        return branches[device](*arguments)
+
+    monkeypatch.setattr(jax.lax, "platform_dependent", choose)
+
+    def total(matrix):
+        return ops.sum(take_rows(matrix, IDS, dtype) * ops.array([1.0, 3.0]))
+
+    gradient = jax.jit(jax.grad(total))(ops.zeros((5, 2)))
+    assert len(chosen) == 1 and gradient.dtype == "float32"
+    uses = [1, 3, 1, 0, 1]
+    np.testing.assert_array_equal(gradient, np.outer(uses, [1, 3]))
