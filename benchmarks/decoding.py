@@ -23,6 +23,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -133,6 +134,7 @@ def compare(
     repeats: int,
     threads: int,
     peers: Mapping[str, str],
+    of_texts: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, Measurement]:
     """Translate the same sentences with all exports of a translator, and measure them.
 
@@ -145,6 +147,8 @@ def compare(
         threads: The number of threads of each engine. CTranslate2 also runs with one.
         peers: Names in `benchmarks.peers.PEERS`, each with the Python that runs it. They have the
             sizes of the translator's model and generate the maximum length of its search.
+        of_texts: Names in `benchmarks.engine.ENGINES` that translate texts with the translator's
+            weights, each with its options.
 
     Returns:
         The measurement of each engine; CTranslate2's is that of its best number of threads.
@@ -184,6 +188,8 @@ def compare(
     for name, number in candidates.items():
         tasks[name] = task(THEIRS, tokens, threads=number, **their_options)
     tasks |= {name: task(name, with_eos, python, **sizes) for name, python in peers.items()}
+    of_texts = of_texts or {}
+    tasks |= {name: task(name, sentences, **options) for name, options in of_texts.items()}
     found = measure(tasks, repeats)
     tried = [found.pop(name) for name in candidates]
     found[THEIRS] = max(tried, key=lambda measurement: measurement.tokens_per_second)
@@ -194,11 +200,11 @@ def compare(
     )
     found[THEIRS].texts = [text.decode() for text in target.detokenize(theirs).numpy()]
     places = sorted(range(len(order)), key=order.__getitem__)
-    for name in exports:
+    for name in (*exports, *of_texts):
         measurement = found[name]
         measurement.tokens = [measurement.tokens[place] for place in places]
         measurement.texts = [measurement.texts[place] for place in places]
-    return {name: found[name] for name in (*exports, *peers)}
+    return {name: found[name] for name in (*exports, *of_texts, *peers)}
 
 
 def numbers_of_threads(threads: int) -> list[int]:

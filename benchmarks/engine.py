@@ -70,7 +70,36 @@ class CTranslate2:
         return [result.hypotheses[0] for result in self.translate(tokens)], []
 
 
-ENGINES = {"SavedModel": SavedModel, "CTranslate2": CTranslate2} | {
+class HuggingFace:
+    """A `MarianMTModel` in PyTorch: from texts to texts, of a given number of tokens."""
+
+    def __init__(self, threads: int, path: str, beam_size: int, length: int):
+        import torch
+        import transformers
+
+        self.version = f"transformers {transformers.__version__}, PyTorch {torch.__version__}"
+        torch.set_num_threads(threads)
+        self._tokenizer = transformers.MarianTokenizer.from_pretrained(path)
+        self._model = transformers.MarianMTModel.from_pretrained(path)
+        self._options = {"num_beams": beam_size, "length_penalty": 0.0, "do_sample": False}
+        # The last token is eos.
+        self._options |= {"min_new_tokens": length - 1, "max_new_tokens": length}
+
+    def translate(self, texts: Sequence[str]) -> Any:
+        return self._tokenizer.batch_decode(self._generate(texts), skip_special_tokens=True)
+
+    def describe(self, texts: Sequence[str]) -> tuple[list[list[str]], list[str]]:
+        """Return the tokens of the translations, and the translations."""
+        rows = self._generate(texts)[:, 1:]  # The decoder starts from padding.
+        tokens = [self._tokenizer.convert_ids_to_tokens(row) for row in rows]
+        return tokens, self.translate(texts)
+
+    def _generate(self, texts):
+        batch = self._tokenizer(texts, return_tensors="pt", padding=True)
+        return self._model.generate(**batch, **self._options)
+
+
+ENGINES = {"SavedModel": SavedModel, "CTranslate2": CTranslate2, "Hugging Face": HuggingFace} | {
     name: functools.partial(Peer, build) for name, build in PEERS.items()
 }
 

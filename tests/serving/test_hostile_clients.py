@@ -2,8 +2,10 @@
 
 import contextlib
 import gzip
+import os
 import socket
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import grpc
@@ -147,6 +149,25 @@ def test_clients_that_leave_in_the_middle_are_forgotten(strict):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert status == 200
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts open files on Linux")
+def test_ten_thousand_connections_in_turn_leave_nothing_behind(strict):
+    request = HEAD % len(BODY) + BODY
+    connections = strict.server.server._http.server_state.connections
+    before, served = len(os.listdir("/proc/self/fd")), 0
+    for _ in range(2000):
+        for sent in (b"", b"\0\xff\r\n\r\n", HEAD[:30], HEAD % 10**9, request):
+            with connection(strict) as one:
+                one.sendall(sent)
+                if sent == request:
+                    served += one.recv(1 << 16).startswith(b"HTTP/1.1 200")
+    assert served == 2000
+    deadline = time.monotonic() + 20
+    while connections or len(os.listdir("/proc/self/fd")) > before:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize(

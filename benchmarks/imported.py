@@ -1,0 +1,132 @@
+"""Measure how fast an imported Marian model translates, compared with Hugging Face and CTranslate2.
+
+    python -m benchmarks.imported --source train.en --target train.de
+
+The model has the architecture and the size of most OPUS-MT models, which is that of the paper's
+base model, and random weights. It is written as a folder of Hugging Face's `MarianMTModel`, imported
+from there, and exported. Hugging Face runs the folder, in PyTorch. All engines take turns, each in
+its own process, and generate 20 tokens for every sentence.
+"""
+
+import argparse
+import platform
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+
+import keras
+
+from benchmarks.decoding import (
+    BEAM_SIZES,
+    FIXED_LENGTH,
+    HEADER,
+    LONGEST,
+    NOTES,
+    OURS,
+    SENTENCES,
+    THEIRS,
+    compare,
+    export,
+    numbers_of_threads,
+    table_row,
+)
+from benchmarks.machine import describe_machine
+from benchmarks.report import print_report
+from keras_transformer import Transformer
+from keras_transformer.config import DecodingConfig
+from keras_transformer.data import read_pairs
+from keras_transformer.presets import PRESETS
+from keras_transformer.pretrained import import_marian, save_hugging_face
+from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
+from keras_transformer.translation.translator import Translator
+from keras_transformer.utils.cores import available_cores
+
+OPUS = {
+    "activation": "swish",
+    "use_bias": True,
+    "use_output_bias": True,
+    "position": "tensor2tensor",
+    "layer_norm_epsilon": 1e-5,
+}
+"""What the models of OPUS-MT have in another way than the paper's."""
+
+
+def write_model(folder: Path, size: str, pairs: Sequence[tuple[str, str]], vocab_size: int) -> None:
+    """Write a model of this preset's size with random weights, as Hugging Face's `MarianMTModel`."""
+    keras.utils.set_random_seed(1)
+    tokenizer = SentencePieceTokenizer(train_sentencepiece(chain(*pairs), vocab_size))
+    config = replace(PRESETS[size].model, vocab_size=tokenizer.vocab_size, **OPUS)
+    search = DecodingConfig(max_length=LONGEST, max_source_length=LONGEST)
+    save_hugging_face(Translator(Transformer(config), tokenizer, decoding=search), folder)
+
+
+def report(args: argparse.Namespace) -> Iterator[str]:
+    """Measure all cells, and yield the lines of a Markdown table and its notes."""
+    pairs = read_pairs(args.source, args.target)
+    versions: dict[str, None] = {}
+    yield HEADER
+    with tempfile.TemporaryDirectory() as directory:
+        marian = Path(directory) / "marian"
+        write_model(marian, args.model, pairs, args.vocab_size)
+        imported = import_marian(marian)
+        for beam_size, search in BEAM_SIZES.items():
+            # `min_length` does not count eos.
+            decoding = replace(
+                imported.decoding,
+                beam_size=beam_size,
+                length_penalty=0.0,
+                min_length=FIXED_LENGTH - 1,
+                max_length=FIXED_LENGTH,
+                max_source_length=LONGEST,
+            )
+            tokenizers = imported.tokenizer, imported.target_tokenizer
+            translator = Translator(imported.model, *tokenizers, decoding)
+            exports = export(translator, Path(directory) / search, tuple(OURS))
+            options = {"path": str(marian), "beam_size": beam_size, "length": FIXED_LENGTH}
+            for batch_size, count in SENTENCES["base"].items():
+                chosen = [pairs[i * len(pairs) // count][0] for i in range(count)]
+                found = compare(
+                    translator,
+                    exports,
+                    chosen,
+                    batch_size=batch_size,
+                    repeats=args.repeats,
+                    threads=args.threads,
+                    peers={},
+                    of_texts={"Hugging Face": options},
+                )
+                for engine, measurement in found.items():
+                    versions[measurement.version] = None
+                    cells = args.model, search, batch_size, engine
+                    yield table_row(*cells, measurement, found[THEIRS])
+    yield NOTES.format(
+        repeats=args.repeats,
+        their_threads=" and ".join(map(str, numbers_of_threads(args.threads))),
+        machine=describe_machine(),
+        python=platform.python_version(),
+        versions=", ".join(versions),
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--source", required=True, help="text for the vocabulary, or .gz")
+    parser.add_argument("--target", required=True, help="its translations, line by line")
+    parser.add_argument("--model", choices=["tiny", "base"], default="base", help="default base")
+    parser.add_argument("--vocab-size", type=int, default=16_000, help="tokens (default 16000)")
+    parser.add_argument("--repeats", type=int, default=5, help="runs of each engine (default 5)")
+    cores = available_cores()
+    parser.add_argument(
+        "--threads", type=int, default=cores, help=f"threads of each engine (default {cores})"
+    )
+    parser.add_argument("--output", type=Path, help="file for the report")
+    args = parser.parse_args(argv)
+    print_report(report(args), args.output)
+
+
+if __name__ == "__main__":
+    main()
