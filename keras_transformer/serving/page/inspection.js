@@ -1,0 +1,76 @@
+/* What a model attends to while it translates a text, in one form for all exports. */
+
+import { predict } from "./api.js";
+import { terms } from "./model.js";
+import { joinSubwords } from "./words.js";
+
+const LONG = 600; // Characters of a text, above which weights of every head are too much to send.
+
+/** Return whether the model has a signature for `inspectText`. */
+export const canInspect = (model) => signatureFor(model, "") !== null;
+
+function signatureFor(model, text) {
+  const names = text.length > LONG ? ["attend", "inspect"] : ["inspect", "attend"];
+  return names.find((name) => model.signatures.includes(name)) ?? null;
+}
+
+/**
+ * Return the attention of a text and its translation.
+ *
+ * @returns {object} `kinds`, each with a name, a label, the words that attend (`queries`), those that
+ *   they attend to (`keys`), and `weights` [layers, heads, queries, keys] of their subwords; `steps`,
+ *   one for each subword of the translation, or null; and the number of subwords read, `length`.
+ */
+export async function inspectText(model, text) {
+  const signature = signatureFor(model, text);
+  const answer = await predict(model.name, signature, [text]);
+  const of = (name) => answer[name][0];
+  const sources = joinSubwords(of("source_tokens"));
+  const targets = joinSubwords(of("target_tokens"));
+  const translation = terms.one.toLowerCase();
+  const cross = { name: "cross", label: `${terms.one} to text`, queries: targets, keys: sources };
+  const length = of("source_tokens").filter((token) => token !== "").length;
+  if (signature === "attend") {
+    const means = of("attention").map((layer) => [layer]); // One head: the mean of all.
+    return { kinds: [{ ...cross, weights: means }], steps: null, length, targets };
+  }
+  const kinds = [
+    {
+      name: "encoder",
+      label: "Text to text",
+      queries: sources,
+      keys: sources,
+      weights: of("encoder_attention"),
+    },
+    { ...cross, weights: of("cross_attention") },
+    {
+      name: "decoder",
+      label: `${terms.one} to ${translation}`,
+      queries: targets,
+      keys: wordsRead(targets),
+      weights: of("decoder_attention"),
+    },
+  ];
+  const steps = of("target_tokens")
+    .filter((token) => token !== "")
+    .map((token, at) => ({
+      token,
+      probability: of("probabilities")[at],
+      candidates: of("candidates")[at].map((each, rank) => ({
+        token: each,
+        probability: of("candidate_probabilities")[at][rank],
+      })),
+    }));
+  return { kinds, steps, length, targets };
+}
+
+/** Return what the decoder reads: a start, and each word that it has written but the end. */
+function wordsRead(targets) {
+  const start = { text: "start", positions: [0], isEnd: true };
+  const written = targets.filter(({ isEnd }) => !isEnd);
+  const shifted = written.map((word) => ({
+    ...word,
+    positions: word.positions.map((position) => position + 1),
+  }));
+  return [start, ...shifted];
+}
