@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from tests.helpers.browser import focused, text_of, translate, width
+from tests.helpers.browser import children, focused, text_of, translate, width
 
 pytestmark = pytest.mark.slow
 
@@ -87,7 +87,8 @@ def test_hostile_text_is_only_text(open_page):
         items.nth(number).get_by_text("Attention").click()
         items.nth(number).get_by_text("Word by word").click()
     page.locator(".attending").nth(len(HOSTILE) - 1).wait_for()
-    page.locator(".written").nth(len(HOSTILE) - 2).wait_for()
+    page.locator(".written").nth(len(HOSTILE) - 3).wait_for()
+    page.get_by_text("This line is too long to be shown word by word.").wait_for()
     assert items.locator(".source").evaluate_all("all => all.map(e => e.textContent)") == HOSTILE
     assert page.locator("#list :is(img, script, b)").count() == 0
     assert page.title() == "parrot – Translate"
