@@ -40,9 +40,10 @@ export function attentionPanel({ kinds, length }, longest) {
     picture.replaceChildren(figure.element);
     function show() {
       const layer = chosen.layer ?? layers - 1;
-      const heads = layer === ALL ? 1 : kind.weights[layer].length;
+      const heads = kind.weights.at(layer).length;
       if (chosen.head >= heads) chosen.head = ALL;
       headChoice.replaceChildren(...(heads > 1 ? [chooseHead(heads, show)] : []));
+      headChoice.classList.toggle("unused", layer === ALL); // Keeps its place, or words would move.
       figure.show(headsOf(kind, layer));
     }
     layerChoice.replaceChildren(...(layers > 1 ? [chooseLayer(layers, show)] : []));
