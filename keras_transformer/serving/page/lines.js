@@ -2,7 +2,8 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 const COLORS = 8; // As many as page/attention.css has; further heads begin anew.
-const FAINT = 0.02; // Weights below cannot be seen.
+const FAINT = 0.02; // Smaller weights cannot be seen.
+const FAINT_AMONG_ALL = 0.1; // Smaller ones only blur a picture of all lines.
 const BAR = 8; // Percent of the width, for the bar next to a word that is attended to.
 
 /** Return the class with a head's color; without a number, that of a mean over heads. */
@@ -26,6 +27,7 @@ export function linesElement(rows) {
  */
 export function drawLines(svg, heads, selected) {
   const shapes = [];
+  const least = selected === null ? FAINT_AMONG_ALL : FAINT;
   heads.forEach(({ head, weights }, place) => {
     const height = 0.7 / heads.length;
     const top = 0.15 + height * place;
@@ -33,7 +35,7 @@ export function drawLines(svg, heads, selected) {
     weights.forEach((row, query) => {
       if (selected !== null && query !== selected) return;
       row.forEach((weight, key) => {
-        if (weight < FAINT) return;
+        if (weight < least) return;
         const line = { x1: 0, y1: query + middle, x2: 100 - BAR, y2: key + middle };
         shapes.push(colored("line", head, { ...line, "stroke-opacity": weight }));
         if (selected === null) return;

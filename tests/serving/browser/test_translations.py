@@ -112,6 +112,7 @@ def test_a_parser_has_its_own_words(open_page, parrot):
         page.get_by_text("2 lines parsed").wait_for()
         assert page.locator("#results-title").inner_text() == "Trees"
         page.get_by_text("The 2 best trees").first.wait_for()
+        page.get_by_role("radio", name="Tree to text").first.wait_for()
         assert page.get_by_text("Compare with a reference").count() == 1
         assert not page.get_by_text("Compare with a reference").is_visible()
     finally:
