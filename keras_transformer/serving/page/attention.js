@@ -1,9 +1,9 @@
 /* The attention panel: which words, which layer, which heads, and the lines between the words. */
 
-import { listChoice, radioChoice, wordButtons } from "./controls.js";
+import { listChoice, radioChoice } from "./controls.js";
 import { make } from "./dom.js";
-import { drawLines, headClass, linesElement } from "./lines.js";
-import { SHOWN, describeAttention, percent } from "./sentences.js";
+import { attentionFigure } from "./figure.js";
+import { headClass } from "./lines.js";
 import { meanOf, wordWeights } from "./words.js";
 
 const ALL = -1; // All heads, or the mean of all layers.
@@ -36,7 +36,7 @@ export function attentionPanel({ kinds, length }, longest) {
     const kind = kinds.find(({ name }) => name === chosen.kind) ?? kinds.at(-1);
     const layers = kind.weights.length;
     if (chosen.layer >= layers) chosen.layer = null;
-    const figure = figureOf(kind, said);
+    const figure = attentionFigure(kind, said);
     picture.replaceChildren(figure.element);
     function show() {
       const layer = chosen.layer ?? layers - 1;
@@ -60,7 +60,10 @@ const cut = (longest) =>
   "translated. Write one sentence per line.";
 
 function chooseKind(kinds, changed) {
-  const options = kinds.map(({ name, label }) => ({ value: name, text: label }));
+  const options = kinds.map(({ name, from, to }) => ({
+    value: name,
+    text: `${from} to ${to.toLowerCase()}`,
+  }));
   const known = kinds.some(({ name }) => name === chosen.kind);
   const value = known ? chosen.kind : kinds.at(-1).name;
   return radioChoice("Attention of", options, value, (kind) => {
@@ -103,56 +106,4 @@ function headsOf({ queries, keys, weights }, layer) {
     .map((matrix, head) => ({ head, matrix }))
     .filter(({ head }) => chosen.head === ALL || chosen.head === head)
     .map(({ head, matrix }) => ({ head, weights: toWords(matrix) }));
-}
-
-/** Return a picture of words and lines, and a function that shows some heads in it. */
-function figureOf({ label, queries, keys }, said) {
-  const [from, to] = label.split(" to ");
-  let heads = [];
-  let selected = null;
-  const lines = linesElement(Math.max(queries.length, keys.length));
-  const targets = keys.map(keyWord);
-
-  function draw() {
-    drawLines(lines, heads, selected);
-    const shares = selected === null ? null : meanOf(heads.map(({ weights }) => weights))[selected];
-    targets.forEach(({ lastChild }, key) => {
-      lastChild.textContent = shares?.[key] >= SHOWN ? percent(shares[key]) : "";
-    });
-    const own = heads.map(({ head, weights }) => ({ head, shares: weights[selected] }));
-    said.textContent =
-      selected === null
-        ? "Point at a word on the left, or move with the arrow keys, to see its lines alone."
-        : describeAttention(queries[selected], keys, own);
-  }
-
-  const words = wordButtons("attending", from, queries, (index) => {
-    selected = index;
-    if (heads.length) draw();
-  });
-  words.element.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") words.keep(null);
-  });
-  const column = make("div", { className: "attended" }, ...targets);
-  const heading = (text) => make("p", { className: "words-label", ariaHidden: "true" }, text);
-  const element = make(
-    "div",
-    { className: "figure" },
-    ...[heading(from), make("span"), heading(capital(to)), words.element, lines, column],
-  );
-  return {
-    element,
-    show: (shown) => {
-      heads = shown;
-      draw();
-    },
-  };
-}
-
-const capital = (text) => text[0].toUpperCase() + text.slice(1);
-
-function keyWord({ text, isEnd }) {
-  const word = make("div", { className: isEnd ? "end" : "" }, make("bdi", {}, text));
-  word.append(make("span", { className: "weight", dir: "ltr" }));
-  return word;
 }

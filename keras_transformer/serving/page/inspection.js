@@ -17,8 +17,8 @@ function signatureFor(model, text) {
 /**
  * Return the attention of a text and its translation.
  *
- * @returns {object} `kinds`, each with a name, a label, the words that attend (`queries`), those that
- *   they attend to (`keys`), and `weights` [layers, heads, queries, keys] of their subwords; `steps`,
+ * @returns {object} `kinds`, each with its `name`, what attends (`from`) and to what (`to`), the words
+ *   of both (`queries` and `keys`), and `weights` [layers, heads, queries, keys] of their subwords; `steps`,
  *   one for each subword of the translation, or null; and the number of subwords read, `length`.
  */
 export async function inspectText(model, text) {
@@ -27,8 +27,7 @@ export async function inspectText(model, text) {
   const of = (name) => answer[name][0];
   const sources = joinSubwords(of("source_tokens"));
   const targets = joinSubwords(of("target_tokens"));
-  const translation = terms.one.toLowerCase();
-  const cross = { name: "cross", label: `${terms.one} to text`, queries: targets, keys: sources };
+  const cross = { name: "cross", from: terms.one, to: "Text", queries: targets, keys: sources };
   const length = of("source_tokens").filter((token) => token !== "").length;
   if (signature === "attend") {
     const means = of("attention").map((layer) => [layer]); // One head: the mean of all.
@@ -37,7 +36,8 @@ export async function inspectText(model, text) {
   const kinds = [
     {
       name: "encoder",
-      label: "Text to text",
+      from: "Text",
+      to: "Text",
       queries: sources,
       keys: sources,
       weights: of("encoder_attention"),
@@ -45,7 +45,8 @@ export async function inspectText(model, text) {
     { ...cross, weights: of("cross_attention") },
     {
       name: "decoder",
-      label: `${terms.one} to ${translation}`,
+      from: terms.one,
+      to: terms.one,
       queries: targets,
       keys: wordsRead(targets),
       weights: of("decoder_attention"),

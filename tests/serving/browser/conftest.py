@@ -24,7 +24,7 @@ def parrot(tmp_path_factory):
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # Its event loop would be in the way of other tests.
 def browser():
     sync_api = pytest.importorskip("playwright.sync_api")
     if CHROMIUM is None:
