@@ -4,7 +4,7 @@ import { predict } from "./api.js";
 import { terms } from "./model.js";
 import { joinSubwords } from "./words.js";
 
-const LONG = 600; // Characters of a text, above which weights of every head are too much to send.
+const LONG = 400; // Characters of a text, above which weights of every head are too much to send.
 
 /** Return whether the model has a signature for `inspectText`. */
 export const canInspect = (model) => signatureFor(model, "") !== null;
