@@ -275,20 +275,31 @@ class Transformer(AdaptableModel, keras.Model):
         return self.decode(inputs["target"], memory, memory_mask, training=training)[0]
 
     def encode(
-        self, source: Any, training: bool | None = None, is_padded: bool = True
-    ) -> tuple[Any, Any]:
-        """Return the encoder's output and its mask.
+        self,
+        source: Any,
+        training: bool | None = None,
+        is_padded: bool = True,
+        return_attention_scores: bool = False,
+    ) -> tuple[Any, ...]:
+        """Return the encoder's output, its mask, and its attention weights if asked for.
 
         Args:
             source: int [B, S].
             training: Whether dropout applies.
             is_padded: Whether there may be padding among the ids. Without, the mask is None.
+            return_attention_scores: Whether to return the attention weights too.
 
         Returns:
-            float [B, S, D] and bool [B, 1, S].
+            float [B, S, D] and bool [B, 1, S]. With `return_attention_scores`, also the weights of
+            each layer, [B, H, S, S].
         """
         mask = padding_mask(source) if is_padded else None
-        return self.encoder(self._embed_source(source, training), mask, training=training), mask
+        x = self.source_position(self.source_embedding(source))
+        x = self.source_dropout(x, training=training)
+        if return_attention_scores:
+            x, weights = self.encoder(x, mask, return_attention_scores=True, training=training)
+            return x, mask, weights
+        return self.encoder(x, mask, training=training), mask
 
     def decode(
         self, target: Any, memory: Any, memory_mask: Any = None, training: bool | None = None
@@ -329,17 +340,12 @@ class Transformer(AdaptableModel, keras.Model):
         >>> {name: tuple(x.shape) for name, x in model.attention_weights(ids).items()}
         {'encoder': (1, 3, 4, 3, 3), 'decoder': (1, 3, 4, 2, 2), 'cross': (1, 3, 4, 2, 3)}
         """
-        mask = padding_mask(inputs["source"])
-        x = self._embed_source(inputs["source"], training=False)
-        memory, encoder = self.encoder(x, mask, return_attention_scores=True, training=False)
+        source = inputs["source"]
+        memory, mask, encoder = self.encode(source, training=False, return_attention_scores=True)
         _, layers = self.decode(inputs["target"], memory, mask, training=False)
         decoder, cross = zip(*layers, strict=True)
         weights = {"encoder": encoder, "decoder": decoder, "cross": cross}
         return {name: ops.stack(list(layers), axis=1) for name, layers in weights.items()}
-
-    def _embed_source(self, source, training):
-        x = self.source_position(self.source_embedding(source))
-        return self.source_dropout(x, training=training)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return (*input_shape["target"], self.config.target_size)

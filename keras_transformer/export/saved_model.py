@@ -35,8 +35,8 @@ def export_saved_model(
     The inputs of its signatures are strings [B], and B is the first axis of every output:
 
     - `serving_default`, from `text` to `translation`;
-    - `translate_with_scores`, `n_best`, `score` and `attend`: the methods of `Translator`, with
-      the same arguments and results (`attend` is `Translator.attention`).
+    - `translate_with_scores`, `n_best`, `score`, `attend` and `inspect`: the methods of
+      `Translator`, with the same arguments and results (`attend` is `Translator.attention`).
 
     The version directory appears under its final name only when it is complete, so a running model
     server can watch `path`. It also contains:

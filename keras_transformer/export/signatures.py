@@ -12,6 +12,7 @@ METHODS = {
     "n_best": "n_best",
     "score": "score",
     "attend": "attention",
+    "inspect": "inspect",
 }
 """The method of `Translator` behind each signature other than `serving_default`."""
 

@@ -5,7 +5,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import BOS_ID, EOS_ID
+from keras_transformer.config import EOS_ID
+from keras_transformer.translation.teacher_forcing import decoder_inputs
 from keras_transformer.translation.translator import Translator
 
 
@@ -63,7 +64,7 @@ def sentence_attention(
     else:
         ids = translator.target_tokenizer.tokenize([translation]).to_tensor()
         written = tf.pad(ids, [[0, 0], [0, 1]], constant_values=EOS_ID)
-    read = tf.pad(written[:, :-1], [[0, 0], [1, 0]], constant_values=BOS_ID)
+    read = decoder_inputs(written)
     weights = translator.model.attention_weights({"source": source, "target": read})
     return SentenceAttention(
         translator.tokenizer.id_to_piece(source[0].numpy()),

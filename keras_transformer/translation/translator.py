@@ -8,18 +8,19 @@ from typing import Any, overload
 
 import tensorflow as tf
 
-from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, DecodingConfig
-from keras_transformer.decoding import UNFILLED_SCORE, SearchResult, TreeTokens, score_tokens
+from keras_transformer.config import PAD_ID, DecodingConfig
+from keras_transformer.decoding import UNFILLED_SCORE, SearchResult, score_tokens
 from keras_transformer.model import Transformer
 from keras_transformer.text import Tokenizer, TreeTokenizer, read_tokenizers
 from keras_transformer.translation.batching import translate_in_batches
 from keras_transformer.translation.graph_method import forget_graphs, graph_method
+from keras_transformer.translation.inspection import inspect_ids, mean_cross_attention
 from keras_transformer.translation.saved import find_translator, write_translator
 from keras_transformer.translation.search import TokenSearch
+from keras_transformer.translation.teacher_forcing import decode_whole, in_parts
+from keras_transformer.translation.tokens import encode, tree_tokens
 
 _TEXT = tf.TensorSpec([None], tf.string, name="text")
-_MAX_SCORED_TOKENS = 4096
-"""The maximum number of tokens, including padding, that are scored at a time."""
 
 
 class Translator:
@@ -77,7 +78,7 @@ class Translator:
             )
         prefix = self.target_tokenizer.tokenize([self.decoding.prefix])[0].numpy().tolist()
         self._token_search = TokenSearch(
-            model, self.decoding, prefix, compiled, _tree_tokens(self.target_tokenizer)
+            model, self.decoding, prefix, compiled, tree_tokens(self.target_tokenizer)
         )
 
     @property
@@ -278,14 +279,14 @@ class Translator:
         # `tf.stack` fails on inputs of different lengths.
         text, translation = tf.unstack(tf.stack([text, translation]))
         longest = self._token_search.longest(self.decoding.max_source_length)
-        target, lengths = _encode(self.target_tokenizer, translation, longest)
+        target, lengths = encode(self.target_tokenizer, translation, longest)
         return {"score": self._score_ids(self.encode_text(text)[0], target), "length": lengths}
 
     @graph_method(_TEXT)
     def attention(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Return the attention of the decoder to the text while translating it.
 
-        For each layer, it is the mean over the heads; `plots.sentence_attention` keeps them apart.
+        For each layer, it is the mean over the heads; `inspect` keeps them apart.
 
         Args:
             text: string [B].
@@ -299,13 +300,42 @@ class Translator:
         """
         source, best = self._search_text(text, num_hypotheses=1)
         target = best.ids[:, 0]
-        _, weights = self._decode_whole(source, target)
-        is_token = (target != PAD_ID)[:, tf.newaxis, :, tf.newaxis]
-        weights = [tf.where(is_token, cross, 0.0) for _, cross in weights]
+        weights = mean_cross_attention(self.model, source, target)
+        return {**self._pieces(source, target), "attention": weights}
+
+    @graph_method(_TEXT)
+    def inspect(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Return the attention of every head, and the likeliest tokens at each step.
+
+        The model reads the text and its translation once more. A row of weights sums to 1, or is 0
+        for padding. Probabilities are those that scores add up, before the rules of the search.
+
+        Args:
+            text: string [B].
+
+        Returns:
+            A dictionary:
+            - `source_tokens`: string [B, S], the tokens of the text with eos, then "".
+            - `target_tokens`: string [B, T], the tokens of the translation, likewise.
+            - `encoder_attention`: float32 [B, layers, H, S, S], of the text to itself.
+            - `decoder_attention`: float32 [B, layers, H, T, T], of each target token to bos (key 0)
+              and to the target tokens before it (key i is target token i - 1).
+            - `cross_attention`: float32 [B, layers, H, T, S], of each target token to the text.
+            - `probabilities`: float32 [B, T], of each target token after those before it.
+            - `candidates`: string [B, T, 5], the likeliest tokens in its place, likeliest first.
+            - `candidate_probabilities`: float32 [B, T, 5].
+        """
+        source, best = self._search_text(text, num_hypotheses=1)
+        target = best.ids[:, 0]
+        log_probs = self._token_search.log_probs
+        found = inspect_ids(self.model, source, target, log_probs, self.decoding)
+        candidates = self.target_tokenizer.pieces(found["candidates"])
+        return {**self._pieces(source, target), **found, "candidates": candidates}
+
+    def _pieces(self, source, target):
         return {
             "source_tokens": self.tokenizer.pieces(source),
             "target_tokens": self.target_tokenizer.pieces(target),
-            "attention": tf.stack([tf.reduce_mean(heads, axis=1) for heads in weights], axis=1),
         }
 
     @graph_method()
@@ -337,33 +367,18 @@ class Translator:
         return tf.minimum(self.target_tokenizer.count_words(text), most)
 
     def _score_ids(self, source, target):
-        """Return the scores [B] of ids [B, T] for ids [B, S], in parts: [B, T, V] may be large."""
-        longest = tf.maximum(tf.shape(source)[1], tf.shape(target)[1])
-        rows = tf.maximum(_MAX_SCORED_TOKENS // longest, 1)
+        """Return the scores [B] of ids [B, T] for ids [B, S]."""
 
-        def score_some(start, scores):
-            part = slice(start, start + rows)
-            logits, _ = self._decode_whole(source[part], target[part])
-            found = score_tokens(
+        def score_some(source, target):
+            logits, _ = decode_whole(self.model, source, target)
+            return score_tokens(
                 self._token_search.log_probs(logits),
-                target[part],
+                target,
                 self.decoding.length_penalty,
                 style=self.decoding.style,
             )
-            return start + rows, tf.concat([scores, found], axis=0)
 
-        return tf.while_loop(
-            lambda start, scores: start < tf.shape(target)[0],
-            score_some,
-            (0, tf.zeros([0])),
-            shape_invariants=(tf.TensorShape([]), tf.TensorShape([None])),
-        )[1]
-
-    def _decode_whole(self, source, target):
-        """Return logits [B, T, V] and attention weights for ids [B, S] and [B, T] with eos."""
-        memory, memory_mask = self.model.encode(source, training=False)
-        inputs = tf.pad(target[:, :-1], [[0, 0], [1, 0]], constant_values=BOS_ID)
-        return self.model.decode(inputs, memory, memory_mask, training=False)
+        return in_parts(score_some, source, target, empty=tf.zeros([0]))
 
     def encode_text(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return ids int32 [B, S] with eos and padding, and lengths int32 [B] including eos.
@@ -371,7 +386,7 @@ class Translator:
         Args:
             text: string [B].
         """
-        return _encode(self.tokenizer, text, self.decoding.max_source_length)
+        return encode(self.tokenizer, text, self.decoding.max_source_length)
 
     def search(
         self,
@@ -383,23 +398,3 @@ class Translator:
     ) -> SearchResult:
         """Return the ids of the best translations of ids [B, S]; see `TokenSearch`."""
         return self._token_search(source, lengths, num_hypotheses, scores, num_words)
-
-
-def _tree_tokens(tokenizer: Tokenizer) -> TreeTokens | None:
-    if not isinstance(tokenizer, TreeTokenizer):
-        return None
-    return TreeTokens(
-        opens=tokenizer.open_ids,
-        closes=tokenizer.close_ids,
-        words=tokenizer.word_ids,
-        tags=tokenizer.tag_ids,
-    )
-
-
-def _encode(tokenizer, text, max_length):
-    """Return ids [B, T] with eos and padding, and lengths [B] including eos."""
-    ids = tokenizer.tokenize(text, max_length - 1)
-    lengths = tf.cast(ids.row_lengths(), tf.int32)
-    padded = tf.pad(ids.to_tensor(PAD_ID), [[0, 0], [0, 1]], constant_values=PAD_ID)
-    is_end = tf.range(tf.shape(padded)[1]) == lengths[:, tf.newaxis]
-    return tf.where(is_end, EOS_ID, padded), lengths + 1

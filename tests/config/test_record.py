@@ -36,7 +36,7 @@ def test_the_facts_come_first_at_the_same_level(tmp_path):
     ["saved_models/multi30k_en_de/1", "tests/export/golden/1"],
     ids=lambda path: path.split("/")[-2],
 )
-def test_records_of_version_0_1_are_read_whole(version):
+def test_records_of_earlier_exports_are_read_whole(version):
     record = ExportRecord.read(ROOT / version)
     written = json.loads((ROOT / version / ExportRecord.FILE).read_text(encoding="utf-8"))
     assert written.items() <= record.to_dict().items()

@@ -80,7 +80,7 @@ def test_its_matrix_products_are_in_bfloat16(exports):
 
 def test_any_input_has_an_answer(exports):
     texts = [text.encode() for text in ODD] + NO_UTF8
-    for name in ("translate_with_scores", "n_best", "attend"):
+    for name in ("translate_with_scores", "n_best", "attend", "inspect"):
         for output in exports["bfloat16"].signatures[name](text=tf.constant(texts)).values():
             assert len(output) == len(texts)
             if output.dtype == tf.float32:

@@ -51,7 +51,7 @@ def run(name, texts):
 """
 
 REPORT = """
-names = ["serving_default", "translate_with_scores", "n_best", "attend"]
+names = ["serving_default", "translate_with_scores", "n_best", "attend", "inspect"]
 arguments = dict.fromkeys(names, ["text"])
 arguments["score"] = ["text", "translation"]
 def report(run):

@@ -26,6 +26,30 @@ SIGNATURES = {
             "attention": (FLOAT, [None, 2, None, None]),
         },
     ),
+    "inspect": (
+        {"text"},
+        {
+            "source_tokens": (STRING, [None, None]),
+            "target_tokens": (STRING, [None, None]),
+            "encoder_attention": (FLOAT, [None, 2, 3, None, None]),
+            "decoder_attention": (FLOAT, [None, 2, 3, None, None]),
+            "cross_attention": (FLOAT, [None, 2, 3, None, None]),
+            "probabilities": (FLOAT, [None, None]),
+            "candidates": (STRING, [None, None, 5]),
+            "candidate_probabilities": (FLOAT, [None, None, 5]),
+        },
+    ),
+}
+AXES = {  # Those of the tokens, in one row of an output.
+    "source_tokens": "s",
+    "target_tokens": "t",
+    "attention": "lts",
+    "encoder_attention": "lhss",
+    "decoder_attention": "lhtt",
+    "cross_attention": "lhts",
+    "probabilities": "t",
+    "candidates": "tn",
+    "candidate_probabilities": "tn",
 }
 
 
@@ -44,13 +68,13 @@ def inputs(signature, texts, translations=None):
 def unpadded(outputs, i):
     """Return row i of a signature's outputs without padding."""
     row = {name: output[i] for name, output in outputs.items()}
-    if "attention" in row:
-        source, target = (np.count_nonzero(row[f"{side}_tokens"]) for side in ("source", "target"))
-        assert not row["source_tokens"][source:].any() and not row["target_tokens"][target:].any()
-        assert not row["attention"][:, target:].any() and not row["attention"][..., source:].any()
-        row["source_tokens"] = row["source_tokens"][:source]
-        row["target_tokens"] = row["target_tokens"][:target]
-        row["attention"] = row["attention"][:, :target, :source]
+    if "source_tokens" in row:
+        sizes = {side[0]: np.count_nonzero(row[f"{side}_tokens"]) for side in ("source", "target")}
+        for name, axes in AXES.items():
+            for axis, letter in enumerate(axes if name in row else ""):
+                used = range(sizes.get(letter, row[name].shape[axis]))
+                assert not np.delete(row[name], used, axis).any(), name
+                row[name] = np.take(row[name], used, axis)
     return row
 
 

@@ -165,7 +165,7 @@ def test_no_translation_has_more_than_max_length_tokens(beam_size):
 def test_scores_do_not_depend_on_the_parts_they_are_computed_in(monkeypatch):
     translations = SENTENCES[::-1]
     whole = tiny_translator().score(SENTENCES, translations)
-    monkeypatch.setattr("keras_transformer.translation.translator._MAX_SCORED_TOKENS", 40)
+    monkeypatch.setattr("keras_transformer.translation.teacher_forcing._MAX_TOKENS", 40)
     parts = tiny_translator().score(SENTENCES, translations)
     np.testing.assert_allclose(parts["score"], whole["score"], rtol=1e-5)
     assert parts["score"].shape == (len(SENTENCES),)

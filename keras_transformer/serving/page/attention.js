@@ -1,74 +1,57 @@
-/* The attention of a translation, one word at a time. */
+/* The attention panel: which words, which layer, which heads, and the lines between the words. */
 
+import { listChoice, radioChoice } from "./controls.js";
 import { make } from "./dom.js";
-import { terms } from "./model.js";
-import { joinSubwords, layerRows, wordWeights } from "./words.js";
+import { attentionFigure } from "./figure.js";
+import { headClass } from "./lines.js";
+import { meanOf, wordWeights } from "./words.js";
 
-const SHOWN = 0.05; // Smaller shares have no number.
-const NAMED = 3; // Words that the sentence below names.
+const ALL = -1; // All heads, or the mean of all layers.
 
-let chosenLayer = -1; // The mean; kept from one translation to the next.
-let panels = 0;
+// What a person has chosen, kept from one translation to the next. A null layer is the last.
+const chosen = { kind: "cross", layer: null, head: ALL };
 
 /**
  * Return an element that shows attention.
  *
- * @param {object} answer source_tokens [S], target_tokens [T] and attention [layers, T, S].
+ * @param {object} found What `inspectText` returned.
  * @param {?number} longest Subwords of the longest text that the model reads.
  */
-export function attentionPanel(answer, longest) {
-  const sources = joinSubwords(answer.source_tokens);
-  const targets = joinSubwords(answer.target_tokens);
-  if (!targets.length || !sources.length) {
-    return make("p", { className: "note" }, "There are no words to show.");
+export function attentionPanel({ kinds, length }, longest) {
+  const panel = make("div", { className: "panel" });
+  if (!kinds.every(({ queries, keys }) => queries.length && keys.length)) {
+    panel.append(make("p", { className: "note" }, "There are no words to show."));
+    return panel;
   }
-  const layers = answer.attention.length;
-  if (chosenLayer >= layers) chosenLayer = -1;
-  let rows = layerRows(answer.attention, chosenLayer);
-
-  const sourceWords = sources.map(sourceWord);
-  const targetWords = targets.map(targetWord);
+  const tools = make("div", { className: "tools" });
+  const picture = make("div", { className: "picture" });
   const said = make("p", { className: "note" });
   said.setAttribute("aria-live", "polite");
+  panel.append(tools, picture, said);
+  if (longest && length >= longest) panel.append(make("p", { className: "note" }, cut(longest)));
 
-  let selected = 0;
-  function select(index) {
-    targetWords[selected].tabIndex = -1;
-    targetWords[selected].setAttribute("aria-pressed", "false");
-    selected = index;
-    targetWords[selected].tabIndex = 0;
-    targetWords[selected].setAttribute("aria-pressed", "true");
-    const weights = wordWeights(rows, targets[selected], sources);
-    sourceWords.forEach((word, at) => shade(word, weights[at]));
-    said.textContent = describe(targets[selected], sources, weights);
+  const layerChoice = make("div");
+  const headChoice = make("div");
+  function showKind() {
+    const kind = kinds.find(({ name }) => name === chosen.kind) ?? kinds.at(-1);
+    const layers = kind.weights.length;
+    if (chosen.layer >= layers) chosen.layer = null;
+    const figure = attentionFigure(kind, said);
+    picture.replaceChildren(figure.element);
+    function show() {
+      const layer = chosen.layer ?? layers - 1;
+      const heads = kind.weights.at(layer).length;
+      if (chosen.head >= heads) chosen.head = ALL;
+      headChoice.replaceChildren(...(heads > 1 ? [chooseHead(heads, show)] : []));
+      headChoice.classList.toggle("unused", layer === ALL); // Keeps its place, or words would move.
+      figure.show(headsOf(kind, layer));
+    }
+    layerChoice.replaceChildren(...(layers > 1 ? [chooseLayer(layers, show)] : []));
+    show();
   }
-
-  targetWords.forEach((word, index) => {
-    word.addEventListener("pointerenter", () => select(index));
-    word.addEventListener("focus", () => select(index));
-    word.addEventListener("click", () => select(index));
-  });
-  const group = row(terms.one, "target-words", targetWords);
-  group.words.addEventListener("keydown", (event) => {
-    const next = nextIndex(event, selected, targetWords.length);
-    if (next === null) return;
-    event.preventDefault();
-    targetWords[next].focus();
-  });
-
-  const layerChoice = chooseLayer(layers, (layer) => {
-    chosenLayer = layer;
-    rows = layerRows(answer.attention, layer);
-    select(selected);
-  });
-  const hint = `Point at a word of the ${terms.one.toLowerCase()}, or move with the arrow keys.`;
-  const tools = make("div", { className: "attention-tools" }, make("p", { className: "note" }, hint));
-  if (layers > 1) tools.append(layerChoice);
-  const panel = make("div", { className: "panel" }, tools);
-  panel.append(group.element, row("Text", "source-words", sourceWords).element, said);
-  const read = answer.source_tokens.filter((token) => token !== "").length;
-  if (longest && read >= longest) panel.append(make("p", { className: "note" }, cut(longest)));
-  select(0);
+  if (kinds.length > 1) tools.append(chooseKind(kinds, showKind));
+  tools.append(layerChoice, headChoice);
+  showKind();
   return panel;
 }
 
@@ -76,64 +59,51 @@ const cut = (longest) =>
   `The model reads at most ${longest} subwords of a line. If this line is longer, its end was not ` +
   "translated. Write one sentence per line.";
 
-function sourceWord({ text, isEnd }) {
-  const word = make("span", { className: isEnd ? "end" : "" }, text);
-  word.append(make("span", { className: "weight", dir: "ltr" }));
-  return word;
-}
-
-function targetWord({ text, isEnd }) {
-  const word = make("button", { type: "button", className: isEnd ? "end" : "", tabIndex: -1 }, text);
-  word.setAttribute("aria-pressed", "false");
-  return word;
-}
-
-function shade(word, weight) {
-  const strength = Math.min(1, weight) ** 0.75; // Small shares stay visible.
-  word.style.setProperty("--share", `${Math.round(100 * strength)}%`);
-  word.lastChild.textContent = weight >= SHOWN ? percent(weight) : "";
-}
-
-const percent = (share) => `${Math.round(100 * share)}%`;
-
-/** Say in words what the shades show. */
-function describe(target, sources, weights) {
-  const order = weights.map((weight, index) => [weight, index]).sort((one, two) => two[0] - one[0]);
-  const most = order
-    .slice(0, NAMED)
-    .filter(([weight]) => weight >= SHOWN)
-    .map(([weight, index]) => `${nameOf(sources[index])} ${percent(weight)}`);
-  const what = most.length ? most.join(", ") : "no word more than another";
-  return `${nameOf(target)} attends to ${what}`;
-}
-
-const nameOf = ({ text, isEnd }) => (isEnd ? "the end of the sentence" : `“${isolate(text)}”`);
-const isolate = (text) => `\u2068${text}\u2069`; // Its direction does not affect its neighbors.
-
-function row(label, className, words) {
-  const id = `words-${(panels += 1)}`;
-  const list = make("div", { className: `words ${className}`, dir: "auto" }, ...words);
-  list.setAttribute("role", "group");
-  list.setAttribute("aria-labelledby", id);
-  const name = make("p", { className: "words-label", id }, label);
-  return { words: list, element: make("div", { className: "words-row" }, name, list) };
-}
-
-function nextIndex(event, index, count) {
-  const isRtl = getComputedStyle(event.currentTarget).direction === "rtl";
-  const step = { ArrowRight: isRtl ? -1 : 1, ArrowLeft: isRtl ? 1 : -1 }[event.key];
-  if (step) return Math.min(count - 1, Math.max(0, index + step));
-  return { Home: 0, End: count - 1 }[event.key] ?? null;
+function chooseKind(kinds, changed) {
+  const options = kinds.map(({ name, from, to }) => ({
+    value: name,
+    text: `${from} to ${to.toLowerCase()}`,
+  }));
+  const known = kinds.some(({ name }) => name === chosen.kind);
+  const value = known ? chosen.kind : kinds.at(-1).name;
+  return radioChoice("Attention of", options, value, (kind) => {
+    chosen.kind = kind;
+    changed();
+  });
 }
 
 function chooseLayer(layers, changed) {
-  const choice = make("select");
-  choice.append(new Option("mean of all", "-1"));
-  for (let layer = 0; layer < layers; layer += 1) {
-    const place = layer === layers - 1 ? " (last)" : "";
-    choice.append(new Option(`${layer + 1}${place}`, String(layer)));
-  }
-  choice.value = String(chosenLayer);
-  choice.addEventListener("change", () => changed(Number(choice.value)));
-  return make("label", {}, "Layer", choice);
+  const options = Array.from({ length: layers }, (_, layer) => [
+    layer,
+    `${layer + 1}${layer === layers - 1 ? " (last)" : ""}`,
+  ]);
+  options.push([ALL, "mean of all"]);
+  return listChoice("Layer", options, chosen.layer ?? layers - 1, (layer) => {
+    chosen.layer = layer === layers - 1 ? null : layer;
+    changed();
+  });
+}
+
+function chooseHead(heads, changed) {
+  const options = Array.from({ length: heads }, (_, head) => ({
+    value: head,
+    text: String(head + 1),
+    className: headClass(head),
+  }));
+  return radioChoice("Heads", [{ value: ALL, text: "all" }, ...options], chosen.head, (head) => {
+    chosen.head = head;
+    changed();
+  });
+}
+
+/** Return the chosen heads of a layer, each with its number and weights between words. */
+function headsOf({ queries, keys, weights }, layer) {
+  const toWords = (matrix) => wordWeights(matrix, queries, keys);
+  if (layer === ALL) return [{ head: null, weights: toWords(meanOf(weights.flat())) }];
+  const heads = weights[layer];
+  if (heads.length === 1) return [{ head: null, weights: toWords(heads[0]) }];
+  return heads
+    .map((matrix, head) => ({ head, matrix }))
+    .filter(({ head }) => chosen.head === ALL || chosen.head === head)
+    .map(({ head, matrix }) => ({ head, weights: toWords(matrix) }));
 }

@@ -1,14 +1,18 @@
-/* One result: the translation of a line, the other hypotheses, and attention. */
+/* One result: the translation of a line, the other hypotheses, and what the model did. */
 
 import { Failure, predict } from "./api.js";
 import { attentionPanel } from "./attention.js";
+import { choicesPanel } from "./choices.js";
 import { make } from "./dom.js";
+import { canInspect, inspectText } from "./inspection.js";
 import { terms } from "./model.js";
 
 const UNFILLED = -1e8; // Scores below are those of missing hypotheses.
 const LONG = 600; // Characters of a text that scrolls in its own box.
 const SENTENCE_ENDS = /[.!?]["”’)]*\s+\p{Lu}/gu;
 const SPLIT = "This line seems to have several sentences. With one per line, results are better.";
+
+const TOO_LONG = "This line is too long to be shown word by word.";
 
 let opensAttention = true; // Until a person closes it.
 
@@ -52,7 +56,7 @@ export function resultItem(model, source, hypotheses, isFirst) {
   if (source.match(SENTENCE_ENDS)?.length >= 2) item.append(make("p", { className: "note" }, SPLIT));
   if (hypotheses.length > 1) item.append(bestHypotheses(hypotheses));
   else if (best.score !== null) item.append(noteOfScore(best.score));
-  if (model.signatures.includes("attend")) item.append(attention(model, source, isFirst));
+  if (canInspect(model)) item.append(...inspection(model, source, isFirst));
   return item;
 }
 
@@ -84,35 +88,45 @@ function bestHypotheses(hypotheses) {
 
 const formatScore = (score) => score.toFixed(2).replace("-", "−");
 
-function attention(model, source, isFirst) {
-  const details = make("details", {}, make("summary", {}, "Attention"));
+/** Return the panels of attention and of choices, which share one request. */
+function inspection(model, source, isFirst) {
+  let answer = null;
+  const read = () => (answer ??= inspectText(model, source));
+  const forget = () => (answer = null); // The next opening tries again.
+  const attention = lazyPanel("Attention", read, forget, (found) =>
+    attentionPanel(found, model.max_source_length),
+  );
+  attention.firstChild.addEventListener("click", () => {
+    if (isFirst) opensAttention = !attention.open;
+  });
+  attention.open = isFirst && opensAttention && source.length <= LONG;
+  if (!model.signatures.includes("inspect")) return [attention];
+  const choices = lazyPanel("Word by word", read, forget, (found) =>
+    found.steps ? choicesPanel(found) : make("p", { className: "note" }, TOO_LONG),
+  );
+  return [attention, choices];
+}
+
+/** Return a panel that is filled when a person opens it. */
+function lazyPanel(title, read, forget, fill) {
   const panel = make("div", { className: "panel" });
-  details.append(panel);
+  const details = make("details", {}, make("summary", {}, title), panel);
   let isLoading = false;
   let isShown = false;
-  async function load() {
+  details.addEventListener("toggle", async () => {
     if (!details.open || isLoading || isShown) return;
     isLoading = true;
     panel.replaceChildren(make("p", { className: "note" }, "Loading…"));
     try {
-      const answer = await predict(model.name, "attend", [source]);
-      const [source_tokens] = answer.source_tokens;
-      const [target_tokens] = answer.target_tokens;
-      const [weights] = answer.attention;
-      const tokens = { source_tokens, target_tokens, attention: weights };
-      panel.replaceChildren(attentionPanel(tokens, model.max_source_length));
+      panel.replaceChildren(fill(await read()));
       isShown = true;
     } catch (error) {
-      const message = error instanceof Failure ? error.message : "Attention cannot be shown.";
+      forget();
+      const message = error instanceof Failure ? error.message : "This cannot be shown.";
       panel.replaceChildren(make("p", { className: "note" }, message));
     } finally {
       isLoading = false;
     }
-  }
-  details.addEventListener("toggle", load);
-  details.firstChild.addEventListener("click", () => {
-    if (isFirst) opensAttention = !details.open;
   });
-  details.open = isFirst && opensAttention && source.length <= LONG;
   return details;
 }

@@ -5,11 +5,26 @@ const BYTE = /^<0x([0-9A-F]{2})>$/;
 const PUNCTUATION = /^(?:(?!['’-])[\p{P}\p{S}])+$/u; // Not of "don't" and "well-kept".
 const END = "</s>";
 
+/** Return whether a vocabulary marks where words begin. */
+const marksWords = (tokens) => tokens.some((token) => token.startsWith(START));
+
+/** Return a function from a subword to its text, with "…" before what continues a word. */
+export function subwordTexts(tokens) {
+  const hasMarks = marksWords(tokens);
+  return (token) => {
+    if (token === END) return "end";
+    const [, byte] = BYTE.exec(token) ?? [];
+    if (byte) return `byte ${byte}`;
+    const begins = !hasMarks || token.startsWith(START) || PUNCTUATION.test(token);
+    return `${begins ? "" : "…"}${textOf([token])}`;
+  };
+}
+
 /** Return words, each with its text and the positions of its subwords. */
 export function joinSubwords(tokens) {
   const count = tokens.findIndex((token) => token === "");
   const known = count < 0 ? tokens : tokens.slice(0, count);
-  const hasMarks = known.some((token) => token.startsWith(START));
+  const hasMarks = marksWords(known);
   const words = [];
   known.forEach((token, position) => {
     const isEnd = token === END;
@@ -45,25 +60,24 @@ function textOf(parts) {
 }
 
 /**
- * Return the share of each source word in the attention of a target word.
+ * Return the share of each key's word in the attention of each query's word, for one head.
  *
- * It is the mean over the target word's subwords of the sums over a source word's subwords.
+ * It is the mean over the subwords that attend of the sums over those that they attend to.
  */
-export function wordWeights(rows, target, sources) {
-  const own = target.positions.map((position) => rows[position]).filter(Boolean);
-  return sources.map(({ positions }) => {
-    const sums = own.map((row) => positions.reduce((sum, each) => sum + (row[each] ?? 0), 0));
-    return sums.reduce((sum, each) => sum + each, 0) / Math.max(1, own.length);
+export function wordWeights(rows, queries, keys) {
+  return queries.map((query) => {
+    const own = query.positions.map((position) => rows[position]).filter(Boolean);
+    return keys.map(({ positions }) => {
+      const sums = own.map((row) => positions.reduce((sum, each) => sum + (row[each] ?? 0), 0));
+      return mean(sums);
+    });
   });
 }
 
-/** Return the attention [T, S] of one layer, or the mean over all for -1. */
-export function layerRows(attention, layer) {
-  if (layer >= 0) return attention[layer];
-  return attention[0].map((row, target) =>
-    row.map(
-      (_, source) =>
-        attention.reduce((sum, each) => sum + each[target][source], 0) / attention.length,
-    ),
+/** Return the mean of matrices of one size. */
+export const meanOf = (matrices) =>
+  matrices[0].map((row, query) =>
+    row.map((_, key) => mean(matrices.map((matrix) => matrix[query][key]))),
   );
-}
+
+const mean = (numbers) => numbers.reduce((sum, each) => sum + each, 0) / Math.max(1, numbers.length);

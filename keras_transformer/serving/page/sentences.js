@@ -1,0 +1,59 @@
+/* What the pictures of a panel show, in words. */
+
+const NAMED = 3; // Words that a sentence names.
+const LONGEST = 60; // Characters of a word in a sentence.
+
+/** Smaller shares have no number. */
+export const SHOWN = 0.05;
+
+export const percent = (share) => `${Math.round(100 * share)}%`;
+
+/** Return a probability, with a digit more if it is small. */
+export function probability(value) {
+  if (value >= 0.1) return percent(value);
+  return value < 0.001 ? "<0.1%" : `${(100 * value).toFixed(1)}%`;
+}
+
+/** Return the name of a word; its direction does not affect its neighbors. */
+export function nameOf({ text, isEnd }) {
+  if (isEnd) return text === "end" ? "the end of the sentence" : `the ${text}`;
+  const short = text.length > LONGEST ? `${text.slice(0, LONGEST)}…` : text;
+  return `“\u2068${short}\u2069”`;
+}
+
+/**
+ * Return a sentence about the attention of a word.
+ *
+ * @param {object} query The word.
+ * @param {object[]} keys The words that it may attend to.
+ * @param {object[]} heads Each with its number `head`, or null, and its `shares` of the keys.
+ */
+export function describeAttention(query, keys, heads) {
+  if (heads.length > 1) return `${nameOf(query)} attends most to ${favorites(keys, heads)}`;
+  const [{ shares }] = heads;
+  const named = order(shares)
+    .slice(0, NAMED)
+    .filter((key) => shares[key] >= SHOWN)
+    .map((key) => `${nameOf(keys[key])} ${percent(shares[key])}`);
+  return `${nameOf(query)} attends to ${named.join(", ") || "no word more than another"}`;
+}
+
+/** Name the word that each head attends to most, such as: “dog” (heads 1 and 3), “a” (head 2). */
+function favorites(keys, heads) {
+  const found = new Map();
+  for (const { head, shares } of heads) {
+    const [most] = order(shares);
+    found.set(most, [...(found.get(most) ?? []), head + 1]);
+  }
+  return [...found]
+    .sort(([, one], [, other]) => other.length - one.length)
+    .map(([key, numbers]) => `${nameOf(keys[key])} (${headsOf(numbers)})`)
+    .join(", ");
+}
+
+const headsOf = (numbers) =>
+  numbers.length === 1 ? `head ${numbers[0]}` : `heads ${numbers.slice(0, -1).join(", ")} and ${numbers.at(-1)}`;
+
+/** Return the indices of numbers, largest first. */
+const order = (numbers) =>
+  numbers.map((_, index) => index).sort((one, other) => numbers[other] - numbers[one]);
