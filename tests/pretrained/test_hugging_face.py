@@ -172,6 +172,30 @@ def folder(intact, tmp_path):
     return tmp_path
 
 
+def test_learned_positions_are_refused_by_name(folder):
+    from safetensors.numpy import load_file, save_file
+
+    weights = load_file(folder / "model.safetensors")
+    tables = {
+        f"model.{stack}.embed_positions.weight": np.ones((512, 24), "float32")
+        for stack in ("encoder", "decoder")
+    }
+    save_file({**weights, **tables}, folder / "model.safetensors")
+    with pytest.raises(ValueError, match="positions of encoder and decoder in .* Choose another"):
+        import_marian(folder)
+
+
+def test_a_generation_config_replaces_the_search_of_config(folder):
+    change(folder, "config.json", num_beams=2, max_length=9)
+    theirs = transformers.GenerationConfig.from_pretrained(folder)
+    assert (theirs.num_beams, theirs.max_length) == (4, 14)
+    found = import_marian(folder).decoding
+    assert (found.beam_size, found.extra_length) == (4, 13)
+    (folder / "generation_config.json").unlink()
+    found = import_marian(folder).decoding
+    assert (found.beam_size, found.extra_length) == (2, 8)
+
+
 def test_weights_of_pytorch_are_those_of_safetensors(folder):
     expected = import_marian(folder)("one two red")
     weights = transformers.MarianMTModel.from_pretrained(folder).state_dict()
@@ -195,6 +219,11 @@ def test_tied_weights_that_differ_are_reported(folder):
     [
         ("config.json", {"model_type": "bart"}, "model_type must be 'marian', received 'bart'"),
         ("config.json", {"normalize_before": True}, "normalize_before must be False"),
+        (
+            "config.json",
+            {"static_position_embeddings": False},
+            "static_position_embeddings must be True, received False",
+        ),
         ("config.json", {"activation_function": "tanh"}, "activation_function must be 'relu'"),
         ("config.json", {"encoder_layers": 3}, "lacks the weights model.encoder.layers.2"),
         ("config.json", {"encoder_layers": 1}, "cannot be imported: it has the weights"),
