@@ -47,18 +47,12 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.par
     n_best = args.num_hypotheses is not None
     import_tensorflow()
     from keras_transformer.trees import parse_tree
-    from pipelines.cli.models import load_translator, translate_in_parts, translation_by
+    from pipelines.cli.models import load_model, translate_in_parts
     from pipelines.cli.trees import print_tree
 
     sys.stdout.reconfigure(encoding="utf-8")
-    translator = load_translator(args)
-    if not translator.makes_trees:
-        raise ValueError(
-            f"--model must be a parser, received {args.model}, which writes text and not trees. "
-            "Use the command translate."
-        )
+    parse = load_model(args, n_best, trees=True)
     sentences = read_text(args)
-    parse = translation_by(translator, args, n_best)
     trees = translate_in_parts(parse, sentences, args.batch_size)
     for number, text in enumerate(trees, start=1):
         tree = parse_tree(text) if args.draw and text else None  # An empty line has no tree.

@@ -21,7 +21,7 @@ _PREFETCHED = 2
 
 # With `vary`, batches are planned for parts of a pass of this many pairs: enough for little
 # padding, and few enough that the first batch comes soon. As the number of batches is fixed before
-# the tokens are known, a share of the batches, others each time, is left out.
+# the tokens are known, a share of the batches, others each time, is left out if tokens are added.
 _PART = 2**17
 _LEFT_OUT = 0.01
 
@@ -59,8 +59,9 @@ class TokenBatches:
             Of 2.5, a random half has its third occurrence, another half in each pass. Every pass
             has as many batches as the first: if it would have more, the rest is left out; if it
             would have fewer, some come twice. By default, a pass has each pair once.
-        vary: What gives the pairs other tokens in each pass. A pass then has the batches that are
-            expected, less 1%; the pairs of the other batches are left out, others in each pass.
+        vary: What gives the pairs other tokens in each pass. If it adds tokens, a pass has the
+            batches that are expected, less 1%; the pairs of the other batches are left out, others
+            in each pass.
         widths: The widths of all batches, such as `choose_widths` returns. Source and target are
             padded to one of them, with rows that depend on it alone, so that XLA compiles a step
             once for each. By default, batches are padded to their longest source and target.
@@ -155,7 +156,7 @@ class TokenBatches:
         if self.widths:
             lengths, growth = np.minimum(np.round(lengths * growth), self.widths[-1]).astype(int), 1
         number = count_batches(lengths, self.batch_tokens, self.widths)
-        return max(1, int(number * growth * (1 - _LEFT_OUT)))
+        return max(1, int(number * growth * self._kept))
 
     def _tokens_of_a_pass(self) -> float:
         """Return the mean number of source and target tokens, eos included, in a pass."""
@@ -165,7 +166,12 @@ class TokenBatches:
             for offsets in (self.pairs.source_offsets, self.pairs.target_offsets):
                 tokens += weight * float(offsets[end] - offsets[start] + number)
             start = end
-        return tokens * (self.vary.growth * (1 - _LEFT_OUT) if self.vary else 1.0)
+        return tokens * (self.vary.growth * self._kept if self.vary else 1.0)
+
+    @property
+    def _kept(self) -> float:
+        """The share of the batches of a varied pass that are not left out."""
+        return 1.0 if self.vary is None or self.vary.growth == 1 else 1 - _LEFT_OUT
 
     def _members(self, number: int) -> np.ndarray | None:
         """Return the pairs of a pass, or None if it has each pair once."""

@@ -1,6 +1,7 @@
 """Files of bracketed trees, as in the Penn Treebank."""
 
 import dataclasses
+import functools
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -36,7 +37,7 @@ class TreeProblem:
 
 
 def read_trees(path: str | os.PathLike) -> list[Tree]:
-    """Return the normalized trees of a file or directory, and log what cannot be used.
+    """Return the normalized trees of a file or directory, and log once what cannot be used.
 
     Args:
         path: See `stream_trees`.
@@ -82,10 +83,15 @@ class _Problems:
                 f"{self.path} must have a bracketed tree, such as (S (NP (PRP We)) (VP (VBD "
                 f"left))), received none{found}. Check the file."
             )
-        for problem in self.first:
-            _LOGGER.warning("dropped a tree: %s", problem)
         if self.count:
-            _LOGGER.warning("dropped %s trees of %s", f"{self.count:,}", self.path)
+            _log(os.fspath(self.path), self.count, tuple(self.first))
+
+
+@functools.cache  # Every pass over the training text finds the same problems.
+def _log(path: str, count: int, first: tuple[TreeProblem, ...]) -> None:
+    for problem in first:
+        _LOGGER.warning("dropped a tree: %s", problem)
+    _LOGGER.warning("dropped %s trees of %s", f"{count:,}", path)
 
 
 def stream_trees(
@@ -147,7 +153,7 @@ def tree_pair(tree: Tree, *, tagged: bool = False) -> tuple[str, str]:
 def stream_tree_pairs(
     path: str | os.PathLike, *, tagged: bool = False
 ) -> Iterator[tuple[str, str]]:
-    """Yield the trees of a file or directory as sources and targets, and log what is left out.
+    """Yield the sources and targets of trees in files, and log once what is left out.
 
     Args:
         path: See `stream_trees`.

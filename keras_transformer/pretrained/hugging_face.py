@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.config import DecodingConfig, TransformerConfig
+from keras_transformer.config import TransformerConfig
 from keras_transformer.pretrained.foreign_model import (
     ForeignModel,
     ForeignSide,
     read_spm,
     vocabulary_sizes,
 )
+from keras_transformer.pretrained.hugging_face_search import read_search
 from keras_transformer.pretrained.hugging_face_weights import (
     is_transposed,
     take_embeddings,
@@ -56,7 +57,6 @@ _DEFAULTS: dict[str, Any] = {
     "tie_word_embeddings": True,
 }
 """What config.json means where it says nothing."""
-_MAX_LENGTH = 512
 
 
 def read_hugging_face(folder: Path) -> ForeignModel:
@@ -94,16 +94,11 @@ def read_hugging_face(folder: Path) -> ForeignModel:
     bias = theirs.pop("final_logits_bias", np.zeros(len(target.pieces), "float32"))
     weights["output_bias"] = target.bias(bias)
     check_all_taken(theirs, folder)
-    generation = folder / "generation_config.json"
-    search = {**options, **(_read_json(generation) if generation.exists() else {})}
-    try:
-        decoding = _decoding(search, options, target.unk)
-    except ValueError as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(
-            f"The search of {folder} (generation_config.json, or config.json) cannot be imported: "
-            f"{reason}. Change the option."
-        ) from error
+    # If generation_config.json exists, Hugging Face takes no search from config.json.
+    search_path, search = path, {"forced_eos_token_id": target.eos, **options}
+    if (generation := folder / "generation_config.json").exists():
+        search_path, search = generation, _read_json(generation)
+    decoding = read_search(search_path, search, options, target)
     return ForeignModel(config, decoding, source, target, weights)
 
 
@@ -211,33 +206,4 @@ def _config(options, source, target, embeddings, position):
         scale_embeddings=options["scale_embedding"],
         position=position,
         share_embeddings=share,
-    )
-
-
-def _decoding(search: Mapping[str, Any], options: Mapping[str, Any], unk: int) -> DecodingConfig:
-    # max_length counts the token that the decoder starts from.
-    longest = search.get("max_new_tokens") or (search.get("max_length") or _MAX_LENGTH) - 1
-    shortest = search.get("min_new_tokens") or max((search.get("min_length") or 0) - 1, 0)
-    sampling: dict[str, Any] = {}
-    if search.get("do_sample"):
-        sampling = {
-            "temperature": search.get("temperature") or 1.0,
-            "top_k": 50 if search.get("top_k") is None else search["top_k"],
-            "top_p": search.get("top_p") or 1.0,
-        }
-    return DecodingConfig(
-        beam_size=search.get("num_beams") or 1,
-        length_penalty=float(
-            1.0 if search.get("length_penalty") is None else search["length_penalty"]
-        ),
-        style="transformers",
-        renormalize=bool(search.get("renormalize_logits")),
-        length_factor=0.0,
-        extra_length=longest,
-        min_length=shortest,
-        **sampling,
-        max_source_length=options.get("max_position_embeddings") or _MAX_LENGTH,
-        no_repeat_ngram_size=search.get("no_repeat_ngram_size") or 0,
-        repetition_penalty=search.get("repetition_penalty") or 1.0,
-        allow_unknown=[unk] not in (search.get("bad_words_ids") or []),
     )

@@ -12,6 +12,9 @@ import tensorflow as tf
 from keras_transformer.config import PAD_ID
 from keras_transformer.utils.files import whole_file
 
+SPECIAL = ["<pad>", "<unk>", "<s>", "</s>"]
+"""The first pieces of the vocabularies that this library makes itself."""
+
 
 class Tokenizer(tf.Module, abc.ABC):
     """Convert strings to token ids and back, inside a TensorFlow graph.
@@ -157,7 +160,6 @@ class Tokenizer(tf.Module, abc.ABC):
     def _detokenize(self, ids: tf.Tensor) -> tf.Tensor:
         """Return the texts [B] of any integers [B, T]."""
 
-    @abc.abstractmethod
     def pieces(self, ids: tf.Tensor) -> tf.Tensor:
         """Return the piece of each id inside the graph. See `id_to_piece` for use outside.
 
@@ -167,6 +169,7 @@ class Tokenizer(tf.Module, abc.ABC):
         Returns:
             UTF-8 strings in the shape of `ids`; "" for padding.
         """
+        return tf.gather(tf.constant(["", *self._pieces_by_id[PAD_ID + 1 :]]), ids)
 
     def id_to_piece(self, ids: Iterable[int]) -> list[str]:
         """Return the piece of each id, for example to label an attention map.

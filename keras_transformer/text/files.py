@@ -1,5 +1,6 @@
 """The vocabulary files of a model: one for both languages, or one each."""
 
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -105,9 +106,32 @@ def read_tokenizers(paths: Sequence[Path], subwords: str) -> tuple[Tokenizer, To
 
 def _kind_of(path: Path, subwords: str) -> type[Tokenizer]:
     content = path.read_bytes() if path.is_file() else b""
-    # No SentencePiece model and no list of word pieces begins like JSON.
+    if _has_trees(content):
+        return TreeTokenizer
     if content.startswith(b"{"):
-        return TreeTokenizer if b'"labels":' in content else WordTokenizer
+        return WordTokenizer
     if subwords == "word":
         return WordTokenizer
     return WordPieceTokenizer if subwords == "wordpiece" else SentencePieceTokenizer
+
+
+def _has_trees(vocabulary: bytes) -> bool:
+    # No SentencePiece model and no list of word pieces begins like JSON.
+    return vocabulary.startswith(b"{") and b'"labels":' in vocabulary
+
+
+def word_tags_of(path: Path) -> str | None:
+    """Return the `word_tags` of a vocabulary of trees, or None for another or a missing file.
+
+    Unlike a tokenizer, it needs no TensorFlow.
+
+    Raises:
+        ValueError: If the file is damaged.
+    """
+    content = path.read_bytes() if path.is_file() else b""
+    if not _has_trees(content):
+        return None
+    try:
+        return json.loads(content)["word_tags"]
+    except (KeyError, ValueError) as error:
+        raise ValueError(f"{path} is damaged: {error}. Restore it.") from error

@@ -8,12 +8,11 @@ from typing import Literal
 import tensorflow as tf
 
 from keras_transformer.config import PAD_ID, UNK_ID
-from keras_transformer.text.base import Tokenizer
+from keras_transformer.text.base import SPECIAL, Tokenizer
 from keras_transformer.text.string_table import StringTable
 from keras_transformer.trees import UNKNOWN_TAG, WORD, Tree, escape, linearize
 
-_SPECIAL = ["<pad>", "<unk>", "<s>", "</s>"]
-_FIRST_WORD = len(_SPECIAL)
+_FIRST_WORD = len(SPECIAL)
 _NUMBERS = 128
 """Word tokens of a vocabulary. The words after that many start with the first token again."""
 _CHARACTERS = "()[]{}"
@@ -151,7 +150,7 @@ class TreeTokenizer(Tokenizer):
         numbers = [f"{WORD}{i + 1}" for i in range(words)]
         brackets = [f"{bracket}{label}" for label in self.labels for bracket in "()"]
         rest = [f"<unused{i}>" for i in range(unused)]
-        return [*_SPECIAL, *numbers, *self.tags, *brackets, *rest]
+        return [*SPECIAL, *numbers, *self.tags, *brackets, *rest]
 
     def tokenize(self, text: tf.Tensor, max_length: int | None = None) -> tf.RaggedTensor:
         # Words are not tokens of their own, so their lengths say nothing about the number of bytes.
@@ -270,6 +269,3 @@ class TreeTokenizer(Tokenizer):
         texts = tf.where(is_word, leaves, tf.gather(tf.constant(table), ids))
         joined = tf.strings.reduce_join(texts, axis=1)
         return tf.strings.regex_replace(joined, "^ ", "")
-
-    def pieces(self, ids: tf.Tensor) -> tf.Tensor:
-        return tf.gather(tf.constant(["", *self._pieces_by_id[PAD_ID + 1 :]]), ids)

@@ -8,10 +8,10 @@ import tensorflow as tf
 import tensorflow_text
 
 from keras_transformer.config import EOS_ID, PAD_ID, UNK_ID
-from keras_transformer.text.base import Tokenizer
+from keras_transformer.text.base import SPECIAL, Tokenizer
 
 FIRST_BYTE_ID = EOS_ID + 1
-RESERVED = ["<pad>", "<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
+RESERVED = [*SPECIAL, *(f"<0x{byte:02X}>" for byte in range(256))]
 """The first pieces of every vocabulary. No text matches them."""
 WORD_MARK = "▁"
 """The space at the beginning of a piece. As text, this character is spelled in bytes."""

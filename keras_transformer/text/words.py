@@ -8,10 +8,9 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import PAD_ID, UNK_ID
-from keras_transformer.text.base import Tokenizer
+from keras_transformer.text.base import SPECIAL, Tokenizer
 from keras_transformer.text.string_table import StringTable
 
-_SPECIAL = ["<pad>", "<unk>", "<s>", "</s>"]
 _RARE = 1
 """How often a word occurs, at most, to count as rare."""
 _COMMON_CLASS = 10
@@ -45,8 +44,8 @@ def train_words(lines: Iterable[str], vocab_size: int) -> bytes:
     >>> tokenizer.id_to_piece(range(4, 8))
     ['the', 'cat', '<unused0>', '<unused1>']
     """
-    if vocab_size <= len(_SPECIAL):
-        raise ValueError(f"vocab_size must be at least {len(_SPECIAL) + 1}, received {vocab_size}.")
+    if vocab_size <= len(SPECIAL):
+        raise ValueError(f"vocab_size must be at least {len(SPECIAL) + 1}, received {vocab_size}.")
     counts: collections.Counter[bytes] = collections.Counter()
     for text in lines:
         counts.update(text.encode("utf-8", "replace").split())
@@ -62,7 +61,7 @@ def train_words(lines: Iterable[str], vocab_size: int) -> bytes:
             if name := next((x for x in row if x and frequent[x] >= _COMMON_CLASS), None):
                 classes[name] += 1
     kept = sorted(name for name, _ in classes.most_common(vocab_size // _CLASSES_SHARE))
-    room = vocab_size - len(_SPECIAL) - len(kept)
+    room = vocab_size - len(SPECIAL) - len(kept)
     ranking = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     words = {word.decode(): count for word, count in ranking[:room] if count > _RARE}
     content = {"words": words, "classes": kept, "vocab_size": vocab_size}
@@ -104,7 +103,7 @@ class WordTokenizer(Tokenizer):
 
     def __init__(self, model: bytes):
         super().__init__(model)
-        first = len(_SPECIAL)
+        first = len(SPECIAL)
         names = [f"<{name}>" for name in self._classes]
         self._class_table = StringTable({x: i for i, x in enumerate(self._classes, first)})
         self._table = StringTable({x: i for i, x in enumerate(self._words, first + len(names))})
@@ -118,7 +117,7 @@ class WordTokenizer(Tokenizer):
         try:
             content = json.loads(model)
             words, classes, size = (content[name] for name in names)
-            unused = size - len(_SPECIAL) - len(classes) - len(words)
+            unused = size - len(SPECIAL) - len(classes) - len(words)
             is_right = isinstance(size, int) and unused >= 0 and isinstance(classes, list)
             is_right = is_right and all(isinstance(x, str) for x in classes)
             is_right = is_right and len({*classes}) == len(classes)
@@ -132,7 +131,7 @@ class WordTokenizer(Tokenizer):
             )
         self._words, self._classes = words, classes
         rest = [f"<unused{i}>" for i in range(unused)]
-        return [*_SPECIAL, *(f"<{name}>" for name in classes), *words, *rest]
+        return [*SPECIAL, *(f"<{name}>" for name in classes), *words, *rest]
 
     def tokenize(self, text: tf.Tensor, max_length: int | None = None) -> tf.RaggedTensor:
         # A word that has a class may be of any length.
@@ -166,12 +165,9 @@ class WordTokenizer(Tokenizer):
 
     def _detokenize(self, ids: tf.Tensor) -> tf.Tensor:
         ids = tf.where((ids >= 0) & (ids < self.vocab_size), ids, PAD_ID)
-        texts = ["", " ⁇", "", "", *(f" {piece}" for piece in self._pieces_by_id[len(_SPECIAL) :])]
+        texts = ["", " ⁇", "", "", *(f" {piece}" for piece in self._pieces_by_id[len(SPECIAL) :])]
         joined = tf.strings.reduce_join(tf.gather(tf.constant(texts), ids), axis=1)
         return tf.strings.regex_replace(joined, "^ ", "")
-
-    def pieces(self, ids: tf.Tensor) -> tf.Tensor:
-        return tf.gather(tf.constant(["", *self._pieces_by_id[PAD_ID + 1 :]]), ids)
 
 
 def _candidates(words: tf.Tensor) -> list[tf.Tensor]:

@@ -48,12 +48,13 @@ def check_start(directory: Path, config: ExperimentConfig) -> SavedTranslator:
 
     Raises:
         FileNotFoundError: If there is no such model.
-        ValueError: If its sizes or its subwords differ from those of the experiment, or the
-            directory has another vocabulary.
+        ValueError: If its sizes, its subwords or its task differ from those of the experiment, or
+            the directory has another vocabulary.
     """
     origin = str(config.training.init_from)
     start = find_translator(origin)
-    ours, theirs = (_needed(each) for each in (config, start.config))
+    ours, theirs = _needed(config), _needed(start.config) | _options_of(start.read_task())
+    ours |= _options_of({name: getattr(config.data, name) for name in ("task", "word_tags")})
     differences = [
         f"{name}={value!r} instead of {theirs[name]!r}"
         for name, value in ours.items()
@@ -61,9 +62,9 @@ def check_start(directory: Path, config: ExperimentConfig) -> SavedTranslator:
     ]
     if differences:
         raise ValueError(
-            "A run needs the sizes and the subwords of the model that it starts from; only dropout "
-            f"may differ. Received {', '.join(differences)}, of {origin}. Leave these options out: "
-            "pipelines.train takes them from the model."
+            "A run needs the sizes, the subwords and the task of the model that it starts from; "
+            f"only dropout may differ. Received {', '.join(differences)}, of {origin}. Leave these "
+            "options out: pipelines.train takes them from the model."
         )
     joint = config.model.has_joint_vocabulary
     names = [path.name for path in start.vocabularies]
@@ -103,7 +104,11 @@ def _needed(config: ExperimentConfig | TranslatorConfig) -> dict[str, Any]:
     """Return what has to be equal in a run and the model that it starts from, by option."""
     sizes = dataclasses.asdict(_with_head_sizes(config.model))
     needed = {f"model.{name}": value for name, value in sizes.items() if "dropout" not in name}
-    return {**needed, "data.subwords": config.data.subwords}
+    return {**needed, **_options_of({"subwords": config.data.subwords})}
+
+
+def _options_of(data: dict[str, str]) -> dict[str, str]:
+    return {f"data.{name}": value for name, value in data.items()}
 
 
 def _with_head_sizes(model: TransformerConfig) -> TransformerConfig:

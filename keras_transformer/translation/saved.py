@@ -22,6 +22,7 @@ from keras_transformer.text import (
     save_tokenizers,
     vocabulary_paths,
 )
+from keras_transformer.text.files import word_tags_of
 from keras_transformer.translation.exported_weights import read_exported_model
 from keras_transformer.utils import checksums
 from keras_transformer.utils.files import whole_directory, whole_file
@@ -48,6 +49,16 @@ class SavedTranslator:
     """Read the model."""
     facts: Mapping[str, Any]
     """How it was made: the data and training sections of a run, or the facts of an export."""
+
+    def read_task(self) -> dict[str, str]:
+        """Return the `task` and the `word_tags` that a `DataConfig` has for its vocabularies.
+
+        Raises:
+            ValueError: If a vocabulary is damaged.
+        """
+        word_tags = word_tags_of(self.vocabularies[-1])
+        task = "translation" if word_tags is None else "parsing"
+        return {"task": task, "word_tags": word_tags or "none"}
 
 
 def find_translator(path: str | os.PathLike) -> SavedTranslator:

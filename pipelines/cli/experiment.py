@@ -146,8 +146,9 @@ def _given(options: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 def _sections_of(start: str, output: str | None) -> dict[str, Any]:
     """Return the configuration of the model to start from, without its text and its machine.
 
-    The new run takes over the kind of subwords with the vocabulary. A run that has already begun
-    in `output` has its own configuration, whatever has become of the model it started from.
+    The new run takes over the task and the kind of subwords with the vocabulary. A run that has
+    already begun in `output` has its own configuration, whatever has become of the model it started
+    from.
     """
     from keras_transformer.config import ExperimentConfig
     from keras_transformer.translation.saved import find_translator
@@ -155,9 +156,11 @@ def _sections_of(start: str, output: str | None) -> dict[str, Any]:
     begun = Path(output or "") / "config.yaml"
     if output is not None and begun.exists():
         sections = dataclasses.asdict(ExperimentConfig.from_file(begun))
-        return {**sections, "data": {"subwords": sections["data"]["subwords"]}}
+        data = {name: sections["data"][name] for name in ("subwords", "task", "word_tags")}
+        return {**sections, "data": data}
     saved = find_translator(start)
     sections = dataclasses.asdict(saved.config)
+    sections["data"] |= saved.read_task()
     recipe = saved.facts.get("training")
     if isinstance(recipe, Mapping):  # A translator that was saved from Python has none.
         sections["training"] = _recipe(recipe, saved.path)

@@ -12,13 +12,11 @@ from pipelines.cli.text import one_line
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from keras_transformer.translation import Translator
-
 Translate = Callable[[Sequence[str], bool], list[str]]
 """Translates sentences, with or without a progress bar."""
 
 
-def load_model(args: argparse.Namespace, n_best: bool = False) -> Translate:
+def load_model(args: argparse.Namespace, n_best: bool = False, *, trees: bool = False) -> Translate:
     """Return a function that translates with what --model names.
 
     An exported SavedModel runs as it is, unless there are options of the search.
@@ -27,53 +25,45 @@ def load_model(args: argparse.Namespace, n_best: bool = False) -> Translate:
         args: The options of `add_model_options`.
         n_best: Whether the function returns the --num-hypotheses best translations of a sentence,
             one per line: rank, score and translation, separated by tabs.
+        trees: Whether the model must be a parser.
 
     Raises:
         FileNotFoundError: If there is no model.
-        ValueError: If an option does not fit the model, or a file is damaged.
+        ValueError: If an option does not fit the model, a file is damaged, or the model is no
+            parser.
     """
-    from keras_transformer.export import find_saved_model, load_saved_model
+    from keras_transformer.export import ExportRecord, find_saved_model, load_saved_model
     from keras_transformer.training import prepare_cpu
+    from keras_transformer.translation import Translator, translate_in_batches
 
+    prepare_cpu()
     options = search_options(args)
     # A run directory may also contain an export, which may be older than the run's model.
     is_export = not (Path(args.model) / "config.yaml").exists()
-    if is_export and not options and find_saved_model(args.model) is not None:
-        prepare_cpu()
-        translate = load_saved_model(args.model)
+    version = find_saved_model(args.model) if is_export and not options else None
+    if version is not None:
+        translate = load_saved_model(version)
+        if trees:
+            vocabulary = ExportRecord.read(version).vocabulary
+            _check_parser(vocabulary.get("target_tokenizer") == "TreeTokenizer", args)
         return lambda sentences, progress: translate(sentences, args.batch_size, progress)
-    return translation_by(load_translator(args), args, n_best)
-
-
-def load_translator(args: argparse.Namespace) -> "Translator":
-    """Return the translator that --model names, with the options of the search.
-
-    Args:
-        args: The options of `add_model_options`.
-
-    Raises:
-        FileNotFoundError: If there is no model.
-        ValueError: If an option does not fit the model, or a file is damaged.
-    """
-    from keras_transformer.training import prepare_cpu
-    from keras_transformer.translation import Translator
-
-    prepare_cpu()
-    return Translator.load(args.model, **search_options(args))
-
-
-def translation_by(
-    translator: "Translator", args: argparse.Namespace, n_best: bool = False
-) -> Translate:
-    """Return a function that translates with a translator; see `load_model`."""
-    from keras_transformer.translation import translate_in_batches
-
+    translator = Translator.load(args.model, **options)
+    if trees:
+        _check_parser(translator.makes_trees, args)
     if not n_best:
         return lambda sentences, progress: translator(sentences, args.batch_size, progress)
     search = _n_best_lines(translator.n_best, translator.decoding.num_hypotheses)
     return lambda sentences, progress: translate_in_batches(
         search, sentences, args.batch_size, progress
     )
+
+
+def _check_parser(makes_trees: bool, args: argparse.Namespace) -> None:
+    if not makes_trees:
+        raise ValueError(
+            f"--model must be a parser, received {args.model}, which writes text and not trees. "
+            "Use the command translate."
+        )
 
 
 def translate_in_parts(

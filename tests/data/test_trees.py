@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keras_transformer.data.trees import read_trees, stream_trees
+from keras_transformer.data.trees import read_trees, stream_tree_pairs, stream_trees
 
 TEA, CUP = "(S (NP (NN tea)))", "(S (NP (NN cup)) (VP (VB go)))"
 
@@ -90,6 +90,16 @@ def test_bad_trees_are_logged_with_file_and_line_and_counted(tmp_path, caplog):
         *(f"dropped a tree: {path}, line {line}: {reason}" for line in range(2, 7)),
         f"dropped 7 trees of {path}",
     ]
+
+
+def test_every_pass_over_the_same_trees_logs_them_once(tmp_path, caplog):
+    path = written(tmp_path, f"{TEA}\n(S\n")
+    for _ in range(3):
+        assert list(stream_tree_pairs(path)) == [("tea", TEA)]
+    assert len(caplog.records) == 2
+    written(tmp_path, f"{TEA}\n(S\n(S\n")
+    assert len(read_trees(path)) == 1
+    assert len(caplog.records) == 5
 
 
 def test_good_files_are_read_silently(tmp_path, caplog):

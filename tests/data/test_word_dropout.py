@@ -57,3 +57,13 @@ def test_batches_have_other_words_in_each_pass(tokenizer, pairs):
     first, second = ([inputs["source"].tolist() for inputs, _ in batches] for _ in range(2))
     assert len(first) == len(second)
     assert first != second
+
+
+def test_no_batch_is_left_out_because_the_number_of_tokens_stays(tokenizer):
+    many = encode_pairs(TEXT * 4, tokenizer, tokenizer, max_length=20)
+    plain = TokenBatches(many, 60, seed=1)
+    varied = TokenBatches(many, 60, vary=WordDropout(many, tokenizer, rate=2.0), seed=1)
+    assert len(varied) == len(plain) > 100
+    assert varied.tokens == plain.tokens
+    tokens = (sum(np.count_nonzero(labels) for _, labels in each) for each in (plain, varied))
+    assert len({*tokens}) == 1

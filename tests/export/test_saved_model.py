@@ -102,7 +102,7 @@ def test_a_stock_server_can_run_every_op(graph):
         "SentencepieceTokenizeOp",
         "TensorScatterUpdate",
     } <= ops  # The latter drops finished rows.
-    # Before adding an op to the file, check that servers since 2.16 have it, without XLA.
+    # Before adding an op to the file, check that servers since 2.15 have it, without XLA.
     known = Path(__file__).with_name("portable_ops.txt").read_text().split()
     assert ops <= set(known)
     for function in [*graph.functions, *graph.nodes]:

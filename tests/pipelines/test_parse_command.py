@@ -10,6 +10,8 @@ from keras_transformer.translation import translate_in_batches
 from keras_transformer.trees import Tree, parse_tree
 from pipelines import parse
 from pipelines.cli.trees import print_tree
+from tests.helpers.parser import parser
+from tests.helpers.tiny import export_quickly, tiny_translator
 
 
 class Parser:
@@ -175,6 +177,22 @@ def test_a_model_that_is_no_parser_is_an_error(monkeypatch):
     message = "error: --model must be a parser, received any, .* Use the command translate."
     with pytest.raises(SystemExit, match=message):
         run("We left")
+
+
+@pytest.mark.slow
+def test_an_exported_parser_runs_as_it_is(capsys, options, tmp_path):
+    translator = parser(subwords="word")
+    export_quickly(translator, tmp_path / "parser")
+    run("--model", tmp_path / "parser", *SENTENCES)
+    assert lines(capsys) == translator(SENTENCES)
+    assert not options  # The translator is not built anew.
+
+
+@pytest.mark.slow
+def test_an_export_that_is_no_parser_is_an_error(tmp_path):
+    export_quickly(tiny_translator(), tmp_path / "translator")
+    with pytest.raises(SystemExit, match="must be a parser, .* Use the command translate."):
+        run("--model", tmp_path / "translator", "We left")
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from keras_transformer.export import ExportRecord
 from keras_transformer.presets import PRESETS
 from keras_transformer.training import load_translator
 from pipelines import train
+from tests.helpers.parser import parser
 from tests.helpers.tiny import (
     ROOT,
     run_python,
@@ -156,6 +157,14 @@ def test_a_translator_saved_in_python_gives_its_model_its_subwords_and_its_searc
     assert config.model == translator.model.config
     assert config.decoding == translator.decoding
     assert config.training == TrainingConfig(init_from=saved)
+
+
+def test_a_parser_gives_its_task(trained, tmp_path):
+    parser("source", subwords="word").save(tmp_path / "parser")
+    options = f"--training.init_from {tmp_path / 'parser'} --output x --data.train_source a.mrg"
+    train.main([*options.split(), "--data.validation_source", "b.mrg"])
+    data = trained.pop()[0].data
+    assert (data.task, data.word_tags, data.subwords) == ("parsing", "source", "word")
 
 
 def test_a_recipe_that_this_version_does_not_know_is_named(trained, config_file, saved_model):

@@ -93,6 +93,52 @@ def test_the_ids_are_the_same(pair):
     np.testing.assert_array_equal(in_their_ids(pair.source, ids.numpy()), theirs)
 
 
+HOSTILE = [
+    *(
+        "red 😀 👩‍👩‍👧 🇩🇪 ❤️ 1️⃣",
+        "שלום red \u202e one\u202c",
+        "one\u00a0two\u3000",
+        "\u200bone\u200dtwo\ufeff",
+    ),
+    *(
+        "\tone\ttwo\t",
+        "one\ntwo\r\n",
+        "\x00one\x01\x7f\x1b[31m two\x0b\x0c\x85",
+        "\u2028",
+        "\ufffd",
+    ),
+    *(
+        "",
+        " ",
+        "▁",
+        "▁▁ one",
+        "one ▁two",
+        "e\u0301te\u0301",
+        "ﬁre ½ ① Ｏｎｅ",
+        "\u00adone",
+        "\U0010ffff",
+    ),
+    *("one two " * 400, "o" * 3000, "one >>de<< two", " >>de<< one", ">>de", "<<one", ">> <<two"),
+    *(">>de<<one", ">>de<< >>fr<< two", ">>one\ntwo<< red", "&amp; <0x41> <b>one</b>", "…—„“"),
+]
+
+
+@pytest.mark.parametrize("tags", [(), (">>de<<", ">>fr<<")], ids=len)
+def test_hostile_text_has_the_same_ids(tags, tmp_path):
+    marian.write_model(tmp_path, tags=tags)
+    theirs = transformers.MarianTokenizer.from_pretrained(tmp_path)
+    tokenizer, side = import_marian(tmp_path).tokenizer, read_hugging_face(tmp_path).source
+    found = [in_their_ids(side, ids).tolist() for ids in tokenizer.tokenize(HOSTILE).to_list()]
+    for text, ids, expected in zip(HOSTILE, found, theirs(HOSTILE).input_ids, strict=True):
+        assert [*ids, THEIR_EOS] == expected, text[:40]
+
+
+def test_special_tokens_in_text_are_text(folder):
+    tokenizer = import_marian(folder).tokenizer
+    pieces = tokenizer.id_to_piece(tokenizer.tokenize(["one </s> <unk> <pad> two"]).values.numpy())
+    assert not {"</s>", "<pad>"} & {*pieces}
+
+
 def test_ids_in_memory_are_those_of_the_graph(pair):
     ids, counts = pair.ours.tokenizer.encode(pair.sentences)
     in_graph = pair.ours.tokenizer.tokenize(pair.sentences)
@@ -172,6 +218,30 @@ def folder(intact, tmp_path):
     return tmp_path
 
 
+def test_learned_positions_are_refused_by_name(folder):
+    from safetensors.numpy import load_file, save_file
+
+    weights = load_file(folder / "model.safetensors")
+    tables = {
+        f"model.{stack}.embed_positions.weight": np.ones((512, 24), "float32")
+        for stack in ("encoder", "decoder")
+    }
+    save_file({**weights, **tables}, folder / "model.safetensors")
+    with pytest.raises(ValueError, match="positions of encoder and decoder in .* Choose another"):
+        import_marian(folder)
+
+
+def test_a_generation_config_replaces_the_search_of_config(folder):
+    change(folder, "config.json", num_beams=2, max_length=9)
+    theirs = transformers.GenerationConfig.from_pretrained(folder)
+    assert (theirs.num_beams, theirs.max_length) == (4, 14)
+    found = import_marian(folder).decoding
+    assert (found.beam_size, found.extra_length) == (4, 13)
+    (folder / "generation_config.json").unlink()
+    found = import_marian(folder).decoding
+    assert (found.beam_size, found.extra_length) == (2, 8)
+
+
 def test_weights_of_pytorch_are_those_of_safetensors(folder):
     expected = import_marian(folder)("one two red")
     weights = transformers.MarianMTModel.from_pretrained(folder).state_dict()
@@ -195,6 +265,11 @@ def test_tied_weights_that_differ_are_reported(folder):
     [
         ("config.json", {"model_type": "bart"}, "model_type must be 'marian', received 'bart'"),
         ("config.json", {"normalize_before": True}, "normalize_before must be False"),
+        (
+            "config.json",
+            {"static_position_embeddings": False},
+            "static_position_embeddings must be True, received False",
+        ),
         ("config.json", {"activation_function": "tanh"}, "activation_function must be 'relu'"),
         ("config.json", {"encoder_layers": 3}, "lacks the weights model.encoder.layers.2"),
         ("config.json", {"encoder_layers": 1}, "cannot be imported: it has the weights"),

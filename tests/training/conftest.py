@@ -3,6 +3,7 @@ import contextlib
 import numpy as np
 import pytest
 
+from keras_transformer.training.checkpoint_callback import SaveCheckpoints
 from keras_transformer.training.validation import Validation
 from keras_transformer.translation import Translator
 from tests.helpers.batch_norm_model import make_model
@@ -34,6 +35,25 @@ def interrupted_in_epoch(monkeypatch):
             yield
 
     return interrupted
+
+
+@pytest.fixture
+def killed_at_step(monkeypatch):
+    """Return a context in which training ends without warning after a step of an epoch."""
+
+    @contextlib.contextmanager
+    def killed(epoch, step):
+        def end(self, batch, logs=None):
+            save(self, batch, logs)
+            if (self.state.epoch, self.state.step) == (epoch - 1, step):
+                raise SystemExit
+
+        save = SaveCheckpoints.on_train_batch_end
+        with monkeypatch.context() as context, pytest.raises(SystemExit):
+            context.setattr(SaveCheckpoints, "on_train_batch_end", end)
+            yield
+
+    return killed
 
 
 @pytest.fixture

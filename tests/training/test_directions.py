@@ -7,9 +7,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import yaml
 
 from keras_transformer.config import DataConfig
+from keras_transformer.export import load_saved_model
 from keras_transformer.training import prepare, read_history, train
 from keras_transformer.training.directions import direction_scores, sample
 from keras_transformer.training.text import (
@@ -19,7 +21,13 @@ from keras_transformer.training.text import (
     token_batches,
 )
 from keras_transformer.training.vocabularies import read_or_train, run_tokenizers
-from tests.helpers.tiny import ROOT, tiny_tokenizer, toy_experiment, toy_pairs
+from tests.helpers.tiny import (
+    ROOT,
+    export_quickly,
+    tiny_tokenizer,
+    toy_experiment,
+    toy_pairs,
+)
 
 PAGE = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
 SECTION = PAGE.partition("## Several languages")[2].partition("\n## ")[0]
@@ -141,7 +149,7 @@ def test_of_two_vocabularies_the_source_has_the_tags(data):
 
 
 @pytest.mark.slow
-def test_a_run_translates_into_the_language_of_the_tag(data, caplog):
+def test_a_run_and_its_export_translate_into_the_language_of_each_row(data, caplog):
     caplog.set_level("INFO")
     recipe = {"epochs": 12, "batch_tokens": 300, "warmup_steps": 40, "learning_rate_scale": 1.0}
     translate = train(toy_experiment(data, **recipe), "run")
@@ -156,3 +164,8 @@ def test_a_run_translates_into_the_language_of_the_tag(data, caplog):
     german = " ".join(translate([f">>de<< {source}" for source in sources]))
     french = " ".join(translate([f">>fr<< {source}" for source in sources]))
     assert french.isupper() and not any(word.isupper() for word in german.split())
+    export_quickly(translate, "exported")
+    rows = [f">>{language}<< {source}" for source in sources for language in ("de", "fr", "de")]
+    answers = load_saved_model("exported")(tf.constant(rows)).numpy().tolist()
+    assert answers == [text.encode() for text in translate(rows)]
+    assert [answer.isupper() for answer in answers] == [False, True, False] * 2

@@ -1,14 +1,18 @@
 """Training runs whose text is trees."""
 
+import dataclasses
 import json
 
+import numpy as np
 import pytest
 import yaml
 
 from keras_transformer.config import ExperimentConfig
-from keras_transformer.data import read_trees, tree_pair
+from keras_transformer.data import WordDropout, read_trees, tree_pair
 from keras_transformer.evaluation import score_brackets
 from keras_transformer.training import load_translator, read_history, train
+from keras_transformer.training.text import encode_text, token_batches
+from keras_transformer.training.vocabularies import read_or_train
 from keras_transformer.trees import parse_tree
 from pipelines import evaluate
 from tests.helpers.parser import write_treebank
@@ -100,6 +104,67 @@ def test_evaluate_scores_trees(run, capsys, tmp_path):
     assert f"F1 {found['f1']:.2f}" in capsys.readouterr().out
     parsed = read_trees(tmp_path / "found.mrg")
     assert [tree.words for tree in parsed] == [tree.words for tree in read_trees(unseen)]
+
+
+def short_run(folder, **training):
+    """An experiment of word dropout on a small treebank."""
+    if not (folder / "wsj").exists():
+        write_treebank(folder / "wsj")
+    data = {
+        "task": "parsing",
+        "word_tags": "source",
+        "subwords": "word",
+        "subword_dropout": 5.0 / 6,
+        "train_source": str(folder / "wsj" / "02"),
+        "validation_source": str(folder / "wsj" / "22"),
+    }
+    recipe = {
+        "epochs": 2,
+        "batch_tokens": 150,
+        "average_checkpoints": 1,
+        "warmup_steps": 3,
+        **training,
+    }
+    return experiment(data, training=recipe)
+
+
+def test_word_dropout_varies_the_batches_of_words(tmp_path):
+    config = short_run(tmp_path)
+    tokenizers = read_or_train(tmp_path / "run", config)
+    encoded = encode_text(config, tokenizers, tmp_path / "run")
+    batches = token_batches(config, tokenizers, *encoded)
+    assert isinstance(batches.vary, WordDropout)
+    off = dataclasses.replace(config, data=dataclasses.replace(config.data, subword_dropout=0.0))
+    plain = token_batches(off, tokenizers, *encoded)
+    assert plain.vary is None
+    assert len(batches) == len(plain)
+
+
+@pytest.mark.slow
+def test_word_dropout_resumes_in_an_epoch_as_if_uninterrupted(tmp_path, killed_at_step):
+    config = short_run(tmp_path, checkpoint_steps=2)
+    expected = train(config, tmp_path / "whole").model.get_weights()
+    with killed_at_step(2, 3):
+        train(config, tmp_path / "killed")
+    received = train(config, tmp_path / "killed").model.get_weights()
+    for weight, other in zip(received, expected, strict=True):
+        np.testing.assert_array_equal(weight, other)
+
+
+@pytest.mark.slow
+def test_a_parser_starts_from_another(tmp_path):
+    first = train(short_run(tmp_path, epochs=1), tmp_path / "first")
+    stands_still = {"epochs": 1, "learning_rate_scale": 1e-12}
+    config = short_run(tmp_path, init_from=str(tmp_path / "first"), **stands_still)
+    second = train(config, tmp_path / "second")
+    for weight, other in zip(second.model.get_weights(), first.model.get_weights(), strict=True):
+        np.testing.assert_allclose(weight, other, atol=1e-6)
+    for name in ("source.model", "target.model"):
+        files = [tmp_path / run / name for run in ("first", "second")]
+        assert files[0].read_bytes() == files[1].read_bytes()
+    other = dataclasses.replace(config, data=dataclasses.replace(config.data, word_tags="target"))
+    with pytest.raises(ValueError, match="data.word_tags='target' instead of 'source', of .*first"):
+        train(other, tmp_path / "third")
 
 
 @pytest.mark.parametrize("name", ["parsing_wsj", "parsing_semi_supervised"])

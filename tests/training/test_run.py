@@ -1,4 +1,3 @@
-import contextlib
 import dataclasses
 import json
 import re
@@ -20,7 +19,6 @@ from keras_transformer.training import (
     read_metrics,
     train,
 )
-from keras_transformer.training.checkpoint_callback import SaveCheckpoints
 from keras_transformer.training.lock import locked_directory
 from tests.helpers.tiny import (
     TOY_RECIPE,
@@ -123,25 +121,6 @@ def test_another_configuration_is_refused():
     other = dataclasses.replace(config.training, warmup_steps=81)
     with pytest.raises(ValueError, match="holds a run with another configuration"):
         train(dataclasses.replace(config, training=other), directory)
-
-
-@pytest.fixture
-def killed_at_step(monkeypatch):
-    """Return a context in which training ends without warning after a step of an epoch."""
-
-    @contextlib.contextmanager
-    def killed(epoch, step):
-        def end(self, batch, logs=None):
-            save(self, batch, logs)
-            if (self.state.epoch, self.state.step) == (epoch - 1, step):
-                raise SystemExit
-
-        save = SaveCheckpoints.on_train_batch_end
-        with monkeypatch.context() as context, pytest.raises(SystemExit):
-            context.setattr(SaveCheckpoints, "on_train_batch_end", end)
-            yield
-
-    return killed
 
 
 @pytest.mark.slow

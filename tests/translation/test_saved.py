@@ -14,6 +14,7 @@ from keras_transformer.losses import LabelSmoothedCrossEntropy
 from keras_transformer.text import (
     SentencePieceTokenizer,
     WordPieceTokenizer,
+    WordTokenizer,
     save_tokenizers,
     train_sentencepiece,
     train_word_piece,
@@ -21,6 +22,7 @@ from keras_transformer.text import (
 from keras_transformer.training import run_facts
 from keras_transformer.translation import Translator
 from keras_transformer.translation.saved import find_translator
+from tests.helpers.parser import parser
 from tests.helpers.tiny import (
     export_quickly,
     tiny_model,
@@ -142,6 +144,25 @@ def test_each_kind_of_subwords_is_known_again(subwords, tmp_path):
     for name in ("saved", "exported"):
         assert find_translator(tmp_path / name).config.data.subwords == subwords
     assert type(Translator.load(tmp_path / "saved").tokenizer) is type(tokenizer)
+
+
+@pytest.mark.parametrize("word_tags", ["none", "source", "target"])
+def test_a_parser_of_words_is_known_again(word_tags, tmp_path):
+    translator = parser(word_tags, subwords="word")
+    translator.save(tmp_path / "saved")
+    write_export(tmp_path / "exported", translator)
+    for name in ("saved", "exported"):
+        found = find_translator(tmp_path / name)
+        assert found.config.data.subwords == "word"
+        assert found.read_task() == {"task": "parsing", "word_tags": word_tags}
+    loaded = Translator.load(tmp_path / "saved")
+    assert_equal(loaded, translator)
+    assert isinstance(loaded.tokenizer, WordTokenizer) and loaded.makes_trees
+    assert loaded.target_tokenizer.model == translator.target_tokenizer.model
+
+
+def test_a_translator_has_no_task_of_trees(exported):
+    assert find_translator(exported).read_task() == {"task": "translation", "word_tags": "none"}
 
 
 def test_the_optimizer_is_not_saved(translator, tmp_path):
