@@ -2,10 +2,10 @@
 
     python -m benchmarks.imported --source train.en --target train.de
 
-The model has the architecture and the size of most OPUS-MT models, which is that of the paper's
-base model, and random weights. It is written as a folder of Hugging Face's `MarianMTModel`, imported
-from there, and exported. Hugging Face runs the folder, in PyTorch. All engines take turns, each in
-its own process, and generate 20 tokens for every sentence.
+The model has random weights, and the architecture and size of most OPUS-MT models; the size is
+that of the paper's base model. It is written as a folder of Hugging Face's `MarianMTModel`,
+imported, and exported. Hugging Face runs the folder in PyTorch. All engines take turns, each in its
+own process, and generate 20 tokens for every sentence.
 """
 
 import argparse
@@ -54,7 +54,7 @@ OPUS = {
 
 
 def write_model(folder: Path, size: str, pairs: Sequence[tuple[str, str]], vocab_size: int) -> None:
-    """Write a model of this preset's size with random weights, as Hugging Face's `MarianMTModel`."""
+    """Write a `MarianMTModel` of a preset's size, with random weights and a text's vocabulary."""
     keras.utils.set_random_seed(1)
     tokenizer = SentencePieceTokenizer(train_sentencepiece(chain(*pairs), vocab_size))
     config = replace(PRESETS[size].model, vocab_size=tokenizer.vocab_size, **OPUS)
@@ -73,8 +73,7 @@ def report(args: argparse.Namespace) -> Iterator[str]:
         imported = import_marian(marian)
         for beam_size, search in BEAM_SIZES.items():
             # `min_length` does not count eos.
-            decoding = replace(
-                imported.decoding,
+            decoding = DecodingConfig(
                 beam_size=beam_size,
                 length_penalty=0.0,
                 min_length=FIXED_LENGTH - 1,
