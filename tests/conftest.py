@@ -17,6 +17,8 @@ LONG = (
     "tests/test_backends.py",
     "tests/training/test_replicas.py",
     "tests/training/test_run.py",
+    "tests/training/test_resume.py",
+    "tests/training/test_run_subwords.py",
     "tests/benchmarks/test_decoding_benchmark.py",
     "tests/training/test_kills.py",
     "tests/benchmarks/test_training_benchmark.py",
