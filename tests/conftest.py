@@ -1,10 +1,10 @@
 """The start of every test: quiet TensorFlow, a fixed seed, the default dtype policy."""
 
+import gc
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when Keras imports TensorFlow
 
-import keras
 import pytest
 
 from tests.helpers import shared
@@ -15,6 +15,8 @@ LONG = (
     "tests/test_backends.py",
     "tests/training/test_replicas.py",
     "tests/training/test_run.py",
+    "tests/training/test_resume.py",
+    "tests/training/test_run_subwords.py",
     "tests/benchmarks/test_decoding_benchmark.py",
     "tests/training/test_kills.py",
     "tests/benchmarks/test_training_benchmark.py",
@@ -24,21 +26,40 @@ LONG = (
 )
 
 
-def pytest_collection_modifyitems(items):
+def only_quick(config):
+    """Return whether the slow tests are left out, so that compiling takes most of the time."""
+    return config.option.markexpr == "not slow"
+
+
+def pytest_collection_modifyitems(config, items):
     rank = {name: number for number, name in enumerate(LONG)}
     items.sort(key=lambda item: rank.get(item.nodeid.partition("::")[0], len(LONG)))
+    start_tensorflow(optimize_graphs=not only_quick(config))
+    gc.freeze()  # The imported modules stay, and each collection would visit all their objects.
+
+
+def start_tensorflow(optimize_graphs):
+    # Imported here, because the process that distributes the tests to others needs no TensorFlow.
+    import keras
+
+    if keras.backend.backend() != "tensorflow":
+        return
+    import tensorflow as tf
+
+    # Start TensorFlow, so that no test can change the number of threads for later ones.
+    tf.config.list_logical_devices()
+    # The optimizer of graphs takes a fifth of the time of a tiny function that runs once.
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": not optimize_graphs})
 
 
 def pytest_configure(config):
+    if only_quick(config):
+        # Halves the time of a compilation by XLA, here and in the processes that tests start.
+        os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
     if hasattr(config.option, "loadscopereorder"):  # Of pytest-xdist, by the number of tests.
         config.option.loadscopereorder = False
     # Raised by Keras 3.15 itself with NumPy 2.
     config.addinivalue_line("filterwarnings", "ignore:__array__ implementation:DeprecationWarning")
-    if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
-
-        # Start TensorFlow, so that no test can change the number of threads for later ones.
-        tf.config.list_logical_devices()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -50,6 +71,8 @@ def shared_folder(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def same_start_for_every_test():
+    import keras
+
     keras.utils.set_random_seed(1)
     policy = keras.config.dtype_policy()
     yield

@@ -11,7 +11,6 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -27,6 +26,7 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 from keras_transformer.export import export_saved_model
 from pipelines import client
+from tests.helpers.ports import free_ports
 from tests.helpers.tiny import (
     NO_UTF8,
     ODD,
@@ -72,14 +72,6 @@ def serving(model, engine, log, *options):
     finally:
         process.terminate()
         process.wait()
-
-
-def free_ports(count):
-    with contextlib.ExitStack() as stack:
-        taken = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in taken:
-            one.bind(("localhost", 0))
-        return [one.getsockname()[1] for one in taken]
 
 
 def wait(until, log):

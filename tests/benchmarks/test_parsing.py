@@ -5,13 +5,13 @@ from keras_transformer.trees import parse_tree
 from tests.helpers.parser import parser, toy_trees
 
 
-@pytest.mark.parametrize("word_tags", ["none", "source", "target"])
-def test_the_rules_make_every_result_a_tree(monkeypatch, tmp_path, capsys, word_tags):
+@pytest.mark.parametrize(("word_tags", "beams"), [("none", "2"), ("source", "1"), ("target", "1")])
+def test_the_rules_make_every_result_a_tree(monkeypatch, tmp_path, capsys, word_tags, beams):
     path = tmp_path / "trees.mrg"
     path.write_text("\n".join(toy_trees()[::9]), encoding="utf-8")
     load = lambda path, **search: parser(word_tags, **search)  # noqa: E731
     monkeypatch.setattr(parsing, "load_translator", load)
-    parsing.main(["--model", "x", "--trees", str(path), "--train", str(path), "--beams", "2"])
+    parsing.main(["--model", "x", "--trees", str(path), "--train", str(path), "--beams", beams])
     rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()[2:5]]
     assert [row[2] for row in rows] == ["yes", "no", ""]
     assert rows[0][3] == "100.0%" != rows[1][3]

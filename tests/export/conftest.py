@@ -4,8 +4,9 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.export import export_saved_model
+from keras_transformer.export.signatures import METHODS
 from tests.helpers.shared import shared
-from tests.helpers.tiny import saved_graph, tiny_translator
+from tests.helpers.tiny import export_quickly, saved_graph, tiny_translator
 
 FACTS = {
     "description": "Letters, to be *spelled*.",
@@ -14,15 +15,27 @@ FACTS = {
 }
 
 
+SEARCH = {"beam_size": 3, "extra_length": 6, "max_source_length": 24, "num_hypotheses": 2}
+NAME = "toy model"
+
+
 @pytest.fixture(scope="session")
 def exported():
     """A `translator`, the `version` it was exported to, and the given `facts`."""
-    translator = tiny_translator(
-        beam_size=3, extra_length=6, max_source_length=24, num_hypotheses=2
-    )
-    name = "toy model"
-    made = shared("exported", lambda folder: export_saved_model(translator, folder / name, FACTS))
-    version = made / name / "1"
+    translator = tiny_translator(**SEARCH)
+    made = shared("exported", lambda folder: export_saved_model(translator, folder / NAME, FACTS))
+    return SimpleNamespace(translator=translator, version=made / NAME / "1", facts=FACTS)
+
+
+@pytest.fixture(scope="session")
+def described():
+    """The same for a model of one layer, whose warm-up requests have not run."""
+    translator = tiny_translator(num_layers=1, **SEARCH)
+
+    def make(folder):
+        export_quickly(translator, folder / NAME, FACTS, METHODS)
+
+    version = shared("described", make) / NAME / "1"
     return SimpleNamespace(translator=translator, version=version, facts=FACTS)
 
 

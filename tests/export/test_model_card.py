@@ -11,20 +11,20 @@ from keras_transformer.export.model_card import model_card
 
 
 @pytest.fixture(scope="module")
-def facts(exported):
-    return ExportRecord.read(exported.version).to_dict()
+def facts(described):
+    return ExportRecord.read(described.version).to_dict()
 
 
 @pytest.fixture(scope="module")
-def tokens(exported):
-    return MarkdownIt().enable("table").parse((exported.version / "README.md").read_text())
+def tokens(described):
+    return MarkdownIt().enable("table").parse((described.version / "README.md").read_text())
 
 
-def test_export_json_says_how_the_model_was_made(exported, facts):
-    assert {key: facts[key] for key in exported.facts} == exported.facts
+def test_export_json_says_how_the_model_was_made(described, facts):
+    assert {key: facts[key] for key in described.facts} == described.facts
     assert facts["compiled"] is False
     assert facts["precision"] == "float32"
-    assert facts["parameters"] == exported.translator.model.count_params()
+    assert facts["parameters"] == described.translator.model.count_params()
     assert facts["vocabulary"] == {
         "tokenizer": "SentencePieceTokenizer",
         "target_tokenizer": "SentencePieceTokenizer",
@@ -43,8 +43,8 @@ def test_export_json_says_how_the_model_was_made(exported, facts):
     }
 
 
-def test_the_card_mentions_rounding_only_for_low_precision(exported):
-    record = ExportRecord.read(exported.version)
+def test_the_card_mentions_rounding_only_for_low_precision(described):
+    record = ExportRecord.read(described.version)
     rounding = "up to rounding, which may change words with the number of rows"
     assert rounding not in model_card("toy", record)
     assert rounding in model_card("toy", dataclasses.replace(record, precision="bfloat16"))

@@ -36,10 +36,10 @@ def messages():
     return [message_factory.GetMessageClass(message) for message in found]
 
 
-def test_a_server_can_parse_them(exported, messages):
+def test_a_server_can_parse_them(described, messages):
     batching_parameters, monitoring_config = messages
-    serving = exported.version.parent / "serving"
-    for path in (serving / "batching.config", exported.version / "batching_params.pbtxt"):
+    serving = described.version.parent / "serving"
+    for path in (serving / "batching.config", described.version / "batching_params.pbtxt"):
         batching = text_format.Parse(path.read_text(), batching_parameters())
         assert batching.max_batch_size.value == 64
         assert batching.batch_timeout_micros.value > 0

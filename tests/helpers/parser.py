@@ -53,9 +53,14 @@ def write_treebank(directory, sections=("02", "03", "22")):
     return Path(directory)
 
 
-@functools.cache
 def parser(word_tags="none", compiled=False, subwords="bpe", **decoding):
-    """Return a parser whose random weights distinguish sentences."""
+    """Return a parser whose random weights distinguish sentences, one for the same options."""
+    search = {"beam_size": 3, "extra_length": 9, "max_source_length": 24, **decoding}
+    return _parser(word_tags, compiled, subwords, DecodingConfig(**search))
+
+
+@functools.cache
+def _parser(word_tags, compiled, subwords, decoding):
     tree = parse_tree("(S (NP (NN a)) (VP (VB a) (PP (IN a))))")
     vocabulary = tree_vocabulary([tree], 160, word_tags=word_tags)
     lines = [*toy_sentences(80), "the dog/NN ( sees )"]
@@ -63,9 +68,8 @@ def parser(word_tags="none", compiled=False, subwords="bpe", **decoding):
         source: Tokenizer = WordTokenizer(train_words(lines, 340))
     else:
         source = SentencePieceTokenizer(train_sentencepiece(lines, 340))
-    search = {"beam_size": 3, "extra_length": 9, "max_source_length": 24, **decoding}
-    target, decoding = TreeTokenizer(vocabulary), DecodingConfig(**search)
-    return Translator(tiny_model(340, 160), source, target, decoding, compiled)
+    model = tiny_model(340, 160, num_layers=1)
+    return Translator(model, source, TreeTokenizer(vocabulary), decoding, compiled)
 
 
 TEXTS = [*toy_sentences(14), *ODD, "( ) [ ] { }", ". , !", "-LRB- x/y", "\u200b", "a\u00a0b c"]

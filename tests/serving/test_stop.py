@@ -17,18 +17,11 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from keras_transformer.serving.server import serve
 from keras_transformer.serving.settings import Limits, Settings
 from tests.helpers.model_server import ModelServer
+from tests.helpers.ports import free_ports
 from tests.helpers.tiny import ROOT
 from tests.serving.conftest import connect, wait_for_users
 
 SLOW = {"inputs": ["400000"], "signature_name": "slow"}
-
-
-def free_ports():
-    with contextlib.ExitStack() as stack:
-        taken = [stack.enter_context(socket.socket()) for _ in range(2)]
-        for one in taken:
-            one.bind(("localhost", 0))
-        return [one.getsockname()[1] for one in taken]
 
 
 @pytest.mark.slow
@@ -64,7 +57,7 @@ def test_running_requests_finish_and_new_ones_are_refused(base):
 @contextlib.contextmanager
 def command(base, *options):
     """Start the command; yield its process and the URL of its model."""
-    port, rest_port = free_ports()
+    port, rest_port = free_ports(2)
     arguments = [sys.executable, "-m", "pipelines.serve", "--engine", "python", "--model", base]
     process = subprocess.Popen(
         [*arguments, "--port", str(port), "--rest-port", str(rest_port), *options],

@@ -8,7 +8,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +20,7 @@ from markdown_it import MarkdownIt
 
 from keras_transformer.training import train
 from keras_transformer.training.cluster import Cluster, read_cluster
+from tests.helpers.ports import free_ports
 from tests.helpers.tiny import ROOT, toy_experiment
 from tests.helpers.twenty_steps import (
     assert_same_arrays,
@@ -149,14 +149,6 @@ def start(folder, index, ports, end):
             stdout=log,
             stderr=subprocess.STDOUT,
         )
-
-
-def free_ports(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 @pytest.fixture(scope="module")

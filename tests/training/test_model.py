@@ -26,7 +26,9 @@ def batch():
     return {"source": source, "target": target}, labels, np.array([0.5, 2, 1, 3, 1], "float32")
 
 
-def compiled(parts=1, dtype=None, teachers=(), loss=None, kind="parts", clip_norm=None):
+def compiled(
+    parts=1, dtype=None, teachers=(), loss=None, kind="parts", clip_norm=None, run_eagerly=False
+):
     sizes = {"num_layers": 1, "d_model": 8, "d_ff": 11, "num_heads": 2, "dropout": 0.0}
     model = TrainingTransformer(
         TransformerConfig(V, **sizes),
@@ -40,16 +42,20 @@ def compiled(parts=1, dtype=None, teachers=(), loss=None, kind="parts", clip_nor
         loss or LabelSmoothedCrossEntropy(0.1),
         metrics=[NegativeLogLikelihood(), TokenAccuracy()],
         jit_compile=False,
+        run_eagerly=run_eagerly,
     )
     return model
 
 
 @functools.cache
 def fitted(parts, rows=B, weighted=False, dtype=None, with_teacher=False, kind="parts"):
-    """Return the weights after a step, and what `fit` reports."""
+    """Return the weights after a step, and what `fit` reports.
+
+    Steps on a whole batch, which others are compared with, run without a graph.
+    """
     keras.utils.set_random_seed(1)
     teachers = [compiled()] if with_teacher else []
-    model = compiled(parts, dtype, teachers, kind=kind)
+    model = compiled(parts, dtype, teachers, kind=kind, run_eagerly=parts == 1)
     inputs, labels, weights = keras.tree.map_structure(lambda values: values[:rows], batch())
     history = model.fit(
         inputs, labels, sample_weight=weights if weighted else None, batch_size=B, verbose=0

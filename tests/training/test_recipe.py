@@ -11,7 +11,7 @@ from tests.helpers.tiny import tiny_model, tiny_tokenizer, toy_pairs
 
 
 def test_the_recipe_is_that_of_sections_5_3_and_5_4():
-    model = tiny_model()  # d_model is 12.
+    model = tiny_model(num_layers=1)  # d_model is 12.
     model.compile(**paper_recipe(model))
     adam = model.optimizer
     assert (adam.beta_1, adam.beta_2, adam.epsilon) == (0.9, 0.98, 1e-9)
@@ -23,7 +23,7 @@ def test_the_recipe_is_that_of_sections_5_3_and_5_4():
 def test_a_callback_adds_bleu_to_the_logs_and_prints_samples(capsys):
     pairs, tokenizer = toy_pairs(30), tiny_tokenizer()
     batches = TokenBatches(encode_pairs(pairs, tokenizer), batch_tokens=100)
-    model = tiny_model()
+    model = tiny_model(num_layers=1)
     model.compile(**paper_recipe(model, warmup_steps=4))
     watch = TranslationCallback(pairs[:5], tokenizer, samples=2)
     history = model.fit(batches.dataset(), epochs=2, callbacks=[watch], verbose=0)

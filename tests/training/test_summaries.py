@@ -29,7 +29,9 @@ def logged(directory):
 def parts():
     """Readings and a validation."""
     pairs = [("", "leer"), ("a|b\n c", "d"), *toy_pairs(9)]
-    translator = Translator(tiny_model(), tiny_tokenizer(), decoding=DecodingConfig(beam_size=1))
+    translator = Translator(
+        tiny_model(num_layers=1), tiny_tokenizer(), decoding=DecodingConfig(beam_size=1)
+    )
     validation = types.SimpleNamespace(
         pairs=pairs, translations=[f"<{i}>" for i in range(len(pairs))], translator=translator
     )

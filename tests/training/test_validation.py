@@ -26,7 +26,7 @@ def encoded(pairs):
 
 
 def test_validation_reports_loss_accuracy_and_greedy_bleu(pairs, encoded):
-    model = tiny_model()
+    model = tiny_model(num_layers=1)
     model.compile(keras.optimizers.Adam(0.25), "mse")
     translator = Translator(model, tiny_tokenizer(), decoding=DecodingConfig(beam_size=1))
     batches = TokenBatches(encoded, 40, shuffle=False)
@@ -52,7 +52,7 @@ def test_validation_reports_loss_accuracy_and_greedy_bleu(pairs, encoded):
 
 def test_batches_take_the_share_of_a_replica_and_a_sample_of_the_pairs(pairs):
     config = toy_experiment({"train_source": "train.tsv", "validation_source": "valid.tsv"})
-    model, tokenizers = tiny_model(), (tiny_tokenizer(), tiny_tokenizer())
+    model, tokenizers = tiny_model(num_layers=1), (tiny_tokenizer(), tiny_tokenizer())
     validation = greedy_validation(config, model, tokenizers, pairs, 20)
     sizes = [labels.shape for _, labels in validation.dataset]
     assert sum(rows for rows, _ in sizes) == len(pairs)

@@ -115,8 +115,9 @@ def test_prepared_weights_change_no_translation(beam_size, compiled, monkeypatch
     monkeypatch.setattr(compiled_search, "FIRST_STAGE", 8)
     monkeypatch.setattr(compiled_search, "BATCH_SIZES", (9,))
     options = DecodingConfig(beam_size=beam_size, extra_length=4, max_source_length=16)
-    plain = Translator(tiny_model(), tiny_tokenizer(), decoding=options)
-    prepared = Translator(tiny_model(), tiny_tokenizer(), decoding=options, compiled=compiled)
+    model, tokenizer = tiny_model(num_layers=1), tiny_tokenizer()
+    plain = Translator(model, tokenizer, decoding=options)
+    prepared = Translator(model, tokenizer, decoding=options, compiled=compiled)
     prepared = prepared.with_prepared_weights()
     expected, received = plain.n_best(TEXTS), prepared.n_best(TEXTS)
     assert received["translations"].numpy().tolist() == expected["translations"].numpy().tolist()
@@ -138,5 +139,6 @@ def test_prepared_weights_keep_what_a_subclass_overrides():
             return super().search(*args)._replace(scores=tf.constant([[-7.0]]))
 
     options = DecodingConfig(beam_size=1, extra_length=4, max_source_length=16)
-    prepared = Scoring(tiny_model(), tiny_tokenizer(), decoding=options).with_prepared_weights()
+    model = tiny_model(num_layers=1)
+    prepared = Scoring(model, tiny_tokenizer(), decoding=options).with_prepared_weights()
     assert prepared.n_best(TEXTS[-1:])["scores"].numpy().tolist() == [[-7.0]]

@@ -38,7 +38,7 @@ SEARCH = DecodingConfig(beam_size=3, extra_length=6, length_penalty=1.0)
 
 
 def make_translator():
-    return Translator(tiny_model(), tiny_tokenizer(), decoding=SEARCH)
+    return Translator(tiny_model(num_layers=1), tiny_tokenizer(), decoding=SEARCH)
 
 
 @pytest.fixture

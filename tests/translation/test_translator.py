@@ -185,12 +185,13 @@ def test_a_long_source_is_cut_off():
 
 @pytest.mark.parametrize("banned", [PAD_ID, UNK_ID, BOS_ID])
 def test_no_translation_contains_padding_bos_or_unk(banned):
-    model, sentence = tiny_model(), SENTENCES[0]
+    model, sentence = tiny_model(num_layers=1), SENTENCES[0]
     embeddings = model.output_embedding.embeddings.numpy()
-    favourite = search(tiny_translator(**GREEDY), [sentence])[0][0][0]
+    plain = tiny_translator(num_layers=1, **GREEDY)
+    favourite = search(plain, [sentence])[0][0][0]
     embeddings[banned] = 2 * embeddings[favourite]
     model.output_embedding.embeddings.assign(embeddings)
-    source = tf.constant([source_ids(tiny_translator(), sentence)])
+    source = tf.constant([source_ids(plain, sentence)])
     logits = model({"source": source, "target": tf.constant([[BOS_ID]])})
     assert np.argmax(logits) == banned
     for beam_size in (1, 3):
@@ -218,7 +219,7 @@ def test_attention_rows_sum_to_1_up_to_the_end_of_the_translation():
 
 def test_each_language_may_have_its_own_vocabulary():
     source, target = tiny_tokenizer(330, sides=(0,)), tiny_tokenizer(350, sides=(1,))
-    model = tiny_model(330, target_vocab_size=350)
+    model = tiny_model(330, target_vocab_size=350, num_layers=1)
     translator = Translator(model, source, target, DecodingConfig(beam_size=1, extra_length=6))
     assert translator(SENTENCES) == detokenized(target, greedy_by_hand(translator, SENTENCES))
 

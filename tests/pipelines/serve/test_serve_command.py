@@ -1,4 +1,3 @@
-import json
 import os
 import re
 import shlex
@@ -6,133 +5,12 @@ import signal
 import socket
 import subprocess
 import sys
-import urllib.request
-from pathlib import Path
 
 import pytest
 
 from pipelines import serve
-from pipelines.cli.model_server import server_flags
+from tests.helpers.programs import program, write
 from tests.helpers.tiny import ROOT, run_python
-
-
-def write(path, text=""):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
-@pytest.fixture
-def model(tmp_path):
-    """A model directory with versions 2 and 10, and entries that a server ignores."""
-    model = tmp_path / "saved models" / "en_de"
-    for version in ("2", "10"):
-        write(model / version / "saved_model.pb")
-    for other in ("11.bak", "writing-12", "serving", "١٣"):  # The last is an Arabic 13.
-        (model / other).mkdir()
-    return model
-
-
-@pytest.fixture
-def path(tmp_path, monkeypatch):
-    """An empty directory, the only one on PATH."""
-    directory = tmp_path / "bin"
-    directory.mkdir()
-    monkeypatch.setenv("PATH", str(directory))
-    return directory
-
-
-def program(directory, name, script="exit 0"):
-    write(directory / name, f"#!/bin/sh\n{script}\n").chmod(0o755)
-
-
-def flags(version, **changes):
-    settings = {"name": "x", "port": 1, "rest_port": 2, "threads": 0, "timeout": 3.0}
-    return server_flags(version, Path("/seen"), **{**settings, "batching": False, **changes})
-
-
-ALWAYS = [
-    "--port=1",
-    "--rest_api_port=2",
-    "--rest_api_timeout_in_ms=3000",
-    "--model_name=x",
-    "--model_base_path=/seen",
-    "--grpc_max_threads=256",
-    "--max_num_load_retries=0",
-    "--enable_profiler=false",
-]
-
-
-def test_a_plain_model_needs_only_its_path(model):
-    assert flags(model / "10") == ALWAYS
-
-
-def test_options_become_flags(model):
-    given = flags(model / "10", name="y", port=3, rest_port=4, threads=5, timeout=0.25)
-    assert given == [
-        "--port=3",
-        "--rest_api_port=4",
-        "--rest_api_timeout_in_ms=250",
-        "--model_name=y",
-        "--model_base_path=/seen",
-        "--grpc_max_threads=256",
-        "--max_num_load_retries=0",
-        "--enable_profiler=false",
-        "--tensorflow_intra_op_parallelism=5",
-    ]
-
-
-@pytest.mark.parametrize(
-    "files, expected",
-    [
-        (
-            ["10/batching_params.pbtxt"],
-            ["--enable_batching=true", "--enable_per_model_batching_parameters=true"],
-        ),
-        (
-            ["serving/batching.config"],
-            [
-                "--enable_batching=true",
-                "--batching_parameters_file=/seen/serving/batching.config",
-            ],
-        ),
-        (
-            ["10/batching_params.pbtxt", "serving/batching.config"],
-            [
-                "--enable_batching=true",
-                "--enable_per_model_batching_parameters=true",
-                "--batching_parameters_file=/seen/serving/batching.config",
-            ],
-        ),
-        (
-            ["serving/monitoring.config"],
-            ["--enable_batching=true", "--monitoring_config_file=/seen/serving/monitoring.config"],
-        ),
-        # Of another version, and a file that the server does not get.
-        (["2/batching_params.pbtxt", "serving/models.config"], ["--enable_batching=true"]),
-    ],
-    ids=lambda value: "+".join(Path(file).name for file in value if not file.startswith("--")),
-)
-def test_each_file_that_came_with_the_model_has_its_flags(files, expected, model):
-    for file in files:
-        write(model / file)
-    assert flags(model / "10", batching=True) == ALWAYS + expected
-    without = [flag for flag in expected if "monitoring" in flag]
-    assert flags(model / "10") == ALWAYS + without  # Batching is for those who ask for it.
-
-
-@pytest.mark.parametrize(
-    "version, export, expected",
-    [
-        ("10", {"compiled": True}, ["--xla_cpu_compilation_enabled=true"]),
-        ("10", {"compiled": False}, []),
-        ("10", {}, []),
-        ("2", {"compiled": True}, []),
-    ],
-)
-def test_xla_is_enabled_only_for_a_compiled_model(version, export, expected, model):
-    write(model / version / "assets.extra" / "export.json", json.dumps(export))
-    assert flags(model / "10") == ALWAYS + expected
 
 
 @pytest.mark.parametrize(
@@ -255,55 +133,6 @@ def test_the_line_says_whether_there_is_a_page(model, path, capsys):
     assert dry_run(capsys, *command[3:]) == command
 
 
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        ([], "--backend needs --name, the name of the model there, or --model"),
-        (["--name", "x", "--engine", "python"], "--engine is for a model server"),
-        (["--name", "x", "--port", "8600"], "--port is for a model server"),
-        (["--name", "x", "--threads", "2"], "--threads is for a model server"),
-        (["--name", "x", "--batching"], "--batching is for a model server"),
-        (["--name", "x", "--no-page"], "--no-page is for a model server"),
-        (["--name", "x", "--dry-run"], "--dry-run is for a model server"),
-    ],
-)
-def test_the_page_alone_has_no_options_of_a_model_server(options, message, capsys):
-    with pytest.raises(SystemExit):
-        serve.main(["--backend", "http://localhost:8501", *options])
-    assert message in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("address", ["localhost:8501", ""])
-def test_the_address_of_the_other_server_is_checked(address, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        serve.main(["--backend", address, "--name", "x"])
-    message = "error: The address of a model server must be like http"
-    assert capsys.readouterr().err.startswith(message)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ["http://localhost:8501", "--rest-port", "8501"],
-        ["http://LOCALHOST.:8080"],
-        ["http://127.0.0.7:8080"],
-        ["http://[::1]:8080", "--host", "::"],
-        ["http://10.0.0.7:8080", "--host", "10.0.0.7"],
-        ["http://localhost", "--rest-port", "80"],
-    ],
-)
-def test_the_page_alone_is_not_its_own_model_server(options, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        serve.main(["--name", "x", "--backend", *options])
-    assert "of this machine is that of the page" in capsys.readouterr().err
-
-
-def test_the_page_alone_names_only_its_packages(monkeypatch):
-    monkeypatch.setattr(serve, "PACKAGES", ("no_such_package",))
-    with pytest.raises(SystemExit, match="^error: The page needs more packages. Install"):
-        serve.main(["--backend", "http://localhost:8501", "--name", "x"])
-
-
 def test_a_taken_port_is_one_line_that_names_its_option():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -332,30 +161,6 @@ def test_a_model_or_another_server_is_required(capsys):
     with pytest.raises(SystemExit):
         serve.main([])
     assert capsys.readouterr().err == "error: give --model. See python -m pipelines.serve --help.\n"
-
-
-def test_the_page_alone_runs_until_a_signal(model):
-    with socket.socket() as taken:
-        taken.bind(("localhost", 0))
-        port = taken.getsockname()[1]
-    command = ["--backend", "http://localhost:1", "--model", model, "--rest-port", str(port)]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pipelines.serve", *command],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        assert (
-            process.stderr.readline() == f"ready: page at 127.0.0.1:{port}, of http://localhost:1\n"
-        )
-        assert (
-            process.stderr.readline() == f"Open http://127.0.0.1:{port}/ in a browser to try it.\n"
-        )
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/page/model.json") as response:
-            assert json.load(response) == {"name": "en_de", "version": "10"}
-        process.terminate()
-        assert process.wait(10) == 0
 
 
 def test_docker_takes_the_place_of_missing_packages(model, path, capsys, monkeypatch):

@@ -1,0 +1,207 @@
+import gzip
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from keras_transformer.config import ExperimentConfig
+from keras_transformer.training import load_translator
+from pipelines import train
+from tests.helpers.experiment import MINIMAL
+from tests.helpers.tiny import ROOT, run_python, toy_experiment, toy_sentences, write_toy_text
+
+
+def test_environment_variables_are_not_options(trained, config_file, monkeypatch):
+    monkeypatch.setenv("OUTPUT", "from_environment")
+    with pytest.raises(SystemExit, match="output is missing"):
+        train.main(["--config", config_file(MINIMAL)])
+
+
+def test_all_mistakes_are_reported_at_once(trained, config_file):
+    mistakes = {
+        "model": {"vocab_size": 2, "heads": 3},
+        "data": {"train_source": "train.tsv"},
+        "trainin": {},
+        "xyz": 1,
+    }
+    with pytest.raises(SystemExit) as error:
+        train.main(["--config", config_file(mistakes), "--training.epochs", "three"])
+    first, *lines = str(error.value).splitlines()
+    assert first.startswith("error: the configuration of ")
+    assert sorted(lines) == [
+        "  data: text in files needs train_source, validation_source, received no "
+        "validation_source; give what is missing",
+        "  model.heads is not an option, did you mean model.num_heads?",
+        "  model.vocab_size: Input should be greater than 4, received 2",
+        "  output is missing; give --output DIRECTORY",
+        "  trainin is not an option, did you mean training?",
+        "  training.epochs: Input should be a valid integer, unable to parse string as an integer, "
+        "received 'three'",
+        "  xyz is not an option",
+    ]
+    assert not trained
+
+
+def test_sizes_that_do_not_fit_are_reported_in_the_words_of_the_library(trained, config_file):
+    path = config_file(MINIMAL)
+    with pytest.raises(SystemExit, match="\n  model: d_model must be divisible by num_heads"):
+        train.main(["--config", path, "--output", "x", "--model.num_heads", "5"])
+
+
+@pytest.mark.parametrize(
+    "option", ["--training.epoch 3", "--training.epoch=3", "--trainig.epochs=3"]
+)
+def test_a_mistyped_option_is_answered_with_the_one_that_was_meant(
+    option, trained, config_file, capsys
+):
+    with pytest.raises(SystemExit) as error:
+        train.main(["--config", config_file(MINIMAL), "--output", "x", *option.split()])
+    assert error.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    given = option.split("=")[0].split()[0]
+    assert line == (
+        f"error: {given} is not an option, did you mean --training.epochs? See python -m "
+        "pipelines.train --help."
+    )
+
+
+@pytest.mark.parametrize("options", [[], ["--output", "x"]])
+def test_without_a_configuration_it_says_what_to_give(options):
+    with pytest.raises(SystemExit, match="error: give --config FILE, or --preset NAME") as error:
+        train.main(options)
+    for option in ("--output", "--data.train_source", "--data.validation_source", "--data.tfds"):
+        assert option in str(error.value)
+    assert "\n" not in str(error.value)
+    assert error.value.code == 2
+
+
+def test_what_a_preset_leaves_open_is_named():
+    with pytest.raises(SystemExit) as error:
+        train.main(["--preset", "tiny"])
+    assert error.value.code == 2
+    assert str(error.value).splitlines()[1:] == [
+        "  output is missing; give --output DIRECTORY",
+        "  data is missing; give --data.train_source and --data.validation_source, or --data.tfds "
+        "with --data.source_language and --data.target_language",
+    ]
+
+
+def test_an_optional_value_of_the_file_can_be_removed(trained, config_file):
+    path = config_file({**MINIMAL, "training": {"patience": 3}})
+    train.main(["--config", path, "--output", "x", "--training.patience", "None"])
+    assert trained.pop()[0].training.patience is None
+
+
+def test_sections_that_do_not_fit_each_other_are_an_error(trained, config_file):
+    path = config_file({**MINIMAL, "model": MINIMAL["model"] | {"position": "learned"}})
+    options = ["--model.max_length", "9", "--data.max_length", "10", "--output", "x"]
+    with pytest.raises(SystemExit, match="\n  learned positions need model.max_length"):
+        train.main(["--config", path, *options])
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ("- 3", "config.yaml must hold a YAML mapping .* received list"),
+        ("model: {", "config.yaml is not YAML: while parsing"),
+    ],
+)
+def test_a_file_that_is_not_a_mapping_is_refused(content, message, config_file):
+    with pytest.raises(SystemExit, match=f"error: .*{message}"):
+        train.main(["--config", config_file(content), "--output", "x"])
+
+
+def test_a_missing_configuration_is_named():
+    with pytest.raises(SystemExit, match="error: .*or directory: 'none.yaml'") as end:
+        train.main(["--config", "none.yaml", "--output", "x"])
+    assert end.value.code == 2
+
+
+def test_a_missing_text_is_named(config_file, tmp_path):
+    with pytest.raises(SystemExit, match="error: .*.tsv must be a text file, but does not"):
+        train.main(["--config", config_file(MINIMAL), "--output", str(tmp_path / "run")])
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("checkpoints", "message"),
+    [
+        ([], "Interrupted before the first checkpoint. The same command starts again.\n"),
+        (
+            ["step-0001-000050.weights.h5", "step-0001-000150.weights.h5"],
+            "Interrupted. The same command resumes after step 150 of epoch 1.\n",
+        ),
+        (
+            ["epoch-0009.weights.h5", "epoch-0010.weights.h5", "damaged-epoch-0011.weights.h5"]
+            + ["step-0010-000900.weights.h5"],
+            "Interrupted. The same command resumes after epoch 10.\n",
+        ),
+    ],
+)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_after_an_interruption_it_says_what_the_same_command_does(
+    number, checkpoints, message, config_file, monkeypatch, tmp_path, capsys
+):
+    def interrupted(experiment, output):
+        (tmp_path / "checkpoints").mkdir()
+        for name in checkpoints:
+            (tmp_path / "checkpoints" / name).touch()
+        signal.raise_signal(number)
+
+    monkeypatch.setattr("keras_transformer.training.train", interrupted)
+    # The process of the tests may ignore signals, as one in the background does.
+    before = signal.signal(number, signal.default_int_handler)
+    try:
+        with pytest.raises(SystemExit) as error:
+            train.main(["--config", config_file(MINIMAL), "--output", str(tmp_path)])
+        assert signal.getsignal(number) is signal.default_int_handler
+    finally:
+        signal.signal(number, before)
+    assert error.value.code == 128 + number
+    assert capsys.readouterr().err == message
+
+
+@pytest.mark.slow
+def test_a_terminated_run_says_where_it_resumes(tmp_path):
+    experiment = toy_experiment(write_toy_text(tmp_path, train=60), epochs=9999)
+    experiment.to_file(tmp_path / "toy.yaml")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pipelines.train", "--config", "toy.yaml", "--output", "run"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "-1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        while not list((tmp_path / "run" / "checkpoints").glob("epoch-*")):
+            assert process.poll() is None
+            time.sleep(0.1)
+        process.terminate()
+        *_, last = process.stderr.read().splitlines()
+    assert process.returncode == 143
+    assert re.fullmatch(
+        r"Interrupted\. The same command resumes after (step \d+ of )?epoch \d+\.", last
+    )
+    assert not (tmp_path / "run" / "run.lock").exists()
+
+
+@pytest.mark.slow
+def test_from_the_command_line_to_a_model(tmp_path):
+    data = write_toy_text(tmp_path, train=60)
+    compressed = tmp_path / "train.source.gz"
+    compressed.write_bytes(gzip.compress((tmp_path / "train.source").read_bytes()))
+    toy_experiment(data).to_file(tmp_path / "toy.yaml")
+    arguments = ["--config", "toy.yaml", "--output", "run", "--training.epochs", "1"]
+    arguments += ["--data.train_source", compressed]
+    process = run_python("-m", "pipelines.train", *arguments, cwd=tmp_path)
+    assert "python -m pipelines.export --checkpoint run --output saved_models/" in process.stdout
+    assert "kept 60 of 60 sentence pairs" in process.stderr
+    assert "TensorFlow" not in process.stderr
+    config = ExperimentConfig.from_file(tmp_path / "run" / "config.yaml")
+    assert config == toy_experiment(data | {"train_source": str(compressed)}, epochs=1)
+    assert len(load_translator(tmp_path / "run")(toy_sentences(3))) == 3
