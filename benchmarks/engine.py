@@ -82,7 +82,7 @@ class HuggingFace:
         self._tokenizer = transformers.MarianTokenizer.from_pretrained(path)
         self._model = transformers.MarianMTModel.from_pretrained(path)
         self._options = {"num_beams": beam_size, "length_penalty": 0.0, "do_sample": False}
-        # The last token is eos.
+        # No eos before the last token, which may be any.
         self._options |= {"min_new_tokens": length - 1, "max_new_tokens": length}
 
     def translate(self, texts: Sequence[str]) -> Any:

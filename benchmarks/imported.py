@@ -2,10 +2,10 @@
 
     python -m benchmarks.imported --source train.en --target train.de
 
-The model has random weights, and the architecture and size of most OPUS-MT models; the size is
-that of the paper's base model. It is written as a folder of Hugging Face's `MarianMTModel`,
-imported, and exported. Hugging Face runs the folder in PyTorch. All engines take turns, each in its
-own process, and generate 20 tokens for every sentence.
+The model has random weights, and the architecture and layers of most OPUS-MT models, which have the
+size of the paper's base model; its vocabulary is smaller. It is written as a folder of Hugging
+Face's `MarianMTModel`, imported, and exported. Hugging Face runs the folder in PyTorch. All engines
+take turns, each in its own process, and generate 20 tokens for every sentence.
 """
 
 import argparse
@@ -23,7 +23,6 @@ from benchmarks.decoding import (
     FIXED_LENGTH,
     HEADER,
     LONGEST,
-    NOTES,
     OURS,
     SENTENCES,
     THEIRS,
@@ -43,6 +42,18 @@ from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
 from keras_transformer.translation.translator import Translator
 from keras_transformer.utils.cores import available_cores
 
+NOTES = """
+- threads: those of each engine. CTranslate2 ran with {their_threads}; the table has the faster one
+  for each cell.
+- tokens/s: generated tokens per second, in the median of {repeats} runs over the same sentences.
+  spread: slowest minus fastest run, relative to the median. ratio: relative to CTranslate2.
+- Ours and Hugging Face translate text to text; CTranslate2 translates tokens to tokens.
+- same: translations that equal CTranslate2's token by token. With a beam, the engines choose
+  differently among translations of the maximum length, which random weights always reach.
+- peak MB: peak memory of the engine's process. others: the most cores that other processes kept
+  busy during a run.
+- {machine}. Python {python}, {versions}."""
+
 OPUS = {
     "activation": "swish",
     "use_bias": True,
@@ -50,7 +61,7 @@ OPUS = {
     "position": "tensor2tensor",
     "layer_norm_epsilon": 1e-5,
 }
-"""What the models of OPUS-MT have in another way than the paper's."""
+"""Settings in which OPUS-MT differs from the paper."""
 
 
 def write_model(folder: Path, size: str, pairs: Sequence[tuple[str, str]], vocab_size: int) -> None:

@@ -1,4 +1,4 @@
-"""The label-smoothed loss (Section 5.4), and cross entropies with their gradients written out."""
+"""The label-smoothed loss (Section 5.4), and the cross entropies that it is made of."""
 
 import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
 
@@ -113,7 +113,7 @@ def smoothed_cross_entropy(labels: Any, logits: Any, label_smoothing: float = 0.
     1.3862943649291992
     """
     if keras.backend.backend() == "jax":
-        return _derivable_cross_entropy(labels, logits, label_smoothing)
+        return _differentiable_cross_entropy(labels, logits, label_smoothing)
     flat_labels, uniform = _flat(labels), label_smoothing / logits.shape[-1]
 
     @ops.custom_gradient
@@ -257,14 +257,15 @@ def _cross_entropy(labels, logits, probabilities, label_smoothing):
     return values
 
 
-def _derivable_cross_entropy(labels, logits, label_smoothing):
+def _differentiable_cross_entropy(labels, logits, label_smoothing):
     """Return `smoothed_cross_entropy` as its formula, which XLA fuses with its gradient."""
     logits = ops.cast(logits, "float32")
     logits = logits - ops.stop_gradient(_highest(logits))
     is_label = ops.equal(ops.arange(logits.shape[-1]), ops.expand_dims(labels, -1))
-    at_label = ops.sum(ops.where(is_label, logits, 0.0), axis=-1)
-    mean = ops.mean(logits, axis=-1)
-    expected = (1 - label_smoothing) * at_label + label_smoothing * mean
+    expected = ops.sum(ops.where(is_label, logits, 0.0), axis=-1)
+    if label_smoothing:
+        mean = ops.mean(logits, axis=-1)
+        expected = (1 - label_smoothing) * expected + label_smoothing * mean
     return ops.log(ops.sum(ops.exp(logits), axis=-1)) - expected
 
 

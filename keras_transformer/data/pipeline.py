@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from keras_transformer.data.batching import count_batches, plan_batches, rows_in
+from keras_transformer.data.batching import count_batches, plan_batches, rows_per_batch
 from keras_transformer.data.encoding import EncodedPairs
 
 if TYPE_CHECKING:
@@ -292,7 +292,9 @@ class TokenBatches:
             (offsets[kept + 1] - offsets[kept]).max() + 1
             for offsets in (pairs.source_offsets, pairs.target_offsets)
         )
-        rows = {width: rows_in(self.batch_tokens, width, is_static=True) for width in self.widths}
+        rows = {
+            width: rows_per_batch(self.batch_tokens, width, is_static=True) for width in self.widths
+        }
         return next(
             width
             for width in self.widths

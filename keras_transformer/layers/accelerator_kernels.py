@@ -1,9 +1,14 @@
-"""What GPUs and TPUs compute in another way than CPUs, with JAX."""
+"""Kernels for training on GPUs and TPUs, with JAX."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import keras
 from keras import ops
+
+_MAX_MULTIPLIED = 1 << 16
+"""Rows of a matrix up to which a product takes less time on a GPU than additions."""
 
 
 def take_rows(matrix: Any, ids: Any, dtype: Any) -> Any:
@@ -25,28 +30,34 @@ def take_rows(matrix: Any, ids: Any, dtype: Any) -> Any:
     >>> ops.convert_to_numpy(rows).tolist()
     [[3.0, 4.0], [1.0, 2.0], [3.0, 4.0]]
     """
-    if keras.backend.backend() != "jax" or keras.backend.is_int_dtype(matrix.dtype):
+    is_float = keras.backend.is_float_dtype(matrix.dtype)
+    if keras.backend.backend() != "jax" or not is_float or matrix.shape[0] > _MAX_MULTIPLIED:
         return ops.take(matrix, ids, axis=0)
+    return _take_on_jax()(matrix.shape[0], dtype, ops.convert_to_tensor(matrix), ids)
+
+
+@functools.cache
+def _take_on_jax() -> Callable[[int, Any, Any, Any], Any]:
+    """Return a function of the number of rows, the dtype of the product, the matrix and the ids."""
     import jax
 
-    size, kept = matrix.shape[0], matrix.dtype
+    def take(size, dtype, matrix, ids):
+        return ops.take(matrix, ids, axis=0)
 
-    def added(ids, rows):
-        zeros = ops.zeros((size, rows.shape[-1]), rows.dtype)
-        return zeros.at[ids].add(rows)
+    def forward(size, dtype, matrix, ids):
+        return take(size, dtype, matrix, ids), ids
 
-    def multiplied(ids, rows):
-        rows = ops.cast(rows, dtype)
-        return ops.cast(ops.matmul(ops.transpose(ops.one_hot(ids, size, dtype=dtype)), rows), kept)
+    def backward(size, dtype, ids, rows):
+        def added(ids, rows):
+            return ops.zeros((size, rows.shape[-1]), rows.dtype).at[ids].add(rows)
 
-    @ops.custom_gradient
-    def take(matrix):
-        def gradient(*args, upstream=None):
-            rows = args[0] if upstream is None else upstream
-            rows = ops.reshape(rows, (-1, rows.shape[-1]))
-            flat = ops.reshape(ids, (-1,))
-            return jax.lax.platform_dependent(flat, rows, cpu=added, default=multiplied)
+        def multiplied(ids, rows):
+            one_hot = ops.one_hot(ids, size, dtype=dtype)
+            return ops.cast(ops.transpose(one_hot) @ ops.cast(rows, dtype), rows.dtype)
 
-        return ops.take(matrix, ids, axis=0), gradient
+        flat = ops.reshape(ids, (-1,)), ops.reshape(rows, (-1, rows.shape[-1]))
+        return jax.lax.platform_dependent(*flat, cpu=added, default=multiplied), None
 
-    return take(matrix)
+    differentiable = jax.custom_vjp(take, nondiff_argnums=(0, 1))
+    differentiable.defvjp(forward, backward)
+    return differentiable

@@ -115,3 +115,17 @@ def check_rows(rows: int, limits: Limits) -> None:
     """
     if rows > limits.rows:
         raise invalid(f"Task size {rows} is larger than maximum input batch size {limits.rows}")
+
+
+def check_values(outputs: Mapping[str, np.ndarray], limits: Limits) -> None:
+    """Check the size of an answer before it becomes text.
+
+    Raises:
+        ServingError: If it has too many numbers and strings.
+    """
+    values = sum(array.size for array in outputs.values())
+    if values > limits.answer_values:
+        raise invalid(
+            f"An answer must have at most {limits.answer_values} values, and this one has "
+            f"{values}. Ask for fewer or shorter rows, or use gRPC."
+        )

@@ -18,7 +18,7 @@ from keras_transformer.serving.http import read_body
 from keras_transformer.serving.metrics import Entry, Metrics
 from keras_transformer.serving.model import DEFAULT
 from keras_transformer.serving.page import Page
-from keras_transformer.serving.predict import Predictor, check_rows
+from keras_transformer.serving.predict import Predictor, check_rows, check_values
 
 _MOST_VERSION = (1 << 63) - 1
 _LARGE = 1 << 16  # More bytes are read or written in a thread.
@@ -65,6 +65,7 @@ class RestApi(Application):
             entry.rows = max(len(array) if array.ndim else 1 for array in inputs.values())
             seconds = self._predictor.settings.timeout
             outputs = await self._predictor.run(served, signature, inputs, seconds)
+        check_values(outputs, self._predictor.settings.limits)
         large = large or sum(array.nbytes for array in outputs.values()) > _LARGE
         return await _off_loop(_write, outputs, in_rows, large, large=large)
 

@@ -79,6 +79,8 @@ class Limits:
     """Size of a request, after decompression."""
     answer_bytes: int = 128 << 20
     """Size of an answer that is passed on from another server."""
+    answer_values: int = 1 << 22
+    """Numbers and strings of a REST answer, which take some 100 bytes each until it is sent."""
     rows: int = 1024
     """Rows of a request."""
     waiting: int = 1000

@@ -29,6 +29,7 @@ from keras_transformer.data import (
     tree_files,
     tree_pair,
 )
+from keras_transformer.data.batching import rows_per_batch
 from keras_transformer.data.cleaning import CleaningRules
 from keras_transformer.data.encoded_files import Corpus, digest, encode_to_files, is_encoded_text
 from keras_transformer.data.languages import tag_sources, temperature_weights
@@ -293,7 +294,7 @@ def static_widths(
     tokens = growth * (encoded.source_lengths.sum() + encoded.target_lengths.sum())
     log.info(
         "static shapes: %s; %.0f%% of the batches is padding",
-        ", ".join(f"{budget // width} x {width}" for width in widths),
+        ", ".join(f"{rows_per_batch(budget, width, True)} x {width}" for width in widths),
         100 * (1 - tokens / padded),
     )
     return widths

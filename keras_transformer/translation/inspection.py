@@ -37,7 +37,7 @@ def inspect_ids(
         source: int32 [B, S], with eos.
         target: int32 [B, T], with eos.
         log_probs: Returns log-probabilities [..., V] for logits.
-        decoding: The search, some of whose ids are no candidates.
+        decoding: The search. Ids that it never writes, such as pad and bos, are no candidates.
     """
     excluded = tf.reduce_sum(
         tf.one_hot(decoding.excluded_ids, model.config.target_size, on_value=-1e9), axis=0

@@ -1,4 +1,4 @@
-"""One pass of the model over translations that are known, in parts that fit memory."""
+"""One pass of the model over translations that are known, some rows at a time."""
 
 from collections.abc import Callable
 from typing import Any
@@ -39,7 +39,7 @@ def in_parts(
 ) -> Any:
     """Return the results of a function of ids [B, S] and [B, T], computed for some rows at a time.
 
-    Logits [B, T, V] of all rows may be large.
+    This bounds the memory of the logits [B, T, V], but not that of the results.
 
     Args:
         function: Returns a tensor, or a structure of tensors, with a row for each of its inputs'.

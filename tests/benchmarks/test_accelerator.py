@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from keras_transformer.data.batching import rows_in
+from keras_transformer.data.batching import rows_per_batch
 from tests.helpers.tiny import run_python, toy_pairs
 
 REPORT = """
@@ -65,5 +65,5 @@ def test_ours_and_pytorch_train_on_few_shapes_without_tensorflow(tmp_path):
     for shape in shapes:
         count, source, labels = map(int, shape.split()[1:])
         assert source == labels and source % 8 == 0
-        assert count == rows_in(200, source, is_static=True)
+        assert count == rows_per_batch(200, source, is_static=True)
     assert f"rows {len(pairs)}" in lines

@@ -74,27 +74,28 @@ def random_pairs(count=200, longest=30, seed=1):
 
 @pytest.mark.parametrize("replicas", [1, 3])
 def test_batches_have_few_shapes_and_all_pairs_once(replicas):
-    pairs, widths = random_pairs(), [8, 16, 32]
-    batches = TokenBatches(pairs, 96, num_replicas=replicas, widths=widths)
+    pairs, widths = random_pairs(count=4000), [8, 16, 32]
+    batches = TokenBatches(pairs, 1100, num_replicas=replicas, widths=widths)
+    rows_of = {8: 136, 16: 64, 32: 34}  # 1100 / 8 = 137.5, and 1100 / 16 = 68.75.
     shapes, firsts = set(), []
     for inputs, labels in batches:
         rows, width = labels.shape
         assert inputs["source"].shape == inputs["target"].shape == labels.shape
         assert width in widths and rows % replicas == 0
-        assert 96 // width <= rows < 96 // width + replicas
+        assert rows_of[width] <= rows < rows_of[width] + replicas
         shapes.add(labels.shape)
         firsts += [ids for ids in labels[:, 0].tolist() if ids != PAD_ID]
-    assert len(shapes) <= len(widths)
+    assert {width for _, width in shapes} == set(widths) and len(shapes) == len(widths)
     assert sorted(firsts) == sorted(pairs.target_ids[pairs.target_offsets[:-1]])
 
 
 def test_static_batches_hold_the_pairs_of_others_padded_further():
     pairs = random_pairs(longest=8)
-    (inputs, labels), *_ = TokenBatches(pairs, 140, widths=[8], shuffle=False)
+    (inputs, labels), *_ = TokenBatches(pairs, 530, widths=[8], shuffle=False)
     of_rows = np.searchsorted(pairs.target_offsets, labels[:, 0] - 4)  # Ids count up from 4.
     plain, plain_labels = pairs.padded_batch(of_rows)
     for ids, others in ((inputs["source"], plain["source"]), (labels, plain_labels)):
-        assert ids.shape == (16, 8)  # Not 17 rows: a multiple of 8.
+        assert ids.shape == (64, 8)  # Not 66 rows: a multiple of 8.
         np.testing.assert_array_equal(ids[:, : others.shape[1]], others)
         assert not ids[:, others.shape[1] :].any()
 

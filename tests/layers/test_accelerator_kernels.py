@@ -3,10 +3,12 @@ import numpy as np
 import pytest
 from keras import ops
 
+from keras_transformer.layers import TokenEmbedding
 from keras_transformer.layers.accelerator_kernels import take_rows
 from tests.helpers.layer_checks import as_array
 
 IDS = np.array([[1, 1, 0], [4, 2, 1]], "int32")
+USES = [1, 3, 1, 0, 1]  # Of each row.
 
 
 def test_takes_the_rows_of_floats_and_integers():
@@ -36,5 +38,37 @@ def test_the_gradient_counts_the_uses_of_a_row_on_each_device(monkeypatch, devic
 
     gradient = jax.jit(jax.grad(total))(ops.zeros((5, 2)))
     assert len(chosen) == 1 and gradient.dtype == "float32"
-    uses = [1, 3, 1, 0, 1]
-    np.testing.assert_array_equal(gradient, np.outer(uses, [1, 3]))
+    np.testing.assert_array_equal(gradient, np.outer(USES, [1, 3]))
+
+
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="needs KERAS_BACKEND=jax")
+def test_ids_may_be_arguments_of_every_transformation_of_jax():
+    import jax
+
+    def total(matrix, ids):
+        return ops.sum(take_rows(matrix, ids, "float32"))
+
+    def scanned(matrix, ids):
+        return jax.lax.scan(lambda sum, row: (sum + total(matrix, row), None), 0.0, ids)[0]
+
+    def chosen(matrix, ids):
+        return jax.lax.cond(ids[0, 0] == 1, total, lambda *_: 0.0, matrix, ids)
+
+    for function in (jax.jit(total), jax.checkpoint(total), scanned, chosen):
+        gradient = jax.grad(function)(ops.zeros((5, 2)), ops.array(IDS))
+        np.testing.assert_array_equal(gradient, np.outer(USES, [1, 1]))
+
+
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="needs KERAS_BACKEND=jax")
+def test_embeddings_may_be_rematerialized():
+    with keras.RematScope(mode="full"):
+        layer = TokenEmbedding(5, 2)
+        layer.build()
+
+    def total(weights):
+        return ops.sum(layer.stateless_call(weights, [], ops.array(IDS))[0])
+
+    import jax
+
+    (gradient,) = jax.grad(total)([variable.value for variable in layer.trainable_variables])
+    np.testing.assert_allclose(gradient, np.outer(USES, [2**0.5] * 2), rtol=1e-6)

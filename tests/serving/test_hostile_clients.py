@@ -26,7 +26,12 @@ HEAD = b"POST /v1/models/shout:predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d
 def strict(base):
     """A client of a server that is short of patience."""
     limits = Limits(
-        request_bytes=100_000, body_seconds=0.5, idle_seconds=0.7, connections=40, stop_seconds=5
+        request_bytes=100_000,
+        answer_values=1000,
+        body_seconds=0.5,
+        idle_seconds=0.7,
+        connections=40,
+        stop_seconds=5,
     )
     with ModelServer(base, "shout", limits=limits) as server:
         yield connect(server)
@@ -120,6 +125,14 @@ def test_a_client_that_does_not_read_its_answer_is_cut_off(requests, base):
         while connections:
             assert time.monotonic() < deadline
             time.sleep(0.05)
+
+
+def test_an_answer_of_too_many_values_is_refused(strict):
+    assert strict.post({"inputs": 1000 * ["a"]})[0] == 200
+    status, answer = strict.post({"inputs": 1001 * ["a"]})
+    assert status == 400
+    assert "at most 1000 values, and this one has 1001" in answer["error"]
+    assert len(strict.predict({"text": 1001 * ["a"]})["translation"]) == 1001
 
 
 def test_a_compressed_bomb_is_refused(strict):

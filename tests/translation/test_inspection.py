@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_transformer import Transformer, TransformerConfig
+from keras_transformer.config import DecodingConfig
 from keras_transformer.plots import sentence_attention
 from keras_transformer.translation.translator import Translator
 from tests.helpers.parser import TEXTS, parser
-from tests.helpers.tiny import tiny_translator, toy_sentences
+from tests.helpers.tiny import tiny_model, tiny_tokenizer, tiny_translator, toy_sentences
 
 SENTENCES = [*toy_sentences(5), ""]
 ATTENTION = ("encoder_attention", "decoder_attention", "cross_attention")
@@ -70,6 +72,38 @@ def test_candidates_are_distinct_likeliest_first_and_could_be_written(found):
     for row in candidates[found["target_tokens"] != b""]:
         assert len(set(row)) == 5
         assert not {b"<unk>", b"<s>", b""} & set(row)
+
+
+def test_ids_that_are_never_written_are_no_candidates():
+    model = tiny_model()
+    model.set_weights([np.zeros_like(weight) for weight in model.get_weights()])
+    search = DecodingConfig(beam_size=1, renormalize=False)
+    translator = Translator(model, tiny_tokenizer(), decoding=search)
+    found = translator.inspect(SENTENCES[:1])
+    # All ids are as likely, and the first ones are pad, unk and bos.
+    expected = translator.target_tokenizer.id_to_piece(range(3, 8))
+    assert [piece.decode() for piece in found["candidates"].numpy()[0, 0]] == expected
+    np.testing.assert_allclose(found["candidate_probabilities"][0, 0], 1 / 380, rtol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [2, 0])
+def test_shapes_are_those_of_each_stack(rows):
+    config = TransformerConfig(
+        vocab_size=380,
+        num_layers=3,
+        num_decoder_layers=1,
+        d_model=12,
+        d_ff=20,
+        num_heads=3,
+        decoder_num_heads=2,
+    )
+    translator = Translator(Transformer(config), tiny_tokenizer(), decoding=DecodingConfig())
+    found = translator.inspect(tf.constant(SENTENCES[:rows], tf.string))
+    (_, s), (_, t) = found["source_tokens"].shape, found["target_tokens"].shape
+    assert found["encoder_attention"].shape == (rows, 3, 3, s, s)
+    assert found["decoder_attention"].shape == (rows, 1, 2, t, t)
+    assert found["cross_attention"].shape == (rows, 1, 2, t, s)
+    assert found["candidates"].shape == found["candidate_probabilities"].shape == (rows, t, 5)
 
 
 def test_probabilities_multiply_to_the_score(translator, found):
