@@ -42,7 +42,8 @@ def test_every_signature_is_warmed_up_with_every_size(requests, graph):
     served = {name: x for name, x in graph.signatures.items() if not name.startswith("__")}
     assert sizes.keys() == served.keys()
     for name, signature in served.items():
-        assert sizes[name] == [len(signature.inputs) * [(rows,)] for rows in (1, 1, 8)]
+        batches = (1, 1) if name == "inspect" else (1, 1, 8)
+        assert sizes[name] == [len(signature.inputs) * [(rows,)] for rows in batches]
     assert len(requests) < 1000  # A server refuses more.
 
 
