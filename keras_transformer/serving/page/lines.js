@@ -3,7 +3,7 @@
 const SVG = "http://www.w3.org/2000/svg";
 const COLORS = 8; // As many as page/attention.css has; further heads begin anew.
 const FAINT = 0.02; // Smaller weights cannot be seen.
-const FAINT_AMONG_ALL = 0.1; // Smaller ones only blur a picture of all lines.
+const FAINT_AMONG_ALL = 0.1; // Smaller ones blur a picture of all lines, next to larger ones.
 const BAR = 8; // Percent of the width, for the bar next to a word that is attended to.
 
 /** Return the class with a head's color; without a number, that of a mean over heads. */
@@ -27,13 +27,13 @@ export function linesElement(rows) {
  */
 export function drawLines(svg, heads, selected) {
   const shapes = [];
-  const least = selected === null ? FAINT_AMONG_ALL : FAINT;
   heads.forEach(({ head, weights }, place) => {
     const height = 0.7 / heads.length;
     const top = 0.15 + height * place;
     const middle = top + height / 2;
     weights.forEach((row, query) => {
       if (selected !== null && query !== selected) return;
+      const least = selected === null ? leastAmongAll(row) : FAINT;
       row.forEach((weight, key) => {
         if (weight < least) return;
         const line = { x1: 0, y1: query + middle, x2: 100 - BAR, y2: key + middle };
@@ -46,6 +46,8 @@ export function drawLines(svg, heads, selected) {
   });
   svg.replaceChildren(...shapes);
 }
+
+const leastAmongAll = (row) => Math.max(FAINT, Math.min(FAINT_AMONG_ALL, Math.max(...row) / 2));
 
 const colored = (name, head, attributes) =>
   shape(name, { class: headClass(head), "vector-effect": "non-scaling-stroke", ...attributes });
