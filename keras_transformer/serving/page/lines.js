@@ -23,19 +23,21 @@ export function linesElement(rows) {
  *
  * @param {SVGElement} svg From `linesElement`.
  * @param {object[]} heads Each with its number `head` and `weights` [queries, keys].
- * @param {?number} selected The query whose lines are drawn; null draws all.
+ * @param {?number} selected The query whose lines are drawn, with bars; null draws all.
+ * @param {?number} pointed The key whose lines are drawn; null draws all.
  */
-export function drawLines(svg, heads, selected) {
+export function drawLines(svg, heads, selected, pointed) {
   const shapes = [];
+  const drawsAll = selected === null && pointed === null;
   heads.forEach(({ head, weights }, place) => {
     const height = 0.7 / heads.length;
     const top = 0.15 + height * place;
     const middle = top + height / 2;
     weights.forEach((row, query) => {
       if (selected !== null && query !== selected) return;
-      const least = selected === null ? leastAmongAll(row) : FAINT;
+      const least = drawsAll ? leastAmongAll(row) : FAINT;
       row.forEach((weight, key) => {
-        if (weight < least) return;
+        if (weight < least || (pointed !== null && key !== pointed)) return;
         const line = { x1: 0, y1: query + middle, x2: 100 - BAR, y2: key + middle };
         shapes.push(colored("line", head, { ...line, "stroke-opacity": weight }));
         if (selected === null) return;

@@ -35,12 +35,22 @@ export function describeAttention(query, keys, heads) {
   if (!uneven.length) return `${nameOf(query)} attends ${EVENLY}`;
   if (heads.length > 1) return `${nameOf(query)} attends most to ${favorites(keys, uneven)}`;
   const [{ shares }] = heads;
-  const named = order(shares)
-    .slice(0, NAMED)
-    .filter((key) => shares[key] >= SHOWN)
-    .map((key) => `${nameOf(keys[key])} ${percent(shares[key])}`);
-  return `${nameOf(query)} attends to ${named.join(", ")}`;
+  return `${nameOf(query)} attends to ${largest(keys, shares)}`;
 }
+
+/** Return a sentence about the attention that a word has from others. */
+export function describeAttended(key, queries, shares) {
+  const named = largest(queries, shares);
+  return `${nameOf(key)} has ${named ? `attention from ${named}` : "little attention from any word"}`;
+}
+
+/** Name the words with the largest shares: “dog” 75%, “a” 8%. */
+const largest = (words, shares) =>
+  order(shares)
+    .slice(0, NAMED)
+    .filter((index) => shares[index] >= SHOWN)
+    .map((index) => `${nameOf(words[index])} ${percent(shares[index])}`)
+    .join(", ");
 
 /** Return whether the largest share is clearly above an even share of the words that have any. */
 function isUneven(shares) {
