@@ -80,6 +80,21 @@ def test_the_keyboard_is_enough(open_page):
     assert focused(page) == "reference"
 
 
+@pytest.mark.parametrize("name", ["Attention of", "Heads"])
+def test_choosing_with_the_arrow_keys_keeps_the_focus(name, open_page):
+    page = open_page()
+    translate(page, "A dog.")
+    page.locator(".attending").wait_for()
+    choices = page.get_by_role("group", name=name).get_by_role("radio")
+    choices.and_(page.locator(":checked")).focus()
+    for _ in range(choices.count()):
+        before = page.evaluate(NAME)
+        page.keyboard.press("ArrowRight")
+        assert page.evaluate(NAME) != before
+        group = "document.activeElement.closest('fieldset')?.firstChild.textContent"
+        assert page.evaluate(group) == name
+
+
 def test_hostile_text_is_only_text(open_page):
     page = open_page(viewport={"width": 320, "height": 700})
     items = translate(page, *HOSTILE)

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from tests.helpers.browser import children, translate
+from tests.helpers.browser import children, text_of, translate
 from tests.serving.browser.test_attention import lines, open_choices, said
 
 pytestmark = pytest.mark.slow
@@ -15,13 +15,15 @@ WORDS = "one two three four five six seven eight nine ten eleven twelve".split()
 
 def answer(tokens, encoder, others):
     """Return outputs of `inspect` whose text and translation are the same tokens."""
-    target = np.ones([len(tokens)])
-    candidates = [[token] for token in tokens]
     outputs = {
-        **{"source_tokens": tokens, "target_tokens": tokens, "encoder_attention": encoder.tolist()},
-        **{"cross_attention": others.tolist(), "decoder_attention": others.tolist()},
-        **{"probabilities": target.tolist(), "candidate_probabilities": target[:, None].tolist()},
-        "candidates": candidates,
+        "source_tokens": tokens,
+        "target_tokens": tokens,
+        "encoder_attention": encoder.tolist(),
+        "cross_attention": others.tolist(),
+        "decoder_attention": others.tolist(),
+        "probabilities": [1.0] * len(tokens),
+        "candidates": [[token] for token in tokens],
+        "candidate_probabilities": [[1.0]] * len(tokens),
     }
     return {"outputs": {name: [value] for name, value in outputs.items()}}
 
@@ -83,21 +85,6 @@ def test_a_decoder_of_one_layer_may_follow_a_deep_encoder(open_page):
     assert page.get_by_label("Layer").input_value() == "-1"  # The choice is kept.
 
 
-@pytest.mark.parametrize("radio", ["Attention of", "Heads"])
-def test_choosing_with_the_arrow_keys_keeps_the_focus(radio, open_page):
-    page = open_page()
-    translate(page, "A dog.")
-    page.locator(".attending").wait_for()
-    group = page.get_by_role("group", name=radio).get_by_role("radio")
-    group.and_(page.locator(":checked")).focus()
-    for _ in range(group.count()):
-        page.keyboard.press("ArrowRight")
-        assert page.evaluate("document.activeElement.matches(':checked')")
-        assert page.evaluate("document.activeElement.closest('fieldset').textContent").startswith(
-            radio
-        )
-
-
 @pytest.mark.parametrize(
     "text, signature",
     [("a" * 200, "inspect"), ("a" * 201, "attend"), ("犬" * 66, "inspect"), ("犬" * 67, "attend")],
@@ -124,6 +111,22 @@ def test_a_new_translation_aborts_the_request_of_the_last(open_page):
     held[-1].continue_()
     page.locator(".attending").wait_for()
     assert children(page, ".attending").all_inner_texts() == ["TWO", ".", "end"]
+
+
+def test_an_aborted_panel_can_be_opened_again(open_page):
+    page, held = open_page(), []
+    page.route("**:predict", lambda route: answer_later(route, held))
+    translate(page, "One.")
+    page.get_by_text("Loading…").wait_for()
+    page.route("**:predict", held.append)
+    text_of(page).fill("Two.")
+    page.get_by_role("button", name="Translate").click()
+    page.locator("#list details[open]").wait_for(state="detached")
+    page.get_by_role("button", name="Stop").click()
+    page.unroute("**:predict")
+    page.get_by_text("Attention", exact=True).click()
+    page.locator(".attending").wait_for()
+    assert children(page, ".attending").all_inner_texts() == ["ONE", ".", "end"]
 
 
 def answer_later(route, held):
