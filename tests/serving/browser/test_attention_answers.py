@@ -118,7 +118,7 @@ def test_an_aborted_panel_can_be_opened_again(open_page):
     page.route("**:predict", lambda route: answer_later(route, held))
     translate(page, "One.")
     page.get_by_text("Loading…").wait_for()
-    page.route("**:predict", held.append)
+    page.route("**:predict", lambda route: held.append(route))
     text_of(page).fill("Two.")
     page.get_by_role("button", name="Translate").click()
     page.locator("#list details[open]").wait_for(state="detached")
