@@ -35,24 +35,30 @@ export function attentionPanel({ kinds, length }, longest) {
   function showKind() {
     const kind = kinds.find(({ name }) => name === chosen.kind) ?? kinds.at(-1);
     const layers = kind.weights.length;
-    if (chosen.layer >= layers) chosen.layer = null;
     const figure = attentionFigure(kind, said);
     picture.replaceChildren(figure.element);
-    function show() {
-      const layer = chosen.layer ?? layers - 1;
+    const showHeads = () => figure.show(headsOf(kind, layerOf(layers)));
+    function showLayer() {
+      const layer = layerOf(layers);
       const heads = kind.weights.at(layer).length;
       if (chosen.head >= heads) chosen.head = ALL;
-      headChoice.replaceChildren(...(heads > 1 ? [chooseHead(heads, show)] : []));
+      headChoice.replaceChildren(...(heads > 1 ? [chooseHead(heads, showHeads)] : []));
       headChoice.classList.toggle("unused", layer === ALL); // Keeps its place, or words would move.
-      figure.show(headsOf(kind, layer));
+      showHeads();
     }
-    layerChoice.replaceChildren(...(layers > 1 ? [chooseLayer(layers, show)] : []));
-    show();
+    layerChoice.replaceChildren(...(layers > 1 ? [chooseLayer(layers, showLayer)] : []));
+    showLayer();
   }
   if (kinds.length > 1) tools.append(chooseKind(kinds, showKind));
   tools.append(layerChoice, headChoice);
   showKind();
   return panel;
+}
+
+/** Return the chosen layer, or the last if there is no such choice among so many. */
+function layerOf(layers) {
+  const isThere = layers > 1 && chosen.layer !== null && chosen.layer < layers;
+  return isThere ? chosen.layer : layers - 1;
 }
 
 const cut = (longest) =>
@@ -78,7 +84,7 @@ function chooseLayer(layers, changed) {
     `${layer + 1}${layer === layers - 1 ? " (last)" : ""}`,
   ]);
   options.push([ALL, "mean of all"]);
-  return listChoice("Layer", options, chosen.layer ?? layers - 1, (layer) => {
+  return listChoice("Layer", options, layerOf(layers), (layer) => {
     chosen.layer = layer === layers - 1 ? null : layer;
     changed();
   });

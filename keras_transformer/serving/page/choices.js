@@ -8,7 +8,8 @@ import { subwordTexts } from "./words.js";
 
 const PACE = 900; // Milliseconds from one word to the next.
 const ABOUT =
-  "The search compares whole sentences, so it may choose a word that is not the likeliest at its step.";
+  "The search compares whole sentences and follows rules, so it may choose a word that is not the " +
+  "likeliest here.";
 
 /**
  * Return an element that shows how a translation was chosen.

@@ -46,7 +46,7 @@ export function wordButtons(className, label, words, show) {
   let kept = null;
   const buttons = words.map(({ text, isEnd }, index) => {
     const properties = { type: "button", className: isEnd ? "end" : "", tabIndex: index ? -1 : 0 };
-    const button = make("button", properties, make("bdi", {}, text));
+    const button = make("button", properties, text);
     button.addEventListener("pointerenter", () => mark(index));
     button.addEventListener("focus", () => keep(index));
     button.addEventListener("click", () => keep(index));

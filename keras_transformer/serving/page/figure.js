@@ -3,7 +3,7 @@
 import { wordButtons } from "./controls.js";
 import { make } from "./dom.js";
 import { drawLines, linesElement } from "./lines.js";
-import { SHOWN, describeAttention, percent } from "./sentences.js";
+import { SHOWN, describeAttended, describeAttention, percent } from "./sentences.js";
 import { meanOf } from "./words.js";
 
 /**
@@ -14,21 +14,34 @@ import { meanOf } from "./words.js";
  */
 export function attentionFigure({ from, to, queries, keys }, said) {
   let heads = [];
-  let selected = null;
+  let selected = null; // A word on the left.
+  let pointed = null; // A word on the right.
   const lines = linesElement(Math.max(queries.length, keys.length));
   const targets = keys.map(keyWord);
 
   function draw() {
-    drawLines(lines, heads, selected);
-    const shares = selected === null ? null : meanOf(heads.map(({ weights }) => weights))[selected];
+    const query = pointed === null ? selected : null;
+    drawLines(lines, heads, query, pointed);
+    const means = meanOf(heads.map(({ weights }) => weights));
     targets.forEach(({ lastChild }, key) => {
-      lastChild.textContent = shares?.[key] >= SHOWN ? percent(shares[key]) : "";
+      const share = means[query]?.[key];
+      lastChild.textContent = share >= SHOWN ? percent(share) : "";
     });
-    const own = heads.map(({ head, weights }) => ({ head, shares: weights[selected] }));
-    said.textContent =
-      selected === null
-        ? "Point at a word on the left, or move with the arrow keys, to see its lines alone."
-        : describeAttention(queries[selected], keys, own);
+    said.textContent = sentence(query, means);
+  }
+  function sentence(query, means) {
+    if (pointed !== null) {
+      return describeAttended(keys[pointed], queries, means.map((shares) => shares[pointed]));
+    }
+    if (query === null) {
+      return "Point at a word, or move on the left with the arrow keys, to see its lines alone.";
+    }
+    const own = heads.map(({ head, weights }) => ({ head, shares: weights[query] }));
+    return describeAttention(queries[query], keys, own);
+  }
+  function point(key) {
+    pointed = key;
+    draw();
   }
 
   const words = wordButtons("attending", from, queries, (index) => {
@@ -38,7 +51,9 @@ export function attentionFigure({ from, to, queries, keys }, said) {
   words.element.addEventListener("keydown", (event) => {
     if (event.key === "Escape") words.keep(null);
   });
+  targets.forEach((word, key) => word.addEventListener("pointerenter", () => point(key)));
   const column = make("div", { className: "attended" }, ...targets);
+  column.addEventListener("pointerleave", () => point(null));
   const heading = (text) => make("p", { className: "words-label", ariaHidden: "true" }, text);
   const element = make(
     "div",

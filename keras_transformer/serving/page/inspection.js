@@ -4,13 +4,25 @@ import { predict } from "./api.js";
 import { terms } from "./model.js";
 import { joinSubwords } from "./words.js";
 
-const LONG = 400; // Characters of a text, above which weights of every head are too much to send.
+// UTF-8 bytes of a text, above which weights of every head are too much to send: their number grows with
+// the square of the number of subwords, which is at most that of bytes.
+const LONG = 200;
+
+const bytesOf = (text) => new TextEncoder().encode(text).length;
+
+let current = new AbortController(); // Of the requests for the results on the page.
+
+/** Abort the requests of `inspectText` that have no answer yet. */
+export function stopInspecting() {
+  current.abort();
+  current = new AbortController();
+}
 
 /** Return whether the model has a signature for `inspectText`. */
 export const canInspect = (model) => signatureFor(model, "") !== null;
 
 function signatureFor(model, text) {
-  const names = text.length > LONG ? ["attend", "inspect"] : ["inspect", "attend"];
+  const names = bytesOf(text) > LONG ? ["attend", "inspect"] : ["inspect", "attend"];
   return names.find((name) => model.signatures.includes(name)) ?? null;
 }
 
@@ -23,7 +35,7 @@ function signatureFor(model, text) {
  */
 export async function inspectText(model, text) {
   const signature = signatureFor(model, text);
-  const answer = await predict(model.name, signature, [text]);
+  const answer = await predict(model.name, signature, [text], current.signal);
   const of = (name) => answer[name][0];
   const sources = joinSubwords(of("source_tokens"));
   const targets = joinSubwords(of("target_tokens"));

@@ -2,6 +2,7 @@
 
 import { Failure, readModel, readScores, readSignatures, readStatus } from "./api.js";
 import { byId, make, plural, showText } from "./dom.js";
+import { stopInspecting } from "./inspection.js";
 import { showModel, showState, terms } from "./model.js";
 import { resultItem, translate } from "./results.js";
 
@@ -117,6 +118,7 @@ function refuse(message) {
 }
 
 function startRun() {
+  stopInspecting();
   running = new AbortController();
   byId("translate").setAttribute("aria-disabled", "true");
   byId("stop").hidden = false;

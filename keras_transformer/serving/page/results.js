@@ -122,6 +122,7 @@ function lazyPanel(title, read, forget, fill) {
       isShown = true;
     } catch (error) {
       forget();
+      if (error.name === "AbortError") details.open = false; // A new translation runs.
       const message = error instanceof Failure ? error.message : "This cannot be shown.";
       panel.replaceChildren(make("p", { className: "note" }, message));
     } finally {

@@ -6,6 +6,8 @@ const LONGEST = 60; // Characters of a word in a sentence.
 /** Smaller shares have no number. */
 export const SHOWN = 0.05;
 
+const EVENLY = "to no word much more than to another";
+
 export const percent = (share) => `${Math.round(100 * share)}%`;
 
 /** Return a probability, with a digit more if it is small. */
@@ -29,13 +31,31 @@ export function nameOf({ text, isEnd }) {
  * @param {object[]} heads Each with its number `head`, or null, and its `shares` of the keys.
  */
 export function describeAttention(query, keys, heads) {
-  if (heads.length > 1) return `${nameOf(query)} attends most to ${favorites(keys, heads)}`;
+  const uneven = heads.filter(({ shares }) => isUneven(shares));
+  if (!uneven.length) return `${nameOf(query)} attends ${EVENLY}`;
+  if (heads.length > 1) return `${nameOf(query)} attends most to ${favorites(keys, uneven)}`;
   const [{ shares }] = heads;
-  const named = order(shares)
+  return `${nameOf(query)} attends to ${largest(keys, shares)}`;
+}
+
+/** Return a sentence about the attention that a word has from others. */
+export function describeAttended(key, queries, shares) {
+  const named = largest(queries, shares);
+  return `${nameOf(key)} has ${named ? `attention from ${named}` : "little attention from any word"}`;
+}
+
+/** Name the words with the largest shares: “dog” 75%, “a” 8%. */
+const largest = (words, shares) =>
+  order(shares)
     .slice(0, NAMED)
-    .filter((key) => shares[key] >= SHOWN)
-    .map((key) => `${nameOf(keys[key])} ${percent(shares[key])}`);
-  return `${nameOf(query)} attends to ${named.join(", ") || "no word more than another"}`;
+    .filter((index) => shares[index] >= SHOWN)
+    .map((index) => `${nameOf(words[index])} ${percent(shares[index])}`)
+    .join(", ");
+
+/** Return whether the largest share is clearly above an even share of the words that have any. */
+function isUneven(shares) {
+  const count = shares.filter((share) => share > 0).length;
+  return count === 1 || Math.max(...shares) >= 1 / count + SHOWN;
 }
 
 /** Name the word that each head attends to most, such as: “dog” (heads 1 and 3), “a” (head 2). */

@@ -57,7 +57,7 @@ def test_the_keyboard_is_enough(open_page):
     page.keyboard.press("ArrowDown")
     assert focused(page) == "DOG"
     said = page.locator("[aria-live=polite]")
-    assert said.inner_text().startswith("“\u2068DOG\u2069” attends most to “\u2068A\u2069” ")
+    assert said.inner_text() == "“\u2068DOG\u2069” attends most to “\u2068dog\u2069” (head 2)"
     page.keyboard.press("End")
     assert focused(page) == "end"
     page.keyboard.press("ArrowRight")
@@ -78,6 +78,21 @@ def test_the_keyboard_is_enough(open_page):
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")
     assert focused(page) == "reference"
+
+
+@pytest.mark.parametrize("name", ["Attention of", "Heads"])
+def test_choosing_with_the_arrow_keys_keeps_the_focus(name, open_page):
+    page = open_page()
+    translate(page, "A dog.")
+    page.locator(".attending").wait_for()
+    choices = page.get_by_role("group", name=name).get_by_role("radio")
+    choices.and_(page.locator(":checked")).focus()
+    for _ in range(choices.count()):
+        before = page.evaluate(NAME)
+        page.keyboard.press("ArrowRight")
+        assert page.evaluate(NAME) != before
+        group = "document.activeElement.closest('fieldset')?.firstChild.textContent"
+        assert page.evaluate(group) == name
 
 
 def test_hostile_text_is_only_text(open_page):

@@ -46,7 +46,7 @@ def test_all_lines_are_drawn_until_a_word_is_selected(page):
     # In the last layer, head 1 attends to all of the five words, and head 2 to the own one.
     assert [name for name, _ in lines(page)] == 25 * ["head-0"] + 5 * ["head-1"]
     assert not lines(page, "rect")
-    assert said(page).startswith("Point at a word on the left")
+    assert said(page).startswith("Point at a word")
 
 
 def test_a_word_shows_its_lines_while_the_pointer_is_on_it(page):
@@ -65,6 +65,18 @@ def test_a_word_shows_its_lines_while_the_pointer_is_on_it(page):
     assert len(lines(page)) == 6  # A click keeps it,
     page.keyboard.press("Escape")
     assert len(lines(page)) == 30  # and Escape lets it go.
+
+
+def test_a_word_on_the_right_shows_where_it_has_attention_from(page):
+    dog = children(page, ".attended").nth(2)
+    dog.hover()
+    # Its column of each head: all of the words, and the own one.
+    assert lines(page) == [*(5 * [["head-0", 17]]), ["head-1", 100]]
+    assert not lines(page, "rect")
+    assert page.locator(".attended .weight").all_inner_texts() == 5 * [""]
+    assert said(page) == "“dog” has attention from “DOG” 58%, “A” 8%, “SLEEPING” 8%"
+    page.get_by_role("heading", level=1).hover()
+    assert len(lines(page)) == 30
 
 
 def test_one_head_has_its_own_color_and_percentages(page):
