@@ -11,7 +11,7 @@ EMPTY_ROW = -1
 # Examples of this many batches are sorted by the second key. A smaller window is more random but
 # pads more: on Multi30k 4% of a batch is padding with 8, 5% with 4, and 8% without sorting.
 _WINDOW = 8
-# From here on, a multiple of 8 leaves out a tenth of the rows at most.
+# From here on, a multiple of 8 makes a batch a tenth smaller at most.
 _MANY_ROWS = 64
 
 

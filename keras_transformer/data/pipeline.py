@@ -22,6 +22,7 @@ _PREFETCHED = 2
 # With `vary`, batches are planned for parts of a pass of this many pairs: enough for little
 # padding, and few enough that the first batch comes soon. As the number of batches is fixed before
 # the tokens are known, a share of the batches, others each time, is left out if tokens are added.
+# Batches that the parts of a large text do not fill are left out as well.
 _PART = 2**17
 _LEFT_OUT = 0.01
 
@@ -61,7 +62,7 @@ class TokenBatches:
             would have fewer, some come twice. By default, a pass has each pair once.
         vary: What gives the pairs other tokens in each pass. If it adds tokens, a pass has the
             batches that are expected, less 1%; the pairs of the other batches are left out, others
-            in each pass.
+            in each pass, as are some of a pass of more than 131,072 pairs.
         widths: The widths of all batches, such as `choose_widths` returns. Source and target are
             padded to one of them, with rows that depend on it alone, so that XLA compiles a step
             once for each. By default, batches are padded to their longest source and target.

@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 _MAX_MULTIPLIED = 1 << 16
-"""Rows of a matrix up to which a product takes less time on a GPU than additions."""
+"""Rows of a matrix up to which a product is used: an estimate from a measurement with 8,000."""
 
 
 def take_rows(matrix: Any, ids: Any, dtype: Any) -> Any:

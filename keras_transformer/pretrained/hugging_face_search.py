@@ -27,6 +27,7 @@ _NEUTRAL: dict[str, Any] = {
             "exponential_decay_length_penalty",
             "force_words_ids",
             "forced_bos_token_id",
+            "forced_decoder_ids",
             "max_time",
             "penalty_alpha",
             "sequence_bias",
@@ -63,9 +64,9 @@ def read_search(
     """
     if problems := list(_problems(search, options, target)):
         log.warning(
-            "%s has search options that cannot be imported: %s. Translations are made with the "
-            "values that they must have, and may differ from those of Hugging Face; compare some, "
-            "or change the options.",
+            "%s has search options that cannot be imported: %s. Translations use the required "
+            "values instead, and may differ from Hugging Face's; compare some, or change the "
+            "options.",
             path,
             "; ".join(problems),
         )
@@ -98,9 +99,9 @@ def _problems(
     no_text = [target.pad, target.unk, start]
     words = [word for word in search.get("bad_words_ids") or [] if word != [target.eos]]
     if others := [word for word in words if len(word) != 1 or word[0] not in no_text]:
-        yield f"bad_words_ids must be of padding, the start and unknown, received {others!r}"
+        yield f"bad_words_ids must be the padding, start or unknown token, received {others!r}"
     if tokens := [i for i in search.get("suppress_tokens") or [] if i not in no_text]:
-        yield f"suppress_tokens must be of padding, the start and unknown, received {tokens!r}"
+        yield f"suppress_tokens must be padding, start or unknown tokens, received {tokens!r}"
 
 
 def _decoding(

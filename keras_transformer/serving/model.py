@@ -1,6 +1,7 @@
 """One version of a model: loading it, and calling its signatures."""
 
 import contextlib
+import math
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -78,6 +79,15 @@ class Model:
     def outputs(self, signature: str) -> set[str]:
         """Return the names of a signature's outputs."""
         return set(self.signature_defs[signature].outputs)
+
+    def heads(self, signature: str) -> int:
+        """Return the layers times heads of the attention that a signature returns, or 1."""
+        shapes = (info.tensor_shape.dim for info in self.signature_defs[signature].outputs.values())
+        # [B, layers, H, T, S]; the other sizes are -1.
+        weights = (
+            math.prod(max(dim.size, 1) for dim in shape) for shape in shapes if len(shape) == 5
+        )
+        return max(weights, default=1)
 
     def fit(
         self, signature: str, inputs: Mapping[str, np.ndarray], flatten: bool = True

@@ -63,10 +63,12 @@ class Predictor:
         self._check_outputs(served, signature, output_filter)
         fitted = served.model.fit(signature, inputs, flatten=self._batching is None)
         rows = max((len(array) for array in fitted.values() if array.ndim), default=1)
-        check_rows(rows, self.settings.limits)
+        heads = served.model.heads(signature)
+        check_rows(rows, max(self.settings.limits.rows // heads, 1))
         try:
             async with asyncio.timeout(seconds):
-                if self._batching is None:
+                # The attention of a short text would have the size of the longest in the batch.
+                if self._batching is None or heads > 1:
                     outputs = await self._call(served, signature, fitted)
                 else:
                     outputs = await self._batcher(served, signature).submit(fitted)
@@ -107,14 +109,14 @@ class Predictor:
         self._workers.stop()
 
 
-def check_rows(rows: int, limits: Limits) -> None:
+def check_rows(rows: int, limit: int) -> None:
     """Check the number of rows of a request.
 
     Raises:
         ServingError: If there are too many.
     """
-    if rows > limits.rows:
-        raise invalid(f"Task size {rows} is larger than maximum input batch size {limits.rows}")
+    if rows > limit:
+        raise invalid(f"Task size {rows} is larger than maximum input batch size {limit}")
 
 
 def check_values(outputs: Mapping[str, np.ndarray], limits: Limits) -> None:

@@ -60,7 +60,9 @@ class RestApi(Application):
             dtypes = served.model.dtypes(signature)
             if not dtypes:
                 raise invalid(f"Failed to get input map for signature: {signature}")
-            check_rows(json_format.count_rows(request, dtypes), self._predictor.settings.limits)
+            check_rows(
+                json_format.count_rows(request, dtypes), self._predictor.settings.limits.rows
+            )
             in_rows, inputs = await _off_loop(json_format.read_inputs, request, dtypes, large=large)
             entry.rows = max(len(array) if array.ndim else 1 for array in inputs.values())
             seconds = self._predictor.settings.timeout

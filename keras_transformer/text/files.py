@@ -116,8 +116,8 @@ def _kind_of(path: Path, subwords: str) -> type[Tokenizer]:
 
 
 def _has_trees(vocabulary: bytes) -> bool:
-    # No SentencePiece model and no list of word pieces begins like JSON.
-    return vocabulary.startswith(b"{") and b'"labels":' in vocabulary
+    # `TreeTokenizer` writes its labels first. A vocabulary of words may have the word "labels".
+    return vocabulary.startswith(b'{"labels":')
 
 
 def word_tags_of(path: Path) -> str | None:

@@ -64,7 +64,8 @@ class EpochState(keras.callbacks.Callback):
             )
             raise ValueError(
                 f"An epoch goes on with the text it began with, of {expected}, received "
-                f"{received}. Restore the training text, or remove {path} to begin the epoch again."
+                f"{received}. Restore the training text and the version of this package that it "
+                f"began with, or remove {path} to begin the epoch again."
             )
 
     def seconds(self) -> float:

@@ -42,10 +42,10 @@ def load_model(args: argparse.Namespace, n_best: bool = False, *, trees: bool = 
     is_export = not (Path(args.model) / "config.yaml").exists()
     version = find_saved_model(args.model) if is_export and not options else None
     if version is not None:
-        translate = load_saved_model(version)
         if trees:
             vocabulary = ExportRecord.read(version).vocabulary
             _check_parser(vocabulary.get("target_tokenizer") == "TreeTokenizer", args)
+        translate = load_saved_model(version)
         return lambda sentences, progress: translate(sentences, args.batch_size, progress)
     translator = Translator.load(args.model, **options)
     if trees:

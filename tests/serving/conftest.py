@@ -61,6 +61,12 @@ class Shout(tf.Module):
         total = tf.while_loop(is_absent, lambda i: [i + 1], [0])[0]
         return {"waited": tf.fill(tf.shape(text), total >= 0)}
 
+    @tf.function(input_signature=[STRINGS])
+    def heads(self, text):
+        rows, length = tf.size(text), tf.reduce_max(tf.strings.length(text))
+        weights = tf.ones([rows, 2, 4, length, length])
+        return {"weights": tf.ensure_shape(weights, [None, 2, 4, None, None])}
+
     @tf.function(input_signature=[])
     def nothing(self):
         return {"one": tf.ones([1])}
@@ -76,7 +82,7 @@ class Shout(tf.Module):
 
 def save(path, prefix=""):
     model = Shout(prefix)
-    names = ("score", "strict", "first", "slow", "wait", "pair", "double", "nothing")
+    names = ("score", "strict", "first", "slow", "wait", "pair", "double", "heads", "nothing")
     signatures = {name: getattr(model, name) for name in names}
     tf.saved_model.save(model, str(path), {"serving_default": model.shout, **signatures})
     return path

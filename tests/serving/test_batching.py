@@ -35,6 +35,14 @@ def test_concurrent_requests_of_one_sentence_share_a_batch(batched):
     assert max(sizes)[0] <= 8
 
 
+def test_the_attention_of_a_text_has_its_own_size(batched):
+    def keys(text):
+        _, answer = batched.post({"inputs": [text], "signature_name": "heads"})
+        return len(answer["outputs"][0][0][0])
+
+    assert at_once(keys, ["a", 30 * "a"]) == [1, 30]
+
+
 def test_a_malformed_request_fails_alone(batched):
     bodies = [
         {"inputs": ["a"], "signature_name": "strict"},

@@ -135,6 +135,12 @@ def test_an_answer_of_too_many_values_is_refused(strict):
     assert len(strict.predict({"text": 1001 * ["a"]})["translation"]) == 1001
 
 
+def test_the_attention_of_every_head_has_fewer_rows(strict):
+    strict.predict({"text": 128 * ["a"]}, "heads")
+    message = "Task size 129 is larger than maximum input batch size 128"  # 1024 / (2 * 4)
+    assert grpc_error(strict.predict, {"text": 129 * ["a"]}, "heads")[1] == message
+
+
 def test_a_compressed_bomb_is_refused(strict):
     bomb = gzip.compress(b" " * 10_000_000)
     assert len(bomb) < 20_000

@@ -4,8 +4,8 @@ import { predict } from "./api.js";
 import { terms } from "./model.js";
 import { joinSubwords } from "./words.js";
 
-// UTF-8 bytes of a text, above which weights of every head are too much to send: their number grows with
-// the square of the number of subwords, which is at most that of bytes.
+// UTF-8 bytes of a text, above which the weights of every head are usually too much to send: their number
+// grows with the square of the number of subwords, of which few texts have more than bytes.
 const LONG = 200;
 
 const bytesOf = (text) => new TextEncoder().encode(text).length;
