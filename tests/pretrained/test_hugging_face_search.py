@@ -96,11 +96,11 @@ def test_what_has_a_counterpart_is_taken_over(options, expected, caplog):
         ({"early_stopping": True}, ["early_stopping must be False, received True"]),
         ({"forced_bos_token_id": A}, [f"forced_bos_token_id must be None, received {A}"]),
         ({"forced_eos_token_id": None}, [f"forced_eos_token_id must be {EOS}, received None"]),
-        ({"bad_words_ids": [[PAD], [A]]}, ["and unknown, received [[2]]"]),
+        ({"bad_words_ids": [[PAD], [A]]}, ["or unknown token, received [[2]]"]),
         ({"do_sample": True}, ["num_beams must be 1, received 4"]),
         (
             {"suppress_tokens": [A], "diversity_penalty": 0.5},
-            ["suppress_tokens must be of", "diversity_penalty must be 0.0, received 0.5"],
+            ["suppress_tokens must be padding", "diversity_penalty must be 0.0, received 0.5"],
         ),
     ],
     ids=str,

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from keras_transformer.config import UNK_ID
 from keras_transformer.text import WordTokenizer, read_tokenizers, train_words
+from keras_transformer.text.files import word_tags_of
 from tests.helpers.arrays import decoded
 
 ENDINGS = "walking talking making taking baking waking faking raking hiking biking liking".split()
@@ -153,3 +154,13 @@ def test_the_smallest_vocabulary():
 def test_another_file_is_no_vocabulary(content):
     with pytest.raises(ValueError, match="a vocabulary of words must be JSON"):
         WordTokenizer(content)
+
+
+def test_a_vocabulary_with_the_word_labels_is_one_of_words(tmp_path):
+    tokenizer = WordTokenizer(train_words(3 * ["the labels sell labels"], 40))
+    tokenizer.save(tmp_path / "source.model")
+    loaded, _ = read_tokenizers([tmp_path / "source.model"], "word")
+    assert (
+        loaded.tokenize(["labels sell"]).to_list() == tokenizer.tokenize(["labels sell"]).to_list()
+    )
+    assert word_tags_of(tmp_path / "source.model") is None
