@@ -22,6 +22,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -92,20 +93,27 @@ def translators(names: Sequence[str], checkpoint: str | None) -> Iterator[tuple[
     else:
         lines = (line for pair in _generated().train for line in pair)
         tokenizer = SentencePieceTokenizer(train_sentencepiece(lines, VOCAB_SIZE))
-    options = {"length_penalty": 0.0, "max_source_length": LONGEST}
-    # `min_length` does not count eos.
-    fixed = {"min_length": FIXED_LENGTH - 1, "max_length": FIXED_LENGTH}
     for name in names:
         keras.utils.set_random_seed(1)
         model = Transformer.from_size(name, vocab_size=tokenizer.vocab_size)
         for beam_size in BEAM_SIZES:
-            search = DecodingConfig(beam_size=beam_size, **options, **fixed)
-            yield name, Translator(model, tokenizer, decoding=search)
+            yield name, Translator(model, tokenizer, decoding=fixed_length_search(beam_size))
     for beam_size in BEAM_SIZES if checkpoint else ():
         trained = load_translator(checkpoint)
-        search = DecodingConfig(beam_size=beam_size, max_length=LONGEST, **options)
+        search = replace(fixed_length_search(beam_size), min_length=0, max_length=LONGEST)
         tokenizers = trained.tokenizer, trained.target_tokenizer
         yield "trained", Translator(trained.model, *tokenizers, search)
+
+
+def fixed_length_search(beam_size: int) -> DecodingConfig:
+    """Return a search for exactly `FIXED_LENGTH` tokens, without a length penalty."""
+    return DecodingConfig(
+        beam_size=beam_size,
+        length_penalty=0.0,
+        min_length=FIXED_LENGTH - 1,  # It does not count eos.
+        max_length=FIXED_LENGTH,
+        max_source_length=LONGEST,
+    )
 
 
 @functools.cache
@@ -281,6 +289,16 @@ def report(args: argparse.Namespace) -> Iterator[str]:
     yield from scores
 
 
+def add_run_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of how engines run: `--repeats`, `--threads` and `--output`."""
+    parser.add_argument("--repeats", type=int, default=5, help="runs of each engine (default 5)")
+    cores = available_cores()
+    parser.add_argument(
+        "--threads", type=int, default=cores, help=f"threads of each engine (default {cores})"
+    )
+    parser.add_argument("--output", type=Path, help="file for the report")
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -295,12 +313,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--source", help="sentences, text or .gz (default: generated)")
     parser.add_argument("--reference", help="their translations, for BLEU with --checkpoint")
-    parser.add_argument("--repeats", type=int, default=5, help="runs of each engine (default 5)")
-    cores = available_cores()
-    parser.add_argument(
-        "--threads", type=int, default=cores, help=f"threads of each engine (default {cores})"
-    )
-    parser.add_argument("--output", type=Path, help="file for the report")
+    add_run_options(parser)
     args = parser.parse_args(argv)
     print_report(report(args), args.output)
 

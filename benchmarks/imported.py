@@ -26,8 +26,10 @@ from benchmarks.decoding import (
     OURS,
     SENTENCES,
     THEIRS,
+    add_run_options,
     compare,
     export,
+    fixed_length_search,
     numbers_of_threads,
     table_row,
 )
@@ -40,7 +42,6 @@ from keras_transformer.presets import PRESETS
 from keras_transformer.pretrained import import_marian, save_hugging_face
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
 from keras_transformer.translation.translator import Translator
-from keras_transformer.utils.cores import available_cores
 
 NOTES = """
 - threads: those of each engine. CTranslate2 ran with {their_threads}; the table has the faster one
@@ -83,16 +84,8 @@ def report(args: argparse.Namespace) -> Iterator[str]:
         write_model(marian, args.model, pairs, args.vocab_size)
         imported = import_marian(marian)
         for beam_size, search in BEAM_SIZES.items():
-            # `min_length` does not count eos.
-            decoding = DecodingConfig(
-                beam_size=beam_size,
-                length_penalty=0.0,
-                min_length=FIXED_LENGTH - 1,
-                max_length=FIXED_LENGTH,
-                max_source_length=LONGEST,
-            )
-            tokenizers = imported.tokenizer, imported.target_tokenizer
-            translator = Translator(imported.model, *tokenizers, decoding)
+            parts = imported.model, imported.tokenizer, imported.target_tokenizer
+            translator = Translator(*parts, fixed_length_search(beam_size))
             exports = export(translator, Path(directory) / search, tuple(OURS))
             options = {"path": str(marian), "beam_size": beam_size, "length": FIXED_LENGTH}
             for batch_size, count in SENTENCES["base"].items():
@@ -128,12 +121,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--target", required=True, help="its translations, line by line")
     parser.add_argument("--model", choices=["tiny", "base"], default="base", help="default base")
     parser.add_argument("--vocab-size", type=int, default=16_000, help="tokens (default 16000)")
-    parser.add_argument("--repeats", type=int, default=5, help="runs of each engine (default 5)")
-    cores = available_cores()
-    parser.add_argument(
-        "--threads", type=int, default=cores, help=f"threads of each engine (default {cores})"
-    )
-    parser.add_argument("--output", type=Path, help="file for the report")
+    add_run_options(parser)
     args = parser.parse_args(argv)
     print_report(report(args), args.output)
 

@@ -100,7 +100,6 @@ def plan_batches(
     # Small integers: they sort in linear time, and a plan of 20 million takes 4 bytes for each.
     buckets = bucket_of_length.astype(np.uint16)[lengths]
 
-    rows_of_each = [rows_per_batch(batch_tokens, width, bool(widths)) for width in boundaries]
     rng = np.random.default_rng((seed, epoch))
     order = np.arange(len(lengths), dtype=np.int32 if len(lengths) < 2**31 else np.int64)
     if shuffle:
@@ -110,7 +109,7 @@ def plan_batches(
     batches: list[np.ndarray] = []
     start = 0
     counts = np.bincount(buckets, minlength=len(boundaries))
-    for rows, full in _full_batches(counts, rows_of_each):
+    for rows, full in _full_batches(counts, boundaries, batch_tokens, bool(widths)):
         members = order[start:full]
         if group_by is not None:
             members = _sorted_in_windows(members, np.asarray(group_by), rows * _WINDOW)
@@ -140,9 +139,8 @@ def count_batches(
     boundaries = widths or bucket_boundaries(int(lengths.min()), len(by_length) - 1)
     buckets = np.searchsorted(boundaries, np.arange(len(by_length)))
     counts = np.bincount(buckets, weights=by_length, minlength=len(boundaries)).astype(np.int64)
-    rows_of_each = [rows_per_batch(batch_tokens, width, bool(widths)) for width in boundaries]
     number = start = 0
-    for rows, full in _full_batches(counts, rows_of_each):
+    for rows, full in _full_batches(counts, boundaries, batch_tokens, bool(widths)):
         number += (full - start) // rows
         start = full
     return number + (start < len(lengths))
@@ -161,13 +159,16 @@ def rows_per_batch(batch_tokens: int, width: int, is_static: bool) -> int:
     return rows - rows % 8 if is_static and rows >= _MANY_ROWS else rows
 
 
-def _full_batches(counts: np.ndarray, rows_of_each: Sequence[int]) -> Iterator[tuple[int, int]]:
+def _full_batches(
+    counts: np.ndarray, boundaries: Sequence[int], batch_tokens: int, is_static: bool
+) -> Iterator[tuple[int, int]]:
     """Yield for each bucket its rows per batch, and where its full batches end.
 
     The rest of a bucket belongs to the next one.
     """
     start = 0
-    for rows, end in zip(rows_of_each, np.cumsum(counts).tolist(), strict=True):
+    for boundary, end in zip(boundaries, np.cumsum(counts).tolist(), strict=True):
+        rows = rows_per_batch(batch_tokens, boundary, is_static)
         start += (end - start) // rows * rows
         yield rows, start
 

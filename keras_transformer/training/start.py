@@ -1,6 +1,7 @@
 """The model that a run starts from: what it must have in common with the run."""
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +54,8 @@ def check_start(directory: Path, config: ExperimentConfig) -> SavedTranslator:
     """
     origin = str(config.training.init_from)
     start = find_translator(origin)
-    ours, theirs = _needed(config), _needed(start.config) | _options_of(start.read_task())
-    ours |= _options_of({name: getattr(config.data, name) for name in ("task", "word_tags")})
+    task = {"task": config.data.task, "word_tags": config.data.word_tags}
+    ours, theirs = _needed(config, task), _needed(start.config, start.read_task())
     differences = [
         f"{name}={value!r} instead of {theirs[name]!r}"
         for name, value in ours.items()
@@ -100,15 +101,12 @@ def initial_weights(start: SavedTranslator) -> list[np.ndarray]:
     return model.without_lora().get_weights()
 
 
-def _needed(config: ExperimentConfig | TranslatorConfig) -> dict[str, Any]:
+def _needed(config: ExperimentConfig | TranslatorConfig, task: Mapping[str, str]) -> dict[str, Any]:
     """Return what has to be equal in a run and the model that it starts from, by option."""
     sizes = dataclasses.asdict(_with_head_sizes(config.model))
     needed = {f"model.{name}": value for name, value in sizes.items() if "dropout" not in name}
-    return {**needed, **_options_of({"subwords": config.data.subwords})}
-
-
-def _options_of(data: dict[str, str]) -> dict[str, str]:
-    return {f"data.{name}": value for name, value in data.items()}
+    data = {"subwords": config.data.subwords, **task}
+    return {**needed, **{f"data.{name}": value for name, value in data.items()}}
 
 
 def _with_head_sizes(model: TransformerConfig) -> TransformerConfig:

@@ -78,7 +78,8 @@ def run_tokenizers(
     if origins:
         tokenizers = read_tokenizers(origins[0].vocabularies, config.data.subwords)
         _check_tags(tokenizers[0], _tags(config.data), origins[0].path)
-        _check_task(tokenizers[1], config.data, origins[0].path)
+        if not start:  # `check_start` has compared its task.
+            _check_task(tokenizers[1], config.data, origins[0].path)
         return tokenizers
     return read_or_train(directory, config)
 
@@ -89,9 +90,9 @@ def _check_task(target: Tokenizer, data: DataConfig, origin: Path) -> None:
         task, word_tags = "parsing", target.word_tags
     if (task, word_tags) != (data.task, data.word_tags):
         raise ValueError(
-            f"A run continues the task of the model that it starts from, or of its teachers: "
-            f"{origin} has data.task={task} and data.word_tags={word_tags}, received {data.task} "
-            f"and {data.word_tags}. Set these options as there, or start from another model."
+            f"A run needs the task of its teachers: {origin} has data.task={task} and "
+            f"data.word_tags={word_tags}, received {data.task} and {data.word_tags}. Set these "
+            "options as there, or choose other teachers."
         )
 
 

@@ -1,8 +1,9 @@
-"""The smallest experiment, and that of a preset."""
+"""The smallest experiment, that of a preset, and the epochs of a run."""
 
 import dataclasses
 
 from keras_transformer.config import ExperimentConfig
+from keras_transformer.training import read_history
 
 MINIMAL = {
     "model": {"vocab_size": 380, "d_model": 32},
@@ -20,3 +21,7 @@ def experiment_of(preset, data, **model):
             "decoding": dataclasses.asdict(preset.decoding),
         }
     )
+
+
+def epochs_of(directory):
+    return read_history(directory)["epoch"]

@@ -10,6 +10,7 @@ import pytest
 from keras_transformer import Transformer
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.training import load_translator, read_history, read_metrics, train
+from tests.helpers.experiment import epochs_of
 from tests.helpers.tiny import (
     run_python,
     toy_experiment,
@@ -29,10 +30,6 @@ def damage(path):
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-
-
-def epochs_of(directory):
-    return read_history(directory)["epoch"]
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from keras_transformer.config import ExperimentConfig
 from keras_transformer.evaluation import score
 from keras_transformer.training import average_checkpoints, prepare, read_history, train
 from keras_transformer.training.lock import locked_directory
+from tests.helpers.experiment import epochs_of
 from tests.helpers.tiny import (
     TOY_RECIPE,
     toy_experiment,
@@ -21,10 +22,6 @@ from tests.helpers.tiny import (
 )
 
 VALIDATION = toy_pairs(420)[400:]
-
-
-def epochs_of(directory):
-    return read_history(directory)["epoch"]
 
 
 def test_the_loss_falls_and_the_log_has_every_epoch():

@@ -10,6 +10,7 @@ import pytest
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.text import WordPieceTokenizer
 from keras_transformer.training import load_translator, read_history, train
+from tests.helpers.experiment import epochs_of
 from tests.helpers.tiny import (
     tiny_tokenizer,
     toy_experiment,
@@ -20,10 +21,6 @@ from tests.helpers.tiny import (
 )
 
 VALIDATION = toy_pairs(420)[400:]
-
-
-def epochs_of(directory):
-    return read_history(directory)["epoch"]
 
 
 def test_a_run_does_not_resume_without_its_vocabulary(tmp_path):
