@@ -215,9 +215,7 @@ def _row(folder: str, dropout: float, number: int, start: str) -> str:
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument(
-        "--source", required=True, help="real lines to make the corpora of; may be .gz"
-    )
+    parser.add_argument("--source", help="real lines to make the corpora of; may be .gz (required)")
     parser.add_argument("--target", help="their translations")
     parser.add_argument("--pairs", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--repeat", type=int, nargs="+", default=[], help="factors, ascending")
@@ -232,6 +230,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         paths = [str(args.start / f"train.{side}") for side in ("source", "target")]
         print(json.dumps(start_training(paths, args.start / "run", args.dropout)))
         return
+    if args.source is None:
+        parser.error("--source is required")
     from keras_transformer.data import read_pairs
 
     print_report(

@@ -70,7 +70,7 @@ def write_model(folder: Path, size: str, pairs: Sequence[tuple[str, str]], vocab
     keras.utils.set_random_seed(1)
     tokenizer = SentencePieceTokenizer(train_sentencepiece(chain(*pairs), vocab_size))
     config = replace(PRESETS[size].model, vocab_size=tokenizer.vocab_size, **OPUS)
-    search = DecodingConfig(max_length=LONGEST, max_source_length=LONGEST)
+    search = DecodingConfig(style="transformers", max_length=LONGEST, max_source_length=LONGEST)
     save_hugging_face(Translator(Transformer(config), tokenizer, decoding=search), folder)
 
 

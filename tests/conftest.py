@@ -46,6 +46,8 @@ def start_tensorflow(optimize_graphs):
         return
     import tensorflow as tf
 
+    if "PYTEST_XDIST_WORKER" in os.environ:  # The processes of a test run share the cores.
+        tf.config.threading.set_intra_op_parallelism_threads(1)
     # Start TensorFlow, so that no test can change the number of threads for later ones.
     tf.config.list_logical_devices()
     # The optimizer of graphs takes a fifth of the time of a tiny function that runs once.

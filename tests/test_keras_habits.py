@@ -169,6 +169,7 @@ def test_positions_can_be_serialized_in_any_dtype_policy():
     assert copy.dtype_policy.name == "mixed_bfloat16"
 
 
+@pytest.mark.slow
 def test_gradients_of_means_over_different_numbers_of_tokens_are_not_accumulated():
     adam = keras.optimizers.Adam(gradient_accumulation_steps=4)
     model = build()

@@ -51,6 +51,7 @@ def test_a_translation_that_depends_on_its_batch(saved, tmp_path, capsys):
     assert int(rows["changed translations"].replace(",", "")) > 10
 
 
+@pytest.mark.slow
 def test_a_model_that_fails(saved, tmp_path, capsys):
     def as_number(text):
         return tf.strings.as_string(tf.strings.to_number(text))

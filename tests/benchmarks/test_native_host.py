@@ -11,6 +11,7 @@ def as_number(text):
     return tf.strings.as_string(tf.strings.to_number(text, tf.int32) + 1)
 
 
+@pytest.mark.slow
 def test_an_error_answers_only_its_own_request(saved):
     path = saved(as_number)
     one, two, three = sorted(serve(path, [[b"1", b"41"], [b"1", b"me"], []]))

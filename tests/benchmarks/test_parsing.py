@@ -5,6 +5,7 @@ from keras_transformer.trees import parse_tree
 from tests.helpers.parser import parser, toy_trees
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("word_tags", "beams"), [("none", "2"), ("source", "1"), ("target", "1")])
 def test_the_rules_make_every_result_a_tree(monkeypatch, tmp_path, capsys, word_tags, beams):
     path = tmp_path / "trees.mrg"

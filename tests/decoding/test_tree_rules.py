@@ -134,7 +134,9 @@ def longest_run(tokens):
     return max(len(list(run)) for opens, run in runs if opens)
 
 
-@pytest.mark.parametrize("way", ["plain", "select", "compiled"])
+@pytest.mark.parametrize(
+    "way", ["plain", "select", pytest.param("compiled", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("beam_size", [None, 3])
 @pytest.mark.parametrize("tokens", KINDS, ids=NAMES)
 def test_every_result_is_a_tree_over_the_words_of_its_sentence(tokens, beam_size, way):
@@ -322,7 +324,7 @@ def test_results_do_not_depend_on_the_batch():
             np.testing.assert_array_equal(alone.ids[0, beam, :length], expected)
 
 
-@pytest.mark.parametrize("stage_lengths", [None, (8, 40)])
+@pytest.mark.parametrize("stage_lengths", [None, pytest.param((8, 40), marks=pytest.mark.slow)])
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_a_model_decodes_trees(beam_size, stage_lengths):
     model = Transformer.from_size("tiny", vocab_size=VOCAB, num_layers=1)

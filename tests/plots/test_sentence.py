@@ -39,6 +39,7 @@ def test_weights_sum_to_one_and_are_zero_for_future_tokens(found):
     assert np.all(np.triu(found.decoder, k=1) == 0)
 
 
+@pytest.mark.slow
 def test_cross_attention_equals_that_of_the_translator(translator, found):
     expected = {name: array[0].numpy() for name, array in translator.attention([SENTENCE]).items()}
     assert [token.decode() for token in expected["source_tokens"]] == found.source

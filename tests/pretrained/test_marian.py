@@ -77,6 +77,7 @@ def test_log_probabilities_of_given_translations_are_those_of_marian():
     np.testing.assert_allclose(scores, [row[2] for row in rows], atol=1.1e-4)
 
 
+@pytest.mark.slow
 def test_a_release_becomes_a_translator(tmp_path):
     weights = write_release(tmp_path)
     translator = import_marian(tmp_path)

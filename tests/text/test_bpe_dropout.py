@@ -66,6 +66,7 @@ print(BPEDropout(pieces, scores)([[5]] * 40, rate=0.5, seed=7))
 """
 
 
+@pytest.mark.slow
 def test_another_process_gives_the_same():
     here = BPEDropout(PIECES, SCORES)([[5]] * 40, rate=0.5, seed=7)
     assert run_python("-c", SAMPLE).stdout.strip() == str(here)

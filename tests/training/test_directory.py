@@ -32,6 +32,7 @@ def trained(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_decoding_options_override_those_of_the_run(trained):
     translator = load_translator(trained)
     assert translator.decoding == DecodingConfig(beam_size=2, length_penalty=1.0)
@@ -41,6 +42,7 @@ def test_decoding_options_override_those_of_the_run(trained):
     assert load_translator(trained, **options)(sentences) == expected
 
 
+@pytest.mark.slow
 def test_separate_vocabularies_are_loaded(tmp_path):
     tokenizers = tiny_tokenizer(330, sides=(0,)), tiny_tokenizer(350, sides=(1,))
     experiment = toy_experiment(TEXT)

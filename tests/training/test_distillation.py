@@ -113,6 +113,7 @@ def test_a_step_is_towards_the_mean_of_the_teachers_without_their_dropout():
             assert np.array_equal(old, new)
 
 
+@pytest.mark.slow
 def test_a_student_comes_to_predict_what_its_teacher_does():
     inputs, labels = sentences()
     teacher = build(num_layers=2)
@@ -137,6 +138,7 @@ def test_validation_uses_the_labels_alone():
     assert compiled(student).evaluate(inputs, labels, verbose=0) == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_the_saved_file_is_a_plain_transformer_without_the_teachers():
     inputs, labels = sentences()
     model = compiled(build(teachers=[build(num_layers=2)]), keras.optimizers.Adam(0.01))

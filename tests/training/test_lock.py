@@ -45,6 +45,7 @@ def test_a_second_run_in_the_process_is_refused_with_the_first_one_s_name(run):
         pass
 
 
+@pytest.mark.slow
 def test_another_process_is_refused_until_the_first_is_killed(run):
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD, run],

@@ -74,7 +74,13 @@ KINDS = pytest.mark.parametrize("kind", ["parts", "accumulation"])
 
 @KINDS
 @pytest.mark.parametrize(
-    "parts, rows, weighted", [(2, 5, False), (2, 5, True), (3, 5, True), (4, 2, False)]
+    "parts, rows, weighted",
+    [
+        (2, 5, False),
+        (2, 5, True),
+        pytest.param(3, 5, True, marks=pytest.mark.slow),
+        pytest.param(4, 2, False, marks=pytest.mark.slow),
+    ],
 )
 def test_a_step_in_parts_is_the_step_on_the_whole_batch(parts, rows, weighted, kind):
     """With fewer rows than parts, some parts are empty."""
@@ -83,6 +89,7 @@ def test_a_step_in_parts_is_the_step_on_the_whole_batch(parts, rows, weighted, k
     assert in_parts[1].keys() == {"loss", "nll", "accuracy", "gradient_norm"}
 
 
+@pytest.mark.slow
 @KINDS
 def test_every_part_is_distilled(kind):
     in_parts = fitted(2, weighted=True, with_teacher=True, kind=kind)

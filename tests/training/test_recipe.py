@@ -20,6 +20,7 @@ def test_the_recipe_is_that_of_sections_5_3_and_5_4():
     assert first == pytest.approx(12**-0.5 * 4000**-1.5)  # Step 1 of a warm-up of 4,000.
 
 
+@pytest.mark.slow
 def test_a_callback_adds_bleu_to_the_logs_and_prints_samples(capsys):
     pairs, tokenizer = toy_pairs(30), tiny_tokenizer()
     batches = TokenBatches(encode_pairs(pairs, tokenizer), batch_tokens=100)

@@ -5,6 +5,7 @@ from keras_transformer.training.rehearsal import DryRun
 from tests.helpers.tiny import toy_experiment, write_toy_text
 
 
+@pytest.mark.slow
 def test_a_dry_run_says_what_a_run_needs_and_keeps_only_its_text(tmp_path):
     data = write_toy_text(tmp_path, train=60)
     run = tmp_path / "runs" / "toy"

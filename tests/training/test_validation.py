@@ -25,6 +25,7 @@ def encoded(pairs):
     return encode_pairs(pairs, tiny_tokenizer(), tiny_tokenizer(), max_length=50)
 
 
+@pytest.mark.slow
 def test_validation_reports_loss_accuracy_and_greedy_bleu(pairs, encoded):
     model = tiny_model(num_layers=1)
     model.compile(keras.optimizers.Adam(0.25), "mse")

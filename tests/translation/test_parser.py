@@ -33,8 +33,8 @@ def check(tree, text, word_tags="none"):
         pytest.param(1, "source", marks=pytest.mark.slow),
         pytest.param(1, "target", marks=pytest.mark.slow),
         (3, "none"),
-        (3, "source"),
-        (3, "target"),
+        pytest.param(3, "source", marks=pytest.mark.slow),
+        pytest.param(3, "target", marks=pytest.mark.slow),
     ],
 )
 def test_any_text_has_a_tree_over_its_words(beam_size, word_tags):
@@ -55,6 +55,7 @@ def test_a_sentence_alone_has_the_tree_that_it_has_in_a_batch():
     assert [translator(text) for text in TEXTS[:5]] == translator(TEXTS)[:5]
 
 
+@pytest.mark.slow
 def test_bytes_that_are_no_text_have_trees():
     translator = parser(beam_size=1, renormalize=False)
     trees = translator.translate(tf.constant(NO_UTF8))
@@ -77,6 +78,7 @@ def decoded_rows(strings):
     return [[text.decode() for text in row] for row in strings.numpy()]
 
 
+@pytest.mark.slow
 def test_samples_are_trees():
     found = parser(temperature=2.0, num_hypotheses=4).n_best(tf.constant(TEXTS[:3]))
     for text, trees in zip(TEXTS, decoded_rows(found["translations"]), strict=False):
@@ -92,6 +94,7 @@ def test_words_beyond_the_longest_source_are_added_to_the_root():
     assert last == text.split()[-1000:]
 
 
+@pytest.mark.slow
 def test_a_tree_has_room_whatever_the_limits_are():
     for word_tags, limits in (
         ("target", {"extra_length": 0}),
@@ -101,6 +104,7 @@ def test_a_tree_has_room_whatever_the_limits_are():
         check(parser(word_tags, beam_size=1, **limits)(TEXTS[0]), TEXTS[0])
 
 
+@pytest.mark.slow
 def test_score_reads_a_tree_that_is_longer_than_other_translations_may_be():
     translator, text = parser("target", beam_size=1, renormalize=False), ["the dog sees " * 7]
     found = translator.translate_with_scores(text)
@@ -152,6 +156,7 @@ def test_a_compiled_parser_finds_the_same_trees(monkeypatch):
     assert compiled(TEXTS[0]) == parser("target", beam_size=2)(TEXTS[0])
 
 
+@pytest.mark.slow
 def test_a_saved_parser_is_loaded_with_its_trees(tmp_path):
     parser("target").save(tmp_path / "parser")
     loaded = Translator.load(tmp_path / "parser")

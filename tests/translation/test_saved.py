@@ -104,6 +104,7 @@ def test_each_kind_of_directory_is_loaded_as_it_was_written(translator, exported
         assert_same_translations(loaded, expected)
 
 
+@pytest.mark.slow
 def test_what_was_exported_can_be_loaded_and_saved(translator, exported, tmp_path):
     Translator.load(exported / "1").save(tmp_path)
     assert_equal(Translator.load(tmp_path), translator)

@@ -8,7 +8,9 @@ from keras_transformer.translation.search import TokenSearch
 from tests.helpers.layer_checks import randomize
 
 
-@pytest.mark.parametrize("how", ["eager", "graph", "compiled"])
+@pytest.mark.parametrize(
+    "how", ["eager", "graph", pytest.param("compiled", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_padding_changes_no_translation(beam_size, how):
     num_layers = 2 if how == "eager" else 1  # Graphs of more layers take longer to trace.

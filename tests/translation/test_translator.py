@@ -172,6 +172,7 @@ def test_scores_do_not_depend_on_the_parts_they_are_computed_in(monkeypatch):
     assert len(set(np.round(whole["score"], 3))) > len(SENTENCES) / 2
 
 
+@pytest.mark.slow
 def test_a_long_source_is_cut_off():
     translator = tiny_translator(beam_size=1, extra_length=6, max_source_length=4)
     whole = tiny_translator(**GREEDY)
@@ -200,6 +201,7 @@ def test_no_translation_contains_padding_bos_or_unk(banned):
         assert not {PAD_ID, UNK_ID, BOS_ID} & set(search(translator, [sentence])[0][0])
 
 
+@pytest.mark.slow
 def test_methods_of_a_temporary_translator_work():
     expected = tiny_translator(**GREEDY)(SENTENCES)
     decoding = DecodingConfig(**GREEDY)

@@ -1,0 +1,26 @@
+import pytest
+
+from benchmarks import throughput
+from tests.helpers.tiny import write_toy_text
+
+SMALL = "--model.vocab_size 380 --model.num_layers 1 --model.d_model 16 --model.d_ff 24"
+SMALL += " --training.steps_per_epoch 3 --training.batch_tokens 200"
+
+
+@pytest.mark.slow
+def test_every_case_trains_whole_runs(tmp_path, capsys):
+    write_toy_text(tmp_path, train=100)
+    text = [f"--{side}={tmp_path / f'train.{side}'}" for side in ("source", "target")]
+    cases = "--backends tensorflow --precisions float32 --processes 1 --repeats 1"
+    throughput.main([*text, *cases.split(), *SMALL.split()])
+    lines = capsys.readouterr().out.splitlines()
+    rows = [line.split(" | ") for line in lines if line.startswith("| tensorflow")]
+    assert [row[3] for row in rows] == ["any", "4"]
+    assert all(float(row[4].replace(",", "")) > 100 for row in rows)
+    assert SMALL in "".join(lines)
+
+
+def test_a_run_that_fails_says_why(tmp_path):
+    case = throughput.Case("tensorflow", 1, "float32", None)
+    with pytest.raises(RuntimeError, match="Presets are tiny"):
+        throughput.tokens_per_second(case, ["--preset", "huge"], tmp_path)
