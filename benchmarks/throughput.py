@@ -3,9 +3,9 @@
     python -m benchmarks.throughput --source train.en --target train.de
     python -m benchmarks.throughput --source train.en --target train.de --preset base
 
-Each measurement is a run of `pipelines.train` over two epochs, with its checkpoints, logs and input
-pipeline. The tokens per second are those of the second epoch, after all steps are compiled. The
-cases take turns. Options that are not listed below go to every run.
+Each measurement is a run of `pipelines.train` over two epochs on the CPU. The tokens per second are
+those of the second epoch, with its input pipeline and logs, and without validation and checkpoints
+between epochs. The cases take turns. Options that are not listed below go to every run.
 """
 
 import argparse
@@ -13,11 +13,14 @@ import itertools
 import json
 import os
 import platform
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
@@ -32,7 +35,8 @@ HEADER = """\
 | backend | processes | precision | shapes | tokens/s | spread | ratio |
 |---|--:|---|--:|--:|--:|--:|"""
 NOTES = """
-- tokens/s: source and target tokens without padding per second, in the median of {repeats} runs.
+- tokens/s: source and target tokens without padding per second, in the median of {repeats} runs; a
+  step has the mean number of tokens of a pass.
   spread: fastest minus slowest run, relative to the median. ratio: relative to the first row.
 - processes: of one run, on the same machine; each batch is split between them. shapes:
   `data.static_shapes`, which JAX needs; "any" pads a batch to its longest sentences.
@@ -45,6 +49,8 @@ DEFAULTS = """--preset tiny --model.vocab_size 8000 --training.batch_tokens 4096
 --training.steps_per_epoch 40 --training.warmup_steps 1 --training.learning_rate_scale 0.01
 --training.average_checkpoints 1"""
 """Options of `pipelines.train`, which others may override."""
+VARIED = {"--training.precision", "--data.static_shapes", "--training.epochs"}
+"""Options that cannot be given."""
 PRECISIONS = ("float32", "mixed_bfloat16")
 
 
@@ -88,30 +94,40 @@ def tokens_per_second(case: Case, options: Sequence[str], folder: Path) -> float
     """
     run = folder / "run"
     command = [sys.executable, "-m", "pipelines.train", "--output", str(run), *options]
-    workers = [f"127.0.0.1:{23_456 + index}" for index in range(case.processes)]
-    processes = []
-    for index in range(case.processes):
-        environment = os.environ | {"KERAS_BACKEND": case.backend, "CUDA_VISIBLE_DEVICES": "-1"}
-        if case.processes > 1:
-            task = {"type": "worker", "index": index}
-            cluster = {"cluster": {"worker": workers}, "task": task}
-            environment["TF_CONFIG"] = json.dumps(cluster)
-        with open(folder / f"{index}.log", "w") as log:
-            processes.append(
-                subprocess.Popen(
-                    command + case.options(),
-                    cwd=ROOT,
-                    env=environment,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
+    environment = os.environ | {"KERAS_BACKEND": case.backend, "JAX_PLATFORMS": "cpu"}
+    environment |= {"CUDA_VISIBLE_DEVICES": "-1", "TF_CONFIG": ""}
+    workers = [f"127.0.0.1:{port}" for port in free_ports(case.processes)]
+    logs = [folder / f"{index}.log" for index in range(case.processes)]
+    with ExitStack() as stack:
+        processes = []
+        for index, path in enumerate(logs):
+            if case.processes > 1:
+                task = {"type": "worker", "index": index}
+                environment["TF_CONFIG"] = json.dumps(
+                    {"cluster": {"worker": workers}, "task": task}
                 )
+            log = stack.enter_context(open(path, "w"))
+            process = subprocess.Popen(
+                command + case.options(), cwd=ROOT, env=environment, stdout=log, stderr=log
             )
-    for index, process in enumerate(processes):
-        if process.wait():
-            for other in processes:
-                other.kill()
-            raise RuntimeError((folder / f"{index}.log").read_text(errors="replace"))
+            processes.append(stack.enter_context(process))
+            stack.callback(process.kill)
+        while any(process.poll() is None for process in processes):
+            if any(process.poll() for process in processes):
+                break
+            time.sleep(0.1)
+    if any(process.returncode for process in processes):
+        raise RuntimeError("\n".join(path.read_text(errors="replace") for path in logs))
     return read_history(run)["tokens_per_second"][-1]
+
+
+def free_ports(number: int) -> list[int]:
+    """Return ports that no program uses now."""
+    with ExitStack() as stack:
+        servers = [
+            stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(number)
+        ]
+        return [server.getsockname()[1] for server in servers]
 
 
 def write_text(args: argparse.Namespace, folder: Path) -> list[str]:
@@ -130,6 +146,7 @@ def report(args: argparse.Namespace) -> Iterator[str]:
     """Measure all cases in turns, and yield the lines of a Markdown table and its notes."""
     chosen = cases(args.backends, args.processes, args.precisions)
     speeds: dict[Case, list[float]] = {case: [] for case in chosen}
+    versions = [f"{name} {metadata.version(name)}" for name in ("keras", *args.backends)]
     with tempfile.TemporaryDirectory() as validation:
         options = [*DEFAULTS.split(), *args.options, *write_text(args, Path(validation))]
         for case in list(speeds) * args.repeats:
@@ -151,15 +168,15 @@ def report(args: argparse.Namespace) -> Iterator[str]:
         options=" ".join([*DEFAULTS.split(), *args.options]),
         machine=describe_machine(),
         python=platform.python_version(),
-        versions=", ".join(
-            f"{name} {metadata.version(name)}" for name in ("keras", *args.backends)
-        ),
+        versions=", ".join(versions),
     )
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     parser.add_argument("--source", required=True, type=Path, help="text to train on, or .gz")
     parser.add_argument("--target", required=True, type=Path, help="its translations")
@@ -170,6 +187,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--repeats", type=int, default=3, help="runs of each case (default 3)")
     parser.add_argument("--output", type=Path, help="file for the report")
     args, args.options = parser.parse_known_args(argv)
+    if taken := sorted(VARIED & {option.partition("=")[0] for option in args.options}):
+        parser.error(f"the cases differ in {', '.join(taken)}: leave it out")
+    if not cases(args.backends, args.processes):
+        parser.error("JAX runs in one process: add 1 to --processes, or tensorflow to --backends")
     print_report(report(args), args.output)
 
 

@@ -1,12 +1,15 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks import corpus
 from tests.helpers.tiny import toy_pairs
 
+OPTIONS = "--pairs 20 30 --repeat 2 6 --dropout 0.1"
 RESULT = {
     **dict.fromkeys(("vocabulary", "encoding", "plan", "first"), "1.0 (0.5)"),
     **dict.fromkeys(("base", "peak", "resident", "mapped", "disk"), 2.5),
@@ -20,12 +23,13 @@ def write(folder, pairs):
     return [f"--{path.name}={path}" for path in paths]
 
 
-def test_each_start_is_a_process_that_gets_its_text_only(tmp_path, monkeypatch, capsys):
+def test_both_starts_of_a_corpus_get_its_text_and_directory(tmp_path, monkeypatch, capsys):
     """The commands are those of the processes; they run here, without training."""
-    texts = []
+    starts = []
 
     def start_training(paths, directory, dropout):
-        texts.append([len(open(path).readlines()) for path in paths])
+        sizes = [len(Path(path).read_text().splitlines()) for path in paths]
+        starts.append((sizes, directory, dropout))
         return RESULT
 
     def run(command, **options):
@@ -34,16 +38,23 @@ def test_each_start_is_a_process_that_gets_its_text_only(tmp_path, monkeypatch, 
         return subprocess.CompletedProcess(command, 0, capsys.readouterr().out.splitlines()[-1])
 
     monkeypatch.setattr(corpus, "start_training", start_training)
+    monkeypatch.setattr(corpus, "_watch", lambda: None)
+    monkeypatch.setattr(corpus, "repeat_encoded", lambda folder, times: starts.append(times))
     monkeypatch.setattr(subprocess, "run", run)
     output = tmp_path / "report.md"
-    corpus.main([*write(tmp_path, toy_pairs(9)), "--pairs", "20", "30", f"--output={output}"])
-    assert texts == [[20, 20], [20, 20], [30, 30], [30, 30]]
-    rows = output.read_text().splitlines()[2:6]
+    corpus.main([*write(tmp_path, toy_pairs(9)), *OPTIONS.split(), f"--output={output}"])
+    first, small, large = starts[0], starts[:2], starts[2:4]
+    assert small == [first] * 2 and first[0] == [20, 20] and first[2] == 0.1
+    assert large[0] == large[1] and large[0][0] == [30, 30] and large[0][1] != first[1]
+    assert starts[4:] == [2, large[0], 3, large[0]]
+    rows = output.read_text().splitlines()[2:8]
     assert [row.split(" | ")[:2] for row in rows] == [
         ["| 20", "first"],
         ["| 20", "second"],
         ["| 30", "first"],
         ["| 30", "second"],
+        ["| 60", "second, repeated"],
+        ["| 180", "second, repeated"],
     ]
 
 
@@ -54,8 +65,6 @@ def test_a_report_needs_text(capsys):
 
 
 def test_encoded_text_is_repeated_on_the_disk(tmp_path):
-    import numpy as np
-
     folder = tmp_path / "text" / "a"
     folder.mkdir(parents=True)
     for side, ids, ends in (("source", [5, 6, 7], [0, 1, 3]), ("target", [8, 9], [0, 1, 2])):

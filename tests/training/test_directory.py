@@ -32,14 +32,20 @@ def trained(tmp_path):
     return tmp_path
 
 
-@pytest.mark.slow
+OPTIONS = {"beam_size": 3, "length_penalty": 0.6, "extra_length": 6}
+
+
 def test_decoding_options_override_those_of_the_run(trained):
     translator = load_translator(trained)
     assert translator.decoding == DecodingConfig(beam_size=2, length_penalty=1.0)
-    options = {"beam_size": 3, "length_penalty": 0.6, "extra_length": 6}
+    assert load_translator(trained, **OPTIONS).decoding == DecodingConfig(**OPTIONS)
+
+
+@pytest.mark.slow
+def test_a_loaded_translator_searches_with_its_options(trained):
     sentences = toy_sentences(14)
-    expected = tiny_translator(num_layers=1, **options)(sentences)
-    assert load_translator(trained, **options)(sentences) == expected
+    expected = tiny_translator(num_layers=1, **OPTIONS)(sentences)
+    assert load_translator(trained, **OPTIONS)(sentences) == expected
 
 
 @pytest.mark.slow

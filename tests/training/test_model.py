@@ -76,10 +76,10 @@ KINDS = pytest.mark.parametrize("kind", ["parts", "accumulation"])
 @pytest.mark.parametrize(
     "parts, rows, weighted",
     [
-        (2, 5, False),
+        pytest.param(2, 5, False, marks=pytest.mark.slow),
         (2, 5, True),
         pytest.param(3, 5, True, marks=pytest.mark.slow),
-        pytest.param(4, 2, False, marks=pytest.mark.slow),
+        (4, 2, False),
     ],
 )
 def test_a_step_in_parts_is_the_step_on_the_whole_batch(parts, rows, weighted, kind):
