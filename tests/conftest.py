@@ -34,11 +34,11 @@ def only_quick(config):
 def pytest_collection_modifyitems(config, items):
     rank = {name: number for number, name in enumerate(LONG)}
     items.sort(key=lambda item: rank.get(item.nodeid.partition("::")[0], len(LONG)))
-    start_tensorflow(only_quick(config))
+    start_tensorflow(optimize_graphs=not only_quick(config))
     gc.freeze()  # The imported modules stay, and each collection would visit all their objects.
 
 
-def start_tensorflow(quickly):
+def start_tensorflow(optimize_graphs):
     # Imported here, because the process that distributes the tests to others needs no TensorFlow.
     import keras
 
@@ -46,12 +46,10 @@ def start_tensorflow(quickly):
         return
     import tensorflow as tf
 
-    if quickly and "PYTEST_XDIST_WORKER" in os.environ:  # The processes share the cores.
-        tf.config.threading.set_intra_op_parallelism_threads(1)
     # Start TensorFlow, so that no test can change the number of threads for later ones.
     tf.config.list_logical_devices()
     # The optimizer of graphs takes a fifth of the time of a tiny function that runs once.
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": quickly})
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": not optimize_graphs})
 
 
 def pytest_configure(config):
