@@ -23,6 +23,7 @@ def test_an_error_answers_only_its_own_request(saved):
     assert 1e7 < one.resident < 1e11
 
 
+@pytest.mark.slow
 def test_the_host_frees_requests(saved):
     answers = serve(saved(tf.strings.upper), [[b"a" * 2**20]] * 400, threads=2)
     resident = [answer.resident for answer in answers if answer.texts == [b"A" * 2**20]]

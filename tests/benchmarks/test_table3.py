@@ -117,6 +117,7 @@ def trained(monkeypatch):
     return names
 
 
+@pytest.mark.slow
 def test_finished_rows_are_not_trained_again(tmp_path, sweep, trained):
     rows = sweep("base", "base_seed_2", "c_num_layers_4", "b_key_dim_16")
     lines = []
@@ -149,6 +150,7 @@ def test_finished_rows_are_not_trained_again(tmp_path, sweep, trained):
     assert "mean of its seeds (2)" in again[-1]
 
 
+@pytest.mark.slow
 def test_rows_with_fewer_epochs_continue(tmp_path, sweep, trained):
     rows = sweep("base", "base_seed_2")
     list(report(rows, tmp_path / "sweep"))

@@ -98,6 +98,7 @@ def sentences():
     return inputs, np.random.randint(1, V, (B, T))
 
 
+@pytest.mark.slow
 def test_a_step_is_towards_the_mean_of_the_teachers_without_their_dropout():
     inputs, labels = sentences()
     # Their sizes are their own.

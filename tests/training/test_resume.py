@@ -62,6 +62,7 @@ def test_an_interrupted_run_resumes_as_if_uninterrupted(
     assert not list((tmp_path / "checkpoints").glob("step-*"))
 
 
+@pytest.mark.slow
 def test_an_epoch_does_not_go_on_with_another_text(tmp_path, killed_at_step, without_search):
     data = write_toy_text(tmp_path, train=60)
     config = toy_experiment(data, epochs=1, checkpoint_steps=1)

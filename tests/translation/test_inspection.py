@@ -117,6 +117,7 @@ def test_probabilities_multiply_to_the_score(translator, found):
     assert not found["probabilities"][-1].any()  # There is nothing to translate.
 
 
+@pytest.mark.slow
 def test_rows_in_parts_equal_rows_at_once(translator, found, monkeypatch):
     monkeypatch.setattr("keras_transformer.translation.teacher_forcing._MAX_TOKENS", 20)
     other = Translator(translator.model, translator.tokenizer, decoding=translator.decoding)
@@ -127,6 +128,7 @@ def test_rows_in_parts_equal_rows_at_once(translator, found, monkeypatch):
             np.testing.assert_allclose(found[name], expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_parser_is_inspected_over_the_tokens_of_its_tree():
     translator = parser("source", beam_size=1)
     found = translator.inspect(tf.constant(TEXTS[:2]))

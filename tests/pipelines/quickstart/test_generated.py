@@ -62,6 +62,7 @@ def test_a_longer_list_starts_with_the_shorter_one():
     assert generate_pairs(0) == []
 
 
+@pytest.mark.slow
 def test_no_sentence_occurs_twice_so_each_english_one_has_one_translation(pairs):
     assert len(pairs) == 50_000
     assert len({english for english, _ in pairs}) == 50_000
