@@ -7,20 +7,21 @@ SMALL = "--model.vocab_size 380 --model.num_layers 1 --model.d_model 16 --model.
 SMALL += " --training.steps_per_epoch 3 --training.batch_tokens 200"
 
 
+CASES = [
+    throughput.Case("tensorflow", 1, "float32", 4),
+    throughput.Case("tensorflow", 2, "float32", None),
+]
+
+
 @pytest.mark.slow
-def test_runs_of_one_and_two_processes_are_measured(tmp_path, capsys):
+def test_runs_of_one_and_two_processes_are_measured(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(throughput, "cases", lambda *options: CASES)
     write_toy_text(tmp_path, train=100)
     text = [f"--{side}={tmp_path / f'train.{side}'}" for side in ("source", "target")]
-    cases = "--backends tensorflow --precisions float32 --repeats 1"
-    throughput.main([*text, *cases.split(), *SMALL.split()])
+    throughput.main([*text, *"--repeats 1 --backends tensorflow".split(), *SMALL.split()])
     lines = capsys.readouterr().out.splitlines()
     rows = [line.split(" | ") for line in lines if line.startswith("| tensorflow")]
-    assert [(row[1], row[3]) for row in rows] == [
-        ("1", "any"),
-        ("1", "4"),
-        ("2", "any"),
-        ("2", "4"),
-    ]
+    assert [(row[1], row[3]) for row in rows] == [("1", "4"), ("2", "any")]
     assert all(float(row[4].replace(",", "")) > 10 for row in rows)
     assert SMALL in "".join(lines)
 

@@ -153,14 +153,14 @@ def test_ctrl_c_ends_a_command_with_a_line_while_it_imports(name, tmp_path):
     }
     environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
     process = subprocess.Popen(
-        [sys.executable, "-m", "pipelines.main", name, *options[name].split()],
+        # A test run in the background would pass on that it ignores the signal.
+        ["env", "--default-signal=INT", sys.executable, "-m", "pipelines.main"]
+        + [name, *options[name].split()],
         env=environment | {"PYTHONPATH": f"{tmp_path}:{ROOT}"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         cwd=tmp_path,
-        # A test run in the background would pass on that it ignores the signal.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     with process:
         assert process.stdout.readline() == "waiting\n"
