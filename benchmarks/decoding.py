@@ -64,7 +64,7 @@ FIXED_LENGTH = 20
 """Tokens that a model with random weights generates for every sentence."""
 LONGEST = 64
 """Maximum tokens of a source, so that a compiled search has few shapes, and of a translation."""
-VOCAB_SIZE = 7500
+VOCAB_SIZE = 7000
 """Vocabulary size of models with random weights, unless --checkpoint has another one."""
 SIZES = ("vocab_size", "num_layers", "d_model", "d_ff", "num_heads")
 

@@ -33,7 +33,7 @@ from keras_transformer.presets import PRESETS
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
 from pipelines.quickstart.grammar import generated_corpus
 
-VOCAB_SIZE = 7500
+VOCAB_SIZE = 7000
 BATCHES = {"tiny": (4096, 5), "base": (1024, 2)}
 """Target tokens per batch with padding, and batches per run, by model."""
 PACKAGES = {"KerasHub": "keras_hub", "PyTorch": "torch"}

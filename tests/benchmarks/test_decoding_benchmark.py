@@ -4,12 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import decoding
+from benchmarks import decoding, training
 from benchmarks.turns import Measurement, measure
 from keras_transformer.config import DecodingConfig
 from keras_transformer.export import signatures
+from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
 from keras_transformer.translation import compiled_search
 from keras_transformer.translation.translator import Translator
+from pipelines.quickstart.grammar import generated_corpus
 from tests.helpers.tiny import tiny_model, tiny_tokenizer, toy_sentences
 
 pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
@@ -49,6 +51,15 @@ def test_all_engines_generate_the_same_number_of_tokens(beam_size, ours, tmp_pat
         assert found[name].texts == translator(SENTENCES)
     assert found["ours, portable"].version.startswith("TensorFlow ")
     assert found["CTranslate2"].version.startswith("CTranslate2 ")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("module", [decoding, training])
+def test_the_generated_text_is_enough_for_the_vocabulary(module):
+    corpus = generated_corpus(train=20_000, validation=0, test=0)
+    lines = (line for pair in corpus.train for line in pair)
+    tokenizer = SentencePieceTokenizer(train_sentencepiece(lines, module.VOCAB_SIZE))
+    assert tokenizer.vocab_size == module.VOCAB_SIZE
 
 
 def measured(tokens, seconds=(1.0,), threads=2):
