@@ -36,8 +36,8 @@ HEADER = """\
 |---|--:|---|--:|--:|--:|--:|"""
 NOTES = """
 - tokens/s: source and target tokens without padding per second, in the median of {repeats} runs; a
-  step has the mean number of tokens of a pass.
-  spread: fastest minus slowest run, relative to the median. ratio: relative to the first row.
+  step has the mean number of tokens of a pass. spread: fastest minus slowest run, relative to the
+  median. ratio: relative to the first row.
 - processes: of one run, on the same machine; each batch is split between them. shapes:
   `data.static_shapes`, which JAX needs; "any" pads a batch to its longest sentences.
 - Options of all runs: {options}.
@@ -48,9 +48,9 @@ VALIDATION = 2
 DEFAULTS = """--preset tiny --model.vocab_size 8000 --training.batch_tokens 4096 --training.epochs 2
 --training.steps_per_epoch 40 --training.warmup_steps 1 --training.learning_rate_scale 0.01
 --training.average_checkpoints 1"""
-"""Options of `pipelines.train`, which others may override."""
-VARIED = {"--training.precision", "--data.static_shapes", "--training.epochs"}
-"""Options that cannot be given."""
+"""Options of `pipelines.train`. The command line may override all but those of `OWN`."""
+OWN = {"--training.precision", "--data.static_shapes", "--training.epochs"}
+"""Options that only this benchmark sets."""
 PRECISIONS = ("float32", "mixed_bfloat16")
 
 
@@ -187,8 +187,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--repeats", type=int, default=3, help="runs of each case (default 3)")
     parser.add_argument("--output", type=Path, help="file for the report")
     args, args.options = parser.parse_known_args(argv)
-    if taken := sorted(VARIED & {option.partition("=")[0] for option in args.options}):
-        parser.error(f"the cases differ in {', '.join(taken)}: leave it out")
+    if taken := sorted(OWN & {option.partition("=")[0] for option in args.options}):
+        parser.error(f"this benchmark sets {', '.join(taken)} itself: leave it out")
     if not cases(args.backends, args.processes):
         parser.error("JAX runs in one process: add 1 to --processes, or tensorflow to --backends")
     print_report(report(args), args.output)

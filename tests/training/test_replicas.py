@@ -30,10 +30,17 @@ pytestmark = [
 ]
 
 V = 13
-# Numbers of replicas to compare with a step without a strategy, by model. Of 4, one has no tokens.
-# Tracing a model on each replica takes longest.
-CASES = {"transformer": (1, 2, 4), "distilled": (2,), "clipped": (4,), "functional": (2,)}
-# Replicas of a run of 20 steps with Adam, and parts that follow one another on each of them.
+# Model, optimizer, and numbers of replicas to compare with a step without a strategy. With SGD a
+# step has the scale of its gradient; Adam hides it. Tracing a model on each replica takes longest.
+CASES = {
+    ("transformer", "sgd"): (1, 2, 4),
+    ("transformer", "adam"): (2,),
+    ("distilled", "sgd"): (2,),
+    ("clipped", "sgd"): (4,),
+    ("clipped", "adam"): (2,),
+    ("functional", "sgd"): (2,),
+}
+# Replicas of a run of 20 steps, and parts that follow one another on each of them.
 RUNS = [(1, 1), (1, 4), (2, 1), (2, 3), (4, 2)]
 
 
@@ -66,19 +73,17 @@ def batch(kind):
     return (source if kind == "functional" else {"source": source, "target": target}), labels
 
 
-def train(kind, strategy):
-    """Make one step on a batch; return the new weights and what `fit` reports.
-
-    With SGD a step has the scale of its gradient, which Adam hides.
-    """
+def train(kind, optimizer, strategy):
+    """Make one step on a batch; return the new weights and what `fit` reports."""
     from keras_transformer.losses import LabelSmoothedCrossEntropy
     from keras_transformer.metrics import NegativeLogLikelihood, TokenAccuracy
+    from keras_transformer.optimizers import FusedAdam
 
     keras.utils.set_random_seed(1)
     with strategy.scope():
         model = build(kind)
         model.compile(
-            keras.optimizers.SGD(1.0),
+            {"sgd": keras.optimizers.SGD(1.0), "adam": FusedAdam(0.01)}[optimizer],
             LabelSmoothedCrossEntropy(0.1),
             metrics=[NegativeLogLikelihood(), TokenAccuracy()],
         )
@@ -162,11 +167,11 @@ def main(folder, *numbers):
         strategy = tf.distribute.get_strategy()  # What Keras uses without another.
         if replicas:
             strategy = tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(replicas)])
-        for kind, wanted in CASES.items():
+        for (kind, optimizer), wanted in CASES.items():
             if replicas not in (0, *wanted):
                 continue
-            weights, logs = train(kind, strategy)
-            path = Path(folder, f"{kind}-{replicas}")
+            weights, logs = train(kind, optimizer, strategy)
+            path = Path(folder, f"{kind}-{optimizer}-{replicas}")
             np.savez(path.with_suffix(".npz"), *weights)
             path.with_suffix(".json").write_text(json.dumps(logs))
         if replicas != 1:  # A run on one replica has no strategy either.
@@ -188,19 +193,19 @@ def folder(tmp_path_factory):
     return folder
 
 
-def steps(folder, kind, replicas):
-    path = folder / f"{kind}-{replicas}"
+def steps(folder, kind, optimizer, replicas):
+    path = folder / f"{kind}-{optimizer}-{replicas}"
     with np.load(path.with_suffix(".npz")) as arrays:
         return list(arrays.values()), json.loads(path.with_suffix(".json").read_text())
 
 
 @pytest.mark.parametrize(
-    ("kind", "replicas"),
-    [(kind, replicas) for kind, wanted in CASES.items() for replicas in wanted],
+    ("kind", "optimizer", "replicas"),
+    [(*case, replicas) for case, wanted in CASES.items() for replicas in wanted],
 )
-def test_a_step_on_replicas_is_that_of_a_single_device(folder, kind, replicas):
-    weights, logs = steps(folder, kind, replicas)
-    expected_weights, expected_logs = steps(folder, kind, 0)
+def test_a_step_on_replicas_is_that_of_a_single_device(folder, kind, optimizer, replicas):
+    weights, logs = steps(folder, kind, optimizer, replicas)
+    expected_weights, expected_logs = steps(folder, kind, optimizer, 0)
     for one, other in zip(weights, expected_weights, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-5)
     norm = {"gradient_norm"} if kind in ("distilled", "clipped") else set()
@@ -208,11 +213,11 @@ def test_a_step_on_replicas_is_that_of_a_single_device(folder, kind, replicas):
     assert logs == pytest.approx(expected_logs, rel=1e-5)
 
 
-@pytest.mark.parametrize("kind", CASES)
-def test_the_step_moves_the_weights(folder, kind):
+@pytest.mark.parametrize(("kind", "optimizer"), CASES)
+def test_the_step_moves_the_weights(folder, kind, optimizer):
     keras.utils.set_random_seed(1)
     before = build(kind).get_weights()
-    after, _ = steps(folder, kind, 0)
+    after, _ = steps(folder, kind, optimizer, 0)
     for old, new in zip(before, after, strict=True):
         assert np.abs(new - old).max() > 1e-3
 
