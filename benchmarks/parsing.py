@@ -21,7 +21,8 @@ from benchmarks.parsing_baseline import evaluate as evaluate_grammar
 from benchmarks.pcfg import Grammar
 from benchmarks.report import print_report, table_line
 from keras_transformer.config import EOS_ID
-from keras_transformer.data import read_trees, tree_pair
+from keras_transformer.data import read_trees
+from keras_transformer.data.trees import tree_pair
 from keras_transformer.evaluation import score_brackets
 from keras_transformer.text import TreeTokenizer
 from keras_transformer.training import load_translator

@@ -22,7 +22,7 @@ from pipelines.cli.process import import_tensorflow, start_log
 from pipelines.cli.text import one_line
 
 if TYPE_CHECKING:
-    from keras_transformer.evaluation.json_scores import JsonScores
+    from keras_transformer.evaluation import JsonScores
     from keras_transformer.text import Tokenizer
 
 
@@ -79,7 +79,8 @@ def _report(args: argparse.Namespace, scores: "JsonScores", outputs: Sequence[st
 
 def _score_trees(args: argparse.Namespace) -> None:
     """Parse the sentences of trees, and score the result."""
-    from keras_transformer.data import read_trees, tree_pair
+    from keras_transformer.data import read_trees
+    from keras_transformer.data.trees import tree_pair
     from keras_transformer.evaluation import score_brackets
     from keras_transformer.text import TreeTokenizer
     from keras_transformer.trees import parse_tree
@@ -127,7 +128,7 @@ LANGUAGES = ("--source-language", "--target-language")
 
 def _check(args: argparse.Namespace) -> None:
     """Raise a ValueError that names every mistake in the options of text and scores."""
-    from keras_transformer.config.sources import text_source_problems
+    from keras_transformer.config.data import text_source_problems
     from keras_transformer.evaluation import PUBLISHED
 
     def given(*options):
@@ -168,7 +169,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _check_tag(args):
-    from keras_transformer.config.languages import language_tag
+    from keras_transformer.config.data import language_tag
     from keras_transformer.text import SentencePieceTokenizer
 
     tokenizer, _ = _tokenizers(args.model)
@@ -183,7 +184,7 @@ def _check_tag(args):
 
 def _tokenizers(model: str) -> "tuple[Tokenizer, Tokenizer]":
     """Return the tokenizers of source and target, without loading the model."""
-    from keras_transformer.text import read_tokenizers
+    from keras_transformer.text.files import read_tokenizers
     from keras_transformer.translation.saved import find_translator
 
     saved = find_translator(model)

@@ -74,7 +74,8 @@ def attention_figures(
         sentence: The sentence to translate.
         layer: The layer whose heads are drawn as lines, counted from 1; the last by default.
     """
-    from keras_transformer.plots import attention_grid, attention_lines, sentence_attention
+    from keras_transformer.plots import attention_grid, sentence_attention
+    from keras_transformer.plots.attention import attention_lines
 
     found = sentence_attention(translator, sentence)
     tokens = {
@@ -94,7 +95,7 @@ def position_figures(translator: "Translator") -> "Iterator[tuple[str, Figure]]"
     """Yield name and figure of the sinusoidal positions, or of the learned ones of each side."""
     import keras
 
-    from keras_transformer.plots import position_map
+    from keras_transformer.plots.positions import position_map
 
     model = translator.model
     if model.config.position != "learned":
@@ -110,12 +111,8 @@ def position_figures(translator: "Translator") -> "Iterator[tuple[str, Figure]]"
 
 def training_figures(config: "ExperimentConfig", directory: str) -> "Iterator[tuple[str, Figure]]":
     """Yield name and figure of the learning rate and of the training curves of a run."""
-    from keras_transformer.plots import (
-        last_step,
-        learning_rate_curve,
-        step_curves,
-        training_curves,
-    )
+    from keras_transformer.plots import training_curves
+    from keras_transformer.plots.curves import last_step, learning_rate_curve, step_curves
     from keras_transformer.schedules import NoamSchedule
     from keras_transformer.training import read_history, read_metrics
 

@@ -13,8 +13,8 @@ from keras_transformer.config import (
     ExperimentConfig,
     TrainingConfig,
     TransformerConfig,
-    read_yaml,
 )
+from keras_transformer.config.experiment import read_yaml
 
 DATA = {"train_source": "train.tsv", "validation_source": "valid.tsv"}
 TFDS = {"tfds": "wmt14_translate/de-en", "source_language": "en", "target_language": "de"}

@@ -1,13 +1,14 @@
-"""Training and validation text."""
+"""Training and validation text, and the rules of what fits together."""
 
 import dataclasses
+import math
+import re
+from collections.abc import Collection, Sequence
 from typing import Literal
 
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from keras_transformer.config.languages import language_problems, weight_problems
-from keras_transformer.config.sources import text_source_problems
 from keras_transformer.config.strict import STRICT, describe_fields
 
 _FILES = ("train_source", "train_target", "validation_source", "validation_target")
@@ -158,8 +159,8 @@ class DataConfig:
                 f"vocabulary_corpora must be at most {corpora}, the number of corpora, received "
                 f"{self.vocabulary_corpora}"
             )
-        problems += weight_problems(self.train_weights, corpora, self.temperature)
-        return problems + language_problems(
+        problems += _weight_problems(self.train_weights, corpora, self.temperature)
+        return problems + _language_problems(
             self.train_languages,
             self.validation_languages,
             corpora,
@@ -175,3 +176,149 @@ def as_list(paths: str | list[str] | None) -> list[str]:
     (['train.tsv'], ['a.tsv', 'b.tsv'], [])
     """
     return paths if isinstance(paths, list) else [] if paths is None else [paths]
+
+
+def language_tag(language: str) -> str:
+    """Return the tag of a target language, which is put in front of a source sentence.
+
+    >>> language_tag("de")
+    '>>de<<'
+    """
+    return f">>{language}<<"
+
+
+def text_source_problems(
+    given: Collection[str],
+    *,
+    files: Sequence[str],
+    dataset: Sequence[str],
+    required_files: Sequence[str],
+    required_dataset: Sequence[str],
+    languages: tuple[str | None, str | None],
+) -> list[str]:
+    """Return what is wrong with the choice of text, in terms of the caller's own option names.
+
+    Args:
+        given: Names of the options that have a value.
+        files: Names of the options that choose text in files.
+        dataset: Names of the options that choose a TFDS dataset.
+        required_files: Names of the options that text in files needs.
+        required_dataset: Names of the options that a TFDS dataset needs: its name first, source
+            and target language last.
+        languages: Values of the source and the target language, None where not given.
+
+    Returns:
+        A sentence for each problem, without a final period; none if the choice is valid.
+
+    >>> options = dict(
+    ...     files=["--source", "--target"],
+    ...     dataset=["--tfds"],
+    ...     required_files=["--source"],
+    ...     required_dataset=["--tfds", "--from", "--to"],
+    ...     languages=(None, None),
+    ... )
+    >>> text_source_problems(["--source"], **options)
+    []
+    >>> text_source_problems(["--tfds", "--from"], **options)
+    ['a TFDS dataset needs --tfds, --from, --to, received no --to; give what is missing']
+    """
+    chosen_files = [name for name in files if name in given]
+    chosen_dataset = [name for name in dataset if name in given]
+    if chosen_dataset:
+        kind, required = "a TFDS dataset", required_dataset
+    else:
+        kind, required = "text in files", required_files
+    missing = [name for name in required if name not in given]
+    problems = []
+    if chosen_files and chosen_dataset:
+        problems.append(
+            "text is either in files or in a TFDS dataset, received "
+            f"{', '.join(chosen_files)} and {', '.join(chosen_dataset)}; give only one kind"
+        )
+    elif missing:
+        advice = (
+            "give what is missing"
+            if chosen_files or chosen_dataset
+            else f"give text in files, or {required_dataset[0]} for a TFDS dataset"
+        )
+        problems.append(
+            f"{kind} needs {', '.join(required)}, received no {' and no '.join(missing)}; {advice}"
+        )
+    if languages[0] is not None and languages[0] == languages[1]:
+        problems.append(
+            f"{' and '.join(required_dataset[-2:])} must be two languages, received "
+            f"{languages[0]} for both"
+        )
+    return problems
+
+
+def _language_problems(
+    train: Sequence[str], validation: Sequence[str], corpora: int, validations: int, subwords: str
+) -> list[str]:
+    """Return what is wrong with the target languages of the corpora of a run.
+
+    Args:
+        train: The target languages of the training corpora, none if they have no tags.
+        validation: Those of the validation files.
+        corpora: Number of training corpora.
+        validations: Number of validation files.
+        subwords: Kind of vocabulary.
+
+    Returns:
+        A sentence for each problem, without a final period; none if all is well.
+    """
+    problems = []
+    if train and len(train) != corpora:
+        problems.append(
+            "train_languages must have one language for each corpus, received "
+            f"{len(train)} for {corpora}"
+        )
+    if validation and len(validation) != validations:
+        problems.append(
+            "validation_languages must have one language for each validation file, received "
+            f"{len(validation)} for {validations}"
+        )
+    if bool(train) != bool(validation):
+        given, missing = ("train", "validation") if train else ("validation", "train")
+        problems.append(
+            "train_languages and validation_languages must be set together, received "
+            f"{given}_languages without {missing}_languages; give both"
+        )
+    elif unknown := sorted(set(validation) - set(train)):
+        problems.append(
+            f"validation_languages must be among train_languages, received {', '.join(unknown)}"
+        )
+    if validations > 1 and not validation:
+        problems.append(
+            f"several validation files need validation_languages, received {validations} files "
+            "without it"
+        )
+    if bad := [each for each in train if not re.fullmatch("[A-Za-z0-9_-]+", each)]:
+        problems.append(
+            "a language must have letters from a to z, digits, - and _ only, received "
+            f"{', '.join(map(repr, bad))}; try de, or pt-BR"
+        )
+    if train and subwords == "wordpiece":
+        problems.append(
+            "train_languages need a vocabulary with tags, received subwords='wordpiece'; choose "
+            "'bpe' or 'unigram'"
+        )
+    return problems
+
+
+def _weight_problems(weights: Sequence[float], corpora: int, temperature: float) -> list[str]:
+    """Return what is wrong with the weights of the training corpora."""
+    problems = []
+    if weights and len(weights) != corpora:
+        problems.append(
+            "train_weights must have one number for each corpus, received "
+            f"{len(weights)} numbers for {corpora}"
+        )
+    if weights and not (min(weights) >= 0 and 0 < sum(weights) < math.inf):
+        problems.append(f"train_weights must be at least 0, and not all 0, received {weights}")
+    if weights and temperature != 1:
+        problems.append(
+            "the sizes of the corpora decide their weights with a temperature, received "
+            f"train_weights={weights} and temperature={temperature}; leave one of them out"
+        )
+    return problems

@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from keras_transformer.config.special_ids import BOS_ID, PAD_ID, UNK_ID
+from keras_transformer.config.model import BOS_ID, PAD_ID, UNK_ID
 from keras_transformer.config.strict import STRICT, describe_fields
 
 

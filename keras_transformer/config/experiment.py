@@ -1,9 +1,10 @@
-"""A complete experiment and its YAML file."""
+"""A complete experiment, the part of it that a translator needs, and their YAML files."""
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 import yaml
 from pydantic import TypeAdapter, ValidationError, model_validator
@@ -14,8 +15,9 @@ from keras_transformer.config.decoding import DecodingConfig
 from keras_transformer.config.model import TransformerConfig
 from keras_transformer.config.strict import STRICT, describe_fields
 from keras_transformer.config.training import TrainingConfig
-from keras_transformer.config.upgrade import upgrade
 from keras_transformer.utils.files import whole_file
+
+Config = TypeVar("Config")
 
 
 @describe_fields
@@ -92,14 +94,7 @@ class ExperimentConfig:
             FileNotFoundError: If the file does not exist.
             ValueError: If the file is not YAML, a value is invalid, or a field is unknown.
         """
-        values = read_yaml(path)
-        try:
-            return cls.from_dict(values)
-        except ValidationError as error:
-            mistakes = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-            raise ValueError(
-                f"{path} has invalid values: {'; '.join(mistakes)}. Correct or restore it."
-            ) from error
+        return _validated(cls, read_yaml(path), path)
 
     def to_file(self, path: str | os.PathLike) -> None:
         """Write a YAML file that `from_file` reads back to an equal configuration.
@@ -107,9 +102,56 @@ class ExperimentConfig:
         Args:
             path: The file, which appears only when it is complete.
         """
-        text = yaml.safe_dump(dataclasses.asdict(self), sort_keys=False, allow_unicode=True)
-        with whole_file(Path(path)) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+        _write_yaml(self, path)
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class SubwordsConfig:
+    """The part of `DataConfig` that says how to read the vocabularies."""
+
+    subwords: Literal["bpe", "unigram", "wordpiece", "word"] = "bpe"
+    """Kind of vocabulary: a SentencePiece model (bpe or unigram), word pieces or whole words."""
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class TranslatorConfig:
+    """The sections of an `ExperimentConfig` that a translator needs.
+
+    >>> TranslatorConfig.from_sections(
+    ...     {"model": {"vocab_size": 8000}, "data": {"max_length": 64}, "training": {}}, "x.yaml"
+    ... ).data
+    SubwordsConfig(subwords='bpe')
+    """
+
+    model: TransformerConfig
+    """Size of the model."""
+    data: SubwordsConfig
+    """Kind of subwords."""
+    decoding: DecodingConfig = DecodingConfig()
+    """Options of decoding."""
+
+    @classmethod
+    def from_sections(
+        cls, sections: Mapping[str, Any], path: str | os.PathLike
+    ) -> "TranslatorConfig":
+        """Take from the sections of a configuration what a translator needs.
+
+        Args:
+            sections: Nested dictionaries by name, such as a whole `ExperimentConfig`.
+            path: Where they come from, for the error message.
+
+        Raises:
+            ValueError: If a value is invalid or a field of the model or of decoding is unknown.
+        """
+        values = {name: sections[name] for name in ("model", "decoding") if name in sections}
+        data = sections.get("data", {})
+        if isinstance(data, Mapping):
+            data = {name: value for name, value in data.items() if name == "subwords"}
+        return _validated(cls, {**values, "data": data}, path)
+
+    def to_file(self, path: str | os.PathLike) -> None:
+        """Write a YAML file, which appears only when it is complete."""
+        _write_yaml(self, path)
 
 
 def read_yaml(path: str | os.PathLike) -> dict[str, Any]:
@@ -145,3 +187,50 @@ def read_yaml(path: str | os.PathLike) -> dict[str, Any]:
         return upgrade(values)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
+
+
+def upgrade(values: dict[str, Any]) -> dict[str, Any]:
+    """Convert the sections of a configuration that version 0.1 wrote to this version's.
+
+    R-Drop, the only option that was removed, was off by default and is left out then.
+
+    Args:
+        values: Nested dictionaries, such as a parsed file, of any version.
+
+    Returns:
+        The dictionaries in the form of this version; `values` stays as it is.
+
+    Raises:
+        ValueError: If the configuration uses R-Drop.
+
+    >>> upgrade({"training": {"epochs": 3, "r_drop": 0.0}})
+    {'training': {'epochs': 3}}
+    """
+    training = values.get("training")
+    if not isinstance(training, dict) or "r_drop" not in training:
+        return values
+    if training["r_drop"] != 0:
+        raise ValueError(
+            "training.r_drop must be 0 or left out, because R-Drop was removed in version 0.2; "
+            f"received {training['r_drop']}. Remove it to use the trained model, or to train "
+            "without R-Drop."
+        )
+    kept = {name: value for name, value in training.items() if name != "r_drop"}
+    return {**values, "training": kept}
+
+
+def _validated(kind: type[Config], values: dict[str, Any], path: str | os.PathLike) -> Config:
+    """Return a configuration, or raise a ValueError that names the file and every mistake."""
+    try:
+        return TypeAdapter(kind).validate_python(values)
+    except ValidationError as error:
+        mistakes = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        raise ValueError(
+            f"{path} has invalid values: {'; '.join(mistakes)}. Correct or restore it."
+        ) from error
+
+
+def _write_yaml(config: ExperimentConfig | TranslatorConfig, path: str | os.PathLike) -> None:
+    text = yaml.safe_dump(dataclasses.asdict(config), sort_keys=False, allow_unicode=True)
+    with whole_file(Path(path)) as temporary:
+        temporary.write_text(text, encoding="utf-8")

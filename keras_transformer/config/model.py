@@ -1,4 +1,4 @@
-"""The sizes of a model."""
+"""The sizes of a model, and the ids of its special tokens."""
 
 from typing import Literal
 
@@ -6,6 +6,15 @@ from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from keras_transformer.config.strict import STRICT, describe_fields
+
+PAD_ID = 0
+"""The id of padding."""
+UNK_ID = 1
+"""The id of unknown tokens."""
+BOS_ID = 2
+"""The id at the start of what the decoder reads."""
+EOS_ID = 3
+"""The id at the end of a sentence."""
 
 
 @describe_fields

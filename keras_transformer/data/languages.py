@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from keras_transformer.config.languages import language_tag
-from keras_transformer.text.language_tags import starts_with_tag
+from keras_transformer.config.data import language_tag
+from keras_transformer.text.base import starts_with_tag
 
 
 def tag_sources(pairs: Iterable[tuple[str, str]], language: str) -> Iterator[tuple[str, str]]:

@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from itertools import count, islice
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from keras_transformer.data.batching import count_batches, plan_batches, rows_per_batch
 from keras_transformer.data.encoding import EncodedPairs
+from keras_transformer.data.variation import Variation
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -25,22 +26,6 @@ _PREFETCHED = 2
 # Batches that the parts of a large text do not fill are left out as well.
 _PART = 2**17
 _LEFT_OUT = 0.01
-
-
-class Variation(Protocol):
-    """Other tokens for the same pairs in each pass, such as `SubwordDropout`."""
-
-    growth: float
-    """How many times as many tokens the text has afterwards."""
-
-    def segment(self, number: int, first: int, members: np.ndarray) -> Future[EncodedPairs]:
-        """Start to give pairs other tokens, in the order of the calls.
-
-        Args:
-            number: The number of the pass.
-            first: The place in the pass of the first pair.
-            members: Integers [n]: the pairs.
-        """
 
 
 class TokenBatches:

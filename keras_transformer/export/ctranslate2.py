@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from keras_transformer.config import BOS_ID, EOS_ID, UNK_ID
-from keras_transformer.text import save_tokenizers
+from keras_transformer.text.files import save_tokenizers
 from keras_transformer.translation.translator import Translator
 from keras_transformer.utils.files import whole_directory
 

@@ -17,7 +17,7 @@ from keras_transformer.export.model_card import model_card
 from keras_transformer.export.serving_files import BATCHING, write_serving_files
 from keras_transformer.export.signatures import describe_signatures, trace_signatures
 from keras_transformer.export.warmup import replay, warmup_requests, write_warmup
-from keras_transformer.text import save_tokenizers
+from keras_transformer.text.files import save_tokenizers
 from keras_transformer.translation.translator import Translator
 from keras_transformer.utils.checksums import record_files
 from keras_transformer.utils.versions import numbered_versions

@@ -1,19 +1,25 @@
-"""The base class of tokenizers: their vocabulary, its file, and the truncation of long texts."""
+"""The base class of tokenizers, and what several of them use: string tables and language tags."""
 
 import abc
 import os
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Self
 
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import PAD_ID
+from keras_transformer.config import PAD_ID, UNK_ID
 from keras_transformer.utils.files import whole_file
 
 SPECIAL = ["<pad>", "<unk>", "<s>", "</s>"]
 """The first pieces of the vocabularies that this library makes itself."""
+
+_NUM_HASHES = 2**62
+
+_TAG = r">>[^<>\s]+<<"
+_ANY_TEXT = r"(?s)>>.*?<<"
 
 
 class Tokenizer(tf.Module, abc.ABC):
@@ -193,3 +199,98 @@ class Tokenizer(tf.Module, abc.ABC):
             if not 0 <= i < self.vocab_size:
                 raise IndexError(f"ids must be from 0 to {self.vocab_size - 1}, received {i}.")
         return [self._pieces_by_id[i] for i in ids]
+
+
+class StringTable:
+    """Look strings up by their hash, in a sorted list.
+
+    Args:
+        numbers: A number for each string, at least 0.
+
+    >>> table = StringTable({"▁a": 7, "dog": 9})
+    >>> table(tf.constant(["dog", "cat", "▁a"]), default=1).numpy().tolist()
+    [9, 1, 7]
+    """
+
+    def __init__(self, numbers: Mapping[str, int]):
+        strings = np.array([string.encode() for string in numbers], object)
+        hashes = tf.strings.to_hash_bucket_fast(tf.constant(strings, tf.string), _NUM_HASHES)
+        order = np.argsort(hashes.numpy())
+        self._hashes = hashes.numpy()[order]
+        self._strings = strings[order]
+        self._numbers = np.fromiter(numbers.values(), np.int32)[order]
+        if len(np.unique(self._hashes)) < len(order):
+            raise ValueError("two strings have the same hash of 62 bits; rename one of them")
+
+    def __call__(self, strings: tf.Tensor, default: int) -> tf.Tensor:
+        """Return the numbers int32 [N] of strings [N], and `default` for others."""
+        if not len(self._strings):
+            return tf.fill(tf.shape(strings), default)
+        hashes = tf.strings.to_hash_bucket_fast(strings, _NUM_HASHES)
+        places = tf.searchsorted(tf.constant(self._hashes), hashes)
+        places = tf.minimum(places, len(self._hashes) - 1)
+        is_known = tf.gather(tf.constant(self._strings), places) == strings
+        return tf.where(is_known, tf.gather(tf.constant(self._numbers), places), default)
+
+
+def is_language_tag(piece: str) -> bool:
+    """Return whether a piece of a vocabulary is a tag.
+
+    >>> [is_language_tag(piece) for piece in (">>de<<", ">><<", "▁de")]
+    [True, False, False]
+    """
+    return re.fullmatch(_TAG, piece) is not None
+
+
+def starts_with_tag(text: str) -> bool:
+    """Return whether a text begins with a tag.
+
+    >>> starts_with_tag(">>de<< a dog"), starts_with_tag("a >>de<< dog")
+    (True, False)
+    """
+    return re.match(_TAG, text) is not None
+
+
+class LanguageTags:
+    """Take the tag off the start of texts.
+
+    A tag is a word between `>>` and `<<`. One that is not among the tags of the vocabulary is
+    unknown.
+
+    Args:
+        ids: The id of each tag of the vocabulary.
+        any_text: Whether any text between `>>` and the first `<<` is a tag, as for Hugging Face.
+
+    >>> tags = LanguageTags({">>de<<": 7, ">>fr<<": 9})
+    >>> text, ids = tags.split(tf.constant([">>fr<< A dog", "A dog", ">>xx<<A dog"]))
+    >>> text.numpy().tolist(), ids.numpy().tolist()
+    ([b' A dog', b'A dog', b'A dog'], [9, -1, 1])
+    >>> tags.split_strings([">>fr<< A dog", "A dog"])
+    ([' A dog', 'A dog'], [9, -1])
+    """
+
+    def __init__(self, ids: dict[str, int], any_text: bool = False):
+        self.ids = ids
+        self._pattern = _ANY_TEXT if any_text else _TAG
+
+    def split(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return texts [B] without their tags, and the ids of these, int32 [B], -1 for none."""
+        rest = tf.strings.regex_replace(text, f"^(?:{self._pattern})", "", replace_global=False)
+        length = tf.strings.length(text) - tf.strings.length(rest)
+        tag = tf.strings.substr(text, tf.zeros_like(length), length)
+        ids = tf.where(length > 0, UNK_ID, -1)
+        if self.ids:
+            is_tag = tag[:, tf.newaxis] == tf.constant(list(self.ids))
+            known = tf.reduce_max(tf.where(is_tag, tf.constant(list(self.ids.values())), -1), 1)
+            ids = tf.where(known >= 0, known, ids)
+        return rest, ids
+
+    def split_strings(self, texts: Sequence[str]) -> tuple[list[str], list[int]]:
+        """Return what `split` does, for texts in memory."""
+        rests, ids = [], []
+        for text in texts:
+            found = re.match(self._pattern, text)
+            end = found.end() if found else 0
+            rests.append(text[end:])
+            ids.append(self.ids.get(text[:end], UNK_ID) if found else -1)
+        return rests, ids

@@ -10,11 +10,39 @@ import json
 from collections.abc import Sequence
 from typing import Any, Literal
 
+import tensorflow as tf
+
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 Normalization = Literal["none", "opus"]
 _FIELD = 200
 """The number of our entry in the model; SentencePiece leaves those from 200 on to others."""
+
+_REPLACEMENTS = {
+    "[，、]": ",",
+    "[。．] *": ". ",
+    "[”“《》」「１]": '"',  # The scripts have a quotation mark for a wide 1.
+    "[∶：]": ":",
+    "？": "?",
+    "）": ")",
+    "！": "!",
+    "（": "(",
+    "；": ";",
+    "～": "~",
+    "’": "'",
+    "…": "...",
+    "━": "-",
+    "〈": "<",
+    "〉": ">",
+    "【": "[",
+    "】": "]",
+    "％": "%",
+    **{wide: str(digit) for digit, wide in enumerate("０１２３４５６７８９") if digit != 1},
+    # Control characters, then spaces.
+    r"[^\n\PC]": " ",
+    " +": " ",
+    "^ | $": "",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,3 +177,20 @@ def _varint(number: int) -> bytes:
         groups.append(number % 128 | 128)
         number //= 128
     return bytes([*groups, number])
+
+
+def normalize_opus(text: tf.Tensor) -> tf.Tensor:
+    """Return texts as the preprocessing scripts of OPUS-MT give them to SentencePiece.
+
+    They replace wide punctuation and digits by narrow ones, control characters (`\\p{C}` but for
+    unassigned code points) by spaces, and several spaces by one.
+
+    Args:
+        text: UTF-8 strings [B].
+
+    >>> normalize_opus(tf.constant(["你好，  世界！", "“a”…\\u200b b "])).numpy()[1].decode()
+    '"a"... b'
+    """
+    for pattern, replacement in _REPLACEMENTS.items():
+        text = tf.strings.regex_replace(text, pattern, replacement)
+    return text

@@ -8,8 +8,7 @@ from typing import Literal
 import tensorflow as tf
 
 from keras_transformer.config import PAD_ID, UNK_ID
-from keras_transformer.text.base import SPECIAL, Tokenizer
-from keras_transformer.text.string_table import StringTable
+from keras_transformer.text.base import SPECIAL, StringTable, Tokenizer
 from keras_transformer.trees import UNKNOWN_TAG, WORD, Tree, escape, linearize
 
 _FIRST_WORD = len(SPECIAL)

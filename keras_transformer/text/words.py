@@ -8,8 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import PAD_ID, UNK_ID
-from keras_transformer.text.base import SPECIAL, Tokenizer
-from keras_transformer.text.string_table import StringTable
+from keras_transformer.text.base import SPECIAL, StringTable, Tokenizer
 
 _RARE = 1
 """How often a word occurs, at most, to count as rare."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from keras_transformer.config.languages import language_tag
+from keras_transformer.config.data import language_tag
 from keras_transformer.evaluation import score
 from keras_transformer.training.text import Pairs
 

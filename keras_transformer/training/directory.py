@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_transformer.config import ExperimentConfig
-from keras_transformer.text import save_tokenizers
-from keras_transformer.text.files import tokenizer_paths
+from keras_transformer.text.files import save_tokenizers, tokenizer_paths
 from keras_transformer.training.tables import read_table
 from keras_transformer.training.vocabularies import Tokenizers
 from keras_transformer.translation.saved import find_translator

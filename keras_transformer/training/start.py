@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.config import ExperimentConfig, TransformerConfig
-from keras_transformer.config.translator import TranslatorConfig
-from keras_transformer.text import find_vocabularies
+from keras_transformer.config.experiment import TranslatorConfig
+from keras_transformer.text.files import find_vocabularies
 from keras_transformer.training.vocabularies import check_vocabularies
 from keras_transformer.translation.saved import SavedTranslator, find_translator
 

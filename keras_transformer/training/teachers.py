@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from keras_transformer.config import ExperimentConfig
-from keras_transformer.config.translator import TranslatorConfig
+from keras_transformer.config.experiment import TranslatorConfig
 from keras_transformer.model import Transformer
 from keras_transformer.translation.saved import SavedTranslator, find_translator
 

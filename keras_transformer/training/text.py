@@ -25,9 +25,6 @@ from keras_transformer.data import (
     read_tfds,
     read_trees,
     stream_pairs,
-    stream_tree_pairs,
-    tree_files,
-    tree_pair,
 )
 from keras_transformer.data.batching import rows_per_batch
 from keras_transformer.data.cleaning import CleaningRules
@@ -35,6 +32,7 @@ from keras_transformer.data.encoded_files import Corpus, digest, encode_to_files
 from keras_transformer.data.languages import tag_sources, temperature_weights
 from keras_transformer.data.sources import existing_file
 from keras_transformer.data.tfds import stream_tfds, tfds_version
+from keras_transformer.data.trees import stream_tree_pairs, tree_files, tree_pair
 from keras_transformer.text import SentencePieceTokenizer, Tokenizer, WordTokenizer
 
 log = logging.getLogger(__name__)

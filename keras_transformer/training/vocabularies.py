@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 
 from keras_transformer.config import DataConfig, ExperimentConfig
-from keras_transformer.config.languages import language_tag
+from keras_transformer.config.data import language_tag
 from keras_transformer.data.encoded_files import Corpus, digest, locked
 from keras_transformer.text import (
     SentencePieceTokenizer,
@@ -14,13 +14,12 @@ from keras_transformer.text import (
     TreeTokenizer,
     WordPieceTokenizer,
     WordTokenizer,
-    find_vocabularies,
-    read_tokenizers,
     train_sentencepiece,
     train_word_piece,
     train_words,
-    tree_vocabulary,
 )
+from keras_transformer.text.files import find_vocabularies, read_tokenizers
+from keras_transformer.text.tree_tokenizer import tree_vocabulary
 from keras_transformer.training.text import text_directory, text_facts, training_corpora
 from keras_transformer.translation.saved import SavedTranslator
 from keras_transformer.trees import parse_tree

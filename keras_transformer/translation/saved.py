@@ -9,20 +9,18 @@ from typing import Any
 
 import keras
 
-from keras_transformer.config import DecodingConfig, read_yaml
+from keras_transformer.config import DecodingConfig
+from keras_transformer.config.experiment import SubwordsConfig, TranslatorConfig, read_yaml
 from keras_transformer.config.record import ExportRecord
-from keras_transformer.config.translator import SubwordsConfig, TranslatorConfig
 from keras_transformer.model import Transformer
-from keras_transformer.text import (
-    Tokenizer,
-    WordPieceTokenizer,
-    WordTokenizer,
+from keras_transformer.text import Tokenizer, WordPieceTokenizer, WordTokenizer
+from keras_transformer.text.files import (
     find_vocabularies,
     read_tokenizers,
     save_tokenizers,
     vocabulary_paths,
+    word_tags_of,
 )
-from keras_transformer.text.files import word_tags_of
 from keras_transformer.translation.exported_weights import read_exported_model
 from keras_transformer.utils import checksums
 from keras_transformer.utils.files import whole_directory, whole_file

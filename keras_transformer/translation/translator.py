@@ -11,7 +11,8 @@ import tensorflow as tf
 from keras_transformer.config import PAD_ID, DecodingConfig
 from keras_transformer.decoding import UNFILLED_SCORE, SearchResult, score_tokens
 from keras_transformer.model import Transformer
-from keras_transformer.text import Tokenizer, TreeTokenizer, read_tokenizers
+from keras_transformer.text import Tokenizer, TreeTokenizer
+from keras_transformer.text.files import read_tokenizers
 from keras_transformer.translation.batching import translate_in_batches
 from keras_transformer.translation.graph_method import forget_graphs, graph_method
 from keras_transformer.translation.inspection import inspect_ids, mean_cross_attention

@@ -96,7 +96,8 @@ def read_experiment(args: argparse.Namespace, prog: str) -> tuple[Any, str]:
     """
     import pydantic
 
-    from keras_transformer.config import ExperimentConfig, read_yaml
+    from keras_transformer.config import ExperimentConfig
+    from keras_transformer.config.experiment import read_yaml
     from keras_transformer.presets import get_preset
 
     given = dict(_given(vars(args)))
@@ -176,7 +177,7 @@ def _recipe(training: Mapping[str, Any], path: Path) -> dict[str, Any]:
     from pydantic import TypeAdapter, ValidationError
 
     from keras_transformer.config import TrainingConfig
-    from keras_transformer.config.upgrade import upgrade
+    from keras_transformer.config.experiment import upgrade
 
     try:
         values = upgrade({"training": dict(training)})["training"]

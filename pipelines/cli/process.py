@@ -21,6 +21,6 @@ def import_tensorflow(training: bool = False) -> None:
     """
     if training and "tensorflow" not in sys.modules:  # It reads the variable on import.
         os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
-    from keras_transformer.utils.quiet import import_tensorflow_quietly
+    from keras_transformer.utils.quiet_start import import_tensorflow_quietly
 
     import_tensorflow_quietly()

@@ -59,7 +59,8 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.qui
     start_log()
     started = time.monotonic()
     import_tensorflow(training=True)
-    from keras_transformer.config import ExperimentConfig, read_yaml
+    from keras_transformer.config import ExperimentConfig
+    from keras_transformer.config.experiment import read_yaml
     from keras_transformer.evaluation import score
     from keras_transformer.export import export_saved_model
     from keras_transformer.training import run_facts, train

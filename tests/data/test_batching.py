@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_transformer.data import bucket_boundaries, plan_batches
+from keras_transformer.data.batching import bucket_boundaries, plan_batches
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@ import gzip
 
 import pytest
 
-from keras_transformer.data import read_lines, read_pairs, read_parallel, read_tsv
+from keras_transformer.data import read_lines, read_pairs
+from keras_transformer.data.sources import read_parallel, read_tsv
 
 
 def write(path, content, compress=False):

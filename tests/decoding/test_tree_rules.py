@@ -18,7 +18,7 @@ from keras_transformer.decoding import (
 from keras_transformer.decoding.tree_rules import TreeStep, TreeTokens
 from keras_transformer.model import Transformer
 from keras_transformer.translation.model_step import ModelStep
-from keras_transformer.trees.sequences import WORD, delinearize
+from keras_transformer.trees import WORD, delinearize
 
 # 0 to 2 are padding, unk and bos; 11 is another token that is in no tree.
 SYMBOLS = dict(enumerate([WORD, "(S", ")S", "(NP", ")NP", "(VP", ")VP"], start=4))

@@ -5,9 +5,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from keras_transformer.evaluation.brackets import score_brackets
-from keras_transformer.trees.normalization import normalize_tree
-from keras_transformer.trees.tree import Tree, parse_tree
+from keras_transformer.evaluation import score_brackets
+from keras_transformer.trees import Tree, normalize_tree, parse_tree
 from tests.helpers.trees import annotated_trees
 
 REFERENCE = "(S (A (P this)) (B (Q is) (A (R a) (T test))))"

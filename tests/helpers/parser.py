@@ -12,8 +12,8 @@ from keras_transformer.text import (
     WordTokenizer,
     train_sentencepiece,
     train_words,
-    tree_vocabulary,
 )
+from keras_transformer.text.tree_tokenizer import tree_vocabulary
 from keras_transformer.translation.translator import Translator
 from keras_transformer.trees import parse_tree
 from tests.helpers.tiny import ODD, tiny_model, toy_sentences

@@ -5,7 +5,7 @@ import os
 import hypothesis.strategies as st
 import pytest
 
-from keras_transformer.trees.tree import Tree
+from keras_transformer.trees import Tree
 
 TREEBANK = os.environ.get("KERAS_TRANSFORMER_TREEBANK")
 """A folder with `train.mrg.gz` and `dev.mrg.gz`, which are not part of the repository."""

@@ -120,7 +120,7 @@ print(os.environ.get("TF_ENABLE_ONEDNN_OPTS"))
 def test_tensorflow_is_imported_without_its_report():
     code = """
 import os, sys
-from keras_transformer.utils.quiet import import_tensorflow_quietly
+from keras_transformer.utils.quiet_start import import_tensorflow_quietly
 import_tensorflow_quietly()
 print("tensorflow" in sys.modules)
 os.write(2, b"the descriptor is back")

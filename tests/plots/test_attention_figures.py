@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from matplotlib import image
 
-from keras_transformer.plots import attention_grid, attention_lines, attention_map, save_figure
+from keras_transformer.plots import attention_grid, attention_map, save_figure
+from keras_transformer.plots.attention import attention_lines
 
 SOURCE = ["▁A", "▁dog", "▁run", "s", "</s>"]
 TARGET = ["▁Ein", "▁Hund", "</s>"]

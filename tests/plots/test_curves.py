@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from keras_transformer.plots import last_step, learning_rate_curve, step_curves, training_curves
+from keras_transformer.plots import training_curves
+from keras_transformer.plots.curves import last_step, learning_rate_curve, step_curves
 from keras_transformer.schedules import NoamSchedule
 
 HISTORY = {

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.layers import SinusoidalPositionEncoding
-from keras_transformer.plots import position_map
+from keras_transformer.plots.positions import position_map
 
 
 def test_the_map_has_all_dimensions_and_the_curves_three():

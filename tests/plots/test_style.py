@@ -8,14 +8,14 @@ from matplotlib.figure import Figure
 
 from keras_transformer.plots import (
     attention_grid,
-    attention_lines,
     attention_map,
-    learning_rate_curve,
-    position_map,
     save_figure,
     training_curves,
     tree_figure,
 )
+from keras_transformer.plots.attention import attention_lines
+from keras_transformer.plots.curves import learning_rate_curve
+from keras_transformer.plots.positions import position_map
 from keras_transformer.schedules import NoamSchedule
 from keras_transformer.trees import parse_tree
 

@@ -8,12 +8,8 @@ import tensorflow as tf
 from keras_transformer import Transformer, TransformerConfig
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, DecodingConfig
 from keras_transformer.pretrained import import_marian, save_hugging_face
-from keras_transformer.text import (
-    SentencePieceTokenizer,
-    WordPieceTokenizer,
-    join_vocabulary,
-    train_word_piece,
-)
+from keras_transformer.text import SentencePieceTokenizer, WordPieceTokenizer, train_word_piece
+from keras_transformer.text.foreign_vocabulary import join_vocabulary
 from keras_transformer.translation.translator import Translator
 from tests.helpers.layer_checks import randomize
 from tests.helpers.tiny import tiny_tokenizer, toy_sentences, toy_training

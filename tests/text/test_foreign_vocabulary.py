@@ -4,11 +4,13 @@ import pytest
 import sentencepiece
 import tensorflow as tf
 
-from keras_transformer.text import SentencePieceTokenizer, join_vocabulary, train_sentencepiece
-from keras_transformer.text.foreign_vocabulary import read_foreign_vocabulary
-from keras_transformer.text.language_tags import LanguageTags
-from keras_transformer.text.normalization import normalize_opus
-from keras_transformer.text.string_table import StringTable
+from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
+from keras_transformer.text.base import LanguageTags, StringTable
+from keras_transformer.text.foreign_vocabulary import (
+    join_vocabulary,
+    normalize_opus,
+    read_foreign_vocabulary,
+)
 from tests.helpers.foreign_spm import spm_pieces, train_spm
 from tests.helpers.tiny import NO_UTF8, ODD, toy_pairs
 

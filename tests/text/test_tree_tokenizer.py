@@ -6,7 +6,9 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_transformer.text import TreeTokenizer, read_tokenizers, tree_vocabulary
+from keras_transformer.text import TreeTokenizer
+from keras_transformer.text.files import read_tokenizers
+from keras_transformer.text.tree_tokenizer import tree_vocabulary
 from keras_transformer.trees import Tree, delinearize, join_words, linearize, parse_tree
 from tests.helpers.arrays import decoded
 from tests.helpers.trees import TAGS, TREEBANK, WORDS, needs_treebank, trees

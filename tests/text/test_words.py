@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_transformer.config import UNK_ID
-from keras_transformer.text import WordTokenizer, read_tokenizers, train_words
-from keras_transformer.text.files import word_tags_of
+from keras_transformer.text import WordTokenizer, train_words
+from keras_transformer.text.files import read_tokenizers, word_tags_of
 from tests.helpers.arrays import decoded
 
 ENDINGS = "walking talking making taking baking waking faking raking hiking biking liking".split()

@@ -9,7 +9,7 @@ import pytest
 
 from keras_transformer.data import encode_pairs
 from keras_transformer.metrics import NegativeLogLikelihood
-from keras_transformer.text import read_tokenizers
+from keras_transformer.text.files import read_tokenizers
 from keras_transformer.training import read_history, train, train_on_jax
 from keras_transformer.training.checkpoints import load_checkpoint
 from keras_transformer.training.jax_run import _check_options

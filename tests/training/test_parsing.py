@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from keras_transformer.config import ExperimentConfig
-from keras_transformer.data import WordDropout, read_trees, tree_pair
+from keras_transformer.data import WordDropout, read_trees
+from keras_transformer.data.trees import tree_pair
 from keras_transformer.evaluation import score_brackets
 from keras_transformer.training import load_translator, read_history, train
 from keras_transformer.training.text import encode_text, token_batches

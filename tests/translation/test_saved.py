@@ -15,10 +15,10 @@ from keras_transformer.text import (
     SentencePieceTokenizer,
     WordPieceTokenizer,
     WordTokenizer,
-    save_tokenizers,
     train_sentencepiece,
     train_word_piece,
 )
+from keras_transformer.text.files import save_tokenizers
 from keras_transformer.training import run_facts
 from keras_transformer.translation import Translator
 from keras_transformer.translation.saved import find_translator

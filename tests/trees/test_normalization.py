@@ -1,8 +1,7 @@
 import pytest
 from hypothesis import assume, given
 
-from keras_transformer.trees.normalization import TOP_LABELS, normalize_tree
-from keras_transformer.trees.tree import Tree, parse_tree
+from keras_transformer.trees import TOP_LABELS, Tree, normalize_tree, parse_tree
 from tests.helpers.trees import annotated_trees
 
 

@@ -5,14 +5,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from keras_transformer.data.trees import stream_trees
-from keras_transformer.trees.normalization import normalize_tree
-from keras_transformer.trees.sequences import (
+from keras_transformer.trees import (
     delinearize,
     join_words,
     linearize,
+    normalize_tree,
+    parse_tree,
     split_words,
 )
-from keras_transformer.trees.tree import parse_tree
 from tests.helpers.trees import TAGS, TREEBANK, WORDS, annotated_trees, needs_treebank
 
 TEXT = "(S (NP (PRP We)) (VP (VBD had) (NP (NN tea))) (. .))"

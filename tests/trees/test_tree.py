@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given
 
-from keras_transformer.trees.tree import MAX_DEPTH, Tree, escape, parse_tree, unescape
+from keras_transformer.trees import MAX_DEPTH, Tree, escape, parse_tree, unescape
 from tests.helpers.trees import WORDS, annotated_trees
 
 

@@ -4,7 +4,8 @@ import shlex
 
 import pytest
 
-from keras_transformer.config import ExperimentConfig, read_yaml
+from keras_transformer.config import ExperimentConfig
+from keras_transformer.config.experiment import read_yaml
 from keras_transformer.export import find_saved_model
 from keras_transformer.training import load_translator
 from pipelines.quickstart import __main__ as quickstart
