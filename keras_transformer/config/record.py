@@ -95,16 +95,8 @@ class ExportRecord:
         return {**self.facts, **{name: getattr(self, name) for name in _TYPES}}
 
 
-_TYPES = {
-    "signatures": dict,
-    "compiled": bool,
-    "precision": str,
-    "parameters": int,
-    "vocabulary": dict,
-    "model": dict,
-    "decoding": dict,
-    "versions": dict,
-}
+# Of the fields but `facts`, in the order of the file.
+_TYPES = {name: type(value) for name, value in vars(ExportRecord()).items() if name != "facts"}
 
 
 def _checked(name: str, value: Any) -> Any:

@@ -59,6 +59,22 @@ class EncodedPairs:
         """int32 [n]: target tokens of each pair, with eos (labels) or bos (decoder inputs)."""
         return _lengths(self.target_offsets)
 
+    def rows(self, side: int, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the tokens of some pairs, concatenated, and the number of tokens of each.
+
+        Args:
+            side: 0 for the sources, 1 for the targets.
+            members: Integers [n]: the pairs.
+        """
+        ids, offsets = (
+            (self.source_ids, self.source_offsets),
+            (self.target_ids, self.target_offsets),
+        )[side]
+        counts = offsets[members + 1] - offsets[members]
+        ends = np.cumsum(counts)
+        places = np.repeat(offsets[members] - (ends - counts), counts) + np.arange(ends[-1])
+        return ids[places].astype(np.int32), counts.astype(np.int64)
+
     def padded_batch(
         self, indices: ArrayLike, width: int | None = None
     ) -> tuple[dict[str, np.ndarray], np.ndarray]:
@@ -121,9 +137,9 @@ def encode_pairs(
     log_report(rules, sum(len(chunk.source_counts) for chunk in chunks), dropped)
     return EncodedPairs(
         np.concatenate([chunk.source_ids for chunk in chunks]),
-        _offsets(np.concatenate([chunk.source_counts for chunk in chunks])),
+        offsets_of(np.concatenate([chunk.source_counts for chunk in chunks])),
         np.concatenate([chunk.target_ids for chunk in chunks]),
-        _offsets(np.concatenate([chunk.target_counts for chunk in chunks])),
+        offsets_of(np.concatenate([chunk.target_counts for chunk in chunks])),
     )
 
 
@@ -175,7 +191,7 @@ def chunked(pairs: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]
         yield chunk
 
 
-def _offsets(counts: np.ndarray) -> np.ndarray:
+def offsets_of(counts: np.ndarray) -> np.ndarray:
     """Return where each row begins, and the end of the last."""
     return np.concatenate([[0], np.cumsum(counts)])
 

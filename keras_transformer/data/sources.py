@@ -36,13 +36,16 @@ def read_lines(path: str | os.PathLike) -> list[str]:
     return list(stream_lines(path))
 
 
-def read_parallel(
-    source_path: str | os.PathLike, target_path: str | os.PathLike
+def read_pairs(
+    source_path: str | os.PathLike, target_path: str | os.PathLike | None = None
 ) -> list[tuple[str, str]]:
-    """Return the sentence pairs of two files whose lines are translations of each other.
+    """Return sentence pairs from two aligned files, or from one TSV file.
+
+    A line of a TSV file is a source sentence, a tab and a target sentence. An empty line is a pair
+    of empty sentences, as in aligned files.
 
     Args:
-        source_path: The file of source sentences.
+        source_path: The file of source sentences, or a TSV file if `target_path` is not given.
         target_path: The file of their translations, line by line.
 
     Returns:
@@ -50,58 +53,8 @@ def read_parallel(
 
     Raises:
         FileNotFoundError: If a file does not exist.
-        ValueError: If the files differ in their number of lines, or `read_lines` refuses one.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     source, target = Path(folder, "train.en"), Path(folder, "train.de")
-    ...     _ = source.write_text("a dog\\na cat\\n"), target.write_text("ein Hund\\neine Katze\\n")
-    ...     read_parallel(source, target)
-    [('a dog', 'ein Hund'), ('a cat', 'eine Katze')]
-    """
-    return list(_parallel(source_path, target_path))
-
-
-def read_tsv(path: str | os.PathLike) -> list[tuple[str, str]]:
-    """Return the sentence pairs of a file with a source sentence, a tab and a target per line.
-
-    An empty line is a pair of empty sentences, as in aligned files.
-
-    Args:
-        path: The tab-separated file.
-
-    Returns:
-        Pairs `(source, target)`.
-
-    Raises:
-        FileNotFoundError: If the file does not exist.
-        ValueError: If a line does not have exactly one tab (with the line number), or `read_lines`
-            refuses the file.
-
-    >>> import tempfile
-    >>> with tempfile.NamedTemporaryFile("w", suffix=".tsv") as file:
-    ...     print("a dog\\tein Hund", file=file, flush=True)
-    ...     read_tsv(file.name)
-    [('a dog', 'ein Hund')]
-    """
-    return list(_tab_separated(path))
-
-
-def read_pairs(
-    source_path: str | os.PathLike, target_path: str | os.PathLike | None = None
-) -> list[tuple[str, str]]:
-    """Return sentence pairs from two aligned files, or from one TSV file.
-
-    Args:
-        source_path: The file of source sentences, or a TSV file if `target_path` is not given.
-        target_path: The file of their translations.
-
-    Returns:
-        Pairs `(source, target)`.
-
-    Raises:
-        FileNotFoundError: If a file does not exist.
-        ValueError: If `read_parallel` or `read_tsv` refuses the files.
+        ValueError: If aligned files differ in their number of lines, a line of a TSV file does not
+            have exactly one tab, or `read_lines` refuses a file.
 
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp(), "pairs.tsv")
@@ -121,15 +74,14 @@ def stream_pairs(
     the shorter one.
 
     Args:
-        source_path: The file of source sentences, or a TSV file if `target_path` is not given.
-        target_path: The file of their translations.
+        source_path: See `read_pairs`.
+        target_path: See `read_pairs`.
 
     Yields:
         Pairs `(source, target)`.
 
     Raises:
-        FileNotFoundError: If a file does not exist.
-        ValueError: If `read_parallel` or `read_tsv` refuses the files.
+        FileNotFoundError, ValueError: See `read_pairs`.
 
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp(), "pairs.tsv")
@@ -145,7 +97,7 @@ def stream_pairs(
 def _parallel(
     source_path: str | os.PathLike, target_path: str | os.PathLike
 ) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of two files; see `read_parallel`."""
+    """Yield the pairs of two files whose lines are translations of each other."""
     sources, targets = stream_lines(source_path), stream_lines(target_path)
     for number, (source, target) in enumerate(zip_longest(sources, targets), start=1):
         if source is None or target is None:
@@ -160,7 +112,7 @@ def _parallel(
 
 
 def _tab_separated(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of a TSV file; see `read_tsv`."""
+    """Yield the pairs of a file of tab-separated sentences."""
     for number, line in enumerate(stream_lines(path), start=1):
         columns = line.split("\t") if line else ["", ""]
         if len(columns) != 2:

@@ -59,21 +59,14 @@ def stream_tfds(
 ) -> Iterator[tuple[str, str]]:
     """Yield the sentence pairs that `read_tfds` returns, without holding the text in memory.
 
-    Args:
-        name: As for `read_tfds`.
-        split: As for `read_tfds`.
-        source_language: As for `read_tfds`.
-        target_language: As for `read_tfds`.
-        data_dir: As for `read_tfds`.
-
-    Yields:
-        Pairs `(source, target)`, in the same order each time.
-
-    Raises:
-        ConnectionError, ImportError, ValueError: As `read_tfds` does.
+    The arguments and errors are those of `read_tfds`.
     """
     builder, data_dir = _find(name, data_dir)
-    languages = _languages(builder.info.features)
+    import tensorflow_datasets as tfds
+
+    features = builder.info.features
+    is_parallel = isinstance(features, tfds.features.Translation)
+    languages = list(features.languages) if is_parallel else []
     if not {source_language, target_language} <= set(languages):
         raise ValueError(
             f"{builder.info.full_name} must have both languages, received {source_language} and "
@@ -117,12 +110,6 @@ def _find(name: str, data_dir: str | os.PathLike | None) -> "tuple[tfds.core.Dat
             f"{name}. {reason} See https://www.tensorflow.org/datasets/catalog/overview"
         ) from error
     return builder, data_dir
-
-
-def _languages(features: "tfds.features.FeatureConnector") -> list[str]:
-    import tensorflow_datasets as tfds
-
-    return list(features.languages) if isinstance(features, tfds.features.Translation) else []
 
 
 def _prepare(builder: "tfds.core.DatasetBuilder", data_dir: Path) -> None:

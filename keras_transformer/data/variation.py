@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from keras_transformer.config import UNK_ID
-from keras_transformer.data.encoding import EncodedPairs
+from keras_transformer.data.encoding import EncodedPairs, offsets_of
 from keras_transformer.utils.cores import available_cores
 
 if TYPE_CHECKING:
@@ -38,6 +38,9 @@ class Variation(Protocol):
             number: The number of the pass.
             first: The place in the pass of the first pair.
             members: Integers [n]: the pairs.
+
+        Returns:
+            A future of `EncodedPairs` with these pairs in their order.
         """
 
 
@@ -97,13 +100,7 @@ class SubwordDropout:
     def segment(self, number: int, first: int, members: np.ndarray) -> Future[EncodedPairs]:
         """Start to segment some pairs, after those of earlier calls.
 
-        Args:
-            number: The number of the pass.
-            first: The place in the pass of the first pair.
-            members: Integers [n]: the pairs.
-
-        Returns:
-            A future of `EncodedPairs` with these pairs in their order.
+        See `Variation.segment`.
         """
         future: Future[EncodedPairs] = Future()
         with self._turn:
@@ -147,8 +144,7 @@ class SubwordDropout:
                 ids, counts = (b"".join(parts) for parts in zip(*of_side, strict=True))
             else:
                 ids, counts = self._task(side, number, first, members)[1:3]
-            ends = np.cumsum(np.frombuffer(counts, np.int64))
-            arrays += [np.frombuffer(ids, np.int32), np.concatenate([[0], ends])]
+            arrays += [np.frombuffer(ids, np.int32), offsets_of(np.frombuffer(counts, np.int64))]
         return EncodedPairs(*arrays)
 
     def _start(self) -> "subprocess.Popen[bytes]":
@@ -169,35 +165,26 @@ class SubwordDropout:
 
     def _task(self, side: int, number: int, first: int, members: np.ndarray) -> tuple[Any, ...]:
         """Return a task for `text.bpe_dropout`: side, ids, counts and seeds."""
-        ids, offsets = self._sides()[side]
-        counts = offsets[members + 1] - offsets[members]
-        ends = np.cumsum(counts)
-        flat = ids[np.repeat(offsets[members] - (ends - counts), counts) + np.arange(ends[-1])]
+        ids, counts = self.pairs.rows(side, members)
         base = side | number << 1 | self.seed << 64
         seeds = [base | (first + i) << 32 << 64 for i in range(len(members))]
-        return side, flat.astype(np.int32).tobytes(), counts.astype(np.int64).tobytes(), seeds
+        return side, ids.tobytes(), counts.tobytes(), seeds
 
     def _measure(self) -> float:
         from keras_transformer.text import bpe_dropout  # `data` alone needs no TensorFlow.
 
         members = np.linspace(0, len(self.pairs) - 1, min(_SAMPLE, len(self.pairs))).astype(int)
         before, after = np.zeros((2, 2, len(members)), int)
-        for side, (ids, offsets) in enumerate(self._sides()):
-            rows = [ids[offsets[i] : offsets[i + 1]].tolist() for i in members]
-            varied: Sequence[Sequence[int]] = rows
+        for side in (0, 1):
+            ids, counts = self.pairs.rows(side, members)
+            before[side] = after[side] = counts + 1
             if side in self._dropouts:
+                rows = [row.tolist() for row in np.split(ids, np.cumsum(counts)[:-1])]
                 dropout, seeds = self._dropouts[side], range(len(rows))
                 varied = bpe_dropout.vary(dropout, rows, seeds=seeds, **self._options)
-            before[side], after[side] = ([len(row) + 1 for row in each] for each in (rows, varied))
+                after[side] = [len(row) + 1 for row in varied]
         # Batches are filled by the longer side.
         return float(after.max(axis=0).sum() / before.max(axis=0).sum())
-
-    def _sides(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-        pairs = self.pairs
-        return (
-            (pairs.source_ids, pairs.source_offsets),
-            (pairs.target_ids, pairs.target_offsets),
-        )
 
 
 class WordDropout:
@@ -239,34 +226,20 @@ class WordDropout:
     def segment(self, number: int, first: int, members: np.ndarray) -> "Future[EncodedPairs]":
         """Return some pairs with other words replaced.
 
-        Args:
-            number: The number of the pass.
-            first: The place in the pass of the first pair.
-            members: Integers [n]: the pairs.
-
-        Returns:
-            A future of `EncodedPairs` with these pairs in their order.
+        See `Variation.segment`.
         """
-        rows = []
-        for place, member in enumerate(members, start=first):
-            ids = self.pairs.source_ids[slice(*self.pairs.source_offsets[member : member + 2])]
-            draws = np.random.default_rng([self.seed, number, place]).random(len(ids))
-            rows.append(np.where(draws < self._rates[ids], self._classes[ids], ids))
+        ids, counts = self.pairs.rows(0, members)
+        seeds = ([self.seed, number, place] for place in range(first, first + len(members)))
+        draws = np.concatenate(
+            [np.random.default_rng(s).random(n) for s, n in zip(seeds, counts, strict=True)]
+        )
+        sources = np.where(draws < self._rates[ids], self._classes[ids], ids)
+        targets, target_counts = self.pairs.rows(1, members)
         future: Future[EncodedPairs] = Future()
-        future.set_result(self._with_sources(members, rows))
+        future.set_result(
+            EncodedPairs(sources, offsets_of(counts), targets, offsets_of(target_counts))
+        )
         return future
-
-    def _with_sources(self, members: np.ndarray, rows: list[np.ndarray]) -> EncodedPairs:
-        targets = [
-            self.pairs.target_ids[slice(*self.pairs.target_offsets[member : member + 2])]
-            for member in members
-        ]
-        arrays: list[np.ndarray] = []
-        for side in (rows, targets):
-            ends = np.cumsum([len(row) for row in side])
-            ids = np.concatenate([np.zeros(0, np.int32), *side])
-            arrays += [ids.astype(np.int32), np.concatenate([[0], ends]).astype(np.int64)]
-        return EncodedPairs(*arrays)
 
 
 def _in_order(

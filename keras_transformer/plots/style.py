@@ -68,11 +68,7 @@ def styled_figure(
 
 @contextmanager
 def quiet_about_glyphs(quiet: bool = True) -> Iterator[None]:
-    """Silence matplotlib's warnings about characters that its font lacks.
-
-    Args:
-        quiet: Whether to do so.
-    """
+    """Silence matplotlib's warnings about characters that its font lacks, if `quiet` is true."""
     with warnings.catch_warnings():
         if quiet:
             warnings.filterwarnings("ignore", message=r"(?s)Glyph .* missing from font")

@@ -108,9 +108,7 @@ def _kind_of(path: Path, subwords: str) -> type[Tokenizer]:
     content = path.read_bytes() if path.is_file() else b""
     if _has_trees(content):
         return TreeTokenizer
-    if content.startswith(b"{"):
-        return WordTokenizer
-    if subwords == "word":
+    if content.startswith(b"{") or subwords == "word":
         return WordTokenizer
     return WordPieceTokenizer if subwords == "wordpiece" else SentencePieceTokenizer
 

@@ -110,7 +110,7 @@ class TreeTokenizer(Tokenizer):
     """
 
     _KIND = "vocabulary of trees"
-    _TRAINED_BY = "tree_vocabulary"
+    _TRAINED_BY = "tree_tokenizer.tree_vocabulary"
 
     def __init__(self, model: bytes):
         super().__init__(model)

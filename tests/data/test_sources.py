@@ -3,7 +3,6 @@ import gzip
 import pytest
 
 from keras_transformer.data import read_lines, read_pairs
-from keras_transformer.data.sources import read_parallel, read_tsv
 
 
 def write(path, content, compress=False):
@@ -37,19 +36,19 @@ def test_parallel_files_may_differ_in_compression(tmp_path):
     source = write(tmp_path / "a.en", "a dog\na cat\n")
     target = write(tmp_path / "a.de.gz", "ein Hund\neine Katze\n", compress=True)
     pairs = [("a dog", "ein Hund"), ("a cat", "eine Katze")]
-    assert read_parallel(source, target) == read_pairs(source, target) == pairs
+    assert read_pairs(source, target) == pairs
 
 
 @pytest.mark.parametrize("compress", [False, True])
 def test_a_tsv_file_has_two_columns(tmp_path, compress):
     path = write(tmp_path / "a.tsv", "a dog\tein Hund\n\tkein\n", compress)
-    assert read_tsv(path) == read_pairs(path) == [("a dog", "ein Hund"), ("", "kein")]
+    assert read_pairs(path) == [("a dog", "ein Hund"), ("", "kein")]
 
 
 def test_different_numbers_of_lines_are_rejected(tmp_path):
     source, target = write(tmp_path / "a.en", "1\n2\n3\n"), write(tmp_path / "a.de", "1\n2\n")
     with pytest.raises(ValueError, match=r"received 3 in .*a\.en and 2 in .*a\.de\. Check"):
-        read_parallel(source, target)
+        read_pairs(source, target)
 
 
 @pytest.mark.parametrize(
@@ -62,12 +61,12 @@ def test_different_numbers_of_lines_are_rejected(tmp_path):
 def test_a_tsv_line_without_exactly_one_tab_is_rejected(tmp_path, line, message):
     path = write(tmp_path / "a.tsv", f"a\tb\n{line}\nc\td\n")
     with pytest.raises(ValueError, match=rf"a\.tsv, line 2: .* {message}"):
-        read_tsv(path)
+        read_pairs(path)
 
 
 def test_an_empty_tsv_line_is_a_pair_of_empty_sentences(tmp_path):
     path = write(tmp_path / "a.tsv", "a\tb\n\nc\td\n")
-    assert read_tsv(path) == [("a", "b"), ("", ""), ("c", "d")]
+    assert read_pairs(path) == [("a", "b"), ("", ""), ("c", "d")]
 
 
 def test_a_missing_file_is_named(tmp_path):
