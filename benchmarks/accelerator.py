@@ -34,7 +34,8 @@ from benchmarks.operations import matrix_operations, peak_operations
 from benchmarks.pytorch import LEARNING_RATE, Pass, of_pytorch
 from benchmarks.report import print_report, table_line
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, TransformerConfig
-from keras_transformer.data import EncodedPairs, TokenBatches, choose_widths, read_pairs
+from keras_transformer.data import EncodedPairs, TokenBatches, read_pairs
+from keras_transformer.data.batching import choose_widths
 from keras_transformer.presets import PRESETS
 
 OURS, EAGER, COMPILED = "ours (JAX)", "PyTorch", "PyTorch, torch.compile"

@@ -5,7 +5,7 @@ from typing import Any
 
 from keras_transformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 
-__all__ = ["PRESETS", "Preset", "get_preset"]
+__all__ = ["PRESETS", "get_preset"]
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,9 @@
 
 import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
 
-from keras_transformer.data.batching import choose_widths
 from keras_transformer.data.encoding import EncodedPairs, encode_pairs
 from keras_transformer.data.pipeline import TokenBatches
-from keras_transformer.data.sources import read_lines, read_pairs, stream_pairs
+from keras_transformer.data.sources import read_lines, read_pairs
 from keras_transformer.data.tfds import read_tfds
 from keras_transformer.data.trees import read_trees, substitute_subtrees
 from keras_transformer.data.variation import SubwordDropout, WordDropout
@@ -15,12 +14,10 @@ __all__ = [
     "SubwordDropout",
     "TokenBatches",
     "WordDropout",
-    "choose_widths",
     "encode_pairs",
     "read_lines",
     "read_pairs",
     "read_tfds",
     "read_trees",
-    "stream_pairs",
     "substitute_subtrees",
 ]

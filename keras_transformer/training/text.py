@@ -20,17 +20,15 @@ from keras_transformer.data import (
     SubwordDropout,
     TokenBatches,
     WordDropout,
-    choose_widths,
     read_pairs,
     read_tfds,
     read_trees,
-    stream_pairs,
 )
-from keras_transformer.data.batching import rows_per_batch
+from keras_transformer.data.batching import choose_widths, rows_per_batch
 from keras_transformer.data.cleaning import CleaningRules
 from keras_transformer.data.encoded_files import Corpus, digest, encode_to_files, is_encoded_text
 from keras_transformer.data.languages import tag_sources, temperature_weights
-from keras_transformer.data.sources import existing_file
+from keras_transformer.data.sources import existing_file, stream_pairs
 from keras_transformer.data.tfds import stream_tfds, tfds_version
 from keras_transformer.data.trees import stream_tree_pairs, tree_files, tree_pair
 from keras_transformer.text import SentencePieceTokenizer, Tokenizer, WordTokenizer

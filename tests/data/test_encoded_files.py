@@ -169,8 +169,9 @@ def test_text_without_a_usable_pair_is_refused_each_time(tmp_path):
 KILLED = """
 import sys, time
 from pathlib import Path
-from keras_transformer.data import encoded_files, encoding, stream_pairs
+from keras_transformer.data import encoded_files, encoding
 from keras_transformer.data.cleaning import CleaningRules
+from keras_transformer.data.sources import stream_pairs
 from keras_transformer.text import SentencePieceTokenizer
 
 encoding._LINES_AT_ONCE, encoded_files._CHUNKS_PER_STEP = 100, 2

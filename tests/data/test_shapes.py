@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from keras_transformer.config import PAD_ID
-from keras_transformer.data import EncodedPairs, TokenBatches, choose_widths
-from keras_transformer.data.batching import plan_batches
+from keras_transformer.data import EncodedPairs, TokenBatches
+from keras_transformer.data.batching import choose_widths, plan_batches
 
 
 def padded_tokens(lengths, widths):
