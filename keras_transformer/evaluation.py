@@ -282,7 +282,7 @@ def score_brackets(
     first, with brackets around nothing else; TOP does not count, nor do part-of-speech tags; and
     PRT equals ADVP. The reference decides what punctuation is, so that predicted trees need no
     tags. On normalized trees with the right tags of punctuation, F1, precision and recall
-    are those of EVALB; on original files, it also counts brackets that normalization removes.
+    equal EVALB's; on original files, EVALB also counts brackets that normalization removes.
 
     Args:
         predicted: Predicted trees, normalized; None for a sentence without one.
@@ -345,7 +345,7 @@ def _has_words(reference: Tree, max_words: int | None) -> bool:
 
 
 def _count(predicted: Tree, reference: Tree) -> tuple[int, int, int]:
-    """Return the numbers of matched brackets, predicted ones, and those of the reference."""
+    """Return the numbers of matched, predicted and reference brackets."""
     counts_word = [tag not in _PUNCTUATION for tag in reference.tags]
     ours, theirs = (_brackets(tree, counts_word) for tree in (predicted, reference))
     return (ours & theirs).total(), ours.total(), theirs.total()

@@ -1,6 +1,6 @@
 """Constituency trees: their bracketed notation, normalization, and the tokens of a model.
 
-The tokens are those of "Grammar as a Foreign Language" (Vinyals et al. 2015).
+The tokens follow "Grammar as a Foreign Language" (Vinyals et al. 2015).
 """
 
 import dataclasses
@@ -93,10 +93,10 @@ class Tree:
 
 
 def parse_tree(text: str) -> Tree:
-    r"""Return the tree that a bracketed notation describes, as it is written.
+    r"""Return the tree of a bracketed notation, unchanged.
 
     The first text in a bracket is its label or tag, which may be missing if a bracket follows, as
-    in `((S ...))`. Further words without a bracket of their own have the tag "XX". Words are
+    in `((S ...))`. Words without their own bracket have the tag "XX". Words are
     unescaped: "-LRB-" is read as "(", and "1\/2" as "1/2".
 
     Args:
@@ -151,7 +151,7 @@ def parse_tree(text: str) -> Tree:
 
 
 def escape(text: str) -> str:
-    """Return a word as it is written in a tree.
+    """Return a word in the notation of trees.
 
     >>> escape("f(x)")
     'f-LRB-x-RRB-'
@@ -160,7 +160,7 @@ def escape(text: str) -> str:
 
 
 def unescape(text: str) -> str:
-    r"""Return a word of a tree as it is written in text.
+    r"""Return a word of a tree in plain text.
 
     >>> unescape("-LRB-"), unescape(r"3\/4")
     ('(', '3/4')
@@ -279,8 +279,8 @@ def delinearize(
         The `Tree`.
 
     Raises:
-        ValueError: If the tokens are not those of one tree over exactly these words, or of one that
-            is too deep to be read again, or if the numbers of words and tags are different.
+        ValueError: If the tokens do not form one tree over exactly these words, the tree is too
+            deep to be read again, or the numbers of words and tags differ.
 
     >>> tokens = "(S (NP XX )NP (VP XX )VP )S".split()
     >>> str(delinearize(tokens, ["We", "left"], ["PRP", "VBD"]))

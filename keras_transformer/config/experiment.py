@@ -198,7 +198,7 @@ def upgrade(values: dict[str, Any]) -> dict[str, Any]:
         values: Nested dictionaries, such as a parsed file, of any version.
 
     Returns:
-        The dictionaries in the form of this version; `values` stays as it is.
+        The dictionaries in the form of this version; `values` is not modified.
 
     Raises:
         ValueError: If the configuration uses R-Drop.

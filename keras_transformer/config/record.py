@@ -79,7 +79,7 @@ class ExportRecord:
     def write(self, version: str | os.PathLike) -> Path:
         """Write the record into a version directory, and return the path of the file.
 
-        If the directory has checksums, that of the record is updated.
+        If the directory has checksums, the record's checksum is updated.
         """
         path = Path(version) / self.FILE
         path.parent.mkdir(exist_ok=True)

@@ -160,7 +160,7 @@ def choose_widths(
     Args:
         lengths: Integers [n]: lengths in tokens, eos included.
         count: The largest number of widths.
-        longest: A length that the last width must hold; by default that of the longest sentence.
+        longest: A length that the last width must hold; by default the longest of `lengths`.
         multiple: Widths are multiples of this number, which matrix units of accelerators need.
 
     Returns:

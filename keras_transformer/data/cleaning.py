@@ -80,7 +80,7 @@ class CleaningRules:
 
 
 def reason_names(rules: CleaningRules) -> dict[str, str]:
-    """Return what the pairs that a reason drops have in common.
+    """Return a description of the pairs that each reason drops.
 
     >>> reason_names(CleaningRules(max_length=50))["too_long"]
     'longer than 50 tokens'

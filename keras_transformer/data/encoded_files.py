@@ -160,7 +160,7 @@ class _Files:
         self._ends = [0, 0]
 
     def paths(self) -> list[Path]:
-        """Return the paths of ids and offsets of the source, and of those of the target."""
+        """Return the paths of the source ids and offsets, then of the target ids and offsets."""
         kinds = itertools.product(("source", "target"), ("ids", "offsets"))
         return [self.directory / ".".join(kind) for kind in kinds]
 

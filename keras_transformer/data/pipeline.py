@@ -39,7 +39,7 @@ class TokenBatches:
             sentences of a batch do not depend on it.
         seed: Seed of the order, combined with the epoch.
         shuffle: Whether to shuffle. Without it, every pass has the same order, from short to long.
-        steps_per_epoch: Batches per epoch; by default those of one pass over the pairs. An epoch
+        steps_per_epoch: Batches per epoch; by default one pass over the pairs. An epoch
             continues where the last one ended.
         weights: Tuples of a number of consecutive pairs and of how often a pass has each of them.
             Of 2.5, a random half has its third occurrence, another half in each pass. Every pass
@@ -112,7 +112,7 @@ class TokenBatches:
     def dataset(self) -> "tf.data.Dataset":
         """Return a dataset for `fit`, which iterates over it once per epoch.
 
-        Elements are those of `EncodedPairs.padded_batch`:
+        Elements are what `EncodedPairs.padded_batch` returns:
         `({"source": [B, S], "target": [B, T]}, labels [B, T])`, int32. Their shapes are unknown to
         the graph, so a training step is traced only once.
         """
@@ -229,7 +229,7 @@ class TokenBatches:
             skip = 0
 
     def _part(self, number: int, part: int) -> EncodedPairs:
-        """Return a part of a pass with its tokens, and start on those of the next part."""
+        """Return a part of a pass with its tokens, and start to segment the next part."""
         assert self.vary is not None
         parts = len(self._parts) - 1
         place = number * parts + part

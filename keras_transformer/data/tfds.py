@@ -59,7 +59,7 @@ def stream_tfds(
 ) -> Iterator[tuple[str, str]]:
     """Yield the sentence pairs that `read_tfds` returns, without holding the text in memory.
 
-    The arguments and errors are those of `read_tfds`.
+    It takes the same arguments and raises the same errors.
     """
     builder, data_dir = _find(name, data_dir)
     import tensorflow_datasets as tfds

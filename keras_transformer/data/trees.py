@@ -20,7 +20,7 @@ _LOGGED_PROBLEMS = 5
 _Place = tuple[int, ...]
 """The numbers of the children on the way from the root to a bracket."""
 _Kind = tuple[str, str]
-"""The label of a bracket and that of its parent."""
+"""The label of a bracket and of its parent."""
 
 _MAX_REPLACED = 20
 """The most words of a bracket that is replaced."""
@@ -204,7 +204,7 @@ def tree_files(path: str | os.PathLike) -> list[Path]:
     if not path.is_dir():
         return [path]
     files = sorted(file for pattern in _PATTERNS for file in path.rglob(pattern) if file.is_file())
-    # A file that is there unpacked, too, counts once.
+    # A file that also exists unpacked counts once.
     files = [file for file in files if file.suffix != ".gz" or file.with_suffix("") not in files]
     if not files:
         raise FileNotFoundError(
@@ -221,7 +221,7 @@ def substitute_subtrees(
 
     It is data augmentation for small treebanks (Shi et al., 2021, "Substructure Substitution").
     Each tree is one of the treebank, in turn, in which one to five brackets of at most 20 words are
-    replaced by random ones with the same label, whose parents have the same label, too.
+    replaced by random ones with the same label and the same label of the parent.
 
     Args:
         trees: Normalized trees.

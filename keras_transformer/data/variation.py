@@ -47,8 +47,8 @@ class Variation(Protocol):
 class SubwordDropout:
     """Segments sentence pairs again with random merges left out (BPE-dropout).
 
-    Other processes do the work, ahead of what is asked for. The segmentation of a pair depends on
-    the seed, the number of the pass and its place in the pass, and on nothing else.
+    Worker processes segment the next part of a pass while the current part is used. The
+    segmentation of a pair depends only on the seed, the number of the pass and its place in it.
 
     Args:
         pairs: Sentence pairs to segment; not modified.
@@ -150,8 +150,8 @@ class SubwordDropout:
     def _start(self) -> "subprocess.Popen[bytes]":
         from keras_transformer.text import bpe_dropout
 
-        # Without packages, a process starts in milliseconds and takes few megabytes. In a session
-        # of its own, it does not see Ctrl-C; if this process is killed, its input ends.
+        # Without packages, a process starts in milliseconds and takes few megabytes. In its own
+        # session, it does not see Ctrl-C; if this process is killed, its input ends.
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", bpe_dropout.__file__],
             stdin=subprocess.PIPE,
@@ -190,7 +190,7 @@ class SubwordDropout:
 class WordDropout:
     """Replaces words of sources by their classes, rare ones more often than frequent ones.
 
-    So a model learns what words of a class have in common (Kiperwasser and Goldberg, 2016). A word
+    The model learns to represent a class of words (Kiperwasser and Goldberg, 2016). A word
     that occurred n times is replaced with a probability of rate / (rate + n). The words that are
     replaced depend on the seed, the number of the pass and the place in the pass.
 

@@ -96,7 +96,7 @@ def attention_map(
     does not cover, choose another font in `matplotlib.rcParams["font.family"]`.
 
     Args:
-        weights: Attention weights [T, S] of one sentence, from 0 to 1: those of one head, or a mean
+        weights: Attention weights [T, S] of one sentence, from 0 to 1: of one head, or a mean
             over heads.
         source_tokens: The S source tokens.
         target_tokens: The T target tokens.

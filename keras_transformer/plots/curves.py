@@ -168,7 +168,7 @@ def last_step(schedule: NoamSchedule, learning_rates: Sequence[float]) -> int:
     peak = schedule.scale * (schedule.d_model * warmup) ** -0.5
 
     def steps(rate: float) -> tuple[float, float]:
-        # The rate after n steps is that of step n + 1, which is in the warm-up or after it.
+        # The rate after n steps is the rate of step n + 1, which is in the warm-up or after it.
         return warmup * rate / peak - 1, warmup * (peak / rate) ** 2 - 1
 
     epochs = len(learning_rates)

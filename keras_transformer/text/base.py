@@ -149,9 +149,9 @@ class Tokenizer(tf.Module, abc.ABC):
         return self._detokenize(tf.convert_to_tensor(ids))
 
     def write(self, ids: tf.Tensor, text: tf.Tensor) -> tf.Tensor:
-        """Return the texts of ids that a model answered to other texts.
+        """Return the texts of the ids that a model predicted for some source texts.
 
-        By default, these are those of `detokenize`. A tokenizer may fill in parts of the sources.
+        By default, this is `detokenize`. A tokenizer may fill in parts of the sources.
 
         Args:
             ids: Integers [B, T], as in `detokenize`.
@@ -184,7 +184,7 @@ class Tokenizer(tf.Module, abc.ABC):
             ids: Ids of the vocabulary.
 
         Returns:
-            The pieces; in those of subwords, "▁" marks the beginning of a word.
+            The pieces; in subwords, "▁" marks the beginning of a word.
 
         Raises:
             IndexError: If an id is outside the vocabulary.

@@ -1,8 +1,8 @@
-"""Vocabularies of other programs, whose ids are not those of their SentencePiece models.
+"""Vocabularies of Marian and Hugging Face, and the text normalization of OPUS-MT.
 
-Marian and Hugging Face split text with a SentencePiece model, and look the pieces up in a
-vocabulary of their own. Here, both become one SentencePiece model, whose ids are those of the
-vocabulary in our order: pad, unk, bos, eos, then the others.
+These programs split text with a SentencePiece model, and look the pieces up in a separate
+vocabulary. Here, both become one SentencePiece model, with the ids of that vocabulary in our order:
+pad, unk, bos, eos, then the others.
 """
 
 import dataclasses
@@ -71,7 +71,7 @@ def join_vocabulary(
     Args:
         model: The SentencePiece model that splits the text.
         pieces: The pieces in the order of their ids, the first four being pad, unk, bos and eos.
-            Those that the model lacks are never a part of text, and are written as they are.
+            Pieces that the model lacks are never part of a text, and are written unchanged.
         normalization: See `ForeignVocabulary`.
 
     Raises:
@@ -127,10 +127,10 @@ def join_vocabulary(
 
 
 def split_vocabulary(model: bytes) -> bytes:
-    """Return a SentencePiece model without what `join_vocabulary` noted in it.
+    """Return a SentencePiece model without the metadata that `join_vocabulary` stored in it.
 
     Args:
-        model: A SentencePiece model; one that `join_vocabulary` did not make is returned as it is.
+        model: A SentencePiece model; returned unchanged if `join_vocabulary` did not make it.
 
     Returns:
         A model that splits text in the same way, and joins pieces that it does not have as they
@@ -152,7 +152,7 @@ def split_vocabulary(model: bytes) -> bytes:
 
 
 def read_foreign_vocabulary(model: bytes) -> ForeignVocabulary | None:
-    """Return what `join_vocabulary` noted in a model, or None for any other model."""
+    """Return the metadata that `join_vocabulary` stored in a model, or None for other models."""
     from google.protobuf.unknown_fields import UnknownFieldSet
     from sentencepiece import sentencepiece_model_pb2 as schema
 

@@ -262,7 +262,7 @@ def train_sentencepiece(
     normalization rules, so training and serving normalize text in the same way.
 
     Args:
-        lines: Raw sentences. SentencePiece skips those of more than 4,192 bytes.
+        lines: Raw sentences. SentencePiece skips sentences of more than 4,192 bytes.
         vocab_size: Exact number of pieces (V), including control pieces and bytes.
         model_type: "bpe" (byte pair encoding, as in the paper) or "unigram".
         character_coverage: Share of the text's characters, 0.98 to 1, that become pieces; 0.9995

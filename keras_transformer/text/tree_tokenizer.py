@@ -32,9 +32,9 @@ def tree_vocabulary(
 
     Args:
         trees: Trees with all labels and tags.
-        vocab_size: The size of the vocabulary, if it shall have room that no token uses.
+        vocab_size: The size of the vocabulary, if it should have room for more tokens.
         word_tags: Where part-of-speech tags are: nowhere, in the source (after each word; see
-            `join_words`), or in the target (a token after that of each word).
+            `join_words`), or in the target (a token after each word's token).
 
     Returns:
         The vocabulary, for `TreeTokenizer`.
@@ -79,7 +79,7 @@ class TreeTokenizer(Tokenizer):
     """Tokenize constituency trees as typed brackets and the numbers of words (Section 6.3).
 
     The text of a tree is its bracketed notation. `tokenize` leaves the words out; `write` puts
-    those of a sentence in again. The methods are those of `Tokenizer`.
+    the words of a sentence in again. It has the methods of `Tokenizer`.
 
     Args:
         model: A vocabulary such as `tree_vocabulary` returns.
@@ -152,7 +152,7 @@ class TreeTokenizer(Tokenizer):
         return [*SPECIAL, *numbers, *self.tags, *brackets, *rest]
 
     def tokenize(self, text: tf.Tensor, max_length: int | None = None) -> tf.RaggedTensor:
-        # Words are not tokens of their own, so their lengths say nothing about the number of bytes.
+        # A word of any length is one token, so `max_length` does not limit the number of bytes.
         return self._tokenize(tf.convert_to_tensor(text, tf.string))[:, :max_length]
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
@@ -175,7 +175,7 @@ class TreeTokenizer(Tokenizer):
         before = tf.where(is_same, before, UNK_ID)
         opened = tf.gather(before, tf.math.invert_permutation(order))
         closing = tf.where(opened == UNK_ID, UNK_ID, opened + 1)
-        ids = tf.where(closes, closing, ids)  # At words, those of their tags.
+        ids = tf.where(closes, closing, ids)  # At words, the ids of their tags.
         is_word = ~(opens | closes)
         words = self._number(tokens.with_values(tf.cast(is_word, tf.int32)))
         if not self.tags:
@@ -246,7 +246,7 @@ class TreeTokenizer(Tokenizer):
         Args:
             ids: The tokens.
             words: string [B, W], the words; where there are too few, XX takes their place.
-            tags: string [B, W], their tags; "" for those of the tokens.
+            tags: string [B, W], their tags; "" to take the tags from the tokens.
         """
         ids = tf.where((ids >= 0) & (ids < self.vocab_size), ids, PAD_ID)
         is_word = self._is_word(ids)

@@ -36,7 +36,7 @@ class WordPieceTokenizer(Tokenizer):
     Text is normalized to NFKC, with single spaces. Words are runs of letters, runs of digits, and
     other single characters; each is split into the longest matching pieces from the left. A piece
     after a space begins with "▁". A character that is not in the vocabulary is spelled as its UTF-8
-    bytes, so no text becomes unk. The methods are those of `Tokenizer`.
+    bytes, so no text becomes unk. It has the methods of `Tokenizer`.
 
     Normalization follows the Unicode version of TensorFlow Text: 16, or 12 in model servers before
     2.20. The results differ only for characters that Unicode added in between.

@@ -26,8 +26,7 @@ _SHAPES = (  # In this order: "a" is a lowercase letter, too.
 def train_words(lines: Iterable[str], vocab_size: int) -> bytes:
     """Return a vocabulary of the most frequent words, and of classes for all others.
 
-    Words that occur once are never tokens of their own, so that a model learns what to do with
-    words that it doesn't know.
+    Words that occur once are never tokens, so that a model learns to handle unknown words.
 
     Args:
         lines: Sentences, whose words are separated by white space.
@@ -72,8 +71,8 @@ class WordTokenizer(Tokenizer):
 
     White space separates words, so that the n-th token is the n-th word, as parsing needs it. A
     word outside the vocabulary gets the token of its class: its shape, such as `A0` for `B52`, and
-    its last letters (Petrov et al., 2006), which are those of its tag if words have tags. The first
-    word of a sentence may be in the vocabulary with a small letter. The methods are those of
+    its last letters (Petrov et al., 2006); with tagged words, the last letters of its tag. The
+    first word of a sentence is also looked up with a lowercase first letter. It has the methods of
     `Tokenizer`.
 
     Args:
@@ -149,7 +148,7 @@ class WordTokenizer(Tokenizer):
         return words.with_values(self._with_classes(ids, words.values))
 
     def _with_classes(self, ids, words):
-        """Return ids [N], with those of the classes of words [N] in place of unk."""
+        """Return ids [N], where unk is replaced by the class of the word [N]."""
         for name in _candidates(words):
             ids = tf.where(ids == UNK_ID, self._class_table(name, UNK_ID), ids)
         return ids

@@ -73,7 +73,7 @@ def recorded_files(directory: str | os.PathLike, names: Sequence[str]) -> Iterat
 
 
 def record_files(directory: str | os.PathLike, names: Sequence[str]) -> None:
-    """Record the checksums of files as they are; other records stay.
+    """Record the checksums of existing files; other records stay.
 
     Args:
         directory: The directory of the files.

@@ -56,7 +56,7 @@ def find_served_version(path: str | os.PathLike) -> Path:
     The server loads the highest number, whatever is in it.
 
     Args:
-        path: The directory of all versions, or that of the highest version.
+        path: The directory of all versions, or the directory of the highest version.
 
     Raises:
         FileNotFoundError: If there is no SavedModel where the server looks for one.
