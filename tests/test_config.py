@@ -1,7 +1,5 @@
 import dataclasses
 import re
-import subprocess
-import sys
 
 import pytest
 import yaml
@@ -17,6 +15,14 @@ from keras_transformer.config import (
 from keras_transformer.config.experiment import read_yaml
 
 DATA = {"train_source": "train.tsv", "validation_source": "valid.tsv"}
+TWO = {
+    "train_source": ["a.en", "b.en"],
+    "train_target": ["a.de", "b.fr"],
+    "train_languages": ["de", "fr"],
+    "validation_source": ["c.en", "d.en"],
+    "validation_target": ["c.de", "d.fr"],
+    "validation_languages": ["de", "fr"],
+}
 TFDS = {"tfds": "wmt14_translate/de-en", "source_language": "en", "target_language": "de"}
 
 
@@ -210,14 +216,6 @@ def test_help_describes_every_field(kind):
         assert re.search(rf"^    {field.name}: \w.*\.$", kind.__doc__, re.MULTILINE), field.name
 
 
-def test_the_import_needs_neither_keras_nor_tensorflow():
-    code = (
-        "import sys, keras_transformer.config; "
-        "assert not {'keras', 'tensorflow', 'numpy'} & sys.modules.keys()"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 @pytest.mark.parametrize(
     ("data", "message"),
     [
@@ -274,15 +272,47 @@ def test_only_bpe_has_merges_to_leave_out():
 
 
 @pytest.mark.parametrize(
-    ("values", "message"),
+    "values",
     [
-        ({"train_target": ["a", "b"]}, "name equally many files, received 1 and 2"),
-        ({"train_source": []}, "train_source must name a file, received an empty list"),
-        ({"train_weights": [1, 2]}, "one number for each corpus, received 2 numbers for 1"),
-        ({"train_weights": [0]}, r"at least 0, and not all 0, received \[0.0\]"),
-        ({"train_weights": [-1.5]}, r"at least 0, and not all 0, received \[-1.5\]"),
+        {},
+        {"temperature": 5},
+        {"train_weights": [1, 2]},
+        {"train_languages": ["de", "de"], "validation_languages": ["de", "de"]},
+        {"train_languages": ["pt-BR", "zh_Hans"], "validation_languages": ["pt-BR", "pt-BR"]},
+        {"validation_source": "c.tsv", "validation_target": None, "validation_languages": ["fr"]},
     ],
 )
-def test_corpora_and_their_weights_must_fit_together(values, message):
+def test_corpora_may_have_languages(values):
+    assert DataConfig(**TWO | values).train_languages
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"train_languages": ["de"]}, "train_languages must have one .* received 1 for 2"),
+        ({"validation_languages": ["de"]}, "validation_languages must have .* received 1 for 2"),
+        ({"train_languages": []}, "received validation_languages without train_languages; give"),
+        ({"validation_languages": []}, "received train_languages without validation_languages"),
+        ({"train_languages": [], "validation_languages": []}, "received 2 files without it"),
+        ({"train_languages": ["de", "de"]}, "must be among train_languages, received fr"),
+        ({"train_languages": ["de", ""]}, "letters from a to z, .* received ''"),
+        ({"train_languages": ["de", "f r"]}, "letters from a to z, .* received 'f r'"),
+        ({"train_languages": ["de", "fr<<"]}, "letters from a to z, .* received 'fr<<'"),
+        ({"train_languages": ["de", "fr\n"]}, "letters from a to z"),
+        ({"train_languages": ["de", "français"]}, "letters from a to z"),
+        ({"subwords": "wordpiece"}, "vocabulary with tags, received subwords='wordpiece'"),
+        ({"validation_target": ["c.de"]}, "validation_target must name equally many .* 2 and 1"),
+        ({"validation_source": []}, "validation_source must name a file, received an empty"),
+        ({"temperature": 0.5}, "temperature"),
+        ({"temperature": float("inf")}, "temperature"),
+        ({"temperature": 2, "train_weights": [1, 2]}, "and temperature=2.0; leave one of them"),
+        ({"train_target": ["a"]}, "name equally many files, received 2 and 1"),
+        ({"train_source": []}, "train_source must name a file, received an empty list"),
+        ({"train_weights": [1]}, "one number for each corpus, received 1 numbers for 2"),
+        ({"train_weights": [0, 0]}, r"at least 0, and not all 0, received \[0.0, 0.0\]"),
+        ({"train_weights": [2, -1.5]}, r"at least 0, and not all 0, received \[2.0, -1.5\]"),
+    ],
+)
+def test_corpora_that_do_not_fit_together_are_refused(values, message):
     with pytest.raises(ValidationError, match=message):
-        DataConfig(**DATA | values)
+        DataConfig(**TWO | values)

@@ -192,7 +192,7 @@ def test_each_part_starts_tensorflow_quietly_before_it_imports_anything(part):
     [
         ("keras_transformer.layers.masks", {"tensorflow_datasets", "sentencepiece"}),
         ("keras_transformer", {"tensorflow", "keras", "numpy", "matplotlib"}),
-        ("keras_transformer.config", {"tensorflow", "keras"}),
+        ("keras_transformer.config", {"tensorflow", "keras", "numpy"}),
         ("keras_transformer.presets", {"tensorflow", "keras"}),
         ("keras_transformer.evaluation", {"tensorflow", "keras"}),
         ("keras_transformer.trees", {"tensorflow", "keras"}),

@@ -159,14 +159,67 @@ class DataConfig:
                 f"vocabulary_corpora must be at most {corpora}, the number of corpora, received "
                 f"{self.vocabulary_corpora}"
             )
-        problems += _weight_problems(self.train_weights, corpora, self.temperature)
-        return problems + _language_problems(
-            self.train_languages,
-            self.validation_languages,
-            corpora,
-            1 if self.task == "parsing" else max(1, len(as_list(self.validation_source))),
-            self.subwords,
-        )
+        return problems + self._weight_problems(corpora) + self._language_problems(corpora)
+
+    def _weight_problems(self, corpora: int) -> list[str]:
+        """Return what is wrong with the weights of the training corpora."""
+        weights, temperature = self.train_weights, self.temperature
+        problems = []
+        if weights and len(weights) != corpora:
+            problems.append(
+                "train_weights must have one number for each corpus, received "
+                f"{len(weights)} numbers for {corpora}"
+            )
+        if weights and not (min(weights) >= 0 and 0 < sum(weights) < math.inf):
+            problems.append(f"train_weights must be at least 0, and not all 0, received {weights}")
+        if weights and temperature != 1:
+            problems.append(
+                "the sizes of the corpora decide their weights with a temperature, received "
+                f"train_weights={weights} and temperature={temperature}; leave one of them out"
+            )
+        return problems
+
+    def _language_problems(self, corpora: int) -> list[str]:
+        """Return what is wrong with the target languages of the corpora."""
+        train, validation = self.train_languages, self.validation_languages
+        validations = 1 if self.task == "parsing" else max(1, len(as_list(self.validation_source)))
+        problems = []
+        if train and len(train) != corpora:
+            problems.append(
+                "train_languages must have one language for each corpus, received "
+                f"{len(train)} for {corpora}"
+            )
+        if validation and len(validation) != validations:
+            problems.append(
+                "validation_languages must have one language for each validation file, received "
+                f"{len(validation)} for {validations}"
+            )
+        if bool(train) != bool(validation):
+            given, missing = ("train", "validation") if train else ("validation", "train")
+            problems.append(
+                "train_languages and validation_languages must be set together, received "
+                f"{given}_languages without {missing}_languages; give both"
+            )
+        elif unknown := sorted(set(validation) - set(train)):
+            problems.append(
+                f"validation_languages must be among train_languages, received {', '.join(unknown)}"
+            )
+        if validations > 1 and not validation:
+            problems.append(
+                f"several validation files need validation_languages, received {validations} files "
+                "without it"
+            )
+        if bad := [each for each in train if not re.fullmatch("[A-Za-z0-9_-]+", each)]:
+            problems.append(
+                "a language must have letters from a to z, digits, - and _ only, received "
+                f"{', '.join(map(repr, bad))}; try de, or pt-BR"
+            )
+        if train and self.subwords == "wordpiece":
+            problems.append(
+                "train_languages need a vocabulary with tags, received subwords='wordpiece'; "
+                "choose 'bpe' or 'unigram'"
+            )
+        return problems
 
 
 def as_list(paths: str | list[str] | None) -> list[str]:
@@ -248,77 +301,5 @@ def text_source_problems(
         problems.append(
             f"{' and '.join(required_dataset[-2:])} must be two languages, received "
             f"{languages[0]} for both"
-        )
-    return problems
-
-
-def _language_problems(
-    train: Sequence[str], validation: Sequence[str], corpora: int, validations: int, subwords: str
-) -> list[str]:
-    """Return what is wrong with the target languages of the corpora of a run.
-
-    Args:
-        train: The target languages of the training corpora, none if they have no tags.
-        validation: Those of the validation files.
-        corpora: Number of training corpora.
-        validations: Number of validation files.
-        subwords: Kind of vocabulary.
-
-    Returns:
-        A sentence for each problem, without a final period; none if all is well.
-    """
-    problems = []
-    if train and len(train) != corpora:
-        problems.append(
-            "train_languages must have one language for each corpus, received "
-            f"{len(train)} for {corpora}"
-        )
-    if validation and len(validation) != validations:
-        problems.append(
-            "validation_languages must have one language for each validation file, received "
-            f"{len(validation)} for {validations}"
-        )
-    if bool(train) != bool(validation):
-        given, missing = ("train", "validation") if train else ("validation", "train")
-        problems.append(
-            "train_languages and validation_languages must be set together, received "
-            f"{given}_languages without {missing}_languages; give both"
-        )
-    elif unknown := sorted(set(validation) - set(train)):
-        problems.append(
-            f"validation_languages must be among train_languages, received {', '.join(unknown)}"
-        )
-    if validations > 1 and not validation:
-        problems.append(
-            f"several validation files need validation_languages, received {validations} files "
-            "without it"
-        )
-    if bad := [each for each in train if not re.fullmatch("[A-Za-z0-9_-]+", each)]:
-        problems.append(
-            "a language must have letters from a to z, digits, - and _ only, received "
-            f"{', '.join(map(repr, bad))}; try de, or pt-BR"
-        )
-    if train and subwords == "wordpiece":
-        problems.append(
-            "train_languages need a vocabulary with tags, received subwords='wordpiece'; choose "
-            "'bpe' or 'unigram'"
-        )
-    return problems
-
-
-def _weight_problems(weights: Sequence[float], corpora: int, temperature: float) -> list[str]:
-    """Return what is wrong with the weights of the training corpora."""
-    problems = []
-    if weights and len(weights) != corpora:
-        problems.append(
-            "train_weights must have one number for each corpus, received "
-            f"{len(weights)} numbers for {corpora}"
-        )
-    if weights and not (min(weights) >= 0 and 0 < sum(weights) < math.inf):
-        problems.append(f"train_weights must be at least 0, and not all 0, received {weights}")
-    if weights and temperature != 1:
-        problems.append(
-            "the sizes of the corpora decide their weights with a temperature, received "
-            f"train_weights={weights} and temperature={temperature}; leave one of them out"
         )
     return problems

@@ -11,37 +11,23 @@ REFERENCES = ["Ein Hund rennt sehr schnell.", "Zwei Kinder lesen ein Buch.", "Es
 HYPOTHESES = ["Ein Hund rennt schnell.", "Zwei Kinder lesen das Buch.", "Heute regnet es."]
 
 
-def test_scores_are_those_of_sacrebleu():
+def test_scores_are_those_of_sacrebleu_with_its_settings_and_version():
     scores = score(HYPOTHESES, REFERENCES)
     assert scores.bleu == sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES]).score
     assert scores.chrf == sacrebleu.corpus_chrf(HYPOTHESES, [REFERENCES]).score
     assert scores.sentences == 3
-
-
-def test_signatures_have_the_settings_and_the_version():
-    scores = score(HYPOTHESES, REFERENCES)
     version = sacrebleu.__version__
     assert scores.signature == f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{version}"
     assert scores.chrf_signature == (
         f"nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:{version}"
     )
-
-
-def test_a_perfect_translation_has_100():
-    scores = score(REFERENCES, REFERENCES)
-    assert scores.bleu == pytest.approx(100)
-    assert scores.chrf == pytest.approx(100)
+    perfect = score(REFERENCES, REFERENCES)
+    assert (perfect.bleu, perfect.chrf) == pytest.approx((100, 100))
 
 
 def test_bleu_is_the_geometric_mean_of_precisions():
     # Of the n-grams 5/6, 4/5, 3/4 and 2/3 are right; their geometric mean is (1/3)^(1/4).
     assert score(["a b c d e f"], ["a b c d e g"]).bleu == pytest.approx(100 * (1 / 3) ** 0.25)
-
-
-def test_a_short_translation_gets_the_brevity_penalty():
-    # All n-grams are right, but there are 6 words instead of 8.
-    expected = 100 * math.exp(1 - 8 / 6)
-    assert score(["a b c d e f"], ["a b c d e f g h"]).bleu == pytest.approx(expected)
 
 
 def test_the_corpus_is_scored_as_a_whole():
@@ -100,11 +86,13 @@ def test_an_interrupted_write_keeps_the_older_file(tmp_path, monkeypatch):
     assert path.read_text() == "an older file"
 
 
-def test_different_counts_are_an_error_with_both():
-    with pytest.raises(ValueError, match="2 hypotheses and 3 references"):
-        score(HYPOTHESES[:2], REFERENCES)
-
-
-def test_no_sentence_is_an_error():
-    with pytest.raises(ValueError, match="at least one sentence, received none"):
-        score([], [])
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ((HYPOTHESES[:2], REFERENCES), "2 hypotheses and 3 references"),
+        (([], []), "at least one sentence, received none"),
+    ],
+)
+def test_each_hypothesis_needs_a_reference(texts, message):
+    with pytest.raises(ValueError, match=message):
+        score(*texts)

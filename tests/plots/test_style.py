@@ -1,4 +1,3 @@
-import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 
@@ -18,6 +17,7 @@ from keras_transformer.plots.curves import learning_rate_curve
 from keras_transformer.plots.positions import position_map
 from keras_transformer.schedules import NoamSchedule
 from keras_transformer.trees import parse_tree
+from tests.helpers.tiny import run_python
 
 
 @pytest.fixture
@@ -100,5 +100,4 @@ def test_the_error_without_matplotlib_says_how_to_install_it(draw, monkeypatch):
 
 @pytest.mark.slow
 def test_the_import_does_not_need_matplotlib():
-    code = "import sys; sys.modules['matplotlib'] = None; import keras_transformer.plots"
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    run_python("-c", "import sys; sys.modules['matplotlib'] = None; import keras_transformer.plots")
