@@ -1,10 +1,8 @@
 import gzip
 import hashlib
 import http.server
-import io
 import socket
 import sys
-import tarfile
 import threading
 
 import pytest
@@ -150,27 +148,19 @@ def test_a_refusal_of_the_server_is_reported(tmp_path, monkeypatch):
     assert str(error.value).endswith("gone_translate/1.0.0 from another machine")
 
 
-def put_into_manual_dir(directory, files, builder, monkeypatch):
-    """Put the files of a dataset, by URL, where a user without network does; return where."""
-    manual_dir = directory / "downloads" / "manual"
-    manual_dir.mkdir(parents=True)
-    infos = {}
-    for url, data in files.items():
-        name = url.rpartition("/")[2]
-        (manual_dir / name).write_bytes(data)
-        infos[url] = checksums.UrlInfo(len(data), hashlib.sha256(data).hexdigest(), name)
-    monkeypatch.setattr(builder, "url_infos", infos)
-    return manual_dir
-
-
 @pytest.fixture
 def multi30k_dir(tmp_path, monkeypatch):
-    """Return the manual directory, with files of Multi30k of three lines each."""
-    files = {}
+    """Return where a user without network puts files of Multi30k, here of three lines each."""
+    manual_dir = tmp_path / "downloads" / "manual"
+    manual_dir.mkdir(parents=True)
+    infos = {}
     for url in Multi30k.url_infos:
-        name = url.rpartition("/")[2].removesuffix(".gz")
-        files[url] = gzip.compress("".join(f"{name} {n}\n" for n in range(3)).encode())
-    return put_into_manual_dir(tmp_path, files, Multi30k, monkeypatch)
+        name = url.rpartition("/")[2]
+        lines = "".join(f"{name.removesuffix('.gz')} {n}\n" for n in range(3))
+        (manual_dir / name).write_bytes(data := gzip.compress(lines.encode()))
+        infos[url] = checksums.UrlInfo(len(data), hashlib.sha256(data).hexdigest(), name)
+    monkeypatch.setattr(Multi30k, "url_infos", infos)
+    return manual_dir
 
 
 def test_files_in_the_manual_directory_need_no_network(tmp_path, multi30k_dir, no_network):
@@ -185,22 +175,6 @@ def test_a_damaged_file_is_rejected(tmp_path, multi30k_dir, no_network):
     (multi30k_dir / "val.en.gz").write_bytes(gzip.compress(b"another\n"))
     with pytest.raises(ValueError, match=r"multi30k/1\.0\.0 cannot be prepared\. .*val\.en\.gz"):
         read_tfds("multi30k", "train", "en", "de", tmp_path)
-
-
-def test_a_dataset_of_tfds_is_read_from_its_archive(tmp_path, monkeypatch, no_network):
-    archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w:gz") as tar:
-        for split in ("train", "dev", "test"):
-            for language in ("pt", "en"):
-                data = f"{language} {split} 1\n{language} {split} 2\n".encode()
-                member = tarfile.TarInfo(f"datasets/pt_to_en/{language}.{split}")
-                member.size = len(data)
-                tar.addfile(member, io.BytesIO(data))
-    files = {"http://www.phontron.com/data/qi18naacl-dataset.tar.gz": archive.getvalue()}
-    builder = tfds.builder_cls("ted_hrlr_translate")
-    put_into_manual_dir(tmp_path, files, builder, monkeypatch)
-    pairs = read_tfds("ted_hrlr_translate/pt_to_en", "validation", "en", "pt", tmp_path)
-    assert sorted(pairs) == [("en dev 1", "pt dev 1"), ("en dev 2", "pt dev 2")]
 
 
 def test_the_missing_package_is_named(tmp_path, monkeypatch):

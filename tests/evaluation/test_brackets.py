@@ -1,5 +1,4 @@
 import itertools
-import json
 
 import pytest
 from hypothesis import assume, given
@@ -125,15 +124,6 @@ def test_sentences_of_punctuation_do_not_count():
     tree, dots = parse_tree(REFERENCE), parse_tree("(FRAG (. .) (: ...))")
     scores = score_brackets([tree, dots, None], [tree, dots, dots])
     assert (scores.sentences, scores.errors, scores.complete_match) == (1, 0, 100)
-
-
-def test_scores_are_written_as_json(tmp_path):
-    tree = parse_tree(REFERENCE)
-    scores = score_brackets([tree], [tree])
-    scores.to_json(tmp_path / "scores.json")
-    record = json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))
-    assert record == scores.to_dict()
-    assert (record["f1"], record["reference"]) == (100.0, 4)
 
 
 def test_each_tree_needs_a_reference():
