@@ -6,10 +6,8 @@ import tensorflow as tf
 
 from keras_transformer import Transformer, TransformerConfig
 from keras_transformer.config import BOS_ID, PAD_ID
-from keras_transformer.layers import Decoder, Encoder, padding_mask
 from keras_transformer.layers.layer_norm import NORM_EPSILON
 from keras_transformer.losses import LabelSmoothedCrossEntropy
-from tests.helpers.arrays import normal
 from tests.helpers.foreign_weights import (
     Pair,
     copy_weights,
@@ -26,7 +24,6 @@ LAYERS, D, FF, HEADS, MAX_LENGTH = 2, 12, 20, 3, 9
 SIZES = {"num_layers": LAYERS, "d_model": D, "d_ff": FF, "num_heads": HEADS, "dropout": 0.0}
 EPSILON = 0.1
 IS_LATER = torch.ones(T, T, dtype=torch.bool).triu(1)  # Their masks are True where ours are False.
-NORMS = pytest.mark.parametrize("norm", ["post", "pre"])
 
 pytestmark = [
     pytest.mark.parity,
@@ -128,33 +125,6 @@ def padded_ids(*lengths):
 
 def assert_close(received, expected):
     np.testing.assert_allclose(received, expected, atol=1e-5, rtol=1e-5)
-
-
-@NORMS
-def test_the_encoder_equals_theirs(norm):
-    ours, theirs = Encoder(**SIZES, norm=norm), torch_stacks(norm).encoder
-    ours.build((B, S, D))
-    randomize(ours)
-    copy_weights(ours, theirs, stack_pairs(ours, theirs))
-    x, ids = normal(B, S, D), padded_ids(S, 3, 5)
-    expected = theirs(torch.tensor(x), src_key_padding_mask=torch.tensor(ids == PAD_ID))
-    assert_close(ours(x, attention_mask=padding_mask(ids)), expected.detach())
-
-
-@NORMS
-def test_the_decoder_equals_theirs(norm):
-    ours, theirs = Decoder(**SIZES, norm=norm), torch_stacks(norm).decoder
-    ours.build((B, T, D), (B, S, D))
-    randomize(ours)
-    copy_weights(ours, theirs, stack_pairs(ours, theirs))
-    x, memory, ids = normal(B, T, D), normal(B, S, D), padded_ids(4, S, 6)
-    expected = theirs(
-        torch.tensor(x),
-        torch.tensor(memory),
-        tgt_mask=IS_LATER,
-        memory_key_padding_mask=torch.tensor(ids == PAD_ID),
-    )
-    assert_close(ours(x, memory, memory_mask=padding_mask(ids)), expected.detach())
 
 
 @pytest.mark.parametrize(

@@ -177,11 +177,13 @@ def test_a_file_gives_the_same_tokenizer(tokenizer, tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["joint.model"]
 
 
-def test_a_missing_file_is_named(tokenizer, tmp_path):
+def test_a_missing_file_and_a_path_instead_of_bytes_are_named(tokenizer, tmp_path):
     kinds = {
         SentencePieceTokenizer: "SentencePiece model, .*train_sentencepiece",
         WordPieceTokenizer: "WordPiece vocabulary, .*train_word_piece",
     }
-    message = rf"absent\.model must be a {kinds[type(tokenizer)]}"
-    with pytest.raises(FileNotFoundError, match=message):
-        type(tokenizer).from_file(tmp_path / "absent.model")
+    kind = type(tokenizer)
+    with pytest.raises(FileNotFoundError, match=rf"absent\.model must be a {kinds[kind]}"):
+        kind.from_file(tmp_path / "absent.model")
+    with pytest.raises(TypeError, match=f"received str. Use {kind.__name__}.from_file"):
+        kind("joint.model")

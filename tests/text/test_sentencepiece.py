@@ -35,11 +35,6 @@ def test_unk_becomes_a_visible_mark(tokenizer):
     assert decoded(tokenizer.detokenize([[1]])) == [" ⁇ "]
 
 
-def test_a_path_instead_of_bytes_is_rejected():
-    with pytest.raises(TypeError, match="received str. Use SentencePieceTokenizer.from_file"):
-        SentencePieceTokenizer("joint.model")
-
-
 @pytest.mark.parametrize("model", [b"", b"no model"])
 def test_bytes_of_something_else_are_rejected(model):
     with pytest.raises(ValueError, match=f"received {len(model)} other bytes"):

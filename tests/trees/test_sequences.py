@@ -21,9 +21,6 @@ TOKENS = "(S (NP XX )NP (VP XX (NP XX )NP )VP XX )S"
 
 def test_a_tree_is_a_sequence_of_typed_brackets_and_one_token_a_word():
     assert linearize(parse_tree(TEXT)) == TOKENS.split()
-
-
-def test_words_and_tags_come_back_in_order():
     tree = delinearize(TOKENS.split(), ["We", "had", "tea", "."], ["PRP", "VBD", "NN", "."])
     assert str(tree) == TEXT
 
