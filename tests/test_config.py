@@ -79,11 +79,6 @@ def test_mistakes_of_all_sections_are_reported_together():
     }
 
 
-def test_an_unknown_argument_is_refused():
-    with pytest.raises(ValueError, match=r"num_layer\n  Unexpected keyword argument"):
-        TransformerConfig(100, num_layer=4)
-
-
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -88,7 +88,7 @@ def test_seed_pass_and_place_decide_and_nothing_else(pairs, tokenizers):
         )
 
     first = cut(1, 2)
-    assert cut(1, 2, processes=3) == first
+    assert cut(1, 2, processes=3) == first  # Hashes of strings differ between processes.
     assert first != cut(1, 3) != cut(2, 2) != first
     dropout = SubwordDropout(pairs, tokenizers, 0.1, max_length=64, seed=1, processes=1)
     part = sides(dropout.segment(2, 1500, np.arange(1500, 1560)).result())

@@ -7,13 +7,6 @@ from keras_transformer.data.languages import tag_sources, temperature_weights
 SIZES = st.lists(st.integers(1, 10**8), min_size=1, max_size=5)
 
 
-def test_the_example_of_the_documentation():
-    # Square roots are 300 and 100: three quarters and one quarter of 100,000 pairs.
-    german, french = temperature_weights([90_000, 10_000], 2)
-    assert (german * 90_000, french * 10_000) == pytest.approx((75_000, 25_000))
-    assert (round(german, 2), french) == (0.83, 2.5)
-
-
 @given(SIZES)
 def test_a_temperature_of_one_has_each_pair_once(sizes):
     assert temperature_weights([*sizes, 0], 1.0) == [1.0] * (len(sizes) + 1)

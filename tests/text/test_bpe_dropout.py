@@ -6,7 +6,6 @@ import sentencepiece
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
 from keras_transformer.text.bpe_dropout import BPEDropout
 from tests.helpers.invented import invented_pairs
-from tests.helpers.tiny import run_python
 
 LINES = [line for pair in invented_pairs(400) for line in pair]
 
@@ -57,17 +56,3 @@ def test_bytes_and_unknown_pieces_stay_whole(tokenizer):
     pieces = tokenizer.id_to_piece(cut)
     assert pieces[:4] == ["▁", "<0xCE>", "<0xA9>", "▁"]
     assert tokenizer.drop_merges([[1, *ids[0]]], rate=1.0, seed=1) == [[1, *cut]]
-
-
-SAMPLE = """
-from keras_transformer.text.bpe_dropout import BPEDropout
-pieces, scores = ["a", "b", "c", "bc", "ab", "abc"], {3: 0.0, 4: -1.0, 5: -2.0}
-print(BPEDropout(pieces, scores)([[5]] * 40, rate=0.5, seed=7))
-"""
-
-
-@pytest.mark.slow
-def test_another_process_gives_the_same():
-    here = BPEDropout(PIECES, SCORES)([[5]] * 40, rate=0.5, seed=7)
-    assert run_python("-c", SAMPLE).stdout.strip() == str(here)
-    assert len(set(map(tuple, here))) > 2
