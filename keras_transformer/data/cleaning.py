@@ -3,7 +3,7 @@
 import collections
 import hashlib
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -97,23 +97,15 @@ def log_report(rules: CleaningRules, kept: int, dropped: collections.Counter[str
     # What the defaults drop is always said.
     reasons = [r for r in REASONS if r in ("empty", "too_long") or dropped[r]]
     names = reason_names(rules)
-    total = kept + dropped.total()
+    *first, last = (f"{dropped[reason]:,} {names[reason]}" for reason in reasons)
+    counts = f"{', '.join(first)} and {last}"
+    total = f"{kept + dropped.total():,}"
     if not kept:
-        counts = [f"{dropped[reason]:,} {names[reason]}" for reason in reasons]
         raise ValueError(
-            f"at least one sentence pair must be usable, received {total:,} pairs: "
-            f"{_listed(counts)}. Check the text, or increase max_length (data.max_length)."
+            f"at least one sentence pair must be usable, received {total} pairs: {counts}. Check "
+            "the text, or increase max_length (data.max_length)."
         )
-    _LOGGER.info(
-        "kept %s of %s sentence pairs: dropped %s",
-        f"{kept:,}",
-        f"{total:,}",
-        _listed([f"{dropped[reason]:,} {names[reason]}" for reason in reasons]),
-    )
-
-
-def _listed(parts: Sequence[str]) -> str:
-    return f"{', '.join(parts[:-1])} and {parts[-1]}"
+    _LOGGER.info("kept %s of %s sentence pairs: dropped %s", f"{kept:,}", total, counts)
 
 
 def repeated(pairs: Iterable[tuple[str, str]]) -> np.ndarray:
