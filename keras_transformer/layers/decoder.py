@@ -53,6 +53,7 @@ class DecoderLayer(SubLayers):
         ValueError: If a size is below 1, D is not a multiple of H and there is no `key_dim`, or the
             layer is given a memory and was built without one, or the reverse.
 
+    >>> from keras import ops
     >>> layer = DecoderLayer(d_model=8, d_ff=32, num_heads=2)
     >>> tuple(layer(ops.ones((3, 5, 8)), ops.ones((3, 7, 8))).shape)
     (3, 5, 8)
@@ -150,6 +151,7 @@ class Decoder(Stack):
         ValueError: If a size is below 1, D is not a multiple of H and there is no `key_dim`, or the
             stack is given a memory and was built without one, or the reverse.
 
+    >>> from keras import ops
     >>> decoder = Decoder(num_layers=2, d_model=8, d_ff=32, num_heads=2)
     >>> tuple(decoder(ops.ones((3, 5, 8)), ops.ones((3, 7, 8))).shape)
     (3, 5, 8)

@@ -57,6 +57,7 @@ def test_the_cross_entropy_and_its_gradient_are_those_of_the_formula(epsilon):
     np.testing.assert_allclose(gradient, expected_gradient, atol=1e-6)
 
 
+@only_jax
 def test_takes_the_rows_of_floats_and_integers():
     matrix = np.arange(10).reshape(5, 2)
     for dtype in ("float32", "int8"):
