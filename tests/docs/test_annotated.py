@@ -170,4 +170,3 @@ def test_dropout_changes_every_sum_of_the_page_once(page, model):
     page.transformer(weights_of(model), ops.array(SOURCE), ops.array(TARGET), HEADS, drop)
     layers = SIZES["num_layers"]
     assert seen == (1 + 2 * layers) * [(3, 5, 24)] + (1 + 3 * layers) * [(3, 4, 24)]
-
