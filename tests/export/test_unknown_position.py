@@ -3,12 +3,15 @@
 The formats have fixed positions, so what a writer leaves out changes every translation silently.
 """
 
+import re
+
 import pytest
 
 from keras_transformer import Transformer, Translator
 from keras_transformer.export import export_ctranslate2
 from keras_transformer.layers import LearnedPositionEncoding, SinusoidalPositionEncoding
 from keras_transformer.pretrained import save_hugging_face
+from pipelines.export import main
 from tests.helpers.tiny import tiny_tokenizer
 
 
@@ -57,13 +60,24 @@ UNKNOWN = {
 }
 
 
+WRITERS = {"ctranslate2": export_ctranslate2, "hugging_face": save_hugging_face}
+"""By the `--format` of the command `export`."""
+
+
+def test_the_writers_here_are_all_that_there_are(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    listed = re.search(r"--format \{([\w,]+)\}", capsys.readouterr().out)
+    assert {*listed.group(1).split(",")} == {"saved_model", *WRITERS}
+
+
 @pytest.mark.parametrize("case", UNKNOWN)
-@pytest.mark.parametrize("write", [export_ctranslate2, save_hugging_face])
-def test_an_unknown_position_encoding_is_refused(write, case, tmp_path):
-    if write is save_hugging_face:
+@pytest.mark.parametrize("name", WRITERS)
+def test_an_unknown_position_encoding_is_refused(name, case, tmp_path):
+    if name == "hugging_face":
         pytest.importorskip("safetensors", reason="safetensors is not installed")
     make_model, message = UNKNOWN[case]
     translator = Translator(make_model(), tiny_tokenizer())
     with pytest.raises(ValueError, match=message):
-        write(translator, tmp_path / "written")
+        WRITERS[name](translator, tmp_path / "written")
     assert list(tmp_path.iterdir()) == []
