@@ -109,7 +109,7 @@ class Transformer(AdaptableModel, keras.Model):
             name="decoder",
         )
         self._build_layers()
-        # A subclass with a `call` of its own may add layers, which its first call builds.
+        # A subclass that overrides `call` may add layers, which its first call builds.
         self.built = (type(self).build, type(self).call) == (Transformer.build, Transformer.call)
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
@@ -259,7 +259,7 @@ class Transformer(AdaptableModel, keras.Model):
         """Return a model with merged kernels and the same outputs: itself if it has no LoRA.
 
         Raises:
-            ValueError: If the model is of a subclass with a forward pass of its own.
+            ValueError: If a subclass overrides `call`, `encode` or `decode`.
         """
         if not self.has_lora:
             return self
@@ -268,8 +268,8 @@ class Transformer(AdaptableModel, keras.Model):
             for name in ("call", "encode", "decode")
         ):
             raise ValueError(
-                f"{self.name!r} is of a subclass with a forward pass of its own, so no merged copy "
-                "can be made. Call merge_lora() first."
+                f"The class of {self.name!r} overrides call, encode or decode, so no merged copy can be "
+                "made. Call merge_lora() first."
             )
         model = self._copy(Transformer)
         model.merge_lora()

@@ -168,7 +168,7 @@ class Stack(Adaptable):
             )
             for i in range(num_layers)
         ]
-        # The last residual sum of pre-norm layers has no normalization of its own.
+        # Nothing normalizes the last residual sum of pre-norm layers.
         self.final_norm = None
         if (last := self.layers[-1]).norm == "pre":
             self.final_norm = LayerNorm(
