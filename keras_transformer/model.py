@@ -268,8 +268,8 @@ class Transformer(AdaptableModel, keras.Model):
             for name in ("call", "encode", "decode")
         ):
             raise ValueError(
-                f"The class of {self.name!r} overrides call, encode or decode, so no merged copy can be "
-                "made. Call merge_lora() first."
+                f"The class of {self.name!r} overrides call, encode or decode, so no merged copy "
+                "can be made. Call merge_lora() first."
             )
         model = self._copy(Transformer)
         model.merge_lora()

@@ -293,7 +293,8 @@ class Adapter(keras.layers.Layer):
             kernel = ops.multiply(values, take(getattr(self, f"{name}_scale")))
             return ops.cast(kernel, self.compute_dtype)
         a, b = (getattr(self, f"{name}_lora_{part}") for part in "ab")
-        added = ops.multiply(ops.matmul(take(a), b), self.lora_alpha / self.lora_rank)
+        factor = self.lora_alpha / a.shape[1]  # alpha / rank
+        added = ops.multiply(ops.matmul(take(a), b), factor)
         return ops.add(ops.cast(take(base), "float32"), added)
 
     def quantize(

@@ -100,7 +100,7 @@ class DecoderLayer(SubLayers):
             **options,
         )
         x = self.self_attention_residual(inputs, outputs, training=training)
-        weights = (self_weights,)
+        weights: tuple[Any, ...] = (self_weights,)
 
         if memory is not None:
             outputs, cross_weights = self.cross_attention(

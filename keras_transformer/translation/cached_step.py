@@ -162,15 +162,14 @@ def decoder_step(
         outputs = layer.self_attention_residual.prepare(x)
         outputs = multiply_rows(outputs, *own.projections)
         # In a graph, a split into equal parts is one operation, and any other is eight.
-        keys = layer.num_heads * layer.key_dim
-        parts = 3 if layer.key_dim == layer.value_dim else [keys, 2 * keys]
-        heads = (
+        width = layer.num_heads * layer.key_dim
+        parts = 3 if layer.key_dim == layer.value_dim else [width, 2 * width]
+        query, key, value = (
             _split_rows(part, layer.num_heads, beams) for part in ops.split(outputs, parts, axis=-1)
         )
-        query, key, value = heads
-        cache = write(cache[0], key), write(cache[1], value)
-        written.append(cache)
-        outputs = multiply_rows(_attend(query, *cache, self_bias), *own.self_output)
+        keys, values = write(cache[0], key), write(cache[1], value)
+        written.append((keys, values))
+        outputs = multiply_rows(_attend(query, keys, values, self_bias), *own.self_output)
         x = layer.self_attention_residual(x, outputs, training=False)
 
         if memory:
@@ -203,13 +202,16 @@ def encode_sentence(model: Transformer, source: Any, mask: Any = None) -> Any:
     for layer in encoder.layers:
         attention, feed_forward = layer.self_attention, layer.feed_forward
         outputs = layer.self_attention_residual.prepare(x)
-        maps = (_linear_map(attention, name) for name in ("query", "key", "value"))
-        heads = (_split_rows(multiply_rows(outputs, *map_), layer.num_heads) for map_ in maps)
-        outputs = multiply_rows(_attend(*heads, bias), *_linear_map(attention, "output"))
+        query, key, value = (
+            _split_rows(multiply_rows(outputs, *_linear_map(attention, name)), layer.num_heads)
+            for name in ("query", "key", "value")
+        )
+        outputs = _attend(query, key, value, bias)
+        outputs = multiply_rows(outputs, *_linear_map(attention, "output"))
         x = layer.self_attention_residual(x, outputs, training=False)
         outputs = layer.feed_forward_residual.prepare(x)
-        maps = (_linear_map(feed_forward, name) for name in ("inner", "outer"))
-        outputs = _feed_forward(feed_forward, outputs, *maps, is_fused=False)
+        inner, outer = (_linear_map(feed_forward, name) for name in ("inner", "outer"))
+        outputs = _feed_forward(feed_forward, outputs, inner, outer, is_fused=False)
         x = layer.feed_forward_residual(x, outputs, training=False)
     return ops.expand_dims(x if encoder.final_norm is None else encoder.final_norm(x), 0)
 
