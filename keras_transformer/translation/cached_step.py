@@ -176,7 +176,9 @@ def decoder_step(
             # The beams of a sentence are several queries to one memory, which is never repeated.
             outputs = layer.cross_attention_residual.prepare(x)
             query = _split_rows(multiply_rows(outputs, *own.memory_query), layer.num_heads, beams)
-            outputs = multiply_rows(_attend(query, *memory, memory_bias), *own.memory_output)
+            keys, values = memory
+            outputs = _attend(query, keys, values, memory_bias)
+            outputs = multiply_rows(outputs, *own.memory_output)
             x = layer.cross_attention_residual(x, outputs, training=False)
 
         outputs = layer.feed_forward_residual.prepare(x)
