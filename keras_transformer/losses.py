@@ -112,23 +112,21 @@ def smoothed_cross_entropy(labels: Any, logits: Any, label_smoothing: float = 0.
     >>> float(smoothed_cross_entropy(ops.array([[0]]), ops.zeros((1, 1, 4)))[0, 0])
     1.3862943649291992
     """
-    if keras.backend.backend() == "jax":
-        return _differentiable_cross_entropy(labels, logits, label_smoothing)
-    flat_labels, uniform = _flat(labels), label_smoothing / logits.shape[-1]
+    # XLA fuses the formula with its gradient; elsewhere a gradient written by hand is faster.
+    formula = keras.backend.backend() == "jax"
+    cross_entropy = plain_cross_entropy if formula else _fast_cross_entropy
+    return cross_entropy(labels, ops.cast(logits, "float32"), label_smoothing)
 
-    @ops.custom_gradient
-    def cross_entropy(logits):
-        # The backend's own softmax is one operation, on a CPU much faster than its parts.
-        probabilities = ops.softmax(logits)
 
-        def gradient(*args, upstream=None):
-            upstream = args[0] if upstream is None else upstream
-            gradients = probabilities * upstream - upstream * uniform
-            return _subtract_at(flat_labels, gradients, upstream * (1 - label_smoothing))
-
-        return _cross_entropy(flat_labels, logits, probabilities, label_smoothing), gradient
-
-    return ops.reshape(cross_entropy(_rows(logits)), ops.shape(labels))
+def plain_cross_entropy(labels, logits, label_smoothing):
+    """Return log(sum(exp(logits))) - sum(target * logits), for the smoothed label as the target."""
+    logits = logits - ops.stop_gradient(_highest(logits))
+    is_label = ops.equal(ops.arange(logits.shape[-1]), ops.expand_dims(labels, -1))
+    expected = ops.sum(ops.where(is_label, logits, 0.0), axis=-1)
+    if label_smoothing:
+        mean = ops.mean(logits, axis=-1)
+        expected = (1 - label_smoothing) * expected + label_smoothing * mean
+    return ops.log(ops.sum(ops.exp(logits), axis=-1)) - expected
 
 
 def distilled_cross_entropy(
@@ -155,25 +153,8 @@ def distilled_cross_entropy(
     >>> round(float(half[0, 0] / ops.log(2.0)), 3)  # one bit for the label, two for the teachers
     1.5
     """
-    flat_labels, of_label = _flat(labels), 1 - share
-    taught, smoothing = ops.stop_gradient(_rows(taught)), of_label * label_smoothing
-
-    @ops.custom_gradient
-    def cross_entropy(logits):
-        probabilities = ops.softmax(logits)
-        at_label = ops.take_along_axis(logits, flat_labels, axis=-1)
-        expected = ops.einsum("nv,nv->n", taught, logits)[:, None]
-        values = _cross_entropy(flat_labels, logits, probabilities, smoothing)
-
-        def gradient(*args, upstream=None):
-            upstream = args[0] if upstream is None else upstream
-            uniform = smoothing / logits.shape[-1]
-            gradients = upstream * (probabilities - share * taught - uniform)
-            return _subtract_at(flat_labels, gradients, upstream * (of_label - smoothing))
-
-        return values + share * (at_label - expected), gradient
-
-    return ops.reshape(cross_entropy(_rows(logits)), ops.shape(labels))
+    taught = ops.stop_gradient(ops.cast(taught, "float32"))
+    return _fast_cross_entropy(labels, ops.cast(logits, "float32"), label_smoothing, taught, share)
 
 
 def token_mean(values: Any, labels: Any, sample_weight: Any = None) -> Any:
@@ -235,45 +216,47 @@ def sum_over_replicas(value: Any) -> Any:
     return value
 
 
-def _flat(labels):
-    return ops.expand_dims(ops.cast(ops.reshape(labels, (-1,)), "int32"), 1)
+def _fast_cross_entropy(labels, logits, label_smoothing, taught=None, share=0.0):
+    """Return `plain_cross_entropy` or `distilled_cross_entropy` of float32 logits.
 
+    The gradient, softmax - target, is written by hand, and the softmax is computed once.
+    """
+    shape, size = ops.shape(labels), logits.shape[-1]
+    labels = ops.reshape(ops.cast(labels, "int32"), (-1, 1))
+    taught = None if taught is None else ops.reshape(taught, (-1, size))
+    smoothing = (1 - share) * label_smoothing
 
-def _rows(logits):
-    return ops.cast(ops.reshape(logits, (-1, logits.shape[-1])), "float32")
+    @ops.custom_gradient
+    def cross_entropy(logits):
+        # The backend's own softmax is one operation, on a CPU much faster than its parts.
+        probabilities = ops.softmax(logits)
+        at_label = ops.take_along_axis(logits, labels, axis=-1)
+        label_probability = ops.take_along_axis(probabilities, labels, axis=-1)
+        values = ops.cond(
+            ops.all(label_probability > _SMALLEST),
+            lambda: -ops.log(label_probability),
+            lambda: _highest(logits) - at_label - ops.log(_highest(probabilities)),
+        )
+        if smoothing:
+            values = values + smoothing * (at_label - ops.mean(logits, axis=-1, keepdims=True))
+        if taught is not None:
+            expected = ops.einsum("nv,nv->n", taught, logits)[:, None]
+            values = values + share * (at_label - expected)
 
+        def gradient(*args, upstream=None):
+            upstream = args[0] if upstream is None else upstream
+            gradients = probabilities * upstream - upstream * (smoothing / size)
+            if taught is not None:
+                gradients = gradients - upstream * (share * taught)
+            own = ops.take_along_axis(gradients, labels, axis=-1)
+            own = own - upstream * (1 - share - smoothing)
+            rows = ops.expand_dims(ops.arange(ops.shape(labels)[0], dtype="int32"), 1)
+            places = ops.concatenate([rows, labels], 1)
+            return ops.scatter_update(gradients, places, ops.squeeze(own, 1))
 
-def _cross_entropy(labels, logits, probabilities, label_smoothing):
-    """Return float32 [B * T, 1] for labels [B * T, 1], logits [B * T, V] and their softmax."""
-    at_label = ops.take_along_axis(logits, labels, axis=-1)
-    label_probability = ops.take_along_axis(probabilities, labels, axis=-1)
-    values = ops.cond(
-        ops.all(label_probability > _SMALLEST),
-        lambda: -ops.log(label_probability),
-        lambda: _highest(logits) - at_label - ops.log(_highest(probabilities)),
-    )
-    if label_smoothing:
-        values = values + label_smoothing * (at_label - ops.mean(logits, axis=-1, keepdims=True))
-    return values
+        return values, gradient
 
-
-def _differentiable_cross_entropy(labels, logits, label_smoothing):
-    """Return `smoothed_cross_entropy` as its formula, which XLA fuses with its gradient."""
-    logits = ops.cast(logits, "float32")
-    logits = logits - ops.stop_gradient(_highest(logits))
-    is_label = ops.equal(ops.arange(logits.shape[-1]), ops.expand_dims(labels, -1))
-    expected = ops.sum(ops.where(is_label, logits, 0.0), axis=-1)
-    if label_smoothing:
-        mean = ops.mean(logits, axis=-1)
-        expected = (1 - label_smoothing) * expected + label_smoothing * mean
-    return ops.log(ops.sum(ops.exp(logits), axis=-1)) - expected
-
-
-def _subtract_at(labels, gradients, amount):
-    """Subtract the amount [B * T, 1] from the gradients [B * T, V] at the labels [B * T, 1]."""
-    rows = ops.expand_dims(ops.arange(ops.shape(labels)[0], dtype="int32"), 1)
-    own = ops.take_along_axis(gradients, labels, axis=-1) - amount
-    return ops.scatter_update(gradients, ops.concatenate([rows, labels], 1), ops.squeeze(own, 1))
+    return ops.reshape(cross_entropy(ops.reshape(logits, (-1, size))), shape)
 
 
 def _highest(rows):

@@ -20,8 +20,8 @@ from keras_transformer.layers import (
     TokenEmbedding,
     padding_mask,
 )
-from keras_transformer.layers.activations import get_activation
-from keras_transformer.layers.adaptable import AdaptableModel
+from keras_transformer.layers.adaptation import AdaptableModel
+from keras_transformer.layers.alternatives import get_activation
 from keras_transformer.losses import LabelSmoothedCrossEntropy
 from keras_transformer.presets import get_preset
 
@@ -55,6 +55,11 @@ class Transformer(AdaptableModel, keras.Model):
     >>> tuple(model(ids).shape)
     (1, 2, 100)
     """
+
+    kernel_parts = (
+        *("source_embedding", "target_embedding", "output_embedding"),
+        *("encoder", "decoder"),
+    )
 
     def __init__(self, config: TransformerConfig, **kwargs: Any):
         super().__init__(**kwargs)
@@ -104,8 +109,69 @@ class Transformer(AdaptableModel, keras.Model):
             name="decoder",
         )
         self._build_layers()
-        # A subclass with a `call` of its own may add layers, which its first call builds.
+        # A subclass that overrides `call` may add layers, which its first call builds.
         self.built = (type(self).build, type(self).call) == (Transformer.build, Transformer.call)
+
+    def call(self, inputs: Any, training: bool | None = None) -> Any:
+        if not isinstance(inputs, Mapping) or not {"source", "target"} <= inputs.keys():
+            received = list(inputs) if isinstance(inputs, Mapping) else type(inputs).__name__
+            raise ValueError(
+                "The inputs must be a dict of 'source' and 'target', the ids of both sides, "
+                f"received {received}."
+            )
+        if training and self.quantization_mode is not None:
+            raise ValueError(
+                f"An int8 model cannot be trained; {self.name!r} is quantized. Train the float "
+                "model, and quantize a copy of it."
+            )
+        memory, memory_mask = self.encode(inputs["source"], training=training)
+        return self.decode(inputs["target"], memory, memory_mask, training=training)[0]
+
+    def encode(
+        self,
+        source: Any,
+        training: bool | None = None,
+        return_attention_scores: bool = False,
+    ) -> tuple[Any, ...]:
+        """Return the encoder's output, its mask, and its attention weights if asked for.
+
+        Args:
+            source: int [B, S].
+            training: Whether dropout applies.
+            return_attention_scores: Whether to return the attention weights too.
+
+        Returns:
+            float [B, S, D] and bool [B, 1, S]. With `return_attention_scores`, also the weights of
+            each layer, [B, H, S, S].
+        """
+        mask = padding_mask(source)
+        x = self.source_position(self.source_embedding(source))
+        x = self.source_dropout(x, training=training)
+        x, weights = self.encoder(x, mask, return_attention_scores=True, training=training)
+        return (x, mask, weights) if return_attention_scores else (x, mask)
+
+    def decode(
+        self, target: Any, memory: Any, memory_mask: Any = None, training: bool | None = None
+    ) -> tuple[Any, list[Any]]:
+        """Return the logits of the token after each of the target's, and the attention weights.
+
+        Args:
+            target: int [B, T].
+            memory: float [B, S, D], from `encode`.
+            memory_mask: bool [B, 1, S], from `encode`.
+            training: Whether dropout applies.
+
+        Returns:
+            The logits, float32 [B, T, V], and for each layer the weights of self-attention
+            [B, H, T, T] and of cross-attention [B, H, T, S].
+        """
+        x = self.target_position(self.target_embedding(target))
+        x = self.target_dropout(x, training=training)
+        x, weights = self.decoder(
+            x, memory, memory_mask=memory_mask, return_attention_scores=True, training=training
+        )
+        logits = self.output_embedding(x, reverse=True)
+        return logits if self.output_bias is None else logits + self.output_bias, weights
 
     def _layer_options(self):
         config = self.config
@@ -189,15 +255,11 @@ class Transformer(AdaptableModel, keras.Model):
         model.set_weights(self.get_weights())
         return model
 
-    def _kernel_parts(self):
-        embeddings = (f"{name}_embedding" for name in ("source", "target", "output"))
-        return {name: getattr(self, name) for name in (*embeddings, "encoder", "decoder")}
-
     def without_lora(self) -> "Transformer":
         """Return a model with merged kernels and the same outputs: itself if it has no LoRA.
 
         Raises:
-            ValueError: If the model is of a subclass with a forward pass of its own.
+            ValueError: If a subclass overrides `call`, `encode` or `decode`.
         """
         if not self.has_lora:
             return self
@@ -206,7 +268,7 @@ class Transformer(AdaptableModel, keras.Model):
             for name in ("call", "encode", "decode")
         ):
             raise ValueError(
-                f"{self.name!r} is of a subclass with a forward pass of its own, so no merged copy "
+                f"The class of {self.name!r} overrides call, encode or decode, so no merged copy "
                 "can be made. Call merge_lora() first."
             )
         model = self._copy(Transformer)
@@ -258,71 +320,6 @@ class Transformer(AdaptableModel, keras.Model):
         if self.built and not self.optimizer.built:
             self.optimizer.build(self.trainable_variables)
         return super().make_train_function(force)
-
-    def call(self, inputs: Any, training: bool | None = None) -> Any:
-        if not isinstance(inputs, Mapping) or not {"source", "target"} <= inputs.keys():
-            received = list(inputs) if isinstance(inputs, Mapping) else type(inputs).__name__
-            raise ValueError(
-                "The inputs must be a dict of 'source' and 'target', the ids of both sides, "
-                f"received {received}."
-            )
-        if training and self.quantization_mode is not None:
-            raise ValueError(
-                f"An int8 model cannot be trained; {self.name!r} is quantized. Train the float "
-                "model, and quantize a copy of it."
-            )
-        memory, memory_mask = self.encode(inputs["source"], training=training)
-        return self.decode(inputs["target"], memory, memory_mask, training=training)[0]
-
-    def encode(
-        self,
-        source: Any,
-        training: bool | None = None,
-        is_padded: bool = True,
-        return_attention_scores: bool = False,
-    ) -> tuple[Any, ...]:
-        """Return the encoder's output, its mask, and its attention weights if asked for.
-
-        Args:
-            source: int [B, S].
-            training: Whether dropout applies.
-            is_padded: Whether there may be padding among the ids. Without, the mask is None.
-            return_attention_scores: Whether to return the attention weights too.
-
-        Returns:
-            float [B, S, D] and bool [B, 1, S]. With `return_attention_scores`, also the weights of
-            each layer, [B, H, S, S].
-        """
-        mask = padding_mask(source) if is_padded else None
-        x = self.source_position(self.source_embedding(source))
-        x = self.source_dropout(x, training=training)
-        if return_attention_scores:
-            x, weights = self.encoder(x, mask, return_attention_scores=True, training=training)
-            return x, mask, weights
-        return self.encoder(x, mask, training=training), mask
-
-    def decode(
-        self, target: Any, memory: Any, memory_mask: Any = None, training: bool | None = None
-    ) -> tuple[Any, list[Any]]:
-        """Return the logits of the token after each of the target's, and the attention weights.
-
-        Args:
-            target: int [B, T].
-            memory: float [B, S, D], from `encode`.
-            memory_mask: bool [B, 1, S], from `encode`.
-            training: Whether dropout applies.
-
-        Returns:
-            The logits, float32 [B, T, V], and for each layer the weights of self-attention
-            [B, H, T, T] and of cross-attention [B, H, T, S].
-        """
-        x = self.target_position(self.target_embedding(target))
-        x = self.target_dropout(x, training=training)
-        x, weights = self.decoder(
-            x, memory, memory_mask=memory_mask, return_attention_scores=True, training=training
-        )
-        logits = self.output_embedding(x, reverse=True)
-        return logits if self.output_bias is None else logits + self.output_bias, weights
 
     def attention_weights(self, inputs: Any) -> dict[str, Any]:
         """Return the weights of every attention in the model, without dropout (Figures 3 to 5).

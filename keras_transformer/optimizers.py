@@ -2,6 +2,7 @@
 
 import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
 
+from collections import UserDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,7 +32,9 @@ class FusedAdam(keras.optimizers.Adam):
 
     def build(self, var_list: Sequence[Any]) -> None:
         if not self.built:
-            self._moments = _Moments()
+            # The moments of each variable on each replica. A plain dict would become part of
+            # `tf.train.Checkpoint`, which refuses its keys.
+            self._moments: Any = UserDict()
         super().build(var_list)
 
     def add_variable_from_reference(
@@ -40,8 +43,12 @@ class FusedAdam(keras.optimizers.Adam):
         variable = super().add_variable_from_reference(
             reference_variable, name=name, initializer=initializer
         )
-        if _tensorflow():
-            self._moments.add(name, reference_variable, variable)
+        if tf := _tensorflow():
+            is_keras = isinstance(reference_variable, keras.Variable)
+            values = reference_variable.value if is_keras else reference_variable
+            local = tf.distribute.get_strategy().experimental_local_results
+            for part, moment in zip(local(values), local(variable.value), strict=True):
+                self._moments[part.ref(), name] = moment
         return variable
 
     def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
@@ -56,12 +63,11 @@ class FusedAdam(keras.optimizers.Adam):
         if not tf or self.amsgrad or variable.dtype != "float32":
             super().update_step(gradient, variable, learning_rate)
             return
-        moments = self._moments.of(variable)
         step = tf.cast(self.iterations + 1, tf.float32)
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
-            m=moments["momentum"].handle,
-            v=moments["velocity"].handle,
+            m=self._moments[variable.ref(), "momentum"].handle,
+            v=self._moments[variable.ref(), "velocity"].handle,
             beta1_power=self.beta_1**step,
             beta2_power=self.beta_2**step,
             lr=tf.cast(learning_rate, tf.float32),
@@ -70,27 +76,6 @@ class FusedAdam(keras.optimizers.Adam):
             epsilon=self.epsilon,
             grad=tf.cast(gradient, tf.float32),
         )
-
-
-class _Moments:
-    """Adam's moments of each TensorFlow variable, on each replica.
-
-    A plain dict on the optimizer would become part of `tf.train.Checkpoint`, which refuses its
-    keys.
-    """
-
-    def __init__(self):
-        self._by_variable = {}
-
-    def add(self, name, variable, moment):
-        tf = _tensorflow()
-        values = variable.value if isinstance(variable, keras.Variable) else variable
-        parts = map(tf.distribute.get_strategy().experimental_local_results, (values, moment.value))
-        for part, moment_part in zip(*parts, strict=True):
-            self._by_variable.setdefault(part.ref(), {})[name] = moment_part
-
-    def of(self, variable):
-        return self._by_variable[variable.ref()]
 
 
 def _tensorflow():

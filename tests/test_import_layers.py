@@ -36,9 +36,7 @@ SAME_ROW = {("metrics", "losses")}  # The metrics report what the loss computes.
 BACKENDS = ("tensorflow", "tensorflow_text", "jax", "torch")
 ON_KERAS_ALONE = "config presets losses metrics optimizers schedules layers model".split()
 WITH_A_BACKEND = {
-    "keras_transformer.layers.accelerator_kernels",
-    "keras_transformer.layers.cpu_kernels",
-    "keras_transformer.layers.dropout",
+    "keras_transformer.layers.fast",
     "keras_transformer.losses",
     "keras_transformer.optimizers",
 }

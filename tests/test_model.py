@@ -170,7 +170,7 @@ def test_dropout_applies_in_training_only():
 def test_dropout_applies_to_the_sums_of_embeddings_and_positions(monkeypatch):
     model = build(vocab_size=8, d_model=8, share_embeddings="none", dropout=0.5)
     model.output_embedding.embeddings.assign(np.eye(8))  # Logits are what the decoder returns.
-    monkeypatch.setattr(layers.Encoder, "call", lambda self, x, *_, **__: x)
+    monkeypatch.setattr(layers.Encoder, "call", lambda self, x, *_, **__: (x, None))
     monkeypatch.setattr(layers.Decoder, "call", lambda self, x, *_, **__: (x, None))
     source, target = np.full((B, 50), 5), np.full((B, 40), 6)
     for call in (

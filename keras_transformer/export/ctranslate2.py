@@ -7,6 +7,8 @@ import keras
 import numpy as np
 
 from keras_transformer.config import BOS_ID, EOS_ID, UNK_ID
+from keras_transformer.layers import LearnedPositionEncoding, SinusoidalPositionEncoding
+from keras_transformer.model import Transformer
 from keras_transformer.text.files import save_tokenizers
 from keras_transformer.translation.translator import Translator
 from keras_transformer.utils.files import whole_directory
@@ -14,6 +16,13 @@ from keras_transformer.utils.files import whole_directory
 _LONGEST_INPUT = 1024  # CTranslate2 truncates longer source sentences by default.
 _ACTIVATIONS = {"relu": "RELU", "swish": "SWISH", "gelu": "GELU", "sigmoid_gelu": "GELUSigmoid"}
 """The names in CTranslate2 of the activations of `TransformerConfig`."""
+_POSITIONS = {
+    "sinusoidal": SinusoidalPositionEncoding,
+    "sines_cosines": SinusoidalPositionEncoding,
+    "tensor2tensor": SinusoidalPositionEncoding,
+    "learned": LearnedPositionEncoding,
+}
+"""The layers whose whole effect is the table that CTranslate2 adds, by their `position`."""
 
 
 def export_ctranslate2(translator: Translator, path: str | os.PathLike) -> Path:
@@ -39,7 +48,7 @@ def export_ctranslate2(translator: Translator, path: str | os.PathLike) -> Path:
     Raises:
         ImportError: If CTranslate2 is not installed.
         FileExistsError: If `path` exists.
-        ValueError: If the translator makes trees.
+        ValueError: If the translator makes trees, or its position encoding is not a table.
 
     >>> import tempfile, ctranslate2, sentencepiece
     >>> from keras_transformer import Transformer
@@ -60,6 +69,7 @@ def export_ctranslate2(translator: Translator, path: str | os.PathLike) -> Path:
             "CTranslate2 does not know the rules of trees, received a translator that makes trees. "
             "Export a SavedModel."
         )
+    _check_positions(translator.model)
     if path.exists():
         raise FileExistsError(
             f"path must not exist yet, received {path}. Give another path, or remove it."
@@ -74,6 +84,16 @@ def export_ctranslate2(translator: Translator, path: str | os.PathLike) -> Path:
         one = tokenizers[0].model == tokenizers[1].model
         save_tokenizers(temporary, tokenizers, shared=one)
     return path
+
+
+def _check_positions(model: Transformer) -> None:
+    position = model.config.position
+    for layer in (model.source_position, model.target_position):
+        if type(layer) is not _POSITIONS.get(position):
+            raise ValueError(
+                f"CTranslate2 can add the positions {', '.join(map(repr, _POSITIONS))}, received "
+                f"position={position!r} with a {type(layer).__name__}. Export a SavedModel."
+            )
 
 
 def _new_spec(config):

@@ -14,6 +14,12 @@ from keras_transformer.keras_hub.preprocessor import TransformerSeq2SeqLMPreproc
 from keras_transformer.keras_hub.tokenizer import TransformerTokenizer
 from keras_transformer.layers.masks import mask_bias
 from keras_transformer.translation import Translator
+from keras_transformer.translation.cached_step import (
+    decoder_step,
+    empty_cache,
+    layer_weights,
+    project_memory,
+)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -187,16 +193,17 @@ class _Step:
         ids = ops.convert_to_tensor(inputs["encoder_token_ids"])
         mask = attention_mask(inputs["encoder_padding_mask"])
         self.batch = ops.shape(ids)[0]
-        self.memory = model.decoder.project_memory(encode(model, ids, mask)), mask_bias(mask)
+        memory = encode(model, ids, mask)
+        self.memory = project_memory(model.decoder, memory), mask_bias(mask)
         self.positions = model.target_position.encoding(length)
-        self.projections = model.decoder.join_projections()
+        self.weights = [layer_weights(layer) for layer in model.decoder.layers]
         bias = np.zeros(model.config.target_size, "float32")
         bias[[PAD_ID, UNK_ID, BOS_ID]] = -1e9
         self.logit_bias = ops.convert_to_tensor(bias)
 
     def initial_cache(self):
         places = [[0, 0], [0, 0], [0, self.length], [0, 0]]
-        cache = self.model.decoder.empty_cache(self.batch)
+        cache = empty_cache(self.model.decoder, self.batch)
         return keras.tree.map_structure(lambda part: ops.pad(part, places), cache), self.memory
 
     def __call__(self, prompt, cache, index):
@@ -206,13 +213,14 @@ class _Step:
         x = model.target_embedding(ops.take(prompt, position, axis=1))
         encoding = ops.take(self.positions, position, axis=0)
         is_written = ops.arange(self.length) <= position
-        x, keys_and_values = model.decoder.step(
+        x, keys_and_values = decoder_step(
+            model.decoder,
+            self.weights,
             ops.cast(ops.cast(x, "float32") + encoding, x.dtype),
             memory_heads,
             memory_bias,
             keys_and_values,
             write=lambda cached, heads: ops.slice_update(cached, (0, 0, position, 0), heads),
-            projections=self.projections,
             self_bias=mask_bias(is_written)[None, None],
         )
         logits = model.output_embedding(x, reverse=True) + self.logit_bias

@@ -1,83 +1,81 @@
 """Scaled dot-product and multi-head attention (Section 3.2)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import keras
 from keras import ops
 
-from keras_transformer.layers.compatibility import ALTERNATIVES, Compatibility
-from keras_transformer.layers.cpu_kernels import (
-    heads_matmul,
-    join_heads,
-    join_step_heads,
-    linear,
-    softmax,
-    split_heads,
-    step_softmax,
-)
-from keras_transformer.layers.dropout import Dropout
+from keras_transformer.layers.adaptation import KernelLayer
+from keras_transformer.layers.alternatives import COMPATIBILITIES
+from keras_transformer.layers.feed_forward import linear
 from keras_transformer.layers.initial import initializer_for, part_seeds, serialized_initializer
-from keras_transformer.layers.kernel_layer import KernelLayer
-from keras_transformer.layers.masks import (
-    MASKED,
-    as_attention_mask,
-    causal_mask,
-    explicit_or_implicit,
-)
+from keras_transformer.layers.masks import MASKED, as_attention_mask, causal_mask
+from keras_transformer.layers.residual import Dropout
 
 
-def scaled_dot(query: Any, key: Any) -> Any:
-    """Return q k / sqrt(K) for each query and key, [B, H, T, S] (Section 3.2.1, eq. 1).
+def attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attention_mask: Any = None,
+    dropout: Callable[[Any], Any] = lambda weights: weights,
+    score: Callable[[Any, Any], Any] | None = None,
+) -> tuple[Any, Any]:
+    """Return softmax(q k / sqrt(K)) v and the softmax (Section 3.2.1, eq. 1).
+
+    Masking and softmax are in float32, the products in the inputs' dtype.
 
     Args:
         query: float [B, H, T, K].
         key: float [B, H, S, K].
-
-    >>> scores = scaled_dot(ops.ones((1, 1, 1, 4)), ops.ones((1, 1, 1, 4)))
-    >>> ops.convert_to_numpy(scores).tolist()
-    [[[[2.0]]]]
-    """
-    scaled = ops.multiply(query, ops.cast(query.shape[-1] ** -0.5, query.dtype))
-    return heads_matmul(scaled, key, transpose_b=True)
-
-
-COMPATIBILITIES = {"scaled_dot": Compatibility(scaled_dot), **ALTERNATIVES}
-"""By the names that `MultiHeadAttention` accepts."""
-
-
-def attention(
-    scores: Any,
-    value: Any,
-    attention_mask: Any = None,
-    dropout: Callable[[Any], Any] = lambda weights: weights,
-) -> tuple[Any, Any]:
-    """Return softmax(scores) V and the softmax (Section 3.2.1, eq. 1).
-
-    Masking and softmax are in float32, the product in the values' dtype.
-
-    Args:
-        scores: float [B, H, T, S], the compatibility of each query and key.
         value: float [B, H, S, V].
         attention_mask: bool [B, T, S] or [B, 1, S], True where a query may attend to a key.
         dropout: A function applied to the weights before they meet the values.
+        score: What to compute instead of q k / sqrt(K), a function from query and key to scores
+            [B, H, T, S].
 
     Returns:
         The outputs [B, H, T, V], and the weights [B, H, T, S] before dropout.
 
-    Raises:
-        ValueError: If the mask isn't boolean or doesn't have three axes.
-
-    >>> outputs, weights = attention(ops.zeros((1, 1, 1, 2)), ops.ones((1, 1, 2, 3)))
+    >>> query, value = ops.zeros((1, 1, 1, 4)), ops.ones((1, 1, 2, 3))
+    >>> outputs, weights = attention(query, ops.ones((1, 1, 2, 4)), value)
     >>> ops.convert_to_numpy(weights).tolist()
     [[[[0.5, 0.5]]]]
     """
+    if score is None:
+        scaled = ops.multiply(query, ops.cast(query.shape[-1] ** -0.5, query.dtype))
+        scores = ops.einsum("bhtk,bhsk->bhts", scaled, key)
+    else:
+        scores = score(query, key)
     scores = ops.cast(scores, "float32")
-    attention_mask = as_attention_mask(attention_mask)
     if attention_mask is not None:
         scores = ops.where(ops.expand_dims(attention_mask, 1), scores, MASKED)
-    weights = softmax(scores)
-    return heads_matmul(dropout(ops.cast(weights, value.dtype)), value), weights
+    # Keras warns about a softmax over a single key.
+    weights = ops.softmax(scores) if scores.shape[-1] != 1 else ops.ones_like(scores)
+    attended = dropout(ops.cast(weights, value.dtype))
+    return ops.einsum("bhts,bhsv->bhtv", attended, value), weights
+
+
+def split_heads(inputs: Any, num_heads: int) -> Any:
+    """Return the heads [B, H, T, K] of a projection [B, T, H * K].
+
+    >>> tuple(split_heads(ops.ones((2, 5, 12)), num_heads=3).shape)
+    (2, 3, 5, 4)
+    """
+    batch, length, width = ops.shape(inputs)
+    heads = ops.reshape(inputs, (batch, length, num_heads, width // num_heads))
+    return ops.transpose(heads, (0, 2, 1, 3))
+
+
+def join_heads(heads: Any) -> Any:
+    """Return the heads [B, H, T, K] side by side, [B, T, H * K].
+
+    >>> tuple(join_heads(ops.ones((2, 3, 5, 4))).shape)
+    (2, 5, 12)
+    """
+    batch, num_heads, length, size = ops.shape(heads)
+    return ops.reshape(ops.transpose(heads, (0, 2, 1, 3)), (batch, length, num_heads * size))
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -141,9 +139,10 @@ class MultiHeadAttention(KernelLayer):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        if compatibility not in COMPATIBILITIES:
+        names = ("scaled_dot", *COMPATIBILITIES)
+        if compatibility not in names:
             raise ValueError(
-                f"compatibility must be one of {', '.join(map(repr, COMPATIBILITIES))}, "
+                f"compatibility must be one of {', '.join(map(repr, names))}, "
                 f"received {compatibility!r}."
             )
         value_dim = key_dim if value_dim is None else value_dim
@@ -178,10 +177,12 @@ class MultiHeadAttention(KernelLayer):
         self.output_kernel, self.output_bias = self._add_projection(
             "output", values, query_shape[-1]
         )
-        shapes = COMPATIBILITIES[self.compatibility].weight_shapes(self.key_dim)
-        self.compatibility_weights = [
-            self._add_compatibility_weight(name, *shape) for name, shape in shapes.items()
-        ]
+        self.compatibility_weights = []
+        if self.compatibility != "scaled_dot":
+            shapes = COMPATIBILITIES[self.compatibility].weight_shapes(self.key_dim)
+            self.compatibility_weights = [
+                self._add_compatibility_weight(name, *shape) for name, shape in shapes.items()
+            ]
 
     def call(
         self,
@@ -197,98 +198,37 @@ class MultiHeadAttention(KernelLayer):
         key_mask: Any = None,
     ) -> Any:
         key = value if key is None else key
-        if query is value and key is value:
-            queries, keys, values = self.project_self(query)
-        else:
-            queries = self.project_query(query)
-            keys, values = self.project_memory(value, key)
         padding = value_mask if key_mask is None else key_mask
         if value_mask is not None and key_mask is not None:
             padding = ops.logical_and(value_mask, key_mask)
-        mask = explicit_or_implicit(attention_mask, padding)
+        mask = as_attention_mask(attention_mask, padding)
         if use_causal_mask:
-            causal = causal_mask(ops.shape(queries)[2], ops.shape(keys)[2])
+            causal = causal_mask(ops.shape(query)[1], ops.shape(key)[1])
             mask = causal if mask is None else ops.logical_and(mask, causal)
-        outputs, weights = self._attend(queries, keys, values, mask, training)
-        return (outputs, weights) if return_attention_scores else outputs
 
-    def _attend(self, query, key, value, mask, training):
-        """Return the output [B, T, D] and the weights [B, H, T, S] for projected heads."""
+        queries = linear(query, self.kernel("query_kernel"), self.query_bias)
+        keys = linear(key, self.kernel("key_kernel"), self.key_bias)
+        values = linear(value, self.kernel("value_kernel"), self.value_bias)
+        queries, keys, values = (split_heads(x, self.num_heads) for x in (queries, keys, values))
+
         outputs, weights = attention(
-            self._score(query, key),
-            value,
+            queries,
+            keys,
+            values,
             mask,
             dropout=lambda weights: self.weights_dropout(weights, training=training),
+            score=None if self.compatibility == "scaled_dot" else self._score,
         )
         outputs = linear(join_heads(outputs), self.kernel("output_kernel"), self.output_bias)
-        if mask is None:
-            return outputs, weights
-        has_key = ops.any(mask, axis=-1, keepdims=True)
-        outputs = ops.multiply(outputs, ops.cast(has_key, outputs.dtype))
-        return outputs, ops.multiply(weights, ops.cast(ops.expand_dims(has_key, 1), "float32"))
 
-    def attend_step(self, query: Any, key: Any, value: Any, bias: Any = None) -> Any:
-        """Return the output of a step of a search as rows, without dropout.
-
-        The output of a query with no key to attend to is finite and meaningless.
-
-        Args:
-            query: float [B, H, T, K], projected heads with a static T.
-            key: float [B, H, S, K].
-            value: float [B, H, S, V].
-            bias: float32 [B, T, S] or [B, 1, S], the `mask_bias` of a mask.
-
-        Returns:
-            float [B * T, D].
-        """
-        scores = ops.cast(self._score(query, key), "float32")
-        if bias is not None:
-            scores = scores + ops.expand_dims(bias, 1)
-        outputs = heads_matmul(ops.cast(step_softmax(scores), value.dtype), value)
-        return linear(join_step_heads(outputs), self.kernel("output_kernel"), self.output_bias)
-
-    def project_self(self, inputs: Any, length: Any = None, joined: Any = None) -> Sequence[Any]:
-        """Return the heads of query, key and value of one sequence, in one matrix product.
-
-        Args:
-            inputs: float [B, T, D], or [B * T, D] with `length`.
-            length: T.
-            joined: The result of `join_projections`; computed here by default.
-
-        Returns:
-            Queries, keys and values, float [B, H, T, K] each.
-        """
-        return self._project(inputs, ("query", "key", "value"), length, joined)
-
-    def project_query(self, query: Any, length: Any = None) -> Any:
-        """Return the heads [B, H, T, K] of a query [B, T, D] or, with `length`, [B * T, D]."""
-        return self._project(query, ("query",), length)[0]
-
-    def project_memory(self, value: Any, key: Any = None) -> Sequence[Any]:
-        """Return the heads of key and value, [B, H, S, K] each; `key` is `value` by default."""
-        if key is None or key is value:
-            return self._project(value, ("key", "value"))
-        return self._project(key, ("key",))[0], self._project(value, ("value",))[0]
-
-    def join_projections(self, names: Sequence[str] = ("query", "key", "value")) -> tuple[Any, Any]:
-        """Return the kernels of these projections side by side, and the biases or None."""
-        kernels = [self.kernel(f"{name}_kernel") for name in names]
-        biases = [getattr(self, f"{name}_bias") for name in names]
-        if len(names) == 1:
-            return kernels[0], biases[0]
-        return ops.concatenate(kernels, axis=1), ops.concatenate(biases) if self.use_bias else None
-
-    def _project(self, inputs, names, length=None, joined=None):
-        keys, values = self.num_heads * self.key_dim, self.num_heads * self.value_dim
-        outputs = linear(inputs, *(joined or self.join_projections(names)))
-        parts = [outputs]
-        if len(names) > 1:
-            # In a graph, a split into equal parts is one operation, and any other is eight.
-            ends = [keys, 2 * keys][: len(names) - 1]
-            parts = ops.split(outputs, len(names) if keys == values else ends, axis=-1)
-        return [split_heads(part, self.num_heads, length) for part in parts]
+        if mask is not None:  # A query that may attend to no key gets 0.
+            has_key = ops.any(mask, axis=-1, keepdims=True)
+            outputs = ops.multiply(outputs, ops.cast(has_key, outputs.dtype))
+            weights = ops.multiply(weights, ops.cast(ops.expand_dims(has_key, 1), "float32"))
+        return (outputs, weights) if return_attention_scores else outputs
 
     def _score(self, query, key):
+        """Return another `compatibility` of each query and key, [B, H, T, S]."""
         weights = (ops.cast(weight, query.dtype) for weight in self.compatibility_weights)
         return COMPATIBILITIES[self.compatibility].score(query, key, *weights)
 

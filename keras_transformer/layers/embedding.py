@@ -7,10 +7,10 @@ import keras
 from keras import ops
 
 from keras_transformer.config import PAD_ID
-from keras_transformer.layers.accelerator_kernels import take_rows
-from keras_transformer.layers.cpu_kernels import linear
+from keras_transformer.layers import fast
+from keras_transformer.layers.adaptation import KernelLayer
+from keras_transformer.layers.feed_forward import linear
 from keras_transformer.layers.initial import serialized_initializer
-from keras_transformer.layers.kernel_layer import KernelLayer
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -86,7 +86,9 @@ class TokenEmbedding(KernelLayer):
         if not keras.backend.is_int_dtype(inputs.dtype):
             # For several replicas, Keras builds a model with the mean of their ids.
             inputs = ops.cast(inputs, "int32")
-        return self.embed(lambda rows: take_rows(rows, inputs, self.compute_dtype))
+        if keras.backend.backend() == "jax":
+            return self.embed(lambda matrix: fast.take_rows(matrix, inputs, self.compute_dtype))
+        return self.embed(lambda matrix: ops.take(matrix, inputs, axis=0))
 
     def embed(self, take: Callable[[Any], Any]) -> Any:
         """Return rows of the embeddings the way `call` does: in the compute dtype, scaled.
@@ -97,8 +99,7 @@ class TokenEmbedding(KernelLayer):
         Returns:
             float [..., D].
         """
-        rows = self.adapter.rows("embeddings", self.embeddings, take)
-        vectors = ops.cast(rows, self.compute_dtype)
+        vectors = ops.cast(self.kernel("embeddings", take), self.compute_dtype)
         return ops.multiply(vectors, ops.cast(self.scale, vectors.dtype))
 
     def compute_output_spec(self, inputs: Any, reverse: bool = False) -> Any:

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 
 from keras_transformer.layers.attention import MultiHeadAttention
-from keras_transformer.layers.masks import explicit_or_implicit
+from keras_transformer.layers.masks import as_attention_mask
 from keras_transformer.layers.residual import Residual
 from keras_transformer.layers.stack import Stack, SubLayers
 
@@ -51,7 +51,7 @@ class EncoderLayer(SubLayers):
     (3, 5, 8)
     """
 
-    attentions = ("self_attention",)
+    kernel_parts = ("self_attention", "feed_forward")
     self_attention: MultiHeadAttention
     self_attention_residual: Residual
 
@@ -74,7 +74,7 @@ class EncoderLayer(SubLayers):
         outputs, weights = self.self_attention(
             x,
             x,
-            attention_mask=explicit_or_implicit(attention_mask, mask),
+            attention_mask=as_attention_mask(attention_mask, mask),
             use_causal_mask=use_causal_mask,
             return_attention_scores=True,
             training=training,
@@ -136,7 +136,7 @@ class Encoder(Stack):
         mask: Any = None,
     ) -> Any:
         x, weights = inputs, []
-        attention_mask = explicit_or_implicit(attention_mask, mask)
+        attention_mask = as_attention_mask(attention_mask, mask)
         for layer in self.layers:
             x, layer_weights = layer(
                 x,
@@ -146,5 +146,5 @@ class Encoder(Stack):
                 training=training,
             )
             weights.append(layer_weights)
-        outputs = self.normalize(x)
+        outputs = x if self.final_norm is None else self.final_norm(x)
         return (outputs, weights) if return_attention_scores else outputs

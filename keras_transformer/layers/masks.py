@@ -27,12 +27,15 @@ def padding_mask(ids: Any, pad_id: int = PAD_ID) -> Any:
     return ops.expand_dims(ops.not_equal(ids, pad_id), 1)
 
 
-def as_attention_mask(mask: Any, name: str = "attention_mask", is_padding: bool = False) -> Any:
+def as_attention_mask(
+    mask: Any, implicit: Any = None, name: str = "attention_mask", is_padding: bool = False
+) -> Any:
     """Check a mask, and return it with an axis for queries.
 
     Args:
         mask: bool [B, T, S] or [B, 1, S], or None; with `is_padding` also [B, S].
-        name: The argument it was given as.
+        implicit: The implicit Keras mask to use without `mask`, bool [B, S], or None.
+        name: The argument that `mask` was given as.
         is_padding: Whether a mask of two axes says which keys are tokens.
 
     Returns:
@@ -44,6 +47,8 @@ def as_attention_mask(mask: Any, name: str = "attention_mask", is_padding: bool 
     >>> tuple(as_attention_mask(ops.array([[True, False]]), is_padding=True).shape)
     (1, 1, 2)
     """
+    if mask is None:
+        mask, name, is_padding = implicit, "mask", True
     if mask is None:
         return None
     dtype, axes = keras.backend.standardize_dtype(mask.dtype), len(mask.shape)
@@ -62,18 +67,6 @@ def as_attention_mask(mask: Any, name: str = "attention_mask", is_padding: bool 
             "Give a mask that all sentences share as [1, T, S]."
         )
     return mask
-
-
-def explicit_or_implicit(attention_mask: Any, mask: Any) -> Any:
-    """Return an explicit mask or, without one, an implicit Keras mask with an axis for queries.
-
-    Args:
-        attention_mask: bool [B, T, S] or [B, 1, S], or None.
-        mask: bool [B, S], or None.
-    """
-    if attention_mask is not None:
-        return as_attention_mask(attention_mask)
-    return as_attention_mask(mask, "mask", is_padding=True)
 
 
 def causal_mask(query_length: Any, key_length: Any = None) -> Any:

@@ -6,11 +6,10 @@ from typing import Any
 import keras
 from keras import ops
 
-ORDERS = ("interleaved", "sines_cosines", "tensor2tensor")
-"""The orders of sines and cosines; see `SinusoidalPositionEncoding`."""
+from keras_transformer.layers.alternatives import POSITION_ORDERS
 
 
-def sinusoid(positions: Any, d_model: int, order: str = "interleaved") -> Any:
+def sinusoid(positions: Any, d_model: int) -> Any:
     """Return the encoding of positions, with sines and cosines interleaved (Section 3.5).
 
     PE(pos, 2i) = sin(pos / 10000^(2i / D)) and PE(pos, 2i + 1) = cos(pos / 10000^(2i / D)).
@@ -18,7 +17,6 @@ def sinusoid(positions: Any, d_model: int, order: str = "interleaved") -> Any:
     Args:
         positions: float32 [T], counted from 0.
         d_model: D, even.
-        order: Another order of the D numbers; see `SinusoidalPositionEncoding`.
 
     Returns:
         float32 [T, D].
@@ -26,13 +24,14 @@ def sinusoid(positions: Any, d_model: int, order: str = "interleaved") -> Any:
     >>> [round(float(x), 4) for x in sinusoid(ops.array([1.0]), 2)[0]]
     [0.8415, 0.5403]
     """
-    last = d_model - 2 if order == "tensor2tensor" else d_model
     even = ops.arange(0, d_model, 2, dtype="float32")
-    angles = ops.expand_dims(positions, 1) * ops.exp(even * (-math.log(10_000.0) / last))
-    if order != "interleaved":
-        return ops.concatenate([ops.sin(angles), ops.cos(angles)], axis=-1)
+    angles = ops.expand_dims(positions, 1) * ops.exp(even * (-math.log(10_000.0) / d_model))
     pairs = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
     return ops.reshape(pairs, (-1, d_model))
+
+
+ENCODINGS = {"interleaved": sinusoid, **POSITION_ORDERS}
+"""By the orders that `SinusoidalPositionEncoding` accepts."""
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -62,9 +61,9 @@ class SinusoidalPositionEncoding(keras.layers.Layer):
 
     def __init__(self, order: str = "interleaved", **kwargs: Any):
         super().__init__(**kwargs)
-        if order not in ORDERS:
+        if order not in ENCODINGS:
             raise ValueError(
-                f"order must be one of {', '.join(map(repr, ORDERS))}, received {order!r}."
+                f"order must be one of {', '.join(map(repr, ENCODINGS))}, received {order!r}."
             )
         self.order = order
         self.supports_masking = True
@@ -80,7 +79,7 @@ class SinusoidalPositionEncoding(keras.layers.Layer):
 
     def encoding(self, length: Any) -> Any:
         """Return the vectors added at positions 0 to `length` - 1, float32 [length, D]."""
-        return sinusoid(ops.arange(length, dtype="float32"), self.d_model, self.order)
+        return ENCODINGS[self.order](ops.arange(length, dtype="float32"), self.d_model)
 
     def call(self, inputs: Any) -> Any:
         encoding = self.encoding(ops.shape(inputs)[1])

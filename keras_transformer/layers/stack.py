@@ -4,12 +4,11 @@ from typing import Any, ClassVar
 
 import keras
 
-from keras_transformer.layers.adaptable import Adaptable
+from keras_transformer.layers.adaptation import Adaptable
 from keras_transformer.layers.attention import MultiHeadAttention
 from keras_transformer.layers.feed_forward import FeedForward
 from keras_transformer.layers.initial import part_seeds, serialized_initializer
-from keras_transformer.layers.layer_norm import NORM_EPSILON, LayerNorm
-from keras_transformer.layers.residual import Residual
+from keras_transformer.layers.residual import NORM_EPSILON, LayerNorm, Residual
 
 
 class SubLayers(Adaptable):
@@ -18,9 +17,9 @@ class SubLayers(Adaptable):
     This is the base of `EncoderLayer` and `DecoderLayer`, which add the order of computation.
     """
 
-    attentions: ClassVar[tuple[str, ...]]
-    """Attributes that hold the layer's attentions, in order. `NAME_residual` is the residual
-    connection around `NAME`."""
+    kernel_parts: ClassVar[tuple[str, ...]]
+    """Attributes that hold the attentions and the feed-forward network, in order. `NAME_residual`
+    is the residual connection around `NAME`."""
     feed_forward: FeedForward
     feed_forward_residual: Residual
 
@@ -61,7 +60,7 @@ class SubLayers(Adaptable):
         self.seed = seed
         self.supports_masking = True
         self._seeds = part_seeds(seed)
-        for name in self.attentions:
+        for name in self.kernel_parts[:-1]:
             self._add(name, self._attention(name))
         feed_forward = FeedForward(
             d_model,
@@ -74,9 +73,6 @@ class SubLayers(Adaptable):
             name="feed_forward",
         )
         self._add("feed_forward", feed_forward)
-
-    def _kernel_parts(self):
-        return {name: getattr(self, name) for name in (*self.attentions, "feed_forward")}
 
     def _attention(self, name):
         return MultiHeadAttention(
@@ -104,7 +100,7 @@ class SubLayers(Adaptable):
         setattr(self, residual.name, residual)
 
     def _build(self, inputs_shape, memory_shape=None):
-        for name in (*self.attentions, "feed_forward"):
+        for name in self.kernel_parts:
             is_cross = name == "cross_attention"
             if is_cross and memory_shape is None:
                 _mark_unused(self.cross_attention, self.cross_attention_residual)
@@ -140,6 +136,7 @@ class SubLayers(Adaptable):
 class Stack(Adaptable):
     """Run layers one after the other (Section 3.1); the base of `Encoder` and `Decoder`."""
 
+    kernel_parts = ("layers",)
     layer_class: ClassVar[type[SubLayers]]
 
     def __init__(
@@ -171,25 +168,18 @@ class Stack(Adaptable):
             )
             for i in range(num_layers)
         ]
-        # The last residual sum of pre-norm layers has no normalization of its own.
+        # Nothing normalizes the last residual sum of pre-norm layers.
         self.final_norm = None
         if (last := self.layers[-1]).norm == "pre":
             self.final_norm = LayerNorm(
                 last.layer_norm_epsilon, dtype=self.dtype_policy, name="final_norm"
             )
 
-    def _kernel_parts(self):
-        return {layer.name: layer for layer in self.layers}
-
     def _build(self, *shapes):
         for layer in self.layers:
             layer.build(*shapes)
         if self.final_norm is not None:
             self.final_norm.build(shapes[0])
-
-    def normalize(self, outputs: Any) -> Any:
-        """Return the last layer's outputs [..., D] as the stack returns them."""
-        return outputs if self.final_norm is None else self.final_norm(outputs)
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
         return keras.Operation.compute_output_spec(self, *args, **kwargs)

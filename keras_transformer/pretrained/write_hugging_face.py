@@ -11,6 +11,7 @@ import numpy as np
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, DecodingConfig
 from keras_transformer.config import TransformerConfig as Config
+from keras_transformer.layers import LearnedPositionEncoding, SinusoidalPositionEncoding
 from keras_transformer.model import Transformer
 from keras_transformer.pretrained.hugging_face import LAYER_NORM_EPSILON
 from keras_transformer.pretrained.hugging_face_weights import is_transposed, weight_name
@@ -22,6 +23,13 @@ from keras_transformer.utils.files import whole_directory
 
 _ACTIVATIONS = {"sigmoid_gelu": "quick_gelu"}
 """Hugging Face's names of activations, where they differ."""
+_POSITIONS = {
+    "sinusoidal": SinusoidalPositionEncoding,
+    "sines_cosines": SinusoidalPositionEncoding,
+    "tensor2tensor": SinusoidalPositionEncoding,
+    "learned": LearnedPositionEncoding,
+}
+"""The layers that Hugging Face's positions, or a table of them, can express, by `position`."""
 _D_MODEL_AXES = {"inner_kernel": 0, "outer_kernel": 1, "outer_bias": 0} | {
     **{f"{name}_kernel": 0 for name in ("query", "key", "value")},
     **{"output_kernel": 1, "output_bias": 0, "gamma": 0, "beta": 0},
@@ -126,6 +134,13 @@ def _obstacles(translator: Translator) -> Iterator[str]:
             )
     if config.d_model % 2:
         yield f"d_model must be even, received {config.d_model}"
+    for layer in (translator.model.source_position, translator.model.target_position):
+        if type(layer) is not _POSITIONS.get(config.position):
+            yield (
+                f"position must be one of {', '.join(map(repr, _POSITIONS))}, received "
+                f"{config.position!r} with a {type(layer).__name__}"
+            )
+            break
     if not all(isinstance(t, SentencePieceTokenizer) for t in _tokenizers(translator)):
         yield "the tokenizers must be SentencePieceTokenizers, received another kind"
     else:

@@ -13,6 +13,12 @@ import keras_transformer
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PACKAGES = [name for name in keras_transformer.__all__ if name.islower()]
+PAGES_ABOUT_CODE = [
+    "docs/annotated.md",
+    "docs/paper.md",
+    "docs/contributing/design.md",
+    "docs/contributing/performance.md",
+]
 FRONT_PAGES = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "saved_models/README.md"]
 
 
@@ -48,6 +54,15 @@ def test_links_of_pages_outside_the_site_point_to_files(page):
     local = [link for link in links if "://" not in link]
     assert local
     assert [link for link in local if not (path.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", *PAGES_ABOUT_CODE])
+def test_the_files_that_a_page_names_exist(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    names = {name for name in re.findall(r"`([\w/]+\.py)`", text) if "NAME" not in name}
+    assert names
+    folders = [ROOT, ROOT / "keras_transformer", ROOT / "tests"]
+    assert [name for name in names if not any((f / name).is_file() for f in folders)] == []
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -181,20 +181,3 @@ def test_the_order_of_heads_does_not_matter():
 def test_sizes_below_one_are_refused(argument):
     with pytest.raises(ValueError, match=f"{argument} must be at least 1, received 0"):
         MultiHeadAttention(**{"num_heads": 2, "key_dim": 3, argument: 0})
-
-
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="about TensorFlow's operations")
-def test_a_step_of_beams_transposes_nothing():
-    import tensorflow as tf
-
-    layer = build()
-
-    @tf.function(input_signature=[tf.TensorSpec([None, D])], autograph=False)
-    def step(rows):
-        return layer.attend_step(*layer.project_self(rows, length=3))
-
-    graph = step.get_concrete_function().graph
-    assert not [found.name for found in graph.get_operations() if found.type == "Transpose"]
-    x = normal(B * 3, D)
-    expected = layer(x.reshape(B, 3, D), x.reshape(B, 3, D))
-    np.testing.assert_allclose(as_array(step(x)), as_array(expected).reshape(-1, D), atol=1e-5)

@@ -8,8 +8,7 @@ import pytest
 from keras import ops
 
 from keras_transformer.layers import MultiHeadAttention
-from keras_transformer.layers.attention import COMPATIBILITIES
-from keras_transformer.layers.compatibility import additive, concat
+from keras_transformer.layers.alternatives import COMPATIBILITIES, additive, concat
 from tests.helpers.arrays import normal
 from tests.helpers.layer_checks import arrays_of, as_array, randomize, run_layer_checks
 
@@ -31,8 +30,19 @@ if keras.backend.backend() != "tensorflow":
 
 
 def weights_of(name):
+    if name == "scaled_dot":
+        return []
     shapes = COMPATIBILITIES[name].weight_shapes(K).values()
     return [normal(H, *shape) for shape in shapes]
+
+
+def scores_of(name, query, key, weights):
+    """Return the formula for each pair, [B, H, T, S], of heads [B, H, T, K] and [B, H, S, K]."""
+    scores = np.empty((B, H, T, S))
+    for b, h, t, s in itertools.product(range(B), range(H), range(T), range(S)):
+        head = [weight[h] for weight in weights]
+        scores[b, h, t, s] = FORMULAS[name](query[b, h, t], key[b, h, s], *head)
+    return scores
 
 
 def build(name, **arguments):
@@ -43,16 +53,13 @@ def build(name, **arguments):
 
 
 def test_every_function_has_a_formula():
-    assert COMPATIBILITIES.keys() == FORMULAS.keys()
+    assert {"scaled_dot", *COMPATIBILITIES} == FORMULAS.keys()
 
 
-@EACH
+@pytest.mark.parametrize("name", COMPATIBILITIES)
 def test_scores_are_the_formula_for_each_pair(name):
     query, key, weights = normal(B, H, T, K), normal(B, H, S, K), weights_of(name)
-    expected = np.empty((B, H, T, S))
-    for b, h, t, s in itertools.product(range(B), range(H), range(T), range(S)):
-        head = [weight[h] for weight in weights]
-        expected[b, h, t, s] = FORMULAS[name](query[b, h, t], key[b, h, s], *head)
+    expected = scores_of(name, query, key, weights)
     scores = COMPATIBILITIES[name].score(*map(ops.convert_to_tensor, (query, key, *weights)))
     np.testing.assert_allclose(as_array(scores), expected, atol=1e-5)
 
@@ -73,8 +80,7 @@ def test_the_layer_attends_by_the_softmax_of_the_scores(name):
         np.stack(np.split(inputs @ kernel, H, axis=-1), axis=1)
         for inputs, kernel in ((query, q), (value, k), (value, v))
     ]
-    tensors = map(ops.convert_to_tensor, (*heads[:2], *weights))
-    scores = as_array(COMPATIBILITIES[name].score(*tensors))
+    scores = scores_of(name, *heads[:2], weights)
     mask = np.random.random((B, T, S)) < 0.6
     mask[:, :, 3] = True  # No query is without a key.
     exponentials = np.where(mask[:, None], np.exp(scores), 0)
@@ -131,25 +137,6 @@ def test_a_query_with_nothing_to_attend_to_gives_zero(name, dtype):
     output = as_array(build(name, dtype=dtype)(normal(B, T, D), normal(B, S, D), None, mask))
     empty = ~mask.any(axis=-1)
     assert np.all(output[empty] == 0) and np.all(output[~empty] != 0)
-
-
-@EACH
-def test_cached_steps_equal_the_full_pass(name):
-    layer, x, memory = build(name), normal(B, T, D), normal(B, S, D)
-    expected_self = as_array(layer(x, x, use_causal_mask=True))
-    expected_memory = as_array(layer(x, memory))
-    memory_heads = layer.project_memory(memory)
-    keys, values = [], []
-    for t in range(T):
-        rows = x[:, t]
-        query, key, value = layer.project_self(rows, length=1)
-        keys.append(key)
-        values.append(value)
-        cache = ops.concatenate(keys, axis=2), ops.concatenate(values, axis=2)
-        outputs = as_array(layer.attend_step(query, *cache))
-        np.testing.assert_allclose(outputs, expected_self[:, t], atol=1e-5)
-        outputs = as_array(layer.attend_step(layer.project_query(rows, length=1), *memory_heads))
-        np.testing.assert_allclose(outputs, expected_memory[:, t], atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["general", "additive", "concat"])

@@ -1,9 +1,7 @@
-import keras
 import numpy as np
 import pytest
 
 from keras_transformer.layers import Decoder, DecoderLayer
-from keras_transformer.layers.masks import mask_bias
 from tests.helpers.arrays import normal
 from tests.helpers.layer_checks import as_array, randomize, run_layer_checks
 
@@ -91,47 +89,6 @@ def test_each_position_may_have_a_mask_of_its_own():
         np.testing.assert_allclose(received[:, t], expected[:, t], atol=1e-5)
 
 
-def steps(layer, x, memory, mask, beams):
-    """Run a layer, position by position, on beams none of which continues another."""
-    heads, cache, outputs = layer.project_memory(memory), layer.empty_cache(B), []
-    for position in range(x.shape[1]):
-        written = np.arange((position + 1) * beams)
-        visible = np.tile(written % beams == np.arange(beams)[:, None], (B, 1, 1))
-        output, cache = layer.step(
-            x[:, position],
-            heads,
-            mask_bias(mask),
-            cache,
-            write=lambda cached, new: keras.ops.concatenate([cached, new], axis=2),
-            projections=layer.join_projections(),
-            self_bias=mask_bias(visible) if beams > 1 else None,
-        )
-        outputs.append(as_array(output))
-    return np.stack(outputs, axis=1), cache
-
-
-@NORMS
-@pytest.mark.parametrize("beams", [1, 3])
-def test_cached_steps_of_beams_equal_the_full_pass(norm, beams):
-    layer, memory, mask = build(DecoderLayer, norm=norm), normal(B, S, D), padding(7, 4)
-    x = normal(B * beams, T, D)
-    repeated = [np.repeat(array, beams, axis=0) for array in (memory, mask)]
-    expected = as_array(layer(x, *repeated))
-    received, (keys, values) = steps(layer, x, memory, mask, beams)
-    np.testing.assert_allclose(received, expected, atol=1e-5)
-    assert tuple(keys.shape) == (B, 2, T * beams, 4)
-    assert tuple(values.shape) == (B, 2, T * beams, 3)
-
-
-@NORMS
-def test_cached_steps_of_the_stack_equal_the_full_pass(norm):
-    decoder = build(Decoder, num_layers=2, norm=norm)
-    x, memory, mask = normal(B, T, D), normal(B, S, D), padding(7, 4)
-    received, caches = steps(decoder, x, memory, mask, beams=1)
-    np.testing.assert_allclose(received, as_array(decoder(x, memory, mask)), atol=1e-5)
-    assert len(caches) == 2
-
-
 def test_the_layers_attention_weights_are_those_of_its_output():
     layer, x, memory, mask = build(DecoderLayer), normal(B, T, D), normal(B, S, D), padding(7, 4)
     output, (self_weights, cross_weights) = layer(x, memory, mask, return_attention_scores=True)
@@ -140,25 +97,6 @@ def test_the_layers_attention_weights_are_those_of_its_output():
     assert tuple(cross_weights.shape) == (B, 2, T, S)
     assert not np.any(np.triu(as_array(self_weights), k=1))
     assert not np.any(as_array(cross_weights)[1, :, :, 4:])
-
-
-def test_beams_do_not_depend_on_each_other():
-    layer, memory, mask = build(DecoderLayer), normal(B, S, D), padding(7, 4)
-    x = normal(B * 3, T, D)
-    before = steps(layer, x, memory, mask, beams=3)[0]
-    x[2] *= -1  # The last beam of the first sentence.
-    after = steps(layer, x, memory, mask, beams=3)[0]
-    others = [0, 1, 3, 4, 5]
-    np.testing.assert_allclose(after[others], before[others], atol=1e-6)
-    assert np.abs(after[2] - before[2]).max() > 1e-3
-
-
-def test_the_cache_has_the_compute_dtype():
-    layer = build(DecoderLayer, dtype="mixed_bfloat16")
-    keys, values = layer.empty_cache(3)
-    assert tuple(keys.shape) == (3, 2, 0, 4)
-    assert tuple(values.shape) == (3, 2, 0, 3)
-    assert "bfloat16" in str(keys.dtype)
 
 
 def test_wrong_sizes_are_refused():

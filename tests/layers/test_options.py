@@ -15,7 +15,7 @@ from keras_transformer.layers import (
     TokenEmbedding,
     causal_mask,
 )
-from keras_transformer.layers.layer_norm import LayerNorm
+from keras_transformer.layers.residual import LayerNorm
 from tests.helpers.arrays import normal
 from tests.helpers.layer_checks import as_array, run_layer_checks
 

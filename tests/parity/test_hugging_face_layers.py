@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 from keras_transformer.layers import Decoder, Encoder, LearnedPositionEncoding, TokenEmbedding
-from keras_transformer.layers.layer_norm import LayerNorm
+from keras_transformer.layers.residual import LayerNorm
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")

@@ -15,7 +15,7 @@ from keras_transformer import Transformer, TransformerConfig
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, DecodingConfig
 from keras_transformer.decoding import beam, candidates, penalties
 from keras_transformer.decoding.search import IMPOSSIBLE
-from keras_transformer.layers.layer_norm import NORM_EPSILON
+from keras_transformer.layers.residual import NORM_EPSILON
 from keras_transformer.translation.translator import Translator
 from tests.helpers.foreign_weights import (
     Pair,

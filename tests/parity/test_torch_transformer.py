@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from keras_transformer import Transformer, TransformerConfig
 from keras_transformer.config import BOS_ID, PAD_ID
-from keras_transformer.layers.layer_norm import NORM_EPSILON
+from keras_transformer.layers.residual import NORM_EPSILON
 from keras_transformer.losses import LabelSmoothedCrossEntropy
 from tests.helpers.foreign_weights import (
     Pair,
