@@ -1,8 +1,9 @@
-"""Convert a model of another program to a `Translator`."""
+"""A model of another program in our terms: vocabularies, weights, and the `Translator`."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +17,21 @@ from keras_transformer.translation.translator import Translator
 _NEVER = -100.0
 """The bias of logits that the other program does not have. Their probability, below e^-50, is no
 part of any sum in float32, and it is small enough for label smoothing."""
+_ATTENTION = [
+    *(
+        f"{part}_{kind}"
+        for part in ("query", "key", "value", "output")
+        for kind in ("kernel", "bias")
+    ),
+    "gamma",
+    "beta",
+]
+_FEED_FORWARD = ["inner_kernel", "inner_bias", "outer_kernel", "outer_bias", "gamma", "beta"]
+_WEIGHTS = {
+    "self_attention": _ATTENTION,
+    "cross_attention": _ATTENTION,
+    "feed_forward": _FEED_FORWARD,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +104,88 @@ def _free(name: str, taken: set[str]) -> str:
     return name
 
 
+def vocabulary_sizes(source: ForeignSide, target: ForeignSide) -> dict[str, int | None]:
+    """Return the sizes of a `TransformerConfig` for vocabularies, shared if they are equal."""
+    is_shared = source.order == target.order and source.pieces == target.pieces
+    return {
+        "vocab_size": len(source.order),
+        "target_vocab_size": None if is_shared else len(target.order),
+    }
+
+
+class LayerWeight(NamedTuple):
+    """A weight of an encoder or decoder layer with biases.
+
+    >>> LayerWeight("decoder", 2, "cross_attention", "gamma").path
+    'decoder/layer_2/cross_attention_residual/layer_norm/gamma'
+    """
+
+    stack: str
+    """"encoder" or "decoder"."""
+    layer: int
+    """Number of the layer, from 0."""
+    part: str
+    """Sub-layer: "self_attention", "cross_attention" or "feed_forward"."""
+    name: str
+    """Name of the weight, such as "query_kernel"; "gamma" and "beta" are the normalization's."""
+
+    @property
+    def path(self) -> str:
+        """Path of the weight in a `Transformer`."""
+        is_norm = self.name in ("gamma", "beta")
+        part = f"{self.part}_residual/layer_norm" if is_norm else self.part
+        return f"{self.stack}/layer_{self.layer}/{part}/{self.name}"
+
+
+def layer_weights(config: TransformerConfig) -> Iterator[LayerWeight]:
+    """Yield all weights of the layers of a model.
+
+    >>> config = TransformerConfig(vocab_size=9, num_layers=2, num_decoder_layers=1)
+    >>> len(list(layer_weights(config)))
+    58
+    """
+    for stack, depth in (("encoder", config.num_layers), ("decoder", config.decoder_layers)):
+        for layer in range(depth):
+            for part, names in _WEIGHTS.items():
+                if (stack, part) != ("encoder", "cross_attention"):
+                    for name in names:
+                        yield LayerWeight(stack, layer, part, name)
+
+
+def take_weights(
+    theirs: dict[str, np.ndarray], names: Mapping[str, str], origin: Path
+) -> dict[str, np.ndarray]:
+    """Take weights out of another program's, and return them by our paths.
+
+    Args:
+        theirs: The weights by the other program's names; those that are taken are removed.
+        names: The other program's name for each of our paths.
+        origin: Where they come from, for the error message.
+
+    Raises:
+        ValueError: If weights are missing.
+    """
+    if missing := [name for name in names.values() if name not in theirs]:
+        raise ValueError(
+            f"{origin} lacks the weights {', '.join(missing[:5])}. They are damaged, or belong to "
+            "another model than the configuration; restore both."
+        )
+    return {path: theirs.pop(name) for path, name in names.items()}
+
+
+def check_all_taken(theirs: Mapping[str, np.ndarray], origin: Path) -> None:
+    """Check that each of another program's weights has a place in our model.
+
+    Raises:
+        ValueError: If some have none.
+    """
+    if theirs:
+        raise ValueError(
+            f"{origin} cannot be imported: it has the weights {', '.join(list(theirs)[:5])}, which "
+            "belong to another kind of model. Choose a model without them."
+        )
+
+
 @dataclasses.dataclass(frozen=True)
 class ForeignModel:
     """A model of another program, in terms of ours."""
@@ -126,34 +224,3 @@ class ForeignModel:
             for side in (self.source, self.target)
         )
         return Translator(model, source, target, self.decoding)
-
-
-def read_spm(path: Path) -> tuple[bytes, list[str]]:
-    """Read a SentencePiece model, and return it with its pieces.
-
-    Raises:
-        FileNotFoundError: If it does not exist.
-        ValueError: If it is damaged.
-    """
-    from google.protobuf.message import DecodeError
-    from sentencepiece import sentencepiece_model_pb2 as schema
-
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} does not exist. It splits text into pieces; restore it.")
-    model = path.read_bytes()
-    try:
-        pieces = [piece.piece for piece in schema.ModelProto.FromString(model).pieces]
-    except DecodeError as error:
-        raise ValueError(
-            f"{path} is not a SentencePiece model, or is damaged. Restore it."
-        ) from error
-    return model, pieces
-
-
-def vocabulary_sizes(source: ForeignSide, target: ForeignSide) -> dict[str, int | None]:
-    """Return the sizes of a `TransformerConfig` for vocabularies, shared if they are equal."""
-    is_shared = source.order == target.order and source.pieces == target.pieces
-    return {
-        "vocab_size": len(source.order),
-        "target_vocab_size": None if is_shared else len(target.order),
-    }

@@ -11,17 +11,14 @@ from keras_transformer.config import DecodingConfig, TransformerConfig
 from keras_transformer.pretrained.foreign_model import (
     ForeignModel,
     ForeignSide,
-    read_spm,
-    vocabulary_sizes,
-)
-from keras_transformer.pretrained.layer_weights import (
     LayerWeight,
     check_all_taken,
     layer_weights,
     take_weights,
+    vocabulary_sizes,
 )
-from keras_transformer.pretrained.npz_file import read_marian_npz
-from keras_transformer.pretrained.vocabulary_file import read_vocabulary
+from keras_transformer.pretrained.vocabulary_file import read_spm, read_vocabulary
+from keras_transformer.pretrained.weight_files import read_marian_npz
 
 _EOS, _UNK = "</s>", "<unk>"
 _LAYER_NORM_EPSILON = 1e-6

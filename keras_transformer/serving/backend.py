@@ -6,7 +6,6 @@ import logging
 import re
 import time
 import urllib.parse
-from collections.abc import Callable
 from pathlib import Path
 
 import urllib3
@@ -15,12 +14,11 @@ from starlette.responses import Response
 
 from keras_transformer.serving.application import PREDICT, STATUS, Application
 from keras_transformer.serving.errors import Code, ServingError
-from keras_transformer.serving.hosting import HttpServer, bind, first_to_end, run_until_signal
-from keras_transformer.serving.http import read_body
+from keras_transformer.serving.http import WebServer, read_body
 from keras_transformer.serving.metrics import Entry, Metrics
 from keras_transformer.serving.page import Page
+from keras_transformer.serving.queues import Workers
 from keras_transformer.serving.settings import PageSettings
-from keras_transformer.serving.workers import Workers
 from keras_transformer.utils.versions import numbered_versions
 
 log = logging.getLogger(__name__)
@@ -167,55 +165,21 @@ def _highest_version(base: Path | None) -> Path | None:
     return None
 
 
-class PageServer:
+class PageServer(WebServer):
     """A server with the page only.
-
-    Attributes:
-        rest: The ASGI application.
-        rest_port: The port, once the server has started.
 
     Args:
         settings: What is shown, and where.
     """
 
     def __init__(self, settings: PageSettings):
-        self._settings, self.rest = settings, PassThrough(settings)
-        self.rest_port = 0
-
-    async def start(self) -> None:
-        """Open the port.
-
-        Raises:
-            OSError: If it is taken.
-        """
-        listener = bind(self._settings.host, self._settings.rest_port)
-        self.rest_port = listener.getsockname()[1]
-        listener.listen(2048)
-        self._http = HttpServer(self.rest, self._settings.limits)
-        self._serving = asyncio.create_task(self._http.serve([listener]))
-
-    async def run_until(self, stop: asyncio.Event) -> None:
-        """Wait until `stop` is set, or the server ends with an error."""
-        await first_to_end(stop, {self._serving})
+        self._settings, self._application = settings, PassThrough(settings)
+        super().__init__(self._application, settings.host, settings.rest_port, settings.limits)
 
     async def stop(self) -> None:
         """Refuse new requests, finish those that run, and close the port."""
-        self._http.should_exit = True
-        await self._serving
-        self.rest.stop()
+        await super().stop()
+        self._application.stop()
 
     def __str__(self) -> str:
         return f"page at {self._settings.host}:{self.rest_port}, of {self._settings.backend}"
-
-
-def serve_page(settings: PageSettings, started: Callable[[], None] = lambda: None) -> None:
-    """Serve the page until SIGTERM or SIGINT.
-
-    Args:
-        settings: What is shown, and where.
-        started: Called once the port is open.
-
-    Raises:
-        OSError: If the port is taken.
-    """
-    run_until_signal(lambda: PageServer(settings), settings.limits.stop_seconds, started)

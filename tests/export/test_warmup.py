@@ -10,7 +10,7 @@ from keras_transformer.export.warmup import (
     warmup_requests,
     write_warmup,
 )
-from keras_transformer.serving.settings import Batching
+from keras_transformer.serving.queues import Batching
 from keras_transformer.translation.translator import Translator
 from tests.helpers.tiny import tiny_tokenizer
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from keras_transformer.pretrained.npz_file import read_marian_npz
+from keras_transformer.pretrained.weight_files import read_marian_npz
 
 CONFIG = np.frombuffer(b"dim-emb: 4\ntype: transformer\n\0\0", np.int8)
 WEIGHT = np.arange(12, dtype=np.float32).reshape(3, 4)

@@ -3,8 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from keras_transformer.pretrained.safetensors_file import read_safetensors
-from keras_transformer.pretrained.weights_folder import read_weights
+from keras_transformer.pretrained.weight_files import read_safetensors, read_weights
 
 save_file = pytest.importorskip("safetensors.numpy").save_file
 A, B = np.arange(6, dtype=np.float32).reshape(2, 3), np.ones(4, np.float16)

@@ -5,9 +5,8 @@ import asyncio
 import numpy as np
 import pytest
 
-from keras_transformer.serving.batching import Batcher
 from keras_transformer.serving.errors import Code, ServingError
-from keras_transformer.serving.settings import Batching
+from keras_transformer.serving.queues import Batcher, Batching
 
 
 def run(scenario, **settings):

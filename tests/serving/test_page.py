@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from keras_transformer.serving.about import about
-from keras_transformer.serving.page import HEADERS, Page
+from keras_transformer.serving.page import HEADERS, Page, about
 from keras_transformer.serving.settings import Limits
 from tests.helpers.model_server import ModelServer
 from tests.helpers.page import Passing, ask, bleu_status

@@ -78,7 +78,7 @@ def test_bleu_keeps_no_sentence(port):
 
 def test_bleu_needs_no_tensorflow():
     code = (
-        "import sys; from keras_transformer.serving.bleu import score_request;"
+        "import sys; from keras_transformer.serving.page import score_request;"
         'score_request(b\'{"translations": ["a"], "references": ["a"]}\');'
         "print(*{'tensorflow', 'keras'} & sys.modules.keys())"
     )
