@@ -174,7 +174,7 @@ class PageServer(WebServer):
 
     def __init__(self, settings: PageSettings):
         self._settings, self._application = settings, PassThrough(settings)
-        super().__init__(self._application, settings.host, settings.rest_port, settings.limits)
+        super().__init__(self._application, settings)
 
     async def stop(self) -> None:
         """Refuse new requests, finish those that run, and close the port."""

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from keras_transformer.serving.errors import Code, ServingError, invalid
-from keras_transformer.serving.settings import Limits
+from keras_transformer.serving.settings import Limits, WebSettings
 
 log = logging.getLogger(__name__)
 
@@ -28,14 +28,12 @@ class WebServer:
 
     Args:
         application: The ASGI application.
-        host: The address to listen on.
-        port: The port; 0 for a free one.
-        limits: What a client may ask for.
+        settings: Where it listens, and what its clients may ask for.
     """
 
-    def __init__(self, application: Any, host: str, port: int, limits: Limits):
-        self.rest, self.rest_port, self.limits = application, 0, limits
-        self._address = host, port
+    def __init__(self, application: Any, settings: WebSettings):
+        self.rest, self.rest_port, self.limits = application, 0, settings.limits
+        self._address = settings.host, settings.rest_port
 
     async def start(self) -> None:
         """Open the port, after what `prepare` does.

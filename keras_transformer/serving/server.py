@@ -35,13 +35,12 @@ class Server(WebServer):
     """
 
     def __init__(self, settings: Settings):
-        self._settings, limits = settings, settings.limits
+        self._settings = settings
         batching = Batching.read(find_served_version(settings.base)) if settings.batching else None
         metrics = Metrics(settings.name)
         self.predictor = Predictor(settings, metrics, batching)
-        page = Page(settings.name, self._served_version, limits) if settings.page else None
-        rest = RestApi(self.predictor, metrics, page)
-        super().__init__(rest, settings.host, settings.rest_port, limits)
+        page = Page(settings.name, self._served_version, settings.limits) if settings.page else None
+        super().__init__(RestApi(self.predictor, metrics, page), settings)
         self.grpc = GrpcApi(self.predictor, metrics)
         self._health = health.aio.HealthServicer()
         self.port = 0

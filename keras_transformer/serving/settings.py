@@ -32,23 +32,30 @@ class Limits:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings:
-    """What is served, and where."""
+class WebSettings:
+    """Where a server listens, and what its clients may ask for."""
 
-    base: Path
-    """Directory of the numbered versions."""
     name: str
     """Model name in requests."""
     host: str = "127.0.0.1"
     """Address to listen on."""
-    port: int = 8500
-    """Port for gRPC; 0 for a free one."""
     rest_port: int = 8501
-    """Port for REST; 0 for a free one."""
-    workers: int = dataclasses.field(default_factory=available_cores)
-    """Requests that run at a time; the others wait."""
+    """Port for HTTP; 0 for a free one."""
     timeout: float = 60
     """Seconds after which a REST request fails."""
+    limits: Limits = dataclasses.field(default_factory=Limits)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(WebSettings):
+    """What a server of a model serves, and where."""
+
+    base: Path
+    """Directory of the numbered versions."""
+    port: int = 8500
+    """Port for gRPC; 0 for a free one."""
+    workers: int = dataclasses.field(default_factory=available_cores)
+    """Requests that run at a time; the others wait."""
     batching: bool = False
     """Whether requests of several clients are joined."""
     page: bool = True
@@ -57,11 +64,10 @@ class Settings:
     """Polling interval for new versions, in seconds."""
     retry_seconds: float = 60
     """Seconds until a version that did not load is tried again."""
-    limits: Limits = dataclasses.field(default_factory=Limits)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PageSettings:
+class PageSettings(WebSettings):
     """The page in front of another model server.
 
     Raises:
@@ -70,17 +76,10 @@ class PageSettings:
 
     backend: str
     """Address of its REST API, such as http://localhost:8501."""
-    name: str
-    """Name of the model there."""
     base: Path | None = None
     """Directory of the model's versions, for the card of the highest."""
-    host: str = "127.0.0.1"
-    """Address to listen on."""
     rest_port: int = 8080
     """Port for the page; 0 for a free one."""
-    timeout: float = 60
-    """Seconds that the other server has for an answer."""
-    limits: Limits = dataclasses.field(default_factory=Limits)
 
     def __post_init__(self) -> None:
         split_address(self.backend)

@@ -7,7 +7,8 @@ import pytest
 import tensorflow as tf
 
 from benchmarks.native_host import serve
-from keras_transformer.export import ExportRecord, load_saved_model
+from keras_transformer.config.record import ExportRecord
+from keras_transformer.export import load_saved_model
 from keras_transformer.translation.translator import Translator
 from keras_transformer.trees import parse_tree
 from tests.helpers.parser import TEXTS, parser

@@ -10,7 +10,8 @@ import tensorflow as tf
 
 from benchmarks.native_host import serve
 from keras_transformer.config import DecodingConfig
-from keras_transformer.export import ExportRecord, export_ctranslate2
+from keras_transformer.config.record import ExportRecord
+from keras_transformer.export import export_ctranslate2
 from keras_transformer.export.signatures import METHODS
 from keras_transformer.text import WordPieceTokenizer, train_word_piece
 from keras_transformer.translation.translator import Translator

@@ -5,8 +5,8 @@ import shlex
 import pytest
 
 from keras_transformer.config import ExperimentConfig, read_yaml
-from keras_transformer.export import find_saved_model
 from keras_transformer.training import load_translator
+from keras_transformer.utils.versions import find_saved_model
 from pipelines.quickstart import __main__ as quickstart
 from pipelines.quickstart import grammar
 from tests.helpers.tiny import toy_experiment
