@@ -15,23 +15,14 @@ from keras_transformer.translation.exported_weights import weight_place
 from keras_transformer.translation.translator import Translator
 
 _NEVER = -100.0
-"""The bias of logits that the other program does not have. Their probability, below e^-50, is no
-part of any sum in float32, and it is small enough for label smoothing."""
-_ATTENTION = [
-    *(
-        f"{part}_{kind}"
-        for part in ("query", "key", "value", "output")
-        for kind in ("kernel", "bias")
-    ),
-    "gamma",
-    "beta",
-]
-_FEED_FORWARD = ["inner_kernel", "inner_bias", "outer_kernel", "outer_bias", "gamma", "beta"]
-_WEIGHTS = {
-    "self_attention": _ATTENTION,
-    "cross_attention": _ATTENTION,
-    "feed_forward": _FEED_FORWARD,
+"""The bias of logits that the other program lacks. Their probability, below e^-50, vanishes in float32
+sums, and the bias is small enough for label smoothing."""
+_LINEARS = {
+    "self_attention": ("query", "key", "value", "output"),
+    "cross_attention": ("query", "key", "value", "output"),
+    "feed_forward": ("inner", "outer"),
 }
+"""The linear layers of each sub-layer, each with a kernel and a bias."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,12 +49,12 @@ class ForeignSide:
 
     @property
     def adds_start(self) -> bool:
-        """Whether our bos is a token more: the other program starts from one that has a use."""
+        """Whether our bos is an extra token: the other program starts from a token with a use."""
         return self.start in (None, self.pad, self.unk, self.eos)
 
     @property
     def order(self) -> list[int | None]:
-        """For each of our ids the other program's id, or None for one that it does not have."""
+        """The other program's id for each of our ids; None if it has no such token."""
         special = [self.pad, self.unk, self.start, self.eos]
         return [*special, *(i for i in range(len(self.pieces)) if i not in special)]
 
@@ -146,9 +137,10 @@ def layer_weights(config: TransformerConfig) -> Iterator[LayerWeight]:
     """
     for stack, depth in (("encoder", config.num_layers), ("decoder", config.decoder_layers)):
         for layer in range(depth):
-            for part, names in _WEIGHTS.items():
+            for part, linears in _LINEARS.items():
                 if (stack, part) != ("encoder", "cross_attention"):
-                    for name in names:
+                    names = [f"{name}_{kind}" for name in linears for kind in ("kernel", "bias")]
+                    for name in (*names, "gamma", "beta"):
                         yield LayerWeight(stack, layer, part, name)
 
 
@@ -177,7 +169,7 @@ def check_all_taken(theirs: Mapping[str, np.ndarray], origin: Path) -> None:
     """Check that each of another program's weights has a place in our model.
 
     Raises:
-        ValueError: If some have none.
+        ValueError: If some are left over.
     """
     if theirs:
         raise ValueError(
@@ -191,7 +183,7 @@ class ForeignModel:
     """A model of another program, in terms of ours."""
 
     config: TransformerConfig
-    """Our sizes, with those of the vocabularies after the change of ids."""
+    """Our sizes; the vocabularies have their sizes after ids are reordered."""
     decoding: DecodingConfig
     """The search that the other program would do."""
     source: ForeignSide

@@ -1,4 +1,4 @@
-"""Models in the format of Hugging Face's `MarianMTModel`, such as those of OPUS-MT."""
+"""Models in the format of Hugging Face's `MarianMTModel`, such as OPUS-MT's."""
 
 import json
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ _EXPECTED = {
     "add_final_layer_norm": False,
     "static_position_embeddings": True,
 }
-"""What config.json may say, where it says something."""
+"""The accepted values of options in config.json, if they are present."""
 _DEFAULTS: dict[str, Any] = {
     "vocab_size": 58101,
     "d_model": 1024,
@@ -49,7 +49,7 @@ _DEFAULTS: dict[str, Any] = {
     "share_encoder_decoder_embeddings": True,
     "tie_word_embeddings": True,
 }
-"""What config.json means where it says nothing."""
+"""The defaults of options in config.json."""
 
 _ATTENTIONS = {"self_attention": "self_attn", "cross_attention": "encoder_attn"}
 _PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
@@ -245,7 +245,7 @@ def take_embeddings(
         theirs: The weights by their names; those that are taken are removed.
         folder: Where they come from, for error messages.
         is_shared: Whether encoder and decoder share their embeddings.
-        is_tied: Whether matrices are tied at all, those of decoder and output then are.
+        is_tied: Whether embeddings are tied; the decoder's and the output's then are.
 
     Raises:
         ValueError: If matrices are missing, or are tied and differ.

@@ -40,22 +40,15 @@ _EXPECTED: dict[str, tuple[Any, ...]] = {
     "factors-dim-emb": (0,),
     "lemma-dim-emb": (0,),
     **dict.fromkeys(
-        (
-            "right-left",
-            "transformer-alibi",
-            "transformer-disable-position-embeddings",
-            "transformer-no-affine",
-            "transformer-no-bias",
-            "transformer-no-projection",
-            "transformer-pool",
-            "transformer-rnn-projection",
-            "transformer-train-position-embeddings",
-            "ulr",
-        ),
+        """
+        right-left transformer-alibi transformer-disable-position-embeddings transformer-no-affine
+        transformer-no-bias transformer-no-projection transformer-pool transformer-rnn-projection
+        transformer-train-position-embeddings ulr
+        """.split(),
         (False,),
     ),
 }
-"""What a model's configuration may say, where it says something."""
+"""The accepted values of a model's options, if they are present."""
 _ACTIVATIONS = {"relu": "relu", "swish": "swish", "gelu": "sigmoid_gelu"}
 _PARTS = {"self_attention": "self", "cross_attention": "context", "feed_forward": "ffn"}
 _NAMES = {

@@ -153,7 +153,7 @@ def _pieces(entries: Iterator[_Entry]) -> list[str]:
         by_id[number] = _Entry(piece, text, line)
         lines[piece] = line
     if not by_id:
-        raise _BadLine(1, "must hold a piece, received none")
+        raise _BadLine(1, "must hold a piece, but the file has no entries")
     for expected, found in enumerate(sorted(by_id)):
         if found != expected:
             line = by_id[found].line

@@ -177,7 +177,7 @@ def _weight_map(path: Path) -> dict[str, str]:
         raise ValueError(f"{rule} in JSON ({error}). Download it again.") from error
     found = content.get("weight_map") if isinstance(content, dict) else None
     if not isinstance(found, dict) or not found:
-        raise ValueError(f"{rule}, received none. Download it again.")
+        raise ValueError(f"{rule}, which is missing or empty. Download it again.")
     for tensor, name in found.items():
         if not isinstance(name, str) or name in ("", ".", "..") or set(name) & set("/\\\0:"):
             raise ValueError(f"{rule} without folders, received {name!r} for {tensor!r}.")

@@ -50,11 +50,6 @@ def invalid(message: str) -> ServingError:
     return ServingError(Code.INVALID_ARGUMENT, message)
 
 
-def busy(message: str) -> ServingError:
-    """Return the error for too many requests, after which clients should retry."""
-    return ServingError(Code.RESOURCE_EXHAUSTED, message, http=503)
-
-
 def from_tensorflow(error: Any) -> ServingError:
     """Return the error for a `tf.errors.OpError`, without the preamble of eager execution."""
     _, _, message = error.message.rpartition("<stack traces unavailable>\n")

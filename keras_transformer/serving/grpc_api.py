@@ -29,7 +29,7 @@ _SIGNATURES = "signature_def"
 
 
 def _call(function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-    """Make a method a call of gRPC: logged and counted, and aborted with its error."""
+    """Wrap a method as a gRPC call: log it, count it, and turn its errors into statuses."""
 
     @functools.wraps(function)
     async def call(self: "GrpcApi", request: Any, context: Any) -> Any:
@@ -49,7 +49,7 @@ def _call(function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[An
 
 
 def _refuse(method: str) -> Callable[..., Awaitable[None]]:
-    """Return a method that TensorFlow Serving has, and this server has not."""
+    """Return a method of TensorFlow Serving that this server does not implement."""
 
     async def call(self: "GrpcApi", request: Any, context: Any) -> None:
         await context.abort(Code.UNIMPLEMENTED, f"This server has no {method} API.")

@@ -28,7 +28,7 @@ class WebServer:
 
     Args:
         application: The ASGI application.
-        settings: Where it listens, and what its clients may ask for.
+        settings: Where it listens, and the limits of its clients.
     """
 
     def __init__(self, application: Any, settings: WebSettings):
@@ -36,7 +36,7 @@ class WebServer:
         self._address = settings.host, settings.rest_port
 
     async def start(self) -> None:
-        """Open the port, after what `prepare` does.
+        """Run `prepare`, then open the port.
 
         Raises:
             OSError: If it is taken.

@@ -119,8 +119,7 @@ def about(version: Path) -> dict[str, Any]:
     """Return what a version directory says about its model.
 
     Args:
-        version: The directory. It may lack the files, or the files may be damaged: the page is
-            not the place to say so.
+        version: The directory. Missing and damaged files are left out.
 
     Returns:
         `version`, `description`, `facts` (pairs of a name and a value), `card`,

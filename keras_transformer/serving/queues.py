@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from keras_transformer.serving.errors import Code, ServingError, busy, invalid
+from keras_transformer.serving.errors import Code, ServingError, invalid
 from keras_transformer.utils.cores import available_cores
 
 Arrays = Mapping[str, np.ndarray]
@@ -53,7 +53,8 @@ class Workers:
         """
         with self._lock:
             if self.pending >= self._waiting:
-                raise busy(f"Server Threadpool Exhausted: {self.pending} requests wait.")
+                message = f"Server Threadpool Exhausted: {self.pending} requests wait."
+                raise ServingError(Code.RESOURCE_EXHAUSTED, message, http=503)
             self.pending += 1
         future = self._pool.submit(function, *args)
         future.add_done_callback(self._ended)

@@ -9,7 +9,7 @@ from keras_transformer.utils.cores import available_cores
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a client may ask for."""
+    """Limits on what a client may request."""
 
     request_bytes: int = 16 << 20
     """Size of a request, after decompression."""
@@ -33,7 +33,7 @@ class Limits:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WebSettings:
-    """Where a server listens, and what its clients may ask for."""
+    """Where a server listens, and the limits of its clients."""
 
     name: str
     """Model name in requests."""

@@ -68,7 +68,7 @@ class Versions:
 
         Args:
             name: The model's name.
-            number: Return that of one version only.
+            number: Return the state of this version only.
 
         Raises:
             ServingError: If there is no such model or version.
