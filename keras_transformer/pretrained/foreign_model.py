@@ -15,8 +15,8 @@ from keras_transformer.translation.exported_weights import weight_place
 from keras_transformer.translation.translator import Translator
 
 _NEVER = -100.0
-"""The bias of logits that the other program lacks. Their probability, below e^-50, vanishes in float32
-sums, and the bias is small enough for label smoothing."""
+"""The bias of logits that the other program lacks. Their probability, below e^-50, vanishes in
+float32 sums, and the bias is small enough for label smoothing."""
 _LINEARS = {
     "self_attention": ("query", "key", "value", "output"),
     "cross_attention": ("query", "key", "value", "output"),

@@ -134,12 +134,8 @@ def test_the_directory_has_the_vocabularies(tmp_path):
     names = {"config.json", "model.bin", "shared_vocabulary.json", "vocabulary.model"}
     assert {path.name for path in one.iterdir()} == names
     assert (one / "vocabulary.model").read_bytes() == tiny_tokenizer().model
-    assert json.loads((one / "shared_vocabulary.json").read_text())[:4] == [
-        "<pad>",
-        "<unk>",
-        "<s>",
-        "</s>",
-    ]
+    special = ["<pad>", "<unk>", "<s>", "</s>"]
+    assert json.loads((one / "shared_vocabulary.json").read_text())[:4] == special
     changes = {"share_embeddings": "none", "target_vocab_size": 375}
     two = export_ctranslate2(random_translator(changes), tmp_path / "two")
     assert (two / "source.model").read_bytes() == tiny_tokenizer().model

@@ -59,14 +59,6 @@ def read_all(one):
     return b"".join(parts)
 
 
-def test_a_body_that_stops_is_answered_408(strict):
-    with connection(strict) as one:
-        one.sendall(HEAD % len(BODY) + BODY[:5])
-        answer = read_all(one)
-    assert answer.startswith(b"HTTP/1.1 408")
-    assert b"did not arrive within 0.5 seconds" in answer
-
-
 def test_a_body_that_trickles_is_answered_408(strict):
     with connection(strict) as one, contextlib.suppress(ConnectionError):
         one.sendall(HEAD % 1000)
@@ -77,6 +69,7 @@ def test_a_body_that_trickles_is_answered_408(strict):
             with contextlib.suppress(TimeoutError):
                 answer = one.recv(1 << 16)
     assert answer.startswith(b"HTTP/1.1 408")
+    assert b"did not arrive within 0.5 seconds" in answer
 
 
 @pytest.mark.parametrize("sent", [b"", b"POST /v1/mod", b"GET / HTTP/1.1\r\nHost: x\r\n"])
@@ -189,23 +182,15 @@ def test_ten_thousand_connections_in_turn_leave_nothing_behind(strict):
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/v1/models/../../etc/passwd",
-        "/v1/models/%2e%2e/versions/1",
-        "/v1/models/shout%2Fversions%2F3:predict",
-        "//v1/models/shout:predict",
-        "/v1/models/shout:predict/",
-        "/v1/models/shout:predict%00",
-        "/v1/models/shout/versions/-1:predict",
-        "/v1/models/shout/versions/٣:predict".encode().decode("latin-1"),
-        "/v1/models/" + "a" * 5000 + ":predict",
-        "/v1/models/%ff%fe:predict",
-        "http://elsewhere/v1/models/shout:predict",
-        "*",
-    ],
-)
+ODD_PATHS = """
+/v1/models/../../etc/passwd /v1/models/%2e%2e/versions/1 /v1/models/shout%2Fversions%2F3:predict
+//v1/models/shout:predict /v1/models/shout:predict/ /v1/models/shout:predict%00
+/v1/models/shout/versions/-1:predict /v1/models/shout/versions/\xd9\xa3:predict
+/v1/models/%ff%fe:predict http://elsewhere/v1/models/shout:predict *
+"""
+
+
+@pytest.mark.parametrize("path", [*ODD_PATHS.split(), "/v1/models/" + "a" * 5000 + ":predict"])
 def test_odd_paths_are_refused(path, strict):
     with connection(strict) as one:
         one.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\n" % path.encode("latin-1"))
