@@ -9,12 +9,11 @@ import urllib.parse
 from pathlib import Path
 
 import urllib3
-from starlette.requests import Request
 from starlette.responses import Response
 
 from keras_transformer.serving.application import PREDICT, STATUS, Application
 from keras_transformer.serving.errors import Code, ServingError
-from keras_transformer.serving.http import WebServer, read_body
+from keras_transformer.serving.http import WebServer
 from keras_transformer.serving.metrics import Entry, Metrics
 from keras_transformer.serving.page import Page
 from keras_transformer.serving.queues import Workers
@@ -40,7 +39,7 @@ class PassThrough(Application):
 
     def __init__(self, settings: PageSettings):
         page = Page(settings.name, lambda: _highest_version(settings.base), settings.limits)
-        super().__init__(Metrics(settings.name), page)
+        super().__init__(Metrics(settings.name), settings.limits, page)
         self._settings = settings
         waiting = settings.limits.waiting
         self._workers = {
@@ -49,10 +48,8 @@ class PassThrough(Application):
         }
         self._pool = urllib3.PoolManager(maxsize=_CONNECTIONS + _READERS, retries=False, headers={})
 
-    async def _answer_rest(self, request: Request, path: str, entry: Entry) -> Response:
-        body = await read_body(request, self._settings.limits)
-        entry.bytes = len(body)
-        pattern = {"POST": PREDICT, "GET": STATUS}.get(request.method)
+    async def _answer_rest(self, method: str, path: str, body: bytes, entry: Entry) -> Response:
+        pattern = {"POST": PREDICT, "GET": STATUS}.get(method)
         match = pattern and pattern.fullmatch(path)
         url = match and self._url(match)
         if not url:
@@ -63,10 +60,10 @@ class PassThrough(Application):
             )
         seconds = self._settings.timeout
         deadline = time.monotonic() + seconds
-        workers = self._workers[request.method]
+        workers = self._workers[method]
         try:
             async with asyncio.timeout(seconds):
-                status, content = await workers.run(self._send, request.method, url, body, deadline)
+                status, content = await workers.run(self._send, method, url, body, deadline)
         except TimeoutError as error:
             raise self._too_late() from error
         entry.status = "OK" if status < 400 else f"HTTP {status}"
@@ -139,7 +136,7 @@ class PassThrough(Application):
         return response.status, content
 
     def _read(self, response: urllib3.BaseHTTPResponse, deadline: float) -> bytes:
-        most = self._settings.limits.answer_bytes
+        most = self._limits.answer_bytes
         chunks, size = [], 0
         while chunk := response.read1(_CHUNK):
             chunks.append(chunk)
