@@ -38,7 +38,8 @@ from keras_transformer import Transformer
 from keras_transformer.config import EOS_ID, DecodingConfig
 from keras_transformer.data import read_lines
 from keras_transformer.evaluation import score
-from keras_transformer.export import export_ctranslate2, write_graph
+from keras_transformer.export import export_ctranslate2
+from keras_transformer.export.saved_model import write_graph
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
 from keras_transformer.training import load_translator
 from keras_transformer.translation.translator import Translator

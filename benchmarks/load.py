@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     from benchmarks.native_host import serve
     from keras_transformer.data import read_lines
-    from keras_transformer.export import find_saved_model
+    from keras_transformer.utils.versions import find_saved_model
 
     with plain_errors():
         sentences = [line.encode() for line in read_lines(args.text)]

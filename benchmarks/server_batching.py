@@ -23,7 +23,7 @@ from benchmarks.machine import describe_machine
 from benchmarks.report import print_report, table_line
 from benchmarks.server_load import over_grpc, over_rest, serving
 from keras_transformer.data import read_lines
-from keras_transformer.export import find_saved_model
+from keras_transformer.utils.versions import find_saved_model
 
 KINDS = {"off": False, "on": True}
 HEADER = """\

@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--batching", action="store_true", help="the server joins requests")
     args = parser.parse_args(argv)
     from keras_transformer.data import read_lines
-    from keras_transformer.export import find_saved_model
+    from keras_transformer.utils.versions import find_saved_model
 
     with plain_errors():
         sentences = list(read_lines(args.text))

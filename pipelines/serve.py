@@ -41,8 +41,8 @@ _REST_PORT, _PAGE_PORT = 8501, 8080
 
 @plain_errors()
 def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.serve") -> None:
-    from keras_transformer.export import find_served_version
     from keras_transformer.utils.checksums import check_files
+    from keras_transformer.utils.versions import find_served_version
 
     args = _parse(argv, prog)
     version = find_served_version(args.model) if args.model else None
@@ -238,7 +238,8 @@ def run_python(args: argparse.Namespace, version: Path, name: str) -> None:
     import_tensorflow()
     import tensorflow as tf
 
-    from keras_transformer.serving.server import serve
+    from keras_transformer.serving.http import serve
+    from keras_transformer.serving.server import Server
     from keras_transformer.serving.settings import Settings
 
     if args.threads:
@@ -255,7 +256,7 @@ def run_python(args: argparse.Namespace, version: Path, name: str) -> None:
         timeout=args.timeout,
         batching=args.batching,
     )
-    serve(settings, lambda: None if args.no_page else _invite(host, args.rest_port))
+    serve(lambda: Server(settings), lambda: None if args.no_page else _invite(host, args.rest_port))
     _leave()
 
 
@@ -270,7 +271,8 @@ def run_page(args: argparse.Namespace, version: Path | None, name: str) -> None:
     if not _has_packages():
         sys.exit(NO_PAGE)
     _end_on_signals()
-    from keras_transformer.serving.backend import serve_page
+    from keras_transformer.serving.backend import PageServer
+    from keras_transformer.serving.http import serve
     from keras_transformer.serving.settings import PageSettings
     from pipelines.cli.process import start_log
 
@@ -284,7 +286,7 @@ def run_page(args: argparse.Namespace, version: Path | None, name: str) -> None:
     )
     start_log()
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # Clients that have gone.
-    serve_page(settings, lambda: _invite(settings.host, settings.rest_port))
+    serve(lambda: PageServer(settings), lambda: _invite(settings.host, settings.rest_port))
     _leave()
 
 

@@ -41,8 +41,7 @@ WITH_A_BACKEND = {
     "keras_transformer.optimizers",
 }
 
-# `export` imports Keras on first use.
-WITHOUT_KERAS = ("config", "presets", "evaluation", "export", "trees")
+WITHOUT_KERAS = ("config", "presets", "evaluation", "trees")
 HOMED = {"Transformer", "TransformerConfig", "Translator"}  # In `__all__`, but no module.
 
 LONGEST_FUNCTION = 70  # Lines of code: no docstring, no comments, no blank lines.

@@ -13,9 +13,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import grpc
@@ -212,47 +210,6 @@ def test_bad_requests_are_refused(model, body, status, message, server):
     assert received == status
     assert list(answer) == ["error"]
     assert message in answer["error"]
-
-
-def test_a_new_version_replaces_the_old_one_without_a_failed_request(engine, tmp_path):
-    old, new = (tiny_translator(beam_size=1, extra_length=length) for length in (1, 9))
-    answers = [old(SENTENCES), new(SENTENCES)]
-    assert answers[0] != answers[1]
-    done = threading.Event()
-    received = {"rest": [], "grpc": []}
-
-    def ask(predict, log):
-        while not done.is_set():
-            log.append(answers.index(predict(SENTENCES)))
-            time.sleep(0.02)  # Leaves time for the server to load.
-
-    model, log = tmp_path / "toy", tmp_path / "log"
-    export_quickly(old, model)
-    version = export_quickly(new, tmp_path / "new")
-    with serving(model, engine, log) as server, ThreadPoolExecutor(2) as threads:
-        args = SimpleNamespace(
-            model="toy",
-            version=None,
-            signature=None,
-            url=server.rest,
-            grpc=server.grpc,
-            timeout=60,
-            in_flight=1,
-        )
-        apis = {"rest": client.over_rest(args), "grpc": client.over_grpc(args)}
-        asking = [threads.submit(ask, predict, received[api]) for api, predict in apis.items()]
-        try:
-            wait(lambda: all(received.values()), log)
-            version.rename(model / "2")  # As the last step of an export.
-            wait(lambda: versions(server) == {"2"}, log)
-            wait(lambda: all(1 in answers for answers in received.values()), log)
-        finally:
-            done.set()
-        for one in asking:
-            one.result()
-    for answers in received.values():
-        assert set(answers) == {0, 1}
-        assert answers == sorted(answers)  # From the old version, then from the new one.
 
 
 def test_a_server_warms_up_and_batches_requests(engine, translator, tmp_path, capsys):

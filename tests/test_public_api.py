@@ -52,7 +52,6 @@ WITHOUT_DOCTEST = {
     "keras_transformer.export.LoadedTranslator",
     "keras_transformer.export.export_saved_model",
     "keras_transformer.export.load_saved_model",
-    "keras_transformer.export.write_graph",
     "keras_transformer.plots.sentence_attention",
     "keras_transformer.pretrained.import_marian",
     "keras_transformer.pretrained.save_hugging_face",

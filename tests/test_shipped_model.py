@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.export import ExportRecord, load_saved_model
+from keras_transformer.config.record import ExportRecord
+from keras_transformer.export import load_saved_model
 from keras_transformer.losses import LabelSmoothedCrossEntropy
 from keras_transformer.translation import Translator
 from tests.helpers.tiny import ROOT

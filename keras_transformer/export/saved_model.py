@@ -162,14 +162,14 @@ def _precision(model):
 
 
 def _files_to_keep(version: Path) -> list[str]:
-    """Return the files of a version that nobody is to edit."""
+    """Return the files of a version that should not be edited."""
     files = [path for path in version.rglob("*") if path.is_file()]
     names = {path.relative_to(version).as_posix() for path in files}
     return sorted(names - {"README.md", "batching_params.pbtxt"})
 
 
 def _publish(temporary: Path, path: Path) -> Path:
-    """Rename a directory to the next version, also if other exports do the same."""
+    """Rename a directory to the next version, even if other exports do the same."""
     while True:
         final = path / str(1 + max(numbered_versions(path), default=0))
         try:

@@ -1,4 +1,4 @@
-"""Models that other programs trained: Marian's, and those of Hugging Face's `MarianMTModel`."""
+"""Models trained by other programs: Marian's own files, and Hugging Face's `MarianMTModel`."""
 
 import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
 

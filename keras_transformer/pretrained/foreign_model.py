@@ -1,8 +1,9 @@
-"""Convert a model of another program to a `Translator`."""
+"""A model of another program in our terms: vocabularies, weights, and the `Translator`."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,8 +15,14 @@ from keras_transformer.translation.exported_weights import weight_place
 from keras_transformer.translation.translator import Translator
 
 _NEVER = -100.0
-"""The bias of logits that the other program does not have. Their probability, below e^-50, is no
-part of any sum in float32, and it is small enough for label smoothing."""
+"""The bias of logits that the other program lacks. Their probability, below e^-50, vanishes in
+float32 sums, and the bias is small enough for label smoothing."""
+_LINEARS = {
+    "self_attention": ("query", "key", "value", "output"),
+    "cross_attention": ("query", "key", "value", "output"),
+    "feed_forward": ("inner", "outer"),
+}
+"""The linear layers of each sub-layer, each with a kernel and a bias."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,12 +49,12 @@ class ForeignSide:
 
     @property
     def adds_start(self) -> bool:
-        """Whether our bos is a token more: the other program starts from one that has a use."""
+        """Whether our bos is an extra token: the other program starts from a token with a use."""
         return self.start in (None, self.pad, self.unk, self.eos)
 
     @property
     def order(self) -> list[int | None]:
-        """For each of our ids the other program's id, or None for one that it does not have."""
+        """The other program's id for each of our ids; None if it has no such token."""
         special = [self.pad, self.unk, self.start, self.eos]
         return [*special, *(i for i in range(len(self.pieces)) if i not in special)]
 
@@ -88,12 +95,95 @@ def _free(name: str, taken: set[str]) -> str:
     return name
 
 
+def vocabulary_sizes(source: ForeignSide, target: ForeignSide) -> dict[str, int | None]:
+    """Return the sizes of a `TransformerConfig` for vocabularies, shared if they are equal."""
+    is_shared = source.order == target.order and source.pieces == target.pieces
+    return {
+        "vocab_size": len(source.order),
+        "target_vocab_size": None if is_shared else len(target.order),
+    }
+
+
+class LayerWeight(NamedTuple):
+    """A weight of an encoder or decoder layer with biases.
+
+    >>> LayerWeight("decoder", 2, "cross_attention", "gamma").path
+    'decoder/layer_2/cross_attention_residual/layer_norm/gamma'
+    """
+
+    stack: str
+    """"encoder" or "decoder"."""
+    layer: int
+    """Number of the layer, from 0."""
+    part: str
+    """Sub-layer: "self_attention", "cross_attention" or "feed_forward"."""
+    name: str
+    """Name of the weight, such as "query_kernel"; "gamma" and "beta" are the normalization's."""
+
+    @property
+    def path(self) -> str:
+        """Path of the weight in a `Transformer`."""
+        is_norm = self.name in ("gamma", "beta")
+        part = f"{self.part}_residual/layer_norm" if is_norm else self.part
+        return f"{self.stack}/layer_{self.layer}/{part}/{self.name}"
+
+
+def layer_weights(config: TransformerConfig) -> Iterator[LayerWeight]:
+    """Yield all weights of the layers of a model.
+
+    >>> config = TransformerConfig(vocab_size=9, num_layers=2, num_decoder_layers=1)
+    >>> len(list(layer_weights(config)))
+    58
+    """
+    for stack, depth in (("encoder", config.num_layers), ("decoder", config.decoder_layers)):
+        for layer in range(depth):
+            for part, linears in _LINEARS.items():
+                if (stack, part) != ("encoder", "cross_attention"):
+                    names = [f"{name}_{kind}" for name in linears for kind in ("kernel", "bias")]
+                    for name in (*names, "gamma", "beta"):
+                        yield LayerWeight(stack, layer, part, name)
+
+
+def take_weights(
+    theirs: dict[str, np.ndarray], names: Mapping[str, str], origin: Path
+) -> dict[str, np.ndarray]:
+    """Take weights out of another program's, and return them by our paths.
+
+    Args:
+        theirs: The weights by the other program's names; those that are taken are removed.
+        names: The other program's name for each of our paths.
+        origin: Where they come from, for the error message.
+
+    Raises:
+        ValueError: If weights are missing.
+    """
+    if missing := [name for name in names.values() if name not in theirs]:
+        raise ValueError(
+            f"{origin} lacks the weights {', '.join(missing[:5])}. They are damaged, or belong to "
+            "another model than the configuration; restore both."
+        )
+    return {path: theirs.pop(name) for path, name in names.items()}
+
+
+def check_all_taken(theirs: Mapping[str, np.ndarray], origin: Path) -> None:
+    """Check that each of another program's weights has a place in our model.
+
+    Raises:
+        ValueError: If some are left over.
+    """
+    if theirs:
+        raise ValueError(
+            f"{origin} cannot be imported: it has the weights {', '.join(list(theirs)[:5])}, which "
+            "belong to another kind of model. Choose a model without them."
+        )
+
+
 @dataclasses.dataclass(frozen=True)
 class ForeignModel:
     """A model of another program, in terms of ours."""
 
     config: TransformerConfig
-    """Our sizes, with those of the vocabularies after the change of ids."""
+    """Our sizes; the vocabularies have their sizes after ids are reordered."""
     decoding: DecodingConfig
     """The search that the other program would do."""
     source: ForeignSide
@@ -126,34 +216,3 @@ class ForeignModel:
             for side in (self.source, self.target)
         )
         return Translator(model, source, target, self.decoding)
-
-
-def read_spm(path: Path) -> tuple[bytes, list[str]]:
-    """Read a SentencePiece model, and return it with its pieces.
-
-    Raises:
-        FileNotFoundError: If it does not exist.
-        ValueError: If it is damaged.
-    """
-    from google.protobuf.message import DecodeError
-    from sentencepiece import sentencepiece_model_pb2 as schema
-
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} does not exist. It splits text into pieces; restore it.")
-    model = path.read_bytes()
-    try:
-        pieces = [piece.piece for piece in schema.ModelProto.FromString(model).pieces]
-    except DecodeError as error:
-        raise ValueError(
-            f"{path} is not a SentencePiece model, or is damaged. Restore it."
-        ) from error
-    return model, pieces
-
-
-def vocabulary_sizes(source: ForeignSide, target: ForeignSide) -> dict[str, int | None]:
-    """Return the sizes of a `TransformerConfig` for vocabularies, shared if they are equal."""
-    is_shared = source.order == target.order and source.pieces == target.pieces
-    return {
-        "vocab_size": len(source.order),
-        "target_vocab_size": None if is_shared else len(target.order),
-    }

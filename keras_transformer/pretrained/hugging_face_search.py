@@ -20,24 +20,14 @@ _NEUTRAL: dict[str, Any] = {
     "encoder_repetition_penalty": 1.0,
     "guidance_scale": 1.0,
     **dict.fromkeys(
-        (
-            "begin_suppress_tokens",
-            "constraints",
-            "dola_layers",
-            "exponential_decay_length_penalty",
-            "force_words_ids",
-            "forced_bos_token_id",
-            "forced_decoder_ids",
-            "max_time",
-            "penalty_alpha",
-            "sequence_bias",
-            "stop_strings",
-            "token_healing",
-            "watermarking_config",
-        ),
+        """
+        begin_suppress_tokens constraints dola_layers exponential_decay_length_penalty
+        force_words_ids forced_bos_token_id forced_decoder_ids max_time penalty_alpha
+        sequence_bias stop_strings token_healing watermarking_config
+        """.split()
     ),
 }
-"""Options without a counterpart here, and the values that have no effect."""
+"""Options that cannot be imported, and their neutral values."""
 _NEUTRAL_IN_SAMPLING: dict[str, Any] = {
     "num_beams": 1,
     "typical_p": 1.0,
@@ -45,7 +35,7 @@ _NEUTRAL_IN_SAMPLING: dict[str, Any] = {
     "eta_cutoff": 0.0,
     **dict.fromkeys(("min_p", "top_h")),
 }
-"""The same for sampling. Without it, they have no effect (but for num_beams)."""
+"""The same for sampling. Except for num_beams, they have no effect without it."""
 
 
 def read_search(
@@ -56,7 +46,7 @@ def read_search(
     Args:
         path: The file, for messages.
         search: Its options.
-        options: Those of config.json, with defaults.
+        options: The options of config.json, with defaults.
         target: The vocabulary of the target.
 
     Raises:

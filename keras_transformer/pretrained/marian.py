@@ -11,17 +11,14 @@ from keras_transformer.config import DecodingConfig, TransformerConfig
 from keras_transformer.pretrained.foreign_model import (
     ForeignModel,
     ForeignSide,
-    read_spm,
-    vocabulary_sizes,
-)
-from keras_transformer.pretrained.layer_weights import (
     LayerWeight,
     check_all_taken,
     layer_weights,
     take_weights,
+    vocabulary_sizes,
 )
-from keras_transformer.pretrained.npz_file import read_marian_npz
-from keras_transformer.pretrained.vocabulary_file import read_vocabulary
+from keras_transformer.pretrained.vocabulary_file import read_spm, read_vocabulary
+from keras_transformer.pretrained.weight_files import read_marian_npz
 
 _EOS, _UNK = "</s>", "<unk>"
 _LAYER_NORM_EPSILON = 1e-6
@@ -43,22 +40,15 @@ _EXPECTED: dict[str, tuple[Any, ...]] = {
     "factors-dim-emb": (0,),
     "lemma-dim-emb": (0,),
     **dict.fromkeys(
-        (
-            "right-left",
-            "transformer-alibi",
-            "transformer-disable-position-embeddings",
-            "transformer-no-affine",
-            "transformer-no-bias",
-            "transformer-no-projection",
-            "transformer-pool",
-            "transformer-rnn-projection",
-            "transformer-train-position-embeddings",
-            "ulr",
-        ),
+        """
+        right-left transformer-alibi transformer-disable-position-embeddings transformer-no-affine
+        transformer-no-bias transformer-no-projection transformer-pool transformer-rnn-projection
+        transformer-train-position-embeddings ulr
+        """.split(),
         (False,),
     ),
 }
-"""What a model's configuration may say, where it says something."""
+"""The accepted values of a model's options, if they are present."""
 _ACTIVATIONS = {"relu": "relu", "swish": "swish", "gelu": "sigmoid_gelu"}
 _PARTS = {"self_attention": "self", "cross_attention": "context", "feed_forward": "ffn"}
 _NAMES = {

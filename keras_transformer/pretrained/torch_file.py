@@ -1,17 +1,171 @@
 """PyTorch weight files, read without PyTorch and without running what they hold."""
 
 import io
+import math
 import mmap
 import os
+import pickle
+import pickletools
 import zipfile
 import zlib
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_transformer.pretrained.torch_pickle import STORAGES, Refusal, StoredTensor, unpickle
-
 _MAGIC = 0x1950A86A20F9469CFC6C  # The first pickle of a file written before PyTorch 1.6.
+_MAX_RANK = 32
+_STORAGES = {
+    "FloatStorage": "f4",
+    "HalfStorage": "f2",
+    "BFloat16Storage": "u2",  # The upper half of a float32.
+    "DoubleStorage": "f8",
+    "LongStorage": "i8",
+    "IntStorage": "i4",
+}
+"""The NumPy type of each kind of storage."""
+
+# What `torch.save` writes for a dictionary of tensors. INST, OBJ, NEWOBJ and EXT are not in it.
+_OPCODES = frozenset(
+    """
+    PROTO FRAME STOP MARK POP POP_MARK BINPUT LONG_BINPUT MEMOIZE BINGET LONG_BINGET
+    NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT
+    BINUNICODE SHORT_BINUNICODE BINSTRING SHORT_BINSTRING
+    EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 EMPTY_LIST APPEND APPENDS EMPTY_DICT SETITEM SETITEMS
+    GLOBAL STACK_GLOBAL REDUCE BUILD BINPERSID
+    """.split()
+)
+
+
+class _Refusal(ValueError):
+    """A pickle that holds more than tensors; its message is complete."""
+
+
+class _Storage(NamedTuple):
+    """The numbers of tensors: their type, name and count."""
+
+    kind: str
+    key: str
+    size: int
+
+
+class _StoredTensor(NamedTuple):
+    """A view of a storage."""
+
+    storage: _Storage
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+class _OrderedDict(dict):
+    """An ordered dictionary of the file; the attributes that the file gives it are dropped."""
+
+    __slots__ = ()
+
+    def __setstate__(self, state: Any) -> None:
+        pass
+
+
+class _Global:
+    """A global that a file may use: it can be called, and not changed."""
+
+    __slots__ = ("kind", "_build")
+
+    def __init__(self, kind: str, build: Callable | None = None) -> None:
+        self.kind, self._build = kind, build
+
+    def __call__(self, *args: Any) -> Any:
+        if self._build is None:
+            raise ValueError(f"{self.kind} is called")
+        return self._build(*args)
+
+    def __setstate__(self, state: Any) -> None:
+        raise ValueError(f"{self.kind} is given a state")
+
+
+def _natural(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _rebuild_tensor(
+    storage: Any, offset: Any, shape: Any, strides: Any, *rest: Any
+) -> _StoredTensor:
+    if type(storage) is not _Storage or type(shape) is not tuple or type(strides) is not tuple:
+        raise ValueError("a tensor is not made of a storage, a shape and strides")
+    if len(shape) != len(strides) or len(shape) > _MAX_RANK:
+        raise ValueError(f"a tensor has {len(shape)} axes and {len(strides)} strides")
+    if not all(map(_natural, (offset, *shape, *strides))):
+        raise ValueError("an offset, size or stride of a tensor is not a natural number")
+    last = offset + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+    elements = math.prod(shape)
+    if elements > storage.size or (elements and last >= storage.size):
+        raise ValueError(f"a tensor of shape {shape} is larger than its storage {storage.key!r}")
+    return _StoredTensor(storage, offset, shape, strides)
+
+
+def _rebuild_parameter(tensor: Any, *rest: Any) -> _StoredTensor:
+    if type(tensor) is not _StoredTensor:
+        raise ValueError("a parameter does not hold a tensor")
+    return tensor
+
+
+def _ordered_dict(pairs: Any = ()) -> _OrderedDict:
+    return _OrderedDict(pairs)
+
+
+_GLOBALS = {
+    "collections.OrderedDict": _Global("OrderedDict", _ordered_dict),
+    "torch._utils._rebuild_tensor_v2": _Global("_rebuild_tensor_v2", _rebuild_tensor),
+    "torch._utils._rebuild_parameter": _Global("_rebuild_parameter", _rebuild_parameter),
+    **{f"torch.{kind}": _Global(kind) for kind in _STORAGES},
+}
+
+
+class _Unpickler(pickle.Unpickler):
+    """Unpickle dictionaries of tensors, and nothing else."""
+
+    def __init__(self, data: bytes, path: str) -> None:
+        super().__init__(io.BytesIO(data), encoding="utf-8")
+        self._path = path
+
+    def find_class(self, module: str, name: str) -> Any:
+        found = _GLOBALS.get(f"{module}.{name}")
+        if found is None:
+            raise _Refusal(
+                f"{self._path} must hold tensors only, received the global {module}.{name}. The "
+                "file may hold code that runs when other libraries load it. Use a safetensors "
+                "file of the model instead."
+            )
+        return found
+
+    def persistent_load(self, pid: Any) -> _Storage:
+        if type(pid) is not tuple or len(pid) not in (5, 6) or pid[0] != "storage":
+            raise ValueError("a reference is not one to a storage")
+        _, kind, key, _, count, *view = pid
+        if type(kind) is not _Global or kind.kind not in _STORAGES or type(key) is not str:
+            raise ValueError("a storage has no known type or no name")
+        if not _natural(count) or view not in ([], [None]):
+            raise ValueError(f"storage {key!r} has no size, or is a view of another")
+        return _Storage(kind.kind, key, count)
+
+
+def _unpickle(stream: Any, path: str) -> Any:
+    """Return the object of the next pickle of `stream`, and leave the stream at its end."""
+    start = stream.tell()
+    for number, (opcode, argument, _) in enumerate(pickletools.genops(stream)):
+        if opcode.name not in _OPCODES:
+            raise _Refusal(
+                f"{path} must hold tensors only, received the pickle instruction {opcode.name}. "
+                "The file may hold code that runs when other libraries load it. Use a "
+                "safetensors file of the model instead."
+            )
+        # The unpickler allocates its memo up to the largest index.
+        if opcode.name in ("BINPUT", "LONG_BINPUT") and int(argument or 0) > number:
+            raise ValueError(f"memo index {argument} at instruction {number}")
+    end = stream.tell()
+    stream.seek(start)
+    return _Unpickler(stream.read(end - start), path).load()
 
 
 class _Source(NamedTuple):
@@ -45,7 +199,7 @@ def _read_zip(path: str, mapped: mmap.mmap) -> _Source:
         raise ValueError(f"{len(names)} entries are named FOLDER/data.pkl")
     folder = names[0].removesuffix("data.pkl")
     start, size = places[names[0]]
-    content = unpickle(io.BytesIO(mapped[start : start + size]), path)
+    content = _unpickle(io.BytesIO(mapped[start : start + size]), path)
     order = "little"
     if f"{folder}byteorder" in places:
         start, size = places[f"{folder}byteorder"]
@@ -60,19 +214,19 @@ def _kinds(content: Any) -> dict[str, str]:
     if not isinstance(content, dict):
         raise ValueError(f"a {type(content).__name__} instead of a dictionary")
     for name, tensor in content.items():
-        if type(name) is not str or type(tensor) is not StoredTensor:
+        if type(name) is not str or type(tensor) is not _StoredTensor:
             raise ValueError("a value of the dictionary is not a tensor, or has no name")
     return {tensor.storage.key: tensor.storage.kind for tensor in content.values()}
 
 
 def _read_stream(path: str, mapped: mmap.mmap) -> _Source:
     """Read the format before PyTorch 1.6: five pickles, then the size and data of each storage."""
-    if unpickle(mapped, path) != _MAGIC:
+    if _unpickle(mapped, path) != _MAGIC:
         raise ValueError("neither of the two formats of torch.save")
-    unpickle(mapped, path)  # The version of the format.
-    system = unpickle(mapped, path)
-    content = unpickle(mapped, path)
-    keys = unpickle(mapped, path)
+    _unpickle(mapped, path)  # The version of the format.
+    system = _unpickle(mapped, path)
+    content = _unpickle(mapped, path)
+    keys = _unpickle(mapped, path)
     kinds = _kinds(content)
     order = "little" if system["little_endian"] else "big"
     integer = np.dtype("i8").newbyteorder(order)
@@ -81,7 +235,7 @@ def _read_stream(path: str, mapped: mmap.mmap) -> _Source:
         if key not in kinds:
             raise ValueError("no tensor says which type a storage has")
         count = int(np.frombuffer(mapped.read(8), integer)[0])
-        size = count * np.dtype(STORAGES[kinds[key]]).itemsize
+        size = count * np.dtype(_STORAGES[kinds[key]]).itemsize
         start = mapped.tell()
         if count < 0 or start + size > len(mapped):
             raise ValueError(f"storage {key!r} ends after the file")
@@ -90,13 +244,13 @@ def _read_stream(path: str, mapped: mmap.mmap) -> _Source:
     return _Source(content, places, order)
 
 
-def _array(tensor: StoredTensor, source: _Source, data: np.ndarray) -> np.ndarray:
+def _array(tensor: _StoredTensor, source: _Source, data: np.ndarray) -> np.ndarray:
     storage = tensor.storage
     if storage.key not in source.places:
         raise ValueError(f"storage {storage.key!r} is missing")
     if source.order not in ("little", "big"):
         raise ValueError("the byte order is neither little nor big")
-    dtype = np.dtype(STORAGES[storage.kind]).newbyteorder(source.order)
+    dtype = np.dtype(_STORAGES[storage.kind]).newbyteorder(source.order)
     start, size = source.places[storage.key]
     if storage.size * dtype.itemsize > size:
         raise ValueError(f"storage {storage.key!r} of {storage.size} elements has {size} bytes")
@@ -146,7 +300,7 @@ def read_torch_weights(path: str | os.PathLike) -> dict[str, np.ndarray]:
         _kinds(source.content)
         data = np.frombuffer(mapped, np.uint8)
         return {key: _array(tensor, source, data) for key, tensor in source.content.items()}
-    except Refusal:
+    except _Refusal:
         raise
     except Exception as error:  # A damaged pickle raises errors of any type.
         raise ValueError(

@@ -153,7 +153,7 @@ def _pieces(entries: Iterator[_Entry]) -> list[str]:
         by_id[number] = _Entry(piece, text, line)
         lines[piece] = line
     if not by_id:
-        raise _BadLine(1, "must hold a piece, received none")
+        raise _BadLine(1, "must hold a piece, but the file has no entries")
     for expected, found in enumerate(sorted(by_id)):
         if found != expected:
             line = by_id[found].line
@@ -195,3 +195,25 @@ def read_vocabulary(path: str | os.PathLike) -> list[str]:
     except _BadLine as error:
         line, message = error.args
         raise ValueError(f"{path}, line {line}: {message}.") from error
+
+
+def read_spm(path: Path) -> tuple[bytes, list[str]]:
+    """Read a SentencePiece model, and return it with its pieces.
+
+    Raises:
+        FileNotFoundError: If it does not exist.
+        ValueError: If it is damaged.
+    """
+    from google.protobuf.message import DecodeError
+    from sentencepiece import sentencepiece_model_pb2 as schema
+
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist. It splits text into pieces; restore it.")
+    model = path.read_bytes()
+    try:
+        pieces = [piece.piece for piece in schema.ModelProto.FromString(model).pieces]
+    except DecodeError as error:
+        raise ValueError(
+            f"{path} is not a SentencePiece model, or is damaged. Restore it."
+        ) from error
+    return model, pieces

@@ -13,9 +13,12 @@ from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, DecodingCon
 from keras_transformer.config import TransformerConfig as Config
 from keras_transformer.layers import LearnedPositionEncoding, SinusoidalPositionEncoding
 from keras_transformer.model import Transformer
-from keras_transformer.pretrained.hugging_face import LAYER_NORM_EPSILON
-from keras_transformer.pretrained.hugging_face_weights import is_transposed, weight_name
-from keras_transformer.pretrained.layer_weights import LayerWeight, layer_weights
+from keras_transformer.pretrained.foreign_model import LayerWeight, layer_weights
+from keras_transformer.pretrained.hugging_face import (
+    LAYER_NORM_EPSILON,
+    is_transposed,
+    weight_name,
+)
 from keras_transformer.text import SentencePieceTokenizer
 from keras_transformer.text.foreign_vocabulary import split_vocabulary
 from keras_transformer.translation.translator import Translator

@@ -10,9 +10,10 @@ from starlette.responses import HTMLResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from keras_transformer.serving.errors import Code, ServingError
-from keras_transformer.serving.http import BodyError
+from keras_transformer.serving.http import BodyError, read_body
 from keras_transformer.serving.metrics import CONTENT_TYPE, Entry, Metrics
 from keras_transformer.serving.page import Page
+from keras_transformer.serving.settings import Limits
 
 log = logging.getLogger(__name__)
 
@@ -28,11 +29,12 @@ class Application:
 
     Args:
         metrics: The server's metrics.
+        limits: Limits on what a client may request.
         page: The page; None for a server without one.
     """
 
-    def __init__(self, metrics: Metrics, page: Page | None = None):
-        self._metrics, self._page = metrics, page
+    def __init__(self, metrics: Metrics, limits: Limits, page: Page | None = None):
+        self._metrics, self._limits, self._page = metrics, limits, page
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle an ASGI request."""
@@ -63,12 +65,14 @@ class Application:
         if path == METRICS and request.method == "GET":
             return Response(self._metrics.text(), media_type=CONTENT_TYPE)
         if path.lower().startswith("/v1/"):
-            return await self._answer_rest(request, path, entry)
+            body = await read_body(request, self._limits)
+            entry.bytes = len(body)
+            return await self._answer_rest(request.method, path, body, entry)
         if self._page and (response := await self._page.answer(request, path)):
             return response
         return HTMLResponse(_NOT_FOUND, 404)
 
-    async def _answer_rest(self, request: Request, path: str, entry: Entry) -> Response:
+    async def _answer_rest(self, method: str, path: str, body: bytes, entry: Entry) -> Response:
         """Answer a request whose path begins with /v1/."""
         raise NotImplementedError
 

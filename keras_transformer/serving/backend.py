@@ -6,21 +6,18 @@ import logging
 import re
 import time
 import urllib.parse
-from collections.abc import Callable
 from pathlib import Path
 
 import urllib3
-from starlette.requests import Request
 from starlette.responses import Response
 
 from keras_transformer.serving.application import PREDICT, STATUS, Application
 from keras_transformer.serving.errors import Code, ServingError
-from keras_transformer.serving.hosting import HttpServer, bind, first_to_end, run_until_signal
-from keras_transformer.serving.http import read_body
+from keras_transformer.serving.http import WebServer
 from keras_transformer.serving.metrics import Entry, Metrics
 from keras_transformer.serving.page import Page
+from keras_transformer.serving.queues import Workers
 from keras_transformer.serving.settings import PageSettings
-from keras_transformer.serving.workers import Workers
 from keras_transformer.utils.versions import numbered_versions
 
 log = logging.getLogger(__name__)
@@ -42,7 +39,7 @@ class PassThrough(Application):
 
     def __init__(self, settings: PageSettings):
         page = Page(settings.name, lambda: _highest_version(settings.base), settings.limits)
-        super().__init__(Metrics(settings.name), page)
+        super().__init__(Metrics(settings.name), settings.limits, page)
         self._settings = settings
         waiting = settings.limits.waiting
         self._workers = {
@@ -51,10 +48,8 @@ class PassThrough(Application):
         }
         self._pool = urllib3.PoolManager(maxsize=_CONNECTIONS + _READERS, retries=False, headers={})
 
-    async def _answer_rest(self, request: Request, path: str, entry: Entry) -> Response:
-        body = await read_body(request, self._settings.limits)
-        entry.bytes = len(body)
-        pattern = {"POST": PREDICT, "GET": STATUS}.get(request.method)
+    async def _answer_rest(self, method: str, path: str, body: bytes, entry: Entry) -> Response:
+        pattern = {"POST": PREDICT, "GET": STATUS}.get(method)
         match = pattern and pattern.fullmatch(path)
         url = match and self._url(match)
         if not url:
@@ -65,10 +60,10 @@ class PassThrough(Application):
             )
         seconds = self._settings.timeout
         deadline = time.monotonic() + seconds
-        workers = self._workers[request.method]
+        workers = self._workers[method]
         try:
             async with asyncio.timeout(seconds):
-                status, content = await workers.run(self._send, request.method, url, body, deadline)
+                status, content = await workers.run(self._send, method, url, body, deadline)
         except TimeoutError as error:
             raise self._too_late() from error
         entry.status = "OK" if status < 400 else f"HTTP {status}"
@@ -141,7 +136,7 @@ class PassThrough(Application):
         return response.status, content
 
     def _read(self, response: urllib3.BaseHTTPResponse, deadline: float) -> bytes:
-        most = self._settings.limits.answer_bytes
+        most = self._limits.answer_bytes
         chunks, size = [], 0
         while chunk := response.read1(_CHUNK):
             chunks.append(chunk)
@@ -167,55 +162,21 @@ def _highest_version(base: Path | None) -> Path | None:
     return None
 
 
-class PageServer:
+class PageServer(WebServer):
     """A server with the page only.
-
-    Attributes:
-        rest: The ASGI application.
-        rest_port: The port, once the server has started.
 
     Args:
         settings: What is shown, and where.
     """
 
     def __init__(self, settings: PageSettings):
-        self._settings, self.rest = settings, PassThrough(settings)
-        self.rest_port = 0
-
-    async def start(self) -> None:
-        """Open the port.
-
-        Raises:
-            OSError: If it is taken.
-        """
-        listener = bind(self._settings.host, self._settings.rest_port)
-        self.rest_port = listener.getsockname()[1]
-        listener.listen(2048)
-        self._http = HttpServer(self.rest, self._settings.limits)
-        self._serving = asyncio.create_task(self._http.serve([listener]))
-
-    async def run_until(self, stop: asyncio.Event) -> None:
-        """Wait until `stop` is set, or the server ends with an error."""
-        await first_to_end(stop, {self._serving})
+        self._settings, self._application = settings, PassThrough(settings)
+        super().__init__(self._application, settings)
 
     async def stop(self) -> None:
         """Refuse new requests, finish those that run, and close the port."""
-        self._http.should_exit = True
-        await self._serving
-        self.rest.stop()
+        await super().stop()
+        self._application.stop()
 
     def __str__(self) -> str:
         return f"page at {self._settings.host}:{self.rest_port}, of {self._settings.backend}"
-
-
-def serve_page(settings: PageSettings, started: Callable[[], None] = lambda: None) -> None:
-    """Serve the page until SIGTERM or SIGINT.
-
-    Args:
-        settings: What is shown, and where.
-        started: Called once the port is open.
-
-    Raises:
-        OSError: If the port is taken.
-    """
-    run_until_signal(lambda: PageServer(settings), settings.limits.stop_seconds, started)

@@ -1,34 +1,12 @@
 """Errors of requests, with the codes that REST and gRPC share."""
 
 import dataclasses
-import enum
 from typing import Any
 
+from grpc import StatusCode as Code
 
-class Code(enum.IntEnum):
-    """Status codes of gRPC, which TensorFlow uses too."""
-
-    OK = 0
-    CANCELLED = 1
-    UNKNOWN = 2
-    INVALID_ARGUMENT = 3
-    DEADLINE_EXCEEDED = 4
-    NOT_FOUND = 5
-    ALREADY_EXISTS = 6
-    PERMISSION_DENIED = 7
-    RESOURCE_EXHAUSTED = 8
-    FAILED_PRECONDITION = 9
-    ABORTED = 10
-    OUT_OF_RANGE = 11
-    UNIMPLEMENTED = 12
-    INTERNAL = 13
-    UNAVAILABLE = 14
-    DATA_LOSS = 15
-    UNAUTHENTICATED = 16
-
-
+_BY_NUMBER = {code.value[0]: code for code in Code}  # TensorFlow has the same numbers.
 _HTTP = {
-    Code.OK: 200,
     Code.INVALID_ARGUMENT: 400,
     Code.NOT_FOUND: 404,
     Code.ALREADY_EXISTS: 409,
@@ -72,12 +50,7 @@ def invalid(message: str) -> ServingError:
     return ServingError(Code.INVALID_ARGUMENT, message)
 
 
-def busy(message: str) -> ServingError:
-    """Return the error for too many requests, after which clients should retry."""
-    return ServingError(Code.RESOURCE_EXHAUSTED, message, http=503)
-
-
 def from_tensorflow(error: Any) -> ServingError:
     """Return the error for a `tf.errors.OpError`, without the preamble of eager execution."""
     _, _, message = error.message.rpartition("<stack traces unavailable>\n")
-    return ServingError(Code(error.error_code), message)
+    return ServingError(_BY_NUMBER[error.error_code], message)

@@ -1,21 +1,186 @@
-"""Limits on the time and size of HTTP requests."""
+"""HTTP: ports, limits of time and size, and a server that runs until a signal ends it."""
 
 import asyncio
+import contextlib
+import logging
+import signal
+import socket
 import zlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import uvicorn
 from starlette.requests import Request
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from keras_transformer.serving.errors import Code, ServingError, invalid
-from keras_transformer.serving.settings import Limits
+from keras_transformer.serving.settings import Limits, WebSettings
+
+log = logging.getLogger(__name__)
 
 
-class BodyError(ServingError):
-    """A body that was not read to its end, so that the connection cannot be used again."""
+class WebServer:
+    """A server of an ASGI application.
+
+    Attributes:
+        rest: The ASGI application.
+        rest_port: The port for HTTP, once the server has started.
+
+    Args:
+        application: The ASGI application.
+        settings: Where it listens, and the limits of its clients.
+    """
+
+    def __init__(self, application: Any, settings: WebSettings):
+        self.rest, self.rest_port, self.limits = application, 0, settings.limits
+        self._address = settings.host, settings.rest_port
+
+    async def start(self) -> None:
+        """Run `prepare`, then open the port.
+
+        Raises:
+            OSError: If it is taken.
+        """
+        listener = bind(*self._address)  # Refuses connections until it listens.
+        self.rest_port = listener.getsockname()[1]
+        try:
+            await self.prepare()
+            listener.listen(2048)
+        except BaseException:
+            listener.close()
+            raise
+        self._http = _HttpServer(self.rest, self.limits)
+        self._serving = asyncio.create_task(self._http.serve([listener]))
+
+    async def prepare(self) -> None:
+        """Do what must succeed before clients can connect."""
+
+    async def run_until(self, stop: asyncio.Event, *tasks: asyncio.Task) -> None:
+        """Wait until `stop` is set.
+
+        Args:
+            stop: The event.
+            tasks: Tasks of the server besides HTTP.
+
+        Raises:
+            Exception: If a task of the server ends before; the error is the task's own.
+        """
+        waiting = asyncio.create_task(stop.wait())
+        everything = {waiting, self._serving, *tasks}
+        done, _ = await asyncio.wait(everything, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if waiting in done:
+            return
+        for task in done:
+            task.result()
+        raise RuntimeError("the REST server has ended without an error")
+
+    async def stop(self) -> None:
+        """Refuse new requests, finish those that run, and close the port."""
+        self._http.should_exit = True
+        await self._serving
 
 
-def limited_protocol(idle_seconds: float) -> type[asyncio.Protocol]:
+def serve(make: Callable[[], WebServer], started: Callable[[], None] = lambda: None) -> None:
+    """Run a server until SIGTERM or SIGINT.
+
+    After the first one, both have their handlers from before the call. By default, a second one
+    then ends the process at once.
+
+    Args:
+        make: Returns the server; called in the event loop.
+        started: Called once the ports are open.
+
+    Raises:
+        OSError: If a port is taken.
+        ValueError: If the model does not load.
+    """
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    if before[signal.SIGINT] is signal.default_int_handler:
+        before[signal.SIGINT] = signal.SIG_DFL  # KeyboardInterrupt would wait for what runs.
+
+    async def run() -> None:
+        loop, stop = asyncio.get_running_loop(), asyncio.Event()
+
+        def ask_to_stop() -> None:
+            for number, handler in before.items():
+                loop.remove_signal_handler(number)
+                signal.signal(number, handler)
+            stop.set()
+
+        server = make()
+        await server.start()
+        for number in before:
+            loop.add_signal_handler(number, ask_to_stop)
+        log.info("ready: %s", server)
+        started()
+        try:
+            await server.run_until(stop)
+            log.info("stopping: running requests have %g seconds", server.limits.stop_seconds)
+        finally:
+            await server.stop()
+
+    asyncio.run(run())
+
+
+def bind(host: str, port: int, option: str = "--rest-port") -> socket.socket:
+    """Return a socket that does not listen yet.
+
+    Args:
+        host: The address.
+        port: The port; 0 for a free one.
+        option: The option that sets the port, for the error.
+
+    Raises:
+        OSError: If the port is taken.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise OSError(
+            f"cannot listen on {host}, port {port}: {error.strerror or error}. Give another "
+            f"{option} or --host."
+        ) from error
+    return listener
+
+
+class _HttpServer(uvicorn.Server):
+    """uvicorn's server with this package's limits, which leaves signals to `serve`.
+
+    Args:
+        application: The ASGI application.
+        limits: What a client may ask for.
+    """
+
+    def __init__(self, application: Any, limits: Limits):
+        config = uvicorn.Config(
+            application,
+            interface="asgi3",
+            proxy_headers=False,  # The access log has the address of the connection.
+            http=_limited_protocol(limits.idle_seconds),
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level="error",  # Malformed requests are client errors and are not logged.
+            access_log=False,
+            server_header=False,
+            limit_concurrency=limits.connections,
+            timeout_keep_alive=max(1, round(limits.idle_seconds)),
+            timeout_graceful_shutdown=max(1, round(limits.stop_seconds)),
+        )
+        super().__init__(config)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals alone."""
+        yield
+
+
+def _limited_protocol(idle_seconds: float) -> type[asyncio.Protocol]:
     """Return uvicorn's protocol, which closes connections whose clients are idle for too long.
 
     Args:
@@ -72,6 +237,10 @@ def limited_protocol(idle_seconds: float) -> type[asyncio.Protocol]:
                 self.deadline = None
 
     return Protocol
+
+
+class BodyError(ServingError):
+    """A body that was not read to its end, so that the connection cannot be used again."""
 
 
 async def read_body(request: Request, limits: Limits) -> bytes:

@@ -4,7 +4,7 @@ import base64
 import binascii
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -15,15 +15,6 @@ _SHOWN = 500  # Characters of a JSON value in an error.
 _MOST_DIMENSIONS = 32
 _BYTES_SUFFIX = "_bytes"
 _AT_ONCE = 1 << 14  # Numbers that are written without interruption.
-
-
-class JsonRequest(NamedTuple):
-    """A Predict request."""
-
-    in_rows: bool
-    """Whether the request has `instances`, and is answered in rows."""
-    inputs: Mapping[str, np.ndarray]
-    """The inputs of the signature; strings are bytes."""
 
 
 def parse(body: bytes) -> dict[str, Any]:
@@ -76,11 +67,13 @@ def count_rows(request: Mapping[str, Any], names: Iterable[str]) -> int:
     return max((len(column) for column in columns if isinstance(column, list)), default=0)
 
 
-def read_inputs(request: Mapping[str, Any], dtypes: Mapping[str, tf.DType]) -> JsonRequest:
-    """Return the inputs of a request.
+def read_inputs(
+    request: Mapping[str, Any], dtypes: Mapping[str, tf.DType]
+) -> tuple[bool, dict[str, np.ndarray]]:
+    """Return whether a request is in rows, and its inputs; strings are bytes.
 
     Args:
-        request: What `parse` returned.
+        request: What `parse` returned. With `instances` it is in rows, as is its answer.
         dtypes: The type of each input of the signature.
 
     Raises:
@@ -98,9 +91,7 @@ def read_inputs(request: Mapping[str, Any], dtypes: Mapping[str, tf.DType]) -> J
         if not rows:
             raise invalid(f"JSON Value: {_show(request)} No values in 'instances' array")
         columns = _columns(rows, sorted(dtypes))
-        return JsonRequest(
-            True, {name: _array(columns[name], dtype) for name, dtype in dtypes.items()}
-        )
+        return True, {name: _array(columns[name], dtype) for name, dtype in dtypes.items()}
     if "inputs" not in request:
         raise invalid("Missing 'inputs' or 'instances' key")
     values = request["inputs"]
@@ -114,7 +105,7 @@ def read_inputs(request: Mapping[str, Any], dtypes: Mapping[str, tf.DType]) -> J
     for name in dtypes:
         if name not in values:
             raise invalid(f"Missing named input: {name} in 'inputs' object.")
-    return JsonRequest(False, {name: _array(values[name], dtypes[name]) for name in dtypes})
+    return False, {name: _array(values[name], dtypes[name]) for name in dtypes}
 
 
 def write_outputs(outputs: Mapping[str, np.ndarray], in_rows: bool) -> dict[str, Any]:

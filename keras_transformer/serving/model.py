@@ -132,10 +132,6 @@ class Model:
         Raises:
             ServingError: If the model fails.
         """
-        if signature not in self:
-            raise ServingError(
-                Code.FAILED_PRECONDITION, f'Serving signature key "{signature}" not found.'
-            )
         dtypes = self.dtypes(signature)
         try:
             tensors = {name: tf.constant(inputs[name], dtypes[name]) for name in dtypes}

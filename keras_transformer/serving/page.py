@@ -1,7 +1,9 @@
 """The page of the server: its files, what it says about the model, and BLEU for it."""
 
 import asyncio
+import contextlib
 import dataclasses
+import json
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
@@ -10,12 +12,11 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from keras_transformer.serving.about import about
-from keras_transformer.serving.bleu import MOST_BYTES, score_request
-from keras_transformer.serving.errors import Code, ServingError
+from keras_transformer.config.record import ExportRecord
+from keras_transformer.serving.errors import Code, ServingError, invalid
 from keras_transformer.serving.http import read_body
+from keras_transformer.serving.queues import Workers
 from keras_transformer.serving.settings import Limits
-from keras_transformer.serving.workers import Workers
 
 _TYPES = {
     ".css": "text/css",
@@ -42,6 +43,17 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 _BLEU_CALLS = 3  # One runs, and two wait.
+_CARD = "README.md"
+_MOST_CHARACTERS = 200_000
+_MOST = 1e15  # No number of a model is larger.
+
+# BLEU is for small requests only, since any client of the server can ask for it.
+MOST_BYTES = 256 << 10
+"""Size of a request, both sides together."""
+MOST_LINE = 64 << 10
+"""Characters of a sentence."""
+MOST_SENTENCES = 1024
+"""Sentences of a side."""
 
 
 class Page:
@@ -101,3 +113,117 @@ class Page:
             raise ServingError(Code.PERMISSION_DENIED, "Requests of other sites are refused.")
         limits = dataclasses.replace(self._limits, request_bytes=MOST_BYTES)
         return await self._scorer.run(score_request, await read_body(request, limits))
+
+
+def about(version: Path) -> dict[str, Any]:
+    """Return what a version directory says about its model.
+
+    Args:
+        version: The directory. Missing and damaged files are left out.
+
+    Returns:
+        `version`, `description`, `facts` (pairs of a name and a value), `card`,
+        `max_source_length`, and `makes_trees` of a parser, as far as they are known.
+    """
+    known: dict[str, Any] = {"version": version.name}
+    with contextlib.suppress(OSError, RecursionError, ValueError):
+        record = ExportRecord.read(version)
+        known["description"] = _text(record.facts.get("description") or "")
+        length = record.decoding.get("max_source_length")
+        if isinstance(length, int) and _number(length, "{}"):
+            known["max_source_length"] = length
+        if record.vocabulary.get("target_tokenizer") == "TreeTokenizer":
+            known["makes_trees"] = True
+        known["facts"] = _facts(record)
+    with contextlib.suppress(OSError):
+        with (version / _CARD).open(encoding="utf-8", errors="replace") as file:
+            known["card"] = file.read(_MOST_CHARACTERS)
+    return known
+
+
+def _facts(record: ExportRecord) -> list[tuple[str, str]]:
+    """Return the facts that a user of a translator asks for first.
+
+    >>> _facts(ExportRecord(parameters=2_342_912, decoding={"beam_size": 5}))
+    [('Parameters', '2,342,912'), ('Weights', 'float32'), ('Beam size', '5')]
+    """
+    scores, model = record.facts.get("scores"), record.model
+    scores = scores if isinstance(scores, dict) else {}
+    layers = model.get("num_layers")
+    sizes = [_number(record.vocabulary.get(side), "{:,}") for side in ("source", "target")]
+    facts = {
+        "F1": _number(scores.get("f1"), "{:.1f}"),
+        "BLEU": _number(scores.get("bleu"), "{:.1f}"),
+        "chrF": _number(scores.get("chrf"), "{:.1f}"),
+        "Scored on": _number(scores.get("sentences"), "{:,} sentences"),
+        "Parameters": _number(record.parameters or None, "{:,}"),
+        "Encoder layers": _number(layers, "{}"),
+        "Decoder layers": _number(model.get("num_decoder_layers") or layers, "{}"),
+        "Heads": _number(model.get("num_heads"), "{}"),
+        "Width": _number(model.get("d_model"), "{:,}"),
+        "Vocabulary": " and ".join(dict.fromkeys(filter(None, sizes))),
+        "Weights": _text(record.precision),
+        "Beam size": _number(record.decoding.get("beam_size"), "{}"),
+        "Longest text": _number(record.decoding.get("max_source_length"), "{:,} tokens"),
+    }
+    return [(name, value) for name, value in facts.items() if value]
+
+
+def _number(value: Any, pattern: str) -> str:
+    """Return a number as text; "" for anything else, such as infinity or NaN.
+
+    >>> [_number(value, "{:,}") for value in (1234, "5", True, float("nan"), 10**400)]
+    ['1,234', '', '', '', '']
+    """
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return pattern.format(value) if is_number and abs(value) < _MOST else ""
+
+
+def _text(value: Any) -> str:
+    """Return a value as text that UTF-8 can represent."""
+    return str(value).encode("utf-8", "replace").decode("utf-8")
+
+
+def score_request(body: bytes) -> dict[str, Any]:
+    """Return the scores that a request asks for.
+
+    Args:
+        body: JSON with `translations` and `references`, two lists of strings.
+
+    Raises:
+        ServingError: If it is anything else, or has too many or too long sentences.
+
+    >>> score_request(b'{"translations": ["A dog runs."], "references": ["A dog runs."]}')["chrf"]
+    100.0
+    """
+    try:
+        given = json.loads(body)
+        translations, references = given["translations"], given["references"]
+    except (KeyError, RecursionError, TypeError, ValueError) as error:
+        raise invalid("The body must be JSON with `translations` and `references`.") from error
+    for texts in (translations, references):
+        if not (isinstance(texts, list) and all(isinstance(text, str) for text in texts)):
+            raise invalid("`translations` and `references` must be lists of strings.")
+        if len(texts) > MOST_SENTENCES:
+            raise invalid(f"BLEU takes at most {MOST_SENTENCES} sentences, received {len(texts)}.")
+        longest = max(map(len, texts), default=0)
+        if longest > MOST_LINE:
+            raise invalid(f"A sentence may have {MOST_LINE} characters, received {longest}.")
+    from keras_transformer.evaluation import score  # Slow to import, and not always needed.
+
+    try:
+        scores = score(translations, references)
+    except ValueError as error:
+        raise invalid(str(error)) from error
+    finally:
+        _forget_sentences()
+    return {key: value for key, value in dataclasses.asdict(scores).items() if key != "published"}
+
+
+def _forget_sentences() -> None:
+    """Empty the caches of sacrebleu's tokenizers, which would keep each sentence they have seen."""
+    from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
+    from sacrebleu.tokenizers.tokenizer_re import TokenizerRegexp
+
+    for tokenizer in (Tokenizer13a, TokenizerRegexp):
+        tokenizer.__call__.cache_clear()

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from keras_transformer.serving.batching import Batcher
 from keras_transformer.serving.errors import Code, ServingError, invalid
 from keras_transformer.serving.metrics import Metrics
-from keras_transformer.serving.settings import Batching, Limits, Settings
+from keras_transformer.serving.queues import Batcher, Batching, Workers
+from keras_transformer.serving.settings import Limits, Settings
 from keras_transformer.serving.versions import Served, Versions
-from keras_transformer.serving.workers import Workers
 
 
 class Predictor:

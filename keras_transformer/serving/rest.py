@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 from google.protobuf import json_format as protobuf_json
-from starlette.requests import Request
 from starlette.responses import Response
 
 from keras_transformer.serving import json_format
 from keras_transformer.serving.application import PREDICT, STATUS, Application, json_response
 from keras_transformer.serving.errors import Code, ServingError, invalid
-from keras_transformer.serving.http import read_body
 from keras_transformer.serving.metrics import Entry, Metrics
 from keras_transformer.serving.model import DEFAULT
 from keras_transformer.serving.page import Page
@@ -34,19 +32,17 @@ class RestApi(Application):
     """
 
     def __init__(self, predictor: Predictor, metrics: Metrics, page: Page | None = None):
-        super().__init__(metrics, page)
+        super().__init__(metrics, predictor.settings.limits, page)
         self._predictor = predictor
 
-    async def _answer_rest(self, request: Request, path: str, entry: Entry) -> Response:
-        body = await read_body(request, self._predictor.settings.limits)
-        entry.bytes = len(body)
-        if request.method == "POST" and (match := PREDICT.fullmatch(path)):
+    async def _answer_rest(self, method: str, path: str, body: bytes, entry: Entry) -> Response:
+        if method == "POST" and (match := PREDICT.fullmatch(path)):
             return await self._predict(match, body, entry)
-        if request.method == "GET" and (match := STATUS.fullmatch(path)):
+        if method == "GET" and (match := STATUS.fullmatch(path)):
             if match["metadata"]:
                 return json_response(self._metadata(match))
             return json_response(self._status(match))
-        raise invalid(f"Malformed request: {request.method} {path[:200]}")
+        raise invalid(f"Malformed request: {method} {path[:200]}")
 
     async def _predict(self, match: re.Match, body: bytes, entry: Entry) -> Response:
         if match["method"].lower() != "predict":
@@ -60,14 +56,12 @@ class RestApi(Application):
             dtypes = served.model.dtypes(signature)
             if not dtypes:
                 raise invalid(f"Failed to get input map for signature: {signature}")
-            check_rows(
-                json_format.count_rows(request, dtypes), self._predictor.settings.limits.rows
-            )
+            check_rows(json_format.count_rows(request, dtypes), self._limits.rows)
             in_rows, inputs = await _off_loop(json_format.read_inputs, request, dtypes, large=large)
             entry.rows = max(len(array) if array.ndim else 1 for array in inputs.values())
             seconds = self._predictor.settings.timeout
             outputs = await self._predictor.run(served, signature, inputs, seconds)
-        check_values(outputs, self._predictor.settings.limits)
+        check_values(outputs, self._limits)
         large = large or sum(array.nbytes for array in outputs.values()) > _LARGE
         return await _off_loop(_write, outputs, in_rows, large, large=large)
 

@@ -80,7 +80,7 @@ def check_names(sent: Iterable[str], wanted: Iterable[str]) -> None:
     """Check the names of a gRPC request's inputs.
 
     Raises:
-        ServingError: If they are not those of the signature.
+        ServingError: If they differ from the signature's inputs.
     """
     sent, wanted = set(sent), set(wanted)
     if len(sent) != len(wanted):

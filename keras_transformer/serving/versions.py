@@ -12,9 +12,9 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from keras_transformer.serving.batching import Batcher
 from keras_transformer.serving.errors import Code, ServingError
 from keras_transformer.serving.model import Model
+from keras_transformer.serving.queues import Batcher
 from keras_transformer.serving.settings import Settings
 from keras_transformer.utils.versions import numbered_versions
 
@@ -68,7 +68,7 @@ class Versions:
 
         Args:
             name: The model's name.
-            number: Return that of one version only.
+            number: Return the state of this version only.
 
         Raises:
             ServingError: If there is no such model or version.

@@ -41,7 +41,7 @@ def server_flags(
         timeout: Seconds for a REST request.
         batching: Whether to join requests, as the model's files say.
     """
-    from keras_transformer.export import ExportRecord
+    from keras_transformer.config.record import ExportRecord
 
     flags = [
         f"--port={port}",

@@ -32,9 +32,11 @@ def load_model(args: argparse.Namespace, n_best: bool = False, *, trees: bool = 
         ValueError: If an option does not fit the model, a file is damaged, or the model is no
             parser.
     """
-    from keras_transformer.export import ExportRecord, find_saved_model, load_saved_model
+    from keras_transformer.config.record import ExportRecord
+    from keras_transformer.export import load_saved_model
     from keras_transformer.training import prepare_cpu
     from keras_transformer.translation import Translator, translate_in_batches
+    from keras_transformer.utils.versions import find_saved_model
 
     prepare_cpu()
     options = search_options(args)

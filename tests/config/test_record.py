@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from keras_transformer.export import ExportRecord
+from keras_transformer.config.record import ExportRecord
 from tests.helpers.tiny import ROOT
 
 RECORD = ExportRecord(

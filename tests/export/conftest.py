@@ -1,3 +1,4 @@
+import contextlib
 from types import SimpleNamespace
 
 import pytest
@@ -45,18 +46,24 @@ def graph(exported):
     return saved_graph(exported.version)
 
 
-@pytest.fixture(scope="session")
-def serve(exported):
-    """Run a signature as a model server does: `serve(name, text=[...])` returns its outputs."""
+@contextlib.contextmanager
+def session(version):
+    """Run signatures as a model server does: `run(name, text=[...])` returns the outputs."""
     session = tf.compat.v1.Session(graph=tf.Graph())
-    with session.graph.as_default():
-        path = str(exported.version)
-        signatures = tf.compat.v1.saved_model.load(session, ["serve"], path).signature_def
+    with session.graph.as_default():  # Not for the tests: the fixture below outlives them.
+        loaded = tf.compat.v1.saved_model.load(session, ["serve"], str(version))
 
     def run(signature, **inputs):
-        about = signatures[signature]
+        about = loaded.signature_def[signature]
         outputs = {key: output.name for key, output in about.outputs.items()}
         return session.run(outputs, {about.inputs[key].name: v for key, v in inputs.items()})
 
     yield run
     session.close()
+
+
+@pytest.fixture(scope="session")
+def serve(exported):
+    """Run a signature of the exported model."""
+    with session(exported.version) as run:
+        yield run

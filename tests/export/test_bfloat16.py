@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.export import write_graph
+from keras_transformer.export.saved_model import write_graph
 from keras_transformer.export.signatures import METHODS
 from keras_transformer.training import load_translator
 from tests.helpers.tiny import NO_UTF8, ODD, saved_graph, toy_pairs, toy_training

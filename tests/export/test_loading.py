@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.export import load_saved_model
-from tests.helpers.tiny import export_quickly, tiny_translator, toy_sentences
+from tests.helpers.tiny import toy_sentences
 
 pytestmark = pytest.mark.slow  # Each export traces and optimizes every signature.
 
@@ -57,18 +57,3 @@ def test_another_saved_model_is_an_error(tmp_path):
     tf.saved_model.save(tf.Module(), str(tmp_path / "1"))
     with pytest.raises(ValueError, match="has no signature serving_default: .* tf.saved_model"):
         load_saved_model(tmp_path)
-
-
-def test_the_loaded_model_has_the_weights(tmp_path):
-    translator = tiny_translator(beam_size=1, extra_length=6)
-    export_quickly(translator, tmp_path)
-    sentences = toy_sentences(14)
-    strings = load_saved_model(tmp_path)(sentences)
-    assert strings == translator(sentences)
-    assert len(set(strings)) > 7
-
-    saved = {tuple(map(float, tf.reshape(w, [-1]))) for w in translator.model.trainable_weights}
-    reader = tf.train.load_checkpoint(str(tmp_path / "1" / "variables" / "variables"))
-    names = [name for name in reader.get_variable_to_shape_map() if name.startswith("weights/")]
-    assert len(names) == len(translator.model.trainable_weights)
-    assert {tuple(map(float, reader.get_tensor(name).ravel())) for name in names} == saved

@@ -6,7 +6,7 @@ import pytest
 import yaml
 from markdown_it import MarkdownIt
 
-from keras_transformer.export import ExportRecord
+from keras_transformer.config.record import ExportRecord
 from keras_transformer.export.model_card import model_card
 
 

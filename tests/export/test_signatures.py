@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.export.signatures import METHODS
 from tests.helpers.tiny import NO_UTF8, ODD, toy_sentences
 
 pytestmark = pytest.mark.slow  # Each export traces and optimizes every signature.
@@ -60,9 +59,8 @@ def about(tensors):
     }
 
 
-def inputs(signature, texts, translations=None):
-    both = {"text": texts, "translation": texts if translations is None else translations}
-    return {name: both[name] for name in SIGNATURES[signature][0]}
+def inputs(signature, texts):
+    return dict.fromkeys(SIGNATURES[signature][0], texts)
 
 
 def unpadded(outputs, i):
@@ -98,17 +96,6 @@ def test_names_types_and_shapes(graph):
         # REST would encode bytes in base 64, and would not fill in a default.
         assert not any(output.endswith("_bytes") for output in outputs)
         assert not signatures[name].defaults
-
-
-@pytest.mark.parametrize("signature", SIGNATURES)
-def test_they_return_the_results_of_the_translators_methods(signature, exported, serve):
-    given = inputs(signature, TEXTS, TEXTS[::-1])
-    if signature == "serving_default":
-        expected = {"translation": exported.translator.translate(TEXTS)}
-    else:
-        expected = getattr(exported.translator, METHODS[signature])(**given)
-    expected = {name: output.numpy() for name, output in expected.items()}
-    assert_equal(serve(signature, **given), expected)
 
 
 @pytest.mark.parametrize("signature", SIGNATURES)

@@ -3,14 +3,8 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
-from keras_transformer.export.warmup import (
-    Request,
-    _varint,
-    replay,
-    warmup_requests,
-    write_warmup,
-)
-from keras_transformer.serving.settings import Batching
+from keras_transformer.export.warmup import Request, replay, warmup_requests, write_warmup
+from keras_transformer.serving.queues import Batching
 from keras_transformer.translation.translator import Translator
 from tests.helpers.tiny import tiny_tokenizer
 
@@ -84,13 +78,6 @@ def test_what_is_written_is_read(tmp_path):
     for request, (_, inputs) in zip(received, given, strict=True):
         values = {k: tf.make_ndarray(v).tolist() for k, v in request.inputs.items()}
         assert values == inputs
-
-
-@pytest.mark.parametrize(
-    "number, encoded", [(0, "00"), (127, "7f"), (128, "8001"), (300, "ac02"), (2**21, "80808001")]
-)
-def test_numbers_are_encoded_as_varints(number, encoded):
-    assert _varint(number).hex() == encoded
 
 
 def test_a_failing_request_is_an_error(exported):

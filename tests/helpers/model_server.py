@@ -54,8 +54,8 @@ class ModelServer:
         try:
             self.server = Server(self.settings)
             self._rest, self.server.rest = self.server.rest, self._hooked_rest
-            self._predict = self.server.prediction.Predict
-            self.server.prediction.Predict = self._hooked_predict
+            self._predict = self.server.grpc.Predict
+            self.server.grpc.Predict = self._hooked_predict
             await self.server.start()
             self.port, self.rest_port = self.server.port, self.server.rest_port
         except BaseException as error:

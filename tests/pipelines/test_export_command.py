@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from keras_transformer.export import ExportRecord, load_saved_model
+from keras_transformer.config.record import ExportRecord
+from keras_transformer.export import load_saved_model
 from keras_transformer.pretrained import import_marian
 from keras_transformer.translation.translator import Translator
 from pipelines import export

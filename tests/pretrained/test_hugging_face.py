@@ -94,30 +94,10 @@ def test_the_ids_are_the_same(pair):
 
 
 HOSTILE = [
-    *(
-        "red 😀 👩‍👩‍👧 🇩🇪 ❤️ 1️⃣",
-        "שלום red \u202e one\u202c",
-        "one\u00a0two\u3000",
-        "\u200bone\u200dtwo\ufeff",
-    ),
-    *(
-        "\tone\ttwo\t",
-        "one\ntwo\r\n",
-        "\x00one\x01\x7f\x1b[31m two\x0b\x0c\x85",
-        "\u2028",
-        "\ufffd",
-    ),
-    *(
-        "",
-        " ",
-        "▁",
-        "▁▁ one",
-        "one ▁two",
-        "e\u0301te\u0301",
-        "ﬁre ½ ① Ｏｎｅ",
-        "\u00adone",
-        "\U0010ffff",
-    ),
+    *("red 😀 👩‍👩‍👧 🇩🇪 ❤️ 1️⃣", "שלום red \u202e one\u202c"),
+    *("one\u00a0two\u3000", "\u200bone\u200dtwo\ufeff", "\u2028", "\ufffd", "\u00adone"),
+    *("\tone\ttwo\t", "one\ntwo\r\n", "\x00one\x01\x7f\x1b[31m two\x0b\x0c\x85", "\U0010ffff"),
+    *("", " ", "▁", "▁▁ one", "one ▁two", "e\u0301te\u0301", "ﬁre ½ ① Ｏｎｅ"),
     *("one two " * 400, "o" * 3000, "one >>de<< two", " >>de<< one", ">>de", "<<one", ">> <<two"),
     *(">>de<<one", ">>de<< >>fr<< two", ">>one\ntwo<< red", "&amp; <0x41> <b>one</b>", "…—„“"),
 ]

@@ -15,6 +15,7 @@ from tensorflow_serving.apis import (
 )
 
 from tests.helpers.model_server import ModelServer
+from tests.helpers.page import Passing
 
 STRINGS = tf.TensorSpec([None], tf.string, name="text")
 
@@ -151,6 +152,18 @@ def plain(base):
     """A client of a server that does not batch."""
     with ModelServer(base, "shout") as server:
         yield connect(server)
+
+
+@pytest.fixture(scope="module")
+def port(plain):
+    return plain.server.rest_port
+
+
+@pytest.fixture(scope="module")
+def passing(port):
+    """The page in front of that server."""
+    with Passing(f"http://localhost:{port}") as page:
+        yield page
 
 
 def grpc_error(function, *arguments, **options):

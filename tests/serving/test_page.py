@@ -1,32 +1,23 @@
-"""The page: its files, and what it says about the model."""
+"""The page: its files, what it says about the model, and BLEU for it."""
 
 import asyncio
 import json
 import re
 
 import pytest
+from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
+from sacrebleu.tokenizers.tokenizer_re import TokenizerRegexp
 
-from keras_transformer.serving.about import about
-from keras_transformer.serving.page import HEADERS, Page
+from keras_transformer.evaluation import score
+from keras_transformer.serving.page import HEADERS, Page, about
 from keras_transformer.serving.settings import Limits
 from tests.helpers.model_server import ModelServer
 from tests.helpers.page import Passing, ask, bleu_status
-from tests.helpers.tiny import ROOT
+from tests.helpers.tiny import ROOT, run_python
 from tests.serving.conftest import connect
 
 FILES = ROOT / "keras_transformer" / "serving" / "page"
 SHIPPED = ROOT / "saved_models" / "multi30k_en_de" / "1"
-
-
-@pytest.fixture(scope="module")
-def port(plain):
-    return plain.server.rest_port
-
-
-@pytest.fixture(scope="module")
-def passing(plain):
-    with Passing(f"http://localhost:{plain.server.rest_port}") as page:
-        yield page
 
 
 def test_the_page_is_at_the_root(port):
@@ -75,27 +66,14 @@ def test_every_file_has_the_strict_headers(path, port):
     assert set(policy.values()) == {"'self'", "'none'"}
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/index.html",
-        "/page",
-        "/page/",
-        "/page/index.html",
-        "/page/page.css/",
-        "/page/page.py",
-        "/page/PAGE.css",
-        "//page/page.css",
-        "/page//page.css",
-        "/page/../page.py",
-        "/page/..%2fpage.py",
-        "/page/%2e%2e/page.py",
-        "/page/%2e%2e%2f%2e%2e%2fsetup.py",
-        "/page/page.css%00.html",
-        "/page/" + "a" * 5000,
-        "/favicon.ico",
-    ],
-)
+OTHER_PATHS = """
+/index.html /page /page/ /page/index.html /page/page.css/ /page/page.py /page/PAGE.css
+//page/page.css /page//page.css /page/../page.py /page/..%2fpage.py /page/%2e%2e/page.py
+/page/%2e%2e%2f%2e%2e%2fsetup.py /page/page.css%00.html /favicon.ico
+"""
+
+
+@pytest.mark.parametrize("path", [*OTHER_PATHS.split(), "/page/" + "a" * 5000])
 def test_other_paths_are_not_found(path, port, passing):
     for each in (port, passing.port):
         response = ask(each, "GET", path)
@@ -144,53 +122,45 @@ def test_the_record_and_the_card_of_an_export_are_shown():
 
 
 @pytest.mark.parametrize(
-    "record",
+    "record, known",
     [
-        "",
-        "[]",
-        100_000 * "[",
-        '{"scores": "good", "parameters": true, "model": 1}',
-        '{"parameters": "many"}',
+        ("", {}),
+        ("[]", {}),
+        (100_000 * "[", {}),
+        ('{"scores": "good", "parameters": true, "model": 1}', {}),
+        ('{"parameters": "many"}', {}),
+        ('{"description": "\\ud800"}', {"description": "?", "facts": [("Weights", "float32")]}),
+        (  # Values of other types are left out.
+            json.dumps(
+                {
+                    "scores": [1],
+                    "description": None,
+                    "model": {
+                        "num_layers": "<b>6</b>",
+                        "d_model": 1e999,
+                        "num_heads": 10**400,
+                    },
+                    "vocabulary": {"source": [1], "target": "many"},
+                    "decoding": {"max_source_length": float("nan")},
+                }
+            ),
+            {"description": "", "facts": [("Weights", "float32")]},
+        ),
+        (
+            '{"scores": {"f1": 91.26}, "vocabulary": {"target_tokenizer": "TreeTokenizer"}}',
+            {
+                "description": "",
+                "makes_trees": True,
+                "facts": [("F1", "91.3"), ("Weights", "float32")],
+            },
+        ),
     ],
 )
-def test_a_damaged_record_hides_only_itself(record, tmp_path):
+def test_a_record_is_shown_as_far_as_it_is_whole(record, known, tmp_path):
     (tmp_path / "assets.extra").mkdir()
     (tmp_path / "assets.extra" / "export.json").write_text(record)
     (tmp_path / "README.md").write_bytes(b"A \xff card")
-    assert about(tmp_path) == {"version": tmp_path.name, "card": "A � card"}
-
-
-def test_values_of_a_record_with_other_types_are_left_out(tmp_path):
-    (tmp_path / "assets.extra").mkdir()
-    record = {
-        "scores": [1],
-        "description": None,
-        "model": {"num_layers": "<b>6</b>", "d_model": float("inf"), "num_heads": 10**400},
-        "vocabulary": {"source": [1], "target": "many"},
-        "decoding": {"max_source_length": float("nan")},
-    }
-    (tmp_path / "assets.extra" / "export.json").write_text(json.dumps(record))
-    known = about(tmp_path)
-    assert known == {
-        "version": tmp_path.name,
-        "description": "",
-        "facts": [("Weights", "float32")],
-    }
-
-
-def test_a_parser_is_known_and_has_f1(tmp_path):
-    (tmp_path / "assets.extra").mkdir()
-    record = {"scores": {"f1": 91.26}, "vocabulary": {"target_tokenizer": "TreeTokenizer"}}
-    (tmp_path / "assets.extra" / "export.json").write_text(json.dumps(record))
-    known = about(tmp_path)
-    assert known["makes_trees"] is True
-    assert ("F1", "91.3") in known["facts"]
-
-
-def test_a_description_may_have_half_a_character(tmp_path):
-    (tmp_path / "assets.extra").mkdir()
-    (tmp_path / "assets.extra" / "export.json").write_text('{"description": "\\ud800"}')
-    assert about(tmp_path)["description"] == "?"
+    assert about(tmp_path) == {"version": tmp_path.name, "card": "A � card", **known}
 
 
 def test_the_card_in_front_is_that_of_the_highest_version_at_the_time(tmp_path):
@@ -211,3 +181,72 @@ def test_the_page_follows_the_version_that_is_served(tmp_path):
     assert asyncio.run(page._model()) == {"name": "x", "version": "1"}
     versions.pop(0)
     assert asyncio.run(page._model()) == {"name": "x", "version": "2"}
+
+
+def bleu(port, body):
+    body = body if isinstance(body, str | bytes) else json.dumps(body)
+    response = ask(port, "POST", "/page/bleu", body)
+    return response.status, json.loads(response.body)
+
+
+def test_bleu_is_that_of_the_evaluation(port):
+    translations = ["Ein Hund rennt am Strand.", "Zwei Männer."]
+    references = ["Ein Hund läuft am Strand.", "Zwei Männer spielen."]
+    status, answer = bleu(port, {"translations": translations, "references": references})
+    expected = score(translations, references)
+    assert status == 200
+    assert answer == {
+        "bleu": expected.bleu,
+        "chrf": expected.chrf,
+        "signature": expected.signature,
+        "chrf_signature": expected.chrf_signature,
+        "sentences": 2,
+    }
+
+
+@pytest.mark.parametrize(
+    "body, message",
+    [
+        ("", "must be JSON with `translations` and `references`"),
+        ("[" * 100_000, "must be JSON"),
+        ([1], "must be JSON"),
+        ({"translations": ["a"]}, "must be JSON"),
+        ({"translations": "a", "references": ["a"]}, "must be lists of strings"),
+        ({"translations": ["a"], "references": [1]}, "must be lists of strings"),
+        ({"translations": ["a"], "references": ["a", "b"]}, "1 hypotheses and 2 references"),
+        ({"translations": [], "references": []}, "at least one sentence"),
+        ({"translations": 1025 * ["a"], "references": 1025 * ["a"]}, "at most 1024 sentences"),
+        ({"translations": ["a"], "references": ["a" * 65537]}, "may have 65536 characters"),
+    ],
+)
+def test_bleu_refuses_what_is_malformed(body, message, port):
+    status, answer = bleu(port, body)
+    assert status == 400
+    assert message in answer["error"]
+
+
+def test_bleu_refuses_more_than_256_kilobytes(port):
+    status, answer = bleu(port, b" " * ((256 << 10) + 1))
+    assert (status, answer) == (413, {"error": "The request is larger than 262144 bytes"})
+
+
+def test_bleu_refuses_other_sites(port):
+    body = '{"translations": ["a"], "references": ["a"]}'
+    for site, status in {"cross-site": 403, "same-origin": 200, "none": 200}.items():
+        headers = {"Sec-Fetch-Site": site}
+        assert ask(port, "POST", "/page/bleu", body, headers).status == status
+
+
+def test_bleu_keeps_no_sentence(port):
+    assert bleu(port, {"translations": ["Keep me."], "references": ["Keep you."]})[0] == 200
+    for tokenizer in (Tokenizer13a, TokenizerRegexp):
+        assert tokenizer.__call__.cache_info().currsize == 0
+
+
+def test_bleu_needs_no_tensorflow():
+    code = (
+        "import sys; from keras_transformer.serving.page import score_request;"
+        'score_request(b\'{"translations": ["a"], "references": ["a"]}\');'
+        "print(*{'tensorflow', 'keras'} & sys.modules.keys())"
+    )
+    assert run_python("-c", code).stdout.strip() == ""

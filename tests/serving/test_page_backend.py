@@ -12,30 +12,19 @@ import pytest
 
 from keras_transformer.serving.settings import Limits, PageSettings
 from tests.helpers.page import Passing, ask, bleu_status
-from tests.helpers.tiny import ROOT
 
-FILES = ROOT / "keras_transformer" / "serving" / "page"
-SHIPPED = ROOT / "saved_models" / "multi30k_en_de" / "1"
-
-
-@pytest.fixture(scope="module")
-def port(plain):
-    return plain.server.rest_port
-
-
-@pytest.fixture(scope="module")
-def passing(plain):
-    with Passing(f"http://localhost:{plain.server.rest_port}") as page:
-        yield page
+OK = b"HTTP/1.0 200 OK\r\n"
 
 
 @pytest.fixture
 def strange(request):
-    """The address of a server whose answer is the test's own."""
+    """The address of a server that sends the test's bytes, in parts a tenth of a second apart."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
-            request.param(self)
+            for number, part in enumerate(request.param):
+                time.sleep(0.1 if number else 0)
+                self.wfile.write(part)
 
         def log_message(self, *_):
             pass
@@ -67,36 +56,29 @@ def test_a_compressed_request_is_passed_on(passing):
     assert json.loads(response.body) == {"predictions": ["A"]}
 
 
-def test_the_page_in_front_shows_a_given_card(plain):
-    with Passing(f"http://localhost:{plain.server.rest_port}", base=SHIPPED.parent) as page:
-        known = json.loads(ask(page.port, "GET", "/page/model.json").body)
-    assert known["name"] == "shout"
-    assert known["card"].startswith("# multi30k_en_de")
+PATHS = """
+GET /v1/models/other
+POST /v1/models/other:predict
+GET /v1/models/shout/../other
+GET /v1/models/shout/labels/%2e%2e%2f%2e%2e%2fother
+GET /v1/models/shout/labels/../metadata
+GET /v1/models/shout/labels/%2E/metadata
+POST /v1/models/shout/labels/%252e%252e%252fother:predict
+GET /v1/models/shout/labels/a%0ab
+GET /v1/models/shout/labels/a%3fb
+GET /v1/models/shout/labels/a%5cb
+GET /v1/models/shout/versions/3/../../../../monitoring/prometheus/metrics
+GET /v1/models/shout%2f..%2f..%2fmonitoring
+GET /v1/models/shout:predict
+POST /v1/models/shout
+DELETE /v1/models/shout
+GET /v1/http://localhost:1/
+GET /v1/models/shout@localhost:1/
+GET /v1/
+"""
 
 
-@pytest.mark.parametrize(
-    "method, path",
-    [
-        ("GET", "/v1/models/other"),
-        ("POST", "/v1/models/other:predict"),
-        ("GET", "/v1/models/shout/../other"),
-        ("GET", "/v1/models/shout/labels/%2e%2e%2f%2e%2e%2fother"),
-        ("GET", "/v1/models/shout/labels/../metadata"),
-        ("GET", "/v1/models/shout/labels/%2E/metadata"),
-        ("POST", "/v1/models/shout/labels/%252e%252e%252fother:predict"),
-        ("GET", "/v1/models/shout/labels/a%0ab"),
-        ("GET", "/v1/models/shout/labels/a%3fb"),
-        ("GET", "/v1/models/shout/labels/a%5cb"),
-        ("GET", "/v1/models/shout/versions/3/../../../../monitoring/prometheus/metrics"),
-        ("GET", "/v1/models/shout%2f..%2f..%2fmonitoring"),
-        ("GET", "/v1/models/shout:predict"),
-        ("POST", "/v1/models/shout"),
-        ("DELETE", "/v1/models/shout"),
-        ("GET", "/v1/http://localhost:1/"),
-        ("GET", "/v1/models/shout@localhost:1/"),
-        ("GET", "/v1/"),
-    ],
-)
+@pytest.mark.parametrize("method, path", [line.split() for line in PATHS.strip().splitlines()])
 def test_nothing_else_of_the_server_is_reached(method, path, passing, plain):
     before = len(plain.server.paths)
     response = ask(passing.port, method, path, "{}" if method == "POST" else None)
@@ -120,60 +102,17 @@ def test_a_server_that_is_away_is_one_sentence(caplog):
     assert any("refused" in record.getMessage() for record in caplog.records)
 
 
-def never(handler):
-    time.sleep(2)
-
-
-def drip(handler):
-    handler.send_response(200)
-    handler.end_headers()
-    for _ in range(20):
-        handler.wfile.write(b" ")
-        time.sleep(0.1)
-
-
-def cut(handler):
-    handler.send_response(200)
-    handler.send_header("Content-Length", "9")
-    handler.end_headers()
-    handler.wfile.write(b"[")
-
-
-def redirect(handler):
-    handler.send_response(302)
-    handler.send_header("Location", "http://localhost:1/secret")
-    handler.send_header("Content-Length", "0")
-    handler.end_headers()
-
-
-def large(handler):
-    handler.send_response(200)
-    handler.end_headers()
-    handler.wfile.write(b"[" + b" " * 5000 + b"]")
-
-
-def broken(handler):
-    handler.wfile.write(b"no HTTP\r\n\r\n")
-
-
-def script(handler):
-    handler.send_response(200)
-    handler.send_header("Content-Type", "text/html")
-    handler.send_header("Set-Cookie", "a=b")
-    handler.end_headers()
-    handler.wfile.write(b"<script></script>")
-
-
 @pytest.mark.parametrize(
     "strange, status, message",
     [
-        (never, 504, "did not answer in 0.3 seconds"),
-        (large, 502, "has more than 4096 bytes"),
-        (drip, 504, "did not answer in 0.3 seconds"),
-        (broken, 502, "broke off its answer"),
-        (cut, 502, "broke off its answer"),
+        (20 * [b""], 504, "did not answer in 0.3 seconds"),
+        ([OK + b"\r\n", *(20 * [b" "])], 504, "did not answer in 0.3 seconds"),
+        ([OK + b"\r\n[" + b" " * 5000 + b"]"], 502, "has more than 4096 bytes"),
+        ([b"no HTTP\r\n\r\n"], 502, "broke off its answer"),
+        ([OK + b"Content-Length: 9\r\n\r\n["], 502, "broke off its answer"),
     ],
     indirect=["strange"],
+    ids=["never", "drip", "large", "broken", "cut"],
 )
 def test_an_answer_has_limits(strange, status, message):
     limits = Limits(answer_bytes=4096)
@@ -204,7 +143,10 @@ def test_status_does_not_wait_for_predict(plain):
         plain.server.on_predict = lambda: None
 
 
-@pytest.mark.parametrize("strange", [redirect], indirect=True)
+REDIRECT = b"HTTP/1.0 302 Found\r\nLocation: http://localhost:1/secret\r\nContent-Length: 0\r\n\r\n"
+
+
+@pytest.mark.parametrize("strange", [[REDIRECT]], indirect=True)
 def test_a_redirect_is_not_followed(strange):
     with Passing(strange) as page:
         response = ask(page.port, "GET", "/v1/models/shout")
@@ -212,7 +154,10 @@ def test_a_redirect_is_not_followed(strange):
     assert "location" not in response.headers
 
 
-@pytest.mark.parametrize("strange", [script], indirect=True)
+SCRIPT = OK + b"Content-Type: text/html\r\nSet-Cookie: a=b\r\n\r\n<script></script>"
+
+
+@pytest.mark.parametrize("strange", [[SCRIPT]], indirect=True)
 def test_an_answer_is_only_ever_data(strange):
     with Passing(strange) as page:
         response = ask(page.port, "GET", "/v1/models/shout")
@@ -228,21 +173,13 @@ def test_a_request_that_is_too_large_is_refused(plain):
     assert response.status == 413
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        "",
-        "localhost:8501",
-        "ftp://localhost",
-        "http://",
-        "http://:8501",
-        "http://localhost:0",
-        "http://localhost:99999",
-        "http://user:word@localhost:8501",
-        "http://localhost:8501/?a=b",
-        "file:///etc/passwd",
-    ],
-)
+ADDRESSES = """
+localhost:8501 ftp://localhost http:// http://:8501 http://localhost:0 http://localhost:99999
+http://user:word@localhost:8501 http://localhost:8501/?a=b file:///etc/passwd
+"""
+
+
+@pytest.mark.parametrize("address", ["", *ADDRESSES.split()])
 def test_the_address_must_be_that_of_a_server(address):
     with pytest.raises(ValueError, match="address of a model server must be like http://localhost"):
         PageSettings(backend=address, name="x")

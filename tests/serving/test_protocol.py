@@ -16,7 +16,6 @@ from tensorflow_serving.apis import (
     get_model_metadata_pb2,
     get_model_status_pb2,
     model_management_pb2,
-    predict_pb2,
 )
 
 from keras_transformer.serving.tensors import write_tensor
@@ -107,7 +106,6 @@ def test_rest_reads_json_as_generously(body, text, plain):
         ({"instances": [[1]], "signature_name": "double"}, "Input x must have shape"),
         ({"instances": [["1", 2]], "signature_name": "double"}, "Type: String is not of expected"),
         ({"inputs": ["bad"], "signature_name": "strict"}, "^assertion failed: .bad text"),
-        ({"inputs": 1025 * ["a"]}, "Task size 1025 is larger than maximum input batch size 1024"),
     ],
 )
 def test_rest_refuses_what_is_malformed(body, message, plain):
@@ -149,10 +147,8 @@ def test_rest_names_what_it_does_not_have(method, path, status, message, plain):
 @pytest.mark.parametrize("key", ["inputs", "instances"])
 def test_rows_are_counted_before_they_are_read(key, plain):
     status, answer = plain.post({key: 1025 * [1]})  # Not strings, either.
-    assert (status, answer["error"]) == (
-        400,
-        "Task size 1025 is larger than maximum input batch size 1024",
-    )
+    message = "Task size 1025 is larger than maximum input batch size 1024"
+    assert (status, answer["error"]) == (400, message)
 
 
 def test_only_small_answers_are_indented(plain):
@@ -212,16 +208,6 @@ def test_grpc_answers_strings_numbers_and_zero_rows(plain):
     assert plain.predict({"text": ["abc"]}, "score", output_filter=["length"]) == {"length": [3]}
 
 
-def test_grpc_sends_numbers_in_their_typed_fields(plain):
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name, request.model_spec.signature_name = "shout", "score"
-    request.inputs["text"].CopyFrom(tf.make_tensor_proto(["abc", "ab"]))
-    outputs = plain.stub.Predict(request, timeout=60).outputs
-    assert list(outputs["length"].int_val) == [3, 2]
-    assert list(outputs["score"].float_val) == pytest.approx([0.3, 0.2])
-    assert {output.tensor_content for output in outputs.values()} == {b""}
-
-
 NUMBERS = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64"
 
 
@@ -229,7 +215,10 @@ NUMBERS = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat
 @pytest.mark.parametrize("shape", [(), (0,), (3, 2)])
 def test_tensors_of_each_type_are_read_as_they_were_written(dtype, shape):
     array = np.arange(math.prod(shape)).reshape(shape).astype(tf.as_dtype(dtype).as_numpy_dtype)
-    read = tf.make_ndarray(write_tensor(array))
+    proto = write_tensor(array)
+    # As TensorFlow Serving does, in the field of its type, which only halves lack.
+    assert proto.tensor_content == b"" or dtype in ("float16", "bfloat16")
+    read = tf.make_ndarray(proto)
     assert (read.dtype, read.shape) == (array.dtype, shape)
     assert (read == array).all()
 

@@ -14,7 +14,8 @@ import pytest
 import urllib3
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from keras_transformer.serving.server import serve
+from keras_transformer.serving.http import serve
+from keras_transformer.serving.server import Server
 from keras_transformer.serving.settings import Limits, Settings
 from tests.helpers.model_server import ModelServer
 from tests.helpers.ports import free_ports
@@ -150,14 +151,14 @@ def ask_in_vain(url, body, **options):
         urllib3.request("POST", f"{url}:predict", json=body, retries=False, **options)
 
 
-@pytest.mark.parametrize("task", ["hosting.HttpServer.serve", "versions.Versions.watch"])
+@pytest.mark.parametrize("task", ["http._HttpServer.serve", "versions.Versions.watch"])
 def test_the_server_ends_with_the_error_of_its_task(task, base, monkeypatch):
     async def fail(*_):
         raise OSError("no more files")
 
     monkeypatch.setattr(f"keras_transformer.serving.{task}", fail)
     with pytest.raises(OSError, match="no more files"):
-        serve(Settings(base=base, name="shout", port=0, rest_port=0))
+        serve(lambda: Server(Settings(base=base, name="shout", port=0, rest_port=0)))
 
 
 @pytest.mark.parametrize("taken", ["port", "rest_port"])

@@ -9,7 +9,7 @@ import pytest
 
 from keras_transformer import Transformer
 from keras_transformer.config import DecodingConfig
-from keras_transformer.export import ExportRecord
+from keras_transformer.config.record import ExportRecord
 from keras_transformer.losses import LabelSmoothedCrossEntropy
 from keras_transformer.text import (
     SentencePieceTokenizer,

@@ -1,6 +1,6 @@
 import pytest
 
-from keras_transformer.export import find_saved_model, find_served_version
+from keras_transformer.utils.versions import find_saved_model, find_served_version
 
 
 def make_version(path):

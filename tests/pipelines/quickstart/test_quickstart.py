@@ -6,8 +6,8 @@ import pytest
 
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.config.experiment import read_yaml
-from keras_transformer.export import find_saved_model
 from keras_transformer.training import load_translator
+from keras_transformer.utils.versions import find_saved_model
 from pipelines.quickstart import __main__ as quickstart
 from pipelines.quickstart import grammar
 from tests.helpers.tiny import toy_experiment

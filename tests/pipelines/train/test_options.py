@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from keras_transformer.config import DataConfig, ExperimentConfig, TrainingConfig
-from keras_transformer.export import ExportRecord
+from keras_transformer.config.record import ExportRecord
 from keras_transformer.presets import PRESETS
 from pipelines import train
 from tests.helpers.experiment import MINIMAL, experiment_of

@@ -1,18 +1,131 @@
-"""Joining requests of several clients into one batch."""
+"""Bounded queues in front of a model: the threads that run it, and batches of several requests."""
 
 import asyncio
 import collections
 import dataclasses
+import re
+import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 
 from keras_transformer.serving.errors import Code, ServingError, invalid
-from keras_transformer.serving.settings import Batching
+from keras_transformer.utils.cores import available_cores
 
 Arrays = Mapping[str, np.ndarray]
 Run = Callable[[Arrays], Awaitable[Arrays]]
+T = TypeVar("T")
+
+# A version's own file precedes the one that all versions share, as in TensorFlow Serving.
+_FILES = ("batching_params.pbtxt", "../serving/batching.config")
+_ENTRY = re.compile(r"(\w+)\s*:?\s*\{\s*value\s*:\s*(-?\d+)\s*;?\s*\}\s*")
+
+
+class Workers:
+    """A thread pool with a bounded queue.
+
+    Attributes:
+        pending: The number of calls that run or wait.
+
+    Args:
+        threads: Calls that run at a time.
+        waiting: Calls that may run or wait.
+    """
+
+    def __init__(self, threads: int, waiting: int):
+        self.pending = 0
+        self._waiting = waiting
+        self._lock = threading.Lock()
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="predict")
+
+    async def run(self, function: Callable[..., T], *args: Any) -> T:
+        """Return `function(*args)`, called in a thread.
+
+        If the caller is cancelled, a call that has not begun is dropped; one that runs keeps its
+        place until it ends.
+
+        Raises:
+            ServingError: If too many calls wait.
+        """
+        with self._lock:
+            if self.pending >= self._waiting:
+                message = f"Server Threadpool Exhausted: {self.pending} requests wait."
+                raise ServingError(Code.RESOURCE_EXHAUSTED, message, http=503)
+            self.pending += 1
+        future = self._pool.submit(function, *args)
+        future.add_done_callback(self._ended)
+        return await asyncio.wrap_future(future)
+
+    def _ended(self, future: Future) -> None:
+        with self._lock:
+            self.pending -= 1
+
+    def stop(self) -> None:
+        """Drop calls that have not begun."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Batching:
+    """How requests of several clients become one batch; the fields are TensorFlow Serving's.
+
+    >>> Batching(max_batch_size=8, max_enqueued_batches=2).most_waiting
+    16
+    """
+
+    max_batch_size: int = 64
+    """Rows of a batch; a request of more is refused."""
+    batch_timeout_micros: int = 5000
+    """Microseconds that the first request of a batch waits for others."""
+    max_enqueued_batches: int = 100
+    """Batches that may wait; further requests are refused."""
+    num_batch_threads: int = dataclasses.field(default_factory=available_cores)
+    """Batches that run at a time."""
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            if field.name != "batch_timeout_micros" and getattr(self, field.name) < 1:
+                raise ValueError(
+                    f"{field.name} must be positive, received {getattr(self, field.name)}. Correct "
+                    "it in batching_params.pbtxt or serving/batching.config."
+                )
+
+    @property
+    def most_waiting(self) -> int:
+        """The number of rows that may wait."""
+        return self.max_batch_size * self.max_enqueued_batches
+
+    @classmethod
+    def read(cls, version: Path) -> "Batching":
+        """Read the files that came with a model.
+
+        Args:
+            version: The version directory. Values that its files do not have are the defaults.
+
+        Raises:
+            ValueError: If a file has anything but these fields, or a value is not positive.
+        """
+        known = [field.name for field in dataclasses.fields(cls)]
+        values: dict[str, int] = {}
+        for file in reversed(_FILES):
+            path = version / file
+            if not path.exists():
+                continue
+            text = re.sub("#.*", "", path.read_text(encoding="utf-8")).strip()
+            entries = {name: int(value) for name, value in _ENTRY.findall(text)}
+            others = [_ENTRY.sub("", text), *(name for name in entries if name not in known)]
+            if strange := [each for each in others if each]:
+                raise ValueError(
+                    f"{path} must hold {', '.join(known)} only, each as NAME {{ value: NUMBER }}; "
+                    f"received {' '.join(strange[0].split())[:80]!r}. Remove it, or serve with "
+                    "--engine tensorflow."
+                )
+            values |= entries
+        return cls(**values)
 
 
 @dataclasses.dataclass(eq=False)

@@ -1,13 +1,15 @@
-"""The queue alone, with a model that needs no TensorFlow."""
+"""The queues in front of a model: alone, with a model that needs no TensorFlow, and in a server."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from keras_transformer.serving.batching import Batcher
 from keras_transformer.serving.errors import Code, ServingError
-from keras_transformer.serving.settings import Batching
+from keras_transformer.serving.queues import Batcher, Batching
+from tests.helpers.model_server import ModelServer
+from tests.serving.conftest import connect, save
 
 
 def run(scenario, **settings):
@@ -127,6 +129,15 @@ def test_zero_rows_need_no_companion():
     run(scenario, batch_timeout_micros=10**9)
 
 
+def test_what_fits_no_batch_is_refused():
+    async def scenario(ask, sizes, gate):
+        with pytest.raises(ServingError, match="Task size 4 is larger than maximum input .* 3"):
+            await ask(1, 2, 3, 4)
+        assert values([await ask(1, 2, 3)]) == [[2, 4, 6]]
+
+    run(scenario, max_batch_size=3)
+
+
 @pytest.mark.parametrize("name", ["max_batch_size", "max_enqueued_batches", "num_batch_threads"])
 def test_sizes_must_be_positive(name):
     with pytest.raises(ValueError, match=f"{name} must be positive, received 0"):
@@ -164,3 +175,62 @@ def test_settings_may_share_a_line(tmp_path):
     path = tmp_path / "batching_params.pbtxt"
     path.write_text("max_batch_size { value: 8 } batch_timeout_micros: { value: 0; }")
     assert Batching.read(tmp_path) == Batching(max_batch_size=8, batch_timeout_micros=0)
+
+
+@pytest.fixture(scope="module")
+def batched(tmp_path_factory):
+    """A client of a server whose batches have up to 8 rows and wait for a fifth of a second."""
+    base = tmp_path_factory.mktemp("batched") / "shout"
+    version = save(base / "1")
+    (version / "batching_params.pbtxt").write_text(
+        "max_batch_size { value: 8 }\nbatch_timeout_micros { value: 200000 }\n"
+        "max_enqueued_batches { value: 2 }\nnum_batch_threads { value: 1 }\n"
+    )
+    with ModelServer(base, "shout", batching=True) as server:
+        yield connect(server)
+
+
+def at_once(function, arguments):
+    with ThreadPoolExecutor(len(arguments)) as threads:
+        return list(threads.map(function, arguments))
+
+
+def test_concurrent_requests_of_one_sentence_share_a_batch(batched):
+    texts = [f"sentence {i}" for i in range(8)]
+    answers = at_once(lambda text: batched.post({"inputs": [text]}), texts)
+    assert answers == [(200, {"outputs": [text.upper()]}) for text in texts]
+    sizes = at_once(lambda text: batched.predict({"text": [text]}, "strict")["rows"], texts)
+    assert sum(1 / size for (size,) in sizes) < 8  # 8 if each ran alone.
+    assert max(sizes)[0] <= 8
+
+
+def test_the_attention_of_a_text_has_its_own_size(batched):
+    def keys(text):
+        _, answer = batched.post({"inputs": [text], "signature_name": "heads"})
+        return len(answer["outputs"][0][0][0])
+
+    assert at_once(keys, ["a", 30 * "a"]) == [1, 30]
+
+
+def test_a_malformed_request_fails_alone(batched):
+    bodies = [
+        {"inputs": ["a"], "signature_name": "strict"},
+        {"inputs": ["bad"], "signature_name": "strict"},
+        {"inputs": [["a", "b"]], "signature_name": "strict"},
+        {"inputs": "a", "signature_name": "strict"},
+        {"inputs": ["b", "c"], "signature_name": "strict"},
+    ]
+    statuses = [status for status, _ in at_once(batched.post, bodies)]
+    assert statuses == [200, 400, 400, 400, 200]
+
+
+def test_inputs_of_different_lengths_are_refused(batched):
+    body = {"inputs": {"text": ["a"], "translation": ["b", "c"]}, "signature_name": "pair"}
+    assert batched.post(body)[0] == 400
+
+
+def test_an_output_of_other_length_is_still_answered(batched):
+    def first(text):
+        return batched.predict({"text": [text, "x"]}, "first")["translation"]
+
+    assert at_once(first, ["a", "b"]) == [[b"a"], [b"b"]]

@@ -1,13 +1,19 @@
+"""Weights of published models: in safetensors, in several files, and in Marian's npz."""
+
 import json
 
 import numpy as np
 import pytest
 
-from keras_transformer.pretrained.safetensors_file import read_safetensors
-from keras_transformer.pretrained.weights_folder import read_weights
+from keras_transformer.pretrained.weight_files import (
+    read_marian_npz,
+    read_safetensors,
+    read_weights,
+)
 
 save_file = pytest.importorskip("safetensors.numpy").save_file
 A, B = np.arange(6, dtype=np.float32).reshape(2, 3), np.ones(4, np.float16)
+CONFIG = np.frombuffer(b"dim-emb: 4\ntype: transformer\n\0\0", np.int8)
 
 
 def write_index(folder, places):
@@ -60,3 +66,36 @@ def test_bfloat16_is_read(tmp_path):
 
     save_torch({"a": torch.tensor([1.5, -2.0], dtype=torch.bfloat16)}, path)
     np.testing.assert_array_equal(read_safetensors(path)["a"], np.float32([1.5, -2]), strict=True)
+
+
+def save(path, **arrays):
+    np.savez(path, **arrays)
+    return path
+
+
+def test_marians_weights_and_configuration(tmp_path):
+    path = save(tmp_path / "model.npz", Wemb=A, **{"special:model.yml": CONFIG})
+    weights, config = read_marian_npz(path)
+    assert config == {"dim-emb": 4, "type": "transformer"}
+    assert list(weights) == ["Wemb"]
+    np.testing.assert_array_equal(weights["Wemb"], A)
+    data = path.read_bytes()
+    for size in range(0, len(data), 41):
+        path.write_bytes(data[:size])
+        with pytest.raises(ValueError, match="model.npz must be"):
+            read_marian_npz(path)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"Wemb": A}, "special:model.yml"),
+        ({"W_QuantMultA": A, "special:model.yml": CONFIG}, "W_QuantMultA"),
+        ({"W": A.astype(np.int8), "special:model.yml": CONFIG}, "'W' of int8"),
+        ({"W": np.array([None]), "special:model.yml": CONFIG}, "must be a model.npz"),
+        ({"W": A, "special:model.yml": CONFIG[:5]}, "must be a mapping"),
+    ],
+)
+def test_what_is_not_a_float_model_is_refused(tmp_path, arrays, message):
+    with pytest.raises(ValueError, match=message):
+        read_marian_npz(save(tmp_path / "model.npz", **arrays))

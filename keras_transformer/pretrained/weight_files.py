@@ -1,0 +1,199 @@
+"""Weight files of published models: safetensors, PyTorch's, and Marian's npz."""
+
+import json
+import os
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes  # noqa: F401  Gives NumPy the type bfloat16; installed with TensorFlow.
+import numpy as np
+import yaml
+
+from keras_transformer.pretrained.torch_file import read_torch_weights
+
+_LOW_PRECISION = ("F16", "BF16")
+_DTYPES = (*_LOW_PRECISION, "F32", "F64", "I64", "I32", "I16", "I8", "U8", "BOOL")
+_CONFIG = "special:model.yml"
+_FLOATS = (np.float16, np.float32, np.float64)
+_DAMAGED = (
+    *(AttributeError, EOFError, KeyError, NotImplementedError, OSError, RuntimeError),
+    *(SyntaxError, TypeError, ValueError, zipfile.BadZipFile, zlib.error),
+)
+"""What `np.load` raises for a damaged file."""
+
+
+def _tensor(file: Any, key: str, path: str) -> np.ndarray:
+    dtype = file.get_slice(key).get_dtype()
+    if dtype not in _DTYPES:
+        raise ValueError(
+            f"{path} must hold tensors of {', '.join(_DTYPES)}, received {key!r} of {dtype}. Use "
+            "weights that are not quantized."
+        )
+    array = file.get_tensor(key)
+    return array.astype(np.float32) if dtype in _LOW_PRECISION else array
+
+
+def read_safetensors(path: str | os.PathLike) -> dict[str, np.ndarray]:
+    """Return the tensors of a file such as `model.safetensors`.
+
+    Args:
+        path: The file.
+
+    Returns:
+        Arrays by name: float16 and bfloat16 as float32, other types as they are.
+
+    Raises:
+        FileNotFoundError: If the file does not exist.
+        ImportError: If `safetensors` is not installed.
+        ValueError: If the file is damaged, or holds tensors of 8-bit floats.
+
+    >>> read_safetensors("missing.safetensors")
+    Traceback (most recent call last):
+    FileNotFoundError: ...
+    """
+    try:
+        from safetensors import SafetensorError, safe_open
+    except ImportError as error:
+        raise ImportError(
+            f"Reading {path} needs `pip install 'keras-transformer-mt[marian]'`."
+        ) from error
+    name = os.fspath(path)
+    with open(name, "rb"):  # Raises what `open` raises, with the name of the file.
+        pass
+    try:
+        with safe_open(name, framework="np") as file:
+            return {key: _tensor(file, key, name) for key in file.keys()}
+    except (OSError, SafetensorError) as error:
+        raise ValueError(
+            f"{name} must be a safetensors file, received a damaged file or another kind of file "
+            f"({error}). Download it again."
+        ) from error
+
+
+def read_marian_npz(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], dict]:
+    """Return the weights and the configuration of a `model.npz` of Marian.
+
+    Args:
+        path: The file. Binary models (`.bin`) and quantized models are not supported.
+
+    Returns:
+        Arrays by Marian's name, and the content of `special:model.yml`.
+
+    Raises:
+        FileNotFoundError: If the file does not exist.
+        ValueError: If the file is damaged, holds quantized weights or has no configuration.
+
+    >>> read_marian_npz("model.bin")
+    Traceback (most recent call last):
+    ValueError: model.bin is a binary model of Marian, ...
+    """
+    name = os.fspath(path)
+    if name.endswith(".bin"):
+        raise ValueError(
+            f"{name} is a binary model of Marian, which may be quantized or packed. Use the "
+            "model.npz that it was made from."
+        )
+    try:
+        with np.load(name, allow_pickle=False) as archive:
+            weights = dict(archive)
+    except FileNotFoundError:
+        raise
+    except _DAMAGED as error:
+        raise ValueError(
+            f"{name} must be a model.npz of Marian, received a damaged file or another kind of "
+            f"file ({error}). Download it again, or convert a binary with `marian-conv`."
+        ) from error
+    if _CONFIG not in weights:
+        raise ValueError(
+            f"{name} must hold Marian's configuration as {_CONFIG!r}, which is missing. Use the "
+            "model.npz that Marian saved in training."
+        )
+    encoded = weights.pop(_CONFIG)
+    for key, array in weights.items():
+        if key.endswith("_QuantMultA") or array.dtype not in _FLOATS:
+            raise ValueError(
+                f"{name} must hold weights that are not quantized, received {key!r} of "
+                f"{array.dtype}. Use the model.npz before quantization."
+            )
+    try:
+        config = yaml.safe_load(encoded.tobytes().rstrip(b"\0").decode("utf-8"))
+    except (RecursionError, UnicodeDecodeError, ValueError, yaml.YAMLError) as error:
+        raise ValueError(
+            f"{name}: {_CONFIG} must be YAML in UTF-8 ({error}). Download the file again."
+        ) from error
+    if not isinstance(config, dict):
+        raise ValueError(f"{name}: {_CONFIG} must be a mapping, received {type(config).__name__}.")
+    return weights, config
+
+
+_READERS: dict[str, Callable[[Path], dict[str, np.ndarray]]] = {
+    "model.safetensors": read_safetensors,
+    "pytorch_model.bin": read_torch_weights,
+}
+_NAMES = [name + suffix for name in _READERS for suffix in ("", ".index.json")]
+
+
+def read_weights(folder: str | os.PathLike) -> dict[str, np.ndarray]:
+    """Return the weights of a published model.
+
+    Reads the first that exists of `model.safetensors`, `model.safetensors.index.json`,
+    `pytorch_model.bin` and `pytorch_model.bin.index.json`. The index files list the files of a
+    model in several parts.
+
+    Args:
+        folder: The folder of the model.
+
+    Returns:
+        Arrays by name: float16 and bfloat16 as float32, other types as they are.
+
+    Raises:
+        FileNotFoundError: If the folder holds none of these files, or not all parts.
+        ValueError: If a file is damaged, or holds anything but tensors.
+
+    >>> read_weights("missing")
+    Traceback (most recent call last):
+    FileNotFoundError: missing must hold model.safetensors, ...
+    """
+    folder = Path(folder)
+    for name, read in _READERS.items():
+        path = folder / name
+        if path.is_file():
+            return read(path)
+        index = folder / f"{name}.index.json"
+        if index.is_file():
+            return _read_shards(index, read)
+    raise FileNotFoundError(f"{folder} must hold {', '.join(_NAMES[:-1])} or {_NAMES[-1]}.")
+
+
+def _weight_map(path: Path) -> dict[str, str]:
+    """Return the file of each tensor; the files are in the folder of the index."""
+    rule = f"{path} must hold a `weight_map` of tensor names to file names"
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (RecursionError, ValueError) as error:
+        raise ValueError(f"{rule} in JSON ({error}). Download it again.") from error
+    found = content.get("weight_map") if isinstance(content, dict) else None
+    if not isinstance(found, dict) or not found:
+        raise ValueError(f"{rule}, which is missing or empty. Download it again.")
+    for tensor, name in found.items():
+        if not isinstance(name, str) or name in ("", ".", "..") or set(name) & set("/\\\0:"):
+            raise ValueError(f"{rule} without folders, received {name!r} for {tensor!r}.")
+    return found
+
+
+def _read_shards(index: Path, read: Callable[[Path], dict]) -> dict[str, np.ndarray]:
+    places = _weight_map(index)
+    weights = {}
+    for name in sorted(set(places.values())):
+        shard = index.with_name(name)
+        if not shard.is_file():
+            raise FileNotFoundError(f"{shard} is missing, which {index.name} lists. Download it.")
+        tensors = read(shard)
+        for key in [key for key, place in places.items() if place == name]:
+            if key not in tensors:
+                raise ValueError(f"{shard} must hold {key!r}, which {index.name} lists.")
+            weights[key] = tensors[key]
+    return weights
