@@ -5,11 +5,11 @@ import tensorflow as tf
 from keras_transformer.decoding import (
     beam_search,
     greedy_search,
-    no_repeat_ngram,
     repeat_rows,
     sample_search,
     take_rows,
 )
+from keras_transformer.decoding.rules import no_repeat_ngram
 
 BATCH, V, LIMITS = 7, 5, [4, 1, 3, 4, 2, 4, 3]
 SEARCHES = {

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.decoding import length_penalty
+from keras_transformer.decoding.scoring import length_penalty
 
 
 def test_the_penalty_of_one_token_is_1():

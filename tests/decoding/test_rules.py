@@ -3,12 +3,12 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.config import DecodingConfig
-from keras_transformer.decoding import (
+from keras_transformer.decoding import repeat_rows
+from keras_transformer.decoding.rules import (
     forced_prefix,
     make_rules,
     min_length,
     no_repeat_ngram,
-    repeat_rows,
     repetition_penalty,
 )
 

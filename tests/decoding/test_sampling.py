@@ -2,13 +2,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.decoding import (
-    Stages,
-    greedy_search,
-    min_length,
-    repeat_rows,
-    sample_search,
-)
+from keras_transformer.decoding import greedy_search, repeat_rows, sample_search
+from keras_transformer.decoding.rules import min_length
+from keras_transformer.decoding.search import Stages
 
 EOS, V = 3, 6
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.decoding import STYLES
-from keras_transformer.decoding.styles import get_style
+from keras_transformer.decoding.styles import STYLES, get_style
 
 EOS, V, LIMIT = 3, 5, 5
 

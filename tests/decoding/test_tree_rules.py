@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_transformer.decoding import (
-    Stages,
     beam_search,
     greedy_search,
     repeat_rows,
     sample_search,
     take_rows,
 )
+from keras_transformer.decoding.search import Stages
 from keras_transformer.decoding.tree_rules import TreeStep, TreeTokens
 from keras_transformer.model import Transformer
 from keras_transformer.translation.model_step import ModelStep
