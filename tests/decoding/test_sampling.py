@@ -141,11 +141,6 @@ def test_sampling_follows_its_rules():
     assert min(len(row) for row in rows(result)) == 5
 
 
-def test_an_empty_batch_has_an_empty_result():
-    result = sample(np.zeros([0, V, V]), num_samples=2)
-    assert result.ids.shape == (0, 2, 0)
-
-
 @pytest.mark.parametrize("compiled", [False, True])
 def test_a_graph_draws_the_same_as_eager_execution(compiled):
     trees = tables(8, 3)
