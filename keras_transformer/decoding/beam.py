@@ -140,6 +140,7 @@ class _BeamSearch:
         self.style = get_style(options.style)
         self.num_needed = beam_size if self.style.must_fill else num_hypotheses
         self.slots = tf.range(beam_size)[tf.newaxis]  # [1, N]
+        self.finished_slots = self.slots + beam_size
         self.positions = tf.range(history_length(max_lengths, options.stages))  # [L]
         lengths = tf.range(tf.size(self.positions) + 1)
         self.penalties = scoring.length_penalty(lengths, length_penalty, self.style.penalty)
@@ -181,11 +182,11 @@ class _BeamSearch:
         running = position < beams.limits  # [B, 1]
         ends = tokens == eos_id
 
-        # Those that end compete by score for N places among the finished translations.
+        # Those that end compete by score for the N places of finished translations.
         scores = log_probs / tf.gather(self.penalties, length)
         scores = tf.where(ends & running, scores, IMPOSSIBLE)
         finished, order = tf.math.top_k(tf.concat([beams.finished, scores], 1), n)  # [B, N]
-        unchanged = tf.zeros_like(beams.ids) + (self.slots + n)
+        unchanged = tf.zeros_like(beams.ids) + self.finished_slots
         finished_parents = tf.gather(tf.concat([unchanged, parents], 1), order, batch_dims=1)
 
         # The best N of the others are the next live beams.
@@ -200,7 +201,7 @@ class _BeamSearch:
         history = tf.where(self.positions == position, last, history)
 
         # Log-probabilities only fall and penalties only rise: no live beam will score above
-        # `bound`. A sentence stops once that changes none of its results.
+        # `bound`. A sentence stops once no score up to that can change its result.
         penalty = tf.gather(self.penalties, self.style.final_length(length, beams.limits))
         bound = live[:, :1] / penalty
         worst = finished[:, self.num_needed - 1 : self.num_needed]

@@ -180,30 +180,30 @@ def run_loop(
         The record, with all B sentences.
     """
 
-    def count(position, record):
+    def num_unfinished(position, record, state):
         return tf.reduce_sum(tf.cast(is_unfinished(position, record), tf.int32))
 
     loop_vars = tf.constant(0), record, state
     if options.stages is not None:
-        return _run_in_stages(count, extend, loop_vars, options.stages)
+        return _run_in_stages(num_unfinished, extend, loop_vars, options.stages)
     if options.select is not None:
-        return _run_on_fewer(is_unfinished, count, extend, loop_vars, options.select)
-    return _loop(lambda *now: count(*now[:2]) > 0, extend, loop_vars)[1]
+        return _run_on_fewer(is_unfinished, num_unfinished, extend, loop_vars, options.select)
+    return _loop(lambda *now: num_unfinished(*now) > 0, extend, loop_vars)[1]
 
 
-def _run_in_stages(count, extend, loop_vars, stages):
+def _run_in_stages(num_unfinished, extend, loop_vars, stages):
     position, record, state = loop_vars
     for length in stages.lengths:
 
         def goes_on(position, record, state, length=length):
-            return (position < length) & (count(position, record) > 0)
+            return (position < length) & (num_unfinished(position, record, state) > 0)
 
         state = stages.enlarge(state, length)
         position, record, state = tf.while_loop(goes_on, extend, (position, record, state))
     return record
 
 
-def _run_on_fewer(is_unfinished, count, extend, loop_vars, select):
+def _run_on_fewer(is_unfinished, num_unfinished, extend, loop_vars, select):
     """Run until a quarter of the sentences are finished, then again on the others alone.
 
     Dropping fewer at a time is slower, because each drop moves the rows of all other sentences.
@@ -211,7 +211,7 @@ def _run_on_fewer(is_unfinished, count, extend, loop_vars, select):
 
     def run_until_fewer(sentences, results, *loop_vars):
         few = tf.size(sentences) * 3 // 4
-        position, record, state = _loop(lambda *now: count(*now[:2]) > few, extend, loop_vars)
+        position, record, state = _loop(lambda *now: num_unfinished(*now) > few, extend, loop_vars)
         rows = sentences[:, tf.newaxis]
         results = tf.nest.map_structure(
             lambda result, tensor: tf.tensor_scatter_nd_update(result, rows, tensor),

@@ -155,7 +155,11 @@ def test_the_state_may_be_any_nest():
     ("search", "rows", "expected"),
     [
         (greedy_search, 1, [[[2, 9]], [[1, 1]]]),
-        (functools.partial(beam_search, beam_size=2), 2, [[[2, 9]], [[1, 2]]]),
+        (
+            functools.partial(beam_search, beam_size=2, num_hypotheses=2),
+            2,
+            [[[2, 9], [1, 2]], [[2, 9], [1, 2]]],
+        ),
     ],
     ids=["greedy", "beam"],
 )
