@@ -72,8 +72,9 @@ def score_tokens(
     Args:
         log_probs: float32 [B, T, V], of the token at each position given the tokens before it.
         labels: int32 [B, T], the tokens including eos, then padding.
-        length_penalty: The alpha of the length penalty, at least 0; see `decoding.length_penalty`.
-        style: The style of the search, whose formula of the penalty is used; a key of `STYLES`.
+        length_penalty: The alpha of the length penalty, at least 0.
+        style: The style of the search, whose formula of the penalty is used: "paper", "marian" or
+            "transformers".
         pad_id: The id of padding, which does not count.
 
     Returns:

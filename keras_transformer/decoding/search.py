@@ -71,12 +71,14 @@ class SearchOptions:
 
     Attributes:
         rules: Change the logits of the next token, one after the other; see `Rule`.
-        stages: Run the search in a graph of fixed shapes, as XLA needs; see `Stages`.
-        select: Drop finished sentences while others go on; see `Select`. Not used with `stages`.
+        stages: Run the search in a graph of fixed shapes, as XLA needs: a `Stages`, such as
+            `ModelStep.stages`.
+        select: Drop finished sentences while others go on: a `Select`, such as
+            `ModelStep.select`. Not used with `stages`.
         excluded: float32 [V], -1e9 for tokens that no translation contains although their
             probability counts, and 0 for others. A step that adds it to its logits itself takes
             their probability away, too.
-        style: Whose search it is in its details: a key of `STYLES`.
+        style: Whose search it is in its details: "paper", "marian" or "transformers".
         bos_id: The id that `step` receives first.
         eos_id: The id that ends a translation.
         pad_id: The id that fills the positions after the end.
