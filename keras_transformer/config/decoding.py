@@ -24,7 +24,7 @@ class DecodingConfig:
     """Exponent alpha of the length penalty (Wu et al., 2016)."""
     style: Literal["paper", "marian", "transformers"] = "paper"
     """Which beam search to reproduce: that of the paper, or, as imported models expect, that of
-    Marian or of Hugging Face's Transformers; see `decoding.Style`. In the latter two, scores are
+    Marian or of Hugging Face's Transformers; see `decoding.styles`. In the latter two, scores are
     log-probability / length ** length_penalty."""
     renormalize: bool = True
     """Whether the probability of tokens that are never chosen, such as padding, is divided among

@@ -4,10 +4,9 @@ from typing import NamedTuple, Unpack
 
 import tensorflow as tf
 
-from keras_transformer.decoding import penalties
+from keras_transformer.decoding import scoring
 from keras_transformer.decoding.candidates import best_continuations
 from keras_transformer.decoding.greedy import greedy_search
-from keras_transformer.decoding.loop import run_loop
 from keras_transformer.decoding.search import (
     BAN,
     IMPOSSIBLE,
@@ -18,6 +17,7 @@ from keras_transformer.decoding.search import (
     Step,
     apply_rules,
     history_length,
+    run_loop,
     to_result,
 )
 from keras_transformer.decoding.styles import get_style
@@ -64,8 +64,8 @@ def beam_search(
     its limit, or as soon as no live beam can change its result. If fewer than `num_hypotheses`
     translations are finished, the best live beams follow them.
 
-    This is the style of the paper; `Style` describes what others do. The result of a sentence does
-    not depend on the rest of the batch.
+    This is the style of the paper; `decoding.styles` has what others do. The result of a sentence
+    does not depend on the rest of the batch.
 
     Args:
         step: Returns the logits of the next token; see `Step`.
@@ -96,8 +96,16 @@ def beam_search(
     >>> result.ids.numpy().tolist(), round(float(tf.exp(result.scores[0, 0])), 4)
     ([[[3]]], 0.4)
     """
-    _check_sizes(beam_size, num_hypotheses)
-    penalties.check_length_penalty(length_penalty)
+    if beam_size < 1:
+        raise ValueError(
+            f"beam_size must be at least 1, received {beam_size}. "
+            "Use beam_size=1 for greedy search."
+        )
+    if not 1 <= num_hypotheses <= beam_size:
+        raise ValueError(
+            f"num_hypotheses must be between 1 and beam_size={beam_size}, received "
+            f"{num_hypotheses}. Use a wider beam or ask for fewer translations."
+        )
     if beam_size == 1:
         # A single live beam would go on after eos with its second best token, at twice the cost.
         return greedy_search(
@@ -130,12 +138,12 @@ class _BeamSearch:
         self.single_sentence = single_sentence
         self.options = options
         self.style = get_style(options.style)
-        self.ranks = tf.range(2 * beam_size)[tf.newaxis]  # [1, 2N]
+        self.num_needed = beam_size if self.style.must_fill else num_hypotheses
         self.slots = tf.range(beam_size)[tf.newaxis]  # [1, N]
         self.finished_slots = self.slots + beam_size
         self.positions = tf.range(history_length(max_lengths, options.stages))  # [L]
         lengths = tf.range(tf.size(self.positions) + 1)
-        self.penalties = penalties.length_penalty(lengths, length_penalty, self.style.penalty)
+        self.penalties = scoring.length_penalty(lengths, length_penalty, self.style.penalty)
 
     def start(self):
         """Return the beams before the first token."""
@@ -155,47 +163,49 @@ class _BeamSearch:
 
     def extend(self, position, beams, state):
         """Return the position, the beams and the state after one more token."""
-        logits, state = self._next_logits(position, beams, state)
+        n, eos_id = self.beam_size, self.options.eos_id
+        logits, state = self._next_logits(position, beams, state)  # [B * N, V]
+
+        # The 2N most probable continuations of the live beams of each sentence: [B, 2N] each.
         log_probs, parents, tokens = best_continuations(
             logits,
             beams.live,
-            2 * self.beam_size,
+            2 * n,
             few_rows=self.single_sentence,
             excluded=self.options.excluded,
         )
         log_probs = tf.where(log_probs > BAN / 2, log_probs, IMPOSSIBLE)
-        running = position < beams.limits
-        is_last = position + 1 >= beams.limits
-        if self.style.at_limit == "eos":
-            log_probs, parents, tokens = self._force_eos(
-                is_last, beams.live, log_probs, parents, tokens
-            )
-        if self.style.candidates == "open":
-            is_finished = tf.cast(beams.finished > IMPOSSIBLE, tf.int32)
-            is_open = self.ranks < self.beam_size - tf.reduce_sum(is_finished, 1, keepdims=True)
-            log_probs = tf.where(is_open, log_probs, IMPOSSIBLE)
-        ends = tokens == self.options.eos_id
-        if self.style.at_limit == "compete":
-            ends |= is_last
+        log_probs, parents, tokens = self.style.continuations(
+            (log_probs, parents, tokens), position, beams, eos_id
+        )
         length = position + 1
+        running = position < beams.limits  # [B, 1]
+        ends = tokens == eos_id
 
-        may_finish = ends & running
-        if self.style.candidates == "best":
-            may_finish &= self.ranks < self.beam_size
-        ended = log_probs / tf.gather(self.penalties, length)
-        ended = tf.where(may_finish, ended, IMPOSSIBLE)
-        finished, finished_parents, finished_tokens = self._finish(beams, ended, parents, tokens)
+        # Those that end compete by score for the N places of finished translations.
+        scores = log_probs / tf.gather(self.penalties, length)
+        scores = tf.where(ends & running, scores, IMPOSSIBLE)
+        finished, order = tf.math.top_k(tf.concat([beams.finished, scores], 1), n)  # [B, N]
+        unchanged = tf.zeros_like(beams.ids) + self.finished_slots
+        finished_parents = tf.gather(tf.concat([unchanged, parents], 1), order, batch_dims=1)
 
-        log_probs, order = tf.math.top_k(tf.where(ends, IMPOSSIBLE, log_probs), self.beam_size)
-        live = tf.where(running, log_probs, beams.live)
+        # The best N of the others are the next live beams.
+        live, order = tf.math.top_k(tf.where(ends, IMPOSSIBLE, log_probs), n)  # [B, N]
+        live = tf.where(running, live, beams.live)
         parents = tf.where(running, tf.gather(parents, order, batch_dims=1), self.slots)
-        ids = tf.where(running, tf.gather(tokens, order, batch_dims=1), self.options.eos_id)
+        ids = tf.where(running, tf.gather(tokens, order, batch_dims=1), eos_id)
 
-        origins = tf.concat([parents, finished_parents], 1)
-        history = tf.gather(beams.history, origins, batch_dims=1)
-        last = self._last_tokens(ids, finished_tokens)
+        origins = tf.concat([parents, finished_parents], 1)  # [B, 2N]
+        history = tf.gather(beams.history, origins, batch_dims=1)  # [B, 2N, L]
+        last = tf.pad(ids, [[0, 0], [0, n]], constant_values=eos_id)[:, :, tf.newaxis]
         history = tf.where(self.positions == position, last, history)
-        limits = self._stop_early(length, live, finished, beams.limits)
+
+        # Log-probabilities only fall and penalties only rise: no live beam will score above
+        # `bound`. A sentence stops once no score up to that can change its result.
+        penalty = tf.gather(self.penalties, self.style.final_length(length, beams.limits))
+        bound = live[:, :1] / penalty
+        worst = finished[:, self.num_needed - 1 : self.num_needed]
+        limits = tf.where(bound > worst, beams.limits, 0)
         return length, Beams(ids, parents, history, live, finished, limits), state
 
     def _next_logits(self, position, beams, state):
@@ -207,78 +217,13 @@ class _BeamSearch:
         history = beams.history[:, : self.beam_size]
         return apply_rules(self.options.rules, logits, history, position), state
 
-    def _force_eos(self, is_last, live, log_probs, parents, tokens):
-        """Return the continuations [B, 2N], which are eos, at no cost, where `is_last` [B, 1]."""
-        impossible = tf.fill(tf.shape(live), IMPOSSIBLE)
-        log_probs = tf.where(is_last, tf.concat([live, impossible], 1), log_probs)
-        parents = tf.where(is_last, tf.concat([self.slots, self.slots], 1), parents)
-        return log_probs, parents, tf.where(is_last, self.options.eos_id, tokens)
-
-    def _finish(self, beams, ended, parents, tokens):
-        """Return the best N scores of finished translations, what each continues, and its last
-        token if it may be another than eos.
-
-        Args:
-            beams: The beams before this token.
-            ended: float32 [B, 2N], scores of the continuations that end here, -inf for others.
-            parents: int32 [B, 2N], the live beams that these continue.
-            tokens: int32 [B, 2N], the tokens that they continue them by.
-        """
-        unchanged = tf.zeros_like(beams.ids) + self.finished_slots
-        finished, order = tf.math.top_k(tf.concat([beams.finished, ended], 1), self.beam_size)
-        parents = tf.gather(tf.concat([unchanged, parents], 1), order, batch_dims=1)
-        if self.style.at_limit != "compete":
-            return finished, parents, None
-        ends = tf.fill(tf.shape(beams.ids), self.options.eos_id)
-        return finished, parents, tf.gather(tf.concat([ends, tokens], 1), order, batch_dims=1)
-
-    def _last_tokens(self, ids, finished_tokens):
-        """Return the tokens [B, 2N, 1] that end each history."""
-        if finished_tokens is None:  # They all end with eos.
-            paddings = [[0, 0], [0, self.beam_size]]
-            last = tf.pad(ids, paddings, constant_values=self.options.eos_id)
-        else:
-            last = tf.concat([ids, finished_tokens], 1)
-        return last[:, :, tf.newaxis]
-
-    def _stop_early(self, length, live, finished, limits):
-        """Return the limits, 0 for sentences whose result no live beam can change."""
-        if self.style.bound == "exact":
-            # Log-probabilities only fall and penalties only rise: none can score above this.
-            bound = live[:, :1] / tf.gather(self.penalties, limits)
-            worst = finished[:, self.num_hypotheses - 1 : self.num_hypotheses]
-        else:
-            bound = live[:, :1] / tf.gather(self.penalties, length)
-            worst = finished[:, -1:]
-        return tf.where(bound > worst, limits, 0)
-
     def result(self, beams):
         """Return the best finished translations, then the best live beams."""
-        finished = beams.finished[:, : self.num_hypotheses]
-        slots = self.slots[:, : self.num_hypotheses]
         # A sentence that needs its live beams has reached its limit: that is their length.
-        max_penalties = tf.gather(self.penalties, self.max_lengths[:, tf.newaxis])
-        is_finished = finished > IMPOSSIBLE
-        num_finished = tf.math.count_nonzero(is_finished, axis=1, keepdims=True, dtype=tf.int32)
-        chosen = tf.where(is_finished, self.beam_size + slots, slots - num_finished)
-        scores = tf.concat([beams.live / max_penalties, finished], 1)
-        scores = tf.gather(scores, chosen, batch_dims=1)
+        live = beams.live / tf.gather(self.penalties, self.max_lengths[:, tf.newaxis])
+        chosen = self.style.rank(live, beams.finished, self.num_hypotheses)
+        scores = tf.gather(tf.concat([live, beams.finished], 1), chosen, batch_dims=1)
         ids = tf.gather(beams.history, chosen, batch_dims=1)
         lengths = tf.math.count_nonzero(ids != self.options.eos_id, axis=2, dtype=tf.int32)
-        lengths += tf.cast(is_finished, tf.int32)
-        # A translation that competes at its limit has no eos.
-        lengths = tf.minimum(lengths, self.max_lengths[:, tf.newaxis])
+        lengths += tf.cast(chosen >= self.beam_size, tf.int32)  # A finished one ends with eos.
         return to_result(ids, scores, lengths, self.options.pad_id, self.options.stages)
-
-
-def _check_sizes(beam_size, num_hypotheses):
-    if beam_size < 1:
-        raise ValueError(
-            f"beam_size must be at least 1, received {beam_size}. "
-            "Use beam_size=1 for greedy search."
-        )
-    if not 1 <= num_hypotheses <= beam_size:
-        raise ValueError(
-            f"num_hypotheses must be between 1 and beam_size={beam_size}, received "
-            f"{num_hypotheses}. Use a wider beam or ask for fewer translations."
-        )

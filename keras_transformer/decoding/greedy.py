@@ -4,9 +4,8 @@ from typing import NamedTuple, Unpack
 
 import tensorflow as tf
 
-from keras_transformer.decoding import penalties
+from keras_transformer.decoding import scoring
 from keras_transformer.decoding.candidates import best_tokens
-from keras_transformer.decoding.loop import run_loop
 from keras_transformer.decoding.search import (
     SearchKeywords,
     SearchOptions,
@@ -15,6 +14,7 @@ from keras_transformer.decoding.search import (
     Step,
     apply_rules,
     history_length,
+    run_loop,
     to_result,
 )
 from keras_transformer.decoding.styles import get_style
@@ -78,7 +78,7 @@ def greedy_search(
     """
     given = SearchOptions(**options)
     style = get_style(given.style)
-    penalties.check_length_penalty(length_penalty)
+    scoring.check_length_penalty(length_penalty)
     max_lengths = tf.convert_to_tensor(max_lengths, tf.int32)
     batch = tf.shape(max_lengths)[0]
     max_length = history_length(max_lengths, given.stages)
@@ -93,7 +93,7 @@ def greedy_search(
         allowed = logits if given.excluded is None else logits + given.excluded
         ids = best_tokens(allowed)
         is_scored = position < lengths
-        if style.at_limit == "eos":
+        if style.forces_eos:
             is_last = position + 1 >= limits
             ids, is_scored = tf.where(is_last, given.eos_id, ids), is_scored & ~is_last
         if scores:
@@ -116,11 +116,9 @@ def greedy_search(
         history=tf.fill([batch, max_length], given.pad_id),
         lengths=max_lengths,
         log_prob=zeros if scores else (),
-        limits=max_lengths if style.at_limit == "eos" else (),
+        limits=max_lengths if style.forces_eos else (),
     )
     _, history, lengths, log_prob, _ = run_loop(is_unfinished, extend, start, state, given)
-    score = zeros
-    if scores:
-        score = log_prob / penalties.length_penalty(lengths, length_penalty, style.penalty)
+    score = scoring.normalize(log_prob, lengths, length_penalty, given.style) if scores else zeros
     ids, score, lengths = (tensor[:, tf.newaxis] for tensor in (history, score, lengths))
     return to_result(ids, score, lengths, given.pad_id, given.stages)

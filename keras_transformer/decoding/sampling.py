@@ -4,8 +4,7 @@ from typing import NamedTuple, Unpack
 
 import tensorflow as tf
 
-from keras_transformer.decoding import penalties
-from keras_transformer.decoding.loop import run_loop
+from keras_transformer.decoding import scoring
 from keras_transformer.decoding.search import (
     SearchKeywords,
     SearchOptions,
@@ -14,9 +13,9 @@ from keras_transformer.decoding.search import (
     Step,
     apply_rules,
     history_length,
+    run_loop,
     to_result,
 )
-from keras_transformer.decoding.styles import get_style
 
 
 class Samples(NamedTuple):
@@ -95,7 +94,7 @@ def sample_search(
     [[[3], [3], [3], [2], [2]]]
     """
     _check_options(seed, num_samples, temperature, top_k, top_p)
-    penalties.check_length_penalty(length_penalty)
+    scoring.check_length_penalty(length_penalty)
     given = SearchOptions(**options)
     max_lengths = tf.convert_to_tensor(max_lengths, tf.int32)
     batch = tf.shape(max_lengths)[0]
@@ -131,17 +130,11 @@ def sample_search(
         lengths=tf.tile(max_lengths[:, tf.newaxis], [1, num_samples]),
     )
     samples = run_loop(is_unfinished, extend, start, state, given)
-    return _best_first(samples, length_penalty, given)
-
-
-def _best_first(samples, length_penalty, options):
-    """Return the result of finished samples, by descending score."""
-    _, _, history, log_prob, lengths = samples
-    formula = get_style(options.style).penalty
-    scores = log_prob / penalties.length_penalty(lengths, length_penalty, formula)
-    scores, order = tf.math.top_k(scores, scores.shape[1])
-    ids, lengths = (tf.gather(tensor, order, batch_dims=1) for tensor in (history, lengths))
-    return to_result(ids, scores, lengths, options.pad_id, options.stages)
+    scores = scoring.normalize(samples.log_prob, samples.lengths, length_penalty, given.style)
+    scores, order = tf.math.top_k(scores, num_samples)
+    ids = tf.gather(samples.history, order, batch_dims=1)
+    lengths = tf.gather(samples.lengths, order, batch_dims=1)
+    return to_result(ids, scores, lengths, given.pad_id, given.stages)
 
 
 def _draw(logits, uniforms, top_k, top_p):

@@ -1,8 +1,8 @@
-"""The interface of a search: its step function, options and result."""
+"""What all searches share: their step function, options, loop and result."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict, TypeVar
 
 import tensorflow as tf
 
@@ -71,12 +71,14 @@ class SearchOptions:
 
     Attributes:
         rules: Change the logits of the next token, one after the other; see `Rule`.
-        stages: Run the search in a graph of fixed shapes, as XLA needs; see `Stages`.
-        select: Drop finished sentences while others go on; see `Select`. Not used with `stages`.
+        stages: Run the search in a graph of fixed shapes, as XLA needs: a `Stages`, such as
+            `ModelStep.stages`.
+        select: Drop finished sentences while others go on: a `Select`, such as
+            `ModelStep.select`. Not used with `stages`.
         excluded: float32 [V], -1e9 for tokens that no translation contains although their
             probability counts, and 0 for others. A step that adds it to its logits itself takes
             their probability away, too.
-        style: Whose search it is in its details: a key of `STYLES`.
+        style: Whose search it is in its details: "paper", "marian" or "transformers".
         bos_id: The id that `step` receives first.
         eos_id: The id that ends a translation.
         pad_id: The id that fills the positions after the end.
@@ -152,6 +154,94 @@ def apply_rules(
     for rule in rules:
         logits = rule(logits, history, position)
     return logits
+
+
+Record = TypeVar("Record", bound=NamedTuple)
+"""A named tuple of tensors [B, ...]: what a search knows of its sentences at some position."""
+
+
+def run_loop(
+    is_unfinished: Callable[[tf.Tensor, Record], tf.Tensor],
+    extend: Callable[[tf.Tensor, Record, State], tuple[tf.Tensor, Record, State]],
+    record: Record,
+    state: State,
+    options: SearchOptions,
+) -> Record:
+    """Return the record after all sentences are finished, one token at a time.
+
+    Args:
+        is_unfinished: `is_unfinished(position, record)` returns a bool [B]. Later steps do not
+            change the result of a finished sentence.
+        extend: `extend(position, record, state)` returns all three for the next position.
+        record: The record at position 0.
+        state: The state that `step` receives first.
+        options: Its `stages` and `select` choose how the loop runs. Without both, finished
+            sentences stay in the batch until the last one is finished.
+
+    Returns:
+        The record, with all B sentences.
+    """
+
+    def num_unfinished(position, record, state):
+        return tf.reduce_sum(tf.cast(is_unfinished(position, record), tf.int32))
+
+    loop_vars = tf.constant(0), record, state
+    if options.stages is not None:
+        return _run_in_stages(num_unfinished, extend, loop_vars, options.stages)
+    if options.select is not None:
+        return _run_on_fewer(is_unfinished, num_unfinished, extend, loop_vars, options.select)
+    return _loop(lambda *now: num_unfinished(*now) > 0, extend, loop_vars)[1]
+
+
+def _run_in_stages(num_unfinished, extend, loop_vars, stages):
+    position, record, state = loop_vars
+    for length in stages.lengths:
+
+        def goes_on(position, record, state, length=length):
+            return (position < length) & (num_unfinished(position, record, state) > 0)
+
+        state = stages.enlarge(state, length)
+        position, record, state = tf.while_loop(goes_on, extend, (position, record, state))
+    return record
+
+
+def _run_on_fewer(is_unfinished, num_unfinished, extend, loop_vars, select):
+    """Run until a quarter of the sentences are finished, then again on the others alone.
+
+    Dropping fewer at a time is slower, because each drop moves the rows of all other sentences.
+    """
+
+    def run_until_fewer(sentences, results, *loop_vars):
+        few = tf.size(sentences) * 3 // 4
+        position, record, state = _loop(lambda *now: num_unfinished(*now) > few, extend, loop_vars)
+        rows = sentences[:, tf.newaxis]
+        results = tf.nest.map_structure(
+            lambda result, tensor: tf.tensor_scatter_nd_update(result, rows, tensor),
+            results,
+            record,
+        )
+        left = tf.cast(tf.where(is_unfinished(position, record))[:, 0], tf.int32)
+        sentences, record = take_rows((sentences, record), left)
+        return sentences, results, position, record, select(state, left)
+
+    record = loop_vars[1]
+    sentences = tf.range(tf.shape(record[0])[0])
+    return _loop(
+        lambda sentences, *rest: tf.size(sentences) > 0,
+        run_until_fewer,
+        (sentences, record, *loop_vars),
+    )[1]
+
+
+def _loop(condition, extend, loop_vars):
+    """Run a `tf.while_loop` in which the number of rows and axes of size 0 may vary."""
+
+    def shape(tensor):
+        sizes = [size if i and size else None for i, size in enumerate(tensor.shape)]
+        return tf.TensorShape(sizes)
+
+    shapes = tf.nest.map_structure(shape, loop_vars)
+    return tf.while_loop(condition, extend, loop_vars, shape_invariants=shapes)
 
 
 def to_result(

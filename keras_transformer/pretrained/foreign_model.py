@@ -11,7 +11,7 @@ from keras_transformer.config import BOS_ID, DecodingConfig, TransformerConfig
 from keras_transformer.model import Transformer
 from keras_transformer.text import SentencePieceTokenizer
 from keras_transformer.text.foreign_vocabulary import Normalization, join_vocabulary
-from keras_transformer.translation.exported_weights import weight_place
+from keras_transformer.translation.saved import weight_place
 from keras_transformer.translation.translator import Translator
 
 _NEVER = -100.0

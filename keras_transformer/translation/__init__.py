@@ -2,9 +2,7 @@
 
 import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
 
-from keras_transformer.translation.batching import translate_in_batches
 from keras_transformer.translation.model_step import DecoderStep, ModelStep
-from keras_transformer.translation.search import TokenSearch
 from keras_transformer.translation.translator import Translator
 
-__all__ = ["DecoderStep", "ModelStep", "TokenSearch", "Translator", "translate_in_batches"]
+__all__ = ["DecoderStep", "ModelStep", "Translator"]

@@ -86,7 +86,8 @@ class CompiledSearch:
             parts = [tensor[: end - start] for tensor in result]
             return end, *(tf.concat(pair, axis=0) for pair in zip(found, parts, strict=True))
 
-        shapes = [_result_shape(function) for function in self._functions]
+        functions = [function.get_concrete_function() for function in self._functions]
+        shapes = [function.structured_outputs.ids.shape for function in functions]
         max_length, n = tf.gather([shape[2] for shape in shapes], index), shapes[0][1]
         nothing = (
             tf.zeros([0, n, max_length], tf.int32),
@@ -154,10 +155,6 @@ def stage_lengths(max_length: int) -> tuple[int, ...]:
         lengths.append(length)
         length *= 4
     return (*lengths, max_length)
-
-
-def _result_shape(function):
-    return function.get_concrete_function().structured_outputs.ids.shape
 
 
 def _round_up(number, sizes):

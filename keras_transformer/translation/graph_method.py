@@ -2,19 +2,41 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import keras
 import tensorflow as tf
 
 
-class GraphMethod:
-    """A method as a `tf.function` of each instance; see `graph_method`."""
+class graph_method:  # noqa: N801  A decorator.
+    """Trace a method once per instance, and run its graph.
 
-    def __init__(self, method: Callable[..., Any], signature: tuple[tf.TensorSpec, ...]):
-        functools.update_wrapper(self, method)  # type: ignore[arg-type]  # is not callable itself
-        self._method = method
+    Unlike a method decorated with `tf.function`, which holds a weak reference, it keeps its
+    instance alive, so that `Translator(model, tokenizer).n_best(text)` works. If the instance has a
+    `graph_version`, its methods are traced again whenever that changes.
+
+    Args:
+        *signature: The inputs; without any, each new kind of input is traced.
+
+    Raises:
+        RuntimeError: When a method is used with a Keras backend other than TensorFlow.
+
+    >>> class Adder:
+    ...     number = 2
+    ...     @graph_method(tf.TensorSpec([], tf.int32))
+    ...     def add(self, x):
+    ...         return x + self.number
+    >>> int(Adder().add(tf.constant(3)))
+    5
+    """
+
+    def __init__(self, *signature: tf.TensorSpec):
         self._signature = signature or None
+
+    def __call__(self, method: Callable[..., Any]) -> Self:
+        functools.update_wrapper(self, method)
+        self._method = method
+        return self
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
@@ -39,30 +61,6 @@ class GraphMethod:
             # Threads that come at the same time share one graph.
             function = functions.setdefault(self, function)
         return function
-
-
-def graph_method(*signature: tf.TensorSpec) -> Callable[[Callable[..., Any]], GraphMethod]:
-    """Return a decorator that traces a method once per instance and runs its graph.
-
-    Unlike a method decorated with `tf.function`, which holds a weak reference, it keeps its
-    instance alive, so that `Translator(model, tokenizer).n_best(text)` works. If the instance has a
-    `graph_version`, its methods are traced again whenever that changes.
-
-    Args:
-        *signature: The inputs; without any, each new kind of input is traced.
-
-    Raises:
-        RuntimeError: When a method is used with a Keras backend other than TensorFlow.
-
-    >>> class Adder:
-    ...     number = 2
-    ...     @graph_method(tf.TensorSpec([], tf.int32))
-    ...     def add(self, x):
-    ...         return x + self.number
-    >>> int(Adder().add(tf.constant(3)))
-    5
-    """
-    return functools.partial(GraphMethod, signature=signature)
 
 
 def forget_graphs(instance: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from keras_transformer.decoding import Select, Stages, State, take_rows
+from keras_transformer.decoding.search import Select, Stages, State, take_rows
 from keras_transformer.layers import Decoder
 from keras_transformer.layers.masks import mask_bias, padding_mask
 from keras_transformer.model import Transformer

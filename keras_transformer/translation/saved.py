@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
+import tensorflow as tf
 
-from keras_transformer.config import DecodingConfig
+from keras_transformer.config import DecodingConfig, TransformerConfig
 from keras_transformer.config.experiment import SubwordsConfig, TranslatorConfig, read_yaml
 from keras_transformer.config.record import ExportRecord
 from keras_transformer.model import Transformer
@@ -21,7 +23,6 @@ from keras_transformer.text.files import (
     vocabulary_paths,
     word_tags_of,
 )
-from keras_transformer.translation.exported_weights import read_exported_model
 from keras_transformer.utils import checksums
 from keras_transformer.utils.files import whole_directory, whole_file
 from keras_transformer.utils.versions import GRAPH, find_saved_model
@@ -31,6 +32,12 @@ _KINDS = (
     "the directory of a finished run (the --output of pipelines.train), of a saved Translator or "
     f"of an exported SavedModel (with its {GRAPH})"
 )
+
+_PARTS = {
+    *(f"{side}_embedding" for side in ("source", "target", "output")),
+    *("source_position", "target_position", "encoder", "decoder"),
+}
+"""The layers of a `Transformer` that have weights."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,21 +121,18 @@ def _in_export(version: Path) -> SavedTranslator:
     data = record.facts.get("data")
     # The facts of an export made in Python may be anything.
     if not isinstance(data, Mapping) or "subwords" not in data:
-        data = {"subwords": _subwords_of(_read_tokenizer(vocabularies[0]))}
+        # No SentencePiece model begins like this.
+        is_word_piece = vocabularies[0].read_bytes().startswith(b"<pad>\n")
+        kind = "wordpiece" if is_word_piece else "bpe"
+        data = {"subwords": _subwords_of(read_tokenizers(vocabularies[:1], kind)[0])}
     config = TranslatorConfig.from_sections({**sections, "data": data}, path)
     return SavedTranslator(
         path=path,
         config=config,
         vocabularies=vocabularies,
-        read_model=lambda: read_exported_model(version, config.model),
+        read_model=lambda: _read_exported_model(version, config.model),
         facts=record.facts,
     )
-
-
-def _read_tokenizer(path: Path) -> Tokenizer:
-    # No SentencePiece model begins like this.
-    is_word_piece = path.read_bytes().startswith(b"<pad>\n")
-    return read_tokenizers([path], "wordpiece" if is_word_piece else "bpe")[0]
 
 
 def _subwords_of(tokenizer: Tokenizer) -> str:
@@ -156,6 +160,47 @@ def _read_model(path: Path) -> Transformer:
             f"{path} is damaged: {reason}. Restore it. In a run directory, you can also remove it "
             "and run the training command again, which writes it from the checkpoints."
         ) from error
+
+
+def _read_exported_model(version: Path, config: TransformerConfig) -> Transformer:
+    """Return a model in float32 with the weights of a SavedModel.
+
+    Args:
+        version: The directory of the SavedModel, of this version or of 0.1.
+        config: The sizes of the model.
+
+    Raises:
+        ValueError: If the SavedModel is damaged or has other weights.
+    """
+    import tensorflow_text  # noqa: F401  Registers the tokenizer's ops.
+
+    try:
+        weights = tf.saved_model.load(str(version)).weights
+        values = {weight_place(weight.name.removesuffix(":0")): weight for weight in weights}
+        model = Transformer(config, dtype="float32")
+        model.set_weights([_value(weight_place(weight.path), values) for weight in model.weights])
+    except (tf.errors.OpError, AttributeError, KeyError, OSError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(
+            f"The SavedModel in {version} is damaged, or its weights are not those of its "
+            f"{ExportRecord.FILE}: {reason}. Restore it, or export it again."
+        ) from error
+    return model
+
+
+def weight_place(path: str) -> str:
+    """Return a weight's path inside its model, without the model's own name, if it has that."""
+    first, _, rest = path.partition("/")
+    return path if first in _PARTS else rest
+
+
+def _value(path: str, values: Mapping[str, tf.Variable]) -> np.ndarray:
+    """Return a weight's value, computed from int8 values and their scale if it has those."""
+    if path in values:
+        return values[path].numpy()
+    layer, _, name = path.rpartition("/")
+    stem = f"{layer}/{layer.rpartition('/')[2]}_adapter/{name}"
+    return values[f"{stem}_int8"].numpy() * values[f"{stem}_scale"].numpy()
 
 
 def write_translator(

@@ -1,12 +1,13 @@
-"""From the ids of sentences to the ids of their translations: encoder and search in one graph."""
+"""From text to ids, and from these to the ids of translations: encoder and search in one graph."""
 
 import copy
+import functools
 from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import DecodingConfig
+from keras_transformer.config import EOS_ID, PAD_ID, DecodingConfig
 from keras_transformer.decoding import (
     SearchResult,
     TreeStep,
@@ -16,11 +17,39 @@ from keras_transformer.decoding import (
     sample_search,
 )
 from keras_transformer.model import Transformer
+from keras_transformer.text import Tokenizer, TreeTokenizer
 from keras_transformer.translation.compiled_search import CompiledSearch
 from keras_transformer.translation.model_step import ModelStep, prepare_weights
 
 _MULTIPLIER = 6364136223846793005
 """Knuth's 64-bit multiplier; sums of its powers rarely collide."""
+
+
+def encode(tokenizer: Tokenizer, text: tf.Tensor, max_length: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return ids int32 [B, T] with eos and padding, and lengths int32 [B] including eos.
+
+    Args:
+        tokenizer: The tokenizer.
+        text: string [B].
+        max_length: The most tokens of a text, eos included; the rest is cut off.
+    """
+    ids = tokenizer.tokenize(text, max_length - 1)
+    lengths = tf.cast(ids.row_lengths(), tf.int32)
+    padded = tf.pad(ids.to_tensor(PAD_ID), [[0, 0], [0, 1]], constant_values=PAD_ID)
+    is_end = tf.range(tf.shape(padded)[1]) == lengths[:, tf.newaxis]
+    return tf.where(is_end, EOS_ID, padded), lengths + 1
+
+
+def tree_tokens(tokenizer: Tokenizer) -> TreeTokens | None:
+    """Return the tokens of a tokenizer's trees, or None if its texts are no trees."""
+    if not isinstance(tokenizer, TreeTokenizer):
+        return None
+    return TreeTokens(
+        opens=tokenizer.open_ids,
+        closes=tokenizer.close_ids,
+        words=tokenizer.word_ids,
+        tags=tokenizer.tag_ids,
+    )
 
 
 class TokenSearch:
@@ -62,8 +91,11 @@ class TokenSearch:
         compiled: bool = False,
         tree_tokens: TreeTokens | None = None,
     ):
-        if tree_tokens is not None:
-            _check_tree_options(decoding)
+        if tree_tokens is not None and (given := decoding.not_for_trees()):
+            raise ValueError(
+                "Trees follow rules of their own, which no other rule may contradict; received "
+                f"{', '.join(given)}. Leave it out."
+            )
         self.model = model
         self._tree_tokens = tree_tokens
         self.decoding = decoding
@@ -84,7 +116,11 @@ class TokenSearch:
         """
         search = copy.copy(self)
         search._compiled = {}
-        search._prepared = tf.nest.map_structure(_to_variable, prepare_weights(self.model))
+
+        def variable(weight):
+            return None if weight is None else tf.Variable(weight, trainable=False, name="prepared")
+
+        search._prepared = tf.nest.map_structure(variable, prepare_weights(self.model))
         return search
 
     def __call__(
@@ -105,37 +141,33 @@ class TokenSearch:
             max_lengths = tf.minimum(max_lengths, self.decoding.max_length)
         if self._tree_tokens is not None:
             max_lengths = tf.maximum(max_lengths, self._tree_tokens.shortest(num_words))
+        options = {"num_hypotheses": num_hypotheses, "scores": scores}
         if self.compiled:
-            return self._search_compiled(source, max_lengths, num_words, num_hypotheses, scores)
+            key = num_hypotheses, scores, self.model.kernel_version
+            if key not in self._compiled:
+                self._compiled[key] = CompiledSearch(
+                    functools.partial(self._search, **options),
+                    self.decoding.max_source_length,
+                    self.longest,
+                )
+            return self._compiled[key](source, max_lengths, num_words)
 
         def search_single_sentence():
             # With `tf.ensure_shape`, TensorFlow's optimizer would infer a single row in the other
             # branch too, and compute wrong constants.
             row = tf.reshape(source[0, : source_lengths[0]], [1, -1])
             limits = max_lengths[:1], num_words[:1]
-            return self._search(row, *limits, num_hypotheses, scores, single_sentence=True)
+            return self._search(row, *limits, single_sentence=True, **options)
 
         return tf.cond(
             tf.shape(source)[0] == 1,
             search_single_sentence,
-            lambda: self._search(source, max_lengths, num_words, num_hypotheses, scores),
+            lambda: self._search(source, max_lengths, num_words, **options),
         )
 
     def log_probs(self, logits: tf.Tensor) -> tf.Tensor:
         """Return the log-probabilities [..., V] that scores add up, for logits of the model."""
         return tf.nn.log_softmax(logits if self._logit_bias is None else logits + self._logit_bias)
-
-    def _search_compiled(self, source, max_lengths, num_words, *options):
-        key = *options, self.model.kernel_version
-        if key not in self._compiled:
-            self._compiled[key] = CompiledSearch(
-                lambda source, max_lengths, num_words, stage_lengths: self._search(
-                    source, max_lengths, num_words, *options, stage_lengths=stage_lengths
-                ),
-                self.decoding.max_source_length,
-                self.longest,
-            )
-        return self._compiled[key](source, max_lengths, num_words)
 
     def longest(self, source_length: int) -> int:
         """Return the most tokens of a translation, given those of its source, both with eos."""
@@ -148,12 +180,13 @@ class TokenSearch:
         source,
         max_lengths,
         num_words,
+        stage_lengths=None,
+        *,
         num_hypotheses,
         scores,
-        *,
         single_sentence=False,
-        stage_lengths=None,
     ):
+        """Return the result for sources [B, S]; `stage_lengths` are those of `Stages`."""
         decoding = self.decoding
         is_sampled = decoding.temperature is not None
         beam_size = num_hypotheses if is_sampled else decoding.beam_size
@@ -210,18 +243,6 @@ class TokenSearch:
             single_sentence=single_sentence,
             **options,
         )
-
-
-def _check_tree_options(decoding: DecodingConfig) -> None:
-    if given := decoding.not_for_trees():
-        raise ValueError(
-            "Trees follow rules of their own, which no other rule may contradict; received "
-            f"{', '.join(given)}. Leave it out."
-        )
-
-
-def _to_variable(weight):
-    return None if weight is None else tf.Variable(weight, trainable=False, name="prepared")
 
 
 def _keys(source):

@@ -9,17 +9,21 @@ from typing import Any, overload
 import tensorflow as tf
 
 from keras_transformer.config import PAD_ID, DecodingConfig
-from keras_transformer.decoding import UNFILLED_SCORE, SearchResult, score_tokens
+from keras_transformer.decoding import SearchResult, score_tokens
+from keras_transformer.decoding.search import UNFILLED_SCORE
 from keras_transformer.model import Transformer
 from keras_transformer.text import Tokenizer, TreeTokenizer
 from keras_transformer.text.files import read_tokenizers
 from keras_transformer.translation.batching import translate_in_batches
 from keras_transformer.translation.graph_method import forget_graphs, graph_method
-from keras_transformer.translation.inspection import inspect_ids, mean_cross_attention
 from keras_transformer.translation.saved import find_translator, write_translator
-from keras_transformer.translation.search import TokenSearch
-from keras_transformer.translation.teacher_forcing import decode_whole, in_parts
-from keras_transformer.translation.tokens import encode, tree_tokens
+from keras_transformer.translation.search import TokenSearch, encode, tree_tokens
+from keras_transformer.translation.teacher_forcing import (
+    decode_whole,
+    in_parts,
+    inspect_ids,
+    mean_cross_attention,
+)
 
 _TEXT = tf.TensorSpec([None], tf.string, name="text")
 
@@ -69,6 +73,7 @@ class Translator:
         self.tokenizer = tokenizer
         self.target_tokenizer = tokenizer if target_tokenizer is None else target_tokenizer
         self.decoding = DecodingConfig() if decoding is None else decoding
+        self.compiled = compiled
         expected = model.config.vocab_size, model.config.target_size
         received = self.tokenizer.vocab_size, self.target_tokenizer.vocab_size
         if expected != received:
@@ -78,14 +83,8 @@ class Translator:
                 f"{received[1]}. Give the tokenizers that the model was trained with."
             )
         prefix = self.target_tokenizer.tokenize([self.decoding.prefix])[0].numpy().tolist()
-        self._token_search = TokenSearch(
-            model, self.decoding, prefix, compiled, tree_tokens(self.target_tokenizer)
-        )
-
-    @property
-    def compiled(self) -> bool:
-        """Whether XLA compiles the search."""
-        return self._token_search.compiled
+        trees = tree_tokens(self.target_tokenizer)
+        self._token_search = TokenSearch(model, self.decoding, prefix, compiled, trees)
 
     @property
     def makes_trees(self) -> bool:
@@ -281,7 +280,15 @@ class Translator:
         text, translation = tf.unstack(tf.stack([text, translation]))
         longest = self._token_search.longest(self.decoding.max_source_length)
         target, lengths = encode(self.target_tokenizer, translation, longest)
-        return {"score": self._score_ids(self.encode_text(text)[0], target), "length": lengths}
+
+        def score_some(source, target):
+            logits, _ = decode_whole(self.model, source, target)
+            log_probs = self._token_search.log_probs(logits)
+            alpha, style = self.decoding.length_penalty, self.decoding.style
+            return score_tokens(log_probs, target, alpha, style=style)
+
+        scores = in_parts(score_some, self.encode_text(text)[0], target, empty=tf.zeros([0]))
+        return {"score": scores, "length": lengths}
 
     @graph_method(_TEXT)
     def attention(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -366,20 +373,6 @@ class Translator:
         # Only the beginning of a long text is encoded, and some words have no tokens at all.
         most = tf.maximum(lengths - 1, 1)
         return tf.minimum(self.target_tokenizer.count_words(text), most)
-
-    def _score_ids(self, source, target):
-        """Return the scores [B] of ids [B, T] for ids [B, S]."""
-
-        def score_some(source, target):
-            logits, _ = decode_whole(self.model, source, target)
-            return score_tokens(
-                self._token_search.log_probs(logits),
-                target,
-                self.decoding.length_penalty,
-                style=self.decoding.style,
-            )
-
-        return in_parts(score_some, source, target, empty=tf.zeros([0]))
 
     def encode_text(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return ids int32 [B, S] with eos and padding, and lengths int32 [B] including eos.

@@ -35,7 +35,8 @@ def load_model(args: argparse.Namespace, n_best: bool = False, *, trees: bool = 
     from keras_transformer.config.record import ExportRecord
     from keras_transformer.export import load_saved_model
     from keras_transformer.training import prepare_cpu
-    from keras_transformer.translation import Translator, translate_in_batches
+    from keras_transformer.translation import Translator
+    from keras_transformer.translation.batching import translate_in_batches
     from keras_transformer.utils.versions import find_saved_model
 
     prepare_cpu()

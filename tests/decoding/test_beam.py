@@ -1,58 +1,13 @@
-import itertools
+import functools
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.decoding import beam_search, repeat_rows
+from keras_transformer.decoding import beam_search, greedy_search, repeat_rows, sample_search
+from tests.helpers.search_trees import make_tree, random_trees, search, translations
 
 EOS = 3
-
-
-def penalty(length, alpha):
-    return ((5 + length) / 6) ** alpha
-
-
-def rank(finished, unfinished, count):
-    """Return the best ids: finished ones by score, then unfinished ones by log-probability."""
-    ranked = sorted(finished, reverse=True) + sorted(unfinished, reverse=True)
-    return [list(ids) for _, ids in ranked[:count]]
-
-
-def search_exhaustively(tree, max_length, alpha, count, number):
-    vocab_size = tree.shape[1]
-    others = [token for token in range(vocab_size) if token != EOS]
-    finished, unfinished = [], []
-    for length in range(1, max_length + 1):
-        for start in itertools.product(others, repeat=length - 1):
-            for last in range(vocab_size):
-                ids = (*start, last)
-                log_prob = sum(tree[number(ids[:i], vocab_size), ids[i]] for i in range(length))
-                if last == EOS:
-                    finished.append((log_prob / penalty(length, alpha), ids))
-                elif length == max_length:
-                    unfinished.append((log_prob, ids))
-    return rank(finished, unfinished, count)
-
-
-def search_to_the_limit(tree, max_length, alpha, beam_size, count, number):
-    """Run beam search in plain Python, without early stopping."""
-    vocab_size = tree.shape[1]
-    live, finished = [(0.0, ())], []
-    for length in range(1, max_length + 1):
-        candidates = [
-            (log_prob + tree[number(ids, vocab_size), token], (*ids, token))
-            for log_prob, ids in live
-            for token in range(vocab_size)
-        ]
-        candidates = sorted(candidates, reverse=True)[: 2 * beam_size]
-        live = [candidate for candidate in candidates if candidate[1][-1] != EOS][:beam_size]
-        finished += [
-            (log_prob / penalty(length, alpha), ids)
-            for log_prob, ids in candidates
-            if ids[-1] == EOS
-        ]
-    return rank(finished, live, count)
 
 
 def constant_step(probabilities):
@@ -78,113 +33,47 @@ GARDEN_PATH = {
 SHORT_OR_LONG = {(): [0.1, 0.5, 0.1, 0.3], (1,): [0.2, 0.2, 0.1, 0.5]}
 
 
-def test_a_second_beam_avoids_the_garden_path(search, tree, translations):
+def test_a_second_beam_avoids_the_garden_path():
     result = search(
-        [tree(GARDEN_PATH)], beam_size=2, max_lengths=[2], length_penalty=0.0, num_hypotheses=2
+        [make_tree(GARDEN_PATH)], beam_size=2, max_lengths=[2], length_penalty=0.0, num_hypotheses=2
     )
     assert translations(result) == [[2, EOS], [1, EOS]]
     np.testing.assert_allclose(np.exp(result.scores), [[0.36, 0.15]], rtol=1e-6)
-    assert translations(search([tree(GARDEN_PATH)], max_lengths=[2])) == [[1, 0]]
+    assert translations(search([make_tree(GARDEN_PATH)], max_lengths=[2])) == [[1, 0]]
 
 
-def test_the_length_penalty_decides_between_short_and_long(search, tree, translations):
+def test_the_length_penalty_decides_between_short_and_long():
     def best(alpha):
-        result = search([tree(SHORT_OR_LONG)], beam_size=2, max_lengths=[2], length_penalty=alpha)
+        result = search(
+            [make_tree(SHORT_OR_LONG)], beam_size=2, max_lengths=[2], length_penalty=alpha
+        )
         return translations(result)[0], result.scores.numpy().item()
 
     assert best(0.0) == ([EOS], pytest.approx(np.log(0.3)))
     assert best(1.0) == ([1, EOS], pytest.approx(np.log(0.25) / (7 / 6)))
 
 
-def test_a_finished_translation_keeps_its_score(search, tree, translations):
-    # It is finished at the first step; the second translation follows at the fourth.
-    probabilities = {
-        (): [0.0001, 0.5999, 0.0, 0.4],
-        (1,): [0.001, 0.999, 0.0, 0.0],
-        (1, 1): [0.001, 0.999, 0.0, 0.0],
-        (1, 1, 1): [0.05, 0.05, 0.0, 0.9],
-    }
-    result = search(
-        [tree(probabilities)],
-        beam_size=2,
-        max_lengths=[4],
-        length_penalty=0.0,
-        num_hypotheses=2,
-    )
-    assert translations(result) == [[1, 1, 1, EOS], [EOS]]
-    np.testing.assert_allclose(
-        np.exp(result.scores), [[0.5999 * 0.999 * 0.999 * 0.9, 0.4]], rtol=1e-6
-    )
+@pytest.mark.parametrize(
+    ("eos", "alpha", "limit", "expected", "steps"),
+    [
+        (0.6, 0.0, 50, [[EOS]], 1),  # The best live beam has 0.2, and can only fall.
+        (0.6, 0.0, 50, [[EOS, 0], [0, EOS]], 2),  # The second best has two tokens.
+        # After t tokens the best live beam has log(0.2) * t, and the penalty at the limit is 2: it
+        # goes on while -1.61 * t / 2 is above log(0.6) = -0.51: never; or log(0.15) = -1.90: twice.
+        (0.6, 1.0, 7, [[EOS]], 1),
+        (0.15, 1.0, 7, [[EOS]], 3),
+    ],
+)
+def test_a_search_stops_once_no_beam_can_change_the_result(eos, alpha, limit, expected, steps):
+    others = [(1 - 0.2 - eos) / 14] * 14
+    step, positions = constant_step([0.2, *others[:2], eos, *others[2:]])
+    options = {"beam_size": 2, "length_penalty": alpha, "num_hypotheses": len(expected)}
+    result = beam_search(step, (), max_lengths=[limit], **options)
+    assert positions == list(range(steps))
+    assert result.ids.numpy().tolist() == [expected]
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
-@pytest.mark.parametrize(("vocab_size", "max_length"), [(4, 4), (5, 3)])
-def test_a_beam_of_everything_is_exhaustive_search(
-    vocab_size, max_length, alpha, search, random_trees, prefix_number, translations
-):
-    trees = random_trees(1, 8, vocab_size, max_length)
-    beam_size = (vocab_size - 1) ** (max_length - 1) * vocab_size // 2  # 2N hold every candidate
-    for count in (1, 7):
-        result = search(
-            trees,
-            beam_size=beam_size,
-            max_lengths=[max_length] * 8,
-            length_penalty=alpha,
-            num_hypotheses=count,
-        )
-        for i, tree in enumerate(trees):
-            expected = search_exhaustively(tree, max_length, alpha, count, prefix_number)
-            assert translations(result, i) == expected
-
-
-@pytest.mark.parametrize("beam_size", [2, 3, 4])
-@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
-def test_stopping_early_never_changes_the_result(
-    beam_size, alpha, search, random_trees, prefix_number, translations
-):
-    trees = random_trees(2, 20, 6, 5)
-    limits = [1 + i % 5 for i in range(20)]
-    for count in (1, beam_size):
-        result = search(
-            trees,
-            beam_size=beam_size,
-            max_lengths=limits,
-            length_penalty=alpha,
-            num_hypotheses=count,
-        )
-        for i, (tree, limit) in enumerate(zip(trees, limits, strict=True)):
-            expected = search_to_the_limit(tree, limit, alpha, beam_size, count, prefix_number)
-            assert translations(result, i) == expected
-
-
-def test_a_search_stops_as_soon_as_no_beam_can_improve_the_result():
-    # Eos at the first step has 0.6. The best live beam has 0.2, and can only fall.
-    step, positions = constant_step([0.1, 0.2, 0.1, 0.6])
-    result = beam_search(step, (), max_lengths=[50], beam_size=2, length_penalty=0.0)
-    assert positions == [0]
-    assert result.ids.numpy().tolist() == [[[EOS]]]
-
-
-def test_a_search_goes_on_while_the_penalty_can_favor_longer_translations():
-    # After t tokens the best live beam has log(0.2) * t, and the penalty at the limit is 2: it goes
-    # on while -1.61 * t / 2 is above log(0.6) = -0.51, which is never, or log(0.15) = -1.90: twice.
-    for eos, steps in ((0.6, 1), (0.15, 3)):
-        others = [(1 - 0.2 - eos) / 14] * 14
-        step, positions = constant_step([0.2, *others[:2], eos, *others[2:]])
-        beam_search(step, (), max_lengths=[7], beam_size=2, length_penalty=1.0)
-        assert len(positions) == steps
-
-
-def test_a_search_goes_on_until_all_requested_hypotheses_are_final():
-    step, positions = constant_step([0.1, 0.2, 0.1, 0.6])
-    result = beam_search(
-        step, (), max_lengths=[50], beam_size=2, length_penalty=0.0, num_hypotheses=2
-    )
-    assert positions == [0, 1]
-    assert result.ids.numpy().tolist() == [[[EOS, 0], [1, EOS]]]
-
-
-def test_one_beam_is_greedy_search(search, random_trees):
+def test_one_beam_is_greedy_search():
     trees = random_trees(3, 7, 6, 5)
     limits = [5, 1, 2, 5, 4, 3, 5]
     beam = search(trees, beam_size=1, max_lengths=limits, length_penalty=0.6)
@@ -193,22 +82,10 @@ def test_one_beam_is_greedy_search(search, random_trees):
         np.testing.assert_array_equal(one, other)
 
 
-def test_the_n_best_are_sorted_and_distinct(search, random_trees, translations):
-    result = search(random_trees(4, 9, 6, 5), beam_size=4, max_lengths=[5] * 9, num_hypotheses=4)
-    for i in range(9):
-        assert len({tuple(ids) for ids in translations(result, i)}) == 4
-        finished = [
-            score
-            for score, ids in zip(result.scores[i], translations(result, i), strict=True)
-            if ids[-1] == EOS
-        ]
-        assert finished == sorted(finished, reverse=True)
-
-
-def test_unfinished_translations_follow_the_finished_then_empty_ones(search, tree):
+def test_unfinished_translations_follow_the_finished_then_empty_ones():
     # With a limit of one token, there is one finished translation and three others.
     result = search(
-        [tree({(): [0.4, 0.3, 0.2, 0.1]})], beam_size=6, max_lengths=[1], num_hypotheses=6
+        [make_tree({(): [0.4, 0.3, 0.2, 0.1]})], beam_size=6, max_lengths=[1], num_hypotheses=6
     )
     assert result.ids.numpy()[0, :, 0].tolist() == [EOS, 0, 1, 2, 0, 0]
     assert result.lengths.numpy().tolist() == [[1, 1, 1, 1, 0, 0]]
@@ -231,7 +108,7 @@ def test_unfinished_translations_have_the_length_of_their_limit():
 
 
 @pytest.mark.parametrize("beam_size", [None, 3])
-def test_a_sentence_does_not_depend_on_the_batch(beam_size, search, random_trees):
+def test_a_sentence_does_not_depend_on_the_batch(beam_size):
     trees, limits = random_trees(5, 6, 6, 6), np.array([6, 1, 3, 6, 2, 5], np.int32)
     together = search(trees, beam_size=beam_size, max_lengths=limits)
     order = np.array([4, 2, 0, 5, 1, 3])
@@ -250,7 +127,7 @@ def test_a_sentence_does_not_depend_on_the_batch(beam_size, search, random_trees
 
 
 @pytest.mark.parametrize("beam_size", [None, 3])
-def test_a_graph_returns_the_same_as_eager_execution(beam_size, search, random_trees):
+def test_a_graph_returns_the_same_as_eager_execution(beam_size):
     trees, limits = random_trees(6, 5, 6, 4), [4, 1, 4, 3, 2]
 
     @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.int32)])
@@ -274,45 +151,55 @@ def test_the_state_may_be_any_nest():
     np.testing.assert_allclose(np.exp(result.scores), [[0.6], [0.1]], rtol=1e-6)
 
 
-def test_special_ids_can_be_chosen():
+@pytest.mark.parametrize(
+    ("search", "rows", "expected"),
+    [
+        (greedy_search, 1, [[[2, 9]], [[1, 1]]]),
+        (
+            functools.partial(beam_search, beam_size=2, num_hypotheses=2),
+            2,
+            [[[2, 9], [1, 2]], [[2, 9], [1, 2]]],
+        ),
+    ],
+    ids=["greedy", "beam"],
+)
+def test_special_ids_can_be_chosen(search, rows, expected):
     first_ids = []
 
     def step(ids, parents, position, state):
         first_ids.append(ids.numpy().tolist())
-        return tf.math.log(
-            tf.repeat([[0.1, 0.2, 0.6, 0.1], [0.1, 0.6, 0.2, 0.1]], 2, axis=0)
-        ), state
+        probabilities = [[0.1, 0.2, 0.6, 0.1], [0.1, 0.6, 0.2, 0.1]]
+        return tf.math.log(tf.repeat(probabilities, rows, axis=0)), state
 
-    result = beam_search(
-        step,
-        (),
-        max_lengths=[2, 2],
-        beam_size=2,
-        length_penalty=0.0,
-        num_hypotheses=2,
-        bos_id=7,
-        eos_id=2,
-        pad_id=9,
-    )
-    assert first_ids[0] == [7, 7, 7, 7]
-    assert result.ids.numpy().tolist() == [[[2, 9], [1, 2]], [[2, 9], [1, 2]]]
+    ids = {"bos_id": 7, "eos_id": 2, "pad_id": 9}
+    result = search(step, (), max_lengths=[2, 2], length_penalty=0.0, **ids)
+    assert first_ids[0] == [7] * 2 * rows
+    assert result.ids.numpy().tolist() == expected
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "graph"])
-def test_an_empty_batch_has_an_empty_result(compiled):
-    def search(max_lengths):
-        return beam_search(
+@pytest.mark.parametrize(
+    ("search", "count"),
+    [
+        (greedy_search, 1),
+        (functools.partial(beam_search, beam_size=3, num_hypotheses=2), 2),
+        (functools.partial(sample_search, keys=tf.zeros([0], tf.int64), num_samples=2), 2),
+    ],
+    ids=["greedy", "beam", "samples"],
+)
+def test_an_empty_batch_has_an_empty_result(search, count, compiled):
+    def run(max_lengths):
+        state = tf.zeros([tf.shape(max_lengths)[0], 0])
+        return search(
             lambda ids, parents, position, state: (tf.zeros([tf.shape(ids)[0], 6]), state),
-            repeat_rows(tf.zeros([tf.shape(max_lengths)[0], 0]), 3),
+            repeat_rows(state, 3),
             max_lengths=max_lengths,
-            beam_size=3,
-            num_hypotheses=2,
         )
 
     if compiled:
-        search = tf.function(search, input_signature=[tf.TensorSpec([None], tf.int32)])
-    result = search(tf.zeros([0], tf.int32))
-    assert [tuple(tensor.shape) for tensor in result] == [(0, 2, 0), (0, 2), (0, 2)]
+        run = tf.function(run, input_signature=[tf.TensorSpec([None], tf.int32)])
+    result = run(tf.zeros([0], tf.int32))
+    assert [tuple(tensor.shape) for tensor in result] == [(0, count, 0), (0, count), (0, count)]
 
 
 @pytest.mark.parametrize(
@@ -321,7 +208,6 @@ def test_an_empty_batch_has_an_empty_result(compiled):
         ({"beam_size": 0}, "beam_size must be at least 1, received 0"),
         ({"num_hypotheses": 0}, "num_hypotheses must be between 1 and beam_size=4, received 0"),
         ({"num_hypotheses": 5}, "num_hypotheses must be between 1 and beam_size=4, received 5"),
-        ({"length_penalty": -0.1}, "length_penalty must be at least 0, received -0.1"),
     ],
 )
 def test_options_out_of_range_are_rejected(options, message):

@@ -1,8 +1,8 @@
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from keras_transformer.decoding import greedy_search
+from tests.helpers.search_trees import make_tree, search, translations
 
 EOS = 3
 
@@ -22,24 +22,24 @@ def count_steps(log_probs):
     return step, calls
 
 
-def test_greedy_search_takes_the_most_probable_token_after_each_prefix(search, tree, translations):
+def test_greedy_search_takes_the_most_probable_token_after_each_prefix():
     probabilities = {(): probable(1), (1,): probable(2, 0.4), (1, 2): probable(EOS, 0.9)}
-    result = search([tree(probabilities)], max_lengths=[9])
+    result = search([make_tree(probabilities)], max_lengths=[9])
     assert translations(result) == [[1, 2, EOS]]
     np.testing.assert_allclose(result.scores, [[np.log(0.7 * 0.4 * 0.9)]], rtol=1e-6)
 
 
-def test_the_length_penalty_divides_the_score(search, tree):
-    one_token = search([tree({(): probable(EOS)})], max_lengths=[9], length_penalty=1.0)
+def test_the_length_penalty_divides_the_score():
+    one_token = search([make_tree({(): probable(EOS)})], max_lengths=[9], length_penalty=1.0)
     np.testing.assert_allclose(one_token.scores, [[np.log(0.7)]], rtol=1e-6)
     probabilities = {(): probable(1), (1,): probable(EOS)}
-    two_tokens = search([tree(probabilities)], max_lengths=[9], length_penalty=1.0)
+    two_tokens = search([make_tree(probabilities)], max_lengths=[9], length_penalty=1.0)
     np.testing.assert_allclose(two_tokens.scores, [[np.log(0.49) / (7 / 6)]], rtol=1e-6)
 
 
-def test_each_sentence_keeps_its_limit_and_is_padded(search, tree):
-    endless = tree({prefix: probable(1) for prefix in [(), (1,), (1, 1), (1, 1, 1)]})
-    trees = [endless, endless, np.broadcast_to(tree({(): probable(EOS)})[1], endless.shape)]
+def test_each_sentence_keeps_its_limit_and_is_padded():
+    endless = make_tree({prefix: probable(1) for prefix in [(), (1,), (1, 1), (1, 1, 1)]})
+    trees = [endless, endless, np.broadcast_to(make_tree({(): probable(EOS)})[1], endless.shape)]
     result = search(np.stack(trees), max_lengths=[2, 4, 4])
     assert result.ids.numpy().tolist() == [[[1, 1, 0, 0]], [[1, 1, 1, 1]], [[EOS, 0, 0, 0]]]
     assert result.lengths.numpy().tolist() == [[2], [4], [1]]
@@ -59,26 +59,5 @@ def test_a_step_receives_bos_and_then_the_chosen_tokens():
     assert calls == [([2, 2], 0), ([1, 0], 1)]
 
 
-def test_special_ids_can_be_chosen():
-    step, calls = count_steps([np.log(probable(1)), np.log(probable(2))])
-    result = greedy_search(step, (), max_lengths=[3, 3], bos_id=7, eos_id=2, pad_id=9)
-    assert calls[0] == ([7, 7], 0)
-    assert result.ids.numpy().tolist() == [[[1, 1, 1]], [[2, 9, 9]]]
-
-
-def test_the_lowest_of_equally_probable_ids_wins(search, tree, translations):
-    assert translations(search([tree({(): [0.25] * 4})], max_lengths=[1])) == [[0]]
-
-
-def test_an_empty_batch_has_an_empty_result():
-    result = greedy_search(
-        lambda ids, parents, position, state: (tf.zeros([0, 4]), state),
-        (),
-        max_lengths=tf.zeros([0], tf.int32),
-    )
-    assert [tensor.shape for tensor in result] == [(0, 1, 0), (0, 1), (0, 1)]
-
-
-def test_a_negative_length_penalty_is_rejected():
-    with pytest.raises(ValueError, match="length_penalty must be at least 0, received -1"):
-        greedy_search(None, (), max_lengths=[1], length_penalty=-1)
+def test_the_lowest_of_equally_probable_ids_wins():
+    assert translations(search([make_tree({(): [0.25] * 4})], max_lengths=[1])) == [[0]]

@@ -1,7 +1,26 @@
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from keras_transformer.decoding import score_tokens
+from keras_transformer.decoding import beam_search, greedy_search, sample_search, score_tokens
+from keras_transformer.decoding.scoring import length_penalty
+from tests.helpers.search_trees import prefix_number, random_trees, search
+
+
+def test_alpha_is_the_exponent_of_the_length():
+    np.testing.assert_allclose(length_penalty([[1, 7, 19]], alpha=0.5), [[1, 2**0.5, 2]])
+    np.testing.assert_allclose(length_penalty([1, 7, 19], alpha=1.0), [1, 2, 4])
+    assert length_penalty(1, alpha=0.6).numpy() == 1.0
+    np.testing.assert_array_equal(length_penalty([1, 50], alpha=0.0), [1, 1])
+
+
+def test_a_penalty_depends_only_on_its_length():
+    lengths = tf.range(1, 80)
+    together = length_penalty(lengths, alpha=0.6)
+    alone = [length_penalty(length, alpha=0.6) for length in lengths]
+    np.testing.assert_array_equal(together, alone)
+    in_graph = tf.function(lambda lengths: length_penalty(lengths, alpha=0.6))(lengths)
+    np.testing.assert_array_equal(together, in_graph)
 
 
 def test_a_score_is_the_log_probability_over_the_penalty_of_the_length():
@@ -27,7 +46,7 @@ def test_a_row_of_padding_scores_0():
 
 @pytest.mark.parametrize("beam_size", [None, 3])
 @pytest.mark.parametrize("alpha", [0.0, 0.6])
-def test_the_score_equals_that_of_the_search(beam_size, alpha, search, random_trees, prefix_number):
+def test_the_score_equals_that_of_the_search(beam_size, alpha):
     trees = random_trees(seed=0, batch=4, vocab_size=6, max_length=5)
     # Without padding the id 0 is a token like any other.
     result = search(
@@ -45,6 +64,17 @@ def test_the_score_equals_that_of_the_search(beam_size, alpha, search, random_tr
     np.testing.assert_allclose(scores, result.scores[:, 0], rtol=1e-6)
 
 
-def test_a_negative_length_penalty_is_rejected():
-    with pytest.raises(ValueError, match="length_penalty must be at least 0, received -1"):
-        score_tokens(np.zeros([1, 1, 4], np.float32), [[3]], length_penalty=-1)
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda alpha: length_penalty(1, alpha),
+        lambda alpha: score_tokens(np.zeros([1, 1, 4], np.float32), [[3]], alpha),
+        lambda alpha: greedy_search(None, (), max_lengths=[1], length_penalty=alpha),
+        lambda alpha: beam_search(None, (), max_lengths=[1], length_penalty=alpha),
+        lambda alpha: sample_search(None, (), max_lengths=[1], keys=[0], length_penalty=alpha),
+    ],
+    ids=["penalty", "score", "greedy", "beam", "samples"],
+)
+def test_a_negative_length_penalty_is_rejected(use):
+    with pytest.raises(ValueError, match="length_penalty must be at least 0, received -0.5"):
+        use(-0.5)

@@ -1,42 +1,54 @@
-"""The searches of Marian and of Hugging Face, against a few lines of Python for each."""
+"""The styles of beam search, each compared with a search in a few lines of Python."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.decoding import STYLES
-from keras_transformer.decoding.styles import get_style
+from keras_transformer.decoding.styles import STYLES, get_style
+from tests.helpers.search_trees import make_tree, prefix_number, random_trees, search
 
-EOS, V, LIMIT = 3, 5, 5
+EOS = 3
 
 
 def extend(tree, live, number):
     """Return all continuations of live beams by one token, best first."""
+    vocab_size = tree.shape[1]
     return sorted(
         (
-            (log_prob + tree[number(ids, V), token], (*ids, token))
+            (log_prob + tree[number(ids, vocab_size), token], (*ids, token))
             for log_prob, ids in live
-            for token in range(V)
+            for token in range(vocab_size)
         ),
         reverse=True,
     )
 
 
-def search_like_marian(tree, alpha, beam_size, number):
+def search_like_the_paper(tree, limit, alpha, beam_size, number):
+    """Search to the limit: stopping early must not change the result."""
     live, finished = [(0.0, ())], []
-    for length in range(1, LIMIT + 1):
+    for length in range(1, limit + 1):
+        candidates = extend(tree, live, number)[: 2 * beam_size]
+        penalty = ((5 + length) / 6) ** alpha
+        finished += [(log_prob / penalty, ids) for log_prob, ids in candidates if ids[-1] == EOS]
+        live = [each for each in candidates if each[1][-1] != EOS][:beam_size]
+    return sorted(finished, reverse=True) + [(log_prob / penalty, ids) for log_prob, ids in live]
+
+
+def search_like_marian(tree, limit, alpha, beam_size, number):
+    live, finished = [(0.0, ())], []
+    for length in range(1, limit + 1):
         candidates = extend(tree, live, number)[: beam_size - len(finished)]
-        ends = [each for each in candidates if each[1][-1] == EOS or length == LIMIT]
+        ends = [each for each in candidates if each[1][-1] == EOS or length == limit]
         finished += [(log_prob / length**alpha, ids) for log_prob, ids in ends]
         live = [each for each in candidates if each not in ends]
     return sorted(finished, reverse=True)
 
 
-def search_like_transformers(tree, alpha, beam_size, number):
+def search_like_transformers(tree, limit, alpha, beam_size, number):
     live, finished = [(0.0, ())], []
-    for length in range(1, LIMIT + 1):
+    for length in range(1, limit + 1):
         candidates = extend(tree, live, number)[: 2 * beam_size]
-        if length == LIMIT:
+        if length == limit:
             candidates = [(log_prob, (*ids, EOS)) for log_prob, ids in live]
         ends = [each for each in candidates[:beam_size] if each[1][-1] == EOS]
         finished += [(log_prob / length**alpha, ids) for log_prob, ids in ends]
@@ -48,61 +60,56 @@ def search_like_transformers(tree, alpha, beam_size, number):
     return finished
 
 
+SEARCHES = {
+    "paper": search_like_the_paper,
+    "marian": search_like_marian,
+    "transformers": search_like_transformers,
+}
+# The last two beams hold every translation: their search is exhaustive.
+CASES = [(style, (5, 5), n) for style in SEARCHES for n in (2, 3, 4)]
+CASES += [("paper", (4, 4), 3**3 * 4 // 2), ("paper", (5, 3), 4**2 * 5 // 2)]
+
+
 @pytest.mark.parametrize("is_single", [False, True])
-@pytest.mark.parametrize("alpha", [0.0, 1.0])
-@pytest.mark.parametrize("beam_size", [2, 4])
-@pytest.mark.parametrize(
-    ("style", "expected"),
-    [("marian", search_like_marian), ("transformers", search_like_transformers)],
-)
-def test_the_n_best_are_those_of_a_search_in_python(
-    style, expected, beam_size, alpha, is_single, search, random_trees, prefix_number
-):
-    trees = random_trees(
-        seed=beam_size, batch=1 if is_single else 12, vocab_size=V, max_length=LIMIT
-    )
-    found = search(
-        trees,
-        beam_size=beam_size,
-        max_lengths=[LIMIT] * len(trees),
-        length_penalty=alpha,
-        num_hypotheses=beam_size,
-        style=style,
-        pad_id=-1,
-        single_sentence=is_single,
-    )
-    for tree, ids, scores in zip(trees, found.ids.numpy(), found.scores.numpy(), strict=True):
-        best = expected(tree, alpha, beam_size, prefix_number)
-        rows = [tuple(token for token in row if token != -1) for row in ids.tolist()]
-        assert rows[: len(best)] == [row for _, row in best]
-        np.testing.assert_allclose(scores[: len(best)], [score for score, _ in best], rtol=1e-5)
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
+@pytest.mark.parametrize(("style", "sizes", "beam_size"), CASES)
+def test_the_n_best_are_those_of_a_search_in_python(style, sizes, beam_size, alpha, is_single):
+    vocab_size, limit = sizes
+    trees = random_trees(beam_size, 1 if is_single else 12, vocab_size, limit)
+    limits = [limit - i % limit for i in range(len(trees))]
+    options = {"length_penalty": alpha, "style": style, "single_sentence": is_single}
+    for count in {1, min(beam_size, 7)}:
+        found = search(
+            trees,
+            beam_size=beam_size,
+            max_lengths=limits,
+            num_hypotheses=count,
+            pad_id=-1,
+            **options,
+        )
+        for i, tree in enumerate(trees):
+            best = SEARCHES[style](tree, limits[i], alpha, beam_size, prefix_number)[:count]
+            rows = [tuple(token for token in row if token != -1) for row in found.ids[i].numpy()]
+            scores = found.scores[i, : len(best)]
+            assert rows[: len(best)] == [ids for _, ids in best]
+            np.testing.assert_allclose(scores, [score for score, _ in best], rtol=1e-5)
 
 
-def test_greedy_search_of_transformers_ends_at_its_limit_at_no_cost(search, tree):
-    probabilities = tree({(): [0.1, 0.6, 0.2, 0.1], (1,): [0.2, 0.5, 0.2, 0.1]})
-    options = {"max_lengths": [2], "length_penalty": 0.0}
-    found = search(probabilities[np.newaxis], style="transformers", **options)
-    assert found.ids.numpy().tolist() == [[[1, EOS]]]
-    assert np.exp(found.scores.numpy().item()) == pytest.approx(0.6)
-    found = search(probabilities[np.newaxis], style="paper", **options)
-    assert found.ids.numpy().tolist() == [[[1, 1]]]
-    assert np.exp(found.scores.numpy().item()) == pytest.approx(0.3)
+def test_greedy_search_of_transformers_ends_at_its_limit_at_no_cost():
+    probabilities = make_tree({(): [0.1, 0.6, 0.2, 0.1], (1,): [0.2, 0.5, 0.2, 0.1]})
+    for style, ids, probability in (("transformers", [1, EOS], 0.6), ("paper", [1, 1], 0.3)):
+        found = search([probabilities], style=style, max_lengths=[2], length_penalty=0.0)
+        assert found.ids.numpy().tolist() == [[ids]]
+        assert np.exp(found.scores.numpy().item()) == pytest.approx(probability)
 
 
 @pytest.mark.parametrize("beam_size", [None, 2])
 @pytest.mark.parametrize("single_sentence", [False, True])
-def test_the_probability_of_excluded_tokens_counts(beam_size, single_sentence, search, tree):
-    probabilities = tree({(): [0.5, 0.1, 0.1, 0.3]})
+def test_the_probability_of_excluded_tokens_counts(beam_size, single_sentence):
     excluded = tf.constant([-1e9, 0.0, 0.0, 0.0])
     options = {"single_sentence": single_sentence} if beam_size else {}
-    found = search(
-        probabilities[np.newaxis],
-        beam_size=beam_size,
-        max_lengths=[1],
-        length_penalty=0.0,
-        excluded=excluded,
-        **options,
-    )
+    options |= {"beam_size": beam_size, "max_lengths": [1], "length_penalty": 0.0}
+    found = search([make_tree({(): [0.5, 0.1, 0.1, 0.3]})], excluded=excluded, **options)
     assert found.ids.numpy().tolist() == [[[EOS]]]
     assert np.exp(found.scores.numpy().item()) == pytest.approx(0.3)
 
@@ -110,4 +117,4 @@ def test_the_probability_of_excluded_tokens_counts(beam_size, single_sentence, s
 def test_an_unknown_style_is_refused():
     with pytest.raises(ValueError, match="style must be one of paper, marian, transformers"):
         get_style("moses")
-    assert set(STYLES) == {"paper", "marian", "transformers"}
+    assert set(STYLES) == set(SEARCHES)

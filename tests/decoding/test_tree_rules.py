@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_transformer.decoding import (
-    Stages,
     beam_search,
     greedy_search,
     repeat_rows,
     sample_search,
     take_rows,
 )
+from keras_transformer.decoding.search import Stages
 from keras_transformer.decoding.tree_rules import TreeStep, TreeTokens
 from keras_transformer.model import Transformer
 from keras_transformer.translation.model_step import ModelStep
@@ -25,6 +25,7 @@ SYMBOLS = dict(enumerate([WORD, "(S", ")S", "(NP", ")NP", "(VP", ")VP"], start=4
 TOKENS = TreeTokens(opens=[5, 7, 9], closes=[6, 8, 10], words=[4])
 TAGGED = TreeTokens(opens=[5, 7, 9], closes=[6, 8, 10], words=[4, 12], tags=[14, 13])
 KINDS, NAMES = [TOKENS, TAGGED], ["plain", "tagged"]
+WAYS = ["plain", "select", "compiled"]
 EOS, VOCAB = 3, 15
 
 
@@ -134,26 +135,28 @@ def longest_run(tokens):
     return max(len(list(run)) for opens, run in runs if opens)
 
 
+# The number of sentences, their longest, and the share of beams with a tree within the limits.
+SOME = 50, 20, 1 / 3, {"max_depth": 9, "max_opened": 3}
+MANY = 1000, 120, 0.9, {"max_depth": 64, "max_opened": 8}
+
+
 @pytest.mark.parametrize(
-    "way", ["plain", "select", pytest.param("compiled", marks=pytest.mark.slow)]
+    ("way", "sizes"),
+    [
+        ("plain", SOME),
+        ("select", SOME),
+        pytest.param("compiled", SOME, marks=pytest.mark.slow),
+        *(pytest.param(way, MANY, marks=pytest.mark.slow) for way in WAYS),
+    ],
 )
 @pytest.mark.parametrize("beam_size", [None, 3])
 @pytest.mark.parametrize("tokens", KINDS, ids=NAMES)
-def test_every_result_is_a_tree_over_the_words_of_its_sentence(tokens, beam_size, way):
-    words, limits, state = random_sentences(1, 50, 20, tokens)
-    options = {"max_depth": 9, "max_opened": 3, "tokens": tokens}
+def test_every_result_is_a_tree_over_the_words_of_its_sentence(tokens, beam_size, way, sizes):
+    batch, longest, share, options = sizes
+    options = options | {"tokens": tokens}
+    words, limits, state = random_sentences(1, batch, longest, tokens)
     result = search(words, limits, state, beam_size=beam_size, way=way, **options)
-    assert check(result, words, limits, **options) >= 50
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("way", ["plain", "select", "compiled"])
-@pytest.mark.parametrize("beam_size", [None, 4])
-def test_thousands_of_results_are_trees(beam_size, way):
-    for seed, tokens in enumerate(KINDS):
-        words, limits, state = random_sentences(seed, 1000, 120, tokens)
-        result = search(words, limits, state, beam_size=beam_size, way=way, tokens=tokens)
-        assert check(result, words, limits, tokens=tokens) >= 1000 * (beam_size or 1) * 0.9
+    assert check(result, words, limits, **options) >= batch * (beam_size or 1) * share
 
 
 def test_samples_are_trees():
@@ -163,7 +166,7 @@ def test_samples_are_trees():
 
 def test_all_ways_to_run_a_search_return_the_same():
     words, limits, state = random_sentences(4, 40, 15)
-    results = [search(words, limits, state, way=way) for way in ("plain", "select", "compiled")]
+    results = [search(words, limits, state, way=way) for way in WAYS]
     for result in results[1:]:
         longest = results[0].ids.shape[2]
         np.testing.assert_array_equal(result.ids[:, :, :longest], results[0].ids)
@@ -211,7 +214,7 @@ def sequences(tree, tokens):
     data=st.data(),
 )
 @pytest.mark.parametrize("tokens", KINDS, ids=NAMES)
-def test_exactly_the_tokens_that_lead_to_a_tree_are_allowed(
+def test_exactly_the_tokens_that_lead_to_a_tree_keep_their_logits(
     tokens, words, depth, opened, spare, data
 ):
     limit, beam_size = tokens.shortest(words) + spare, 3
@@ -221,8 +224,9 @@ def test_exactly_the_tokens_that_lead_to_a_tree_are_allowed(
         for ids in sequences(tree, tokens)
         if len(ids) <= limit and longest_run(tree) <= opened
     ]
+    logits = np.random.default_rng(1).normal(0, 9, [6, VOCAB]).astype(np.float32)
     step = TreeStep(
-        lambda ids, parents, position, state: (tf.zeros([6, VOCAB]), state),
+        lambda ids, parents, position, state: (tf.constant(logits), state),
         tokens,
         num_words=[words, 1],
         max_lengths=[limit, tokens.shortest(1)],
@@ -236,8 +240,9 @@ def test_exactly_the_tokens_that_lead_to_a_tree_are_allowed(
     parents, ids = range(6), [2] * 6
     for position in range(limit + 1):
         arguments = (np.int32(ids), np.int32(parents), np.int32(position))
-        logits, state = step(*map(tf.constant, arguments), state)
-        allowed = [np.flatnonzero(row > -1).tolist() for row in logits.numpy()]
+        received, state = step(*map(tf.constant, arguments), state)
+        allowed = [np.flatnonzero(row).tolist() for row in received.numpy() == logits]
+        assert ((received == logits) | (received < logits - 9e5)).numpy().all()
         for row, prefix in enumerate(prefixes):
             complete = possible if row < beam_size else flat
             following = {
@@ -248,56 +253,6 @@ def test_exactly_the_tokens_that_lead_to_a_tree_are_allowed(
         parents = [data.draw(st.integers(0, 2)) + row // 3 * 3 for row in range(6)]
         ids = [data.draw(st.sampled_from(allowed[parent])) for parent in parents]
         prefixes = [[*prefixes[parent], token] for parent, token in zip(parents, ids, strict=True)]
-
-
-def test_allowed_tokens_keep_their_logits():
-    logits = np.random.default_rng(1).normal(0, 9, [1, VOCAB]).astype(np.float32)
-    step = TreeStep(
-        lambda ids, parents, position, state: (tf.constant(logits), state),
-        TOKENS,
-        num_words=[2],
-        max_lengths=[9],
-    )
-    state = step.initial_state(())
-    expected = [{5, 7, 9}, {4, 5, 7, 9}, {4, 5, 7, 9}, {8}, {EOS}]
-    for position, (token, allowed) in enumerate(zip([2, 7, 4, 4, 8], expected, strict=True)):
-        received, state = step(tf.constant([token]), tf.range(1), tf.constant(position), state)
-        for other in range(VOCAB):
-            difference = received[0, other].numpy() - logits[0, other]
-            assert difference == 0 if other in allowed else difference < -9e5
-
-
-@pytest.mark.parametrize("beam_size", [None, 2])
-def test_a_tree_within_the_limits_that_a_model_is_sure_of_is_returned(beam_size):
-    text = "(S (NP XX XX )NP (VP XX (NP (NP XX )NP XX )NP )VP )S"
-    wanted = [*(IDS[symbol] for symbol in text.split()), EOS]
-
-    def step(ids, parents, position, state):
-        token = tf.gather(wanted, tf.minimum(position, len(wanted) - 1))
-        return tf.repeat(20 * tf.one_hot([token], VOCAB), beam_size or 1, axis=0), state
-
-    limits = [len(wanted)]
-    options = {"num_words": [5], "max_lengths": limits, "max_depth": 4, "max_opened": 2}
-    rules = TreeStep(step, TOKENS, beam_size=beam_size or 1, **options)
-    state = rules.initial_state(())
-    if beam_size:
-        result = beam_search(rules, state, max_lengths=limits, beam_size=beam_size)
-    else:
-        result = greedy_search(rules, state, max_lengths=limits)
-    assert result.ids.numpy().tolist() == [[wanted]]
-
-
-@pytest.mark.parametrize("beam_size", [None, 3])
-def test_the_shortest_limit_leaves_a_single_bracket(beam_size):
-    words = np.int32([1, 2, 7])
-    _, _, state = random_sentences(5, 3, 7)
-    result = search(words, words + 3, state, beam_size=beam_size)
-    for row, ids in enumerate(result.ids[:, 0].numpy().tolist()):
-        label = ids[0]
-        expected = [label, *[4] * words[row], label + 1, EOS]
-        assert label in TOKENS.opens and ids[: len(expected)] == expected
-    if beam_size:  # All three labels are among the results.
-        assert sorted(result.ids[0, :, 0].numpy().tolist()) == [5, 7, 9]
 
 
 @pytest.mark.parametrize("beam_size", [None, 2])

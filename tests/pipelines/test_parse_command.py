@@ -6,7 +6,7 @@ import pytest
 from matplotlib import image
 
 from keras_transformer.config import DecodingConfig
-from keras_transformer.translation import translate_in_batches
+from keras_transformer.translation.batching import translate_in_batches
 from keras_transformer.trees import Tree, parse_tree
 from pipelines import parse
 from pipelines.cli.trees import print_tree

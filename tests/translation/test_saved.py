@@ -14,7 +14,6 @@ from keras_transformer.losses import LabelSmoothedCrossEntropy
 from keras_transformer.text import (
     SentencePieceTokenizer,
     WordPieceTokenizer,
-    WordTokenizer,
     train_sentencepiece,
     train_word_piece,
 )
@@ -135,35 +134,31 @@ def trained_tokenizer(subwords):
     return SentencePieceTokenizer(train_sentencepiece(lines, 300, model_type=subwords))
 
 
-@pytest.mark.parametrize("subwords", ["bpe", "unigram", "wordpiece"])
-def test_each_kind_of_subwords_is_known_again(subwords, tmp_path):
-    tokenizer = trained_tokenizer(subwords)
-    model = Transformer.from_size("tiny", tokenizer.vocab_size, num_layers=1, d_model=8)
-    translator = Translator(model, tokenizer)
-    translator.save(tmp_path / "saved")
-    write_export(tmp_path / "exported", translator)
-    for name in ("saved", "exported"):
-        assert find_translator(tmp_path / name).config.data.subwords == subwords
-    assert type(Translator.load(tmp_path / "saved").tokenizer) is type(tokenizer)
-
-
-@pytest.mark.parametrize("word_tags", ["none", "source", "target"])
-def test_a_parser_of_words_is_known_again(word_tags, tmp_path):
-    translator = parser(word_tags, subwords="word")
+@pytest.mark.parametrize(
+    ("subwords", "word_tags"),
+    [
+        *(("bpe", None), ("unigram", None), ("wordpiece", None)),
+        *(("word", "none"), ("word", "source"), ("word", "target")),
+    ],
+)
+def test_each_kind_of_vocabulary_is_known_again(subwords, word_tags, tmp_path):
+    if word_tags is None:
+        tokenizer = trained_tokenizer(subwords)
+        model = Transformer.from_size("tiny", tokenizer.vocab_size, num_layers=1, d_model=8)
+        translator, task = Translator(model, tokenizer), "translation"
+    else:
+        translator, task = parser(word_tags, subwords="word"), "parsing"
     translator.save(tmp_path / "saved")
     write_export(tmp_path / "exported", translator)
     for name in ("saved", "exported"):
         found = find_translator(tmp_path / name)
-        assert found.config.data.subwords == "word"
-        assert found.read_task() == {"task": "parsing", "word_tags": word_tags}
+        assert found.config.data.subwords == subwords
+        assert found.read_task() == {"task": task, "word_tags": word_tags or "none"}
     loaded = Translator.load(tmp_path / "saved")
     assert_equal(loaded, translator)
-    assert isinstance(loaded.tokenizer, WordTokenizer) and loaded.makes_trees
-    assert loaded.target_tokenizer.model == translator.target_tokenizer.model
-
-
-def test_a_translator_has_no_task_of_trees(exported):
-    assert find_translator(exported).read_task() == {"task": "translation", "word_tags": "none"}
+    for side in ("tokenizer", "target_tokenizer"):
+        one, other = getattr(loaded, side), getattr(translator, side)
+        assert (type(one), one.model) == (type(other), other.model)
 
 
 def test_the_optimizer_is_not_saved(translator, tmp_path):

@@ -1,13 +1,12 @@
 """Searches over trees: tables of the next token's probabilities after every prefix."""
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from keras_transformer.decoding import beam_search, greedy_search, repeat_rows, take_rows
 
 
-def number(prefix, vocab_size):
+def prefix_number(prefix, vocab_size):
     """Return the number of a prefix: 1 if empty; each token multiplies it by V and adds its id."""
     result = 1
     for token in prefix:
@@ -21,16 +20,16 @@ def make_tree(probabilities):
     After other prefixes, all tokens are equally probable.
     """
     vocab_size = len(next(iter(probabilities.values())))
-    size = 1 + max(number(prefix, vocab_size) for prefix in probabilities)
+    size = 1 + max(prefix_number(prefix, vocab_size) for prefix in probabilities)
     tree = np.full([size, vocab_size], 1 / vocab_size)
     for prefix, row in probabilities.items():
         assert np.isclose(sum(row), 1.0)
-        tree[number(prefix, vocab_size)] = row
+        tree[prefix_number(prefix, vocab_size)] = row
     with np.errstate(divide="ignore"):
         return np.log(tree).astype(np.float32)
 
 
-def make_random_trees(seed, batch, vocab_size, max_length):
+def random_trees(seed, batch, vocab_size, max_length):
     """Return log-probabilities [B, P, V] after all prefixes of fewer than `max_length` tokens."""
     logits = np.random.default_rng(seed).normal(
         0, 2, [batch, 2 * vocab_size**max_length, vocab_size]
@@ -57,7 +56,7 @@ def make_step(trees):
     return step
 
 
-def run(trees, *, beam_size=None, max_lengths, **options):
+def search(trees, *, beam_size=None, max_lengths, **options):
     """Run beam search, or greedy search without a beam size, on trees [B, P, V]."""
     state = {"sentence": tf.range(len(trees)), "history": tf.zeros([len(trees), 0], tf.int32)}
     if beam_size is None:
@@ -71,32 +70,7 @@ def run(trees, *, beam_size=None, max_lengths, **options):
     )
 
 
-@pytest.fixture
-def tree():
-    return make_tree
-
-
-@pytest.fixture
-def random_trees():
-    return make_random_trees
-
-
-@pytest.fixture
-def search():
-    return run
-
-
-@pytest.fixture
-def prefix_number():
-    return number
-
-
-@pytest.fixture
-def translations():
+def translations(result, sentence=0):
     """Return the translations of a sentence as lists of ids, without padding."""
-
-    def unpad(result, sentence=0):
-        ids, lengths = result.ids[sentence].numpy(), result.lengths[sentence].numpy()
-        return [row[:length].tolist() for row, length in zip(ids, lengths, strict=True)]
-
-    return unpad
+    ids, lengths = result.ids[sentence].numpy(), result.lengths[sentence].numpy()
+    return [row[:length].tolist() for row, length in zip(ids, lengths, strict=True)]
