@@ -40,7 +40,6 @@ from keras_transformer.data import read_lines
 from keras_transformer.evaluation import score
 from keras_transformer.export import export_ctranslate2, write_graph
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
-from keras_transformer.training import load_translator
 from keras_transformer.translation.translator import Translator
 from keras_transformer.utils.cores import available_cores
 from pipelines.quickstart.grammar import GeneratedCorpus, generated_corpus
@@ -89,7 +88,7 @@ NOTES = """
 def translators(names: Sequence[str], checkpoint: str | None) -> Iterator[tuple[str, Translator]]:
     """Yield the name of each model and its translator, once for each search."""
     if checkpoint:
-        tokenizer = load_translator(checkpoint).tokenizer
+        tokenizer = Translator.load(checkpoint).tokenizer
     else:
         lines = (line for pair in _generated().train for line in pair)
         tokenizer = SentencePieceTokenizer(train_sentencepiece(lines, VOCAB_SIZE))
@@ -99,7 +98,7 @@ def translators(names: Sequence[str], checkpoint: str | None) -> Iterator[tuple[
         for beam_size in BEAM_SIZES:
             yield name, Translator(model, tokenizer, decoding=fixed_length_search(beam_size))
     for beam_size in BEAM_SIZES if checkpoint else ():
-        trained = load_translator(checkpoint)
+        trained = Translator.load(checkpoint)
         search = replace(fixed_length_search(beam_size), min_length=0, max_length=LONGEST)
         tokenizers = trained.tokenizer, trained.target_tokenizer
         yield "trained", Translator(trained.model, *tokenizers, search)

@@ -24,7 +24,6 @@ from keras_transformer.config import EOS_ID
 from keras_transformer.data import read_trees, tree_pair
 from keras_transformer.evaluation import score_brackets
 from keras_transformer.text import TreeTokenizer
-from keras_transformer.training import load_translator
 from keras_transformer.translation import Translator
 from keras_transformer.translation.search import TokenSearch
 from keras_transformer.trees import WORD, Tree, delinearize, parse_tree, split_words
@@ -71,7 +70,7 @@ def report(options: argparse.Namespace) -> Iterator[str]:
     references = read_trees(options.trees)
     yield HEADER
     for beam_size in options.beams:
-        translator = load_translator(options.model, beam_size=beam_size)
+        translator = Translator.load(options.model, beam_size=beam_size)
         assert isinstance(translator.target_tokenizer, TreeTokenizer)
         tagged = translator.target_tokenizer.word_tags == "source"
         sentences = [tree_pair(tree, tagged=tagged)[0] for tree in references]

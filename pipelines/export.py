@@ -77,10 +77,11 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.exp
     start_log()
     import_tensorflow()
     from keras_transformer.export import export_saved_model
-    from keras_transformer.training import load_translator, run_facts
+    from keras_transformer.training.run_directory import run_facts
+    from keras_transformer.translation import Translator
 
     kind = {"compiled": args.compiled, "precision": args.precision}
-    translator = load_translator(args.checkpoint, **kind, **search_options(args))
+    translator = Translator.load(args.checkpoint, **kind, **search_options(args))
     carried = run_facts(args.checkpoint)
     if search_options(args) or args.precision != "float32":
         carried.pop("scores", None)  # An earlier export was scored with other options.
@@ -93,10 +94,10 @@ def _export_to_other(args: argparse.Namespace) -> None:
     import_tensorflow()
     from keras_transformer.export import export_ctranslate2
     from keras_transformer.pretrained import save_hugging_face
-    from keras_transformer.training import load_translator
+    from keras_transformer.translation import Translator
 
     export = {"ctranslate2": export_ctranslate2, "hugging_face": save_hugging_face}[args.format]
-    print(export(load_translator(args.checkpoint, **search_options(args)), args.output))
+    print(export(Translator.load(args.checkpoint, **search_options(args)), args.output))
 
 
 def _read(option: str, path: str) -> str:

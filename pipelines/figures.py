@@ -117,7 +117,7 @@ def training_figures(config: "ExperimentConfig", directory: str) -> "Iterator[tu
         training_curves,
     )
     from keras_transformer.schedules import NoamSchedule
-    from keras_transformer.training import read_history, read_metrics
+    from keras_transformer.training.csv_tables import read_history, read_metrics
 
     training = config.training
     schedule = NoamSchedule(

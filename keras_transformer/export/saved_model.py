@@ -72,7 +72,7 @@ def export_saved_model(
     Example:
 
     ```python
-    translator = keras_transformer.training.load_translator("runs/en_de")
+    translator = keras_transformer.Translator.load("runs/en_de")
     export_saved_model(translator, "saved_models/en_de", {"description": "English to German."})
     ```
     """
@@ -114,7 +114,7 @@ def write_graph(translator: Translator, path: str | os.PathLike) -> dict[str, di
     Example:
 
     ```python
-    write_graph(load_translator("runs/en_de"), "saved_models/en_de/1")
+    write_graph(Translator.load("runs/en_de"), "saved_models/en_de/1")
     ```
     """
     translator = translator.without_lora()

@@ -8,8 +8,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.training.checkpoint_directory import Checkpoints
-from keras_transformer.training.checkpoints import load_checkpoint, read_arrays, weight_shapes
+from keras_transformer.training.checkpoint_files import (
+    load_checkpoint,
+    read_arrays,
+    weight_shapes,
+)
+from keras_transformer.training.checkpoints import Checkpoints
 
 _SHOWN = 3
 """Number of differences that an error names."""

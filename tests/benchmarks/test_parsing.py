@@ -11,7 +11,7 @@ def test_the_rules_make_every_result_a_tree(monkeypatch, tmp_path, capsys, word_
     path = tmp_path / "trees.mrg"
     path.write_text("\n".join(toy_trees()[::9]), encoding="utf-8")
     load = lambda path, **search: parser(word_tags, **search)  # noqa: E731
-    monkeypatch.setattr(parsing, "load_translator", load)
+    monkeypatch.setattr(parsing.Translator, "load", load)
     parsing.main(["--model", "x", "--trees", str(path), "--train", str(path), "--beams", beams])
     rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()[2:5]]
     assert [row[2] for row in rows] == ["yes", "no", ""]

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from keras_transformer.export import write_graph
 from keras_transformer.export.signatures import METHODS
-from keras_transformer.training import load_translator
+from keras_transformer.translation import Translator
 from tests.helpers.tiny import NO_UTF8, ODD, saved_graph, toy_pairs, toy_training
 
 pytestmark = pytest.mark.slow  # Each export traces and optimizes every signature.
@@ -23,7 +23,7 @@ def exports(tmp_path_factory):
     methods = {"float32": {"score": "score"}, "bfloat16": METHODS}
     for precision in methods:
         version = tmp_path_factory.mktemp(precision)
-        translator = load_translator(toy_training()[0], precision=precision)
+        translator = Translator.load(toy_training()[0], precision=precision)
         with mock.patch("keras_transformer.export.signatures.METHODS", methods[precision]):
             write_graph(translator, version)
         signatures = tf.saved_model.load(str(version)).signatures

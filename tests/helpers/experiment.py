@@ -3,7 +3,7 @@
 import dataclasses
 
 from keras_transformer.config import ExperimentConfig
-from keras_transformer.training import read_history
+from keras_transformer.training.csv_tables import read_history
 
 MINIMAL = {
     "model": {"vocab_size": 380, "d_model": 32},

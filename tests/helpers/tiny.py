@@ -19,7 +19,7 @@ from keras_transformer import Transformer, TransformerConfig
 from keras_transformer.config import EOS_ID, DecodingConfig, ExperimentConfig
 from keras_transformer.export import export_saved_model
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
-from keras_transformer.training import load_translator, train
+from keras_transformer.training import train
 from keras_transformer.translation.translator import Translator
 from tests.helpers.shared import shared
 
@@ -183,7 +183,7 @@ def toy_training():
     Tests of a process share them and must not change them.
     """
     directory = shutil.copytree(toy_run() / "training", Path(_directory().name) / "training")
-    return directory, load_translator(directory)
+    return directory, Translator.load(directory)
 
 
 @functools.cache

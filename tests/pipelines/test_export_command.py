@@ -66,7 +66,7 @@ def test_the_facts_of_an_export_are_carried_over(options, kept, saved_model, tmp
     facts = {"description": "Toys.", "scores": {"bleu": 37.7}, "training": {"epochs": 3}}
     dataclasses.replace(record, facts=facts | {"command": "before"}).write(model / "1")
     given = []
-    monkeypatch.setattr("keras_transformer.training.load_translator", lambda *_, **options: None)
+    monkeypatch.setattr("keras_transformer.translation.Translator.load", lambda *_, **options: None)
     monkeypatch.setattr(
         "keras_transformer.export.export_saved_model", lambda *arguments: given.append(arguments)
     )

@@ -4,8 +4,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.training.checkpoint_callback import SaveCheckpoints
-from keras_transformer.training.checkpoint_directory import Checkpoints
+from keras_transformer.training.checkpoints import Checkpoints
+from keras_transformer.training.resume import SaveCheckpoints
 
 
 @pytest.fixture
@@ -14,7 +14,7 @@ def saved(tmp_path, monkeypatch):
 
     def saved(count=9, seconds_per_step=0.0, value=1.0, **interval):
         clock = types.SimpleNamespace(monotonic=lambda: clock.now, now=0.0)
-        monkeypatch.setattr("keras_transformer.training.checkpoint_callback.time", clock)
+        monkeypatch.setattr("keras_transformer.training.resume.time", clock)
         model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1, use_bias=False)])
         model.compile("adam", "mse")
         model.optimizer.build(model.trainable_variables)

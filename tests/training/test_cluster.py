@@ -19,7 +19,7 @@ import yaml
 from markdown_it import MarkdownIt
 
 from keras_transformer.training import train
-from keras_transformer.training.cluster import Cluster, read_cluster
+from keras_transformer.training.machines import Cluster, read_cluster
 from tests.helpers.ports import free_ports
 from tests.helpers.tiny import ROOT, toy_experiment
 from tests.helpers.twenty_steps import (
@@ -221,7 +221,7 @@ def fit_without_our_strategy(strategy):
 
 def main(folder, index, end):
     from keras_transformer.training import run
-    from keras_transformer.training.epoch_state import EpochState
+    from keras_transformer.training.resume import EpochState
     from pipelines.cli.errors import plain_errors
     from pipelines.cli.process import start_log
 

@@ -178,7 +178,7 @@ PAGES_OF_STEPS = """
 import resource
 import sys
 import tensorflow as tf
-from keras_transformer.training import keep_freed_memory
+from keras_transformer.training.devices import keep_freed_memory
 
 if sys.argv[1] == "keep":
     assert keep_freed_memory()

@@ -3,8 +3,8 @@ import numpy as np
 import pytest
 
 from keras_transformer.data import TokenBatches, encode_pairs
-from keras_transformer.training.checkpoint_directory import Checkpoints
-from keras_transformer.training.epoch_state import EpochState
+from keras_transformer.training.checkpoints import Checkpoints
+from keras_transformer.training.resume import EpochState
 from tests.helpers.tiny import tiny_tokenizer, toy_pairs
 
 

@@ -9,8 +9,11 @@ import pytest
 
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.evaluation import score
-from keras_transformer.training import load_translator, read_history, run_facts, train
-from keras_transformer.training.start import check_start
+from keras_transformer.training import train
+from keras_transformer.training.check import check_start
+from keras_transformer.training.csv_tables import read_history
+from keras_transformer.training.run_directory import run_facts
+from keras_transformer.translation import Translator
 from keras_transformer.translation.saved import find_translator
 from tests.helpers.tiny import (
     export_quickly,
@@ -44,7 +47,7 @@ def export(tmp_path):
 
     def make(directory, **options):
         path = tmp_path / "saved_models" / "toy"
-        export_quickly(load_translator(directory, **options), path, run_facts(directory))
+        export_quickly(Translator.load(directory, **options), path, run_facts(directory))
         return path
 
     return make
@@ -76,7 +79,7 @@ def test_a_run_starts_with_the_weights_and_subwords_of_another(tmp_path, source,
     assert_same_weights(translator.model, trained, atol=1e-6)
     assert translator.model.config == config.model != trained.config
     sources, references = zip(*toy_pairs(80)[60:], strict=True)
-    bleu = score(load_translator(source, beam_size=1)(sources), references).bleu
+    bleu = score(Translator.load(source, beam_size=1)(sources), references).bleu
     assert bleu > 0.1
     (nll,), (first_bleu,) = map(read_history(tmp_path / "run").get, ("val_nll", "val_bleu"))
     assert first_bleu == pytest.approx(bleu)
@@ -100,7 +103,7 @@ def test_a_run_starts_from_an_exported_model(
     before = contents(start)
     config = continued(start, epochs=1, learning_rate_scale=STANDS_STILL)
     translator = train(config, tmp_path / "run")
-    trained = load_translator(source, precision=kind.get("precision", "float32")).model
+    trained = Translator.load(source, precision=kind.get("precision", "float32")).model
     assert_same_weights(translator.model, trained, atol=1e-6)
     vocabulary = (tmp_path / "run" / "vocabulary.model").read_bytes()
     assert vocabulary == (source / "vocabulary.model").read_bytes()
@@ -109,7 +112,7 @@ def test_a_run_starts_from_an_exported_model(
 
 def test_an_export_in_a_run_directory_is_not_what_a_run_starts_from(tmp_path, source):
     directory = shutil.copytree(source, tmp_path / "both")
-    export_quickly(load_translator(source), directory)
+    export_quickly(Translator.load(source), directory)
     assert find_translator(directory).vocabularies == [directory / "vocabulary.model"]
 
 
@@ -117,7 +120,7 @@ def test_an_export_in_a_run_directory_is_not_what_a_run_starts_from(tmp_path, so
 def test_a_run_starts_from_a_translator_that_was_saved_or_exported_in_python(
     tmp_path, source, continued, without_search
 ):
-    translator = load_translator(source)
+    translator = Translator.load(source)
     translator.save(tmp_path / "saved")
     export_quickly(translator, tmp_path / "exported", {"training": "3 epochs"})
     for name in ("saved", "exported"):
@@ -267,7 +270,7 @@ def test_other_vocabularies_in_the_directory_are_refused(tmp_path, source, conti
 
 
 def test_an_int8_model_does_not_start_a_run(tmp_path, source, continued):
-    translator = load_translator(source)
+    translator = Translator.load(source)
     translator.model.quantize("int8")
     translator.save(tmp_path / "start")
     with pytest.raises(ValueError, match="can be trained, received .*/start, which is int8. Start"):

@@ -9,12 +9,12 @@ import threading
 import pytest
 
 from keras_transformer.training import lock
-from keras_transformer.training.lock import locked_directory
+from keras_transformer.training.run_directory import locked_directory
 from tests.helpers.tiny import ROOT
 
 HOLD = """
 import pathlib, sys, time
-from keras_transformer.training.lock import locked_directory
+from keras_transformer.training.run_directory import locked_directory
 with locked_directory(pathlib.Path(sys.argv[1])):
     print("locked", flush=True)
     time.sleep(600)

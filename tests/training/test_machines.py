@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.training import machines
-from keras_transformer.training.cluster import Cluster
 from keras_transformer.training.machines import (
+    Cluster,
     StopTogether,
     check_same,
     chief_first,

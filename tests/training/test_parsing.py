@@ -6,13 +6,15 @@ import json
 import numpy as np
 import pytest
 import yaml
+from keras_transformer.training.text import encode_text, token_batches
 
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.data import WordDropout, read_trees, tree_pair
 from keras_transformer.evaluation import score_brackets
-from keras_transformer.training import load_translator, read_history, train
-from keras_transformer.training.text import encode_text, token_batches
+from keras_transformer.training import train
+from keras_transformer.training.csv_tables import read_history
 from keras_transformer.training.vocabularies import read_or_train
+from keras_transformer.translation import Translator
 from keras_transformer.trees import parse_tree
 from pipelines import evaluate
 from tests.helpers.parser import write_treebank
@@ -68,7 +70,7 @@ def run(request):
 def test_a_parser_learns_a_small_grammar(run):
     directory, unseen = run
     references = read_trees(unseen)
-    translator = load_translator(directory)
+    translator = Translator.load(directory)
     tagged = translator.target_tokenizer.word_tags == "source"
     parses = translator([tree_pair(tree, tagged=tagged)[0] for tree in references])
     scores = score_brackets([parse_tree(parse) for parse in parses], references)

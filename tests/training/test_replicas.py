@@ -14,7 +14,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.training import read_history
+from keras_transformer.training.csv_tables import read_history
 from tests.helpers.twenty_steps import (
     assert_same_arrays,
     newest_checkpoint,

@@ -9,7 +9,9 @@ import pytest
 
 from keras_transformer import Transformer
 from keras_transformer.config import ExperimentConfig
-from keras_transformer.training import load_translator, read_history, read_metrics, train
+from keras_transformer.training import train
+from keras_transformer.training.csv_tables import read_history, read_metrics
+from keras_transformer.translation import Translator
 from tests.helpers.experiment import epochs_of
 from tests.helpers.tiny import (
     run_python,
@@ -147,4 +149,4 @@ def test_two_replicas_train_and_resume(tmp_path):
     loss = read_history(tmp_path / "run")["loss"]
     assert loss[1] < loss[0] - 0.5
     assert read_metrics(tmp_path / "run")["loss"] == pytest.approx(loss, rel=1e-4)
-    assert len(load_translator(tmp_path / "run")(toy_sentences(5))) == 5
+    assert len(Translator.load(tmp_path / "run")(toy_sentences(5))) == 5

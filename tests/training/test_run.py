@@ -8,8 +8,10 @@ import pytest
 from keras_transformer import Transformer
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.evaluation import score
-from keras_transformer.training import average_checkpoints, prepare, read_history, train
-from keras_transformer.training.lock import locked_directory
+from keras_transformer.training import average_checkpoints, train
+from keras_transformer.training.csv_tables import read_history
+from keras_transformer.training.run import prepare
+from keras_transformer.training.run_directory import locked_directory
 from tests.helpers.experiment import epochs_of
 from tests.helpers.tiny import (
     TOY_RECIPE,

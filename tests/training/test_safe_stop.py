@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from keras_transformer.training.safe_stop import SafeStop
+from keras_transformer.training.stopping import SafeStop
 
 
 class Ended(Exception):

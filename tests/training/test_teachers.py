@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from keras_transformer.config import ExperimentConfig
-from keras_transformer.training import read_history, train
+from keras_transformer.training import train
+from keras_transformer.training.csv_tables import read_history
 from tests.helpers.tiny import tiny_tokenizer, toy_experiment, toy_training, write_toy_text
 
 

@@ -9,8 +9,7 @@ from keras_transformer.config import DecodingConfig
 from keras_transformer.data import TokenBatches, encode_pairs
 from keras_transformer.evaluation import score
 from keras_transformer.losses import smoothed_cross_entropy
-from keras_transformer.training.directions import evenly_spaced
-from keras_transformer.training.validation import Validation, greedy_validation
+from keras_transformer.training.validation import Validation, evenly_spaced, greedy_validation
 from keras_transformer.translation.translator import Translator
 from tests.helpers.tiny import tiny_model, tiny_tokenizer, toy_experiment, toy_pairs
 

@@ -6,7 +6,7 @@ import pytest
 
 from keras_transformer.config import ExperimentConfig, read_yaml
 from keras_transformer.export import find_saved_model
-from keras_transformer.training import load_translator
+from keras_transformer.translation import Translator
 from pipelines.quickstart import __main__ as quickstart
 from pipelines.quickstart import grammar
 from tests.helpers.tiny import toy_experiment
@@ -33,7 +33,7 @@ def test_the_whole_workflow(small_corpus, tmp_path, monkeypatch, capsys):
     for name in ("curves.png", "attention.png"):
         assert (directory / name).read_bytes().startswith(b"\x89PNG")
     sources = [source for source, _ in small_corpus.test[:3]]
-    for source, translation in zip(sources, load_translator(directory)(sources), strict=True):
+    for source, translation in zip(sources, Translator.load(directory)(sources), strict=True):
         assert f"  {source}\n  -> {translation}\n" in printed
     assert "60 pairs of sentences generated from a grammar" in printed
     assert "\nBLEU " in printed

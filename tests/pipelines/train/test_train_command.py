@@ -9,7 +9,7 @@ import time
 import pytest
 
 from keras_transformer.config import ExperimentConfig
-from keras_transformer.training import load_translator
+from keras_transformer.translation import Translator
 from pipelines import train
 from tests.helpers.experiment import MINIMAL
 from tests.helpers.tiny import ROOT, run_python, toy_experiment, toy_sentences, write_toy_text
@@ -204,4 +204,4 @@ def test_from_the_command_line_to_a_model(tmp_path):
     assert "TensorFlow" not in process.stderr
     config = ExperimentConfig.from_file(tmp_path / "run" / "config.yaml")
     assert config == toy_experiment(data | {"train_source": str(compressed)}, epochs=1)
-    assert len(load_translator(tmp_path / "run")(toy_sentences(3))) == 3
+    assert len(Translator.load(tmp_path / "run")(toy_sentences(3))) == 3

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.training import progress, readings
-from keras_transformer.training.progress import Progress
-from keras_transformer.training.readings import Readings
+from keras_transformer.training.progress import Progress, Readings
 
 
 @pytest.fixture

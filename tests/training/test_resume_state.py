@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.training.epoch_progress import dropout_states, progress_of, restore_progress
+from keras_transformer.training.resume import dropout_states, progress_of, restore_progress
 
 
 def make_model():

@@ -9,17 +9,19 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import yaml
-
-from keras_transformer.config import DataConfig
-from keras_transformer.export import load_saved_model
-from keras_transformer.training import prepare, read_history, train
-from keras_transformer.training.directions import direction_scores, sample
 from keras_transformer.training.text import (
     encode_text,
     read_validation,
     text_facts,
     token_batches,
 )
+
+from keras_transformer.config import DataConfig
+from keras_transformer.export import load_saved_model
+from keras_transformer.training import train
+from keras_transformer.training.csv_tables import read_history
+from keras_transformer.training.run import prepare
+from keras_transformer.training.validation import direction_scores, sample
 from keras_transformer.training.vocabularies import read_or_train, run_tokenizers
 from tests.helpers.tiny import (
     ROOT,

@@ -1,7 +1,7 @@
 import pytest
 
 from keras_transformer.training import dry_run
-from keras_transformer.training.rehearsal import DryRun
+from keras_transformer.training.dry_run_report import DryRun
 from tests.helpers.tiny import toy_experiment, write_toy_text
 
 

@@ -2,17 +2,69 @@
 
 import csv
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import keras
 
-from keras_transformer.training.logs import Logs
-from keras_transformer.training.readings import Readings
+from keras_transformer.training.progress import Readings
 from keras_transformer.utils.files import whole_file
 
 log = logging.getLogger(__name__)
+
+
+def read_history(directory: str | os.PathLike) -> dict[str, list[float]]:
+    """Read the metrics of every epoch of a run from its epochs.csv.
+
+    Args:
+        directory: The run directory.
+
+    Returns:
+        A list for each metric, such as "loss" and "val_bleu", with one value per epoch; "epoch"
+        counts from 1, also for a file of version 0.1, which counts from 0.
+
+    Raises:
+        FileNotFoundError: If the directory has no epochs.csv.
+        ValueError: If the file is damaged.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as run:
+    ...     _ = Path(run, "epochs.csv").write_text("epoch,val_bleu\\n1,3.5\\n2,18.25\\n")
+    ...     read_history(run)
+    {'epoch': [1.0, 2.0], 'val_bleu': [3.5, 18.25]}
+    """
+    return _columns(read_table(Path(directory) / "epochs.csv", "epoch"))
+
+
+def read_metrics(directory: str | os.PathLike) -> dict[str, list[float]]:
+    """Read what a run measured within its epochs, from its metrics.csv.
+
+    Args:
+        directory: The run directory.
+
+    Returns:
+        A list for each of "step", "epoch", "loss" (of training, a mean since the last row),
+        "learning_rate", "tokens_per_second", "seconds" (of the run, validation included) and others
+        that were logged, with one value per row. There is a row every 100 steps, every minute and
+        at the end of each epoch.
+
+    Raises:
+        FileNotFoundError: If the directory has no metrics.csv, as that of version 0.1.
+        ValueError: If the file is damaged.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as run:
+    ...     _ = Path(run, "metrics.csv").write_text("step,loss\\n100,6.5\\n200,5.25\\n")
+    ...     read_metrics(run)
+    {'step': [100.0, 200.0], 'loss': [6.5, 5.25]}
+    """
+    return _columns(read_table(Path(directory) / "metrics.csv", "step"))
+
+
+def _columns(rows: Sequence[Mapping[str, str]]) -> dict[str, list[float]]:
+    return {name: [float(row[name]) for row in rows] for name in (rows[0] if rows else ())}
 
 
 def read_table(path: Path, key: str) -> list[dict[str, str]]:
@@ -110,12 +162,12 @@ class EpochTable(keras.callbacks.Callback):
         self.table = Table(path, "epoch")
         self.has_begun = False
 
-    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if not self.has_begun:
             self.table.go_on_after(epoch)
             self.has_begun = True
 
-    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self.table.add({"epoch": epoch + 1, **dict(sorted((logs or {}).items()))})
 
 
@@ -133,12 +185,12 @@ class MetricsTable(keras.callbacks.Callback):
         self.readings = readings
         self.seconds: float | None = None
 
-    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if self.seconds is None:
             last = self.table.go_on_after(self.readings.step)
             self.seconds = float(last["seconds"]) if last else 0.0
 
-    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         if row := self.readings.row:
             self.seconds = (self.seconds or 0.0) + row["seconds"]
             self.table.add({**row, "seconds": round(self.seconds, 3)})

@@ -7,7 +7,7 @@ import pytest
 
 from keras_transformer import Transformer
 from keras_transformer.training import choice
-from keras_transformer.training.checkpoint_directory import run_checkpoints
+from keras_transformer.training.checkpoints import run_checkpoints
 from tests.helpers.tiny import toy_experiment
 
 BLEUS = [9.0, 3.0, 7.0]

@@ -11,7 +11,7 @@ import pytest
 from keras_transformer.config import TrainingConfig
 from keras_transformer.data import TokenBatches, encode_pairs
 from keras_transformer.training import train
-from keras_transformer.training.guards import FiniteLoss, check_warmup
+from keras_transformer.training.stopping import FiniteLoss, check_warmup
 from tests.helpers.tiny import tiny_tokenizer, toy_experiment, toy_pairs, write_toy_text
 
 

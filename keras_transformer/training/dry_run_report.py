@@ -1,4 +1,4 @@
-"""A rehearsal of a run: what it needs and how long it takes, from a few steps."""
+"""What a run needs and how long it takes, from a few steps."""
 
 import dataclasses
 import itertools
@@ -63,13 +63,13 @@ class DryRun:
         )
 
 
-def rehearse(model: keras.Model, batches: TokenBatches, training: TrainingConfig) -> DryRun:
+def make_trial_steps(training: TrainingConfig, model: keras.Model, batches: TokenBatches) -> DryRun:
     """Make a step with the largest batch and a few more, and return what the run needs.
 
     Args:
+        training: The recipe.
         model: The compiled model, which is changed.
         batches: The training text.
-        training: The recipe.
     """
     dataset = batches.dataset()
     largest: Any = None

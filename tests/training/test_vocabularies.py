@@ -9,7 +9,9 @@ import pytest
 
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.text import WordPieceTokenizer
-from keras_transformer.training import load_translator, read_history, train
+from keras_transformer.training import train
+from keras_transformer.training.csv_tables import read_history
+from keras_transformer.translation import Translator
 from tests.helpers.experiment import epochs_of
 from tests.helpers.tiny import (
     tiny_tokenizer,
@@ -69,7 +71,7 @@ def test_tsv_separate_vocabularies_and_low_precision(tmp_path, precision):
     translator = train(config, tmp_path / "run")
     assert np.isfinite(read_history(tmp_path / "run")["loss"]).all()
     assert translator.model.dtype_policy.name == "float32"
-    loaded = load_translator(tmp_path / "run")
+    loaded = Translator.load(tmp_path / "run")
     assert (loaded.tokenizer.vocab_size, loaded.target_tokenizer.vocab_size) == (330, 350)
     assert loaded(toy_sentences(5)) == translator(toy_sentences(5))
 
@@ -82,7 +84,7 @@ def test_word_pieces_are_trained_kept_and_loaded(tmp_path):
     translator = train(config, tmp_path / "run")
     assert isinstance(translator.tokenizer, WordPieceTokenizer)
     assert (tmp_path / "run" / "vocabulary.model").read_bytes() == translator.tokenizer.model
-    loaded = load_translator(tmp_path / "run")
+    loaded = Translator.load(tmp_path / "run")
     assert isinstance(loaded.tokenizer, WordPieceTokenizer)
     assert loaded.tokenizer is loaded.target_tokenizer
     assert loaded(toy_sentences(5)) == translator(toy_sentences(5))

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from keras_transformer.config import DecodingConfig
 from keras_transformer.training import summaries
-from keras_transformer.training.summaries import Summaries
+from keras_transformer.training.tensorboard import Summaries
 from keras_transformer.translation.translator import Translator
 from tests.helpers.tiny import tiny_model, tiny_tokenizer, toy_pairs
 

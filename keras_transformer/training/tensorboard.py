@@ -5,16 +5,15 @@ import math
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer.plots import attention_grid, save_figure, sentence_attention
-from keras_transformer.training.logs import Logs
-from keras_transformer.training.readings import Readings
-from keras_transformer.training.scores import SELECTING
-from keras_transformer.training.validation import Validation
+from keras_transformer.training.progress import Readings
+from keras_transformer.training.validation import SELECTING, Validation
 
 _SAMPLES = 5
 """Number of validation sentences whose translations are shown."""
@@ -56,14 +55,14 @@ class Summaries(keras.callbacks.Callback):
         places = np.linspace(0, max(0, len(full) - 1), min(_SAMPLES, len(full)))
         self.samples = [full[round(place)] for place in places]
 
-    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         if row := self.readings.row:
             left_out = ("step", "epoch", "seconds")
             values = {name: value for name, value in row.items() if name not in left_out}
             values[self.loss_name] = values.pop("loss")
             self._write({f"training/{name}": value for name, value in values.items()})
 
-    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         logs = logs or {}
         nll = logs["val_nll"]
         self._write(
@@ -86,7 +85,7 @@ class Summaries(keras.callbacks.Callback):
                 tf.summary.image("attention", self._attention())
         writer.flush()
 
-    def on_train_end(self, logs: Logs = None) -> None:
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         if self.writer is not None:
             self.writer.close()
             self.writer = None  # The rest of a run may be another `fit`.

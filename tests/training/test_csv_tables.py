@@ -3,8 +3,14 @@ import types
 
 import pytest
 
-from keras_transformer.training import read_history, read_metrics
-from keras_transformer.training.tables import EpochTable, MetricsTable, Table, read_table
+from keras_transformer.training.csv_tables import (
+    EpochTable,
+    MetricsTable,
+    Table,
+    read_history,
+    read_metrics,
+    read_table,
+)
 
 
 def test_a_table_grows_by_rows_and_goes_on_after_one_of_them(tmp_path):

@@ -4,8 +4,8 @@ import pytest
 import yaml
 
 from keras_transformer.config import DecodingConfig
-from keras_transformer.training import load_translator, read_history, run_facts
-from keras_transformer.training.directory import check_claim, claim
+from keras_transformer.training.csv_tables import read_history
+from keras_transformer.training.run_directory import check_claim, claim, run_facts
 from keras_transformer.translation.translator import Translator
 from tests.helpers.tiny import (
     tiny_model,
@@ -36,16 +36,16 @@ OPTIONS = {"beam_size": 3, "length_penalty": 0.6, "extra_length": 6}
 
 
 def test_decoding_options_override_those_of_the_run(trained):
-    translator = load_translator(trained)
+    translator = Translator.load(trained)
     assert translator.decoding == DecodingConfig(beam_size=2, length_penalty=1.0)
-    assert load_translator(trained, **OPTIONS).decoding == DecodingConfig(**OPTIONS)
+    assert Translator.load(trained, **OPTIONS).decoding == DecodingConfig(**OPTIONS)
 
 
 @pytest.mark.slow
 def test_a_loaded_translator_searches_with_its_options(trained):
     sentences = toy_sentences(14)
     expected = tiny_translator(num_layers=1, **OPTIONS)(sentences)
-    assert load_translator(trained, **OPTIONS)(sentences) == expected
+    assert Translator.load(trained, **OPTIONS)(sentences) == expected
 
 
 @pytest.mark.slow
@@ -57,14 +57,14 @@ def test_separate_vocabularies_are_loaded(tmp_path):
     model.save(tmp_path / "model.keras")
     sentences = toy_sentences(5)
     expected = Translator(model, *tokenizers, experiment.decoding)(sentences)
-    assert load_translator(tmp_path)(sentences) == expected
+    assert Translator.load(tmp_path)(sentences) == expected
 
 
 @pytest.mark.parametrize("missing", ["config.yaml", "model.keras"])
 def test_an_unfinished_run_has_no_translator(trained, missing):
     (trained / missing).unlink()
     with pytest.raises(FileNotFoundError, match=f"{missing} does not exist. Give the directory of"):
-        load_translator(trained)
+        Translator.load(trained)
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:5000], lambda data: b"", reversed_middle])
@@ -72,17 +72,17 @@ def test_a_damaged_model_is_named(trained, damage):
     path = trained / "model.keras"
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(ValueError, match="model.keras is damaged: .* Restore it. In a run"):
-        load_translator(trained)
+        Translator.load(trained)
 
 
 def test_a_damaged_configuration_is_named(trained):
     path = trained / "config.yaml"
     path.write_bytes(path.read_bytes()[:200] + b"{")
     with pytest.raises(ValueError, match="config.yaml is damaged: its checksum is not the one in"):
-        load_translator(trained)
+        Translator.load(trained)
     (trained / "SHA256SUMS").unlink()  # As in version 0.1.
     with pytest.raises(ValueError, match="config.yaml is not YAML"):
-        load_translator(trained)
+        Translator.load(trained)
 
 
 @pytest.mark.parametrize("length", [0, 9, 30, 200, 400])
