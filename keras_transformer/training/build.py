@@ -32,11 +32,6 @@ class Built:
 def build_run(config: ExperimentConfig, checked: Checked, text: PreparedText) -> Built:
     """Build the model of a run, claim its directory, and load the weights to go on from.
 
-    Args:
-        config: The experiment.
-        checked: What `check_run` returned.
-        text: What `prepare_text` returned.
-
     Raises:
         ValueError: If the model to start from is int8 or damaged, or a checkpoint is damaged.
     """

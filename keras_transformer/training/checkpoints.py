@@ -60,7 +60,7 @@ class Checkpoints:
             ValueError: If all checkpoints are damaged; none is renamed.
         """
         damaged: dict[Path, str] = {}
-        for path in reversed(self._resumable()):
+        for path in reversed(self._files("epoch", "step")):
             if (reason := damage(path)) is None:
                 break
             damaged[path] = reason
@@ -83,35 +83,29 @@ class Checkpoints:
 
     def last(self) -> list[Path]:
         """Return the checkpoints of the last `keep` epochs, oldest first."""
-        return self._of_epochs()[-self.keep :]
+        return self._files("epoch")[-self.keep :]
 
     def best(self) -> list[Path]:
         """Return the checkpoints of the `keep_best` best epochs, best first."""
-        return self._of_best()[: self.keep_best]
+        return self._best_first()[: self.keep_best]
 
-    def _of_best(self) -> list[Path]:
-        paths = sorted(self.directory.glob("best-*.weights.h5"), key=_position)
-        return sorted(
-            paths, key=_score, reverse=True
-        )  # Of equal ones, the first epoch is the best.
+    def _best_first(self) -> list[Path]:
+        # Of equal ones, the first epoch is the best.
+        return sorted(self._files("best"), key=_score, reverse=True)
 
     def newest(self) -> Path | None:
         """Return the checkpoint to resume from, of an epoch or of a step, or None without any."""
-        return max(self._resumable(), default=None, key=_position)
+        return max(self._files("epoch", "step"), default=None, key=_position)
 
     def position(self) -> Position:
         """Return how far the run is, by its newest checkpoint."""
         newest = self.newest()
         return _position(newest) if newest else Position(0, 0)
 
-    def _of_epochs(self) -> list[Path]:
-        return sorted(self.directory.glob("epoch-*.weights.h5"), key=_position)
-
-    def _of_steps(self) -> list[Path]:
-        return sorted(self.directory.glob("step-*.weights.h5"), key=_position)
-
-    def _resumable(self) -> list[Path]:
-        return sorted([*self._of_epochs(), *self._of_steps()], key=_position)
+    def _files(self, *kinds: str) -> list[Path]:
+        """Return the checkpoints of epochs, of steps or of the best epochs, oldest first."""
+        paths = (path for kind in kinds for path in self.directory.glob(f"{kind}-*.weights.h5"))
+        return sorted(paths, key=_position)
 
     def restore(self, model: keras.Model) -> None:
         """Load the newest state, if there is one, into a compiled model.
@@ -150,26 +144,15 @@ class Checkpoints:
             metric: What the score is, for the name of the file.
         """
         if score is not None:  # An epoch counts as complete when it has its own file, after this.
-            # Rounded, as in the file's name.
-            self._save_best(model, epoch, round(score, 4), metric, arrays)
+            best, score = self.best(), round(score, 4)  # As in the file's name.
+            if len(best) < self.keep_best or score > _score(best[-1]):
+                new = self._save(model, f"best-{epoch:04d}-{metric}-{score:.4f}", arrays)
+                again = self.directory.glob(f"best-{epoch:04d}-*.weights.h5")
+                for path in {*again, *self._best_first()[self.keep_best :]} - {new}:
+                    path.unlink()
         self._save(model, f"epoch-{epoch:04d}", arrays)
-        for path in [*self._of_epochs()[: -self.keep], *self._of_steps()]:
+        for path in [*self._files("epoch")[: -self.keep], *self._files("step")]:
             path.unlink()
-
-    def _save_best(
-        self,
-        model: keras.Model,
-        epoch: int,
-        score: float,
-        metric: str,
-        arrays: Mapping[str, np.ndarray] | None,
-    ) -> None:
-        best = self.best()
-        if len(best) < self.keep_best or score > _score(best[-1]):
-            new = self._save(model, f"best-{epoch:04d}-{metric}-{score:.4f}", arrays)
-            again = self.directory.glob(f"best-{epoch:04d}-*.weights.h5")
-            for path in {*again, *self._of_best()[self.keep_best :]} - {new}:
-                path.unlink()
 
     def save_step(
         self, model: keras.Model, epoch: int, step: int, arrays: Mapping[str, np.ndarray]
@@ -183,7 +166,7 @@ class Checkpoints:
             arrays: What else a run needs to resume there; see `progress_of`.
         """
         self._save(model, f"step-{epoch:04d}-{step:06d}", arrays)
-        for path in self._of_steps()[:-_STEPS_KEPT]:
+        for path in self._files("step")[:-_STEPS_KEPT]:
             path.unlink()
 
     def _save(self, model: keras.Model, name: str, arrays: Mapping[str, np.ndarray] | None) -> Path:

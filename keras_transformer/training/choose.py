@@ -24,12 +24,8 @@ def choose_weights(config: ExperimentConfig, checked: Checked, text: PreparedTex
     """Save the average or the best checkpoint, whichever has the higher validation score.
 
     It is BLEU (with several target languages, the mean of theirs), or F1 of trees. Of several
-    machines, the chief chooses. Damaged checkpoints are left out, with a warning.
-
-    Args:
-        config: The experiment.
-        checked: What `check_run` returned. Its directory gets model.keras and chosen.json.
-        text: What `prepare_text` returned.
+    machines, the chief chooses. Damaged checkpoints are left out, with a warning. The run directory
+    gets model.keras and chosen.json.
 
     Returns:
         The translator of the saved model.

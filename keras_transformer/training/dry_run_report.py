@@ -86,10 +86,18 @@ def make_trial_steps(training: TrainingConfig, model: keras.Model, batches: Toke
     has_gpu = bool(tf.config.list_physical_devices("GPU"))
     if has_gpu:
         tf.config.experimental.reset_memory_stats("GPU:0")
-    timer = _StepTimer()
+    times: list[float] = []  # When each step begins, and when it ends.
+    note_time = lambda *_: times.append(time.perf_counter())  # noqa: E731
+    timer = keras.callbacks.LambdaCallback(
+        on_train_batch_begin=note_time, on_train_batch_end=note_time
+    )
     model.fit(steps, shuffle=False, callbacks=[timer], verbose=0)
-    info = tf.config.experimental.get_memory_info("GPU:0") if has_gpu else None
-    seconds = float(np.mean(timer.seconds[-len(timed) :]))
+    if has_gpu:
+        peak = tf.config.experimental.get_memory_info("GPU:0")["peak"]
+    else:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        peak *= 1 if sys.platform == "darwin" else 1024  # Linux counts in KiB.
+    seconds = float(np.subtract(times[1::2], times[::2])[-len(timed) :].mean())
     variables = {id(v): v for v in [*model.variables, *model.optimizer.variables]}.values()
     inputs = largest[0]
     return DryRun(
@@ -99,7 +107,7 @@ def make_trial_steps(training: TrainingConfig, model: keras.Model, batches: Toke
         parameters=model.count_params(),
         state_bytes=sum(int(np.prod(v.shape)) * tf.as_dtype(v.dtype).size for v in variables),
         largest_batch=(*inputs["source"].shape, inputs["target"].shape[1]),
-        peak_bytes=info["peak"] if info else _peak_of_process(),
+        peak_bytes=peak,
         seconds_per_step=seconds,
         tokens_per_second=batches.tokens / len(batches) / seconds,
     )
@@ -107,25 +115,6 @@ def make_trial_steps(training: TrainingConfig, model: keras.Model, batches: Toke
 
 def _tokens(batch: Any) -> int:
     return sum(int(tf.size(ids)) for ids in batch[0].values())
-
-
-class _StepTimer(keras.callbacks.Callback):
-    """Keep the time of each step."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seconds: list[float] = []
-
-    def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        self.began = time.perf_counter()
-
-    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        self.seconds.append(time.perf_counter() - self.began)
-
-
-def _peak_of_process() -> int:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else 1024 * peak  # Linux counts in KiB.
 
 
 def _size(count: int) -> str:

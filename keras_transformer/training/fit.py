@@ -31,12 +31,6 @@ def fit_epochs(
 
     A machine that does not validate writes nothing.
 
-    Args:
-        config: The experiment.
-        checked: What `check_run` returned.
-        text: What `prepare_text` returned.
-        built: What `build_run` returned.
-
     Raises:
         FloatingPointError: If the loss or a weight becomes NaN or infinite.
         ValueError: If the machines differ in their text.

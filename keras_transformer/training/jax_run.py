@@ -15,7 +15,6 @@ from keras_transformer.data import TokenBatches
 from keras_transformer.metrics import NegativeLogLikelihood, TokenAccuracy
 from keras_transformer.model import Transformer
 from keras_transformer.training.check import check_run
-from keras_transformer.training.checkpoints import Checkpoints
 from keras_transformer.training.csv_tables import EpochTable
 from keras_transformer.training.machines import read_cluster
 from keras_transformer.training.prepare import PreparedText, prepare_text, static_widths
@@ -135,6 +134,9 @@ def _train(config: ExperimentConfig, directory: Path, devices: list[str]) -> Non
         ", ".join(devices),
     )
     state = EpochState(batches, checkpoints)
+    save = keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda epoch, logs: checkpoints.save_epoch(model, epoch + 1)
+    )
     finite = FiniteLoss(batches, text.tokenizers[0])
     # Steps then need not wait for what these do with the loss of the step before.
     state.async_safe = finite.async_safe = True
@@ -151,7 +153,7 @@ def _train(config: ExperimentConfig, directory: Path, devices: list[str]) -> Non
             finite,
             validation,
             EpochTable(directory / "epochs.csv"),
-            _SaveEpochs(checkpoints),
+            save,
         ],
     )
 
@@ -190,14 +192,3 @@ class _Validation(keras.callbacks.Callback):
         if logs is not None:
             logs["learning_rate"] = float(self.model.optimizer.learning_rate)
             logs |= {f"val_{name}": values[name] for name in ("nll", "accuracy")}
-
-
-class _SaveEpochs(keras.callbacks.Callback):
-    """Save the state after each epoch."""
-
-    def __init__(self, checkpoints: Checkpoints):
-        super().__init__()
-        self.checkpoints = checkpoints
-
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        self.checkpoints.save_epoch(self.model, epoch + 1)

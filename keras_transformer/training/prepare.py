@@ -56,7 +56,7 @@ def prepare_text(config: ExperimentConfig, checked: Checked, replicas: int) -> P
 
     Args:
         config: The experiment.
-        checked: What `check_run` returned.
+        checked: The directory, the machines, and models whose vocabularies the run takes over.
         replicas: Number of replicas that share each batch.
 
     Raises:
@@ -83,12 +83,7 @@ def prepare_text(config: ExperimentConfig, checked: Checked, replicas: int) -> P
 
 
 def preparation_report(config: ExperimentConfig, checked: Checked) -> str:
-    """Train the vocabularies and encode the training text alone, and return what is left of it.
-
-    Args:
-        config: The experiment.
-        checked: What `check_run` returned.
-    """
+    """Train the vocabularies, encode the training text, and return what was kept and dropped."""
     text = training_text(config, checked.directory)
     tokenizers = run_tokenizers(config, checked.directory, text, checked.trained)
     pairs, reports = encode_text(config, text, tokenizers)

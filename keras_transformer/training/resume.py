@@ -49,19 +49,25 @@ class EpochState(keras.callbacks.Callback):
         self._started = time.perf_counter()
         if newest and self.step:
             arrays = read_arrays(newest)
-            self._check_text(newest, arrays)
+            if "text" in arrays:
+                self._check_text(arrays["text"], newest)
             restore_progress(self.model, arrays)
             self._started -= float(arrays["seconds"])
 
-    def text(self) -> dict[str, np.ndarray]:
-        """Return what tells the training text from another, for `save_checkpoint`."""
-        return {"text": np.array([len(self.batches), self.batches.tokens])}
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return what resuming in this epoch needs besides weights, for `save_checkpoint`."""
+        seconds = {"seconds": np.float64(self._seconds())}
+        return {**seconds, "text": self._text(), **progress_of(self.model)}
 
-    def _check_text(self, path: Path, arrays: dict[str, np.ndarray]) -> None:
-        if "text" in arrays and not np.array_equal(arrays["text"], self.text()["text"]):
+    def _text(self) -> np.ndarray:
+        """Return what distinguishes the training text from another."""
+        return np.array([len(self.batches), self.batches.tokens])
+
+    def _check_text(self, before: np.ndarray, path: Path) -> None:
+        if not np.array_equal(before, self._text()):
             expected, received = (
                 f"{batches:,.0f} batches and {tokens:,.0f} tokens per epoch"
-                for batches, tokens in (arrays["text"], self.text()["text"])
+                for batches, tokens in (before, self._text())
             )
             raise ValueError(
                 f"An epoch goes on with the text it began with, of {expected}, received "
@@ -69,7 +75,7 @@ class EpochState(keras.callbacks.Callback):
                 f"began with, or remove {path} to begin the epoch again."
             )
 
-    def seconds(self) -> float:
+    def _seconds(self) -> float:
         """Return the time that the epoch has taken, in all processes that have trained in it."""
         return time.perf_counter() - self._started
 
@@ -78,7 +84,7 @@ class EpochState(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if logs is not None:
-            logs["tokens_per_second"] = self.batches.tokens / self.seconds()
+            logs["tokens_per_second"] = self.batches.tokens / self._seconds()
 
 
 class SaveCheckpoints(keras.callbacks.Callback):
@@ -128,8 +134,7 @@ class SaveCheckpoints(keras.callbacks.Callback):
         is_saved = self.checkpoints.position() == (state.epoch, state.step)
         # `FiniteLoss` ends the run at the next step, whose loss is not finite either.
         if not is_saved and not_finite(self.model) is None:
-            progress = progress_of(self.model, state.seconds())
-            arrays = {**progress, **state.text(), **self._averages()}
+            arrays = {**state.arrays(), **self._averages()}
             self.checkpoints.save_step(self.model, state.epoch + 1, state.step, arrays)
         self._saved_at = time.monotonic()
 
@@ -149,22 +154,12 @@ class SaveCheckpoints(keras.callbacks.Callback):
         return self.average.arrays() if self.average else {}
 
 
-def progress_of(model: keras.Model, seconds: float) -> dict[str, np.ndarray]:
-    """Return what a run needs, with its weights and its optimizer, to resume within an epoch.
-
-    These are the metrics so far, on each replica, and the state of dropout.
-
-    Args:
-        model: A compiled model in training.
-        seconds: The time that the steps of the epoch took.
-
-    Returns:
-        Arrays by name, for `save_checkpoint` and `restore_progress`.
-    """
-    arrays = {"seconds": np.float64(seconds)}
-    for name, variable in _variables(model).items():
-        arrays[name] = np.stack([part.numpy() for part in _parts(model, variable)])
-    return arrays
+def progress_of(model: keras.Model) -> dict[str, np.ndarray]:
+    """Return the metrics so far, on each replica, and the state of dropout, as arrays by name."""
+    return {
+        name: np.stack([part.numpy() for part in _parts(model, variable)])
+        for name, variable in _variables(model).items()
+    }
 
 
 def restore_progress(model: keras.Model, arrays: Mapping[str, np.ndarray]) -> None:

@@ -12,7 +12,7 @@ from keras_transformer.training.check import check_run
 from keras_transformer.training.choose import choose_weights
 from keras_transformer.training.dry_run_report import DryRun, make_trial_steps
 from keras_transformer.training.fit import fit_epochs
-from keras_transformer.training.machines import Cluster, others_may_be_lost, read_cluster
+from keras_transformer.training.machines import others_may_be_lost, read_cluster
 from keras_transformer.training.prepare import preparation_report, prepare_text
 from keras_transformer.training.run_directory import locked_directory
 from keras_transformer.translation.translator import Translator
@@ -65,7 +65,9 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
     """
     _check_backend("train", "; on JAX, call train_on_jax")
     directory, cluster = Path(directory), read_cluster()
-    with others_may_be_lost(cluster), _locked(directory, cluster):
+    is_chief = cluster is None or cluster.is_chief
+    lock = locked_directory(directory) if is_chief else contextlib.nullcontext()
+    with others_may_be_lost(cluster), lock:
         checked = check_run(config, directory, cluster)
         text = prepare_text(config, checked, checked.machines.replicas)
         built = build_run(config, checked, text)
@@ -149,9 +151,3 @@ def _check_backend(name: str, otherwise: str = "") -> None:
             f"{name} needs the TensorFlow backend, received {backend}. Set the environment "
             f"variable KERAS_BACKEND=tensorflow{otherwise}."
         )
-
-
-def _locked(directory: Path, cluster: Cluster | None) -> contextlib.AbstractContextManager[None]:
-    """Lock the directory, which the chief does for all machines."""
-    is_chief = cluster is None or cluster.is_chief
-    return locked_directory(directory) if is_chief else contextlib.nullcontext()

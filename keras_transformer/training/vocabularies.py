@@ -146,7 +146,8 @@ def _trained(data: DataConfig, text: TrainingText, sides: tuple[int, ...], size:
         lines = sample_sentences(corpora, sides, data.vocabulary_sentences)
         counts = f"{size:,}", f"{len(lines):,}"
         log.info("training a vocabulary of %s tokens on %s sentences", *counts)
-        _train_tokenizer(data, lines, size, _tags(data) if 0 in sides else []).save(path)
+        tags = _tags(data) if 0 in sides else []
+        _train_tokenizer(data, lines, size, tags).save(path)
     return path
 
 
