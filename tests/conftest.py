@@ -16,7 +16,7 @@ LONG = (
     "tests/training/test_replicas.py",
     "tests/training/test_run.py",
     "tests/training/test_resume.py",
-    "tests/training/test_run_subwords.py",
+    "tests/training/test_vocabularies.py",
     "tests/benchmarks/test_decoding_benchmark.py",
     "tests/training/test_kills.py",
     "tests/benchmarks/test_training_benchmark.py",

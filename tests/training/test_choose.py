@@ -1,13 +1,15 @@
 """Which weights a run ends with."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from keras_transformer import Transformer
-from keras_transformer.training import choice
+from keras_transformer.training import choose
 from keras_transformer.training.checkpoints import run_checkpoints
+from keras_transformer.training.machines import Machines
 from tests.helpers.tiny import toy_experiment
 
 BLEUS = [9.0, 3.0, 7.0]
@@ -44,9 +46,13 @@ def chosen(tmp_path, monkeypatch):
 
             return translate
 
-        monkeypatch.setattr(choice, "Translator", translator)
-        monkeypatch.setattr(choice, "output_scores", lambda *_: {"val_bleu": -len(seen)})
-        choice.choose_weights(config, tmp_path, checkpoints, (None, None), [("a", "b")])
+        monkeypatch.setattr(choose, "Translator", translator)
+        monkeypatch.setattr(choose, "output_scores", lambda *_: {"val_bleu": -len(seen)})
+        checked = SimpleNamespace(
+            directory=tmp_path, checkpoints=checkpoints, machines=Machines(strategy=None)
+        )
+        text = SimpleNamespace(tokenizers=(None, None), validation_pairs=[("a", "b")])
+        choose.choose_weights(config, checked, text)
         return seen, json.loads((tmp_path / "chosen.json").read_text())
 
     return chosen

@@ -47,6 +47,16 @@ def test_epochs_of_version_0_1_are_counted_from_one_and_continued(tmp_path):
     assert read_history(tmp_path) == {"epoch": [1, 2, 3, 4], "val_bleu": [1.5, 3.5, 4.0, 5.5]}
 
 
+def test_a_line_that_was_joined_to_one_that_was_cut_off_is_left_out(tmp_path):
+    (tmp_path / "epochs.csv").write_text("epoch,loss\n1,4.0\n2,3.1,3.5\n3,3.0\n")
+    assert read_history(tmp_path) == {"epoch": [1, 3], "loss": [4.0, 3.0]}
+
+
+def test_a_table_without_rows_is_empty(tmp_path):
+    (tmp_path / "epochs.csv").write_text("")
+    assert read_history(tmp_path) == {}
+
+
 @pytest.mark.parametrize("torn", ["3", "3,3", "3,3.25,"])
 def test_a_line_that_was_cut_off_costs_no_other(tmp_path, torn):
     path = tmp_path / "epochs.csv"

@@ -7,7 +7,7 @@ import keras
 import pytest
 
 from keras_transformer.export import load_saved_model
-from keras_transformer.training import TrainingTransformer, choice, run, train
+from keras_transformer.training import TrainingTransformer, choose, run, train
 from keras_transformer.training.csv_tables import read_history, read_metrics
 from keras_transformer.training.run_directory import run_facts
 from keras_transformer.training.tensorboard import Summaries
@@ -91,8 +91,8 @@ def quick():
     with pytest.MonkeyPatch.context() as context:
         context.setattr(TrainingTransformer, "fit", fit)
         context.setattr(Validation, "measure", measure)
-        context.setattr(choice, "output_scores", lambda *texts: {"val_bleu": 2.0})
-        context.setattr(choice.Translator, "__call__", lambda self, sources: sources)
+        context.setattr(choose, "output_scores", lambda *texts: {"val_bleu": 2.0})
+        context.setattr(choose.Translator, "__call__", lambda self, sources: sources)
         context.setattr(Summaries, "_is_time_to_draw", lambda self: False)
         yield
 

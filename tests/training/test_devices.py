@@ -3,7 +3,7 @@ import platform
 import pytest
 import tensorflow as tf
 
-from keras_transformer.training import devices, replica_strategy, run
+from keras_transformer.training import devices, machines, replica_strategy, run
 from tests.helpers.tiny import run_python, toy_experiment, write_toy_text
 
 THREE_REPLICAS = """
@@ -167,7 +167,7 @@ def test_with_a_gpu_nothing_changes(monkeypatch):
 
 def test_train_prepares_the_cpu_before_it_reads_text(tmp_path, monkeypatch):
     calls = []
-    monkeypatch.setattr(run, "prepare_cpu", lambda: calls.append("prepare") or 1)
+    monkeypatch.setattr(machines, "prepare_cpu", lambda: calls.append("prepare") or 1)
     data = write_toy_text(tmp_path, train=20) | {"train_source": str(tmp_path / "none")}
     with pytest.raises(FileNotFoundError):
         run.train(toy_experiment(data), tmp_path / "run")

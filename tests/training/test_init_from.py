@@ -10,7 +10,7 @@ import pytest
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.evaluation import score
 from keras_transformer.training import train
-from keras_transformer.training.check import check_start
+from keras_transformer.training.check import find_start
 from keras_transformer.training.csv_tables import read_history
 from keras_transformer.training.run_directory import run_facts
 from keras_transformer.translation import Translator
@@ -199,7 +199,7 @@ def test_every_size_that_differs_is_named(tmp_path, continued):
 
 
 def test_sizes_may_be_spelled_out(tmp_path, continued):
-    check_start(tmp_path / "run", continued(model={"key_dim": 16, "value_dim": 16}))
+    find_start(tmp_path / "run", continued(model={"key_dim": 16, "value_dim": 16}))
 
 
 def test_other_subwords_are_refused(tmp_path, continued):
@@ -223,7 +223,7 @@ def test_another_vocabulary_is_refused_and_kept(tmp_path, continued):
         train(continued(), path.parent)
     assert contents(path.parent) == before
     shutil.copy(toy_training()[0] / path.name, path)
-    check_start(path.parent, continued())
+    find_start(path.parent, continued())
 
 
 def test_the_directory_to_start_from_is_not_written_to(source, continued):

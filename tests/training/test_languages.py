@@ -9,20 +9,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import yaml
-from keras_transformer.training.text import (
-    encode_text,
-    read_validation,
-    text_facts,
-    token_batches,
-)
 
 from keras_transformer.config import DataConfig
 from keras_transformer.export import load_saved_model
 from keras_transformer.training import train
+from keras_transformer.training.corpora import read_validation, text_facts, training_text
 from keras_transformer.training.csv_tables import read_history
+from keras_transformer.training.prepare import token_batches
 from keras_transformer.training.run import prepare
-from keras_transformer.training.validation import direction_scores, sample
-from keras_transformer.training.vocabularies import read_or_train, run_tokenizers
+from keras_transformer.training.vocabularies import run_tokenizers
+from tests.helpers.experiment import encoded_text
 from tests.helpers.tiny import (
     ROOT,
     export_quickly,
@@ -51,33 +47,10 @@ def data(tmp_path, monkeypatch):
     return EXAMPLE
 
 
-def test_a_mean_is_taken_over_languages_not_over_sentences():
-    right = "ein Hund läuft über den Strand"
-    pairs = [(f">>de<< {n}", right) for n in range(3)] + [(">>fr<< x", right), ("", right)]
-    # The last one has no language; it would lower either.
-    scores = direction_scores([right, right, right, "Mond", "Sonne"], pairs, ["fr", "de", "de"])
-    assert scores == {
-        "val_bleu": pytest.approx(50),
-        "val_bleu_fr": 0,
-        "val_bleu_de": pytest.approx(100),
-    }
-    alone = direction_scores([right, right, right, "Mond", "Sonne"], pairs, [])
-    assert alone.keys() == {"val_bleu"} and 0 < alone["val_bleu"] < 100
-
-
-def test_a_sample_has_an_equal_share_of_each_language():
-    pairs = [(f">>de<< {n}", "x") for n in range(9)] + [(f">>fr<< {n}", "x") for n in range(2)]
-    german, french = pairs[:9], pairs[9:]
-    assert sample(pairs, None, ["de", "fr"]) == pairs
-    assert sample(pairs, 1, ["de", "fr"]) == [german[0], french[0]]
-    assert sample(pairs, 6, ["de", "fr"]) == [german[0], german[3], german[6], *french]
-
-
 def test_tags_are_first_tokens_of_the_training_and_validation_text(data):
     config = toy_experiment(data)
-    tokenizers = read_or_train(Path("run"), config)
+    tokenizers, pairs, reports = encoded_text(config, Path("run"))
     assert tokenizers[0].language_tags == TAGS
-    pairs, reports = encode_text(config, tokenizers, Path("run"))
     assert [report["kept"] for report in reports] == [270, 30]
     assert [report["name"] for report in reports] == [
         "train_de.en and train_de.de (de)",
@@ -97,9 +70,7 @@ def test_tags_are_first_tokens_of_the_training_and_validation_text(data):
 
 def test_bpe_dropout_keeps_the_tags(data):
     config = toy_experiment({**data, "subword_dropout": 0.5, "temperature": 1})
-    tokenizers = read_or_train(Path("run"), config)
-    encoded = encode_text(config, tokenizers, Path("run"))
-    batches = token_batches(config, tokenizers, *encoded)
+    batches = token_batches(config, *encoded_text(config, Path("run")))
     first = [inputs["source"][labels[:, 0] > 0, 0] for inputs, labels in batches]
     assert set(np.concatenate(first)) == {4, 5}
 
@@ -134,10 +105,11 @@ def test_a_direction_without_text_is_named(data):
 
 def test_a_model_to_start_from_must_have_the_tags(data):
     tiny_tokenizer().save("vocabulary.model")
+    config = toy_experiment(data)
     start = SimpleNamespace(vocabularies=["vocabulary.model"], path="other")
     message = "must have the tags of data.train_languages; it lacks >>de<< and >>fr<<, and has n"
     with pytest.raises(ValueError, match=message):
-        run_tokenizers(Path("run"), toy_experiment(data), start, [])
+        run_tokenizers(config, Path("run"), training_text(config, Path("run")), start)
 
 
 def test_of_two_vocabularies_the_source_has_the_tags(data):
@@ -145,7 +117,7 @@ def test_of_two_vocabularies_the_source_has_the_tags(data):
     sizes = {"vocab_size": 330, "target_vocab_size": 335}
     model = dataclasses.replace(config.model, share_embeddings="none", **sizes)
     config = dataclasses.replace(config, model=model)
-    source, target = read_or_train(Path("run"), config)
+    source, target = run_tokenizers(config, Path("run"), training_text(config, Path("run")))
     assert (source.language_tags, target.language_tags) == (TAGS, [])
     assert (source.vocab_size, target.vocab_size) == (330, 335)
 

@@ -6,17 +6,17 @@ import json
 import numpy as np
 import pytest
 import yaml
-from keras_transformer.training.text import encode_text, token_batches
 
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.data import WordDropout, read_trees, tree_pair
 from keras_transformer.evaluation import score_brackets
 from keras_transformer.training import train
 from keras_transformer.training.csv_tables import read_history
-from keras_transformer.training.vocabularies import read_or_train
+from keras_transformer.training.prepare import token_batches
 from keras_transformer.translation import Translator
 from keras_transformer.trees import parse_tree
 from pipelines import evaluate
+from tests.helpers.experiment import encoded_text
 from tests.helpers.parser import write_treebank
 from tests.helpers.shared import shared
 from tests.helpers.tiny import ROOT
@@ -132,12 +132,11 @@ def short_run(folder, **training):
 
 def test_word_dropout_varies_the_batches_of_words(tmp_path):
     config = short_run(tmp_path)
-    tokenizers = read_or_train(tmp_path / "run", config)
-    encoded = encode_text(config, tokenizers, tmp_path / "run")
-    batches = token_batches(config, tokenizers, *encoded)
+    encoded = encoded_text(config, tmp_path / "run")
+    batches = token_batches(config, *encoded)
     assert isinstance(batches.vary, WordDropout)
     off = dataclasses.replace(config, data=dataclasses.replace(config.data, subword_dropout=0.0))
-    plain = token_batches(off, tokenizers, *encoded)
+    plain = token_batches(off, *encoded)
     assert plain.vary is None
     assert len(batches) == len(plain)
 

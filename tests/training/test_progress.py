@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.training import progress, readings
+from keras_transformer.training import progress
 from keras_transformer.training.progress import Progress, Readings
 
 
@@ -13,7 +13,6 @@ def clock(monkeypatch):
     """The time in seconds, which passes only when a test says so."""
     clock = types.SimpleNamespace(now=1000.0)
     fake = types.SimpleNamespace(perf_counter=lambda: clock.now)
-    monkeypatch.setattr(readings, "time", fake)
     monkeypatch.setattr(progress, "time", fake)
     return clock
 

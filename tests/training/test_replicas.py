@@ -141,7 +141,7 @@ def run_with_accumulation(folder, replicas, strategy):
 
     Nothing is translated, which saves most of the time.
     """
-    from keras_transformer.training import run
+    from keras_transformer.training import machines, run
     from keras_transformer.training.validation import Validation
 
     def measure(self):
@@ -150,7 +150,7 @@ def run_with_accumulation(folder, replicas, strategy):
 
     Validation.measure = measure
     run.choose_weights = lambda *given: None
-    run.replica_strategy = lambda number: strategy
+    machines.replica_strategy = lambda number: strategy
     for parts in (parts for number, parts in RUNS if number == replicas):
         config = twenty_steps(folder, accumulation=parts, clip_norm=1.5)
         run.train(config, Path(folder, f"run-{replicas}-{parts}"))

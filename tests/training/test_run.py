@@ -138,7 +138,7 @@ def test_text_may_come_from_a_tfds_dataset(tmp_path, monkeypatch, caplog, withou
         ("toy", "train[:60]", "en", "de"): toy_pairs(60),
         ("toy", "dev", "en", "de"): VALIDATION,
     }
-    module = "keras_transformer.training.text"
+    module = "keras_transformer.training.corpora"
     monkeypatch.setattr(f"{module}.read_tfds", lambda *of: sets[of])
     monkeypatch.setattr(f"{module}.stream_tfds", lambda *of: iter(sets[of]))
     monkeypatch.setattr(f"{module}.tfds_version", lambda name: f"{name}/1.0.0")

@@ -1,21 +1,142 @@
+"""The lock of a run directory, the configuration that claims it, and what it says of a run."""
+
 import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import threading
 
 import pytest
 import yaml
 
 from keras_transformer.config import DecodingConfig
-from keras_transformer.training.csv_tables import read_history
-from keras_transformer.training.run_directory import check_claim, claim, run_facts
-from keras_transformer.translation.translator import Translator
-from tests.helpers.tiny import (
-    tiny_model,
-    tiny_tokenizer,
-    tiny_translator,
-    toy_experiment,
-    toy_sentences,
+from keras_transformer.training import run_directory
+from keras_transformer.training.run_directory import (
+    check_claim,
+    claim,
+    locked_directory,
+    run_facts,
 )
+from keras_transformer.translation.translator import Translator
+from tests.helpers.tiny import ROOT, tiny_model, tiny_tokenizer, toy_experiment
 
 TEXT = {"train_source": "train.tsv", "validation_source": "validation.tsv"}
+HOLD = """
+import pathlib, sys, time
+from keras_transformer.training.run_directory import locked_directory
+with locked_directory(pathlib.Path(sys.argv[1])):
+    print("locked", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    return tmp_path / "runs" / "first"
+
+
+def test_a_second_run_in_the_process_is_refused_with_the_first_one_s_name(run):
+    refused = []
+
+    def second():
+        with pytest.raises(BlockingIOError, match=f"first is in use by process {os.getpid()} on "):
+            with locked_directory(run):
+                pass
+        refused.append(True)
+
+    with locked_directory(run):
+        thread = threading.Thread(target=second)
+        thread.start()
+        thread.join()
+        assert refused
+        assert (run / "run.lock").exists()
+    with locked_directory(run):
+        pass
+
+
+@pytest.mark.slow
+def test_another_process_is_refused_until_the_first_is_killed(run):
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, run],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+    )
+    with process:
+        try:
+            assert process.stdout.readline() == b"locked\n"
+            with pytest.raises(BlockingIOError, match=f"process {process.pid} on "):
+                with locked_directory(run):
+                    pass
+        finally:
+            process.send_signal(signal.SIGKILL)
+    assert (run / "run.lock").exists()
+    with locked_directory(run):
+        assert f"process {os.getpid()} on" in (run / "run.lock").read_text()
+    assert not (run / "run.lock").exists()
+
+
+def test_a_lock_that_was_removed_before_it_was_locked_is_not_trusted(run, monkeypatch):
+    run.mkdir(parents=True)
+    lock_file, calls = run_directory._lock_file, []
+
+    def first_run_ends_meanwhile(file):
+        lock_file(file)
+        if not calls:
+            (run / "run.lock").unlink()
+        calls.append(file)
+
+    monkeypatch.setattr(run_directory, "_lock_file", first_run_ends_meanwhile)
+    with locked_directory(run):
+        assert len(calls) == 2
+        assert (run / "run.lock").exists()
+
+
+def test_temporary_files_of_killed_runs_are_removed(run):
+    checkpoints = run / "checkpoints"
+    checkpoints.mkdir(parents=True)
+    for path in (run / "writing-1-model.keras", checkpoints / "writing-2-epoch-0001.weights.h5"):
+        path.touch()
+    (checkpoints / "epoch-0001.weights.h5").touch()
+    (run / "writing-3-1").mkdir()  # An export that another process writes.
+    with locked_directory(run):
+        left = sorted(path.name for path in run.rglob("*"))
+    assert left == ["checkpoints", "epoch-0001.weights.h5", "run.lock", "writing-3-1"]
+
+
+def test_new_directories_that_stay_empty_are_removed(run, tmp_path):
+    with pytest.raises(ValueError, match="mistake"), locked_directory(run):
+        raise ValueError("mistake")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ValueError, match="mistake"), locked_directory(run):
+        (run / "config.yaml").touch()
+        raise ValueError("mistake")
+    assert [path.name for path in run.iterdir()] == ["config.yaml"]
+
+
+def test_a_directory_that_was_there_stays(run):
+    run.mkdir(parents=True)
+    with locked_directory(run):
+        pass
+    assert list(run.iterdir()) == []
+
+
+def test_a_directory_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="file") as error:
+        with locked_directory(tmp_path / "file" / "run"):
+            pass
+    assert error.value.filename
+
+
+def test_a_file_system_without_locks_is_used_with_a_warning(run, monkeypatch, caplog):
+    def fail(*arguments):
+        raise OSError(run_directory.errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(run_directory.fcntl, "flock", fail)
+    with locked_directory(run):
+        pass
+    assert "is on a file system without locks" in caplog.text
 
 
 def reversed_middle(data):
@@ -30,41 +151,6 @@ def trained(tmp_path):
     claim(tmp_path, toy_experiment(TEXT), [tiny_tokenizer(), tiny_tokenizer()])
     tiny_model(num_layers=1).save(tmp_path / "model.keras")
     return tmp_path
-
-
-OPTIONS = {"beam_size": 3, "length_penalty": 0.6, "extra_length": 6}
-
-
-def test_decoding_options_override_those_of_the_run(trained):
-    translator = Translator.load(trained)
-    assert translator.decoding == DecodingConfig(beam_size=2, length_penalty=1.0)
-    assert Translator.load(trained, **OPTIONS).decoding == DecodingConfig(**OPTIONS)
-
-
-@pytest.mark.slow
-def test_a_loaded_translator_searches_with_its_options(trained):
-    sentences = toy_sentences(14)
-    expected = tiny_translator(num_layers=1, **OPTIONS)(sentences)
-    assert Translator.load(trained, **OPTIONS)(sentences) == expected
-
-
-@pytest.mark.slow
-def test_separate_vocabularies_are_loaded(tmp_path):
-    tokenizers = tiny_tokenizer(330, sides=(0,)), tiny_tokenizer(350, sides=(1,))
-    experiment = toy_experiment(TEXT)
-    model = tiny_model(330, target_vocab_size=350, num_layers=1)
-    claim(tmp_path, dataclasses.replace(experiment, model=model.config), tokenizers)
-    model.save(tmp_path / "model.keras")
-    sentences = toy_sentences(5)
-    expected = Translator(model, *tokenizers, experiment.decoding)(sentences)
-    assert Translator.load(tmp_path)(sentences) == expected
-
-
-@pytest.mark.parametrize("missing", ["config.yaml", "model.keras"])
-def test_an_unfinished_run_has_no_translator(trained, missing):
-    (trained / missing).unlink()
-    with pytest.raises(FileNotFoundError, match=f"{missing} does not exist. Give the directory of"):
-        Translator.load(trained)
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:5000], lambda data: b"", reversed_middle])
@@ -142,25 +228,3 @@ def test_the_facts_of_a_run_are_its_data_its_recipe_and_what_was_chosen(trained)
         (trained / "chosen.json").write_text(content)
         with pytest.raises(ValueError, match="chosen.json is damaged: .*Restore it, or remove it"):
             run_facts(trained)
-
-
-def test_history_has_each_epoch_once_as_it_was_trained_last(tmp_path):
-    (tmp_path / "epochs.csv").write_text("epoch,val_bleu\n1,1.5\n2,2.5\n2,3.5\n3,3.0\n")
-    assert read_history(tmp_path) == {"epoch": [1, 2, 3], "val_bleu": [1.5, 3.5, 3.0]}
-
-
-def test_a_line_that_was_joined_to_one_that_was_cut_off_is_left_out(tmp_path):
-    (tmp_path / "epochs.csv").write_text("epoch,loss\n1,4.0\n2,3.1,3.5\n3,3.0\n")
-    assert read_history(tmp_path) == {"epoch": [1, 3], "loss": [4.0, 3.0]}
-
-
-def test_a_history_with_something_else_is_named(tmp_path):
-    (tmp_path / "epochs.csv").write_text("epoch,loss\n1,4.0\nepoch,loss\n2,3.0\n")
-    with pytest.raises(ValueError, match="epochs.csv is damaged: .*'epoch'. Remove the line, or"):
-        read_history(tmp_path)
-
-
-def test_history_of_no_epoch_is_empty(tmp_path):
-    path = tmp_path / "epochs.csv"
-    path.write_text("")
-    assert read_history(tmp_path) == {}

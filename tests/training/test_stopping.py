@@ -1,66 +1,17 @@
-"""Checks that end a run before it trains for nothing."""
+"""What stops training before its last epoch."""
 
-import dataclasses
 import math
-import re
+import signal
+import threading
 
 import keras
 import numpy as np
 import pytest
 
-from keras_transformer.config import TrainingConfig
 from keras_transformer.data import TokenBatches, encode_pairs
 from keras_transformer.training import train
-from keras_transformer.training.stopping import FiniteLoss, check_warmup
+from keras_transformer.training.stopping import FiniteLoss, SafeStop
 from tests.helpers.tiny import tiny_tokenizer, toy_experiment, toy_pairs, write_toy_text
-
-
-def test_the_warm_up_may_take_the_whole_run():
-    check_warmup(TrainingConfig(epochs=2, warmup_steps=20), 10, smallest_batch=9, has_begun=False)
-
-
-def remedies(**recipe):
-    """Return the options that the error of a too short run names, with the values to set."""
-    training = TrainingConfig(**recipe)
-    with pytest.raises(ValueError, match="The warm-up must end within the run, received ") as error:
-        check_warmup(training, training.steps_per_epoch or 7, smallest_batch=128, has_begun=False)
-    found = re.findall(r"training\.(\w+) to ([\d,]+) or", str(error.value))
-    return {name: int(value.replace(",", "")) for name, value in found}
-
-
-@pytest.mark.parametrize("recipe", [{"epochs": 20}, {"epochs": 20, "steps_per_epoch": 9}])
-def test_each_remedy_of_a_warm_up_longer_than_the_run_helps(recipe):
-    values = remedies(**recipe)
-    assert values.keys() == {"warmup_steps", "epochs"} | recipe.keys() - {"epochs"} | (
-        set() if "steps_per_epoch" in recipe else {"batch_tokens"}
-    )
-    batch_tokens = values.pop("batch_tokens", None)
-    for name, value in values.items():
-        training = dataclasses.replace(TrainingConfig(**recipe), **{name: value})
-        steps = training.epochs * (training.steps_per_epoch or 7)
-        assert training.warmup_steps == pytest.approx(steps / 4, rel=0.05)
-    if batch_tokens:
-        assert 20 * 7 * 25_000 / batch_tokens == pytest.approx(4 * 4000, rel=0.01)
-
-
-def test_batches_that_no_sentence_fits_are_not_advised():
-    assert "batch_tokens" not in remedies(epochs=1, batch_tokens=2048)
-
-
-def test_a_run_that_has_begun_gets_a_warning_only(caplog):
-    check_warmup(TrainingConfig(epochs=1), 8, smallest_batch=128, has_begun=True)
-    (message,) = caplog.messages
-    assert message.endswith(
-        "received 4,000 warm-up steps for 8 steps: the learning rate would rise to 0.2% of its "
-        "highest value only"
-    )
-
-
-def test_a_run_with_a_longer_warm_up_writes_nothing_but_its_encoded_text(tmp_path):
-    data = write_toy_text(tmp_path, train=20)
-    with pytest.raises(ValueError, match="received 80 warm-up steps for 9 steps: .* to 11.2% "):
-        train(toy_experiment(data, warmup_steps=80), tmp_path / "run")
-    assert [path.name for path in (tmp_path / "run").iterdir()] == ["text"]
 
 
 @pytest.fixture
@@ -111,3 +62,94 @@ def test_a_run_that_diverges_saves_nothing_and_ends(tmp_path):
     assert names <= {
         *("SHA256SUMS", "config.yaml", "metrics.csv", "tensorboard", "text", "vocabulary.model")
     }
+
+
+class Ended(Exception):
+    pass
+
+
+def end(number, frame):
+    raise Ended(number)
+
+
+@pytest.fixture(params=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def number(request):
+    before = signal.signal(request.param, end)
+    yield request.param
+    signal.signal(request.param, before)
+
+
+@pytest.fixture
+def saved():
+    return []
+
+
+@pytest.fixture
+def stop(saved):
+    """The callback in an epoch of three steps, which has begun."""
+    stop = SafeStop(lambda: saved.append(True))
+    stop.set_params({"steps": 3})
+    stop.on_epoch_begin(0)
+    return stop
+
+
+def test_a_signal_waits_for_the_end_of_the_step_which_is_saved(number, stop, saved, caplog):
+    with pytest.raises(Ended, match=str(int(number))), stop.installed():
+        stop.on_train_batch_end(0)
+        signal.raise_signal(number)
+        assert caplog.messages[0].startswith(f"{number.name}: the run ends after this step, and ")
+        assert saved == []
+        stop.on_train_batch_end(1)
+    assert saved == [True]
+    assert signal.getsignal(number) is end
+
+
+def test_a_second_signal_ends_the_step(number, stop, saved):
+    with pytest.raises(Ended), stop.installed():
+        signal.raise_signal(number)
+        signal.raise_signal(number)
+    assert saved == []
+
+
+def test_the_last_step_of_an_epoch_has_no_checkpoint_and_validation_ends_at_once(
+    number, stop, saved
+):
+    with pytest.raises(Ended), stop.installed():
+        signal.raise_signal(number)
+        stop.on_train_batch_end(2)
+    with pytest.raises(Ended), stop.installed():
+        signal.raise_signal(number)
+    assert saved == []
+
+
+def test_before_the_first_step_a_signal_ends_the_run_at_once(number):
+    with pytest.raises(Ended), SafeStop(pytest.fail).installed():
+        signal.raise_signal(number)
+
+
+@pytest.mark.parametrize("default", [signal.SIG_DFL, signal.SIG_IGN])
+def test_a_signal_without_a_handler_stays_as_it_is(number, stop, default):
+    signal.signal(number, default)
+    with stop.installed():
+        assert signal.getsignal(number) is default
+
+
+def test_without_a_signal_the_handlers_come_back(number, stop, saved):
+    with stop.installed():
+        assert signal.getsignal(number) is not end
+        stop.on_train_batch_end(0)
+    assert signal.getsignal(number) is end
+    assert saved == []
+
+
+def test_another_thread_changes_nothing(number, stop):
+    seen = []
+
+    def work():
+        with stop.installed():
+            seen.append(signal.getsignal(number))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [end]

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.config import DecodingConfig
-from keras_transformer.training import summaries
+from keras_transformer.training import tensorboard
 from keras_transformer.training.tensorboard import Summaries
 from keras_transformer.translation.translator import Translator
 from tests.helpers.tiny import tiny_model, tiny_tokenizer, toy_pairs
@@ -64,7 +64,7 @@ def test_rows_scores_translations_and_attention_are_there_by_step(parts, tmp_pat
     assert first == "| a\\|b c | d | <1> |"  # The first that is not empty.
     source, reference = validation.pairs[-1]
     assert rest[-1] == f"| {source} | {reference} | <10> |"
-    assert len(rest) == summaries._SAMPLES - 1
+    assert len(rest) == tensorboard._SAMPLES - 1
     assert list(found["attention"]) == [100]  # At most one picture a minute.
     width, height, png = found["attention"][100]
     assert tf.io.decode_png(png).shape == (int(height), int(width), 3)
@@ -84,7 +84,7 @@ def test_each_direction_has_a_curve(parts, tmp_path):
 
 
 def test_without_matplotlib_there_is_no_picture(parts, tmp_path, monkeypatch):
-    monkeypatch.setattr(summaries.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(tensorboard.importlib.util, "find_spec", lambda name: None)
     writes = Summaries(tmp_path, *parts)
     writes.on_epoch_end(0, SCORES)
     writes.on_train_end()
