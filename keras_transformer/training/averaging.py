@@ -8,11 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.training.checkpoint_files import (
-    load_checkpoint,
-    read_arrays,
-    weight_shapes,
-)
+from keras_transformer.training.checkpoint_files import load_checkpoint, read_arrays, weight_shapes
 from keras_transformer.training.checkpoints import Checkpoints
 
 _SHOWN = 3

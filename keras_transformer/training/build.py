@@ -36,7 +36,7 @@ def build_run(config: ExperimentConfig, checked: Checked, text: PreparedText) ->
         ValueError: If the model to start from is int8 or damaged, or a checkpoint is damaged.
     """
     machines = checked.machines
-    model = compiled_model(config, machines, checked.teacher_models)
+    model = compiled_model(config, machines, checked.teachers)
     validation = None
     if machines.is_chief:
         share = config.training.batch_tokens // machines.replicas

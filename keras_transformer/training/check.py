@@ -29,15 +29,10 @@ class Checked:
     """The devices of the run."""
     start: SavedTranslator | None
     """The model of the first weights; None if these are random, or those of a checkpoint."""
-    teachers: Sequence[SavedTranslator]
-    """The models for distillation."""
-    teacher_models: Sequence[Transformer]
-    """The teachers in memory, on the devices of the run."""
-
-    @property
-    def trained(self) -> SavedTranslator | None:
-        """A trained model, whose vocabularies the run takes over, if there is one."""
-        return next(iter([self.start, *self.teachers] if self.start else self.teachers), None)
+    trained: SavedTranslator | None
+    """The model whose vocabularies the run takes over: that one, or a teacher, if there is one."""
+    teachers: Sequence[Transformer]
+    """The models for distillation, on the devices of the run."""
 
 
 def check_run(
@@ -85,8 +80,8 @@ def check_run(
         has_begun=has_begun,
         machines=machines,
         start=start,
-        teachers=teachers,
-        teacher_models=models,
+        trained=start or (teachers[0] if teachers else None),
+        teachers=models,
     )
 
 
@@ -101,13 +96,6 @@ def _check_vocabularies(directory: Path, config: ExperimentConfig) -> None:
 
 def find_start(directory: Path, config: ExperimentConfig) -> SavedTranslator:
     """Find the model that `training.init_from` names, and check that a run can start from it.
-
-    Args:
-        directory: The run directory.
-        config: The experiment.
-
-    Returns:
-        The trained model.
 
     Raises:
         FileNotFoundError: If there is no such model.
@@ -164,13 +152,7 @@ def find_teachers(
 ) -> list[SavedTranslator]:
     """Find the models that `training.teachers` names, and check that they fit the experiment.
 
-    Args:
-        directory: The run directory.
-        config: The experiment.
-        start: The model that the run starts from, if any.
-
-    Returns:
-        The teachers, whose vocabularies are those of the run.
+    Their vocabularies are those of the run and of the model that it starts from, if any.
 
     Raises:
         FileNotFoundError: If a teacher does not exist.

@@ -1,7 +1,6 @@
 """The checkpoints of a run: which to keep, and where to resume."""
 
 import logging
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -73,13 +72,10 @@ class Checkpoints:
                 )
         for path, reason in damaged.items():
             aside = path.rename(path.with_name(f"damaged-{path.name}"))
-            log.warning(
+            message = (
                 "%s is damaged (%s): it is %s now, and the steps after the checkpoint before it "
-                "are repeated",
-                path,
-                reason,
-                aside.name,
             )
+            log.warning(message + "are repeated", path, reason, aside.name)
 
     def last(self) -> list[Path]:
         """Return the checkpoints of the last `keep` epochs, oldest first."""
@@ -185,12 +181,11 @@ def _score(path: Path) -> float:
     return float(path.name.removesuffix(".weights.h5").split("-")[3])
 
 
-def run_checkpoints(directory: str | os.PathLike, training: TrainingConfig) -> Checkpoints:
+def run_checkpoints(directory: Path, training: TrainingConfig) -> Checkpoints:
     """Return the checkpoints of a run, which keeps those that it averages.
 
     With another average than of the last epochs it keeps two of these, in case one is damaged.
     """
     keep = {"last": 2, "best": 1, training.average: training.average_checkpoints}
-    return Checkpoints(
-        Path(directory) / "checkpoints", keep["last"], training.patience, keep_best=keep["best"]
-    )
+    last, best = keep["last"], keep["best"]
+    return Checkpoints(directory / "checkpoints", last, training.patience, keep_best=best)

@@ -91,10 +91,6 @@ class TrainingText:
 def training_text(config: ExperimentConfig, directory: Path) -> TrainingText:
     """Find the training text of a run, without reading it.
 
-    Args:
-        config: The experiment.
-        directory: The run directory.
-
     Raises:
         FileNotFoundError, ImportError, ValueError: See `text_facts`.
     """

@@ -85,39 +85,27 @@ def fit_epochs(
             # All machines know the same, even if files of the chief reach them later.
             is_finished, position = model.stop_training, Position(state.epoch + 1, 0)
     if is_finished:
-        message = "no better epoch in the last %d: training is finished"
-        log.info(message, checkpoints.patience)
+        log.info("no better epoch in the last %d: training is finished", checkpoints.patience)
 
 
 def _log_start(
     config: ExperimentConfig, checked: Checked, text: PreparedText, built: Built
 ) -> None:
     training, steps = config.training, len(text.batches)
-    log.info(
-        "%s parameters, %d batches per epoch, %d %s",
-        f"{built.model.count_params():,}",
-        steps,
-        checked.machines.replicas,
-        "GPU" if tf.config.list_physical_devices("GPU") else "CPU device",
-    )
-    log.info(
-        "steps in all: %s, warm-up: %s, tokens per batch: up to %s",
-        f"{training.epochs * steps:,}",
-        f"{training.warmup_steps:,}",
-        f"{training.batch_tokens:,}",
-    )
+    parameters, replicas = f"{built.model.count_params():,}", checked.machines.replicas
+    kind = "GPU" if tf.config.list_physical_devices("GPU") else "CPU device"
+    log.info("%s parameters, %d batches per epoch, %d %s", parameters, steps, replicas, kind)
+    counts = training.epochs * steps, training.warmup_steps, training.batch_tokens
+    message = "steps in all: %s, warm-up: %s, tokens per batch: up to %s"
+    log.info(message, *(f"{count:,}" for count in counts))
     selecting = SELECTING[config.data.task]
     log.info("%s of an epoch is the validation %s (greedy)", selecting, NAMES[selecting])
     if any(position := checked.checkpoints.position()):
         log.info("resuming after %s of %d", position, training.epochs)
     if checked.start and built.validation:
         scores = built.validation.measure()
-        log.info(
-            "before training: val_nll %.4f, validation %s (greedy) %.2f",
-            scores["val_nll"],
-            NAMES[selecting],
-            scores[selecting],
-        )
+        found = scores["val_nll"], NAMES[selecting], scores[selecting]
+        log.info("before training: val_nll %.4f, validation %s (greedy) %.2f", *found)
 
 
 class _LaterSteps(keras.callbacks.CallbackList):

@@ -127,12 +127,8 @@ def _train(config: ExperimentConfig, directory: Path, devices: list[str]) -> Non
     claim(directory, config, text.tokenizers)
     checkpoints.restore(model)
     batches = text.batches
-    log.info(
-        "%s parameters, %d batches per epoch, on %s",
-        f"{model.count_params():,}",
-        len(batches),
-        ", ".join(devices),
-    )
+    facts = f"{model.count_params():,}", len(batches), ", ".join(devices)
+    log.info("%s parameters, %d batches per epoch, on %s", *facts)
     state = EpochState(batches, checkpoints)
     save = keras.callbacks.LambdaCallback(
         on_epoch_end=lambda epoch, logs: checkpoints.save_epoch(model, epoch + 1)
@@ -148,13 +144,7 @@ def _train(config: ExperimentConfig, directory: Path, devices: list[str]) -> Non
         epochs=training.epochs,
         shuffle=False,
         verbose=2,
-        callbacks=[
-            state,
-            finite,
-            validation,
-            EpochTable(directory / "epochs.csv"),
-            save,
-        ],
+        callbacks=[state, finite, validation, EpochTable(directory / "epochs.csv"), save],
     )
 
 

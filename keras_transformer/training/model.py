@@ -7,11 +7,7 @@ import keras
 from keras import ops
 
 from keras_transformer.config import TransformerConfig
-from keras_transformer.losses import (
-    LabelSmoothedCrossEntropy,
-    distilled_cross_entropy,
-    token_mean,
-)
+from keras_transformer.losses import LabelSmoothedCrossEntropy, distilled_cross_entropy, token_mean
 from keras_transformer.model import Transformer
 from keras_transformer.training.steps import accumulated_step, step_in_parts, whole_step
 

@@ -112,11 +112,6 @@ def encode_text(
 
     A run's own directory keeps no encoded text of other files, vocabularies or rules.
 
-    Args:
-        config: The experiment.
-        text: The text.
-        tokenizers: Of source and target.
-
     Returns:
         The encoded text, and a report on each corpus; see `encode_to_files`.
 

@@ -56,16 +56,16 @@ def paper_recipe(
 
 
 def run_recipe(model: Transformer, training: TrainingConfig) -> dict[str, Any]:
-    """Return what `paper_recipe` does for a run, whose validation has metrics of its own."""
-    recipe = paper_recipe(
-        model,
-        training.warmup_steps,
-        training.learning_rate_scale,
-        training.label_smoothing,
-        training.beta_1,
-        training.beta_2,
-        training.epsilon,
+    """Return what `paper_recipe` does, for a run, which computes its metrics in the validation."""
+    names = (
+        "warmup_steps",
+        "learning_rate_scale",
+        "label_smoothing",
+        "beta_1",
+        "beta_2",
+        "epsilon",
     )
+    recipe = paper_recipe(model, **{name: getattr(training, name) for name in names})
     return {**recipe, "metrics": None}
 
 

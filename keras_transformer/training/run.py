@@ -107,7 +107,7 @@ def dry_run(config: ExperimentConfig, directory: str | os.PathLike) -> DryRun:
     with locked_directory(directory):
         checked = check_run(config, directory, resumes=False)
         text = prepare_text(config, checked, checked.machines.replicas)
-        model = compiled_model(config, checked.machines, checked.teacher_models)
+        model = compiled_model(config, checked.machines, checked.teachers)
         return make_trial_steps(config.training, model, text.batches)
 
 

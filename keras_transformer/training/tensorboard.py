@@ -42,7 +42,7 @@ class Summaries(keras.callbacks.Callback):
         directory: Path,
         readings: Readings,
         validation: Validation,
-        label_smoothing: float = 0.0,
+        label_smoothing: float = 0,
     ):
         super().__init__()
         self.directory = directory
@@ -65,21 +65,17 @@ class Summaries(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         logs = logs or {}
         nll = logs["val_nll"]
-        self._write(
-            {
-                "validation/nll": nll,
-                "validation/perplexity": math.exp(min(nll, 99)),
-                "validation/accuracy": logs["val_accuracy"],
-                **{
-                    name.replace(score, f"validation/{score[4:]}_greedy"): value
-                    for name, value in logs.items()
-                    for score in SELECTING.values()
-                    if name == score or name.startswith(f"{score}_")
-                },
-            }
-        )
-        step, writer = self.readings.step, self._writer()
-        with writer.as_default(step=step):
+        values = {
+            "validation/nll": nll,
+            "validation/perplexity": math.exp(min(nll, 99)),
+            "validation/accuracy": logs["val_accuracy"],
+        }
+        for score in SELECTING.values():
+            for name, value in logs.items():
+                if name == score or name.startswith(f"{score}_"):
+                    values[name.replace(score, f"validation/{score[4:]}_greedy")] = value
+        writer = self._write(values)
+        with writer.as_default(step=self.readings.step):
             tf.summary.text("translations", self._table())
             if self._is_time_to_draw():
                 tf.summary.image("attention", self._attention())
@@ -90,15 +86,13 @@ class Summaries(keras.callbacks.Callback):
             self.writer.close()
             self.writer = None  # The rest of a run may be another `fit`.
 
-    def _writer(self) -> "tf.summary.SummaryWriter":
+    def _write(self, values: dict[str, float]) -> tf.summary.SummaryWriter:
         if self.writer is None:
             self.writer = tf.summary.create_file_writer(str(self.directory))
-        return self.writer
-
-    def _write(self, values: dict[str, float]) -> None:
-        with self._writer().as_default(step=self.readings.step):
+        with self.writer.as_default(step=self.readings.step):
             for name, value in values.items():
                 tf.summary.scalar(name, value)
+        return self.writer
 
     def _table(self) -> str:
         """Return the samples as a table in Markdown."""

@@ -44,11 +44,7 @@ class Validation(keras.callbacks.Callback):
     """
 
     def __init__(
-        self,
-        batches: TokenBatches,
-        pairs: Pairs,
-        translator: Translator,
-        data: DataConfig,
+        self, batches: TokenBatches, pairs: Pairs, translator: Translator, data: DataConfig
     ):
         super().__init__()
         self.dataset = batches.dataset()
@@ -86,11 +82,7 @@ class Validation(keras.callbacks.Callback):
 
 
 def greedy_validation(
-    config: ExperimentConfig,
-    model: keras.Model,
-    tokenizers: Tokenizers,
-    pairs: Pairs,
-    share: int,
+    config: ExperimentConfig, model: keras.Model, tokenizers: Tokenizers, pairs: Pairs, share: int
 ) -> Validation:
     """Return the validation of a run, which is on one device.
 
@@ -119,13 +111,7 @@ def greedy_validation(
 def validation_sample(
     config: ExperimentConfig, tokenizers: Tokenizers, pairs: Pairs
 ) -> tuple[Pairs, EncodedPairs]:
-    """Return the pairs that epochs are validated on, `training.validation_pairs` of all, encoded.
-
-    Args:
-        config: The experiment.
-        tokenizers: Of source and target.
-        pairs: The validation text.
-    """
+    """Return the pairs that epochs are validated on, and the same encoded."""
     log.info("text to validate on:")
     pairs = sample(pairs, config.training.validation_pairs, config.data.validation_languages)
     return pairs, encode_pairs(pairs, *tokenizers, config.data.max_length)

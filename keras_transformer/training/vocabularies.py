@@ -192,10 +192,6 @@ def _train_tokenizer(
     if data.subwords == "word":
         return WordTokenizer(train_words(lines, size))
     model = train_sentencepiece(
-        lines,
-        size,
-        model_type=data.subwords,
-        character_coverage=coverage,
-        language_tags=tags,
+        lines, size, model_type=data.subwords, character_coverage=coverage, language_tags=tags
     )
     return SentencePieceTokenizer(model)

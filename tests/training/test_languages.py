@@ -19,13 +19,7 @@ from keras_transformer.training.prepare import token_batches
 from keras_transformer.training.run import prepare
 from keras_transformer.training.vocabularies import run_tokenizers
 from tests.helpers.experiment import encoded_text
-from tests.helpers.tiny import (
-    ROOT,
-    export_quickly,
-    tiny_tokenizer,
-    toy_experiment,
-    toy_pairs,
-)
+from tests.helpers.tiny import ROOT, export_quickly, tiny_tokenizer, toy_experiment, toy_pairs
 
 PAGE = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
 SECTION = PAGE.partition("## Several languages")[2].partition("\n## ")[0]

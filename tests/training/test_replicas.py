@@ -160,8 +160,7 @@ def main(folder, *numbers):
     import tensorflow as tf
 
     tf.config.set_logical_device_configuration(
-        tf.config.list_physical_devices("CPU")[0],
-        [tf.config.LogicalDeviceConfiguration()] * 4,
+        tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 4
     )
     for replicas in map(int, numbers):
         strategy = tf.distribute.get_strategy()  # What Keras uses without another.

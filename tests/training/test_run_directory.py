@@ -12,12 +12,7 @@ import yaml
 
 from keras_transformer.config import DecodingConfig
 from keras_transformer.training import run_directory
-from keras_transformer.training.run_directory import (
-    check_claim,
-    claim,
-    locked_directory,
-    run_facts,
-)
+from keras_transformer.training.run_directory import check_claim, claim, locked_directory, run_facts
 from keras_transformer.translation.translator import Translator
 from tests.helpers.tiny import ROOT, tiny_model, tiny_tokenizer, toy_experiment
 
