@@ -21,7 +21,7 @@ LONG = (
     "tests/training/test_kills.py",
     "tests/benchmarks/test_training_benchmark.py",
     "tests/training/test_cluster.py",
-    "tests/training/test_init_from.py",
+    "tests/training/test_check.py",
     "tests/parity/test_keras_hub.py",
 )
 

@@ -7,6 +7,7 @@ from keras_transformer.training.checkpoint_files import (
     not_finite,
     save_checkpoint,
 )
+from tests.helpers.arrays import assert_same_weights
 from tests.helpers.batch_norm_model import make_model
 
 
@@ -22,8 +23,7 @@ def test_a_checkpoint_holds_the_model_and_nothing_else_is_left(checkpoint):
     saved, model = make_model(), make_model()
     saved.load_weights(checkpoint)  # As Keras reads it.
     load_checkpoint(model, checkpoint)
-    for weight, other in zip(model.get_weights(), saved.get_weights(), strict=True):
-        np.testing.assert_array_equal(weight, other)
+    assert_same_weights(model, saved)
     assert [path.name for path in checkpoint.parent.iterdir()] == [checkpoint.name]
 
 

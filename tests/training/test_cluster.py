@@ -29,10 +29,6 @@ from tests.helpers.twenty_steps import (
     write_text,
 )
 
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="tf.distribute needs the TensorFlow backend"
-)
-
 
 def examples(language):
     """Return the code of docs/cluster.md in a language."""

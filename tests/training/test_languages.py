@@ -107,10 +107,8 @@ def test_a_model_to_start_from_must_have_the_tags(data):
 
 
 def test_of_two_vocabularies_the_source_has_the_tags(data):
-    config = toy_experiment(data)
-    sizes = {"vocab_size": 330, "target_vocab_size": 335}
-    model = dataclasses.replace(config.model, share_embeddings="none", **sizes)
-    config = dataclasses.replace(config, model=model)
+    sizes = {"vocab_size": 330, "target_vocab_size": 335, "share_embeddings": "none"}
+    config = toy_experiment(data, sizes)
     source, target = run_tokenizers(config, Path("run"), training_text(config, Path("run")))
     assert (source.language_tags, target.language_tags) == (TAGS, [])
     assert (source.vocab_size, target.vocab_size) == (330, 335)

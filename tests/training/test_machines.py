@@ -3,7 +3,6 @@
 import contextlib
 from types import SimpleNamespace
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -19,10 +18,6 @@ from keras_transformer.training.machines import (
 )
 from tests.helpers.tf_config import tf_config
 from tests.helpers.tiny import toy_experiment
-
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="tf.distribute needs the TensorFlow backend"
-)
 
 ADDRESSES = ("a:1", "b:1", "c:1")
 TEXT = {"train_source": "train.tsv", "validation_source": "validation.tsv"}

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 
-import numpy as np
 import pytest
 import yaml
 
@@ -16,6 +15,7 @@ from keras_transformer.training.prepare import token_batches
 from keras_transformer.translation import Translator
 from keras_transformer.trees import parse_tree
 from pipelines import evaluate
+from tests.helpers.arrays import assert_same_weights
 from tests.helpers.experiment import encoded_text
 from tests.helpers.parser import write_treebank
 from tests.helpers.shared import shared
@@ -144,12 +144,10 @@ def test_word_dropout_varies_the_batches_of_words(tmp_path):
 @pytest.mark.slow
 def test_word_dropout_resumes_in_an_epoch_as_if_uninterrupted(tmp_path, killed_at_step):
     config = short_run(tmp_path, checkpoint_steps=2)
-    expected = train(config, tmp_path / "whole").model.get_weights()
+    expected = train(config, tmp_path / "whole").model
     with killed_at_step(2, 3):
         train(config, tmp_path / "killed")
-    received = train(config, tmp_path / "killed").model.get_weights()
-    for weight, other in zip(received, expected, strict=True):
-        np.testing.assert_array_equal(weight, other)
+    assert_same_weights(train(config, tmp_path / "killed").model, expected)
 
 
 @pytest.mark.slow
@@ -158,8 +156,7 @@ def test_a_parser_starts_from_another(tmp_path):
     stands_still = {"epochs": 1, "learning_rate_scale": 1e-12}
     config = short_run(tmp_path, init_from=str(tmp_path / "first"), **stands_still)
     second = train(config, tmp_path / "second")
-    for weight, other in zip(second.model.get_weights(), first.model.get_weights(), strict=True):
-        np.testing.assert_allclose(weight, other, atol=1e-6)
+    assert_same_weights(second.model, first.model, atol=1e-6)
     for name in ("source.model", "target.model"):
         files = [tmp_path / run / name for run in ("first", "second")]
         assert files[0].read_bytes() == files[1].read_bytes()

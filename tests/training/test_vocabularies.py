@@ -1,6 +1,5 @@
 """Runs with vocabularies of each kind."""
 
-import dataclasses
 import re
 import shutil
 
@@ -40,9 +39,8 @@ def test_a_vocabulary_that_is_given_is_kept_and_the_other_trained(tmp_path, with
     directory.mkdir()
     given = tiny_tokenizer()
     given.save(directory / "source.model")
-    config = toy_experiment(write_toy_text(tmp_path, train=60), epochs=1)
     sizes = {"vocab_size": given.vocab_size, "target_vocab_size": 350, "share_embeddings": "target"}
-    config = dataclasses.replace(config, model=dataclasses.replace(config.model, **sizes))
+    config = toy_experiment(write_toy_text(tmp_path, train=60), sizes, epochs=1)
     translator = train(config, directory)
     assert (directory / "source.model").read_bytes() == translator.tokenizer.model == given.model
     assert translator.target_tokenizer.vocab_size == 350
@@ -65,9 +63,8 @@ def test_tsv_separate_vocabularies_and_low_precision(tmp_path, precision):
         lines = "".join(f"{source}\t{target}\n" for source, target in pairs)
         (tmp_path / f"{name}.tsv").write_text(lines, encoding="utf-8")
     data = {f"{name}_source": str(tmp_path / f"{name}.tsv") for name in ("train", "validation")}
-    config = toy_experiment(data, epochs=1, precision=precision)
-    vocabularies = {"vocab_size": 330, "target_vocab_size": 350, "share_embeddings": "target"}
-    config = dataclasses.replace(config, model=dataclasses.replace(config.model, **vocabularies))
+    sizes = {"vocab_size": 330, "target_vocab_size": 350, "share_embeddings": "target"}
+    config = toy_experiment(data, sizes, epochs=1, precision=precision)
     translator = train(config, tmp_path / "run")
     assert np.isfinite(read_history(tmp_path / "run")["loss"]).all()
     assert translator.model.dtype_policy.name == "float32"
@@ -79,17 +76,13 @@ def test_tsv_separate_vocabularies_and_low_precision(tmp_path, precision):
 @pytest.mark.slow
 def test_word_pieces_are_trained_kept_and_loaded(tmp_path):
     data = write_toy_text(tmp_path, train=60) | {"subwords": "wordpiece"}
-    config = toy_experiment(data, epochs=1)
-    config = dataclasses.replace(config, model=dataclasses.replace(config.model, vocab_size=300))
-    translator = train(config, tmp_path / "run")
+    translator = train(toy_experiment(data, {"vocab_size": 300}, epochs=1), tmp_path / "run")
     assert isinstance(translator.tokenizer, WordPieceTokenizer)
     assert (tmp_path / "run" / "vocabulary.model").read_bytes() == translator.tokenizer.model
     loaded = Translator.load(tmp_path / "run")
     assert isinstance(loaded.tokenizer, WordPieceTokenizer)
     assert loaded.tokenizer is loaded.target_tokenizer
     assert loaded(toy_sentences(5)) == translator(toy_sentences(5))
-    longer = dataclasses.replace(config.training, epochs=2)
-    train(
-        dataclasses.replace(config, training=longer), tmp_path / "run"
-    )  # Goes on with the same vocabulary.
+    # A longer run goes on with the same vocabulary.
+    train(toy_experiment(data, {"vocab_size": 300}, epochs=2), tmp_path / "run")
     assert epochs_of(tmp_path / "run") == [1, 2]

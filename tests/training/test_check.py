@@ -1,10 +1,9 @@
-"""Runs that start from a trained or exported model, by `training.init_from`."""
+"""Runs that start from a trained model (`init_from`), and runs with teachers (distillation)."""
 
 import dataclasses
 import shutil
 
 import keras
-import numpy as np
 import pytest
 
 from keras_transformer.config import ExperimentConfig
@@ -15,6 +14,7 @@ from keras_transformer.training.csv_tables import read_history
 from keras_transformer.training.run_directory import run_facts
 from keras_transformer.translation import Translator
 from keras_transformer.translation.saved import find_translator
+from tests.helpers.arrays import assert_same_weights
 from tests.helpers.tiny import (
     export_quickly,
     tiny_tokenizer,
@@ -31,9 +31,9 @@ def contents(directory):
     return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
-def assert_same_weights(received, expected, atol):
-    for weight, other in zip(received.get_weights(), expected.get_weights(), strict=True):
-        np.testing.assert_allclose(weight, other, atol=atol)
+def assert_same_files(ours, theirs, *names):
+    for name in names:
+        assert (ours / name).read_bytes() == (theirs / name).read_bytes()
 
 
 @pytest.fixture
@@ -59,10 +59,7 @@ def continued(tmp_path, source):
 
     def make(start=source, model=None, **training):
         text = write_toy_text(tmp_path, train=60)
-        experiment = toy_experiment(text, init_from=str(start), **training)
-        return dataclasses.replace(
-            experiment, model=dataclasses.replace(experiment.model, **model or {})
-        )
+        return toy_experiment(text, model, **{"init_from": str(start), "epochs": 1, **training})
 
     return make
 
@@ -73,7 +70,7 @@ def test_a_run_starts_with_the_weights_and_subwords_of_another(tmp_path, source,
     caplog.set_level("INFO", logger="keras_transformer")
     # Dropout has no weights and may differ.
     rates = {"dropout": 0.3, "attention_dropout": 0.1, "ffn_dropout": 0.2}
-    config = continued(model=rates, epochs=1, learning_rate_scale=STANDS_STILL)
+    config = continued(model=rates, learning_rate_scale=STANDS_STILL)
     translator = train(config, tmp_path / "run")
     trained = keras.saving.load_model(source / "model.keras")
     assert_same_weights(translator.model, trained, atol=1e-6)
@@ -86,27 +83,29 @@ def test_a_run_starts_with_the_weights_and_subwords_of_another(tmp_path, source,
     assert f"before training: val_nll {nll:.4f}, validation BLEU (greedy) {bleu:.2f}" in (
         caplog.messages
     )
-    vocabulary = (tmp_path / "run" / "vocabulary.model").read_bytes()
-    assert vocabulary == (source / "vocabulary.model").read_bytes()
+    assert_same_files(tmp_path / "run", source, "vocabulary.model")
     assert ExperimentConfig.from_file(tmp_path / "run" / "config.yaml") == config
     assert contents(source) == before
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "kind", [{}, {"compiled": True}, {"precision": "bfloat16"}], ids=lambda kind: "".join(kind)
-)
-def test_a_run_starts_from_an_exported_model(
-    tmp_path, source, export, continued, kind, without_search
+@pytest.mark.parametrize("kind", ["saved", "exported", "without data", "compiled", "bfloat16"])
+def test_a_run_starts_from_a_saved_or_exported_translator(
+    tmp_path, source, continued, kind, without_search
 ):
-    start = export(source, beam_size=3, **kind)
+    start, precision = tmp_path / "toy", "bfloat16" if kind == "bfloat16" else "float32"
+    translator = Translator.load(
+        source, beam_size=3, compiled=kind == "compiled", precision=precision
+    )
+    facts = {"training": "3 epochs"} if kind == "without data" else run_facts(source)
+    if kind == "saved":
+        translator.save(start)
+    else:
+        export_quickly(translator, start, facts)
     before = contents(start)
-    config = continued(start, epochs=1, learning_rate_scale=STANDS_STILL)
-    translator = train(config, tmp_path / "run")
-    trained = Translator.load(source, precision=kind.get("precision", "float32")).model
-    assert_same_weights(translator.model, trained, atol=1e-6)
-    vocabulary = (tmp_path / "run" / "vocabulary.model").read_bytes()
-    assert vocabulary == (source / "vocabulary.model").read_bytes()
+    trained = train(continued(start, learning_rate_scale=STANDS_STILL), tmp_path / "run")
+    assert_same_weights(trained.model, translator.model, atol=1e-6)
+    assert_same_files(tmp_path / "run", source, "vocabulary.model")
     assert contents(start) == before
 
 
@@ -114,19 +113,6 @@ def test_an_export_in_a_run_directory_is_not_what_a_run_starts_from(tmp_path, so
     directory = shutil.copytree(source, tmp_path / "both")
     export_quickly(Translator.load(source), directory)
     assert find_translator(directory).vocabularies == [directory / "vocabulary.model"]
-
-
-@pytest.mark.slow
-def test_a_run_starts_from_a_translator_that_was_saved_or_exported_in_python(
-    tmp_path, source, continued, without_search
-):
-    translator = Translator.load(source)
-    translator.save(tmp_path / "saved")
-    export_quickly(translator, tmp_path / "exported", {"training": "3 epochs"})
-    for name in ("saved", "exported"):
-        config = continued(tmp_path / name, epochs=1, learning_rate_scale=STANDS_STILL)
-        trained = train(config, tmp_path / f"run_{name}")
-        assert_same_weights(trained.model, translator.model, atol=1e-6)
 
 
 def test_an_exported_model_needs_its_vocabulary(tmp_path, source, export, continued):
@@ -143,24 +129,21 @@ def test_separate_vocabularies_are_taken_over(
     tmp_path, continued, export, exported, without_search
 ):
     sizes = {"vocab_size": 330, "target_vocab_size": 350, "share_embeddings": "target"}
-    first = continued(model=sizes, epochs=1)
-    first = dataclasses.replace(first, training=dataclasses.replace(first.training, init_from=None))
+    first = toy_experiment(write_toy_text(tmp_path, train=60), sizes, epochs=1)
     started = train(first, tmp_path / "first")
     start = export(tmp_path / "first") if exported else tmp_path / "first"
-    config = continued(start, sizes, epochs=1, learning_rate_scale=STANDS_STILL)
+    config = continued(start, sizes, learning_rate_scale=STANDS_STILL)
     # A vocabulary that this trained would be another.
     data = dataclasses.replace(first.data, character_coverage=0.98)
     config = dataclasses.replace(config, data=data)
     translator = train(config, tmp_path / "run")
     assert_same_weights(translator.model, started.model, atol=1e-6)
-    for name in ("source.model", "target.model"):
-        first, second = (tmp_path / run / name for run in ("first", "run"))
-        assert first.read_bytes() == second.read_bytes()
+    assert_same_files(tmp_path / "run", tmp_path / "first", "source.model", "target.model")
 
 
 @pytest.mark.slow
 def test_the_schedule_and_the_optimizer_start_anew(tmp_path, continued, without_search):
-    config = continued(epochs=1, warmup_steps=3, learning_rate_scale=0.01, steps_per_epoch=3)
+    config = continued(warmup_steps=3, learning_rate_scale=0.01, steps_per_epoch=3)
     train(config, tmp_path / "run")
     # The rate of the fourth step, for an optimizer that has made none before.
     expected = 0.01 * 32**-0.5 * 4**-0.5
@@ -209,11 +192,6 @@ def test_other_subwords_are_refused(tmp_path, continued):
         train(dataclasses.replace(config, data=data), tmp_path / "run")
 
 
-def test_an_unfinished_run_is_refused(tmp_path, continued):
-    with pytest.raises(FileNotFoundError, match="There is no directory .*none. Give the directory"):
-        train(continued(tmp_path / "none"), tmp_path / "run")
-
-
 def test_another_vocabulary_is_refused_and_kept(tmp_path, continued):
     path = tmp_path / "run" / "vocabulary.model"
     path.parent.mkdir()
@@ -253,11 +231,8 @@ def test_a_run_keeps_and_resumes_with_two_vocabularies_of_one_size(
     with_two_vocabularies(source, tmp_path / "start")
     config = continued(tmp_path / "start", epochs=1)
     train(config, tmp_path / "run")
-    for name in ("source.model", "target.model"):
-        content = (tmp_path / "run" / name).read_bytes()
-        assert content == (tmp_path / "start" / name).read_bytes()
-    longer = dataclasses.replace(config.training, epochs=config.training.epochs + 1)
-    train(dataclasses.replace(config, training=longer), tmp_path / "run")
+    assert_same_files(tmp_path / "run", tmp_path / "start", "source.model", "target.model")
+    train(continued(tmp_path / "start", epochs=2), tmp_path / "run")
     assert not (tmp_path / "run" / "vocabulary.model").exists()
 
 
@@ -276,3 +251,103 @@ def test_an_int8_model_does_not_start_a_run(tmp_path, source, continued):
     with pytest.raises(ValueError, match="can be trained, received .*/start, which is int8. Start"):
         train(continued(tmp_path / "start"), tmp_path / "run")
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["text"]  # For the next try.
+
+
+@pytest.fixture
+def taught(tmp_path, source):
+    """Return an experiment of 60 pairs with the toy run as teacher; arguments replace fields."""
+
+    def make(teachers=(source,), model=None, **training):
+        text = write_toy_text(tmp_path, train=60)
+        given = {"teachers": [str(path) for path in teachers], "epochs": 1, **training}
+        return toy_experiment(text, model, **given)
+
+    return make
+
+
+@pytest.mark.slow
+def test_a_student_of_other_sizes_takes_over_the_vocabulary(
+    tmp_path, source, taught, without_search
+):
+    before = (source / "model.keras").read_bytes()
+    text = taught(model={"d_model": 16}, distillation=1.0, epochs=2)
+    translator = train(text, tmp_path / "run")
+    # The labels have no weight, and still become more likely.
+    first, second = read_history(tmp_path / "run")["val_nll"]
+    assert second < first
+    assert_same_files(tmp_path / "run", source, "vocabulary.model")
+    assert (source / "model.keras").read_bytes() == before
+    saved = keras.saving.load_model(tmp_path / "run" / "model.keras")
+    assert_same_weights(saved, translator.model)
+
+
+@pytest.mark.slow
+def test_a_run_may_start_from_one_model_and_have_others_as_teachers(
+    tmp_path, source, taught, without_search
+):
+    other = tmp_path / "other"
+    train(taught(), other)
+    started = keras.saving.load_model(source / "model.keras")
+
+    def loss(name, teachers):
+        config = taught(
+            teachers, init_from=str(source), distillation=1.0, learning_rate_scale=1e-12
+        )
+        assert_same_weights(train(config, tmp_path / name).model, started, atol=1e-6)
+        return read_history(tmp_path / name)["loss"][0]
+
+    one, two = loss("one", [source]), loss("two", [other])
+    assert abs(two - one) > 0.01
+    # A cross entropy is linear in its target, and dropout is of the same seed.
+    assert loss("both", [source, other]) == pytest.approx((one + two) / 2, rel=1e-5)
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_resumes_with_its_teachers(
+    tmp_path, taught, interrupted_in_epoch, without_search
+):
+    with interrupted_in_epoch(2):
+        train(taught(epochs=3), tmp_path / "run")
+    received = train(taught(epochs=3), tmp_path / "run")
+    expected = train(taught(epochs=3), tmp_path / "uninterrupted")
+    assert_same_weights(received.model, expected.model, atol=1e-4)
+
+
+def test_teachers_with_another_vocabulary_are_refused_by_name(tmp_path, source, taught):
+    odd = shutil.copytree(source, tmp_path / "odd")
+    tiny_tokenizer(379).save(odd / "vocabulary.model")
+    (odd / "SHA256SUMS").unlink()
+    with pytest.raises(ValueError, match=r"training/vocabulary.model; .*others in \S*/odd/voc"):
+        train(taught([source, odd]), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_vocabulary_that_is_there_is_kept(tmp_path, taught):
+    run = tmp_path / "run"
+    run.mkdir()
+    tiny_tokenizer(379).save(run / "vocabulary.model")
+    before = (run / "vocabulary.model").read_bytes()
+    with pytest.raises(ValueError, match=r"others in \S*/run/vocabulary.model\. Train"):
+        train(taught(), run)
+    assert (run / "vocabulary.model").read_bytes() == before
+
+
+def test_teachers_of_other_subwords_or_few_positions_are_refused_by_name(tmp_path, source, taught):
+    odd = shutil.copytree(source, tmp_path / "odd")
+    config = ExperimentConfig.from_file(odd / "config.yaml")
+    model = dataclasses.replace(config.model, position="learned", max_length=64)
+    data = dataclasses.replace(config.data, max_length=64)
+    dataclasses.replace(config, model=model, data=data).to_file(odd / "config.yaml")
+    (odd / "SHA256SUMS").unlink()
+    own = r"subwords=bpe with vocab_size=390, .*"
+    theirs = r"\S*/training has subwords=bpe with vocab_size=380; "
+    with pytest.raises(ValueError, match=own + theirs + ".*/odd has 64 learned positions. Set"):
+        train(taught([source, odd], {"vocab_size": 390}), tmp_path / "run")
+    with pytest.raises(ValueError, match=r"max_length=128; received \S*/odd has 64 learned pos"):
+        train(taught([source, odd]), tmp_path / "run")
+
+
+def test_a_shared_vocabulary_differs_from_two_of_its_size(tmp_path, taught):
+    with pytest.raises(ValueError, match="vocab_size=380 and target_vocab_size=380, .*=380\\. Set"):
+        model = {"target_vocab_size": 380, "share_embeddings": "target"}
+        train(taught(model=model), tmp_path / "run")
