@@ -28,9 +28,9 @@ class Checked:
     machines: Machines
     """The devices of the run."""
     start: SavedTranslator | None
-    """The model of the first weights; None if these are random, or those of a checkpoint."""
+    """The model to take the first weights from; None if they are random or from a checkpoint."""
     trained: SavedTranslator | None
-    """The model whose vocabularies the run takes over: that one, or a teacher, if there is one."""
+    """The trained model whose vocabularies the run uses: `start` or a teacher, if any."""
     teachers: Sequence[Transformer]
     """The models for distillation, on the devices of the run."""
 
@@ -99,8 +99,8 @@ def find_start(directory: Path, config: ExperimentConfig) -> SavedTranslator:
 
     Raises:
         FileNotFoundError: If there is no such model.
-        ValueError: If its sizes, its subwords or its task differ from those of the experiment, or
-            the directory has another vocabulary.
+        ValueError: If its sizes, subwords or task differ from the experiment, or the directory has
+            another vocabulary.
     """
     origin = str(config.training.init_from)
     start = find_translator(origin)
@@ -152,7 +152,7 @@ def find_teachers(
 ) -> list[SavedTranslator]:
     """Find the models that `training.teachers` names, and check that they fit the experiment.
 
-    Their vocabularies are those of the run and of the model that it starts from, if any.
+    They share their vocabularies with the run and with the model that it starts from.
 
     Raises:
         FileNotFoundError: If a teacher does not exist.

@@ -78,7 +78,7 @@ def weight_shapes(path: str | os.PathLike) -> dict[str, list[int]] | None:
 def damage(path: str | os.PathLike) -> str | None:
     """Return what is wrong with the file of a checkpoint, or None if it is as it was written.
 
-    A file without a checksum, of version 0.1 or of `save_weights`, is only checked for its length.
+    A file without a checksum, from version 0.1 or `save_weights`, is only checked for its length.
     """
     import h5py
 
@@ -110,13 +110,13 @@ def load_checkpoint(model: keras.Model, path: str | os.PathLike) -> None:
     """Load a file that `save_checkpoint` or `model.save_weights` wrote, and check it.
 
     Args:
-        model: A model of the architecture that the checkpoint is of.
+        model: A model with the architecture of the checkpoint.
         path: The file, whose name ends in .weights.h5.
 
     Raises:
         FileNotFoundError: If the file does not exist.
-        ValueError: If the file is damaged, is of another architecture, or has values that are NaN
-            or infinite.
+        ValueError: If the file is damaged, belongs to another architecture, or has NaN or infinite
+            values.
     """
     if not os.path.exists(path):
         raise FileNotFoundError(f"{path} does not exist. Give a file that save_weights wrote.")

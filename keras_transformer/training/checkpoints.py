@@ -90,7 +90,7 @@ class Checkpoints:
         return sorted(self._files("best"), key=_score, reverse=True)
 
     def newest(self) -> Path | None:
-        """Return the checkpoint to resume from, of an epoch or of a step, or None without any."""
+        """Return the checkpoint of an epoch or a step to resume from, or None if there is none."""
         return max(self._files("epoch", "step"), default=None, key=_position)
 
     def position(self) -> Position:
@@ -107,8 +107,8 @@ class Checkpoints:
         """Load the newest state, if there is one, into a compiled model.
 
         Raises:
-            ValueError: If the checkpoint is damaged, is of another architecture, or has values that
-                are NaN or infinite.
+            ValueError: If the checkpoint is damaged, belongs to another architecture, or has NaN or
+                infinite values.
         """
         if newest := self.newest():
             model.optimizer.build(model.trainable_variables)

@@ -1,11 +1,11 @@
-"""The weights that a run ends with: an average, or those of the best epoch."""
+"""Choose the final weights of a run: an average, or the best epoch."""
 
 import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from keras_transformer.config import DecodingConfig, ExperimentConfig
+from keras_transformer.config import ExperimentConfig
 from keras_transformer.model import Transformer
 from keras_transformer.training.averaging import average_checkpoints, load_moving_average
 from keras_transformer.training.check import Checked
@@ -48,7 +48,10 @@ def _choose(config: ExperimentConfig, checked: Checked, text: PreparedText) -> T
     if best:
         candidates["best"] = best[:1]
     selecting = SELECTING[config.data.task]
-    search, found = _search_name(config.decoding), {}
+    search = "greedy" if config.decoding.beam_size == 1 else f"beam {config.decoding.beam_size}"
+    if config.decoding.temperature is not None:
+        search = "sampling"
+    found = {}
     for name, paths in candidates.items():
         _load(model, average, name, paths)
         scores = output_scores(translator(sources), text.validation_pairs, config.data)
@@ -93,9 +96,3 @@ def _whole(paths: Sequence[Path]) -> list[Path]:
         else:
             whole.append(path)
     return whole
-
-
-def _search_name(decoding: DecodingConfig) -> str:
-    if decoding.temperature is not None:
-        return "sampling"
-    return "greedy" if decoding.beam_size == 1 else f"beam {decoding.beam_size}"

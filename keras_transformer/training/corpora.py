@@ -138,7 +138,7 @@ def text_facts(data: DataConfig) -> dict[str, Any]:
         FileNotFoundError: If a file does not exist.
         ImportError, ValueError: If a TFDS dataset is not known.
     """
-    # The names of text without tags stay those of earlier versions.
+    # Text without tags keeps the names of earlier versions.
     tags: dict[str, Any] = {}
     if data.train_languages:
         tags["train_languages"] = data.train_languages

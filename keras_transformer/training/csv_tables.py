@@ -51,7 +51,7 @@ def read_metrics(directory: str | os.PathLike) -> dict[str, list[float]]:
         at the end of each epoch.
 
     Raises:
-        FileNotFoundError: If the directory has no metrics.csv, as that of version 0.1.
+        FileNotFoundError: If the directory has no metrics.csv, as with version 0.1.
         ValueError: If the file is damaged.
 
     >>> import tempfile
@@ -154,7 +154,7 @@ class EpochTable(keras.callbacks.Callback):
     Put it after the callbacks that add to the logs.
 
     Args:
-        path: The file. Epochs that are trained again replace those of before.
+        path: The file. Epochs that are trained again replace their rows.
     """
 
     def __init__(self, path: Path):
@@ -175,7 +175,7 @@ class MetricsTable(keras.callbacks.Callback):
     """Write metrics.csv: the rows of `Readings`, which is before it in the list of callbacks.
 
     Args:
-        path: The file. Steps that are trained again replace those of before.
+        path: The file. Steps that are trained again replace their rows.
         readings: The readings of the run.
     """
 

@@ -39,7 +39,7 @@ class DryRun:
     """Rows, source tokens per row and target tokens per row of the largest batch, padding included.
     Only the first 1,000 batches are looked at."""
     peak_bytes: int
-    """Peak memory in bytes: of the process on a CPU, of the first GPU otherwise."""
+    """Peak memory of the process, or of the first GPU if there is one, in bytes."""
     seconds_per_step: float
     """Mean time of a step after the first one."""
     tokens_per_second: float

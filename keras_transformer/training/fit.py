@@ -70,7 +70,7 @@ def fit_epochs(
         stack.enter_context(stop.installed())
         is_finished, position = checkpoints.out_of_patience(), checkpoints.position()
         while position.epochs < training.epochs and not is_finished:
-            # Keras begins every epoch at its first step, so the rest of one is a fit of its own.
+            # Keras begins every epoch at its first step, so the rest of one is a separate fit.
             batches.epoch, batches.step = done, steps = position
             readings.done = steps
             model.fit(

@@ -70,7 +70,7 @@ def _check_options(config: ExperimentConfig) -> None:
     """Check that JAX has what a configuration asks for.
 
     Raises:
-        ValueError: If it has not; all such options are named.
+        ValueError: If options are not available; all of them are named.
     """
     data, training = config.data, config.training
     problems = []

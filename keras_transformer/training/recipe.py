@@ -32,7 +32,7 @@ def paper_recipe(
         warmup_steps: The number of steps in which the learning rate rises. The paper's 4,000 suit
             its 100,000 steps; use a quarter of all steps or less.
         learning_rate_scale: A factor of the learning rate.
-        label_smoothing: The share of a token's target that all tokens of the vocabulary divide.
+        label_smoothing: The share of each target distribution that is spread over the vocabulary.
         beta_1: Adam's decay rate of the mean gradient.
         beta_2: Adam's decay rate of the mean squared gradient.
         epsilon: Adam's epsilon.

@@ -26,7 +26,7 @@ class EpochState(keras.callbacks.Callback):
 
     Args:
         batches: The training text, with the seed.
-        checkpoints: Those of the run.
+        checkpoints: The checkpoints of the run.
 
     Attributes:
         epoch: The epoch in progress, from 0.
@@ -90,10 +90,10 @@ class EpochState(keras.callbacks.Callback):
 class SaveCheckpoints(keras.callbacks.Callback):
     """Save the state after each epoch, and after steps or minutes within an epoch.
 
-    The last step of an epoch has no checkpoint but that of the epoch, after its validation.
+    The last step of an epoch is saved with the epoch, after its validation.
 
     Args:
-        checkpoints: Those of the run.
+        checkpoints: The checkpoints of the run.
         state: The epoch in progress.
         steps: Number of steps of an epoch between checkpoints; by default, they don't count.
         minutes: Time between checkpoints; by default, it doesn't count.
@@ -165,8 +165,8 @@ def progress_of(model: keras.Model) -> dict[str, np.ndarray]:
 def restore_progress(model: keras.Model, arrays: Mapping[str, np.ndarray]) -> None:
     """Set the metrics and the state of dropout to what `progress_of` returned.
 
-    On another number of replicas, the metrics' totals stay, and dropout is that of the first. A
-    metric that the arrays don't have, because it is new, starts here.
+    On another number of replicas, the metrics keep their totals, and all replicas get the dropout
+    state of the first. A metric that is new, and so is not among the arrays, starts here.
     """
     for name, variable in _variables(model).items():
         if name not in arrays:

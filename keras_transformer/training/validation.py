@@ -95,7 +95,7 @@ def greedy_validation(
     """
     pairs, encoded = validation_sample(config, tokenizers, pairs)
     longest = max(encoded.source_lengths.max(), encoded.target_lengths.max())
-    # Trees are longer than their sentences, so that the limit is that of the final search.
+    # Trees are longer than their sentences, so the final search sets the limit.
     limits = {}
     if config.data.task == "parsing":
         names = ("extra_length", "length_factor", "max_length")
@@ -169,7 +169,7 @@ def output_scores(outputs: Sequence[str], pairs: Pairs, data: DataConfig) -> dic
 def direction_scores(
     translations: Sequence[str], pairs: Pairs, languages: Sequence[str] = ()
 ) -> dict[str, float]:
-    """Return `val_bleu`, and with languages also that of each, such as `val_bleu_de`.
+    """Return `val_bleu`, and with languages also a score for each, such as `val_bleu_de`.
 
     With languages, `val_bleu` is the mean of theirs, whatever their numbers of sentences. Pairs
     with an empty source, which has no tag, don't count.
@@ -239,8 +239,8 @@ class TranslationCallback(keras.callbacks.Callback):
         super().__init__()
         if not pairs:
             raise ValueError(
-                "pairs must have at least one sentence pair, received none. Hold some back from "
-                "training."
+                "pairs must have at least one sentence pair, received an empty list. Hold some "
+                "back from training."
             )
         self.sources, self.references = map(list, zip(*pairs, strict=True))
         self.tokenizers = tokenizer, target_tokenizer

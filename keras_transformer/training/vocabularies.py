@@ -56,7 +56,7 @@ def run_tokenizers(
     Raises:
         ImportError, ConnectionError: See `read_tfds`.
         ValueError: If a file is damaged, the text is too small for a vocabulary, or the vocabulary
-            of a trained model lacks a tag of a target language, or is of another task.
+            of a trained model lacks a tag of a target language, or belongs to another task.
     """
     model, data = config.model, config.data
     if trained:
@@ -106,7 +106,7 @@ def _check_tags(tokenizer: Tokenizer, data: DataConfig, origin: Path) -> None:
         raise ValueError(
             f"The vocabulary of {origin} must have the tags of data.train_languages; it lacks "
             f"{' and '.join(missing)}, and has {' and '.join(has) or 'none'}. Choose among its "
-            "languages, or train a model with a vocabulary of its own."
+            "languages, or train a model with a new vocabulary."
         )
 
 

@@ -30,7 +30,7 @@ def test_small_values_survive_between_large_ones(save):
 
 
 def test_averaging_needs_a_checkpoint():
-    with pytest.raises(ValueError, match="at least one checkpoint, received none"):
+    with pytest.raises(ValueError, match="at least one checkpoint, received an empty list"):
         average_checkpoints(make_model(), [])
 
 

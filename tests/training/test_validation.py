@@ -133,5 +133,5 @@ def test_a_callback_adds_bleu_to_the_logs_and_prints_samples(capsys):
 
 
 def test_a_callback_needs_pairs():
-    with pytest.raises(ValueError, match="at least one sentence pair, received none"):
+    with pytest.raises(ValueError, match="at least one sentence pair, received an empty list"):
         TranslationCallback([], tiny_tokenizer())
