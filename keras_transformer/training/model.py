@@ -19,8 +19,8 @@ class TrainingTransformer(Transformer):
     embeddings to the gradients, which are then added up. With `parts`, this happens at the same
     time: where TensorFlow runs several operations at a time with few threads each, it keeps more
     cores busy than dividing every operation. With `accumulation`, parts follow one another, so that
-    a step needs the memory of a part. Dropout aside, both make the update of the whole batch, however
-    many tokens and padding the parts have.
+    a step needs the memory of a part. Dropout aside, both make the update of the whole batch,
+    however many tokens and padding the parts have.
 
     With TensorFlow, the logs of `fit` have a `gradient_norm`: the norm of the whole batch's
     gradient, all weights and all replicas taken together, before clipping. The logs of a batch have
