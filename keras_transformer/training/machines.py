@@ -139,20 +139,14 @@ class Machines:
 
     strategy: tf.distribute.Strategy = dataclasses.field(default_factory=tf.distribute.get_strategy)
     """The strategy of all devices of all machines."""
+    replicas: int = 1
+    """Number of devices that share each batch."""
     parts: int = 1
     """Number of parts of a step that a single device computes at the same time."""
     cluster: Cluster | None = None
     """The machines, if there are several."""
-
-    @property
-    def replicas(self) -> int:
-        """Number of devices that share each batch."""
-        return self.strategy.num_replicas_in_sync
-
-    @property
-    def is_chief(self) -> bool:
-        """Whether this machine validates, saves and chooses, alone or for the others."""
-        return self.cluster is None or self.cluster.is_chief
+    is_chief: bool = True
+    """Whether this machine validates, saves and chooses, alone or for the others."""
 
     def check_same(self, what: str, content: str | bytes, hint: str) -> None:
         """Check that all machines have the same of something.
@@ -251,8 +245,8 @@ def connect_machines(
     """
     replicas = config.training.replicas
     if cluster is None:
-        parts = prepare_cpu()
-        return Machines(strategy=replica_strategy(replicas), parts=parts)
+        parts, strategy = prepare_cpu(), replica_strategy(replicas)
+        return Machines(strategy=strategy, replicas=strategy.num_replicas_in_sync, parts=parts)
     count, gpus = len(cluster.addresses), tf.config.list_physical_devices("GPU")
     if len(gpus) > 1:
         raise ValueError(
@@ -267,7 +261,8 @@ def connect_machines(
     if not gpus:
         keep_freed_memory()
     log.info("task %d of %d: waiting for the others", cluster.index + 1, count)
-    machines = Machines(strategy=ClusterStrategy(), cluster=cluster)
+    strategy, is_chief = ClusterStrategy(), cluster.is_chief
+    machines = Machines(strategy=strategy, replicas=count, cluster=cluster, is_chief=is_chief)
     machines.check_same("configuration", repr(config), "Start the same command on all of them.")
     lock = directory / "run.lock"  # The chief has made it.
     content = lock.read_text(encoding="utf-8") if lock.exists() else ""

@@ -91,7 +91,8 @@ class Sum:
 
 def machine(index=0, strategy=None):
     """Return one of three machines."""
-    return Machines(strategy=strategy, cluster=Cluster(ADDRESSES, index))
+    cluster = Cluster(ADDRESSES, index)
+    return Machines(strategy=strategy, cluster=cluster, is_chief=cluster.is_chief)
 
 
 def check_on_all(contents):
