@@ -1,8 +1,14 @@
 """Training runs: `model.fit` from text files to a directory with the trained model.
 
 `run.train` is five steps, each of which returns a record to the next: `check` (directory, machines,
-models that exist), `prepare` (text and vocabularies), `build` (the model), `fit` (epochs, what is
-saved and shown) and `choose` (the weights).
+models that exist), `prepare` (text and vocabularies), `build` (the model), `fit` (the epochs) and
+`choose` (the weights). What they use:
+
+- what is trained: `model`, `steps`, `recipe`, on the text of `corpora` and `vocabularies`;
+- on which devices: `devices`, `machines`, or `jax_run`;
+- what is saved: `run_directory`, `checkpoints`, `checkpoint_files`, `resume`, `averaging`;
+- what is shown: `validation`, `progress`, `csv_tables`, `tensorboard`, `dry_run_report`;
+- what ends it early: `stopping`.
 """
 
 import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
