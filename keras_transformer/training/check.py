@@ -55,8 +55,8 @@ def check_run(
         has_devices: Whether to prepare devices, and to read the teachers.
 
     Raises:
-        FileNotFoundError: If a vocabulary of a run that resumes is missing, or there is no such
-            model to start from or to be taught by.
+        FileNotFoundError: If a vocabulary of a run that resumes, the model to start from or a
+            teacher is missing.
         ValueError: If the directory holds a run with another configuration; a file is damaged;
             machines differ; or a trained model does not fit the configuration.
     """
