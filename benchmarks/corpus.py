@@ -93,12 +93,13 @@ def repeat_encoded(directory: Path, times: int) -> None:
 def start_training(paths: Sequence[str], directory: Path, dropout: float) -> dict[str, Any]:
     """Train for a few steps; return seconds and megabytes."""
     began = _now()
-    import tensorflow as tf
 
     from keras_transformer.config import ExperimentConfig
-    from keras_transformer.training.compiled_model import compiled_model
-    from keras_transformer.training.text import training_batches
-    from keras_transformer.training.vocabularies import read_or_train
+    from keras_transformer.training.build import compiled_model
+    from keras_transformer.training.corpora import training_text
+    from keras_transformer.training.machines import Machines
+    from keras_transformer.training.prepare import encode_text, token_batches
+    from keras_transformer.training.vocabularies import run_tokenizers
 
     config = ExperimentConfig.from_dict(
         {
@@ -119,12 +120,13 @@ def start_training(paths: Sequence[str], directory: Path, dropout: float) -> dic
             "training": {"batch_tokens": TOKENS, "steps_per_epoch": STEPS},
         }
     )
-    model = compiled_model(config, tf.distribute.get_strategy())
+    model = compiled_model(config, Machines())
     base = _memory()["RssAnon"]
     times = [_now()]
-    tokenizers = read_or_train(directory, config)
+    text = training_text(config, directory)
+    tokenizers = run_tokenizers(config, directory, text)
     times.append(_now())
-    batches = training_batches(config, tokenizers, directory, 1)
+    batches = token_batches(config, tokenizers, *encode_text(config, text, tokenizers))
     times.append(_now())
     first = next(iter(batches))
     times.append(_now())

@@ -35,8 +35,9 @@ from keras_transformer.config import DataConfig, ExperimentConfig
 from keras_transformer.data import read_pairs
 from keras_transformer.presets import count_parameters
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
-from keras_transformer.training import read_history, train
-from keras_transformer.training.directory import check_claim
+from keras_transformer.training import train
+from keras_transformer.training.csv_tables import read_history
+from keras_transformer.training.run_directory import check_claim
 from keras_transformer.utils.files import whole_file
 from pipelines.cli import plain_errors, start_log
 

@@ -29,7 +29,7 @@ from benchmarks.machine import describe_machine
 from benchmarks.report import print_report, table_line
 from benchmarks.turns import ROOT
 from keras_transformer.data import read_lines
-from keras_transformer.training.directory import read_history
+from keras_transformer.training.csv_tables import read_history
 
 HEADER = """\
 | backend | processes | precision | shapes | tokens/s | spread | ratio |

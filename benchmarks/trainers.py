@@ -11,7 +11,8 @@ import numpy as np
 from benchmarks.batches import Batch, load_batches
 from benchmarks.pytorch import LEARNING_RATE, LONGEST, Pass, of_pytorch
 from keras_transformer.config import BOS_ID, PAD_ID, TransformerConfig
-from keras_transformer.training import keep_freed_memory, prepare_cpu
+from keras_transformer.training import prepare_cpu
+from keras_transformer.training.devices import keep_freed_memory
 
 
 def make_step(name: str, case: tuple[TransformerConfig, str, str]) -> Pass:

@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.exp
     start_log()
     import_tensorflow()
     from keras_transformer.export import export_saved_model
-    from keras_transformer.training import run_facts
+    from keras_transformer.training.run_directory import run_facts
     from keras_transformer.translation import Translator
 
     kind = {"compiled": args.compiled, "precision": args.precision}

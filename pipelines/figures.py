@@ -114,7 +114,7 @@ def training_figures(config: "ExperimentConfig", directory: str) -> "Iterator[tu
     from keras_transformer.plots import training_curves
     from keras_transformer.plots.curves import last_step, learning_rate_curve, step_curves
     from keras_transformer.schedules import NoamSchedule
-    from keras_transformer.training import read_history, read_metrics
+    from keras_transformer.training.csv_tables import read_history, read_metrics
 
     training = config.training
     schedule = NoamSchedule(

@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.pre
     start_log()
     with plain_errors(_interrupted), stop_on_signals():
         import_tensorflow()
-        from keras_transformer.training import prepare
+        from keras_transformer.training.run import prepare
 
         print(prepare(experiment, output))
 

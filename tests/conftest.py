@@ -16,12 +16,12 @@ LONG = (
     "tests/training/test_replicas.py",
     "tests/training/test_run.py",
     "tests/training/test_resume.py",
-    "tests/training/test_run_subwords.py",
+    "tests/training/test_vocabularies.py",
     "tests/benchmarks/test_decoding_benchmark.py",
     "tests/training/test_kills.py",
     "tests/benchmarks/test_training_benchmark.py",
     "tests/training/test_cluster.py",
-    "tests/training/test_init_from.py",
+    "tests/training/test_check.py",
     "tests/parity/test_keras_hub.py",
 )
 

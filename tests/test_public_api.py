@@ -56,10 +56,7 @@ WITHOUT_DOCTEST = {
     "keras_transformer.pretrained.import_marian",
     "keras_transformer.pretrained.save_hugging_face",
     "keras_transformer.training.dry_run",
-    "keras_transformer.training.keep_freed_memory",
-    "keras_transformer.training.load_translator",
     "keras_transformer.training.prepare_cpu",
-    "keras_transformer.training.run_facts",
     "keras_transformer.training.train",
     "keras_transformer.training.train_on_jax",
 }

@@ -8,8 +8,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.training.checkpoint_directory import Checkpoints
-from keras_transformer.training.checkpoints import load_checkpoint, read_arrays, weight_shapes
+from keras_transformer.training.checkpoint_files import load_checkpoint, read_arrays, weight_shapes
+from keras_transformer.training.checkpoints import Checkpoints
 
 _SHOWN = 3
 """Number of differences that an error names."""
@@ -18,10 +18,10 @@ _SHOWN = 3
 def average_checkpoints(model: keras.Model, paths: Sequence[str | os.PathLike]) -> None:
     """Set the trainable weights of a model to the mean over checkpoints (Section 6.1).
 
-    Sums are computed in float64. Weights that are not trainable are those of the last checkpoint.
+    Sums are computed in float64. Weights that are not trainable come from the last checkpoint.
 
     Args:
-        model: A model of the architecture that the checkpoints are of.
+        model: A model with the architecture of the checkpoints.
         paths: Distinct files that `model.save_weights` wrote.
 
     Raises:
@@ -41,7 +41,7 @@ def average_checkpoints(model: keras.Model, paths: Sequence[str | os.PathLike]) 
     [[[1.5]], [1.5]]
     """
     if not paths:
-        raise ValueError("Averaging needs at least one checkpoint, received none.")
+        raise ValueError("Averaging needs at least one checkpoint, received an empty list.")
     names = [os.path.realpath(path) for path in paths]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -83,7 +83,7 @@ class MovingAverage(keras.callbacks.Callback):
 
     Args:
         decay: The limit of d.
-        checkpoints: Those of the run, of which the newest has the average to go on from.
+        checkpoints: The checkpoints of the run. The newest has the average to continue from.
     """
 
     def __init__(self, decay: float, checkpoints: Checkpoints):
@@ -120,13 +120,13 @@ def load_moving_average(model: keras.Model, path: str | os.PathLike) -> None:
     """Set the trainable weights of a model to the moving average in a checkpoint.
 
     Args:
-        model: A model of the architecture that the checkpoint is of.
+        model: A model with the architecture of the checkpoint.
         path: A file that a run with `MovingAverage` wrote.
 
     Raises:
         FileNotFoundError: If the file does not exist.
-        ValueError: If the file has no moving average, is damaged, is of another architecture, or
-            has values that are not finite.
+        ValueError: If the file has no moving average, is damaged, belongs to another architecture,
+            or has values that are not finite.
     """
     load_checkpoint(model, path)
     arrays = read_arrays(path)

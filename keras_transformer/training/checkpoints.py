@@ -1,152 +1,191 @@
-"""The files of checkpoints: writing them with a checksum, reading and checking them."""
+"""The checkpoints of a run: which to keep, and where to resume."""
 
-import hashlib
-import os
+import logging
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import keras
 import numpy as np
 
-from keras_transformer.utils.files import whole_file
+from keras_transformer.config import TrainingConfig
+from keras_transformer.training.checkpoint_files import damage, load_checkpoint, save_checkpoint
 
-# A checkpoint ends with this and the digest of what is before, which readers of HDF5 ignore. In the
-# file itself, content and checksum appear at once.
-_LABEL = b"\nSHA-256 "
-_TRAILER = len(_LABEL) + hashlib.sha256().digest_size * 2
-_CHUNK = 2**20
-_ARRAYS = "run"
+log = logging.getLogger(__name__)
 
-
-def save_checkpoint(
-    model: keras.Model, path: Path, arrays: Mapping[str, np.ndarray] | None = None
-) -> None:
-    """Write the weights and the state of the optimizer to a file, with a checksum.
-
-    Args:
-        model: The model.
-        path: The file, which appears only when it is complete; its name ends in .weights.h5.
-        arrays: Others to add by name, which `load_weights` ignores; see `read_arrays`.
-
-    >>> import tempfile
-    >>> model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1)])
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "epoch-0001.weights.h5"
-    ...     save_checkpoint(model, path)
-    ...     print(damage(path))
-    None
-    """
-    import h5py
-
-    with whole_file(path) as temporary:
-        model.save_weights(temporary)
-        if arrays:
-            with h5py.File(temporary, "a") as file:
-                for name, array in arrays.items():
-                    file[f"{_ARRAYS}/{name}"] = array
-        digest = _digest(temporary, temporary.stat().st_size)
-        with open(temporary, "ab") as file:
-            file.write(_LABEL + digest)
+_STEPS_KEPT = 2
+"""Checkpoints of an epoch in progress: if the newest is damaged, there is another."""
 
 
-def read_arrays(path: str | os.PathLike) -> dict[str, np.ndarray]:
-    """Return the arrays that `save_checkpoint` added to the weights of a checkpoint, by name."""
-    import h5py
+class Position(NamedTuple):
+    """How far a run is: the epochs that are complete, and the steps of the one after them."""
 
-    with h5py.File(path, "r") as file:
-        return {name: array[()] for name, array in file.get(_ARRAYS, {}).items()}
+    epochs: int
+    steps: int
 
-
-def weight_shapes(path: str | os.PathLike) -> dict[str, list[int]] | None:
-    """Return the shape of each weight in a checkpoint by name, or None if it cannot be read."""
-    import h5py
-
-    shapes = {}
-
-    def add(name, item):
-        if isinstance(item, h5py.Dataset) and name.split("/")[0] not in ("optimizer", _ARRAYS):
-            shapes[name] = list(item.shape)
-
-    try:
-        with h5py.File(path, "r") as file:
-            file.visititems(add)
-    except OSError:
-        return None
-    return shapes
+    def __str__(self) -> str:
+        if self.steps:
+            return f"step {self.steps} of epoch {self.epochs + 1}"
+        return f"epoch {self.epochs}"
 
 
-def damage(path: str | os.PathLike) -> str | None:
-    """Return what is wrong with the file of a checkpoint, or None if it is as it was written.
+class Checkpoints:
+    """Keep the state after the last epochs, after the best, and after steps of the current one.
 
-    A file without a checksum, of version 0.1 or of `save_weights`, is only checked for its length.
-    """
-    import h5py
-
-    size = os.path.getsize(path)
-    with open(path, "rb") as file:
-        file.seek(max(0, size - _TRAILER))
-        trailer = file.read()
-    if trailer.startswith(_LABEL):
-        is_whole = _digest(path, size - _TRAILER) == trailer.removeprefix(_LABEL)
-        return None if is_whole else "its checksum differs"
-    try:
-        h5py.File(path, "r").close()
-    except OSError as error:
-        return " ".join(str(error).split())
-    return None
-
-
-def _digest(path: str | os.PathLike, size: int) -> bytes:
-    """Return the SHA-256 of the first `size` bytes of a file, in hexadecimal digits."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while chunk := file.read(min(_CHUNK, size)):
-            digest.update(chunk)
-            size -= len(chunk)
-    return digest.hexdigest().encode()
-
-
-def load_checkpoint(model: keras.Model, path: str | os.PathLike) -> None:
-    """Load a file that `save_checkpoint` or `model.save_weights` wrote, and check it.
+    A file holds the weights, the state of the optimizer and a checksum, and gets its name only when
+    it is complete. All knowledge of earlier epochs is in the files, so a run can resume from them.
 
     Args:
-        model: A model of the architecture that the checkpoint is of.
-        path: The file, whose name ends in .weights.h5.
-
-    Raises:
-        FileNotFoundError: If the file does not exist.
-        ValueError: If the file is damaged, is of another architecture, or has values that are NaN
-            or infinite.
+        directory: Directory of files such as epoch-0012.weights.h5, step-0013-000400.weights.h5 for
+            step 400 of the next epoch, and best-0007-bleu-31.4159.weights.h5.
+        keep: Number of last epochs to keep.
+        patience: Number of epochs, and so of validations, without a better one after which training
+            stops; by default it never stops early.
+        keep_best: Number of best epochs to keep.
     """
-    if not os.path.exists(path):
-        raise FileNotFoundError(f"{path} does not exist. Give a file that save_weights wrote.")
-    try:
-        if reason := damage(path):
-            raise ValueError(reason)
-        model.load_weights(path)
-    except (KeyError, OSError, RuntimeError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(
-            f"{path} must be a complete checkpoint of this model: {reason}. Restore it, or remove "
-            "it to go on from the checkpoint before."
-        ) from error
-    if name := not_finite(model):
-        raise ValueError(
-            f"{path} must have finite weights, received NaN or infinity in {name}. Remove it to go "
-            "on from the checkpoint before; if there is no other, train in another directory with "
-            "a lower training.learning_rate_scale."
-        )
+
+    def __init__(self, directory: Path, keep: int, patience: int | None = None, keep_best: int = 1):
+        self.directory = directory
+        self.keep = keep
+        self.patience = patience
+        self.keep_best = keep_best
+
+    def set_aside_damaged(self) -> None:
+        """Rename damaged checkpoints, with a warning, until the newest is whole.
+
+        The run then resumes from that one, and repeats the steps after it.
+
+        Raises:
+            ValueError: If all checkpoints are damaged; none is renamed.
+        """
+        damaged: dict[Path, str] = {}
+        for path in reversed(self._files("epoch", "step")):
+            if (reason := damage(path)) is None:
+                break
+            damaged[path] = reason
+        else:
+            if damaged:
+                raise ValueError(
+                    f"A run needs a whole checkpoint to resume from, received {len(damaged)} in "
+                    f"{self.directory}, all damaged: {', '.join(path.name for path in damaged)}. "
+                    "Restore one, or remove them to start the run again."
+                )
+        for path, reason in damaged.items():
+            aside = path.rename(path.with_name(f"damaged-{path.name}"))
+            message = (
+                "%s is damaged (%s): it is %s now, and the steps after the checkpoint before it "
+            )
+            log.warning(message + "are repeated", path, reason, aside.name)
+
+    def last(self) -> list[Path]:
+        """Return the checkpoints of the last `keep` epochs, oldest first."""
+        return self._files("epoch")[-self.keep :]
+
+    def best(self) -> list[Path]:
+        """Return the checkpoints of the `keep_best` best epochs, best first."""
+        return self._best_first()[: self.keep_best]
+
+    def _best_first(self) -> list[Path]:
+        # Of equal ones, the first epoch is the best.
+        return sorted(self._files("best"), key=_score, reverse=True)
+
+    def newest(self) -> Path | None:
+        """Return the checkpoint of an epoch or a step to resume from, or None if there is none."""
+        return max(self._files("epoch", "step"), default=None, key=_position)
+
+    def position(self) -> Position:
+        """Return how far the run is, by its newest checkpoint."""
+        newest = self.newest()
+        return _position(newest) if newest else Position(0, 0)
+
+    def _files(self, *kinds: str) -> list[Path]:
+        """Return the checkpoints of epochs, of steps or of the best epochs, oldest first."""
+        paths = (path for kind in kinds for path in self.directory.glob(f"{kind}-*.weights.h5"))
+        return sorted(paths, key=_position)
+
+    def restore(self, model: keras.Model) -> None:
+        """Load the newest state, if there is one, into a compiled model.
+
+        Raises:
+            ValueError: If the checkpoint is damaged, belongs to another architecture, or has NaN or
+                infinite values.
+        """
+        if newest := self.newest():
+            model.optimizer.build(model.trainable_variables)
+            load_checkpoint(model, newest)
+
+    def out_of_patience(self) -> bool:
+        """Return whether the last `patience` epochs were no better than the best one."""
+        best = self.best()
+        if self.patience is None or not best:
+            return False
+        return self.position().epochs - _position(best[0]).epochs >= self.patience
+
+    def save_epoch(
+        self,
+        model: keras.Model,
+        epoch: int,
+        score: float | None = None,
+        arrays: Mapping[str, np.ndarray] | None = None,
+        *,
+        metric: str = "bleu",
+    ) -> None:
+        """Save the state after an epoch, and remove what it makes superfluous.
+
+        Args:
+            model: The model.
+            epoch: The epoch, counted from 1.
+            score: Its validation score. An epoch without one is never the best.
+            arrays: What else to save; see `save_checkpoint`.
+            metric: What the score is, for the name of the file.
+        """
+        if score is not None:  # An epoch counts as complete when it has its own file, after this.
+            best, score = self.best(), round(score, 4)  # As in the file's name.
+            if len(best) < self.keep_best or score > _score(best[-1]):
+                new = self._save(model, f"best-{epoch:04d}-{metric}-{score:.4f}", arrays)
+                again = self.directory.glob(f"best-{epoch:04d}-*.weights.h5")
+                for path in {*again, *self._best_first()[self.keep_best :]} - {new}:
+                    path.unlink()
+        self._save(model, f"epoch-{epoch:04d}", arrays)
+        for path in [*self._files("epoch")[: -self.keep], *self._files("step")]:
+            path.unlink()
+
+    def save_step(
+        self, model: keras.Model, epoch: int, step: int, arrays: Mapping[str, np.ndarray]
+    ) -> None:
+        """Save the state after a step of an epoch, both counted from 1.
+
+        Args:
+            model: The model.
+            epoch: The epoch.
+            step: The step in the epoch.
+            arrays: What else a run needs to resume there; see `progress_of`.
+        """
+        self._save(model, f"step-{epoch:04d}-{step:06d}", arrays)
+        for path in self._files("step")[:-_STEPS_KEPT]:
+            path.unlink()
+
+    def _save(self, model: keras.Model, name: str, arrays: Mapping[str, np.ndarray] | None) -> Path:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        path = self.directory / f"{name}.weights.h5"
+        save_checkpoint(model, path, arrays)
+        return path
 
 
-def not_finite(model: keras.Model) -> str | None:
-    """Return the path of a weight, or of the optimizer's state, that has NaN or infinite values.
+def _position(path: Path) -> Position:
+    kind, epoch, *rest = path.name.removesuffix(".weights.h5").split("-")
+    return Position(int(epoch) - 1, int(rest[0])) if kind == "step" else Position(int(epoch), 0)
 
-    Returns:
-        The path of the first such variable, or None if all values are finite.
+
+def _score(path: Path) -> float:
+    return float(path.name.removesuffix(".weights.h5").split("-")[3])
+
+
+def run_checkpoints(directory: Path, training: TrainingConfig) -> Checkpoints:
+    """Return the checkpoints of a run, which keeps those that it averages.
+
+    With another average than of the last epochs it keeps two of these, in case one is damaged.
     """
-    optimizer = getattr(model, "optimizer", None)  # Only a compiled model has one.
-    for variable in [*model.weights, *(optimizer.variables if optimizer else ())]:
-        is_number = keras.backend.is_float_dtype(variable.dtype)
-        if is_number and not keras.ops.all(keras.ops.isfinite(variable)):
-            return variable.path
-    return None
+    keep = {"last": 2, "best": 1, training.average: training.average_checkpoints}
+    last, best = keep["last"], keep["best"]
+    return Checkpoints(directory / "checkpoints", last, training.patience, keep_best=best)

@@ -1,4 +1,4 @@
-"""A training run on JAX: the same directory, with steps that XLA compiles and no TensorFlow."""
+"""A training run on JAX: the same directory, with steps that XLA compiles."""
 
 import contextlib
 import logging
@@ -11,26 +11,18 @@ import keras
 import tensorflow as tf
 
 from keras_transformer.config import ExperimentConfig
-from keras_transformer.data import TokenBatches, encode_pairs
+from keras_transformer.data import TokenBatches
 from keras_transformer.metrics import NegativeLogLikelihood, TokenAccuracy
 from keras_transformer.model import Transformer
-from keras_transformer.training.checkpoint_directory import Checkpoints, run_checkpoints
-from keras_transformer.training.cluster import read_cluster
-from keras_transformer.training.directions import sample
-from keras_transformer.training.directory import check_claim, claim
-from keras_transformer.training.epoch_state import EpochState
-from keras_transformer.training.guards import FiniteLoss, check_warmup
-from keras_transformer.training.lock import locked_directory
-from keras_transformer.training.logs import Logs
+from keras_transformer.training.check import check_run
+from keras_transformer.training.csv_tables import EpochTable
+from keras_transformer.training.machines import read_cluster
+from keras_transformer.training.prepare import PreparedText, prepare_text, static_widths
 from keras_transformer.training.recipe import run_recipe
-from keras_transformer.training.tables import EpochTable
-from keras_transformer.training.text import (
-    Pairs,
-    read_validation,
-    static_widths,
-    training_batches,
-)
-from keras_transformer.training.vocabularies import Tokenizers, check_vocabularies, read_or_train
+from keras_transformer.training.resume import EpochState
+from keras_transformer.training.run_directory import claim, locked_directory
+from keras_transformer.training.stopping import FiniteLoss
+from keras_transformer.training.validation import validation_sample
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +70,7 @@ def _check_options(config: ExperimentConfig) -> None:
     """Check that JAX has what a configuration asks for.
 
     Raises:
-        ValueError: If it has not; all such options are named.
+        ValueError: If options are not available; all of them are named.
     """
     data, training = config.data, config.training
     problems = []
@@ -120,34 +112,28 @@ def _all_devices() -> Iterator[list[str]]:
 
 def _train(config: ExperimentConfig, directory: Path, devices: list[str]) -> None:
     training = config.training
-    check_claim(directory, config)
-    checkpoints = run_checkpoints(directory, training)
-    checkpoints.set_aside_damaged()
+    checked = check_run(config, directory, has_devices=False)
+    checkpoints = checked.checkpoints
     if checkpoints.position().steps:
         raise ValueError(
             f"A run on JAX resumes after a complete epoch, received {checkpoints.newest()}. "
             "Complete this epoch with TensorFlow."
         )
-    if has_begun := checkpoints.newest() is not None:
-        check_vocabularies(directory, config)
+    text = prepare_text(config, checked, len(devices))
     keras.utils.set_random_seed(training.seed)
-    validation_pairs = read_validation(config.data)
-    tokenizers = read_or_train(directory, config)
-    batches = training_batches(config, tokenizers, directory, len(devices))
-    check_warmup(training, len(batches), config.data.max_length, has_begun)
     model = Transformer(config.model, dtype=training.precision)
     model.compile(**run_recipe(model, training))
-    validation = _Validation(config, model, tokenizers, validation_pairs, len(devices))
-    claim(directory, config, tokenizers)
+    validation = _Validation(config, model, text, len(devices))
+    claim(directory, config, text.tokenizers)
     checkpoints.restore(model)
-    log.info(
-        "%s parameters, %d batches per epoch, on %s",
-        f"{model.count_params():,}",
-        len(batches),
-        ", ".join(devices),
-    )
+    batches = text.batches
+    facts = f"{model.count_params():,}", len(batches), ", ".join(devices)
+    log.info("%s parameters, %d batches per epoch, on %s", *facts)
     state = EpochState(batches, checkpoints)
-    finite = FiniteLoss(batches, tokenizers[0])
+    save = keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda epoch, logs: checkpoints.save_epoch(model, epoch + 1)
+    )
+    finite = FiniteLoss(batches, text.tokenizers[0])
     # Steps then need not wait for what these do with the loss of the step before.
     state.async_safe = finite.async_safe = True
     batches.epoch, _ = checkpoints.position()
@@ -158,13 +144,7 @@ def _train(config: ExperimentConfig, directory: Path, devices: list[str]) -> Non
         epochs=training.epochs,
         shuffle=False,
         verbose=2,
-        callbacks=[
-            state,
-            finite,
-            validation,
-            EpochTable(directory / "epochs.csv"),
-            _SaveEpochs(checkpoints),
-        ],
+        callbacks=[state, finite, validation, EpochTable(directory / "epochs.csv"), save],
     )
 
 
@@ -177,18 +157,10 @@ class _Validation(keras.callbacks.Callback):
     """Add `val_nll`, `val_accuracy` and `learning_rate` to the logs of each epoch."""
 
     def __init__(
-        self,
-        config: ExperimentConfig,
-        model: Transformer,
-        tokenizers: Tokenizers,
-        pairs: Pairs,
-        devices: int,
+        self, config: ExperimentConfig, model: Transformer, text: PreparedText, devices: int
     ):
         super().__init__()
-        log.info("text to validate on:")
-        languages = config.data.validation_languages
-        pairs = sample(pairs, config.training.validation_pairs, languages)
-        encoded = encode_pairs(pairs, *tokenizers, config.data.max_length)
+        _, encoded = validation_sample(config, text.tokenizers, text.validation_pairs)
         widths = static_widths(config, encoded)
         self.batches = TokenBatches(
             encoded,
@@ -203,21 +175,10 @@ class _Validation(keras.callbacks.Callback):
         self.evaluator = keras.Model(inputs, model(inputs))
         self.evaluator.compile(metrics=[NegativeLogLikelihood("nll"), TokenAccuracy("accuracy")])
 
-    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         values = self.evaluator.evaluate(
             _without_end(self.batches), steps=len(self.batches), verbose=0, return_dict=True
         )
         if logs is not None:
             logs["learning_rate"] = float(self.model.optimizer.learning_rate)
             logs |= {f"val_{name}": values[name] for name in ("nll", "accuracy")}
-
-
-class _SaveEpochs(keras.callbacks.Callback):
-    """Save the state after each epoch."""
-
-    def __init__(self, checkpoints: Checkpoints):
-        super().__init__()
-        self.checkpoints = checkpoints
-
-    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
-        self.checkpoints.save_epoch(self.model, epoch + 1)

@@ -7,11 +7,7 @@ import keras
 from keras import ops
 
 from keras_transformer.config import TransformerConfig
-from keras_transformer.losses import (
-    LabelSmoothedCrossEntropy,
-    distilled_cross_entropy,
-    token_mean,
-)
+from keras_transformer.losses import LabelSmoothedCrossEntropy, distilled_cross_entropy, token_mean
 from keras_transformer.model import Transformer
 from keras_transformer.training.steps import accumulated_step, step_in_parts, whole_step
 
@@ -19,21 +15,21 @@ from keras_transformer.training.steps import accumulated_step, step_in_parts, wh
 class TrainingTransformer(Transformer):
     """Train a `Transformer` with steps that divide a batch, or on the predictions of teachers.
 
-    Each part of a step computes its share of the batch with operations of its own, from the
+    Each part of a step computes its share of the batch with separate operations, from the
     embeddings to the gradients, which are then added up. With `parts`, this happens at the same
     time: where TensorFlow runs several operations at a time with few threads each, it keeps more
     cores busy than dividing every operation. With `accumulation`, parts follow one another, so that
-    a step needs the memory of a part. Dropout aside, the update is that of the whole batch in both
-    cases, however many tokens and padding the parts have.
+    a step needs the memory of a part. Dropout aside, both make the update of the whole batch,
+    however many tokens and padding the parts have.
 
     With TensorFlow, the logs of `fit` have a `gradient_norm`: the norm of the whole batch's
-    gradient, all weights and all replicas taken together, before clipping. It is that of the step
-    in the logs of a batch, and the mean over the steps in the logs of an epoch.
+    gradient, all weights and all replicas taken together, before clipping. The logs of a batch have
+    the norm of its step, and the logs of an epoch the mean over its steps.
 
     Distillation ([Kim and Rush, 2016](https://arxiv.org/abs/1606.07947)) trains on the averaged
     predictions of teacher models. Teachers stay as they are and aren't saved.
 
-    Weights, checkpoints and the file that `save` writes are those of a plain `Transformer`. The
+    Weights, checkpoints and the file that `save` writes equal those of a plain `Transformer`. The
     loss must be a `LabelSmoothedCrossEntropy` for each addition.
 
     Args:
@@ -162,9 +158,12 @@ class TrainingTransformer(Transformer):
     def get_metrics_result(self) -> dict[str, Any]:
         """Return the metrics by name; the gradient norm only after a step of training."""
         results = super().get_metrics_result()
-        # In the graph of a step, what trains adds the norm of that step.
-        if _has_tensorflow() and not (_is_eager() and float(results["gradient_norm"])):
-            del results["gradient_norm"]
+        if _has_tensorflow():
+            import tensorflow as tf
+
+            # In the graph of a step, what trains adds the norm of that step.
+            if not (tf.executing_eagerly() and float(results["gradient_norm"])):
+                del results["gradient_norm"]
         return results
 
     def save(self, filepath: Any, overwrite: bool = True, **kwargs: Any) -> None:
@@ -184,12 +183,6 @@ class TrainingTransformer(Transformer):
 
 def _has_tensorflow() -> bool:
     return keras.backend.backend() == "tensorflow"
-
-
-def _is_eager() -> bool:
-    import tensorflow as tf
-
-    return tf.executing_eagerly()
 
 
 def _check_vocabularies(config: TransformerConfig, teachers: Sequence[Transformer]) -> None:

@@ -1,5 +1,7 @@
 """The paper's optimizer, learning rate and loss (Sections 5.3 and 5.4) for `compile`."""
 
+import logging
+import math
 from typing import Any
 
 import keras
@@ -10,6 +12,8 @@ from keras_transformer.metrics import TokenAccuracy
 from keras_transformer.model import Transformer
 from keras_transformer.optimizers import FusedAdam
 from keras_transformer.schedules import NoamSchedule
+
+log = logging.getLogger(__name__)
 
 
 def paper_recipe(
@@ -28,7 +32,7 @@ def paper_recipe(
         warmup_steps: The number of steps in which the learning rate rises. The paper's 4,000 suit
             its 100,000 steps; use a quarter of all steps or less.
         learning_rate_scale: A factor of the learning rate.
-        label_smoothing: The share of a token's target that all tokens of the vocabulary divide.
+        label_smoothing: The share of each target distribution that is spread over the vocabulary.
         beta_1: Adam's decay rate of the mean gradient.
         beta_2: Adam's decay rate of the mean squared gradient.
         epsilon: Adam's epsilon.
@@ -52,14 +56,55 @@ def paper_recipe(
 
 
 def run_recipe(model: Transformer, training: TrainingConfig) -> dict[str, Any]:
-    """Return what `paper_recipe` does for a run, whose validation has metrics of its own."""
-    recipe = paper_recipe(
-        model,
-        training.warmup_steps,
-        training.learning_rate_scale,
-        training.label_smoothing,
-        training.beta_1,
-        training.beta_2,
-        training.epsilon,
+    """Return what `paper_recipe` does, for a run, which computes its metrics in the validation."""
+    names = (
+        "warmup_steps",
+        "learning_rate_scale",
+        "label_smoothing",
+        "beta_1",
+        "beta_2",
+        "epsilon",
     )
+    recipe = paper_recipe(model, **{name: getattr(training, name) for name in names})
     return {**recipe, "metrics": None}
+
+
+def check_warmup(
+    training: TrainingConfig, steps_per_epoch: int, smallest_batch: int, has_begun: bool
+) -> None:
+    """Check that the warm-up of a run ends within its steps.
+
+    Args:
+        training: The recipe.
+        steps_per_epoch: Batches per epoch.
+        smallest_batch: Tokens that every batch must have room for.
+        has_begun: Whether the run has a checkpoint. Such a run keeps the recipe that it started
+            with: it may still get more epochs, so it only gets a warning.
+
+    Raises:
+        ValueError: If the warm-up of a new run has more steps than the run.
+    """
+    steps, warmup = training.epochs * steps_per_epoch, training.warmup_steps
+    if warmup <= steps:
+        return
+    # `paper_recipe` advises a warm-up of at most a quarter of all steps.
+    remedies = [
+        f"training.warmup_steps to {max(1, steps // 4):,} or less",
+        f"training.epochs to {math.ceil(4 * warmup / steps_per_epoch):,} or more",
+    ]
+    batch_tokens = training.batch_tokens * steps // (4 * warmup)
+    if training.steps_per_epoch is not None:
+        of_epoch = math.ceil(4 * warmup / training.epochs)
+        remedies.append(f"training.steps_per_epoch to {of_epoch:,} or more")
+    elif batch_tokens >= smallest_batch:
+        remedies.append(f"training.batch_tokens to {batch_tokens:,} or less")
+    problem = (
+        f"received {warmup:,} warm-up steps for {steps:,} steps: the learning rate would rise to "
+        f"{steps / warmup:.1%} of its highest value only"
+    )
+    if has_begun:
+        log.warning("the warm-up does not end within the run: %s", problem)
+        return
+    raise ValueError(
+        f"The warm-up must end within the run, {problem}. Set {', or '.join(remedies)}."
+    )

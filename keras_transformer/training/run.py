@@ -1,55 +1,21 @@
-"""A training run: from the text that a configuration names to a directory with the model."""
+"""Training runs, each a list of steps: check, prepare, build, fit, choose."""
 
-import dataclasses
-import logging
+import contextlib
 import os
 from pathlib import Path
 
 import keras
-import tensorflow as tf
 
 from keras_transformer.config import ExperimentConfig
-from keras_transformer.data import TokenBatches
-from keras_transformer.data.encoded_files import digest
-from keras_transformer.training.checkpoint_directory import Checkpoints, run_checkpoints
-from keras_transformer.training.choice import choose_weights
-from keras_transformer.training.cluster import Cluster, read_cluster
-from keras_transformer.training.compiled_model import compiled_model
-from keras_transformer.training.devices import prepare_cpu, replica_strategy
-from keras_transformer.training.directory import check_claim, claim, load_translator
-from keras_transformer.training.fitting import fit_epochs
-from keras_transformer.training.guards import check_warmup
-from keras_transformer.training.lock import locked_directory
-from keras_transformer.training.machines import (
-    check_same,
-    check_same_text,
-    chief_first,
-    cluster_strategy,
-    others_may_be_lost,
-    wait_for_all,
-)
-from keras_transformer.training.model import TrainingTransformer
-from keras_transformer.training.rehearsal import DryRun, rehearse
-from keras_transformer.training.scores import NAMES, SELECTING
-from keras_transformer.training.start import find_start, initial_weights
-from keras_transformer.training.teachers import find_teachers, read_teachers
-from keras_transformer.training.text import (
-    Pairs,
-    read_validation,
-    text_facts,
-    training_batches,
-)
-from keras_transformer.training.validation import greedy_validation
-from keras_transformer.training.vocabularies import Tokenizers, run_tokenizers
-from keras_transformer.translation.saved import SavedTranslator
+from keras_transformer.training.build import build_run, compiled_model
+from keras_transformer.training.check import check_run
+from keras_transformer.training.choose import choose_weights
+from keras_transformer.training.dry_run_report import DryRun, make_trial_steps
+from keras_transformer.training.fit import fit_epochs
+from keras_transformer.training.machines import others_may_be_lost, read_cluster
+from keras_transformer.training.prepare import preparation_report, prepare_text
+from keras_transformer.training.run_directory import locked_directory
 from keras_transformer.translation.translator import Translator
-
-log = logging.getLogger(__name__)
-
-_SAME_FILES = (
-    "The path, size and time of each file count: give a directory that all of them share, such as "
-    "one of a network file system."
-)
 
 
 def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
@@ -98,15 +64,15 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
     ```
     """
     _check_backend("train", "; on JAX, call train_on_jax")
-    cluster = read_cluster()
-    if cluster is None:
-        with locked_directory(Path(directory)):
-            return _train(config, Path(directory))
-    with others_may_be_lost(cluster):
-        if cluster.is_chief:
-            with locked_directory(Path(directory)):
-                return _train(config, Path(directory), cluster)
-        return _train(config, Path(directory), cluster)
+    directory, cluster = Path(directory), read_cluster()
+    is_chief = cluster is None or cluster.is_chief
+    lock = locked_directory(directory) if is_chief else contextlib.nullcontext()
+    with others_may_be_lost(cluster), lock:
+        checked = check_run(config, directory, cluster)
+        text = prepare_text(config, checked, checked.machines.replicas)
+        built = build_run(config, checked, text)
+        fit_epochs(config, checked, text, built)
+        return choose_weights(config, checked, text)
 
 
 def dry_run(config: ExperimentConfig, directory: str | os.PathLike) -> DryRun:
@@ -135,12 +101,48 @@ def dry_run(config: ExperimentConfig, directory: str | os.PathLike) -> DryRun:
     _check_backend("dry_run")
     if read_cluster():
         raise ValueError(
-            "A dry run is of one machine, received a TF_CONFIG with several tasks. Unset it."
+            "`dry_run` supports one machine, received a TF_CONFIG with several tasks. Unset it."
         )
-    with locked_directory(Path(directory)):
-        check_claim(Path(directory), config)
-        prepared = _prepare(config, Path(directory), run_checkpoints(directory, config.training))
-        return rehearse(prepared.model, prepared.batches, config.training)
+    directory = Path(directory)
+    with locked_directory(directory):
+        checked = check_run(config, directory, resumes=False)
+        text = prepare_text(config, checked, checked.machines.replicas)
+        model = compiled_model(config, checked.machines, checked.teachers)
+        return make_trial_steps(config.training, model, text.batches)
+
+
+def prepare(config: ExperimentConfig, directory: str | os.PathLike) -> str:
+    """Train the vocabularies of a run and encode its text, so that `train` starts at once.
+
+    Args:
+        config: The experiment.
+        directory: The run directory, whose folder `text` gets the files; or, with `data.cache`, any
+            directory.
+
+    Returns:
+        A report: how many pairs of each corpus were kept and dropped, and why.
+
+    Raises:
+        BlockingIOError: If a run uses the directory.
+        FileNotFoundError: If a text file is missing, or a model to start from.
+        ImportError, ConnectionError: See `read_tfds`.
+        OSError: If the files cannot be written.
+        ValueError: If the directory holds a run with another configuration, no pair is left, or a
+            file is damaged.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> text = folder / "text.tsv"
+    >>> _ = text.write_text("a dog\\tein Hund\\na cat\\teine Katze\\na dog\\t\\n")
+    >>> data = {"train_source": str(text), "validation_source": str(text)}
+    >>> config = ExperimentConfig.from_dict({"model": {"vocab_size": 280}, "data": data})
+    >>> prepare(config, folder / "run").replace(str(folder), "data").splitlines()[:2]
+    ['data/text.tsv: kept 2 of 3 sentence pairs', '  dropped 1 with an empty side']
+    """
+    directory = Path(directory)
+    with locked_directory(directory):
+        checked = check_run(config, directory, resumes=False, has_devices=False)
+        return preparation_report(config, checked)
 
 
 def _check_backend(name: str, otherwise: str = "") -> None:
@@ -149,135 +151,3 @@ def _check_backend(name: str, otherwise: str = "") -> None:
             f"{name} needs the TensorFlow backend, received {backend}. Set the environment "
             f"variable KERAS_BACKEND=tensorflow{otherwise}."
         )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Prepared:
-    """What a run has before its first step, on each of its machines."""
-
-    strategy: tf.distribute.Strategy
-    start: SavedTranslator | None
-    tokenizers: Tokenizers
-    batches: TokenBatches
-    validation_pairs: Pairs
-    model: TrainingTransformer
-
-
-def _train(config: ExperimentConfig, directory: Path, cluster: Cluster | None = None) -> Translator:
-    is_chief = cluster is None or cluster.is_chief
-    check_claim(directory, config)
-    checkpoints = run_checkpoints(directory, config.training)
-    if is_chief:
-        checkpoints.set_aside_damaged()
-    run = _prepare(config, directory, checkpoints, cluster)
-    strategy, batches, model, tokenizers = run.strategy, run.batches, run.model, run.tokenizers
-    share = config.training.batch_tokens // strategy.num_replicas_in_sync
-    validation = (
-        greedy_validation(config, model, tokenizers, run.validation_pairs, share)
-        if is_chief
-        else None
-    )
-    first_weights = initial_weights(run.start) if run.start else None
-    # Only encoded text is written before this, so that a mistake leaves the directory free.
-    if cluster is None:
-        claim(directory, config, tokenizers)
-    with strategy.scope():
-        checkpoints.restore(model)
-        if first_weights:
-            model.set_weights(first_weights)
-    _log_start(config, run, checkpoints)
-    if run.start and validation:
-        before = validation.measure()
-        score = before[SELECTING[config.data.task]]
-        log.info(
-            "before training: val_nll %.4f, validation %s (greedy) %.2f",
-            before["val_nll"],
-            NAMES[SELECTING[config.data.task]],
-            score,
-        )
-    if cluster:
-        check_same_text(strategy, cluster, batches, checkpoints.position())
-    fit_epochs(config, directory, model, batches, tokenizers[0], validation, checkpoints, strategy)
-    if is_chief:
-        translator = choose_weights(
-            config, directory, checkpoints, tokenizers, run.validation_pairs
-        )
-    if cluster:
-        wait_for_all(strategy)  # The others must not leave while the chief needs them.
-    return translator if is_chief else load_translator(directory)
-
-
-def _prepare(
-    config: ExperimentConfig,
-    directory: Path,
-    checkpoints: Checkpoints,
-    cluster: Cluster | None = None,
-) -> _Prepared:
-    """Read the text and build the model of a run."""
-    data, training = config.data, config.training
-    parts = prepare_cpu() if cluster is None else 1
-    strategy = _strategy(config, directory, cluster)
-    has_begun = checkpoints.newest() is not None
-    start = find_start(directory, config, has_begun)
-    teachers = find_teachers(directory, config, start)
-    with strategy.scope():
-        teacher_models = read_teachers(teachers, training.precision)
-    # After this, nothing but the student draws random numbers.
-    keras.utils.set_random_seed(training.seed)
-    validation_pairs = read_validation(data)
-    replicas = strategy.num_replicas_in_sync
-    if cluster:
-        check_same(strategy, cluster, "text files", digest(text_facts(data)), _SAME_FILES)
-    with chief_first(strategy, cluster):
-        tokenizers = run_tokenizers(directory, config, start, teachers)
-        batches = training_batches(config, tokenizers, directory, replicas)
-        check_warmup(training, len(batches), data.max_length, has_begun)
-        if cluster and cluster.is_chief:
-            claim(directory, config, tokenizers)
-    if replicas > 1 or training.accumulation > 1:
-        parts = 1
-    return _Prepared(
-        strategy=strategy,
-        start=start,
-        tokenizers=tokenizers,
-        batches=batches,
-        validation_pairs=validation_pairs,
-        model=compiled_model(config, strategy, parts, teacher_models),
-    )
-
-
-def _strategy(
-    config: ExperimentConfig, directory: Path, cluster: Cluster | None
-) -> tf.distribute.Strategy:
-    replicas = config.training.replicas
-    if cluster is None:
-        return replica_strategy(replicas)
-    strategy = cluster_strategy(cluster, replicas)
-    hint = "Start the same command on all of them."
-    check_same(strategy, cluster, "configuration", repr(config), hint)
-    lock = directory / "run.lock"  # The chief has made it.
-    content = lock.read_text(encoding="utf-8") if lock.exists() else ""
-    hint = "Give a directory that all of them share, such as one of a network file system."
-    check_same(strategy, cluster, f"directory {directory}", content, hint)
-    return strategy
-
-
-def _log_start(config: ExperimentConfig, run: _Prepared, checkpoints: Checkpoints) -> None:
-    training, steps = config.training, len(run.batches)
-    log.info(
-        "%s parameters, %d batches per epoch, %d %s",
-        f"{run.model.count_params():,}",
-        steps,
-        run.strategy.num_replicas_in_sync,
-        "GPU" if tf.config.list_physical_devices("GPU") else "CPU device",
-    )
-    log.info(
-        "steps in all: %s, warm-up: %s, tokens per batch: up to %s",
-        f"{training.epochs * steps:,}",
-        f"{training.warmup_steps:,}",
-        f"{training.batch_tokens:,}",
-    )
-    score = SELECTING[config.data.task]
-    log.info("%s of an epoch is the validation %s (greedy)", score, NAMES[score])
-    if any(position := checkpoints.position()):
-        log.info("resuming after %s of %d", position, training.epochs)

@@ -33,15 +33,7 @@ def whole_step(model: Any, data: Any) -> dict[str, Any]:
 
 
 def step_in_parts(model: Any, data: Any) -> dict[str, Any]:
-    """Make a step of the optimizer whose parts are computed at the same time, on one replica.
-
-    Args:
-        model: A compiled `TrainingTransformer`.
-        data: The argument of `train_step`: inputs, labels and perhaps weights, each [B, ...].
-
-    Returns:
-        The metrics by name, and the `gradient_norm` of this step.
-    """
+    """Make the step of `whole_step` on one replica, whose parts are computed at the same time."""
     import tensorflow as tf
 
     if tf.distribute.in_cross_replica_context() or tf.distribute.has_strategy():
@@ -50,16 +42,12 @@ def step_in_parts(model: Any, data: Any) -> dict[str, Any]:
             "distribution strategy. Use parts=1 there."
         )
     data = keras.utils.unpack_x_y_sample_weight(data)
-    rows = ops.shape(data[1])[0]
     count = ops.sum(token_weights(*data[1:]))
     count = ops.where(count > 0, count, 1.0)
-    ends = [rows * part // model.parts for part in range(1, model.parts)]
     losses = []
     with tf.GradientTape() as tape:
-        for part in map(slice, [None, *ends], [*ends, None]):
-            inputs, labels, weights = keras.tree.map_structure(
-                lambda values, part=part: None if values is None else values[part], data
-            )
+        for part in range(model.parts):
+            inputs, labels, weights = _rows_of_part(data, part, model.parts)
             logits = model(inputs, training=True)
             share = ops.sum(token_weights(labels, weights)) / count
             losses.append(share * model.compute_loss(inputs, labels, logits, weights))
@@ -69,34 +57,24 @@ def step_in_parts(model: Any, data: Any) -> dict[str, Any]:
         loss = ops.sum(ops.stack(losses))
         scaled = model.optimizer.scale_loss(loss)
     gradients = tape.gradient(scaled, model.trainable_variables)
-    return _finished(model, gradients, loss, rows)
+    return _finished(model, gradients, loss, rows=ops.shape(data[1])[0])
 
 
 def accumulated_step(model: Any, data: Any) -> dict[str, Any]:
-    """Make a step of the optimizer with the gradients of parts that follow one another.
+    """Make the step of `whole_step` with the gradients of parts that follow one another.
 
     A part's activations are freed before the next one, so a step takes the memory of a part and of
     one more gradient of every weight.
-
-    Args:
-        model: A compiled `TrainingTransformer`.
-        data: The argument of `train_step`: inputs, labels and perhaps weights, each [B, ...].
-
-    Returns:
-        The metrics by name, and the `gradient_norm` of this step.
     """
     import tensorflow as tf
 
     data = keras.utils.unpack_x_y_sample_weight(data)
-    rows, parts, variables = ops.shape(data[1])[0], model.accumulation, model.trainable_variables
+    parts, variables = model.accumulation, model.trainable_variables
     count = sum_over_replicas(ops.sum(token_weights(*data[1:])))
     count = ops.where(count > 0, count, 1.0)
 
     def add_part(part, loss, sums):
-        of_part = slice(rows * part // parts, rows * (part + 1) // parts)
-        inputs, labels, weights = keras.tree.map_structure(
-            lambda values: None if values is None else values[of_part], data
-        )
+        inputs, labels, weights = _rows_of_part(data, part, parts)
         with tf.GradientTape() as tape:
             logits = model(inputs, training=True)
             values = model.token_losses(inputs, labels, logits)
@@ -111,7 +89,14 @@ def accumulated_step(model: Any, data: Any) -> dict[str, Any]:
     _, loss, gradients = tf.while_loop(
         lambda part, *_: part < parts, add_part, start, parallel_iterations=1
     )
-    return _finished(model, gradients, loss, rows)
+    return _finished(model, gradients, loss, rows=ops.shape(data[1])[0])
+
+
+def _rows_of_part(data, part, parts):
+    """Return the rows of a part in the inputs, labels and weights of a batch."""
+    rows = ops.shape(data[1])[0]
+    of_part = slice(rows * part // parts, rows * (part + 1) // parts)
+    return keras.tree.map_structure(lambda each: None if each is None else each[of_part], data)
 
 
 def _finished(model, gradients, loss, rows):

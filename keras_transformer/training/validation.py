@@ -1,23 +1,30 @@
-"""Validation after each epoch of a run."""
+"""Validation after each epoch: the likelihood of the references, and scores of greedy outputs."""
 
-import functools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 import tensorflow as tf
 
-from keras_transformer.config import DecodingConfig, ExperimentConfig
-from keras_transformer.data import TokenBatches, encode_pairs
+from keras_transformer.config import DataConfig, DecodingConfig, ExperimentConfig
+from keras_transformer.config.data import language_tag
+from keras_transformer.data import EncodedPairs, TokenBatches, encode_pairs
+from keras_transformer.evaluation import score, score_brackets
 from keras_transformer.metrics import NegativeLogLikelihood, TokenAccuracy
-from keras_transformer.training.directions import direction_scores, sample
-from keras_transformer.training.logs import Logs
-from keras_transformer.training.scores import output_scores
-from keras_transformer.training.text import Pairs
+from keras_transformer.text import Tokenizer
+from keras_transformer.training.corpora import Pairs
 from keras_transformer.training.vocabularies import Tokenizers
 from keras_transformer.translation.translator import Translator
+from keras_transformer.trees import parse_tree
 
 log = logging.getLogger(__name__)
+
+SELECTING = {"translation": "val_bleu", "parsing": "val_f1"}
+"""For each task, the score that selects the best epoch."""
+
+NAMES = {"val_bleu": "BLEU", "val_f1": "F1"}
+"""How these scores are called in messages."""
 
 
 class Validation(keras.callbacks.Callback):
@@ -30,23 +37,19 @@ class Validation(keras.callbacks.Callback):
         batches: The validation text as token batches.
         pairs: The validation text, for scores of outputs.
         translator: A greedy translator of the model that trains.
-        scores: Returns the scores of outputs and pairs; by default `direction_scores`.
+        data: The data section of the run, for the kind of these scores.
 
     Attributes:
         translations: The last outputs for the validation text.
     """
 
     def __init__(
-        self,
-        batches: TokenBatches,
-        pairs: Pairs,
-        translator: Translator,
-        scores: Callable[[Sequence[str], Pairs], dict[str, float]] = direction_scores,
+        self, batches: TokenBatches, pairs: Pairs, translator: Translator, data: DataConfig
     ):
         super().__init__()
-        self.scores = scores
         self.dataset = batches.dataset()
         self.pairs = pairs
+        self.data = data
         self.translator = translator
         self.nll = NegativeLogLikelihood()
         self.accuracy = TokenAccuracy()
@@ -58,7 +61,7 @@ class Validation(keras.callbacks.Callback):
         self.nll.update_state(labels, logits)
         self.accuracy.update_state(labels, logits)
 
-    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         learning_rate = float(self.model.optimizer.learning_rate)
         values = {"learning_rate": learning_rate, **self.measure()}
         if logs is not None:
@@ -74,16 +77,12 @@ class Validation(keras.callbacks.Callback):
         return {
             "val_nll": float(self.nll.result()),
             "val_accuracy": float(self.accuracy.result()),
-            **self.scores(self.translations, self.pairs),
+            **output_scores(self.translations, self.pairs, self.data),
         }
 
 
 def greedy_validation(
-    config: ExperimentConfig,
-    model: keras.Model,
-    tokenizers: Tokenizers,
-    pairs: Pairs,
-    share: int,
+    config: ExperimentConfig, model: keras.Model, tokenizers: Tokenizers, pairs: Pairs, share: int
 ) -> Validation:
     """Return the validation of a run, which is on one device.
 
@@ -94,23 +93,168 @@ def greedy_validation(
         pairs: The validation text, of which `training.validation_pairs` are used.
         share: A replica's share of the tokens of a training batch, the size of the batches here.
     """
-    log.info("text to validate on:")
-    languages = config.data.validation_languages
-    pairs = sample(pairs, config.training.validation_pairs, languages)
-    encoded = encode_pairs(pairs, *tokenizers, config.data.max_length)
+    pairs, encoded = validation_sample(config, tokenizers, pairs)
     longest = max(encoded.source_lengths.max(), encoded.target_lengths.max())
-    return Validation(
-        TokenBatches(encoded, max(share, int(longest)), shuffle=False),
-        pairs,
-        Translator(model, *tokenizers, _greedy(config)),
-        functools.partial(output_scores, data=config.data),
-    )
-
-
-def _greedy(config: ExperimentConfig) -> DecodingConfig:
-    # Trees are longer than their sentences, so that the limit is that of the final search.
+    # Trees are longer than their sentences, so the final search sets the limit.
     limits = {}
     if config.data.task == "parsing":
         names = ("extra_length", "length_factor", "max_length")
         limits = {name: getattr(config.decoding, name) for name in names}
-    return DecodingConfig(beam_size=1, **limits)
+    return Validation(
+        TokenBatches(encoded, max(share, int(longest)), shuffle=False),
+        pairs,
+        Translator(model, *tokenizers, DecodingConfig(beam_size=1, **limits)),
+        config.data,
+    )
+
+
+def validation_sample(
+    config: ExperimentConfig, tokenizers: Tokenizers, pairs: Pairs
+) -> tuple[Pairs, EncodedPairs]:
+    """Return the pairs that epochs are validated on, and the same encoded."""
+    log.info("text to validate on:")
+    pairs = sample(pairs, config.training.validation_pairs, config.data.validation_languages)
+    return pairs, encode_pairs(pairs, *tokenizers, config.data.max_length)
+
+
+def sample(pairs: Pairs, count: int | None, languages: Sequence[str] = ()) -> Pairs:
+    """Return the given number of pairs, or all, at equal distances.
+
+    With languages, each has an equal share, rounded up, or all of its pairs if it has fewer. Pairs
+    with an empty side don't count, unless all pairs are returned.
+
+    >>> sample([("a", "1"), ("b", "2"), ("", ""), ("c", "3"), ("d", "4")], 2)
+    [('a', '1'), ('c', '3')]
+    """
+    if count is None:
+        return pairs
+    groups = [pairs]
+    if languages:
+        groups = [[pairs[i] for i in places] for places in _places(pairs, languages).values()]
+    share = -(-count // len(groups))
+    return [pair for group in groups for pair in _evenly_spaced(group, share)]
+
+
+def _evenly_spaced(pairs: Pairs, count: int) -> Pairs:
+    if count >= len(pairs):
+        return pairs
+    full = [pair for pair in pairs if all(side.strip() for side in pair)]
+    count = min(count, len(full))
+    return [full[number * len(full) // count] for number in range(count)]
+
+
+def output_scores(outputs: Sequence[str], pairs: Pairs, data: DataConfig) -> dict[str, float]:
+    """Return the scores of outputs for validation sources; the one that selects comes first.
+
+    For translations these are `direction_scores`. For trees, they are `val_f1` and
+    `val_complete_match` of `score_brackets`.
+
+    Args:
+        outputs: What a model makes of the sources.
+        pairs: Sources and references.
+        data: The data section of the run.
+
+    >>> data = DataConfig(task="parsing", train_source="a.mrg", validation_source="b.mrg")
+    >>> pairs = [("We left", "(S (NP (PRP We)) (VP (VBD left)))")]
+    >>> output_scores(["(S (NP (XX We)) (NP (XX left)))"], pairs, data)["val_f1"]
+    66.66666666666667
+    """
+    if data.task == "translation":
+        return direction_scores(outputs, pairs, data.validation_languages)
+    references = [parse_tree(tree) for _, tree in pairs]
+    found = score_brackets([parse_tree(output) for output in outputs], references)
+    return {"val_f1": found.f1, "val_complete_match": found.complete_match}
+
+
+def direction_scores(
+    translations: Sequence[str], pairs: Pairs, languages: Sequence[str] = ()
+) -> dict[str, float]:
+    """Return `val_bleu`, and with languages also a score for each, such as `val_bleu_de`.
+
+    With languages, `val_bleu` is the mean of theirs, whatever their numbers of sentences. Pairs
+    with an empty source, which has no tag, don't count.
+
+    Args:
+        translations: Translations of the sources.
+        pairs: Sources, with tags if there are languages, and reference translations.
+        languages: The target languages, none if sources have no tags.
+
+    >>> pairs = [(">>de<< a dog here", "ein Hund ist hier"), (">>fr<< a cat", "un chat est ici")]
+    >>> scores = direction_scores(["ein Hund ist hier", "der Hund"], pairs, ["de", "fr"])
+    >>> {name: round(bleu) for name, bleu in scores.items()}
+    {'val_bleu': 50, 'val_bleu_de': 100, 'val_bleu_fr': 0}
+    """
+    references = [target for _, target in pairs]
+    if not languages:
+        return {"val_bleu": score(translations, references).bleu}
+    bleus = {}
+    for language, places in _places(pairs, languages).items():
+        bleus[f"val_bleu_{language}"] = score(
+            [translations[i] for i in places], [references[i] for i in places]
+        ).bleu
+    return {"val_bleu": sum(bleus.values()) / len(bleus), **bleus}
+
+
+def _places(pairs: Pairs, languages: Sequence[str]) -> dict[str, list[int]]:
+    """Return where the pairs of each language are."""
+    return {
+        language: [
+            i for i, (source, _) in enumerate(pairs) if source.startswith(language_tag(language))
+        ]
+        for language in dict.fromkeys(languages)
+    }
+
+
+class TranslationCallback(keras.callbacks.Callback):
+    """Add the BLEU of greedy translations to the logs of each epoch, and print samples.
+
+    Logs get `val_bleu`, sacreBLEU's, for other callbacks such as `keras.callbacks.EarlyStopping`.
+    Put it before those.
+
+    Args:
+        pairs: Sentences and their reference translations, which the model does not train on.
+        tokenizer: The tokenizer of the model.
+        target_tokenizer: The tokenizer of the target, if the languages have separate vocabularies.
+        samples: The number of translations to print after each epoch.
+
+    Raises:
+        ValueError: If there are no pairs.
+
+    >>> from keras_transformer import Transformer
+    >>> from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
+    >>> tokenizer = SentencePieceTokenizer(train_sentencepiece(["a dog", "a cat"], vocab_size=269))
+    >>> watch = TranslationCallback([("a dog", "a cat")], tokenizer, samples=1)
+    >>> model = Transformer.from_size("tiny", vocab_size=269, num_layers=1)
+    >>> watch.set_model(model)  # As `model.fit(batches, callbacks=[watch])` does.
+    """
+
+    def __init__(
+        self,
+        pairs: Sequence[tuple[str, str]],
+        tokenizer: Tokenizer,
+        target_tokenizer: Tokenizer | None = None,
+        *,
+        samples: int = 2,
+    ):
+        super().__init__()
+        if not pairs:
+            raise ValueError(
+                "pairs must have at least one sentence pair, received an empty list. Hold some "
+                "back from training."
+            )
+        self.sources, self.references = map(list, zip(*pairs, strict=True))
+        self.tokenizers = tokenizer, target_tokenizer
+        self.samples = samples
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        self.translator = Translator(self.model, *self.tokenizers, DecodingConfig(beam_size=1))
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        translations = self.translator(self.sources)
+        bleu = score(translations, self.references).bleu
+        if logs is not None:
+            logs["val_bleu"] = bleu
+        print(f"\nEpoch {epoch + 1}: validation BLEU (greedy) {bleu:.1f}")
+        shown = slice(self.samples)
+        for source, translation in zip(self.sources[shown], translations[shown], strict=True):
+            print(f"  {source}\n  -> {translation}")

@@ -20,7 +20,7 @@ from keras_transformer.text import (
 )
 from keras_transformer.text.files import find_vocabularies, read_tokenizers
 from keras_transformer.text.tree_tokenizer import tree_vocabulary
-from keras_transformer.training.text import text_directory, text_facts, training_corpora
+from keras_transformer.training.corpora import TrainingText
 from keras_transformer.translation.saved import SavedTranslator
 from keras_transformer.trees import parse_tree
 from keras_transformer.utils.checksums import check_files
@@ -32,55 +32,54 @@ Tokenizers = tuple[Tokenizer, Tokenizer]
 """Of source and target; the same object twice if they share a vocabulary."""
 
 
-def vocabulary_files(directory: Path, config: ExperimentConfig) -> list[Path]:
-    """Return the paths of a run's vocabularies, as `find_vocabularies` does.
-
-    The files need not exist yet.
-    """
-    return find_vocabularies(directory, config.model.has_joint_vocabulary)
-
-
-def check_vocabularies(directory: Path, config: ExperimentConfig) -> None:
-    """Check that a run that has begun has its vocabularies.
-
-    Raises:
-        FileNotFoundError: If one is missing.
-    """
-    paths = vocabulary_files(directory, config)
-    if missing := [str(path) for path in paths if not path.exists()]:
-        raise FileNotFoundError(
-            f"A run resumes with the vocabularies it started with; there is no "
-            f"{' and no '.join(missing)}. Restore what was there, or choose another directory."
-        )
-
-
 def run_tokenizers(
-    directory: Path,
     config: ExperimentConfig,
-    start: SavedTranslator | None,
-    teachers: Sequence[SavedTranslator],
+    directory: Path,
+    text: TrainingText,
+    trained: SavedTranslator | None = None,
 ) -> Tokenizers:
-    """Return the tokenizers of the model that a run starts from, of its teachers, or its own.
+    """Read the vocabularies of a run, and train those that there are not yet.
+
+    A vocabulary that is trained is kept with the encoded text, so that a run that starts again
+    finds it there.
 
     Args:
+        config: The experiment, with the kind and sizes of the vocabularies.
         directory: The run directory.
-        config: The experiment.
-        start: The model to start from, if there is one.
-        teachers: Models with the same vocabularies.
+        text: The training text.
+        trained: A model whose vocabularies the run takes over.
+
+    Returns:
+        The tokenizers of source and target.
 
     Raises:
-        FileNotFoundError, ImportError, ConnectionError, ValueError: See `read_or_train`. A
-            ValueError also if a vocabulary lacks a tag of a target language, or is of another
-            task.
+        ImportError, ConnectionError: See `read_tfds`.
+        ValueError: If a file is damaged, the text is too small for a vocabulary, or the vocabulary
+            of a trained model lacks a tag of a target language, or belongs to another task.
     """
-    origins = [start, *teachers] if start else teachers
-    if origins:
-        tokenizers = read_tokenizers(origins[0].vocabularies, config.data.subwords)
-        _check_tags(tokenizers[0], _tags(config.data), origins[0].path)
-        if not start:  # `check_start` has compared its task.
-            _check_task(tokenizers[1], config.data, origins[0].path)
+    model, data = config.model, config.data
+    if trained:
+        tokenizers = read_tokenizers(trained.vocabularies, data.subwords)
+        _check_tags(tokenizers[0], data, trained.path)
+        _check_task(tokenizers[1], data, trained.path)
         return tokenizers
-    return read_or_train(directory, config)
+    jobs: list[tuple[tuple[int, ...], int]]
+    if model.has_joint_vocabulary:
+        jobs = [((0, 1), model.vocab_size)]
+    else:
+        jobs = [((0,), model.vocab_size), ((1,), model.target_size)]
+    paths = find_vocabularies(directory, model.has_joint_vocabulary)
+    if len(paths) > len(jobs):  # Of a run that started from an imported model.
+        check_files(directory, [path.name for path in paths])
+    else:
+        for i, (sides, size) in enumerate(jobs):
+            if paths[i].exists():
+                check_files(directory, [paths[i].name])
+            else:
+                paths[i] = _trained(data, text, sides, size)
+    tokenizers = read_tokenizers(paths, data.subwords)
+    _check_tags(tokenizers[0], data, paths[0])
+    return tokenizers
 
 
 def _check_task(target: Tokenizer, data: DataConfig, origin: Path) -> None:
@@ -100,67 +99,27 @@ def _tags(data: DataConfig) -> list[str]:
     return list(map(language_tag, dict.fromkeys(data.train_languages)))
 
 
-def _check_tags(tokenizer: Tokenizer, tags: Sequence[str], origin: Path) -> None:
+def _check_tags(tokenizer: Tokenizer, data: DataConfig, origin: Path) -> None:
     has = tokenizer.language_tags if isinstance(tokenizer, SentencePieceTokenizer) else []
-    if missing := [tag for tag in tags if tag not in has]:
+    if missing := [tag for tag in _tags(data) if tag not in has]:
         raise ValueError(
             f"The vocabulary of {origin} must have the tags of data.train_languages; it lacks "
             f"{' and '.join(missing)}, and has {' and '.join(has) or 'none'}. Choose among its "
-            "languages, or train a model with a vocabulary of its own."
+            "languages, or train a model with a new vocabulary."
         )
 
 
-def read_or_train(directory: Path, config: ExperimentConfig) -> Tokenizers:
-    """Read the vocabularies of a run directory, and train those that it does not have.
-
-    A vocabulary that is trained is kept with the encoded text, so that a run that starts again
-    finds it there.
-
-    Args:
-        directory: The run directory.
-        config: The experiment, with the text and the kind and sizes of the vocabularies.
-
-    Returns:
-        The tokenizers of source and target.
-
-    Raises:
-        FileNotFoundError: If a text file is missing.
-        ImportError, ConnectionError: See `read_tfds`.
-        ValueError: If a file is damaged, or the text is too small for a vocabulary.
-    """
-    model, data = config.model, config.data
-    jobs: list[tuple[tuple[int, ...], int]]
-    if model.has_joint_vocabulary:
-        jobs = [((0, 1), model.vocab_size)]
-    else:
-        jobs = [((0,), model.vocab_size), ((1,), model.target_size)]
-    paths = vocabulary_files(directory, config)
-    if len(paths) > len(jobs):  # Of a run that started from an imported model.
-        check_files(directory, [path.name for path in paths])
-    else:
-        for i, (sides, size) in enumerate(jobs):
-            if paths[i].exists():
-                check_files(directory, [paths[i].name])
-            else:
-                paths[i] = _trained(config, text_directory(config, directory), sides, size)
-    tokenizers = read_tokenizers(paths, data.subwords)
-    _check_tags(tokenizers[0], _tags(data), paths[0])
-    return tokenizers
-
-
-def _trained(config: ExperimentConfig, folder: Path, sides: tuple[int, ...], size: int) -> Path:
+def _trained(data: DataConfig, text: TrainingText, sides: tuple[int, ...], size: int) -> Path:
     """Return the file of a vocabulary, which is trained unless it is there.
 
     Args:
-        config: The experiment.
-        folder: The directory of encoded text.
+        data: The kind of the vocabulary, and what it is trained on.
+        text: The training text.
         sides: Sides of the text that the vocabulary is for: 0, 1 or both.
         size: Number of tokens.
     """
-    data = config.data
-    tags = _tags(data) if 0 in sides else []
     facts = {
-        "text": text_facts(data),
+        "text": text.facts,
         "sides": sides,
         "size": size,
         "subwords": data.subwords,
@@ -169,23 +128,24 @@ def _trained(config: ExperimentConfig, folder: Path, sides: tuple[int, ...], siz
     }
     if data.vocabulary_corpora is not None:
         facts["corpora"] = data.vocabulary_corpora
-    path = folder / f"vocabulary-{digest(facts)}.model"
+    path = text.folder / f"vocabulary-{digest(facts)}.model"
     if path.exists():
         return path
-    folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder / "vocabulary.lock"):
+    text.folder.mkdir(parents=True, exist_ok=True)
+    with locked(text.folder / "vocabulary.lock"):
         if path.exists():  # Another run has trained it.
             return path
         if data.task == "parsing" and sides == (1,):
             log.info("reading trees for a vocabulary of their labels")
-            trees = (parse_tree(tree) for c in training_corpora(data) for _, tree in c.pairs())
+            trees = (parse_tree(tree) for c in text.corpora for _, tree in c.pairs())
             TreeTokenizer(tree_vocabulary(trees, size, word_tags=data.word_tags)).save(path)
             return path
         log.info("reading text to train a vocabulary on")
-        corpora = training_corpora(data)[: data.vocabulary_corpora]
+        corpora = text.corpora[: data.vocabulary_corpora]
         lines = sample_sentences(corpora, sides, data.vocabulary_sentences)
         counts = f"{size:,}", f"{len(lines):,}"
         log.info("training a vocabulary of %s tokens on %s sentences", *counts)
+        tags = _tags(data) if 0 in sides else []
         _train_tokenizer(data, lines, size, tags).save(path)
     return path
 
@@ -231,10 +191,6 @@ def _train_tokenizer(
     if data.subwords == "word":
         return WordTokenizer(train_words(lines, size))
     model = train_sentencepiece(
-        lines,
-        size,
-        model_type=data.subwords,
-        character_coverage=coverage,
-        language_tags=tags,
+        lines, size, model_type=data.subwords, character_coverage=coverage, language_tags=tags
     )
     return SentencePieceTokenizer(model)

@@ -63,7 +63,8 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.qui
     from keras_transformer.config.experiment import read_yaml
     from keras_transformer.evaluation import score
     from keras_transformer.export import export_saved_model
-    from keras_transformer.training import run_facts, train
+    from keras_transformer.training import train
+    from keras_transformer.training.run_directory import run_facts
 
     directory = Path(args.directory)
     corpus, files = write_corpus(directory)
@@ -126,7 +127,7 @@ def draw(translator: "Translator", sentence: str, directory: Path) -> None:
         sentence_attention,
         training_curves,
     )
-    from keras_transformer.training import read_history
+    from keras_transformer.training.csv_tables import read_history
 
     curves, attention = directory / "curves.png", directory / "attention.png"
     save_figure(training_curves(read_history(directory)), curves)

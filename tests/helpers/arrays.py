@@ -18,6 +18,13 @@ def padding_mask(length: int, lengths: list[int]) -> np.ndarray:
     return (np.arange(length) < np.array(lengths)[:, None])[:, None]
 
 
+def assert_same_weights(ours: Any, theirs: Any, atol: float = 0.0) -> None:
+    """Compare the weights of two models, or two lists of arrays; exactly by default."""
+    ours, theirs = (x if isinstance(x, list) else x.get_weights() for x in (ours, theirs))
+    for one, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-7 if atol else 0, atol=atol)
+
+
 def decoded(strings: Any) -> list[str]:
     """Return the texts of a TensorFlow tensor of UTF-8 strings [B]."""
     return [string.decode() for string in strings.numpy()]

@@ -1,9 +1,12 @@
-"""The smallest experiment, that of a preset, and the epochs of a run."""
+"""The smallest experiment, that of a preset, the text of a run and its epochs."""
 
 import dataclasses
 
 from keras_transformer.config import ExperimentConfig
-from keras_transformer.training import read_history
+from keras_transformer.training.corpora import training_text
+from keras_transformer.training.csv_tables import read_history
+from keras_transformer.training.prepare import encode_text
+from keras_transformer.training.vocabularies import run_tokenizers
 
 MINIMAL = {
     "model": {"vocab_size": 380, "d_model": 32},
@@ -21,6 +24,13 @@ def experiment_of(preset, data, **model):
             "decoding": dataclasses.asdict(preset.decoding),
         }
     )
+
+
+def encoded_text(config, directory):
+    """Return the tokenizers of a run, its encoded text and the reports on each corpus."""
+    text = training_text(config, directory)
+    tokenizers = run_tokenizers(config, directory, text)
+    return tokenizers, *encode_text(config, text, tokenizers)
 
 
 def epochs_of(directory):

@@ -24,7 +24,7 @@ import numpy as np
 
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.training import run
-from keras_transformer.training.epoch_state import EpochState
+from keras_transformer.training.resume import EpochState
 from keras_transformer.translation.translator import Translator
 
 INTERVAL = 4

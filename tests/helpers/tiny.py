@@ -128,8 +128,8 @@ def write_toy_text(directory, train=400, validation=20):
     return config
 
 
-def toy_experiment(data, **training):
-    """Return an experiment that takes seconds; `training` overrides `TrainingConfig` fields."""
+def toy_experiment(data, model=None, **training):
+    """Return an experiment that takes seconds; `model` and `training` override its fields."""
     return ExperimentConfig.from_dict(
         {
             "model": {
@@ -138,6 +138,7 @@ def toy_experiment(data, **training):
                 "d_model": 32,
                 "d_ff": 48,
                 "num_heads": 2,
+                **(model or {}),
             },
             "data": data,
             "training": {

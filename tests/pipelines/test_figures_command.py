@@ -5,7 +5,7 @@ import tensorflow as tf
 from matplotlib import image
 
 from keras_transformer.config import ExperimentConfig
-from keras_transformer.training import read_history
+from keras_transformer.training.csv_tables import read_history
 from pipelines import figures
 
 pytestmark = pytest.mark.slow  # They train a model and export it.

@@ -3,7 +3,7 @@ import contextlib
 import numpy as np
 import pytest
 
-from keras_transformer.training.checkpoint_callback import SaveCheckpoints
+from keras_transformer.training.resume import SaveCheckpoints
 from keras_transformer.training.validation import Validation
 from keras_transformer.translation import Translator
 from tests.helpers.batch_norm_model import make_model

@@ -4,8 +4,8 @@ import pytest
 
 from keras_transformer.training import average_checkpoints
 from keras_transformer.training.averaging import MovingAverage, load_moving_average
-from keras_transformer.training.checkpoint_directory import Checkpoints
-from keras_transformer.training.checkpoints import save_checkpoint
+from keras_transformer.training.checkpoint_files import save_checkpoint
+from keras_transformer.training.checkpoints import Checkpoints
 from tests.helpers.batch_norm_model import make_model
 
 
@@ -17,20 +17,17 @@ def test_trained_weights_become_the_mean_and_others_those_of_the_last_checkpoint
     assert model.get_layer("norm").moving_mean.numpy().tolist() == [70.0] * 3
 
 
-def test_one_checkpoint_is_its_own_mean(save):
+@pytest.mark.parametrize(
+    ("values", "mean"), [([0.1], np.float32(0.1)), ([2.0**30, 3.0, -(2.0**30)], 1.0)]
+)
+def test_a_mean_is_exact(save, values, mean):
     model = make_model()
-    average_checkpoints(model, [str(save("a", 0.1))])
-    assert model.get_layer("dense").kernel.numpy().tolist() == [[np.float32(0.1)] * 3] * 2
-
-
-def test_small_values_survive_between_large_ones(save):
-    model = make_model()
-    average_checkpoints(model, [save("a", 2.0**30), save("b", 3.0), save("c", -(2.0**30))])
-    assert model.get_layer("dense").kernel.numpy().tolist() == [[1.0] * 3] * 2
+    average_checkpoints(model, [str(save(f"{i}", value)) for i, value in enumerate(values)])
+    assert model.get_layer("dense").kernel.numpy().tolist() == [[mean] * 3] * 2
 
 
 def test_averaging_needs_a_checkpoint():
-    with pytest.raises(ValueError, match="at least one checkpoint, received none"):
+    with pytest.raises(ValueError, match="at least one checkpoint, received an empty list"):
         average_checkpoints(make_model(), [])
 
 
@@ -47,11 +44,6 @@ def test_a_checkpoint_of_another_model_is_named(save):
     other = keras.Sequential([keras.Input([5]), keras.layers.Dense(7)])
     with pytest.raises(ValueError, match=r"a\.weights\.h5 must be a complete checkpoint of"):
         average_checkpoints(other, [path])
-
-
-def test_values_that_are_not_finite_have_no_average(save):
-    with pytest.raises(ValueError, match=r"a\.weights\.h5 must have finite"):
-        average_checkpoints(make_model(), [save("b", 1.0), save("a", np.nan)])
 
 
 def test_checkpoints_of_different_configurations_are_refused(save, tmp_path):

@@ -1,10 +1,9 @@
-"""Several machines: what TF_CONFIG may say, and a run of two processes over the loopback interface.
+"""Several machines: the examples of the documentation, and a run of two processes.
 
 TensorFlow connects to a cluster when it starts, so that the machines are processes of their own:
 this file, run as a program.
 """
 
-import json
 import os
 import re
 import signal
@@ -19,70 +18,16 @@ import yaml
 from markdown_it import MarkdownIt
 
 from keras_transformer.training import train
-from keras_transformer.training.cluster import Cluster, read_cluster
+from keras_transformer.training.machines import Cluster, read_cluster
 from tests.helpers.ports import free_ports
-from tests.helpers.tiny import ROOT, toy_experiment
+from tests.helpers.tf_config import tf_config
+from tests.helpers.tiny import ROOT
 from tests.helpers.twenty_steps import (
     assert_same_arrays,
     newest_checkpoint,
     twenty_steps,
     write_text,
 )
-
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="tf.distribute needs the TensorFlow backend"
-)
-
-
-def tf_config(index, kind="worker", **jobs):
-    return json.dumps({"cluster": jobs, "task": {"type": kind, "index": index}})
-
-
-@pytest.mark.parametrize("value", ["", "{}", '{"task": {}}', tf_config(0, worker=["a:1"])])
-def test_a_single_machine_is_no_cluster(monkeypatch, value):
-    monkeypatch.setenv("TF_CONFIG", value)
-    assert read_cluster() is None
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        (tf_config(1, worker=["a:1", "b:2"]), Cluster(("a:1", "b:2"), 1)),
-        (tf_config("0", worker=["a:1", "b:2"], ps=[]), Cluster(("a:1", "b:2"), 0)),
-        (tf_config(0, "chief", worker=["b:2"], chief=["a:1"]), Cluster(("a:1", "b:2"), 0)),
-        (tf_config(1, worker=["b:2", "c:3"], chief=["a:1"]), Cluster(("a:1", "b:2", "c:3"), 2)),
-    ],
-)
-def test_the_chief_comes_first(monkeypatch, value, expected):
-    monkeypatch.setenv("TF_CONFIG", value)
-    assert read_cluster() == expected
-    assert expected.is_chief == (expected.index == 0)
-
-
-@pytest.mark.parametrize(
-    ("value", "reason"),
-    [
-        ("{", "Expecting property name"),
-        ("[]", "no attribute 'get'"),
-        ('{"cluster": {"worker": 1}}', "not iterable"),
-        ('{"cluster": {"worker": [1, 2]}}', "an address is not a host and a port"),
-        (tf_config(0, worker=["a", "b"]), "an address is not a host and a port"),
-        (tf_config(0, worker=["a:1", "a:1"]), "an address occurs twice"),
-        (tf_config(0, "chief", chief=["a:1", "b:1"]), "more than one chief"),
-        (tf_config(0, worker=["a:1", "b:1"], ps=["c:1"]), "a run has no ps"),
-        (tf_config(0, "evaluator", worker=["a:1"]), "a run has no evaluator"),
-        (tf_config(2, worker=["a:1", "b:1"]), "its task, worker 2, is not in its cluster"),
-        ('{"cluster": {"worker": ["a:1", "b:1"]}}', "it has no 'type'"),
-    ],
-)
-def test_any_other_tf_config_is_refused(monkeypatch, tmp_path, value, reason):
-    monkeypatch.setenv("TF_CONFIG", value)
-    text = {"train_source": "train.tsv", "validation_source": "validation.tsv"}
-    with pytest.raises(ValueError, match="TF_CONFIG must name the chief") as error:
-        train(toy_experiment(text), tmp_path / "run")
-    assert reason in str(error.value)
-    assert str(error.value).endswith("Correct it, or unset it to train on this machine alone.")
-    assert not (tmp_path / "run").exists()
 
 
 def examples(language):
@@ -136,9 +81,8 @@ def test_the_example_for_kubernetes_restarts_what_ends_with_an_error():
 
 def start(folder, index, ports, end):
     """Start a machine of two, which ends with the run or is killed in the second epoch."""
-    root = Path(__file__).parents[2]
     environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(root), *sys.path]),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
         "TF_CONFIG": tf_config(index, worker=[f"127.0.0.1:{port}" for port in ports]),
         "CUDA_VISIBLE_DEVICES": "-1",
     }
@@ -199,49 +143,49 @@ def test_fit_of_keras_needs_no_strategy_of_ours(killed_and_resumed):
     assert (folder / "plain-fit-0").read_text() == "done"
 
 
-def fit_without_our_strategy(strategy):
+def fit_without_our_strategy(machines):
     """Return "done" if Keras trains a model on nested inputs under TensorFlow's own `reduce`."""
     import tensorflow as tf
 
-    from keras_transformer.training.machines import ClusterStrategy, own_rows
+    from keras_transformer.training.machines import ClusterStrategy
 
     del ClusterStrategy.reduce
-    with strategy.scope():
+    with machines.strategy.scope():
         inputs = {name: keras.Input([1], name=name) for name in ("a", "b")}
         model = keras.Model(inputs, keras.layers.Dense(1)(inputs["a"] + inputs["b"]))
         model.compile("sgd", "mse")
     ones = np.ones([2, 1], "float32")
     data = tf.data.Dataset.from_tensors(({"a": ones, "b": ones}, ones))
     try:
-        model.fit(own_rows(strategy, data), shuffle=False, verbose=0)
+        model.fit(machines.own_rows(data), shuffle=False, verbose=0)
     except Exception as error:
         return repr(error)
     return "done"
 
 
 def main(folder, index, end):
-    from keras_transformer.training import run
-    from keras_transformer.training.epoch_state import EpochState
+    from keras_transformer.training import check
+    from keras_transformer.training.resume import EpochState
     from pipelines.cli.errors import plain_errors
     from pipelines.cli.process import start_log
 
-    strategies = []
-    connect, begin = run.cluster_strategy, EpochState.on_epoch_begin
+    kept = []
+    connect, begin = check.connect_machines, EpochState.on_epoch_begin
 
     def connect_and_keep(*given):
-        strategies.append(connect(*given))
-        return strategies[0]
+        kept.append(connect(*given))
+        return kept[0]
 
     def begin_or_die(self, epoch, logs=None):
         if (epoch, index, end) == (1, "1", "killed"):
             os.kill(os.getpid(), signal.SIGKILL)
         begin(self, epoch, logs)
 
-    run.cluster_strategy, EpochState.on_epoch_begin = connect_and_keep, begin_or_die
+    check.connect_machines, EpochState.on_epoch_begin = connect_and_keep, begin_or_die
     start_log()
     with plain_errors():
         train(twenty_steps(Path(folder)), Path(folder, "run"))
-    Path(folder, f"plain-fit-{index}").write_text(fit_without_our_strategy(strategies[0]))
+    Path(folder, f"plain-fit-{index}").write_text(fit_without_our_strategy(kept[0]))
 
 
 if __name__ == "__main__":

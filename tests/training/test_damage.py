@@ -7,18 +7,12 @@ import keras
 import pytest
 
 from keras_transformer.export import load_saved_model
-from keras_transformer.training import (
-    TrainingTransformer,
-    choice,
-    load_translator,
-    read_history,
-    read_metrics,
-    run,
-    run_facts,
-    train,
-)
-from keras_transformer.training.summaries import Summaries
+from keras_transformer.training import TrainingTransformer, choose, run, train
+from keras_transformer.training.csv_tables import read_history, read_metrics
+from keras_transformer.training.run_directory import run_facts
+from keras_transformer.training.tensorboard import Summaries
 from keras_transformer.training.validation import Validation
+from keras_transformer.translation import Translator
 from pipelines import serve
 from pipelines.cli.errors import explain
 from tests.helpers.tiny import export_quickly, toy_experiment, toy_sentences, write_toy_text
@@ -97,8 +91,8 @@ def quick():
     with pytest.MonkeyPatch.context() as context:
         context.setattr(TrainingTransformer, "fit", fit)
         context.setattr(Validation, "measure", measure)
-        context.setattr(choice, "output_scores", lambda *texts: {"val_bleu": 2.0})
-        context.setattr(choice.Translator, "__call__", lambda self, sources: sources)
+        context.setattr(choose, "output_scores", lambda *texts: {"val_bleu": 2.0})
+        context.setattr(choose.Translator, "__call__", lambda self, sources: sources)
         context.setattr(Summaries, "_is_time_to_draw", lambda self: False)
         yield
 
@@ -139,7 +133,7 @@ def weights_of(model):
 
 def test_a_finished_run_is_read_as_it_was_or_not_at_all(finished, tmp_path):
     def use(directory):
-        translator, _ = load_translator(directory), run_facts(directory)
+        translator, _ = Translator.load(directory), run_facts(directory)
         read_history(directory)
         read_metrics(directory)
         return weights_of(translator.model), translator.tokenizer.model, translator.decoding
@@ -174,7 +168,7 @@ def test_an_interrupted_run_goes_on_as_before_or_not_at_all(
 
 
 def test_an_export_is_loaded_and_served_as_it_was_or_not_at_all(finished, tmp_path, capsys):
-    version = export_quickly(load_translator(finished), tmp_path / "toy")
+    version = export_quickly(Translator.load(finished), tmp_path / "toy")
     sentences = toy_sentences(3, seed=9)
 
     def use(directory):

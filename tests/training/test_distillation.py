@@ -8,11 +8,7 @@ import pytest
 from keras import ops
 
 from keras_transformer import Transformer, TransformerConfig
-from keras_transformer.losses import (
-    LabelSmoothedCrossEntropy,
-    distilled_cross_entropy,
-    token_mean,
-)
+from keras_transformer.losses import LabelSmoothedCrossEntropy, distilled_cross_entropy, token_mean
 from keras_transformer.training.model import TrainingTransformer
 from tests.helpers.layer_checks import as_array, randomize, saved_and_loaded, value_and_gradient
 

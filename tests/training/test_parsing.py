@@ -3,7 +3,6 @@
 import dataclasses
 import json
 
-import numpy as np
 import pytest
 import yaml
 
@@ -11,11 +10,14 @@ from keras_transformer.config import ExperimentConfig
 from keras_transformer.data import WordDropout, read_trees
 from keras_transformer.data.trees import tree_pair
 from keras_transformer.evaluation import score_brackets
-from keras_transformer.training import load_translator, read_history, train
-from keras_transformer.training.text import encode_text, token_batches
-from keras_transformer.training.vocabularies import read_or_train
+from keras_transformer.training import train
+from keras_transformer.training.csv_tables import read_history
+from keras_transformer.training.prepare import token_batches
+from keras_transformer.translation import Translator
 from keras_transformer.trees import parse_tree
 from pipelines import evaluate
+from tests.helpers.arrays import assert_same_weights
+from tests.helpers.experiment import encoded_text
 from tests.helpers.parser import write_treebank
 from tests.helpers.shared import shared
 from tests.helpers.tiny import ROOT
@@ -69,7 +71,7 @@ def run(request):
 def test_a_parser_learns_a_small_grammar(run):
     directory, unseen = run
     references = read_trees(unseen)
-    translator = load_translator(directory)
+    translator = Translator.load(directory)
     tagged = translator.target_tokenizer.word_tags == "source"
     parses = translator([tree_pair(tree, tagged=tagged)[0] for tree in references])
     scores = score_brackets([parse_tree(parse) for parse in parses], references)
@@ -131,12 +133,11 @@ def short_run(folder, **training):
 
 def test_word_dropout_varies_the_batches_of_words(tmp_path):
     config = short_run(tmp_path)
-    tokenizers = read_or_train(tmp_path / "run", config)
-    encoded = encode_text(config, tokenizers, tmp_path / "run")
-    batches = token_batches(config, tokenizers, *encoded)
+    encoded = encoded_text(config, tmp_path / "run")
+    batches = token_batches(config, *encoded)
     assert isinstance(batches.vary, WordDropout)
     off = dataclasses.replace(config, data=dataclasses.replace(config.data, subword_dropout=0.0))
-    plain = token_batches(off, tokenizers, *encoded)
+    plain = token_batches(off, *encoded)
     assert plain.vary is None
     assert len(batches) == len(plain)
 
@@ -144,12 +145,10 @@ def test_word_dropout_varies_the_batches_of_words(tmp_path):
 @pytest.mark.slow
 def test_word_dropout_resumes_in_an_epoch_as_if_uninterrupted(tmp_path, killed_at_step):
     config = short_run(tmp_path, checkpoint_steps=2)
-    expected = train(config, tmp_path / "whole").model.get_weights()
+    expected = train(config, tmp_path / "whole").model
     with killed_at_step(2, 3):
         train(config, tmp_path / "killed")
-    received = train(config, tmp_path / "killed").model.get_weights()
-    for weight, other in zip(received, expected, strict=True):
-        np.testing.assert_array_equal(weight, other)
+    assert_same_weights(train(config, tmp_path / "killed").model, expected)
 
 
 @pytest.mark.slow
@@ -158,8 +157,7 @@ def test_a_parser_starts_from_another(tmp_path):
     stands_still = {"epochs": 1, "learning_rate_scale": 1e-12}
     config = short_run(tmp_path, init_from=str(tmp_path / "first"), **stands_still)
     second = train(config, tmp_path / "second")
-    for weight, other in zip(second.model.get_weights(), first.model.get_weights(), strict=True):
-        np.testing.assert_allclose(weight, other, atol=1e-6)
+    assert_same_weights(second.model, first.model, atol=1e-6)
     for name in ("source.model", "target.model"):
         files = [tmp_path / run / name for run in ("first", "second")]
         assert files[0].read_bytes() == files[1].read_bytes()

@@ -14,7 +14,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.training import read_history
+from keras_transformer.training.csv_tables import read_history, read_metrics
+from tests.helpers.arrays import assert_same_weights
 from tests.helpers.twenty_steps import (
     assert_same_arrays,
     newest_checkpoint,
@@ -22,12 +23,7 @@ from tests.helpers.twenty_steps import (
     write_text,
 )
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        keras.backend.backend() != "tensorflow", reason="tf.distribute needs the TensorFlow backend"
-    ),
-]
+pytestmark = pytest.mark.slow
 
 V = 13
 # Model, optimizer, and numbers of replicas to compare with a step without a strategy. With SGD a
@@ -141,7 +137,7 @@ def run_with_accumulation(folder, replicas, strategy):
 
     Nothing is translated, which saves most of the time.
     """
-    from keras_transformer.training import run
+    from keras_transformer.training import machines, run
     from keras_transformer.training.validation import Validation
 
     def measure(self):
@@ -150,7 +146,7 @@ def run_with_accumulation(folder, replicas, strategy):
 
     Validation.measure = measure
     run.choose_weights = lambda *given: None
-    run.replica_strategy = lambda number: strategy
+    machines.replica_strategy = lambda number: strategy
     for parts in (parts for number, parts in RUNS if number == replicas):
         config = twenty_steps(folder, accumulation=parts, clip_norm=1.5)
         run.train(config, Path(folder, f"run-{replicas}-{parts}"))
@@ -160,8 +156,7 @@ def main(folder, *numbers):
     import tensorflow as tf
 
     tf.config.set_logical_device_configuration(
-        tf.config.list_physical_devices("CPU")[0],
-        [tf.config.LogicalDeviceConfiguration()] * 4,
+        tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 4
     )
     for replicas in map(int, numbers):
         strategy = tf.distribute.get_strategy()  # What Keras uses without another.
@@ -206,8 +201,7 @@ def steps(folder, kind, optimizer, replicas):
 def test_a_step_on_replicas_is_that_of_a_single_device(folder, kind, optimizer, replicas):
     weights, logs = steps(folder, kind, optimizer, replicas)
     expected_weights, expected_logs = steps(folder, kind, optimizer, 0)
-    for one, other in zip(weights, expected_weights, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-5)
+    assert_same_weights(weights, expected_weights, atol=1e-5)
     norm = {"gradient_norm"} if kind in ("distilled", "clipped") else set()
     assert logs.keys() == {"loss", "nll", "accuracy"} | norm
     assert logs == pytest.approx(expected_logs, rel=1e-5)
@@ -229,6 +223,7 @@ def test_a_run_of_20_steps_is_that_of_a_single_device(folder, replicas, parts):
     norms, clipped = (read_history(each)["gradient_norm"] for each in (run, alone))
     assert norms == pytest.approx(clipped, rel=1e-4)
     assert max(norms) > 1.5
+    assert read_metrics(run)["loss"] == pytest.approx(read_history(run)["loss"], rel=1e-4)
 
 
 def test_all_replicas_skip_a_step_that_overflows_on_the_second(folder):

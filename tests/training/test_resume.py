@@ -1,20 +1,31 @@
-"""Runs that go on where they ended."""
+"""Runs that go on where they ended, and what an epoch in progress needs for that."""
 
 import dataclasses
-import json
-import shutil
+import types
 
+import keras
 import numpy as np
 import pytest
 
 from keras_transformer import Transformer
 from keras_transformer.config import ExperimentConfig
-from keras_transformer.training import load_translator, read_history, read_metrics, train
+from keras_transformer.data import TokenBatches, encode_pairs
+from keras_transformer.training import train
+from keras_transformer.training.checkpoints import Checkpoints
+from keras_transformer.training.csv_tables import read_history
+from keras_transformer.training.resume import (
+    EpochState,
+    SaveCheckpoints,
+    dropout_states,
+    progress_of,
+    restore_progress,
+)
+from tests.helpers.arrays import assert_same_weights
 from tests.helpers.experiment import epochs_of
 from tests.helpers.tiny import (
-    run_python,
+    tiny_tokenizer,
     toy_experiment,
-    toy_sentences,
+    toy_pairs,
     toy_training,
     write_toy_text,
 )
@@ -24,12 +35,6 @@ def weights_after(directory, epoch):
     model = Transformer(ExperimentConfig.from_file(directory / "config.yaml").model)
     model.load_weights(directory / "checkpoints" / f"epoch-{epoch:04d}.weights.h5")
     return model.get_weights()
-
-
-def damage(path):
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
 
 
 @pytest.mark.slow
@@ -54,8 +59,7 @@ def test_an_interrupted_run_resumes_as_if_uninterrupted(
     assert epochs_of(tmp_path) == [1, 2, 3]
     for epoch in (2, 3):
         expected = weights_after(directory, epoch)
-        for received, other in zip(weights_after(tmp_path, epoch), expected, strict=True):
-            np.testing.assert_array_equal(received, other)
+        assert_same_weights(weights_after(tmp_path, epoch), expected)
     history, expected = read_history(tmp_path), read_history(directory)
     for name in ("loss", "learning_rate", "val_nll"):
         assert history[name] == expected[name]
@@ -75,40 +79,6 @@ def test_an_epoch_does_not_go_on_with_another_text(tmp_path, killed_at_step, wit
         train(config, tmp_path / "run")
 
 
-@pytest.fixture
-def without_best(tmp_path):
-    """A copy of the run, in which the best checkpoint is missing."""
-    directory = shutil.copytree(toy_training()[0], tmp_path / "run")
-    for path in (directory / "checkpoints").glob("best-*"):
-        path.unlink()
-    return directory
-
-
-@pytest.mark.slow
-def test_a_damaged_checkpoint_costs_its_epoch(without_best, caplog, without_search):
-    original, directory = toy_training()[0], without_best
-    damage(directory / "checkpoints" / "epoch-0003.weights.h5")
-    train(ExperimentConfig.from_file(directory / "config.yaml"), directory)
-    assert "epoch-0003.weights.h5 is damaged (its checksum differs): it is " in caplog.text
-    for received, expected in zip(
-        weights_after(directory, 3), weights_after(original, 3), strict=True
-    ):
-        np.testing.assert_allclose(received, expected, atol=1e-4)
-
-
-@pytest.mark.slow
-def test_a_damaged_checkpoint_and_a_missing_one_are_not_chosen(
-    without_best, caplog, without_search
-):
-    directory = without_best
-    damage(directory / "checkpoints" / "epoch-0002.weights.h5")
-    train(ExperimentConfig.from_file(directory / "config.yaml"), directory)
-    assert "epoch-0002.weights.h5 is damaged (its checksum differs) and left out" in caplog.text
-    chosen = json.loads((directory / "chosen.json").read_text())
-    assert chosen["checkpoints"] == ["epoch-0003.weights.h5"]
-    assert epochs_of(directory) == [1, 2, 3]
-
-
 @pytest.mark.slow
 def test_training_stops_without_progress_and_is_then_finished(tmp_path, without_search):
     data = write_toy_text(tmp_path, train=60)
@@ -119,32 +89,110 @@ def test_training_stops_without_progress_and_is_then_finished(tmp_path, without_
         assert epochs_of(tmp_path / "run") == [1, 2, 3]
 
 
-# Tracing a search takes long, and the second run has it.
-TWO_REPLICAS = """
-import logging, sys
-from unittest import mock
-from keras_transformer.config import ExperimentConfig
-from keras_transformer.training import train
-from keras_transformer.translation import Translator
-logging.basicConfig(level="INFO")
-first, second = map(ExperimentConfig.from_file, sys.argv[1:3])
-with mock.patch.object(Translator, "__call__", lambda self, sentences, *_: list(sentences)):
-    train(first, sys.argv[3])
-train(second, sys.argv[3])
-"""
+def make_model():
+    inputs = keras.Input([4])
+    model = keras.Model(inputs, keras.layers.Dense(1)(keras.layers.Dropout(0.5)(inputs)))
+    model.compile("sgd", "mse")
+    return model
 
 
-@pytest.mark.slow
-def test_two_replicas_train_and_resume(tmp_path):
-    data = write_toy_text(tmp_path)
-    files = [tmp_path / f"{epochs}.yaml" for epochs in (1, 2)]
-    for epochs, file in enumerate(files, start=1):
-        recipe = {"replicas": 2, "epochs": epochs, "warmup_steps": 30, "learning_rate_scale": 0.3}
-        toy_experiment(data, **recipe).to_file(file)
-    output = run_python("-c", TWO_REPLICAS, *files, tmp_path / "run")
-    assert "resuming after epoch 1 of 2" in output.stderr
-    assert epochs_of(tmp_path / "run") == [1, 2]
-    loss = read_history(tmp_path / "run")["loss"]
-    assert loss[1] < loss[0] - 0.5
-    assert read_metrics(tmp_path / "run")["loss"] == pytest.approx(loss, rel=1e-4)
-    assert len(load_translator(tmp_path / "run")(toy_sentences(5))) == 5
+def make_steps(model, steps):
+    return [model.train_on_batch(np.ones([2, 4]) * step, np.ones([2, 1])) for step in steps]
+
+
+def test_metrics_and_dropout_go_on_where_they_were():
+    model = make_model()
+    make_steps(model, [1, 2])
+    arrays, weights = progress_of(model), model.get_weights()
+    expected = make_steps(model, [3, 4])
+    resumed = make_model()
+    resumed.train_on_batch(np.ones([2, 4]), np.ones([2, 1]))  # Something else happened before.
+    resumed.set_weights(weights)
+    restore_progress(resumed, arrays)
+    # The loss is a mean that begins with the first step.
+    assert make_steps(resumed, [3, 4]) == expected
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_another_number_of_replicas_keeps_the_mean_of_the_loss(replicas):
+    model = make_model()
+    make_steps(model, [1])
+    arrays = progress_of(model)
+    mean = model.get_metrics_result()["loss"]
+    state = dropout_states(model)[0].numpy().tolist()
+    # As that many replicas with equal sentences would have saved it.
+    arrays = {name: np.repeat(array, replicas, axis=0) for name, array in arrays.items()}
+    resumed = make_model()
+    restore_progress(resumed, arrays)
+    assert float(resumed.get_metrics_result()["loss"]) == pytest.approx(float(mean))
+    assert dropout_states(resumed)[0].numpy().tolist() == state
+
+
+def test_batches_and_dropout_depend_only_on_seed_and_epoch(tmp_path):
+    encoded = encode_pairs(toy_pairs(9), tiny_tokenizer(), max_length=50)
+
+    def start(epoch, seed, steps_before):
+        inputs = keras.Input([50])
+        x = keras.layers.Dropout(0.5)(keras.layers.Dropout(0.5)(inputs))
+        model = keras.Model(inputs, x)
+        for _ in range(steps_before):
+            model(np.ones([1, 50]), training=True)
+        callback = EpochState(TokenBatches(encoded, 50, seed=seed), Checkpoints(tmp_path, keep=1))
+        callback.set_model(model)
+        callback.on_epoch_begin(epoch)
+        assert (callback.batches.epoch, callback.batches.step) == (epoch, 0)
+        return [model(np.ones([1, 50]), training=True).numpy().tolist() for _ in range(2)]
+
+    first, second = start(epoch=4, seed=1, steps_before=0)
+    assert start(epoch=4, seed=1, steps_before=3) == [first, second]
+    others = [first, second, *start(5, 1, 0), *start(4, 2, 0)]
+    assert len({str(masks) for masks in others}) == 6
+    # Two layers with the same mask would keep a half of the values, not a quarter.
+    assert 2 < np.count_nonzero(first) < 22
+
+
+@pytest.fixture
+def saved(tmp_path, monkeypatch):
+    """Return a function that makes steps of an epoch, and returns which have got a checkpoint."""
+
+    def saved(count=9, seconds_per_step=0.0, value=1.0, **interval):
+        clock = types.SimpleNamespace(monotonic=lambda: clock.now, now=0.0)
+        monkeypatch.setattr("keras_transformer.training.resume.time", clock)
+        model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1, use_bias=False)])
+        model.compile("adam", "mse")
+        model.optimizer.build(model.trainable_variables)
+        model.layers[0].kernel.assign([[value]])
+        checkpoints = Checkpoints(tmp_path, keep=1)
+        state = types.SimpleNamespace(epoch=0, step=0, arrays=dict)
+        callback = SaveCheckpoints(checkpoints, state, **interval)
+        callback.set_model(model)
+        callback.set_params({"steps": count})
+        seen = []
+        for state.step in range(1, count + 1):
+            clock.now += seconds_per_step
+            callback.on_train_batch_end(state.step - 1)
+            seen.append(checkpoints.position().steps)
+        return sorted(set(seen) - {0})
+
+    return saved
+
+
+def test_by_default_a_step_has_no_checkpoint(saved):
+    assert saved(seconds_per_step=1e6) == []
+
+
+def test_checkpoints_come_after_a_number_of_steps_except_the_last_of_an_epoch(saved):
+    assert saved(steps=3) == [3, 6]
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(20, [3, 6]), (45, [2, 4, 6, 8])])
+def test_checkpoints_come_after_a_number_of_minutes(saved, seconds, expected):
+    assert saved(seconds_per_step=seconds, minutes=1) == expected
+
+
+def test_whichever_comes_first_counts(saved):
+    assert saved(seconds_per_step=20, minutes=1, steps=4) == [3, 4, 7, 8]
+
+
+def test_values_that_are_not_finite_are_not_saved(saved):
+    assert saved(value=np.nan, steps=3) == []

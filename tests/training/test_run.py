@@ -1,4 +1,3 @@
-import dataclasses
 import json
 
 import keras
@@ -8,8 +7,11 @@ import pytest
 from keras_transformer import Transformer
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.evaluation import score
-from keras_transformer.training import average_checkpoints, prepare, read_history, train
-from keras_transformer.training.lock import locked_directory
+from keras_transformer.training import average_checkpoints, train
+from keras_transformer.training.csv_tables import read_history
+from keras_transformer.training.run import prepare
+from keras_transformer.training.run_directory import locked_directory
+from tests.helpers.arrays import assert_same_weights
 from tests.helpers.experiment import epochs_of
 from tests.helpers.tiny import (
     TOY_RECIPE,
@@ -64,8 +66,7 @@ def test_the_model_is_the_chosen_mean_of_checkpoints():
     model = keras.saving.load_model(directory / "model.keras")
     mean = Transformer(model.config)
     average_checkpoints(mean, [directory / "checkpoints" / name for name in chosen["checkpoints"]])
-    for received, expected in zip(model.get_weights(), mean.get_weights(), strict=True):
-        np.testing.assert_array_equal(received, expected)
+    assert_same_weights(model, mean)
     sources, references = zip(*VALIDATION, strict=True)
     bleu = score(translator(sources), references).bleu
     assert chosen["validation_bleu"][chosen["chosen"]] == bleu
@@ -86,14 +87,6 @@ def test_a_finished_run_is_not_repeated():
     assert epochs_of(directory) == [1, 2, 3]
     sentences = toy_sentences(5)
     assert again(sentences) == translator(sentences)
-
-
-def test_another_configuration_is_refused():
-    directory = toy_training()[0]
-    config = ExperimentConfig.from_file(directory / "config.yaml")
-    other = dataclasses.replace(config.training, warmup_steps=81)
-    with pytest.raises(ValueError, match="holds a run with another configuration"):
-        train(dataclasses.replace(config, training=other), directory)
 
 
 def test_only_encoded_text_is_removed_from_a_folder_of_text(tmp_path):
@@ -119,24 +112,12 @@ def test_a_directory_in_use_is_refused_before_anything_is_read(tmp_path):
 
 
 @pytest.mark.slow
-def test_an_epoch_has_as_many_steps_as_asked_for(tmp_path, without_search):
-    recipe = {"epochs": 3, "steps_per_epoch": 5, "warmup_steps": 8, "learning_rate_scale": 0.1}
-    config = toy_experiment(write_toy_text(tmp_path, train=60), **recipe)
-    train(config, tmp_path / "run")
-    rate = read_history(tmp_path / "run")["learning_rate"]
-    # After each epoch, that of the step to come.
-    factors = [6 * 8**-1.5, 11**-0.5, 16**-0.5]
-    expected = [0.1 * 32**-0.5 * factor for factor in factors]
-    assert rate == pytest.approx(expected)
-
-
-@pytest.mark.slow
 def test_text_may_come_from_a_tfds_dataset(tmp_path, monkeypatch, caplog, without_search):
     sets = {
         ("toy", "train[:60]", "en", "de"): toy_pairs(60),
         ("toy", "dev", "en", "de"): VALIDATION,
     }
-    module = "keras_transformer.training.text"
+    module = "keras_transformer.training.corpora"
     monkeypatch.setattr(f"{module}.read_tfds", lambda *of: sets[of])
     monkeypatch.setattr(f"{module}.stream_tfds", lambda *of: iter(sets[of]))
     monkeypatch.setattr(f"{module}.tfds_version", lambda name: f"{name}/1.0.0")

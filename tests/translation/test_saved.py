@@ -18,7 +18,7 @@ from keras_transformer.text import (
     train_word_piece,
 )
 from keras_transformer.text.files import save_tokenizers
-from keras_transformer.training import run_facts
+from keras_transformer.training.run_directory import run_facts
 from keras_transformer.translation import Translator
 from keras_transformer.translation.saved import find_translator
 from tests.helpers.parser import parser

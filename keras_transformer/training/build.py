@@ -1,0 +1,95 @@
+"""Build a run's model: compiled, with its first weights, and with what validates it."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_transformer.config import ExperimentConfig
+from keras_transformer.model import Transformer
+from keras_transformer.training.check import Checked
+from keras_transformer.training.machines import Machines
+from keras_transformer.training.model import TrainingTransformer
+from keras_transformer.training.prepare import PreparedText
+from keras_transformer.training.recipe import run_recipe
+from keras_transformer.training.run_directory import claim
+from keras_transformer.training.validation import Validation, greedy_validation
+from keras_transformer.translation.saved import SavedTranslator
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Built:
+    """The model of a run, before its next step."""
+
+    model: TrainingTransformer
+    """The compiled model, with the weights to go on from."""
+    validation: Validation | None
+    """What validates the model after each epoch, on the machine that does."""
+
+
+def build_run(config: ExperimentConfig, checked: Checked, text: PreparedText) -> Built:
+    """Build the model of a run, claim its directory, and load the weights to go on from.
+
+    Raises:
+        ValueError: If the model to start from is int8 or damaged, or a checkpoint is damaged.
+    """
+    machines = checked.machines
+    model = compiled_model(config, machines, checked.teachers)
+    validation = None
+    if machines.is_chief:
+        share = config.training.batch_tokens // machines.replicas
+        pairs = text.validation_pairs
+        validation = greedy_validation(config, model, text.tokenizers, pairs, share)
+    first_weights = _first_weights(checked.start) if checked.start else None
+    # Only encoded text is written before this, so that a mistake leaves the directory free.
+    if machines.cluster is None:
+        claim(checked.directory, config, text.tokenizers)
+    with machines.strategy.scope():
+        checked.checkpoints.restore(model)
+        if first_weights:
+            model.set_weights(first_weights)
+    return Built(model=model, validation=validation)
+
+
+def compiled_model(
+    config: ExperimentConfig, machines: Machines, teachers: Sequence[Transformer] = ()
+) -> TrainingTransformer:
+    """Return a new model with random weights, compiled with the optimizer and the loss of its run.
+
+    Args:
+        config: The experiment.
+        machines: The devices of the run.
+        teachers: Models for distillation.
+    """
+    data, training = config.data, config.training
+    is_single, is_whole = machines.replicas == 1, training.accumulation == 1
+    # XLA compiles the steps on one GPU, for batches of few shapes. It refuses parts of which it
+    # counts the rows.
+    is_on_gpu = bool(tf.config.list_physical_devices("GPU"))
+    is_compiled = data.static_shapes is not None and is_single and is_whole and is_on_gpu
+    keras.utils.set_random_seed(training.seed)  # The teachers have drawn random numbers.
+    with machines.strategy.scope():
+        model = TrainingTransformer(
+            config.model,
+            parts=machines.parts if is_single and is_whole else 1,
+            accumulation=training.accumulation,
+            clip_norm=training.clip_norm,
+            teachers=teachers,
+            distillation=training.distillation,
+            dtype=training.precision,
+        )
+        model.compile(**{**run_recipe(model, training), "jit_compile": is_compiled})
+    return model
+
+
+def _first_weights(start: SavedTranslator) -> list[np.ndarray]:
+    """Read the weights of the model that a run starts from."""
+    model = start.read_model()
+    if model.quantization_mode is not None:
+        raise ValueError(
+            f"A run needs a model that can be trained, received {start.path.parent}, which is "
+            f"{model.quantization_mode}. Start from the model that was quantized."
+        )
+    return model.without_lora().get_weights()

@@ -1,0 +1,154 @@
+"""The text of a run: the files or the data set where it is, and its sentence pairs."""
+
+import dataclasses
+import functools
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from keras_transformer.config import DataConfig, ExperimentConfig
+from keras_transformer.config.data import as_list
+from keras_transformer.data import read_pairs, read_tfds, read_trees
+from keras_transformer.data.encoded_files import Corpus
+from keras_transformer.data.languages import tag_sources
+from keras_transformer.data.sources import existing_file, stream_pairs
+from keras_transformer.data.tfds import stream_tfds, tfds_version
+from keras_transformer.data.trees import stream_tree_pairs, tree_files, tree_pair
+
+Pairs = Sequence[tuple[str, str]]
+"""Source sentences and their translations."""
+
+
+def read_validation(data: DataConfig) -> Pairs:
+    """Read the validation text.
+
+    Args:
+        data: Where the text is.
+
+    Returns:
+        The pairs of all files. With `data.validation_languages`, the sources have tags.
+
+    Raises:
+        FileNotFoundError: If a file does not exist.
+        ImportError, ConnectionError: See `read_tfds`.
+        ValueError: If a file is damaged, or one has nothing to validate on.
+    """
+    if data.tfds is not None:
+        pairs = read_tfds(data.tfds, data.validation_split, *_languages(data))
+        parts = [_usable(pairs, data.tfds)]
+    else:
+        files = _files(data.validation_source, data.validation_target)
+        parts = [_usable(_read(data, paths), paths[0]) for paths in files]
+    if data.validation_languages:
+        tagged = zip(parts, data.validation_languages, strict=True)
+        parts = [list(tag_sources(part, language)) for part, language in tagged]
+    return list(chain.from_iterable(parts))
+
+
+def _read(data: DataConfig, paths: Sequence[str]) -> Pairs:
+    if data.task == "parsing":
+        return [tree_pair(tree, tagged=data.word_tags == "source") for tree in read_trees(paths[0])]
+    return read_pairs(*paths)
+
+
+def _usable(validation: Pairs, name: str) -> Pairs:
+    if not any(source.strip() and target.strip() for source, target in validation):
+        raise ValueError(
+            "Validation text must have a pair of sentences that are not empty, received "
+            f"{len(validation)} pairs without one in {name}. Check the text."
+        )
+    return validation
+
+
+def _languages(data: DataConfig) -> tuple[str, str]:
+    assert data.source_language is not None and data.target_language is not None
+    return data.source_language, data.target_language
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingText:
+    """The training text of a run, which is read anew each time and never held as a whole."""
+
+    corpora: list[Corpus]
+    """Its sentence pairs."""
+    tagged: list[Corpus]
+    """The same with tags in front of the sources, if they have target languages."""
+    facts: Mapping[str, Any]
+    """What identifies it; see `text_facts`."""
+    folder: Path
+    """The directory of encoded text and its vocabularies: the run's own, or the cache."""
+
+
+def training_text(config: ExperimentConfig, directory: Path) -> TrainingText:
+    """Find the training text of a run, without reading it.
+
+    Raises:
+        FileNotFoundError, ImportError, ValueError: See `text_facts`.
+    """
+    data = config.data
+    corpora = tagged = _training_corpora(data)
+    if data.train_languages:
+        tagged = [
+            Corpus(f"{corpus.name} ({language})", functools.partial(_tagged, corpus, language))
+            for corpus, language in zip(corpora, data.train_languages, strict=True)
+        ]
+    folder = directory / "text" if data.cache is None else Path(data.cache)
+    return TrainingText(corpora, tagged, text_facts(data), folder)
+
+
+def _training_corpora(data: DataConfig) -> list[Corpus]:
+    if data.tfds is not None:
+        arguments = data.tfds, data.train_split, *_languages(data)
+        name = f"{data.tfds} {data.train_split}"
+        return [Corpus(name, functools.partial(stream_tfds, *arguments))]
+    read = stream_pairs
+    if data.task == "parsing":
+        read = functools.partial(stream_tree_pairs, tagged=data.word_tags == "source")
+    return [
+        Corpus(" and ".join(paths), functools.partial(read, *paths))
+        for paths in _files(data.train_source, data.train_target)
+    ]
+
+
+def _tagged(corpus: Corpus, language: str) -> Iterator[tuple[str, str]]:
+    return tag_sources(corpus.pairs(), language)
+
+
+def _files(*sides: str | list[str] | None) -> list[tuple[str, ...]]:
+    """Return the one or two files of each corpus."""
+    return list(zip(*filter(None, map(as_list, sides)), strict=True))
+
+
+def text_facts(data: DataConfig) -> dict[str, Any]:
+    """Return what identifies the training text without reading it.
+
+    Of a file, it is the path, the size and the time of its last change, and its target language if
+    it has one; of a TFDS dataset, its version, split and languages.
+
+    Raises:
+        FileNotFoundError: If a file does not exist.
+        ImportError, ValueError: If a TFDS dataset is not known.
+    """
+    # Text without tags keeps the names of earlier versions.
+    tags: dict[str, Any] = {}
+    if data.train_languages:
+        tags["train_languages"] = data.train_languages
+    if data.tfds is not None:
+        return {
+            "tfds": tfds_version(data.tfds),
+            "split": data.train_split,
+            "languages": _languages(data),
+            **tags,
+        }
+
+    def facts(path: str | os.PathLike) -> list[Any]:
+        status = existing_file(path).stat()
+        return [os.path.realpath(path), status.st_size, status.st_mtime_ns]
+
+    files: Sequence[Sequence[Any]] = _files(data.train_source, data.train_target)
+    if data.task == "parsing":
+        files = [tree_files(path) for [path] in files]
+        tags["word_tags"] = data.word_tags
+    return {"files": [[facts(path) for path in paths] for paths in files], **tags}

@@ -1,0 +1,230 @@
+"""Prepare the text of a run: read its vocabularies, encode it, and divide it into batches."""
+
+import dataclasses
+import hashlib
+import logging
+import shutil
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from keras_transformer.config import ExperimentConfig
+from keras_transformer.data import EncodedPairs, SubwordDropout, TokenBatches, WordDropout
+from keras_transformer.data.batching import choose_widths, rows_per_batch
+from keras_transformer.data.cleaning import CleaningRules, reason_names
+from keras_transformer.data.encoded_files import digest, encode_to_files, is_encoded_text
+from keras_transformer.data.languages import temperature_weights
+from keras_transformer.text import SentencePieceTokenizer, WordTokenizer
+from keras_transformer.training.check import Checked
+from keras_transformer.training.corpora import Pairs, TrainingText, read_validation, training_text
+from keras_transformer.training.recipe import check_warmup
+from keras_transformer.training.run_directory import claim
+from keras_transformer.training.vocabularies import Tokenizers, run_tokenizers
+
+log = logging.getLogger(__name__)
+
+_SAME_FILES = (
+    "The path, size and time of each file count: give a directory that all of them share, such as "
+    "one of a network file system."
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PreparedText:
+    """The text of a run."""
+
+    tokenizers: Tokenizers
+    """Of source and target."""
+    batches: TokenBatches
+    """The training text."""
+    validation_pairs: Pairs
+    """The validation text."""
+
+
+def prepare_text(config: ExperimentConfig, checked: Checked, replicas: int) -> PreparedText:
+    """Read the text of a run, train its vocabularies, and encode it.
+
+    All that this writes is encoded text and its vocabularies; on a cluster, the chief also claims
+    the directory, from which the others read.
+
+    Args:
+        config: The experiment.
+        checked: The directory, the machines, and models whose vocabularies the run takes over.
+        replicas: Number of replicas that share each batch.
+
+    Raises:
+        FileNotFoundError: If a text file is missing.
+        ImportError, ConnectionError: See `read_tfds`.
+        ValueError: If a file is damaged, no pair is left, a pair does not fit the size of a batch,
+            or the warm-up is longer than the run.
+    """
+    directory, machines = checked.directory, checked.machines
+    validation_pairs = read_validation(config.data)
+    text = training_text(config, directory)
+    machines.check_same("text files", digest(text.facts), _SAME_FILES)
+    with machines.chief_first():
+        tokenizers = run_tokenizers(config, directory, text, checked.trained)
+        log.info("text to train on:")
+        pairs, reports = encode_text(config, text, tokenizers)
+        batches = token_batches(config, tokenizers, pairs, reports, replicas)
+        check_warmup(
+            config.training, len(batches), config.data.max_length, has_begun=checked.has_begun
+        )
+        if machines.cluster and machines.is_chief:
+            claim(directory, config, tokenizers)
+    return PreparedText(tokenizers=tokenizers, batches=batches, validation_pairs=validation_pairs)
+
+
+def preparation_report(config: ExperimentConfig, checked: Checked) -> str:
+    """Train the vocabularies, encode the training text, and return what was kept and dropped."""
+    text = training_text(config, checked.directory)
+    tokenizers = run_tokenizers(config, checked.directory, text, checked.trained)
+    pairs, reports = encode_text(config, text, tokenizers)
+    batches = token_batches(config, tokenizers, pairs, reports)
+    reasons, lines = reason_names(_cleaning_rules(config)), []
+    for report in reports:
+        lines.append(
+            f"{report['name']}: kept {report['kept']:,} of {report['read']:,} sentence pairs"
+        )
+        lines += [
+            f"  dropped {number:,} {reasons[reason]}"
+            for reason, number in report["dropped"].items()
+            if number
+        ]
+    lines += [
+        f"{len(pairs.source_ids):,} source tokens, {len(pairs.target_ids):,} target tokens",
+        f"{len(batches):,} batches per epoch, of up to {config.training.batch_tokens:,} tokens",
+    ]
+    return "\n".join(lines)
+
+
+def encode_text(
+    config: ExperimentConfig, text: TrainingText, tokenizers: Tokenizers
+) -> tuple[EncodedPairs, list[dict[str, Any]]]:
+    """Encode the training text, or use the files of an earlier time.
+
+    A run's own directory keeps no encoded text of other files, vocabularies or rules.
+
+    Returns:
+        The encoded text, and a report on each corpus; see `encode_to_files`.
+
+    Raises:
+        ValueError: If no pair is left, or a file is damaged.
+    """
+    rules = _cleaning_rules(config)
+    facts = {
+        "text": text.facts,
+        "vocabularies": [hashlib.sha256(each.model).hexdigest() for each in tokenizers],
+        "subwords": [type(each).__name__ for each in tokenizers],
+        "rules": dataclasses.asdict(rules),
+    }
+    folder = text.folder / digest(facts)
+    if config.data.cache is None:
+        for path in text.folder.glob("*"):
+            if path != folder and is_encoded_text(path):
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name.startswith("writing-"):  # Of a process that was killed.
+                path.unlink(missing_ok=True)
+    return encode_to_files(text.tagged, tokenizers, rules, folder)
+
+
+def _cleaning_rules(config: ExperimentConfig) -> CleaningRules:
+    data = config.data
+    return CleaningRules(
+        max_length=data.max_length,
+        max_length_ratio=data.max_length_ratio,
+        drop_duplicates=data.drop_duplicates,
+    )
+
+
+def token_batches(
+    config: ExperimentConfig,
+    tokenizers: Tokenizers,
+    pairs: EncodedPairs,
+    reports: Sequence[Mapping[str, Any]],
+    replicas: int = 1,
+) -> TokenBatches:
+    """Return encoded text as token batches.
+
+    Args:
+        config: The experiment.
+        tokenizers: Of source and target.
+        pairs: The text that `encode_text` returned.
+        reports: Its reports on each corpus.
+        replicas: Number of replicas that share each batch.
+
+    Raises:
+        ValueError: If a pair does not fit the size of a batch.
+    """
+    data, training = config.data, config.training
+    kept = [report["kept"] for report in reports]
+    weights = data.train_weights or temperature_weights(kept, data.temperature)
+    if data.temperature != 1:
+        mixture = (f"{w:.2f} of {each['name']}" for w, each in zip(weights, reports, strict=True))
+        log.info("times that a pass has each pair: %s", ", ".join(mixture))
+    vary = _subword_dropout(config, tokenizers, pairs)
+    return TokenBatches(
+        pairs,
+        training.batch_tokens,
+        num_replicas=replicas,
+        seed=training.seed,
+        steps_per_epoch=training.steps_per_epoch,
+        weights=list(zip(kept, weights, strict=True)),
+        vary=vary,
+        widths=static_widths(config, pairs, vary.growth if vary else 1),
+    )
+
+
+def static_widths(
+    config: ExperimentConfig, encoded: EncodedPairs, growth: float = 1
+) -> list[int] | None:
+    """Return the widths of batches for XLA, if the configuration has static shapes.
+
+    Args:
+        config: The experiment.
+        encoded: The text, for which the widths are chosen.
+        growth: How many times as long the text becomes by subword dropout.
+    """
+    data, budget = config.data, config.training.batch_tokens
+    if data.static_shapes is None:
+        return None
+    lengths = np.maximum(encoded.source_lengths, encoded.target_lengths)
+    longest = None
+    if growth > 1:
+        longest = min(data.max_length, budget)
+        lengths = np.minimum(np.round(lengths * growth), longest).astype(int)
+    widths = choose_widths(lengths, data.static_shapes, longest=longest)
+    if lengths.max() <= budget < widths[-1]:  # It is rounded up.
+        widths[-1] = budget
+    padded = 2 * np.asarray(widths)[np.searchsorted(widths, lengths)].sum()
+    tokens = growth * (encoded.source_lengths.sum() + encoded.target_lengths.sum())
+    log.info(
+        "static shapes: %s; %.0f%% of the batches is padding",
+        ", ".join(f"{rows_per_batch(budget, width, True)} x {width}" for width in widths),
+        100 * (1 - tokens / padded),
+    )
+    return widths
+
+
+def _subword_dropout(
+    config: ExperimentConfig, tokenizers: Tokenizers, pairs: EncodedPairs
+) -> SubwordDropout | WordDropout | None:
+    """Return what varies the tokens of each pass, if the configuration asks for it.
+
+    No sentence becomes longer than a batch.
+    """
+    data, training = config.data, config.training
+    source, target = tokenizers
+    if not data.subword_dropout:
+        return None
+    if isinstance(source, WordTokenizer):
+        return WordDropout(pairs, source, data.subword_dropout, seed=training.seed)
+    assert isinstance(source, SentencePieceTokenizer)  # Of `DataConfig.subwords`, which is "bpe".
+    return SubwordDropout(
+        pairs,
+        (source, target if isinstance(target, SentencePieceTokenizer) else None),
+        data.subword_dropout,
+        max_length=min(data.max_length, training.batch_tokens),
+        seed=training.seed,
+    )

@@ -1,0 +1,193 @@
+"""The directory of a run: its lock, the configuration that claims it, and what it says of a run."""
+
+import contextlib
+import dataclasses
+import errno
+import fcntl
+import json
+import logging
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from keras_transformer.config import ExperimentConfig
+from keras_transformer.text.files import save_tokenizers, tokenizer_paths
+from keras_transformer.training.vocabularies import Tokenizers
+from keras_transformer.translation.saved import find_translator
+from keras_transformer.utils.checksums import check_files, recorded_files
+
+log = logging.getLogger(__name__)
+
+_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
+
+
+@contextlib.contextmanager
+def locked_directory(directory: Path) -> Iterator[None]:
+    """Make a run directory, and keep other runs out of it while the block runs.
+
+    The operating system releases the lock when the process ends, even if it is killed. Temporary
+    files of killed runs are removed, and so are the new directories if the block leaves them empty.
+
+    Args:
+        directory: The run directory.
+
+    Raises:
+        BlockingIOError: If another run has the lock.
+        OSError: If the directory cannot be made or written to.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with locked_directory(Path(folder) / "runs" / "first"):
+    ...         print([path.name for path in Path(folder).rglob("*")])
+    ...     print([path.name for path in Path(folder).rglob("*")])
+    ['runs', 'first', 'run.lock']
+    []
+    """
+    made = [path for path in (directory, *directory.parents) if not path.exists()]
+    path = directory / "run.lock"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with _locked_file(path) as file:
+            try:
+                file.truncate(0)
+                print(f"process {os.getpid()} on {socket.gethostname()}", file=file, flush=True)
+                _remove_temporary_files(directory)
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+    finally:
+        for new in made:
+            with contextlib.suppress(OSError):  # It is not empty.
+                new.rmdir()
+
+
+def _locked_file(path: Path) -> TextIO:
+    """Return the file at a path, opened and locked."""
+    while True:
+        file = open(path, "a+", encoding="utf-8")
+        try:
+            _lock_file(file)
+            # A run that ended in between has removed this file, and the next one makes another.
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                    return file
+        except BaseException:
+            file.close()
+            raise
+        file.close()
+
+
+def _lock_file(file: TextIO) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        file.seek(0)
+        directory = Path(file.name).parent
+        raise BlockingIOError(
+            f"A directory is for one run at a time; {directory} is in use by "
+            f"{file.read().strip() or 'another process'}. Wait until that run ends, stop it, or "
+            "choose another directory."
+        ) from error
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        directory = Path(file.name).parent
+        log.warning("%s is on a file system without locks: start no second run there", directory)
+
+
+def _remove_temporary_files(directory: Path) -> None:
+    """Remove what killed runs left behind."""
+    for folder in (directory, directory / "checkpoints"):
+        for path in folder.glob("writing-*"):
+            if path.is_file():  # Directories are exports, which may be in progress.
+                path.unlink(missing_ok=True)
+
+
+def check_claim(directory: Path, config: ExperimentConfig) -> None:
+    """Check that a run can start or resume in a directory with this configuration.
+
+    Raises:
+        ValueError: If the directory holds a run with another configuration, or its config.yaml is
+            damaged or missing.
+    """
+    check_files(directory, ["config.yaml"])
+    path = directory / "config.yaml"
+    if not path.exists():
+        return
+    if differences := _differences(ExperimentConfig.from_file(path), config):
+        raise ValueError(
+            f"{directory} holds a run with another configuration; received "
+            f"{', '.join(differences)}. A run resumes with the configuration it started with, but "
+            "may have more epochs, another interval of checkpoints, another cache and other "
+            "decoding options. "
+            "Restore these values, or choose another directory."
+        )
+
+
+def _differences(before: ExperimentConfig, config: ExperimentConfig) -> Sequence[str]:
+    """Return what keeps a run from going on, as "training.seed=2 instead of 1"."""
+    may_differ = {
+        ("data", "cache"),
+        ("training", "checkpoint_minutes"),
+        ("training", "checkpoint_steps"),
+    }
+    differences = []
+    for section in ("model", "data", "training"):
+        old, new = (dataclasses.asdict(getattr(each, section)) for each in (before, config))
+        for name, value in new.items():
+            is_longer = (section, name) == ("training", "epochs") and value > old[name]
+            if value != old[name] and not is_longer and (section, name) not in may_differ:
+                differences.append(f"{section}.{name}={value!r} instead of {old[name]!r}")
+    return differences
+
+
+def claim(directory: Path, config: ExperimentConfig, tokenizers: Tokenizers) -> None:
+    """Write the configuration and the vocabularies, with their checksums."""
+    directory.mkdir(parents=True, exist_ok=True)
+    is_joint = config.model.has_joint_vocabulary
+    names = [path.name for path in tokenizer_paths(directory, tokenizers, is_joint)]
+    with recorded_files(directory, ["config.yaml", *names]):
+        config.to_file(directory / "config.yaml")
+        save_tokenizers(directory, tokenizers, is_joint)
+
+
+def run_facts(directory: str | os.PathLike) -> dict[str, Any]:
+    """Return how a saved model was trained, for a model card.
+
+    Args:
+        directory: A run directory, or what else `Translator.load` accepts.
+
+    Returns:
+        Of a run, "data" and "training", sections of its configuration, and "validation", which
+        checkpoints were chosen and their BLEU. Of an exported model, the facts that it was exported
+        with, except its command. Of what `Translator.save` wrote, nothing.
+
+    Raises:
+        FileNotFoundError: If there is no saved model.
+        ValueError: If a file is damaged.
+
+    Example:
+
+    ```python
+    translator = Translator.load("runs/en_de")
+    export_saved_model(translator, "saved_models/en_de", run_facts("runs/en_de"))
+    ```
+    """
+    saved = find_translator(directory)
+    facts = {name: value for name, value in saved.facts.items() if name != "command"}
+    chosen = saved.path.with_name("chosen.json")
+    if not chosen.exists():
+        return facts
+    check_files(chosen.parent, [chosen.name])
+    try:
+        validation = json.loads(chosen.read_text(encoding="utf-8"))
+        if not isinstance(validation, dict):
+            raise ValueError(f"it holds {validation!r} instead of an object")
+    except ValueError as error:
+        raise ValueError(
+            f"{chosen} is damaged: {error}. Restore it, or remove it and run the training "
+            "command again, which chooses a checkpoint anew."
+        ) from error
+    return {**facts, "validation": validation}

@@ -1,0 +1,72 @@
+import numpy as np
+import pytest
+
+from keras_transformer.training.checkpoint_files import (
+    damage,
+    load_checkpoint,
+    not_finite,
+    save_checkpoint,
+)
+from tests.helpers.arrays import assert_same_weights
+from tests.helpers.batch_norm_model import make_model
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    path = tmp_path / "epoch-0001.weights.h5"
+    save_checkpoint(make_model(), path)
+    return path
+
+
+def test_a_checkpoint_holds_the_model_and_nothing_else_is_left(checkpoint):
+    assert damage(checkpoint) is None
+    saved, model = make_model(), make_model()
+    saved.load_weights(checkpoint)  # As Keras reads it.
+    load_checkpoint(model, checkpoint)
+    assert_same_weights(model, saved)
+    assert [path.name for path in checkpoint.parent.iterdir()] == [checkpoint.name]
+
+
+def test_a_flipped_bit_is_noticed_wherever_it_is(checkpoint):
+    content = checkpoint.read_bytes()
+    end_of_weights = len(content) - 73
+    for place in (0, 999, end_of_weights // 2, end_of_weights - 1, len(content) - 1):
+        flipped = bytearray(content)
+        flipped[place] ^= 1
+        checkpoint.write_bytes(flipped)
+        assert damage(checkpoint) == "its checksum differs"
+        with pytest.raises(ValueError, match="0001.weights.h5 must be .*: its checksum differs. R"):
+            load_checkpoint(make_model(), checkpoint)
+
+
+@pytest.mark.parametrize("length", [0, 10, 5000, -100])
+def test_a_truncated_checkpoint_is_noticed(checkpoint, length):
+    checkpoint.write_bytes(checkpoint.read_bytes()[:length])
+    assert damage(checkpoint)
+
+
+def test_a_checkpoint_of_version_0_1_has_no_checksum_and_loads(save):
+    path = save("a", 1.0)
+    assert damage(path) is None
+    load_checkpoint(make_model(), path)
+    path.write_bytes(path.read_bytes()[:-1])
+    assert "truncated file" in damage(path)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_checkpoint_with_values_that_are_not_finite_is_refused(save, value):
+    path = save("a", value)
+    with pytest.raises(ValueError, match=r"a\.weights\.h5 must have finite .* in dense/kernel\."):
+        load_checkpoint(make_model(), path)
+
+
+def test_integers_of_the_optimizer_are_finite():
+    model = make_model()
+    model.compile("adam", "mse")
+    model.optimizer.build(model.trainable_variables)
+    assert not_finite(model) is None
+
+
+def test_a_missing_checkpoint_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"none\.weights\.h5 does not exist"):
+        load_checkpoint(make_model(), tmp_path / "none.weights.h5")

@@ -1,0 +1,137 @@
+"""One run on text of several target languages."""
+
+import dataclasses
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import yaml
+
+from keras_transformer.config import DataConfig
+from keras_transformer.export import load_saved_model
+from keras_transformer.training import train
+from keras_transformer.training.corpora import read_validation, text_facts, training_text
+from keras_transformer.training.csv_tables import read_history
+from keras_transformer.training.prepare import token_batches
+from keras_transformer.training.run import prepare
+from keras_transformer.training.vocabularies import run_tokenizers
+from tests.helpers.experiment import encoded_text
+from tests.helpers.tiny import ROOT, export_quickly, tiny_tokenizer, toy_experiment, toy_pairs
+
+PAGE = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+SECTION = PAGE.partition("## Several languages")[2].partition("\n## ")[0]
+EXAMPLE = yaml.safe_load(re.search("```yaml\n(.*?)```", SECTION, re.DOTALL)[1])["data"]
+TAGS = [">>de<<", ">>fr<<"]  # Of ids 4 and 5.
+SIZES = {"train": {"de": 270, "fr": 30}, "valid": {"de": 12, "fr": 8}}
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    """The text of the example in the documentation. French is German in capitals."""
+    monkeypatch.chdir(tmp_path)
+    for split, sizes in SIZES.items():
+        for language, size in sizes.items():
+            pairs = toy_pairs(size, seed=size)
+            targets = [target if language == "de" else target.upper() for _, target in pairs]
+            for side, lines in (("en", [source for source, _ in pairs]), (language, targets)):
+                Path(f"{split}_{language}.{side}").write_text("".join(f"{n}\n" for n in lines))
+    return EXAMPLE
+
+
+def test_tags_are_first_tokens_of_the_training_and_validation_text(data):
+    config = toy_experiment(data)
+    tokenizers, pairs, reports = encoded_text(config, Path("run"))
+    assert tokenizers[0].language_tags == TAGS
+    assert [report["kept"] for report in reports] == [270, 30]
+    assert [report["name"] for report in reports] == [
+        "train_de.en and train_de.de (de)",
+        "train_fr.en and train_fr.fr (fr)",
+    ]
+    assert pairs.source_ids[pairs.source_offsets[:-1]].tolist() == [4] * 270 + [5] * 30
+    assert np.isin(pairs.source_ids, [4, 5]).sum() == 300  # And nowhere else.
+    assert not np.isin(pairs.target_ids, [4, 5]).any()
+    sources = [source for source, _ in read_validation(config.data)]
+    assert [source[:7] for source in sources] == [">>de<< "] * 12 + [">>fr<< "] * 8
+    # Square roots of the sizes, 9 : 1, are 3 : 1, of 300 pairs.
+    assert token_batches(config, tokenizers, pairs, reports).weights == [
+        (270, pytest.approx(225 / 270)),
+        (30, pytest.approx(75 / 30)),
+    ]
+
+
+def test_bpe_dropout_keeps_the_tags(data):
+    config = toy_experiment({**data, "subword_dropout": 0.5, "temperature": 1})
+    batches = token_batches(config, *encoded_text(config, Path("run")))
+    first = [inputs["source"][labels[:, 0] > 0, 0] for inputs, labels in batches]
+    assert set(np.concatenate(first)) == {4, 5}
+
+
+def test_an_empty_source_is_dropped_although_it_would_get_a_tag(data):
+    text = Path("train_fr.en").read_text()
+    Path("train_fr.en").write_text(text.replace(text.splitlines()[3], " ", 1))
+    report = prepare(toy_experiment(data), "run")
+    assert "(fr): kept 29 of 30 sentence pairs\n  dropped 1 with an empty side" in report
+
+
+def test_encoded_text_depends_on_the_languages(data):
+    config = DataConfig(**data)
+    turned = dataclasses.replace(config, train_languages=["fr", "de"])
+    plain = dataclasses.replace(
+        config,
+        train_languages=[],
+        validation_languages=[],
+        validation_source="valid_de.en",
+        validation_target="valid_de.de",
+    )
+    facts = [text_facts(each) for each in (config, turned, plain)]
+    assert facts[0] != facts[1] != facts[2] != facts[0]
+    assert facts[2].keys() == {"files"}  # As before there were tags.
+
+
+def test_a_direction_without_text_is_named(data):
+    Path("valid_fr.fr").write_text("\n" * 8)
+    with pytest.raises(ValueError, match="received 8 pairs without one in valid_fr.en"):
+        read_validation(DataConfig(**data))
+
+
+def test_a_model_to_start_from_must_have_the_tags(data):
+    tiny_tokenizer().save("vocabulary.model")
+    config = toy_experiment(data)
+    start = SimpleNamespace(vocabularies=["vocabulary.model"], path="other")
+    message = "must have the tags of data.train_languages; it lacks >>de<< and >>fr<<, and has n"
+    with pytest.raises(ValueError, match=message):
+        run_tokenizers(config, Path("run"), training_text(config, Path("run")), start)
+
+
+def test_of_two_vocabularies_the_source_has_the_tags(data):
+    sizes = {"vocab_size": 330, "target_vocab_size": 335, "share_embeddings": "none"}
+    config = toy_experiment(data, sizes)
+    source, target = run_tokenizers(config, Path("run"), training_text(config, Path("run")))
+    assert (source.language_tags, target.language_tags) == (TAGS, [])
+    assert (source.vocab_size, target.vocab_size) == (330, 335)
+
+
+@pytest.mark.slow
+def test_a_run_and_its_export_translate_into_the_language_of_each_row(data, caplog):
+    caplog.set_level("INFO")
+    recipe = {"epochs": 12, "batch_tokens": 300, "warmup_steps": 40, "learning_rate_scale": 1.0}
+    translate = train(toy_experiment(data, **recipe), "run")
+    mixture = "0.83 of train_de.en and train_de.de (de), 2.50 of train_fr.en and train_fr.fr (fr)"
+    assert f"times that a pass has each pair: {mixture}" in caplog.messages
+    history = read_history("run")
+    means = np.mean([history["val_bleu_de"], history["val_bleu_fr"]], axis=0)
+    assert history["val_bleu"] == pytest.approx(means)
+    best = sorted(path.name for path in Path("run/checkpoints").glob("best-*"))
+    assert f"bleu-{means.max():.4f}" in " ".join(best)
+    sources = ["one red dog", "big sun runs"]
+    german = " ".join(translate([f">>de<< {source}" for source in sources]))
+    french = " ".join(translate([f">>fr<< {source}" for source in sources]))
+    assert french.isupper() and not any(word.isupper() for word in german.split())
+    export_quickly(translate, "exported")
+    rows = [f">>{language}<< {source}" for source in sources for language in ("de", "fr", "de")]
+    answers = load_saved_model("exported")(tf.constant(rows)).numpy().tolist()
+    assert answers == [text.encode() for text in translate(rows)]
+    assert [answer.isupper() for answer in answers] == [False, True, False] * 2

@@ -1,0 +1,152 @@
+import types
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer.training import progress
+from keras_transformer.training.progress import Progress, Readings
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The time in seconds, which passes only when a test says so."""
+    clock = types.SimpleNamespace(now=1000.0)
+    fake = types.SimpleNamespace(perf_counter=lambda: clock.now)
+    monkeypatch.setattr(progress, "time", fake)
+    return clock
+
+
+def make_model():
+    model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1, use_bias=False)])
+    model.compile(keras.optimizers.SGD(0.25), "mse")
+    return model
+
+
+def make_steps(reading, clock, seconds, *others, logs=None):
+    """Make a step for each number of seconds, and return the rows."""
+    rows = []
+    for number in seconds:
+        for callback in (reading, *others):
+            callback.on_train_batch_begin(0)
+        clock.now += number
+        for callback in (reading, *others):
+            callback.on_train_batch_end(0, logs)
+        rows.append(reading.row)
+    return rows
+
+
+def begin(clock, epochs=3, steps=4, epoch=0, model=None):
+    reading = Readings(epochs, steps, tokens_per_step=300)
+    reading.set_model(model or make_model())
+    reading.on_epoch_begin(epoch)
+    return reading
+
+
+def test_speed_and_time_left_leave_out_the_first_step_and_the_validation(clock):
+    reading = begin(clock)
+    assert reading.seconds_left() is None
+    rows = make_steps(reading, clock, [50, 2, 2, 2])
+    assert rows[:3] == [None] * 3
+    assert rows[3]["step"], rows[3]["epoch"] == (4, 1)
+    assert rows[3]["tokens_per_second"] == reading.tokens_per_second == 150
+    assert rows[3]["seconds"] == 56
+    assert rows[3]["learning_rate"] == 0.25
+    assert reading.seconds_left() == 2 * 8
+    reading.on_epoch_end(0)
+    clock.now += 20  # A validation for 4 steps: 5 seconds a step more.
+    assert reading.seconds_left() == (2 + 5) * 8
+    reading.on_epoch_begin(1)
+    rows = make_steps(reading, clock, [3, 3, 3, 3], logs={"gradient_norm": 0.5})
+    assert rows[3]["tokens_per_second"] == 100
+    assert rows[3]["seconds"] == 32
+    assert rows[3]["gradient_norm"] == 0.5
+
+
+def test_there_is_a_row_every_100_steps_and_every_minute(clock):
+    reading = begin(clock, steps=250)
+    rows = make_steps(reading, clock, [0.001] * 250)
+    assert [row["step"] for row in rows if row] == [100, 200, 250]
+    reading.on_epoch_begin(1)
+    rows = make_steps(reading, clock, [25] * 6)
+    assert [row["step"] for row in rows if row] == [253, 256]
+
+
+def test_a_process_may_resume_within_an_epoch(clock):
+    reading = Readings(3, 4, tokens_per_step=300)
+    reading.set_model(make_model())
+    reading.done = 2
+    reading.on_epoch_begin(1)
+    rows = make_steps(reading, clock, [1, 1])
+    assert [row and row["step"] for row in rows] == [None, 8]
+    reading.on_epoch_begin(2)
+    assert reading.step == 8
+
+
+def test_the_loss_of_a_row_is_that_of_its_steps():
+    losses = []
+
+    class Losses(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch, logs=None):
+            w = float(self.model.layers[0].kernel[0, 0])
+            losses.append((w - 3.0) ** 2)
+
+    model, rows = make_model(), []
+    model.layers[0].kernel.assign([[1.0]])
+    reading = Readings(2, 250, tokens_per_step=1)
+    keep = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: rows.append(reading.row)
+    )
+    model.optimizer.learning_rate = 0.002
+    x = np.ones([250, 1])
+    model.fit(x, 3 * x, batch_size=1, epochs=2, callbacks=[Losses(), reading, keep], verbose=0)
+    rows = [row for row in rows if row]
+    assert [row["step"] for row in rows] == [100, 200, 250, 300, 400, 500]
+    parts = np.split(np.array(losses), [100, 200, 250, 300, 400])
+    expected = [part.mean() for part in parts]
+    np.testing.assert_allclose([row["loss"] for row in rows], expected, rtol=1e-4)
+
+
+LOGS = {"loss": 4.5, "gradient_norm": 0.75}
+SCORES = {"val_nll": 2.0, "val_accuracy": 0.25, "val_bleu": 12.345}
+
+
+def test_without_a_terminal_there_is_a_line_a_minute_and_after_each_epoch(clock, capsys):
+    reading = begin(clock, epochs=3, steps=1000)
+    shown = Progress(reading, label_smoothing=0.1)
+    shown.set_model(reading.model)
+    shown.on_epoch_begin(0)
+    make_steps(reading, clock, [1] * 121, shown, logs=LOGS)
+    assert capsys.readouterr().out.splitlines() == [
+        "epoch 1 of 3, step 60 of 1,000: smoothed loss 4.500, 300 tokens/s, 49:00 left, lr 0.25, "
+        "gradient norm 0.75",
+        "epoch 1 of 3, step 120 of 1,000: smoothed loss 4.500, 300 tokens/s, 48:00 left, lr 0.25, "
+        "gradient norm 0.75",
+    ]
+    reading.on_epoch_end(0)
+    shown.on_epoch_end(0, LOGS | SCORES)
+    assert capsys.readouterr().out == (
+        "epoch 1 of 3: smoothed loss 4.500, val_nll 2.000 (perplexity 7.389), val_accuracy 0.250, "
+        "val_bleu 12.35 (greedy), 300 tokens/s, 47:59 left\n"
+    )
+    make_steps(reading, clock, [1] * 60, shown, logs=LOGS)
+    assert capsys.readouterr().out.endswith("gradient norm 0.75, val perplexity 7.389\n")
+    shown.on_epoch_end(1, SCORES | {"val_bleu_de": 10, "val_bleu_fr": 14.69})
+    assert "val_bleu 12.35 (greedy), val_bleu_de 10.00, val_bleu_fr 14.69, 300" in (
+        capsys.readouterr().out
+    )
+
+
+def test_at_a_terminal_one_line_moves(clock, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    reading = begin(clock, epochs=3, steps=4)
+    shown = Progress(reading)
+    shown.set_model(reading.model)
+    shown.on_epoch_begin(0)
+    make_steps(reading, clock, [1, 1], shown, logs={"loss": 4.5})
+    line = capsys.readouterr().out.split("\r")[-1]
+    assert line.startswith("epoch 1 of 3  50%|")
+    assert "| 2/4, loss 4.500, 300 tokens/s, 0:10 left, lr 0.25" in line
+    shown.close()
+    shown.close()
+    assert capsys.readouterr().out.split("\r")[-1].strip() == ""

@@ -1,0 +1,88 @@
+"""Runs with vocabularies of each kind."""
+
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+from keras_transformer.config import ExperimentConfig
+from keras_transformer.text import WordPieceTokenizer
+from keras_transformer.training import train
+from keras_transformer.training.csv_tables import read_history
+from keras_transformer.translation import Translator
+from tests.helpers.experiment import epochs_of
+from tests.helpers.tiny import (
+    tiny_tokenizer,
+    toy_experiment,
+    toy_pairs,
+    toy_sentences,
+    toy_training,
+    write_toy_text,
+)
+
+VALIDATION = toy_pairs(420)[400:]
+
+
+def test_a_run_does_not_resume_without_its_vocabulary(tmp_path):
+    directory = shutil.copytree(toy_training()[0], tmp_path / "run")
+    (directory / "vocabulary.model").unlink()
+    config = ExperimentConfig.from_file(directory / "config.yaml")
+    with pytest.raises(FileNotFoundError, match="there is no .*run/vocabulary.model. Restore what"):
+        train(config, directory)
+    assert not (directory / "vocabulary.model").exists()
+
+
+@pytest.mark.slow
+def test_a_vocabulary_that_is_given_is_kept_and_the_other_trained(tmp_path, without_search):
+    directory = tmp_path / "run"
+    directory.mkdir()
+    given = tiny_tokenizer()
+    given.save(directory / "source.model")
+    sizes = {"vocab_size": given.vocab_size, "target_vocab_size": 350, "share_embeddings": "target"}
+    config = toy_experiment(write_toy_text(tmp_path, train=60), sizes, epochs=1)
+    translator = train(config, directory)
+    assert (directory / "source.model").read_bytes() == translator.tokenizer.model == given.model
+    assert translator.target_tokenizer.vocab_size == 350
+
+
+@pytest.mark.slow
+def test_subword_dropout_makes_no_sentence_that_fits_no_batch(tmp_path, without_search):
+    data = write_toy_text(tmp_path, train=60) | {"subword_dropout": 0.9}
+    with pytest.raises(ValueError, match="batch_tokens must be at least") as error:
+        train(toy_experiment(data, batch_tokens=3), tmp_path / "run")
+    smallest = int(re.search(r"at least (\d+)", str(error.value))[1])
+    train(toy_experiment(data, batch_tokens=smallest, epochs=2), tmp_path / "run")
+    assert epochs_of(tmp_path / "run") == [1, 2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
+def test_tsv_separate_vocabularies_and_low_precision(tmp_path, precision):
+    for name, pairs in (("train", toy_pairs(60)), ("validation", VALIDATION)):
+        lines = "".join(f"{source}\t{target}\n" for source, target in pairs)
+        (tmp_path / f"{name}.tsv").write_text(lines, encoding="utf-8")
+    data = {f"{name}_source": str(tmp_path / f"{name}.tsv") for name in ("train", "validation")}
+    sizes = {"vocab_size": 330, "target_vocab_size": 350, "share_embeddings": "target"}
+    config = toy_experiment(data, sizes, epochs=1, precision=precision)
+    translator = train(config, tmp_path / "run")
+    assert np.isfinite(read_history(tmp_path / "run")["loss"]).all()
+    assert translator.model.dtype_policy.name == "float32"
+    loaded = Translator.load(tmp_path / "run")
+    assert (loaded.tokenizer.vocab_size, loaded.target_tokenizer.vocab_size) == (330, 350)
+    assert loaded(toy_sentences(5)) == translator(toy_sentences(5))
+
+
+@pytest.mark.slow
+def test_word_pieces_are_trained_kept_and_loaded(tmp_path):
+    data = write_toy_text(tmp_path, train=60) | {"subwords": "wordpiece"}
+    translator = train(toy_experiment(data, {"vocab_size": 300}, epochs=1), tmp_path / "run")
+    assert isinstance(translator.tokenizer, WordPieceTokenizer)
+    assert (tmp_path / "run" / "vocabulary.model").read_bytes() == translator.tokenizer.model
+    loaded = Translator.load(tmp_path / "run")
+    assert isinstance(loaded.tokenizer, WordPieceTokenizer)
+    assert loaded.tokenizer is loaded.target_tokenizer
+    assert loaded(toy_sentences(5)) == translator(toy_sentences(5))
+    # A longer run goes on with the same vocabulary.
+    train(toy_experiment(data, {"vocab_size": 300}, epochs=2), tmp_path / "run")
+    assert epochs_of(tmp_path / "run") == [1, 2]
