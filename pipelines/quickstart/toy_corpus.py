@@ -313,7 +313,7 @@ class GeneratedCorpus(NamedTuple):
 
 
 def generated_corpus(
-    train: int = 50_000, validation: int = 500, test: int = 500, seed: int = 0
+    train: int = 30_000, validation: int = 500, test: int = 500, seed: int = 0
 ) -> GeneratedCorpus:
     """Generate a corpus of distinct sentences; no English and no German one occurs twice.
 

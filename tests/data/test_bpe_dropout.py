@@ -11,12 +11,12 @@ from keras_transformer.data import (
     pipeline,
 )
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
-from pipelines.quickstart.grammar import generate_pairs
+from pipelines.quickstart.toy_corpus import generated_corpus
 
 
 @pytest.fixture(scope="module")
 def text():
-    return list(generate_pairs(2500, seed=3))
+    return generated_corpus(2500, 0, 0).train
 
 
 @pytest.fixture(scope="module")
