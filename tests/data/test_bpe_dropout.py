@@ -11,12 +11,12 @@ from keras_transformer.data import (
     pipeline,
 )
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
-from pipelines.quickstart.toy_corpus import generated_corpus
+from pipelines.quickstart.grammar import generate_pairs
 
 
 @pytest.fixture(scope="module")
 def text():
-    return generated_corpus(2500, 0, 0).train
+    return list(generate_pairs(2500, seed=3))
 
 
 @pytest.fixture(scope="module")

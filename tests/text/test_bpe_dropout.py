@@ -5,10 +5,10 @@ import sentencepiece
 
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
 from keras_transformer.text.bpe_dropout import BPEDropout
-from pipelines.quickstart.toy_corpus import generated_corpus
+from pipelines.quickstart.grammar import generate_pairs
 from tests.helpers.tiny import run_python
 
-LINES = [line for pair in generated_corpus(400, 0, 0).train for line in pair]
+LINES = [line for pair in generate_pairs(400, seed=3) for line in pair]
 
 # Merges of "abc", best first: "bc", "ab", "abc".
 PIECES = ["a", "b", "c", "bc", "ab", "abc"]
