@@ -5,38 +5,13 @@ import math
 import pytest
 
 from benchmarks import table3
-from benchmarks.directions import BASE, DIRECTIONS, PAPER
 from benchmarks.table3 import report
-from benchmarks.variations import experiments
+from benchmarks.table3_rows import BASE, DIRECTIONS, PAPER, experiments
 from keras_transformer.config import DataConfig, ExperimentConfig, TrainingConfig
-from keras_transformer.presets import count_parameters
+from keras_transformer.presets import PRESETS, count_parameters
 from tests.helpers.tiny import write_toy_text
 
 TEXT = {"train_source": "train.tsv", "validation_source": "valid.tsv"}
-
-# As Table 3 is printed: N, d_model, d_ff, h, d_k, d_v, P_drop, epsilon_ls and thousands of steps.
-PRINTED = {
-    "base": (6, 512, 2048, 8, 64, 64, 0.1, 0.1, 100),
-    "a_num_heads_1": (6, 512, 2048, 1, 512, 512, 0.1, 0.1, 100),
-    "a_num_heads_4": (6, 512, 2048, 4, 128, 128, 0.1, 0.1, 100),
-    "a_num_heads_16": (6, 512, 2048, 16, 32, 32, 0.1, 0.1, 100),
-    "a_num_heads_32": (6, 512, 2048, 32, 16, 16, 0.1, 0.1, 100),
-    "b_key_dim_16": (6, 512, 2048, 8, 16, 64, 0.1, 0.1, 100),
-    "b_key_dim_32": (6, 512, 2048, 8, 32, 64, 0.1, 0.1, 100),
-    "c_num_layers_2": (2, 512, 2048, 8, 64, 64, 0.1, 0.1, 100),
-    "c_num_layers_4": (4, 512, 2048, 8, 64, 64, 0.1, 0.1, 100),
-    "c_num_layers_8": (8, 512, 2048, 8, 64, 64, 0.1, 0.1, 100),
-    "c_d_model_256": (6, 256, 2048, 8, 32, 32, 0.1, 0.1, 100),
-    "c_d_model_1024": (6, 1024, 2048, 8, 128, 128, 0.1, 0.1, 100),
-    "c_d_ff_1024": (6, 512, 1024, 8, 64, 64, 0.1, 0.1, 100),
-    "c_d_ff_4096": (6, 512, 4096, 8, 64, 64, 0.1, 0.1, 100),
-    "d_dropout_0.0": (6, 512, 2048, 8, 64, 64, 0.0, 0.1, 100),
-    "d_dropout_0.2": (6, 512, 2048, 8, 64, 64, 0.2, 0.1, 100),
-    "d_label_smoothing_0.0": (6, 512, 2048, 8, 64, 64, 0.1, 0.0, 100),
-    "d_label_smoothing_0.2": (6, 512, 2048, 8, 64, 64, 0.1, 0.2, 100),
-    "e_position_learned": (6, 512, 2048, 8, 64, 64, 0.1, 0.1, 100),
-    "big": (6, 1024, 4096, 16, 64, 64, 0.3, 0.1, 300),
-}
 
 
 def of_one_seed(rows):
@@ -49,20 +24,19 @@ def cells(line):
 
 def test_rows_are_the_papers_scaled_down():
     rows = of_one_seed(experiments(DataConfig(**TEXT)))
-    assert rows.keys() == PRINTED.keys() == PAPER.keys()
-    steps = rows[BASE].training.epochs
-    for name, (layers, d_model, d_ff, heads, *printed) in PRINTED.items():
-        key_dim, value_dim, dropout, smoothing, thousands = printed
-        model, training = rows[name].model, rows[name].training
-        received = (model.num_layers, model.d_model, model.d_ff, model.num_heads)
-        assert received == (layers / 2, d_model / 4, d_ff / 4, heads), name
-        default = model.d_model // model.num_heads
-        assert (model.key_dim or default) == key_dim / 4, name
-        assert (model.value_dim or model.key_dim or default) == value_dim / 4, name
-        assert (model.dropout, training.label_smoothing) == (dropout, smoothing), name
-        assert training.epochs * 100 == steps * thousands, name
-        assert model.position == ("learned" if name[0] == "e" else "sinusoidal")
-        assert (training.average_checkpoints, rows[name].decoding.beam_size) == (1, 4)
+    assert {f"table3_{name}" for name in rows} == {name for name in PRESETS if "table3" in name}
+    assert rows.keys() == PAPER.keys()
+    for name, config in rows.items():
+        ours, paper = config.model, PRESETS[f"table3_{name}"].model
+        assert ours.num_layers * 2 == paper.num_layers
+        for size in ("d_model", "d_ff", "key_dim", "value_dim"):
+            assert (getattr(ours, size) or 0) * 4 == (getattr(paper, size) or 0), (name, size)
+        for same in ("num_heads", "dropout", "position"):
+            assert getattr(ours, same) == getattr(paper, same), (name, same)
+        smoothing = PRESETS[f"table3_{name}"].training.label_smoothing
+        assert config.training.label_smoothing == smoothing
+        assert config.training.epochs == rows[BASE].training.epochs * (3 if name == "big" else 1)
+        assert (config.training.average_checkpoints, config.decoding.beam_size) == (1, 4)
 
 
 def test_all_rows_share_text_vocabulary_and_seed():
@@ -172,10 +146,9 @@ def test_another_recipe_is_refused_and_keeps_the_result(tmp_path, sweep, trained
     (path,) = (tmp_path / "sweep").glob("*/result.json")
     before = path.read_bytes()
     training = dataclasses.replace(rows["base"].training, warmup_steps=9)
+    rows["base"] = dataclasses.replace(rows["base"], training=training)
     with pytest.raises(ValueError, match="another configuration"):
-        list(
-            report({"base": dataclasses.replace(rows["base"], training=training)}, path.parents[1])
-        )
+        list(report(rows, path.parents[1]))
     assert trained == ["base"] and path.read_bytes() == before
 
 
@@ -206,11 +179,13 @@ def test_two_rows_train_at_the_same_time(tmp_path, sweep, capfd):
     assert list(report(rows, tmp_path / "sweep")) == lines
 
 
-def test_an_unknown_row_is_refused_with_the_known_names():
-    with pytest.raises(SystemExit, match="error: Rows are base, base_seed_2, .*; received f_x."):
-        table3.main(["--rows", "base", "f_x"])
-
-
-def test_no_process_is_refused():
-    with pytest.raises(SystemExit, match="error: --processes must be at least 1, received 0."):
-        table3.main(["--processes", "0"])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--rows base f_x", "Rows are base, base_seed_2, .*; received f_x."),
+        ("--processes 0", "--processes must be at least 1, received 0."),
+    ],
+)
+def test_an_unknown_row_and_no_process_are_refused(options, message):
+    with pytest.raises(SystemExit, match=f"error: {message}"):
+        table3.main(options.split())
