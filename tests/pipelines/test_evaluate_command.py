@@ -129,45 +129,6 @@ def test_split_and_direction_of_a_set_are_chosen(run, translator, tfds_dir, caps
     assert capsys.readouterr().out == f"{expected}\n"
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("", "text in files needs --source, received no --source; give text in files, or --tfds"),
-        ("--target b", "text in files needs --source, received no --source; give what is missing"),
-        (
-            "--tfds a",
-            "a TFDS dataset needs --tfds, --source-language, --target-language, received no",
-        ),
-        ("--split dev", "a TFDS dataset needs .*, received no --tfds and no --source-language"),
-        (
-            "--source a --tfds b --split c",
-            "received --source and --tfds, --split; give only one kind",
-        ),
-        (
-            "--source a --source-language en",
-            "received --source and --source-language; give only one kind",
-        ),
-        (
-            "--source a --published wmt --target-language de",
-            "takes paper and multi30k, received wmt",
-        ),
-        (
-            "--published paper",
-            "received no --source; .*; --published needs --target-language, such as de",
-        ),
-        ("--source a --add-tag", "--add-tag needs --target-language, such as de"),
-        (
-            "--source a --target b --tfds c --source-language en --target-language en",
-            "received --source, --target and --tfds, --source-language; give only one kind; .*"
-            "received en for both",
-        ),
-    ],
-)
-def test_all_mistakes_are_reported_at_once(options, message):
-    with pytest.raises(SystemExit, match=f"error: .*{message}"):
-        evaluate.main(["--model", "none", *options.split()])
-
-
 def test_published_scores_follow_those_of_sacrebleu(run, translator, text, tmp_path, capsys):
     options = ["--target-language", "de", "--json", str(tmp_path / "s.json")]
     evaluate.main(["--model", run, *text, *options, "--published", "paper", "multi30k"])

@@ -91,14 +91,3 @@ def test_other_formats_are_written(run, translator, tmp_path, capsys):
     ours = Translator(translator.model, translator.tokenizer, decoding=greedy)
     pairs = zip(ours(toy_sentences(5)), imported(toy_sentences(5)), strict=True)
     assert all(theirs and text.startswith(theirs) for text, theirs in pairs)  # Theirs ends in eos.
-
-
-@pytest.mark.parametrize(
-    "option", [["--compiled"], ["--precision", "bfloat16"], ["--scores", "scores.json"]]
-)
-def test_options_of_saved_models_are_refused_in_other_formats(option, capsys):
-    arguments = ["--checkpoint", "run", "--output", "toy", "--format", "hugging_face", *option]
-    with pytest.raises(SystemExit):
-        export.main(arguments)
-    message = f"{option[0]} applies to --format saved_model, received hugging_face"
-    assert message in capsys.readouterr().err

@@ -193,23 +193,3 @@ def test_an_export_that_is_no_parser_is_an_error(tmp_path):
     export_quickly(tiny_translator(), tmp_path / "translator")
     with pytest.raises(SystemExit, match="must be a parser, .* Use the command translate."):
         run("--model", tmp_path / "translator", "We left")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--draw", "tree.gif"], "--draw must end in .svg, .png, .pdf or be -, received tree.gif"),
-        (["--draw", "none/tree.svg"], "--draw must be in an existing directory, received none/"),
-        (["--draw", "-", "--num-hypotheses", "2"], "give --draw or --num-hypotheses, not both"),
-        (["--input", "x"], "give sentences or --input, not both"),
-    ],
-)
-def test_what_cannot_be_done_is_an_error_before_the_model_is_loaded(
-    arguments, message, capsys, options
-):
-    with pytest.raises(SystemExit) as error:
-        run(*arguments, "one")
-    assert error.value.code == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"error: {message}")
-    assert not options

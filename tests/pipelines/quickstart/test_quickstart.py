@@ -26,7 +26,9 @@ def check_signatures(version, translator, sources):
     model = tf.saved_model.load(str(version))
     text, target = tf.constant(sources), tf.constant(translator(sources))
     received = {
-        name: signature(**{"text": text, "translation": target} if name == "score" else {"text": text})
+        name: signature(
+            **{"text": text, "translation": target} if name == "score" else {"text": text}
+        )
         for name, signature in model.signatures.items()
     }
     expected = {

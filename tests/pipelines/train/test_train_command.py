@@ -115,12 +115,6 @@ def test_a_file_that_is_not_a_mapping_is_refused(content, message, config_file):
         train.main(["--config", config_file(content), "--output", "x"])
 
 
-def test_a_missing_configuration_is_named():
-    with pytest.raises(SystemExit, match="error: .*or directory: 'none.yaml'") as end:
-        train.main(["--config", "none.yaml", "--output", "x"])
-    assert end.value.code == 2
-
-
 def test_a_missing_text_is_named(config_file, tmp_path):
     with pytest.raises(SystemExit, match="error: .*.tsv must be a text file, but does not"):
         train.main(["--config", config_file(MINIMAL), "--output", str(tmp_path / "run")])
