@@ -1,4 +1,4 @@
-"""Run the whole workflow on generated sentences, in a few minutes on two CPU cores.
+"""Run the whole workflow on generated sentences, in 2 to 3 minutes on two CPU cores.
 
     python -m pipelines.quickstart
 
@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.qui
     start_log()
     started = time.monotonic()
     import_tensorflow(training=True)
-    print("This takes about 3 minutes on two CPU cores.")
+    print("This takes 2 to 3 minutes on two CPU cores.")
     from keras_transformer.config import ExperimentConfig, read_yaml
     from keras_transformer.evaluation import score
     from keras_transformer.export import export_saved_model
