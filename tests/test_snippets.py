@@ -237,7 +237,7 @@ def test_notebooks_are_small_and_their_commands_exist(notebook, tmp_path):
 
 
 # The README trains the same model to the end, on the same text.
-SHORTER = {"train=8_000": "train=300", "vocab_size=1000": "vocab_size=500", "epochs=5": "epochs=1"}
+SHORTER = {"train=8_000": "train=300", "vocab_size=1000": "vocab_size=500", "epochs=7": "epochs=1"}
 
 
 @pytest.mark.slow

@@ -88,13 +88,6 @@ def test_texts_of_different_length_are_refused(run, text):
         evaluate.main(["--model", run, *text])
 
 
-def test_an_exported_model_can_be_searched_otherwise(saved_model, run, text, capsys):
-    for model in (saved_model, run):
-        evaluate.main(["--model", model, "--beam-size", "1", *text])
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[: len(lines) // 2] == lines[len(lines) // 2 :] != []
-
-
 register_pairs("scored_translate", test=PAIRS, dev=PAIRS[:5])
 SET = ["--tfds", "scored_translate", "--source-language", "en", "--target-language", "de"]
 

@@ -25,12 +25,6 @@ def test_the_new_version_is_printed(run, translator, tmp_path, capsys, monkeypat
     assert translate(sentences) == translator(sentences)
 
 
-def test_the_run_must_be_finished(tmp_path):
-    with pytest.raises(SystemExit, match="error: .*config.yaml does not exist. Give the directory"):
-        export.main(["--checkpoint", str(tmp_path), "--output", str(tmp_path / "toy")])
-    assert not (tmp_path / "toy").exists()
-
-
 def test_options_reach_the_export(run, tmp_path, monkeypatch):
     exported = {}
 

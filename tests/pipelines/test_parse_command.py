@@ -1,5 +1,3 @@
-import io
-import sys
 import warnings
 
 import pytest
@@ -82,13 +80,6 @@ def test_a_file_is_parsed_line_by_line(capsys, tmp_path):
     out, err = capsys.readouterr()
     assert out.split("\n")[:-1] == TREES
     assert "4/4" in err  # The progress bar of more than a batch.
-
-
-def test_standard_input_is_parsed(capsys, monkeypatch):
-    text = "\n".join(SENTENCES).encode()
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
-    run()
-    assert lines(capsys) == TREES
 
 
 def test_the_best_trees_have_rank_and_score(capsys):

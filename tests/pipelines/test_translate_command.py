@@ -9,7 +9,7 @@ import pytest
 from keras_transformer.config import DecodingConfig
 from keras_transformer.translation import Translator
 from pipelines import translate
-from tests.helpers.tiny import ROOT, run_python, toy_sentences
+from tests.helpers.tiny import run_python, toy_sentences
 
 pytestmark = pytest.mark.slow  # They train a model and export it.
 
@@ -114,12 +114,6 @@ def test_at_a_terminal_it_says_what_it_waits_for(capsys, monkeypatch):
     out, err = capsys.readouterr()
     assert out == "red\n"
     assert err == "Type one sentence per line, then Ctrl-D on a new line.\n"
-
-
-def test_the_shipped_model_takes_strings(capsys):
-    translate.main(["--model", str(ROOT / "saved_models" / "multi30k_en_de"), "A dog runs."])
-    (line,) = lines(capsys)
-    assert line.startswith("Ein Hund ")
 
 
 def test_a_process_prints_translations_and_nothing_else(saved_model, translator):
