@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import table3
 from benchmarks.table3 import report
-from benchmarks.table3_rows import BASE, DIRECTIONS, PAPER, experiments
+from benchmarks.table3_rows import BASE, PAPER, experiments
 from keras_transformer.config import DataConfig, ExperimentConfig, TrainingConfig
 from keras_transformer.presets import PRESETS, count_parameters
 from tests.helpers.tiny import write_toy_text
@@ -52,21 +52,13 @@ def test_all_rows_share_text_vocabulary_and_seed():
         assert (rows[name].model, rows[name].training.seed) == (rows[BASE].model, seed)
 
 
-def test_directions_are_about_rows():
-    assert {name for one in DIRECTIONS for name in (one.better, one.worse)} <= PAPER.keys()
-
-
 @pytest.fixture
 def sweep(tmp_path):
     """The experiments of some rows on the toy language."""
     data = DataConfig(**write_toy_text(tmp_path, train=60))
-    recipe = TrainingConfig(
-        epochs=1,
-        batch_tokens=600,
-        warmup_steps=1,
-        learning_rate_scale=0.001,  # As small as the rate of the first step of a long warm-up.
-        average_checkpoints=1,
-    )
+    sizes = {"epochs": 1, "batch_tokens": 600, "warmup_steps": 1, "average_checkpoints": 1}
+    # As small as the rate of the first step of a long warm-up.
+    recipe = TrainingConfig(learning_rate_scale=0.001, **sizes)
     rows = experiments(data, recipe, vocab_size=380)
     return lambda *names: {name: rows[name] for name in names}
 
@@ -96,13 +88,11 @@ def test_finished_rows_are_not_trained_again(tmp_path, sweep, trained):
     rows = sweep("base", "base_seed_2", "c_num_layers_4", "b_key_dim_16")
     lines = []
     with pytest.raises(KeyboardInterrupt):
-        for line in report(rows, tmp_path / "sweep"):
-            lines.append(line)
+        lines.extend(report(rows, tmp_path / "sweep"))
     again = list(report(rows, tmp_path / "sweep"))
     assert trained == ["base", "base_seed_2", *["c_num_layers_4"] * 2, "b_key_dim_16"]
     assert again[: len(lines)] == lines
     table = [cells(line)[:13] for line in again[1:5]]
-    count = f"{count_parameters(rows['c_num_layers_4'].model):,}"
     assert [row[10:13] for row in table] == [
         ["1.00", "10.0", "4.92, 25.8"],
         ["2.00", "20.0", ""],
@@ -110,16 +100,17 @@ def test_finished_rows_are_not_trained_again(tmp_path, sweep, trained):
         ["5.00", "50.0", "5.16, 25.1"],
     ]
     assert table[3][:10] == "b_key_dim_16 3 128 512 8 4 16 0.1 0.1 1".split()
-    assert count in again[3]
+    assert f"{count_parameters(rows['c_num_layers_4'].model):,}" in again[3]
     # Compared with the means of 1 and 2, of 10 and 20.
-    assert [cells(line) for line in again[6:-1]] == [
-        ["B: keys of a quarter of the size are worse", "perplexity", "+0.24", "+3.50", "1.00"]
-        + ["holds"],
-        ["B: keys of a quarter of the size are worse", "BLEU", "+0.70", "-35.00", "10.00"]
-        + ["does not hold"],
-        ["C: two thirds of the layers are worse", "perplexity", "+0.27", "+2.50", "1.00", "holds"],
-        ["C: two thirds of the layers are worse", "BLEU", "+0.50", "-25.00", "10.00"]
-        + ["does not hold"],
+    keys, layers = (
+        "B: keys of a quarter of the size are worse",
+        "C: two thirds of the layers are worse",
+    )
+    assert again[6:-1] == [
+        f"| {keys} | perplexity | +0.24 | +3.50 | 1.00 | holds |",
+        f"| {keys} | BLEU | +0.70 | -35.00 | 10.00 | does not hold |",
+        f"| {layers} | perplexity | +0.27 | +2.50 | 1.00 | holds |",
+        f"| {layers} | BLEU | +0.50 | -25.00 | 10.00 | does not hold |",
     ]
     assert "mean of its seeds (2)" in again[-1]
 
@@ -142,7 +133,7 @@ def test_rows_with_fewer_epochs_continue(tmp_path, sweep, trained):
 
 def test_another_recipe_is_refused_and_keeps_the_result(tmp_path, sweep, trained):
     rows = sweep("base")
-    list(report(rows, tmp_path / "sweep"))
+    list(report(rows, tmp_path / "sweep", processes=4))  # One row trains in this process.
     (path,) = (tmp_path / "sweep").glob("*/result.json")
     before = path.read_bytes()
     training = dataclasses.replace(rows["base"].training, warmup_steps=9)
@@ -150,11 +141,6 @@ def test_another_recipe_is_refused_and_keeps_the_result(tmp_path, sweep, trained
     with pytest.raises(ValueError, match="another configuration"):
         list(report(rows, path.parents[1]))
     assert trained == ["base"] and path.read_bytes() == before
-
-
-def test_a_single_row_trains_in_this_process(tmp_path, sweep, trained):
-    list(report(sweep("base"), tmp_path / "sweep", processes=4))
-    assert trained == ["base"]  # Other processes would not have the fixture.
 
 
 @pytest.mark.slow
