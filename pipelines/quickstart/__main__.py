@@ -60,12 +60,12 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.qui
     start_log()
     started = time.monotonic()
     import_tensorflow(training=True)
-    print("This takes 2 to 3 minutes on two CPU cores.")
     from keras_transformer.config import ExperimentConfig, read_yaml
     from keras_transformer.evaluation import score
     from keras_transformer.export import export_saved_model
     from keras_transformer.training import run_facts, train
 
+    print("This takes 2 to 3 minutes on two CPU cores.")
     directory = Path(args.directory)
     corpus, files = write_corpus(directory)
     print(f"{len(corpus.train):,} generated pairs of sentences, such as")
