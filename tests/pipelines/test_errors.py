@@ -146,25 +146,14 @@ def test_a_mistake_on_the_command_line_is_one_line(arguments, message, capsys):
     assert line.startswith(message)
 
 
-@pytest.fixture
-def damaged(run, tmp_path):
-    """A copy of the run, in which a file can be cut off."""
-    directory = shutil.copytree(run, tmp_path / "run")
-
-    def cut_off(name):
-        content = (directory / name).read_bytes()
-        end = len(content) // 2
-        if name.endswith(".yaml"):
-            end = content.index(b"\n", end) + 4  # Within the name of a field, as YAML has no end.
-        (directory / name).write_bytes(content[:end])
-        return directory
-
-    return cut_off
-
-
 @pytest.mark.parametrize("name", ["config.yaml", "model.keras", "vocabulary.model"])
-def test_a_damaged_file_of_a_run_is_named_by_every_command(name, damaged, tmp_path):
-    directory = damaged(name)
+def test_a_damaged_file_of_a_run_is_named_by_every_command(name, run, tmp_path):
+    directory = shutil.copytree(run, tmp_path / "run")
+    content = (directory / name).read_bytes()
+    end = len(content) // 2
+    if name.endswith(".yaml"):
+        end = content.index(b"\n", end) + 4  # Within the name of a field, as YAML has no end.
+    (directory / name).write_bytes(content[:end])
     text = tmp_path / "text"
     text.write_text("a\tb\n", encoding="utf-8")
     for line in (
