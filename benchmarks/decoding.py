@@ -14,7 +14,6 @@ are measured with random weights of their own.
 """
 
 import argparse
-import functools
 import importlib.util
 import os
 import platform
@@ -33,6 +32,7 @@ import tensorflow as tf
 
 from benchmarks.machine import describe_machine
 from benchmarks.report import print_report, table_line
+from benchmarks.text import made_up_pairs
 from benchmarks.turns import Measurement, measure
 from keras_transformer import Transformer
 from keras_transformer.config import EOS_ID, DecodingConfig
@@ -43,7 +43,6 @@ from keras_transformer.export.saved_model import write_graph
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
 from keras_transformer.translation.translator import Translator
 from keras_transformer.utils.cores import available_cores
-from pipelines.quickstart.grammar import GeneratedCorpus, generated_corpus
 
 THEIRS = "CTranslate2"
 """The engine that ours are compared with, at its best number of threads."""
@@ -91,7 +90,7 @@ def translators(names: Sequence[str], checkpoint: str | None) -> Iterator[tuple[
     if checkpoint:
         tokenizer = Translator.load(checkpoint).tokenizer
     else:
-        lines = (line for pair in _generated().train for line in pair)
+        lines = (line for pair in made_up_pairs(20_000) for line in pair)
         tokenizer = SentencePieceTokenizer(train_sentencepiece(lines, VOCAB_SIZE))
     for name in names:
         keras.utils.set_random_seed(1)
@@ -114,11 +113,6 @@ def fixed_length_search(beam_size: int) -> DecodingConfig:
         max_length=FIXED_LENGTH,
         max_source_length=LONGEST,
     )
-
-
-@functools.cache
-def _generated() -> GeneratedCorpus:
-    return generated_corpus(train=20_000, validation=0, test=1000)
 
 
 def export(translator: Translator, folder: Path, engines: Sequence[str]) -> dict[str, Path]:
@@ -153,7 +147,7 @@ def compare(
         batch_size: The number of sentences per batch, of similar length.
         repeats: The number of runs of each engine.
         threads: The number of threads of each engine. CTranslate2 also runs with one.
-        peers: Names in `benchmarks.peers.PEERS`, each with the Python that runs it. They have the
+        peers: Names in `benchmarks.engine.PEERS`, each with the Python that runs it. They have the
             sizes of the translator's model and generate the maximum length of its search.
         of_texts: Names in `benchmarks.engine.ENGINES` that translate texts with the translator's
             weights, each with its options.
@@ -250,7 +244,9 @@ def table_row(
 
 def report(args: argparse.Namespace) -> Iterator[str]:
     """Measure all cells, and yield the lines of a Markdown table and its notes."""
-    sentences = read_lines(args.source) if args.source else [en for en, _ in _generated().test]
+    sentences = (
+        read_lines(args.source) if args.source else [text for text, _ in made_up_pairs(1000)]
+    )
     references = read_lines(args.reference) if args.reference else None
     peers = installed_peers(args.opennmt_python)
     engines = [name for name, (_, kind) in OURS.items() if args.bfloat16 or kind == "float32"]
@@ -311,7 +307,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         action="store_true",
         help="also measure bfloat16 weights, for processors that multiply in it",
     )
-    parser.add_argument("--source", help="sentences, text or .gz (default: generated)")
+    parser.add_argument("--source", help="sentences, text or .gz (default: made-up words)")
     parser.add_argument("--reference", help="their translations, for BLEU with --checkpoint")
     add_run_options(parser)
     args = parser.parse_args(argv)

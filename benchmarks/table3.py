@@ -27,10 +27,18 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import keras
 import tensorflow as tf
 
-from benchmarks.directions import BASE, PAPER, Judgment, Scores, judgments
 from benchmarks.machine import Stopwatch, describe_machine
 from benchmarks.report import print_report, table_line
-from benchmarks.variations import MAX_LENGTH, RECIPE, experiments
+from benchmarks.table3_rows import (
+    BASE,
+    MAX_LENGTH,
+    PAPER,
+    RECIPE,
+    Judgment,
+    Scores,
+    experiments,
+    judgments,
+)
 from keras_transformer.config import DataConfig, ExperimentConfig
 from keras_transformer.data import read_pairs
 from keras_transformer.presets import count_parameters

@@ -1,10 +1,11 @@
-"""Run the whole workflow on generated sentences, in a few minutes on two CPU cores.
+"""Run the whole workflow on generated sentences, in 2 to 3 minutes on two CPU cores.
 
     python -m pipelines.quickstart
 
-Generates English-German sentence pairs from a grammar, trains a vocabulary and a small Transformer,
-scores it on unseen sentences, draws figures, exports it, and translates with the exported model in
-a process that imports only TensorFlow and TensorFlow Text.
+Generates English-German sentence pairs, trains a vocabulary and a small Transformer, scores it on
+unseen sentences, draws figures, exports it, and translates with the exported model in a process
+that imports only TensorFlow and TensorFlow Text. The sentences come from a few rules and some
+hundred words, so their score says nothing about real text, and other words come out as nonsense.
 """
 
 import argparse
@@ -25,7 +26,7 @@ from pipelines.cli.process import import_tensorflow, start_log
 
 if TYPE_CHECKING:
     from keras_transformer.translation import Translator
-    from pipelines.quickstart.grammar import GeneratedCorpus
+    from pipelines.quickstart.toy_corpus import GeneratedCorpus
 
 CONFIG = Path(__file__).parents[1] / "configs" / "quickstart.yaml"
 
@@ -66,9 +67,10 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.qui
     from keras_transformer.training import train
     from keras_transformer.training.run_directory import run_facts
 
+    print("This takes 2 to 3 minutes on two CPU cores.")
     directory = Path(args.directory)
     corpus, files = write_corpus(directory)
-    print(f"{len(corpus.train):,} pairs of sentences generated from a grammar, such as")
+    print(f"{len(corpus.train):,} generated pairs of sentences, such as")
     for source, target in corpus.train[:3]:
         print(f"  {source}\n  -> {target}")
 
@@ -101,7 +103,7 @@ def write_corpus(directory: Path) -> "tuple[GeneratedCorpus, dict[str, Path]]":
         ValueError: If the directory has other sentences.
     """
     from keras_transformer.utils.files import whole_file
-    from pipelines.quickstart.grammar import generated_corpus
+    from pipelines.quickstart.toy_corpus import generated_corpus
 
     directory.mkdir(parents=True, exist_ok=True)
     corpus = generated_corpus()

@@ -11,6 +11,21 @@ def needs_gcc():
 
 
 @pytest.fixture
+def parallel(tmp_path):
+    """Write pairs into two files, and return the options that name them."""
+
+    def write(pairs):
+        options = []
+        for side, lines in zip(("source", "target"), zip(*pairs, strict=True), strict=True):
+            path = tmp_path / side
+            path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            options += [f"--{side}", str(path)]
+        return options
+
+    return write
+
+
+@pytest.fixture
 def saved(needs_gcc, tmp_path):
     """Save a function from strings to strings under the names of an exported translator."""
 

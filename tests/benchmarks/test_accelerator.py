@@ -24,13 +24,8 @@ if __name__ == "__main__":
     accelerator.installed = lambda: [accelerator.OURS, accelerator.EAGER]
     accelerator.main(sys.argv[1:])
     assert "tensorflow" not in sys.modules
-    batches = accelerator.static_batches(
-        accelerator.read_pairs(*sys.argv[2:5:2]),
-        vocab_size=150,
-        batch_tokens=200,
-        count=1000,
-        shapes=4,
-    )
+    sizes = {"vocab_size": 150, "batch_tokens": 200, "count": 1000, "shapes": 4}
+    batches = accelerator.static_batches(accelerator.read_pairs(*sys.argv[2:5:2]), **sizes)
     for source, labels in batches:
         print("shape", source.shape[0], source.shape[1], labels.shape[1])
     print("rows", sum((source[:, 0] > 0).sum() for source, _ in batches))
@@ -39,21 +34,15 @@ if __name__ == "__main__":
 
 @pytest.mark.slow
 @pytest.mark.parity
-def test_ours_and_pytorch_train_on_few_shapes_without_tensorflow(tmp_path):
+def test_ours_and_pytorch_train_on_few_shapes_without_tensorflow(parallel, tmp_path):
     short = toy_pairs(300)
-    long = [
-        tuple(map(" ".join, zip(*four, strict=True)))
-        for four in zip(*[iter(short)] * 4, strict=True)
-    ]
-    pairs = short + long
-    paths = tmp_path / "train.en", tmp_path / "train.de"
-    for path, lines in zip(paths, zip(*pairs, strict=True), strict=True):
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    fours = zip(*[iter(short)] * 4, strict=True)
+    pairs = short + [tuple(map(" ".join, zip(*four, strict=True))) for four in fours]
     script = tmp_path / "report.py"
     script.write_text(REPORT)
     options = "--models tiny --precision float32 --vocab-size 150 --batch-tokens 200 --batches 2"
     lines = run_python(
-        *(script, "--source", paths[0], "--target", paths[1], *options.split()),
+        *(script, *parallel(pairs), *options.split()),
         *"--repeats 1 --torch-device cpu --peak-size 64".split(),
     ).stdout.splitlines()
     rows = [line.split(" | ") for line in lines if line.startswith("| tiny")]

@@ -14,9 +14,8 @@ def test_additive_attention_takes_memory_for_each_pair_and_component():
     names = ["scaled_dot", "additive", "keras"]
     costs = dict(measure_costs(training_step, names, lengths=[200, 3], repeats=2))
     assert list(costs) == [3, 200]
-    for of_length in costs.values():
-        for cost in of_length.values():
-            assert len(cost.seconds) == len(cost.other_cores) == 2 and min(cost.seconds) > 0
+    for cost in (cost for of_length in costs.values() for cost in of_length.values()):
+        assert len(cost.seconds) == len(cost.other_cores) == 2 and min(cost.seconds) > 0
     hidden = 4 * 8 * 200 * 200 * 64  # bytes of one float32 [H, T, S, K]
     assert costs[200]["scaled_dot"].peak_memory < hidden < costs[200]["additive"].peak_memory
 

@@ -16,14 +16,9 @@ RESULT = {
 }
 
 
-def write(folder, pairs):
-    paths = [folder / "source", folder / "target"]
-    for path, lines in zip(paths, zip(*pairs, strict=True), strict=True):
-        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return [f"--{path.name}={path}" for path in paths]
-
-
-def test_both_starts_of_a_corpus_get_its_text_and_directory(tmp_path, monkeypatch, capsys):
+def test_both_starts_of_a_corpus_get_its_text_and_directory(
+    parallel, tmp_path, monkeypatch, capsys
+):
     """The commands are those of the processes; they run here, without training."""
     starts = []
 
@@ -42,20 +37,14 @@ def test_both_starts_of_a_corpus_get_its_text_and_directory(tmp_path, monkeypatc
     monkeypatch.setattr(corpus, "repeat_encoded", lambda folder, times: starts.append(times))
     monkeypatch.setattr(subprocess, "run", run)
     output = tmp_path / "report.md"
-    corpus.main([*write(tmp_path, toy_pairs(9)), *OPTIONS.split(), f"--output={output}"])
+    corpus.main([*parallel(toy_pairs(9)), *OPTIONS.split(), f"--output={output}"])
     first, small, large = starts[0], starts[:2], starts[2:4]
     assert small == [first] * 2 and first[0] == [20, 20] and first[2] == 0.1
     assert large[0] == large[1] and large[0][0] == [30, 30] and large[0][1] != first[1]
     assert starts[4:] == [2, large[0], 3, large[0]]
-    rows = output.read_text().splitlines()[2:8]
-    assert [row.split(" | ")[:2] for row in rows] == [
-        ["| 20", "first"],
-        ["| 20", "second"],
-        ["| 30", "first"],
-        ["| 30", "second"],
-        ["| 60", "second, repeated"],
-        ["| 180", "second, repeated"],
-    ]
+    rows = [row.split(" | ")[:2] for row in output.read_text().splitlines()[2:8]]
+    twice = [[f"| {number}", start] for number in (20, 30) for start in ("first", "second")]
+    assert rows == [*twice, ["| 60", "second, repeated"], ["| 180", "second, repeated"]]
 
 
 def test_a_report_needs_text(capsys):
@@ -76,7 +65,5 @@ def test_encoded_text_is_repeated_on_the_disk(tmp_path):
     assert np.fromfile(folder / "source.ids", np.uint16).tolist() == [5, 6, 7, 5, 6, 7]
     assert np.fromfile(folder / "source.offsets", np.int64).tolist() == [0, 1, 3, 4, 6]
     assert np.fromfile(folder / "target.offsets", np.int64).tolist() == [0, 1, 2, 3, 4]
-    assert json.loads((folder / "record.json").read_text()) == {
-        "tokens": [6, 4],
-        "corpora": [{"read": 8, "kept": 4}],
-    }
+    record = json.loads((folder / "record.json").read_text())
+    assert record == {"tokens": [6, 4], "corpora": [{"read": 8, "kept": 4}]}

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from benchmarks import decoding, training
+from benchmarks.text import made_up_pairs
 from benchmarks.turns import Measurement, measure
 from keras_transformer.config import DecodingConfig
 from keras_transformer.export import signatures
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
 from keras_transformer.translation import compiled_search
 from keras_transformer.translation.translator import Translator
-from pipelines.quickstart.grammar import generated_corpus
 from tests.helpers.tiny import tiny_model, tiny_tokenizer, toy_sentences
 
 pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
@@ -29,12 +29,12 @@ def test_all_engines_generate_the_same_number_of_tokens(beam_size, ours, tmp_pat
     translator = Translator(tiny_model(), tiny_tokenizer(), decoding=search)
     exports = decoding.export(translator, tmp_path, ours)
     assert exports.keys() == {*ours, "CTranslate2"}
-    sizes = {
-        name: sum(path.stat().st_size for path in (exports[name] / "variables").iterdir())
-        for name in ours
-    }
     if "ours, bfloat16" in ours:
-        assert sizes["ours, bfloat16"] < 0.7 * sizes["ours, portable"]
+        half, whole = (
+            sum(path.stat().st_size for path in (exports[f"ours, {kind}"] / "variables").iterdir())
+            for kind in ("bfloat16", "portable")
+        )
+        assert half < 0.7 * whole
     found = decoding.compare(
         translator, exports, SENTENCES, batch_size=4, repeats=2, threads=2, peers={}
     )
@@ -56,8 +56,7 @@ def test_all_engines_generate_the_same_number_of_tokens(beam_size, ours, tmp_pat
 @pytest.mark.slow
 @pytest.mark.parametrize("module", [decoding, training])
 def test_the_generated_text_is_enough_for_the_vocabulary(module):
-    corpus = generated_corpus(train=20_000, validation=0, test=0)
-    lines = (line for pair in corpus.train for line in pair)
+    lines = (line for pair in made_up_pairs(20_000) for line in pair)
     tokenizer = SentencePieceTokenizer(train_sentencepiece(lines, module.VOCAB_SIZE))
     assert tokenizer.vocab_size == module.VOCAB_SIZE
 
@@ -70,20 +69,14 @@ def measured(tokens, seconds=(1.0,), threads=2):
 
 def test_a_row_has_threads_speed_spread_ratio_and_agreement():
     ours = measured([["a", "b"], ["c"], ["d"], ["e"]], seconds=[1.0, 0.5, 2.5])
-    assert ours.tokens_per_second == 5
-    assert ours.spread == 2
     theirs = measured([["a", "b"], ["c"], ["x"], ["e"]], seconds=[0.5])
-    assert ours.share_same(theirs) == 0.75
     row = decoding.table_row("tiny", "greedy", 64, "ours, portable", ours, theirs)
     assert row == "| tiny | greedy | 64 | ours, portable | 2 | 5 | 200% | 0.50 | 75.0% | 3 | 0.3 |"
-
-
-def test_a_row_of_a_peer_has_no_agreement():
-    theirs = measured([["a", "</s>"]])
-    peer = measured([["7", "9"]], seconds=[0.5])
-    peer.texts = []
-    row = decoding.table_row("base", "beam 4", 1, "KerasHub", peer, theirs)
-    assert row == "| base | beam 4 | 1 | KerasHub | 2 | 4 | 0% | 2.00 |  | 3 | 0.3 |"
+    theirs.texts[0] = "A b"  # Equal tokens with another text do not agree.
+    assert ours.share_same(theirs) == 0.5
+    ours.texts = []  # As those of a peer with other weights.
+    row = decoding.table_row("base", "beam 4", 1, "KerasHub", ours, theirs)
+    assert row == "| base | beam 4 | 1 | KerasHub | 2 | 5 | 200% | 0.50 |  | 3 | 0.3 |"
 
 
 @pytest.mark.slow
@@ -109,54 +102,50 @@ def test_opennmt_is_measured_if_its_python_is_given():
     assert peers["OpenNMT-tf"] == os.path.abspath(sys.executable)
 
 
-def test_peers_get_the_sizes_of_the_model_and_ids_with_eos(monkeypatch):
+@pytest.fixture
+def compare(monkeypatch):
+    """Compare without engines that translate; return the tasks and what was found."""
+
+    def compare(search, seconds=(1.0, 1.0), **settings):
+        asked, times = {}, iter(seconds)
+
+        def measure(tasks, repeats):
+            asked.update(tasks)
+            return {
+                name: measured([["▁red"]] * len(SENTENCES), [next(times, 1.0)], task["threads"])
+                for name, task in tasks.items()
+            }
+
+        monkeypatch.setattr(decoding, "measure", measure)
+        translator = Translator(tiny_model(), tiny_tokenizer(), decoding=search)
+        exports, settings = (
+            {"CTranslate2": Path("model")},
+            {"batch_size": 4, "repeats": 1} | settings,
+        )
+        return asked, decoding.compare(translator, exports, SENTENCES, **settings)
+
+    return compare
+
+
+def test_peers_get_the_sizes_of_the_model_and_ids_with_eos(compare):
     lengths = {"min_length": 4, "max_length": 5, "max_source_length": 16}
     search = DecodingConfig(beam_size=3, length_penalty=0.0, **lengths)
-    translator = Translator(tiny_model(), tiny_tokenizer(), decoding=search)
-    asked = {}
-
-    def measure(tasks, repeats):
-        asked.update(tasks)
-        return {name: measured([["▁red"]] * len(SENTENCES)) for name in tasks}
-
-    monkeypatch.setattr(decoding, "measure", measure)
-    settings = {"batch_size": 4, "repeats": 1, "threads": 2}
-    peers = {"OpenNMT-tf": "/python3.10"}
-    exports = {"CTranslate2": Path("model")}
-    found = decoding.compare(translator, exports, SENTENCES, **settings, peers=peers)
+    asked, found = compare(search, threads=2, peers={"OpenNMT-tf": "/python3.10"})
     assert found.keys() == {"CTranslate2", "OpenNMT-tf"}
     task, theirs = asked["OpenNMT-tf"], asked["CTranslate2, threads: 2"]
     assert theirs["threads"] == 2 and asked["CTranslate2, threads: 1"]["threads"] == 1
     assert (task["python"], task["threads"]) == ("/python3.10", 2)
-    assert task["options"] == {
-        **{"vocab_size": 380, "num_layers": 2, "d_model": 12, "d_ff": 20, "num_heads": 3},
-        **{"beam_size": 3, "length": 5},
-    }
+    sizes = {"vocab_size": 380, "num_layers": 2, "d_model": 12, "d_ff": 20, "num_heads": 3}
+    assert task["options"] == sizes | {"beam_size": 3, "length": 5}
     for rows, tokens in zip(task["batches"], theirs["batches"], strict=True):
         assert [len(row) - 1 for row in rows] == [len(row) for row in tokens]
         assert {row[-1] for row in rows} == {3}
 
 
 @pytest.mark.parametrize("times, best", [((1.0, 2.0), 1), ((2.0, 1.0), 4)])
-def test_ctranslate2_is_compared_at_its_best_number_of_threads(times, best, monkeypatch):
-    translator = Translator(tiny_model(), tiny_tokenizer(), decoding=DecodingConfig(beam_size=1))
-
-    def measure(tasks, repeats):
-        return {
-            name: measured([["▁red"]] * len(SENTENCES), [seconds], tasks[name]["threads"])
-            for name, seconds in zip(tasks, times, strict=True)
-        }
-
-    monkeypatch.setattr(decoding, "measure", measure)
-    settings = {"batch_size": 4, "repeats": 1, "threads": 4, "peers": {}}
-    found = decoding.compare(translator, {"CTranslate2": Path("model")}, SENTENCES, **settings)
+def test_ctranslate2_is_compared_at_its_best_number_of_threads(times, best, compare):
+    _, found = compare(DecodingConfig(beam_size=1), times, threads=4, peers={})
     assert found["CTranslate2"].threads == best
-
-
-def test_equal_tokens_with_another_text_do_not_agree():
-    ours, theirs = measured([["a"], ["b"]]), measured([["a"], ["b"]])
-    ours.texts = ["a", "B"]
-    assert ours.share_same(theirs) == 0.5
 
 
 @pytest.mark.slow
@@ -171,12 +160,7 @@ def test_the_report_has_a_row_for_each_engine_and_cell(flags, capsys, tmp_path, 
     translator = Translator(tiny_model(), tiny_tokenizer(), decoding=DecodingConfig(beam_size=1))
     monkeypatch.setattr(decoding, "translators", lambda *_: [("trained", translator)])
     exported, asked = [], []
-
-    def export(translator, folder, engines):
-        exported.append(engines)
-        return {}
-
-    monkeypatch.setattr(decoding, "export", export)
+    monkeypatch.setattr(decoding, "export", lambda *given: exported.append(given[-1]))
 
     def compare(translator, exports, sentences, *, batch_size, **options):
         asked.append((sentences, batch_size, options))
@@ -191,21 +175,13 @@ def test_the_report_has_a_row_for_each_engine_and_cell(flags, capsys, tmp_path, 
         ["--source", str(tmp_path / "source"), "--reference", str(tmp_path / "reference")]
         + ["--repeats", "1", "--threads", "3", "--output", str(tmp_path / "report"), *flags]
     )
-    bfloat16 = ["ours, bfloat16"] if flags else []
-    assert exported == [["ours, portable", "ours, compiled", *bfloat16]]
+    assert exported == [["ours, portable", "ours, compiled", *["ours, bfloat16"] * len(flags)]]
     options = {"repeats": 1, "threads": 3, "peers": {}}
-    assert asked == [
-        (["one", "two", "three", "four"], 64, options),
-        (["one", "three"], 1, options),
-    ]
+    assert asked == [("one two three four".split(), 64, options), (["one", "three"], 1, options)]
     printed = capsys.readouterr().out
     assert printed == (tmp_path / "report").read_text()
     lines = printed.splitlines()
-    assert [line.split(" | ")[2:4] for line in lines if line.startswith("| trained")] == [
-        ["64", "ours"],
-        ["64", "CTranslate2"],
-        ["1", "ours"],
-        ["1", "CTranslate2"],
-    ]
+    rows = [line.split(" | ")[2:4] for line in lines if line.startswith("| trained")]
+    assert rows == [[size, name] for size in ("64", "1") for name in ("ours", "CTranslate2")]
     assert sum("BLEU" in line for line in lines) == 4
     assert "engine 1." in printed and "ran with 1 and 3;" in printed

@@ -11,7 +11,7 @@ from tests.helpers.tiny import toy_pairs
 
 @pytest.mark.slow
 @pytest.mark.parity
-def test_all_engines_run_the_imported_model(tmp_path, monkeypatch, capsys):
+def test_all_engines_run_the_imported_model(parallel, monkeypatch, capsys):
     pytest.importorskip("ctranslate2")
     pytest.importorskip("transformers")
     model = replace(PRESETS["tiny"].model, num_layers=1, d_model=16, d_ff=24, num_heads=2)
@@ -19,12 +19,8 @@ def test_all_engines_run_the_imported_model(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(imported, "OURS", ["ours, portable"])
     monkeypatch.setattr(imported, "BEAM_SIZES", {1: "greedy"})
     monkeypatch.setattr(imported, "SENTENCES", {"base": {4: 6}})
-    paths = []
-    for language, lines in zip(("en", "de"), zip(*toy_pairs(300), strict=True), strict=True):
-        paths.append(tmp_path / f"train.{language}")
-        paths[-1].write_text("\n".join(lines) + "\n", encoding="utf-8")
     options = "--model tiny --vocab-size 400 --repeats 1 --threads 1".split()
-    imported.main(["--source", str(paths[0]), "--target", str(paths[1]), *options])
+    imported.main([*parallel(toy_pairs(300)), *options])
     lines = capsys.readouterr().out.splitlines()
     rows = [line.split(" | ") for line in lines if line.startswith("| tiny")]
     assert [row[3] for row in rows] == ["ours, portable", "CTranslate2", "Hugging Face"]

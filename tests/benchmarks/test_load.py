@@ -1,7 +1,7 @@
 import pytest
 import tensorflow as tf
 
-from benchmarks import load
+from benchmarks import load, server_batching, server_load
 from benchmarks.load import Sample, report
 
 
@@ -25,39 +25,60 @@ def test_the_report_excludes_the_warm_up():
     }
 
 
-def run(model, text, tmp_path, capsys):
-    """Load a model for one second, and return the report's rows."""
-    (tmp_path / "text").write_text(text)
-    try:
-        load.main([f"--model={model}", f"--text={tmp_path / 'text'}", "--seconds=1"])
-    finally:
-        rows = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines())
-    return {name.strip(): value.strip() for name, value in rows.items()}
+@pytest.fixture
+def run(saved, tmp_path, capsys):
+    """Load a function as a model, or a server of it, and return the rows of the report."""
+
+    def run(module, function, text):
+        (tmp_path / "text").write_text(text)
+        seconds = {load: 1, server_load: 6}[module]
+        options = [f"--model={saved(function)}", f"--text={tmp_path / 'text'}"]
+        try:
+            module.main([*options, f"--seconds={seconds}"])
+        finally:
+            rows = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines())
+        return {name.strip(): value.strip().replace(",", "") for name, value in rows.items()}
+
+    return run
 
 
 @pytest.mark.slow
-def test_a_model_that_holds(saved, tmp_path, capsys):
-    rows = run(saved(tf.strings.upper), "one\ntwo\n\nthree", tmp_path, capsys)
-    assert int(rows["requests"].replace(",", "")) > 10
+@pytest.mark.parametrize("module", [load, server_load])
+def test_a_model_that_holds(module, run):
+    rows = run(module, tf.strings.upper, "one\ntwo\n\nthree")
+    assert int(rows["requests"]) > 10
     assert rows["errors"] == rows["changed translations"] == "0"
 
 
 @pytest.mark.slow
-def test_a_translation_that_depends_on_its_batch(saved, tmp_path, capsys):
+def test_a_translation_that_depends_on_its_batch(run):
     def tell_size(text):
         return tf.repeat(tf.strings.as_string(tf.size(text)), tf.size(text))
 
-    rows = run(saved(tell_size), "one\ntwo", tmp_path, capsys)
-    assert int(rows["changed translations"].replace(",", "")) > 10
+    assert int(run(load, tell_size, "one\ntwo")["changed translations"]) > 10
 
 
 @pytest.mark.slow
-def test_a_model_that_fails(saved, tmp_path, capsys):
+@pytest.mark.parametrize("module", [load, server_load])
+def test_a_model_that_fails(module, run):
     def as_number(text):
         return tf.strings.as_string(tf.strings.to_number(text))
 
-    with pytest.raises(SystemExit, match="error: .*could not correctly convert string: me"):
-        run(saved(as_number), "1\nme", tmp_path, capsys)
+    with pytest.raises(SystemExit, match="(?s)error: .*could not correctly convert string: "):
+        run(module, as_number, "1\nme")
+
+
+@pytest.mark.slow
+def test_both_servers_answer_all_clients(saved, tmp_path, capsys):
+    (tmp_path / "text").write_text("one\ntwo\nthree")
+    options = "--clients 1 3 --seconds 0.5 --repeats 2".split()
+    model = saved(tf.strings.upper)
+    server_batching.main([f"--model={model}", f"--text={tmp_path / 'text'}", *options])
+    rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()[2:6]]
+    cells = [("| 1", "off"), ("| 1", "on"), ("| 3", "off"), ("| 3", "on")]
+    assert [(row[0], row[1]) for row in rows] == cells
+    assert all(float(row[2].replace(",", "")) > 2 for row in rows)
+    assert rows[0][4] == rows[2][4] == "1.00"
 
 
 @pytest.mark.parametrize("model, text", [("none", "text"), (".", "none")])

@@ -53,9 +53,8 @@ def test_a_caller_may_stop_before_the_end(saved):
 
 
 def test_a_failure_of_the_host_is_reported(saved):
-    answers = serve(saved(as_number), [[b"1"]], threads=0)
     with pytest.raises(RuntimeError, match="(?s)code 1.*0: expected a number of threads"):
-        list(answers)
+        list(serve(saved(as_number), [[b"1"]], threads=0))
 
 
 def test_a_failure_of_the_requests_is_reported(saved):

@@ -5,38 +5,13 @@ import math
 import pytest
 
 from benchmarks import table3
-from benchmarks.directions import BASE, DIRECTIONS, PAPER
 from benchmarks.table3 import report
-from benchmarks.variations import experiments
+from benchmarks.table3_rows import BASE, PAPER, experiments
 from keras_transformer.config import DataConfig, ExperimentConfig, TrainingConfig
-from keras_transformer.presets import count_parameters
+from keras_transformer.presets import PRESETS, count_parameters
 from tests.helpers.tiny import write_toy_text
 
 TEXT = {"train_source": "train.tsv", "validation_source": "valid.tsv"}
-
-# As Table 3 is printed: N, d_model, d_ff, h, d_k, d_v, P_drop, epsilon_ls and thousands of steps.
-PRINTED = {
-    "base": (6, 512, 2048, 8, 64, 64, 0.1, 0.1, 100),
-    "a_num_heads_1": (6, 512, 2048, 1, 512, 512, 0.1, 0.1, 100),
-    "a_num_heads_4": (6, 512, 2048, 4, 128, 128, 0.1, 0.1, 100),
-    "a_num_heads_16": (6, 512, 2048, 16, 32, 32, 0.1, 0.1, 100),
-    "a_num_heads_32": (6, 512, 2048, 32, 16, 16, 0.1, 0.1, 100),
-    "b_key_dim_16": (6, 512, 2048, 8, 16, 64, 0.1, 0.1, 100),
-    "b_key_dim_32": (6, 512, 2048, 8, 32, 64, 0.1, 0.1, 100),
-    "c_num_layers_2": (2, 512, 2048, 8, 64, 64, 0.1, 0.1, 100),
-    "c_num_layers_4": (4, 512, 2048, 8, 64, 64, 0.1, 0.1, 100),
-    "c_num_layers_8": (8, 512, 2048, 8, 64, 64, 0.1, 0.1, 100),
-    "c_d_model_256": (6, 256, 2048, 8, 32, 32, 0.1, 0.1, 100),
-    "c_d_model_1024": (6, 1024, 2048, 8, 128, 128, 0.1, 0.1, 100),
-    "c_d_ff_1024": (6, 512, 1024, 8, 64, 64, 0.1, 0.1, 100),
-    "c_d_ff_4096": (6, 512, 4096, 8, 64, 64, 0.1, 0.1, 100),
-    "d_dropout_0.0": (6, 512, 2048, 8, 64, 64, 0.0, 0.1, 100),
-    "d_dropout_0.2": (6, 512, 2048, 8, 64, 64, 0.2, 0.1, 100),
-    "d_label_smoothing_0.0": (6, 512, 2048, 8, 64, 64, 0.1, 0.0, 100),
-    "d_label_smoothing_0.2": (6, 512, 2048, 8, 64, 64, 0.1, 0.2, 100),
-    "e_position_learned": (6, 512, 2048, 8, 64, 64, 0.1, 0.1, 100),
-    "big": (6, 1024, 4096, 16, 64, 64, 0.3, 0.1, 300),
-}
 
 
 def of_one_seed(rows):
@@ -49,20 +24,19 @@ def cells(line):
 
 def test_rows_are_the_papers_scaled_down():
     rows = of_one_seed(experiments(DataConfig(**TEXT)))
-    assert rows.keys() == PRINTED.keys() == PAPER.keys()
-    steps = rows[BASE].training.epochs
-    for name, (layers, d_model, d_ff, heads, *printed) in PRINTED.items():
-        key_dim, value_dim, dropout, smoothing, thousands = printed
-        model, training = rows[name].model, rows[name].training
-        received = (model.num_layers, model.d_model, model.d_ff, model.num_heads)
-        assert received == (layers / 2, d_model / 4, d_ff / 4, heads), name
-        default = model.d_model // model.num_heads
-        assert (model.key_dim or default) == key_dim / 4, name
-        assert (model.value_dim or model.key_dim or default) == value_dim / 4, name
-        assert (model.dropout, training.label_smoothing) == (dropout, smoothing), name
-        assert training.epochs * 100 == steps * thousands, name
-        assert model.position == ("learned" if name[0] == "e" else "sinusoidal")
-        assert (training.average_checkpoints, rows[name].decoding.beam_size) == (1, 4)
+    assert {f"table3_{name}" for name in rows} == {name for name in PRESETS if "table3" in name}
+    assert rows.keys() == PAPER.keys()
+    for name, config in rows.items():
+        ours, paper = config.model, PRESETS[f"table3_{name}"].model
+        assert ours.num_layers * 2 == paper.num_layers
+        for size in ("d_model", "d_ff", "key_dim", "value_dim"):
+            assert (getattr(ours, size) or 0) * 4 == (getattr(paper, size) or 0), (name, size)
+        for same in ("num_heads", "dropout", "position"):
+            assert getattr(ours, same) == getattr(paper, same), (name, same)
+        smoothing = PRESETS[f"table3_{name}"].training.label_smoothing
+        assert config.training.label_smoothing == smoothing
+        assert config.training.epochs == rows[BASE].training.epochs * (3 if name == "big" else 1)
+        assert (config.training.average_checkpoints, config.decoding.beam_size) == (1, 4)
 
 
 def test_all_rows_share_text_vocabulary_and_seed():
@@ -78,21 +52,13 @@ def test_all_rows_share_text_vocabulary_and_seed():
         assert (rows[name].model, rows[name].training.seed) == (rows[BASE].model, seed)
 
 
-def test_directions_are_about_rows():
-    assert {name for one in DIRECTIONS for name in (one.better, one.worse)} <= PAPER.keys()
-
-
 @pytest.fixture
 def sweep(tmp_path):
     """The experiments of some rows on the toy language."""
     data = DataConfig(**write_toy_text(tmp_path, train=60))
-    recipe = TrainingConfig(
-        epochs=1,
-        batch_tokens=600,
-        warmup_steps=1,
-        learning_rate_scale=0.001,  # As small as the rate of the first step of a long warm-up.
-        average_checkpoints=1,
-    )
+    sizes = {"epochs": 1, "batch_tokens": 600, "warmup_steps": 1, "average_checkpoints": 1}
+    # As small as the rate of the first step of a long warm-up.
+    recipe = TrainingConfig(learning_rate_scale=0.001, **sizes)
     rows = experiments(data, recipe, vocab_size=380)
     return lambda *names: {name: rows[name] for name in names}
 
@@ -122,13 +88,11 @@ def test_finished_rows_are_not_trained_again(tmp_path, sweep, trained):
     rows = sweep("base", "base_seed_2", "c_num_layers_4", "b_key_dim_16")
     lines = []
     with pytest.raises(KeyboardInterrupt):
-        for line in report(rows, tmp_path / "sweep"):
-            lines.append(line)
+        lines.extend(report(rows, tmp_path / "sweep"))
     again = list(report(rows, tmp_path / "sweep"))
     assert trained == ["base", "base_seed_2", *["c_num_layers_4"] * 2, "b_key_dim_16"]
     assert again[: len(lines)] == lines
     table = [cells(line)[:13] for line in again[1:5]]
-    count = f"{count_parameters(rows['c_num_layers_4'].model):,}"
     assert [row[10:13] for row in table] == [
         ["1.00", "10.0", "4.92, 25.8"],
         ["2.00", "20.0", ""],
@@ -136,16 +100,17 @@ def test_finished_rows_are_not_trained_again(tmp_path, sweep, trained):
         ["5.00", "50.0", "5.16, 25.1"],
     ]
     assert table[3][:10] == "b_key_dim_16 3 128 512 8 4 16 0.1 0.1 1".split()
-    assert count in again[3]
+    assert f"{count_parameters(rows['c_num_layers_4'].model):,}" in again[3]
     # Compared with the means of 1 and 2, of 10 and 20.
-    assert [cells(line) for line in again[6:-1]] == [
-        ["B: keys of a quarter of the size are worse", "perplexity", "+0.24", "+3.50", "1.00"]
-        + ["holds"],
-        ["B: keys of a quarter of the size are worse", "BLEU", "+0.70", "-35.00", "10.00"]
-        + ["does not hold"],
-        ["C: two thirds of the layers are worse", "perplexity", "+0.27", "+2.50", "1.00", "holds"],
-        ["C: two thirds of the layers are worse", "BLEU", "+0.50", "-25.00", "10.00"]
-        + ["does not hold"],
+    keys, layers = (
+        "B: keys of a quarter of the size are worse",
+        "C: two thirds of the layers are worse",
+    )
+    assert again[6:-1] == [
+        f"| {keys} | perplexity | +0.24 | +3.50 | 1.00 | holds |",
+        f"| {keys} | BLEU | +0.70 | -35.00 | 10.00 | does not hold |",
+        f"| {layers} | perplexity | +0.27 | +2.50 | 1.00 | holds |",
+        f"| {layers} | BLEU | +0.50 | -25.00 | 10.00 | does not hold |",
     ]
     assert "mean of its seeds (2)" in again[-1]
 
@@ -168,20 +133,14 @@ def test_rows_with_fewer_epochs_continue(tmp_path, sweep, trained):
 
 def test_another_recipe_is_refused_and_keeps_the_result(tmp_path, sweep, trained):
     rows = sweep("base")
-    list(report(rows, tmp_path / "sweep"))
+    list(report(rows, tmp_path / "sweep", processes=4))  # One row trains in this process.
     (path,) = (tmp_path / "sweep").glob("*/result.json")
     before = path.read_bytes()
     training = dataclasses.replace(rows["base"].training, warmup_steps=9)
+    rows["base"] = dataclasses.replace(rows["base"], training=training)
     with pytest.raises(ValueError, match="another configuration"):
-        list(
-            report({"base": dataclasses.replace(rows["base"], training=training)}, path.parents[1])
-        )
+        list(report(rows, path.parents[1]))
     assert trained == ["base"] and path.read_bytes() == before
-
-
-def test_a_single_row_trains_in_this_process(tmp_path, sweep, trained):
-    list(report(sweep("base"), tmp_path / "sweep", processes=4))
-    assert trained == ["base"]  # Other processes would not have the fixture.
 
 
 @pytest.mark.slow
@@ -206,11 +165,13 @@ def test_two_rows_train_at_the_same_time(tmp_path, sweep, capfd):
     assert list(report(rows, tmp_path / "sweep")) == lines
 
 
-def test_an_unknown_row_is_refused_with_the_known_names():
-    with pytest.raises(SystemExit, match="error: Rows are base, base_seed_2, .*; received f_x."):
-        table3.main(["--rows", "base", "f_x"])
-
-
-def test_no_process_is_refused():
-    with pytest.raises(SystemExit, match="error: --processes must be at least 1, received 0."):
-        table3.main(["--processes", "0"])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--rows base f_x", "Rows are base, base_seed_2, .*; received f_x."),
+        ("--processes 0", "--processes must be at least 1, received 0."),
+    ],
+)
+def test_an_unknown_row_and_no_process_are_refused(options, message):
+    with pytest.raises(SystemExit, match=f"error: {message}"):
+        table3.main(options.split())

@@ -1,23 +1,18 @@
 import pytest
 
 from benchmarks import throughput
-from tests.helpers.tiny import write_toy_text
+from tests.helpers.tiny import toy_pairs
 
 SMALL = "--model.vocab_size 380 --model.num_layers 1 --model.d_model 16 --model.d_ff 24"
 SMALL += " --training.steps_per_epoch 3 --training.batch_tokens 200"
-
-
-CASES = [
-    throughput.Case("tensorflow", 1, "float32", 4),
-    throughput.Case("tensorflow", 2, "float32", None),
-]
+CASES = [throughput.Case("tensorflow", 1, "float32", 4)]
+CASES += [throughput.Case("tensorflow", 2, "float32", None)]
 
 
 @pytest.mark.slow
-def test_runs_of_one_and_two_processes_are_measured(tmp_path, capsys, monkeypatch):
+def test_runs_of_one_and_two_processes_are_measured(parallel, capsys, monkeypatch):
     monkeypatch.setattr(throughput, "cases", lambda *options: CASES)
-    write_toy_text(tmp_path, train=100)
-    text = [f"--{side}={tmp_path / f'train.{side}'}" for side in ("source", "target")]
+    text = parallel(toy_pairs(100))
     throughput.main([*text, *"--repeats 1 --backends tensorflow".split(), *SMALL.split()])
     lines = capsys.readouterr().out.splitlines()
     rows = [line.split(" | ") for line in lines if line.startswith("| tensorflow")]

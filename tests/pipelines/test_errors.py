@@ -53,23 +53,16 @@ def test_a_persons_error_is_a_line_with_a_remedy(error, message):
 
 
 @pytest.mark.parametrize(
-    ("error", "status"),
-    [
-        (ValueError("x"), 1),
-        (FloatingPointError("x"), 1),
-        (BlockingIOError("x"), 75),
-        (ConnectionError("x"), 75),
-    ],
+    ("error", "status", "usage"),
+    [(ValueError, 1, 2), (FloatingPointError, 1, 2), (BlockingIOError, 75, 75)]
+    + [(ConnectionError, 75, 75)],
 )
-def test_a_scheduler_can_tell_what_may_pass(error, status, capsys):
-    with pytest.raises(SystemExit) as end, plain_errors():
-        raise error
-    assert end.value.code == status
-    assert capsys.readouterr().err.startswith("error: x")
-    if status == 1:
-        with pytest.raises(SystemExit) as end, plain_errors(status=2):
-            raise error
-        assert end.value.code == 2
+def test_a_scheduler_can_tell_what_may_pass(error, status, usage, capsys):
+    for given, expected in ((1, status), (2, usage)):
+        with pytest.raises(SystemExit) as end, plain_errors(status=given):
+            raise error("x")
+        assert end.value.code == expected
+        assert capsys.readouterr().err.startswith("error: x")
 
 
 def test_yaml_is_explained():
@@ -153,25 +146,14 @@ def test_a_mistake_on_the_command_line_is_one_line(arguments, message, capsys):
     assert line.startswith(message)
 
 
-@pytest.fixture
-def damaged(run, tmp_path):
-    """A copy of the run, in which a file can be cut off."""
-    directory = shutil.copytree(run, tmp_path / "run")
-
-    def cut_off(name, keep=0.5):
-        content = (directory / name).read_bytes()
-        end = int(keep * len(content))
-        if name.endswith(".yaml"):
-            end = content.index(b"\n", end) + 4  # Within the name of a field, as YAML has no end.
-        (directory / name).write_bytes(content[:end])
-        return directory
-
-    return cut_off
-
-
 @pytest.mark.parametrize("name", ["config.yaml", "model.keras", "vocabulary.model"])
-def test_a_damaged_file_of_a_run_is_named_by_every_command(name, damaged, tmp_path):
-    directory = damaged(name)
+def test_a_damaged_file_of_a_run_is_named_by_every_command(name, run, tmp_path):
+    directory = shutil.copytree(run, tmp_path / "run")
+    content = (directory / name).read_bytes()
+    end = len(content) // 2
+    if name.endswith(".yaml"):
+        end = content.index(b"\n", end) + 4  # Within the name of a field, as YAML has no end.
+    (directory / name).write_bytes(content[:end])
     text = tmp_path / "text"
     text.write_text("a\tb\n", encoding="utf-8")
     for line in (
@@ -182,29 +164,6 @@ def test_a_damaged_file_of_a_run_is_named_by_every_command(name, damaged, tmp_pa
     ):
         assert line.startswith("error: ")
         assert str(directory / name) in line
-
-
-def test_a_flipped_bit_of_the_model_is_named(damaged):
-    directory = damaged("model.keras", keep=1)
-    path = directory / "model.keras"
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-    assert f"{path} is damaged" in failure(translate, "--model", directory, "one")
-
-
-def test_a_damaged_choice_is_named_by_export(damaged, tmp_path):
-    directory = damaged("chosen.json")
-    line = failure(export, "--checkpoint", directory, "--output", tmp_path / "model")
-    assert f"{directory}/chosen.json is damaged" in line
-
-
-@pytest.mark.parametrize("name", ["saved_model.pb", "variables/variables.index"])
-def test_a_damaged_saved_model_is_named(name, saved_model, tmp_path):
-    model = shutil.copytree(saved_model, tmp_path / "model")
-    (model / "1" / name).write_bytes(b"damaged")
-    line = failure(translate, "--model", model, "one")
-    assert line.startswith(f"error: {model}/1/{name} is damaged: ")
 
 
 def test_a_saved_model_without_its_graph_is_named(saved_model, tmp_path):

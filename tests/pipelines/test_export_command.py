@@ -26,12 +26,6 @@ def test_the_new_version_is_printed(run, translator, tmp_path, capsys, monkeypat
     assert translate(sentences) == translator(sentences)
 
 
-def test_the_run_must_be_finished(tmp_path):
-    with pytest.raises(SystemExit, match="error: .*config.yaml does not exist. Give the directory"):
-        export.main(["--checkpoint", str(tmp_path), "--output", str(tmp_path / "toy")])
-    assert not (tmp_path / "toy").exists()
-
-
 def test_options_reach_the_export(run, tmp_path, monkeypatch):
     exported = {}
 
@@ -92,14 +86,3 @@ def test_other_formats_are_written(run, translator, tmp_path, capsys):
     ours = Translator(translator.model, translator.tokenizer, decoding=greedy)
     pairs = zip(ours(toy_sentences(5)), imported(toy_sentences(5)), strict=True)
     assert all(theirs and text.startswith(theirs) for text, theirs in pairs)  # Theirs ends in eos.
-
-
-@pytest.mark.parametrize(
-    "option", [["--compiled"], ["--precision", "bfloat16"], ["--scores", "scores.json"]]
-)
-def test_options_of_saved_models_are_refused_in_other_formats(option, capsys):
-    arguments = ["--checkpoint", "run", "--output", "toy", "--format", "hugging_face", *option]
-    with pytest.raises(SystemExit):
-        export.main(arguments)
-    message = f"{option[0]} applies to --format saved_model, received hugging_face"
-    assert message in capsys.readouterr().err

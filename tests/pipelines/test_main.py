@@ -27,10 +27,7 @@ def test_help_lists_each_command_with_a_line(options, capsys):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (
-            "trian",
-            "error: trian is not a command, did you mean train? See keras-tra",
-        ),
+        ("trian", "error: trian is not a command, did you mean train? See keras-tra"),
         ("xyz", "error: xyz is not a command; choose from quickstart, import_marian, prepare, "),
     ],
 )
@@ -97,8 +94,7 @@ assert "tensorflow" not in sys.modules
 
 
 @pytest.mark.parametrize(
-    ("training", "given", "expected"),
-    [(True, None, "1"), (True, "0", "0"), (False, None, "None")],
+    ("training", "given", "expected"), [(True, None, "1"), (True, "0", "0"), (False, None, "None")]
 )
 def test_training_uses_onednn_unless_the_environment_decides(
     training, given, expected, monkeypatch

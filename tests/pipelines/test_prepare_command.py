@@ -1,9 +1,7 @@
 import re
 
 import pytest
-import yaml
 
-from keras_transformer.config import ExperimentConfig
 from keras_transformer.training import train
 from keras_transformer.translation import Translator
 from pipelines import prepare
@@ -70,11 +68,3 @@ def test_a_run_with_another_configuration_is_left_alone(tmp_path):
     toy_experiment(data).to_file(tmp_path / "config.yaml")
     with pytest.raises(SystemExit, match="error: .*run holds a run with another configuration"):
         prepare.main(["--config", str(tmp_path / "config.yaml"), "--output", str(tmp_path / "run")])
-
-
-def test_a_list_in_a_file_names_corpora(tmp_path):
-    values = yaml.safe_load("{train_source: [a.en, b.en], train_target: [a.de, b.de]}")
-    values |= {"validation_source": "v.tsv", "train_weights": [1, 0.5]}
-    data = ExperimentConfig.from_dict({"model": {"vocab_size": 300}, "data": values}).data
-    assert data.train_source == ["a.en", "b.en"]
-    assert data.train_weights == [1, 0.5]

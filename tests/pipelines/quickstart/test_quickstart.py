@@ -2,27 +2,54 @@ import functools
 import json
 import shlex
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.config.experiment import read_yaml
 from keras_transformer.translation import Translator
 from keras_transformer.utils.versions import find_saved_model
 from pipelines.quickstart import __main__ as quickstart
-from pipelines.quickstart import grammar
+from pipelines.quickstart import toy_corpus
 from tests.helpers.tiny import toy_experiment
 
 
 @pytest.fixture
 def small_corpus(monkeypatch):
-    corpus = functools.partial(grammar.generated_corpus, train=60, validation=10, test=30)
-    monkeypatch.setattr(grammar, "generated_corpus", corpus)
+    corpus = functools.partial(toy_corpus.generated_corpus, train=60, validation=10, test=30)
+    monkeypatch.setattr(toy_corpus, "generated_corpus", corpus)
     return corpus()
+
+
+def check_signatures(version, translator, sources):
+    """Check that each signature of an export gives what its method of the translator gives."""
+    model = tf.saved_model.load(str(version))
+    text, target = tf.constant(sources), tf.constant(translator(sources))
+    received = {
+        name: signature(
+            **{"text": text, "translation": target} if name == "score" else {"text": text}
+        )
+        for name, signature in model.signatures.items()
+    }
+    expected = {
+        "serving_default": {"translation": translator.translate(text)},
+        "translate_with_scores": translator.translate_with_scores(text),
+        "n_best": translator.n_best(text),
+        "score": translator.score(text, target),
+        "attend": translator.attention(text),
+        "inspect": translator.inspect(text),
+    }
+    tf.nest.assert_same_structure(received, expected)
+    for one, other in zip(tf.nest.flatten(received), tf.nest.flatten(expected), strict=True):
+        if one.dtype == tf.string:
+            assert one.numpy().tolist() == other.numpy().tolist()
+        else:
+            np.testing.assert_allclose(one, other, atol=1e-4)
 
 
 @pytest.mark.slow
 def test_the_whole_workflow(small_corpus, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("keras_transformer.export.signatures.METHODS", {})  # Takes less time.
     monkeypatch.setattr(quickstart, "CONFIG", tmp_path / "toy.yaml")
     text = {"train_source": "none", "validation_source": "none"}
     toy_experiment(text, epochs=1, batch_tokens=500).to_file(tmp_path / "toy.yaml")
@@ -34,9 +61,11 @@ def test_the_whole_workflow(small_corpus, tmp_path, monkeypatch, capsys):
     for name in ("curves.png", "attention.png"):
         assert (directory / name).read_bytes().startswith(b"\x89PNG")
     sources = [source for source, _ in small_corpus.test[:3]]
-    for source, translation in zip(sources, Translator.load(directory)(sources), strict=True):
+    translator = Translator.load(directory)
+    for source, translation in zip(sources, translator(sources), strict=True):
         assert f"  {source}\n  -> {translation}\n" in printed
-    assert "60 pairs of sentences generated from a grammar" in printed
+    check_signatures(output / "1", translator, sources)
+    assert "60 generated pairs of sentences" in printed
     assert "\nBLEU " in printed
 
     steps = printed.split("Translate your own sentences:\n")[1]

@@ -14,16 +14,9 @@ def flags(version, **changes):
     return server_flags(version, Path("/seen"), **{**settings, "batching": False, **changes})
 
 
-ALWAYS = [
-    "--port=1",
-    "--rest_api_port=2",
-    "--rest_api_timeout_in_ms=3000",
-    "--model_name=x",
-    "--model_base_path=/seen",
-    "--grpc_max_threads=256",
-    "--max_num_load_retries=0",
-    "--enable_profiler=false",
-]
+REST = "--grpc_max_threads=256 --max_num_load_retries=0 --enable_profiler=false"
+ALWAYS = "--port=1 --rest_api_port=2 --rest_api_timeout_in_ms=3000 --model_name=x".split()
+ALWAYS += ["--model_base_path=/seen", *REST.split()]
 
 
 def test_a_plain_model_needs_only_its_path(model):
@@ -32,52 +25,32 @@ def test_a_plain_model_needs_only_its_path(model):
 
 def test_options_become_flags(model):
     given = flags(model / "10", name="y", port=3, rest_port=4, threads=5, timeout=0.25)
-    assert given == [
-        "--port=3",
-        "--rest_api_port=4",
-        "--rest_api_timeout_in_ms=250",
-        "--model_name=y",
-        "--model_base_path=/seen",
-        "--grpc_max_threads=256",
-        "--max_num_load_retries=0",
-        "--enable_profiler=false",
-        "--tensorflow_intra_op_parallelism=5",
-    ]
+    expected = "--port=3 --rest_api_port=4 --rest_api_timeout_in_ms=250 --model_name=y"
+    expected += f" --model_base_path=/seen {REST} --tensorflow_intra_op_parallelism=5"
+    assert given == expected.split()
+
+
+BATCHING = "--enable_batching=true"
+OWN = "--enable_per_model_batching_parameters=true"
+SHARED = "--batching_parameters_file=/seen/serving/batching.config"
 
 
 @pytest.mark.parametrize(
     "files, expected",
     [
+        ("10/batching_params.pbtxt", [BATCHING, OWN]),
+        ("serving/batching.config", [BATCHING, SHARED]),
+        ("10/batching_params.pbtxt serving/batching.config", [BATCHING, OWN, SHARED]),
         (
-            ["10/batching_params.pbtxt"],
-            ["--enable_batching=true", "--enable_per_model_batching_parameters=true"],
-        ),
-        (
-            ["serving/batching.config"],
-            [
-                "--enable_batching=true",
-                "--batching_parameters_file=/seen/serving/batching.config",
-            ],
-        ),
-        (
-            ["10/batching_params.pbtxt", "serving/batching.config"],
-            [
-                "--enable_batching=true",
-                "--enable_per_model_batching_parameters=true",
-                "--batching_parameters_file=/seen/serving/batching.config",
-            ],
-        ),
-        (
-            ["serving/monitoring.config"],
-            ["--enable_batching=true", "--monitoring_config_file=/seen/serving/monitoring.config"],
+            "serving/monitoring.config",
+            [BATCHING, "--monitoring_config_file=/seen/serving/monitoring.config"],
         ),
         # Of another version, and a file that the server does not get.
-        (["2/batching_params.pbtxt", "serving/models.config"], ["--enable_batching=true"]),
+        ("2/batching_params.pbtxt serving/models.config", [BATCHING]),
     ],
-    ids=lambda value: "+".join(Path(file).name for file in value if not file.startswith("--")),
 )
 def test_each_file_that_came_with_the_model_has_its_flags(files, expected, model):
-    for file in files:
+    for file in files.split():
         write(model / file)
     assert flags(model / "10", batching=True) == ALWAYS + expected
     without = [flag for flag in expected if "monitoring" in flag]

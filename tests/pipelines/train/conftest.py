@@ -3,6 +3,8 @@
 import pytest
 import yaml
 
+from pipelines import train
+
 
 @pytest.fixture
 def trained(monkeypatch):
@@ -23,3 +25,14 @@ def config_file(tmp_path):
         return str(path)
 
     return write
+
+
+@pytest.fixture
+def train_with(trained, config_file):
+    """Give the command a configuration and options; return its experiment and output."""
+
+    def run(content, *options):
+        train.main(["--config", config_file(content), *map(str, options)])
+        return trained.pop()
+
+    return run

@@ -14,6 +14,8 @@ from tests.helpers.experiment import MINIMAL, experiment_of
 from tests.helpers.parser import parser
 from tests.helpers.tiny import toy_training
 
+TEXT = {"data": MINIMAL["data"]}
+
 
 def test_options_override_the_file(trained, config_file):
     path = config_file({**MINIMAL, "training": {"epochs": 7, "seed": 3}, "output": "from_file"})
@@ -41,23 +43,20 @@ def test_options_alone_are_enough(trained):
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_every_preset_needs_nothing_but_text(trained, config_file, name):
-    path = config_file({"data": MINIMAL["data"]})
-    train.main(["--config", path, "--preset", name, "--output", "x"])
-    assert trained == [(experiment_of(PRESETS[name], MINIMAL["data"]), "x")]
+def test_every_preset_needs_nothing_but_text(train_with, name):
+    expected = experiment_of(PRESETS[name], MINIMAL["data"])
+    assert train_with(TEXT, "--preset", name, "--output", "x") == (expected, "x")
 
 
-def test_file_and_options_override_a_preset(trained, config_file):
-    path = config_file({**MINIMAL, "preset": "parsing_wsj", "output": "x"})
-    train.main(["--config", path, "--model.d_ff", "40"])
+def test_file_and_options_override_a_preset(train_with):
+    content = {**MINIMAL, "preset": "parsing_wsj", "output": "x"}
     parsing = experiment_of(PRESETS["parsing_wsj"], MINIMAL["data"], **MINIMAL["model"], d_ff=40)
-    assert trained.pop() == (parsing, "x")
-    train.main(["--config", path, "--preset", "big"])
+    assert train_with(content, "--model.d_ff", 40) == (parsing, "x")
     big = experiment_of(PRESETS["big"], MINIMAL["data"], **MINIMAL["model"])
-    assert trained.pop() == (big, "x")
+    assert train_with(content, "--preset", "big") == (big, "x")
 
 
-def test_a_model_to_start_from_gives_everything_but_the_text(trained, config_file, run):
+def test_a_model_to_start_from_gives_everything_but_the_text(train_with, run):
     start = ExperimentConfig.from_file(f"{run}/config.yaml")
     expected = dataclasses.replace(
         start,
@@ -65,29 +64,23 @@ def test_a_model_to_start_from_gives_everything_but_the_text(trained, config_fil
         data=DataConfig(**MINIMAL["data"]),
         training=dataclasses.replace(start.training, warmup_steps=9, init_from=run),
     )
-    options = ["--training.warmup_steps", "9", "--model.dropout", "0.3", "--output", "x"]
-    path = config_file({"data": MINIMAL["data"]})
-    train.main(["--config", path, "--training.init_from", run, *options])
-    path = config_file({"data": MINIMAL["data"], "training": {"init_from": run}})
-    train.main(["--config", path, *options])
-    assert trained == [(expected, "x")] * 2
+    options = "--training.warmup_steps 9 --model.dropout 0.3 --output x".split()
+    assert train_with(TEXT, "--training.init_from", run, *options) == (expected, "x")
+    assert train_with(TEXT | {"training": {"init_from": run}}, *options) == (expected, "x")
 
 
 def test_a_model_to_start_from_gives_its_kind_of_subwords_but_not_its_devices(
-    trained, config_file, run, tmp_path
+    train_with, run, tmp_path
 ):
     start = ExperimentConfig.from_file(f"{run}/config.yaml")
     data = dataclasses.replace(start.data, subwords="wordpiece")
-    recipe = dataclasses.replace(
-        start.training, precision="mixed_bfloat16", replicas=2, teachers=["elsewhere"], seed=5
-    )
+    devices = {"precision": "mixed_bfloat16", "replicas": 2, "teachers": ["elsewhere"]}
+    recipe = dataclasses.replace(start.training, seed=5, **devices)
     directory = tmp_path / "start"
     directory.mkdir()
     dataclasses.replace(start, data=data, training=recipe).to_file(directory / "config.yaml")
     (directory / "model.keras").touch()
-    path = config_file({"data": MINIMAL["data"]})
-    train.main(["--config", path, "--training.init_from", str(directory), "--output", "x"])
-    config = trained.pop()[0]
+    config, _ = train_with(TEXT, "--training.init_from", directory, "--output", "x")
     assert config.data == DataConfig(**MINIMAL["data"], subwords="wordpiece")
     assert config.training.seed == 5
     assert (config.training.precision, config.training.replicas) == ("float32", None)
@@ -95,11 +88,9 @@ def test_a_model_to_start_from_gives_its_kind_of_subwords_but_not_its_devices(
 
 
 def test_a_translator_saved_in_python_gives_its_model_its_subwords_and_its_search(
-    trained, config_file, saved
+    train_with, saved
 ):
-    path = config_file({"data": MINIMAL["data"]})
-    train.main(["--config", path, "--training.init_from", saved, "--output", "x"])
-    config = trained.pop()[0]
+    config, _ = train_with(TEXT, "--training.init_from", saved, "--output", "x")
     translator = toy_training()[1]
     assert config.model == translator.model.config
     assert config.decoding == translator.decoding
@@ -114,11 +105,10 @@ def test_a_parser_gives_its_task(trained, tmp_path):
     assert (data.task, data.word_tags, data.subwords) == ("parsing", "source", "word")
 
 
-def test_a_recipe_that_this_version_does_not_know_is_named(trained, config_file, saved_model):
+def test_a_recipe_that_this_version_does_not_know_is_named(train_with, saved_model):
     version = Path(saved_model) / "1"
     record = ExportRecord.read(version)
-    command = ["--config", config_file({"data": MINIMAL["data"]}), "--output", "x"]
-    command += ["--training.init_from", saved_model]
+    options = ["--output", "x", "--training.init_from", saved_model]
     try:
         for recipe, message in (
             ({"r_drop": 5.0}, "export.json: training.r_drop must be 0 or left out"),
@@ -126,35 +116,28 @@ def test_a_recipe_that_this_version_does_not_know_is_named(trained, config_file,
         ):
             dataclasses.replace(record, facts={"training": recipe}).write(version)
             with pytest.raises(SystemExit, match=f"error: .*{message}"):
-                train.main(command)
+                train_with(TEXT, *options)
         dataclasses.replace(record, facts={"training": {"epochs": 3, "r_drop": 0.0}}).write(version)
-        train.main(command)
+        assert train_with(TEXT, *options)[0].training == TrainingConfig(
+            epochs=3, init_from=saved_model
+        )
     finally:
         record.write(version)
-    assert trained.pop()[0].training == TrainingConfig(epochs=3, init_from=saved_model)
 
 
-def test_each_teacher_is_an_option(trained, config_file):
-    path = config_file(MINIMAL)
-    train.main(
-        ["--config", path, "--output", "x", *"--training.teachers a --training.teachers b".split()]
-    )
-    assert trained.pop()[0].training.teachers == ["a", "b"]
-
-
-def test_several_corpora_are_given_with_an_option_each(trained, config_file):
-    path = config_file(MINIMAL)
-    one = ["--config", path, "--output", "x", "--data.train_source", "a,b.tsv"]
-    train.main(one)
-    train.main([*one, "--data.train_source", "c.tsv", "--data.train_weights", "2,0.5"])
-    first, second = (config.data for config, _ in trained)
-    assert first.train_source == "a,b.tsv"
-    assert (second.train_source, second.train_weights) == (["a,b.tsv", "c.tsv"], [2, 0.5])
+def test_an_option_that_is_given_again_adds_to_a_list(train_with):
+    teachers = "--output x --training.teachers a --training.teachers b".split()
+    assert train_with(MINIMAL, *teachers)[0].training.teachers == ["a", "b"]
+    one = ["--output", "x", "--data.train_source", "a,b.tsv"]
+    assert train_with(MINIMAL, *one)[0].data.train_source == "a,b.tsv"
+    two = [*one, "--data.train_source", "c.tsv", "--data.train_weights", "2,0.5"]
+    data = train_with(MINIMAL, *two)[0].data
+    assert (data.train_source, data.train_weights) == (["a,b.tsv", "c.tsv"], [2, 0.5])
 
 
 def test_a_run_that_has_begun_no_longer_needs_its_start(trained, config_file, run, tmp_path):
     start = shutil.copytree(run, tmp_path / "start")
-    path = config_file({"data": MINIMAL["data"]})
+    path = config_file(TEXT)
     output = tmp_path / "run"
     command = ["--config", path, "--training.init_from", str(start), "--training.epochs", "7"]
     train.main([*command, "--output", str(output)])
@@ -167,7 +150,7 @@ def test_a_run_that_has_begun_no_longer_needs_its_start(trained, config_file, ru
     train.main([*command, "--output", str(output)])
     shutil.rmtree(start)
     train.main([*command, "--output", str(output)])
-    path = config_file({"data": MINIMAL["data"], "output": str(output)})
+    path = config_file(TEXT | {"output": str(output)})
     train.main(command)
     assert config.training.epochs == 7
     assert trained == [trained[0]] * 4
@@ -179,7 +162,6 @@ def test_a_missing_model_to_start_from_is_named(trained):
     assert not trained
 
 
-def test_an_unknown_preset_is_refused_with_the_known_names(trained, config_file):
-    path = config_file({**MINIMAL, "preset": ["huge"]})
+def test_an_unknown_preset_is_refused_with_the_known_names(train_with):
     with pytest.raises(SystemExit, match=r"error: Presets are tiny, base, big, .*\['huge'\]"):
-        train.main(["--config", path, "--output", "x"])
+        train_with({**MINIMAL, "preset": ["huge"]}, "--output", "x")

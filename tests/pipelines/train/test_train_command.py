@@ -46,12 +46,6 @@ def test_all_mistakes_are_reported_at_once(trained, config_file):
     assert not trained
 
 
-def test_sizes_that_do_not_fit_are_reported_in_the_words_of_the_library(trained, config_file):
-    path = config_file(MINIMAL)
-    with pytest.raises(SystemExit, match="\n  model: d_model must be divisible by num_heads"):
-        train.main(["--config", path, "--output", "x", "--model.num_heads", "5"])
-
-
 @pytest.mark.parametrize(
     "option", ["--training.epoch 3", "--training.epoch=3", "--trainig.epochs=3"]
 )
@@ -75,8 +69,7 @@ def test_without_a_configuration_it_says_what_to_give(options):
         train.main(options)
     for option in ("--output", "--data.train_source", "--data.validation_source", "--data.tfds"):
         assert option in str(error.value)
-    assert "\n" not in str(error.value)
-    assert error.value.code == 2
+    assert "\n" not in str(error.value) and error.value.code == 2
 
 
 def test_what_a_preset_leaves_open_is_named():
@@ -90,35 +83,20 @@ def test_what_a_preset_leaves_open_is_named():
     ]
 
 
-def test_an_optional_value_of_the_file_can_be_removed(trained, config_file):
-    path = config_file({**MINIMAL, "training": {"patience": 3}})
-    train.main(["--config", path, "--output", "x", "--training.patience", "None"])
-    assert trained.pop()[0].training.patience is None
+def test_an_optional_value_of_the_file_can_be_removed(train_with):
+    content, options = {**MINIMAL, "training": {"patience": 3}}, ["--training.patience", "None"]
+    assert train_with(content, "--output", "x", *options)[0].training.patience is None
 
 
-def test_sections_that_do_not_fit_each_other_are_an_error(trained, config_file):
-    path = config_file({**MINIMAL, "model": MINIMAL["model"] | {"position": "learned"}})
-    options = ["--model.max_length", "9", "--data.max_length", "10", "--output", "x"]
+def test_values_that_do_not_fit_are_reported_in_the_words_of_the_library(train_with):
+    options = "--model.position learned --model.max_length 9 --data.max_length 10 --output x"
     with pytest.raises(SystemExit, match="\n  learned positions need model.max_length"):
-        train.main(["--config", path, *options])
+        train_with(MINIMAL, *options.split())
 
 
-@pytest.mark.parametrize(
-    "content, message",
-    [
-        ("- 3", "config.yaml must hold a YAML mapping .* received list"),
-        ("model: {", "config.yaml is not YAML: while parsing"),
-    ],
-)
-def test_a_file_that_is_not_a_mapping_is_refused(content, message, config_file):
-    with pytest.raises(SystemExit, match=f"error: .*{message}"):
-        train.main(["--config", config_file(content), "--output", "x"])
-
-
-def test_a_missing_configuration_is_named():
-    with pytest.raises(SystemExit, match="error: .*or directory: 'none.yaml'") as end:
-        train.main(["--config", "none.yaml", "--output", "x"])
-    assert end.value.code == 2
+def test_a_file_that_is_not_yaml_is_refused(config_file):
+    with pytest.raises(SystemExit, match="error: .*config.yaml is not YAML: while parsing"):
+        train.main(["--config", config_file("model: {"), "--output", "x"])
 
 
 def test_a_missing_text_is_named(config_file, tmp_path):

@@ -1,0 +1,107 @@
+"""What a person gave wrongly is answered in a line, before any work."""
+
+import importlib
+import re
+import shlex
+
+import pytest
+
+from pipelines.main import COMMANDS
+
+BACKEND = "serve --backend http://localhost:8501"
+PAGE = "serve --name x --backend"
+OTHER_FORMAT = "export --checkpoint run --output toy --format hugging_face"
+OF_SAVED_MODELS = "applies to --format saved_model, received hugging_face"
+# Commands of which a mistake is known without a look at a file: exit status 2.
+USAGE = [
+    ("translate --model x --input y one", "give sentences or --input, not both"),
+    ("parse --model x --input y one", "give sentences or --input, not both"),
+    (
+        "parse --model x --draw tree.gif one",
+        "--draw must end in .svg, .png, .pdf or be -, received",
+    ),
+    (
+        "parse --model x --draw none/tree.svg one",
+        "--draw must be in an existing directory, received",
+    ),
+    (
+        "parse --model x --draw - --num-hypotheses 2 one",
+        "give --draw or --num-hypotheses, not both",
+    ),
+    ("client --model x --input y one", "give sentences or --input, not both"),
+    ("client --model x --batch-size 0 one", "must be positive"),
+    ("client --model x --in-flight -1 one", "must be positive"),
+    ("client --model x --url a --grpc b one", "not allowed with argument"),
+    (f"{OTHER_FORMAT} --compiled", f"--compiled {OF_SAVED_MODELS}"),
+    (f"{OTHER_FORMAT} --precision bfloat16", f"--precision {OF_SAVED_MODELS}"),
+    (f"{OTHER_FORMAT} --scores scores.json", f"--scores {OF_SAVED_MODELS}"),
+    ("train --config none.yaml --output x", "or directory: 'none.yaml'"),
+    ("serve", "give --model. See python -m pipelines.serve --help."),
+    ("serve --model x --port 8501", "--port and --rest-port must differ"),
+    ("serve --model x --engine tensorflow --no-page", "--no-page is for --engine python"),
+    (BACKEND, "--backend needs --name, the name of the model there, or --model"),
+    (f"{BACKEND} --name x --engine python", "--engine is for a model server"),
+    (f"{BACKEND} --name x --port 8600", "--port is for a model server"),
+    (f"{BACKEND} --name x --threads 2", "--threads is for a model server"),
+    (f"{BACKEND} --name x --batching", "--batching is for a model server"),
+    (f"{BACKEND} --name x --no-page", "--no-page is for a model server"),
+    (f"{BACKEND} --name x --dry-run", "--dry-run is for a model server"),
+    (f"{PAGE} localhost:8501", "The address of a model server must be like http"),
+    (f"{PAGE} ''", "The address of a model server must be like http"),
+    *[
+        (f"{PAGE} {address}", "of this machine is that of the page")
+        for address in (
+            *("http://localhost:8501 --rest-port 8501", "http://LOCALHOST.:8080"),
+            *("http://127.0.0.7:8080", "http://[::1]:8080 --host ::"),
+            *("http://10.0.0.7:8080 --host 10.0.0.7", "http://localhost --rest-port 80"),
+        )
+    ],
+    *[
+        (
+            f"serve --model x {option} {port}",
+            f"{option} must be between 1 and 65535, received {port}",
+        )
+        for option in ("--port", "--rest-port")
+        for port in (0, -1, 65536)
+    ],
+]
+NO_SOURCE = "text in files needs --source, received no --source"
+# Of a text to evaluate on, all mistakes at once: exit status 1.
+EVALUATE = [
+    ("", f"{NO_SOURCE}; give text in files, or --tfds"),
+    ("--target b", f"{NO_SOURCE}; give what is missing"),
+    ("--tfds a", "needs --tfds, --source-language, --target-language, received no"),
+    ("--split dev", "a TFDS dataset needs .*, received no --tfds and no --source-language"),
+    ("--source a --tfds b --split c", "received --source and --tfds, --split; give only one kind"),
+    ("--source a --source-language en", "--source and --source-language; give only one kind"),
+    ("--source a --published wmt --target-language de", "paper and multi30k, received wmt"),
+    ("--published paper", "no --source; .*; --published needs --target-language, such as de"),
+    ("--source a --add-tag", "--add-tag needs --target-language, such as de"),
+    (
+        "--source a --target b --tfds c --source-language en --target-language en",
+        "received --source, --target and --tfds, --source-language; give only one kind; .*"
+        "received en for both",
+    ),
+]
+
+
+def refuse(command, capsys):
+    """Return the exit status of a command and the line that it ends with."""
+    name, *options = shlex.split(command)
+    with pytest.raises(SystemExit) as error:
+        importlib.import_module(COMMANDS[name]).main(options)
+    line = capsys.readouterr().err.rstrip("\n") or str(error.value)
+    assert line.startswith("error: ") and "\n" not in line
+    return error.value.code, line
+
+
+@pytest.mark.parametrize(("command", "message"), USAGE)
+def test_a_mistake_in_the_options_is_a_line(command, message, capsys):
+    status, line = refuse(command, capsys)
+    assert status == 2 and message in line
+
+
+@pytest.mark.parametrize(("options", "message"), EVALUATE)
+def test_all_mistakes_about_a_text_are_reported_at_once(options, message, capsys):
+    status, line = refuse(f"evaluate --model none {options}", capsys)
+    assert status == 1 and re.search(message, line)
