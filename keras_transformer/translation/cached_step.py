@@ -66,12 +66,12 @@ def layer_weights(layer: DecoderLayer, projections: Linear | None = None) -> Lay
         layer: A built layer.
         projections: The result of `join_projections`; computed here by default.
     """
-    attention, memory, has_memory = layer.self_attention, layer.cross_attention, layer.has_memory
+    attention, memory = layer.self_attention, layer.cross_attention
     return LayerWeights(
         projections=join_projections(attention) if projections is None else projections,
         self_output=_linear_map(attention, "output"),
-        memory_query=_linear_map(memory, "query") if has_memory else (),
-        memory_output=_linear_map(memory, "output") if has_memory else (),
+        memory_query=_linear_map(memory, "query") if memory.built else (),
+        memory_output=_linear_map(memory, "output") if memory.built else (),
         inner=_linear_map(layer.feed_forward, "inner"),
         outer=_linear_map(layer.feed_forward, "outer"),
     )

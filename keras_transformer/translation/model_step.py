@@ -233,7 +233,11 @@ class ModelStep:
             bias = tf.cast(model.output_bias, tf.float32)
             self.logit_bias = bias if logit_bias is None else bias + logit_bias
         self.single_sentence = single_sentence
-        memory, mask = _encode(model, source, is_padded=not single_sentence)
+        if source.shape[0] == 1 and type(model).encode is Transformer.encode:
+            mask = None if single_sentence else padding_mask(source)
+            memory = encode_sentence(model, source, mask)
+        else:
+            memory, mask = model.encode(source, training=False)
         self.positions = tf.cast(model.target_position.encoding(max_length), tf.float32)
         self.prepared = prepare_weights(model) if prepared is None else prepared
         self._embeddings = model.output_embedding.kernel("embeddings")
@@ -272,11 +276,3 @@ class ModelStep:
             logits = multiply_rows(x, self.prepared.output_kernel)
         logits = tf.cast(logits, tf.float32)
         return logits if self.logit_bias is None else logits + self.logit_bias
-
-
-def _encode(model, source, is_padded):
-    """Return what `Transformer.encode` does; the mask is None without padding."""
-    if source.shape[0] != 1 or type(model).encode is not Transformer.encode:
-        return model.encode(source, training=False)
-    mask = padding_mask(source) if is_padded else None
-    return encode_sentence(model, source, mask), mask
