@@ -132,8 +132,7 @@ class Clause(NamedTuple):
 
 
 def _pairs(text: str) -> list[Pair]:
-    parts = (part.split("=") for part in re.split(r",\s+", text))
-    return [(english, german) for english, german in parts]
+    return [(part.partition("=")[0], part.partition("=")[2]) for part in re.split(r",\s+", text)]
 
 
 _IRREGULAR = dict(_pairs(IRREGULAR))
@@ -236,12 +235,12 @@ def _join(*parts: str) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _noun(rng: Random, kinds: Sequence[str], negated: bool = False) -> Phrase:
+def _noun(rng: Random, kinds: Sequence[str], instead_of_a: str = "a") -> Phrase:
     kind, plural = rng.choice(kinds), rng.random() < 0.3
     owners = [] if kind in ("person", "food") else ["my", "our"]
     determiner = rng.choice(["the", "the", "this", "two" if plural else "a", *owners])
-    if negated:
-        determiner = {"a": "not a", "two": "the"}.get(determiner, determiner)
+    if instead_of_a != "a":
+        determiner = {"a": instead_of_a, "two": "the"}.get(determiner, determiner)
     adjective = rng.choice(_ADJECTIVES[kind]) if rng.random() < 0.4 else ("", "")
     return noun_phrase(determiner, rng.choice(_NOUNS[kind]), adjective, plural=plural)
 
@@ -256,9 +255,11 @@ def _clause(rng: Random) -> Clause:
         subject = Phrase(english, {"nominative": german}, int(person))
     clause = Clause(subject, verb, tense, negated=negated)
     if kinds := [kind for kind in needs if kind in NOUNS]:
-        clause = clause._replace(object=_noun(rng, kinds, negated))
+        clause = clause._replace(object=_noun(rng, kinds, "not a" if negated else "a"))
     if "dative" in needs:
-        clause = clause._replace(receiver=_noun(rng, ["person", "family"]))
+        clause = clause._replace(
+            receiver=_noun(rng, ["person", "family"], "the" if negated else "a")
+        )
     if verb.needs in PLACES or clause.object and rng.random() < 0.2:
         clause = clause._replace(place=rng.choice(_pairs(PLACES.get(verb.needs, PLACES["place"]))))
     if tense not in MODALS and rng.random() < 0.15:
@@ -266,7 +267,9 @@ def _clause(rng: Random) -> Clause:
         verb = Verb("be", english, german.replace("müd", "müde"))
         clause = Clause(subject, verb, tense, negated=negated)
     if rng.random() < 0.4:
-        clause = clause._replace(time=rng.choice(_pairs(TIMES[tense])))
+        time = rng.choice(_pairs(TIMES[tense]))
+        if not (negated and time[0] == "every day"):  # "Jeden Tag nicht" would mean never.
+            clause = clause._replace(time=time)
     return clause
 
 
@@ -346,5 +349,4 @@ def generated_corpus(
         if not seen & {english, german} and len(english.split()) <= 16:
             seen |= {english, german}
             pairs.append((english, german))
-    held_out = test + validation
-    return GeneratedCorpus(pairs[held_out:], pairs[test:held_out], pairs[:test])
+    return GeneratedCorpus(pairs[test + validation :], pairs[test:][:validation], pairs[:test])

@@ -118,6 +118,17 @@ def test_the_verb_is_second_after_a_time(pairs):
     assert words_at(r"^(?:Heute|Morgen|Gestern|Bald) (\w+)", pairs) <= FINITE
 
 
+def test_the_verb_follows_a_leading_subordinate_clause(pairs):
+    assert words_at(r"^(?:Weil|Obwohl) [^,]*, (\w+)", pairs) <= FINITE
+
+
+def test_a_negation_means_the_same_in_both_languages(pairs):
+    # "Jeden Tag nicht" is never, and "einem Mann nicht" is "keinem Mann".
+    assert not [german for _, german in pairs if re.search("(?i)jeden Tag [^,]*nicht", german)]
+    dative = "(?i)(?:hilft|helfe|helfen) [^,]*\\beine[mr] [^,]*nicht"
+    assert not [german for _, german in pairs if re.search(dative, german)]
+
+
 def test_the_verb_is_last_in_a_subordinate_clause(pairs):
     joined = {prefix + form for prefix in PREFIXES for form in FINITE}
     assert words_at(r", (?:weil|obwohl|dass|ob) .* (\w+)\.", pairs) <= FINITE | joined
