@@ -87,7 +87,10 @@ def make_trial_steps(training: TrainingConfig, model: keras.Model, batches: Toke
     if has_gpu:
         tf.config.experimental.reset_memory_stats("GPU:0")
     times: list[float] = []  # When each step begins, and when it ends.
-    note_time = lambda *_: times.append(time.perf_counter())  # noqa: E731
+
+    def note_time(batch: int, logs: dict[str, Any] | None = None) -> None:
+        times.append(time.perf_counter())
+
     timer = keras.callbacks.LambdaCallback(
         on_train_batch_begin=note_time, on_train_batch_end=note_time
     )
