@@ -1,7 +1,7 @@
 """Faster equivalents of plain operations, for training.
 
 Each function stands for the operations that its first line names, with the same results. The layers
-choose between the two; `tests/layers/test_fast.py` compares them.
+choose between the two; `tests/layers/test_fast.py` compares them, and `test_dropout.py` the statistics of dropout.
 """
 
 import functools

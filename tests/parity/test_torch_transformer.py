@@ -162,6 +162,8 @@ def test_a_training_step_has_their_logits_loss_and_gradients(variant):
 
     # Outputs at padding of the target differ: no token sees them, so ours does not mask them.
     assert_close(logits[is_token], their_logits.detach()[is_token])
+    logits = ours({"source": source, "target": target}, training=False)
+    assert_close(logits[is_token], their_logits.detach()[is_token])
     assert float(loss) == pytest.approx(their_loss.item(), abs=1e-5)
     for (variable, parameter, to_ours), gradient in zip(pairs, gradients, strict=True):
         expected = to_ours(parameter.grad.numpy())

@@ -36,6 +36,15 @@ def assert_same_files(ours, theirs, *names):
         assert (ours / name).read_bytes() == (theirs / name).read_bytes()
 
 
+@pytest.mark.parametrize("field", ["init_from", "teachers"])
+def test_a_model_that_is_not_there_is_named(field, tmp_path):
+    missing = str(tmp_path / "none")
+    recipe = {field: missing if field == "init_from" else [missing]}
+    config = toy_experiment(write_toy_text(tmp_path, train=60), **recipe)
+    with pytest.raises(FileNotFoundError, match="There is no directory .*none"):
+        train(config, tmp_path / "run")
+
+
 @pytest.fixture
 def source():
     return toy_training()[0]
@@ -143,11 +152,11 @@ def test_separate_vocabularies_are_taken_over(
 
 @pytest.mark.slow
 def test_the_schedule_and_the_optimizer_start_anew(tmp_path, continued, without_search):
-    config = continued(warmup_steps=3, learning_rate_scale=0.01, steps_per_epoch=3)
+    config = continued(epochs=2, warmup_steps=3, learning_rate_scale=0.01, steps_per_epoch=3)
     train(config, tmp_path / "run")
-    # The rate of the fourth step, for an optimizer that has made none before.
-    expected = 0.01 * 32**-0.5 * 4**-0.5
-    assert read_history(tmp_path / "run")["learning_rate"] == [pytest.approx(expected)]
+    # The rates of the fourth and the seventh step, for an optimizer that has made none before.
+    expected = [0.01 * 32**-0.5 * step**-0.5 for step in (4, 7)]
+    assert read_history(tmp_path / "run")["learning_rate"] == pytest.approx(expected)
 
 
 @pytest.mark.slow

@@ -151,6 +151,34 @@ def test_batches_and_dropout_depend_only_on_seed_and_epoch(tmp_path):
     assert 2 < np.count_nonzero(first) < 22
 
 
+def test_the_time_of_an_epoch_includes_that_before_it_was_interrupted(tmp_path, monkeypatch):
+    encoded = encode_pairs(toy_pairs(9), tiny_tokenizer(), max_length=50)
+    batches, checkpoints = TokenBatches(encoded, 50, seed=1), Checkpoints(tmp_path, keep=1)
+    clock = types.SimpleNamespace(perf_counter=lambda: clock.now, now=100.0)
+    monkeypatch.setattr("keras_transformer.training.resume.time", clock)
+    inputs = keras.Input([5])
+    model = keras.Model(inputs, keras.layers.Dense(1)(inputs))
+    model.compile("sgd", "mse")
+
+    def begun():
+        state = EpochState(batches, checkpoints)
+        state.set_model(model)
+        state.on_epoch_begin(0)
+        return state
+
+    before = begun()
+    model.train_on_batch(np.ones([1, 5]), np.ones([1, 1]))
+    clock.now += 7.5
+    assert before.arrays()["seconds"] == 7.5
+    checkpoints.save_step(model, 1, 1, before.arrays())
+    clock.now += 1000  # Until the run starts again.
+    after = begun()
+    clock.now += 2.5
+    logs = {}
+    after.on_epoch_end(0, logs)
+    assert logs["tokens_per_second"] == pytest.approx(batches.tokens / 10)
+
+
 @pytest.fixture
 def saved(tmp_path, monkeypatch):
     """Return a function that makes steps of an epoch, and returns which have got a checkpoint."""

@@ -5,8 +5,10 @@ from keras import ops
 
 from keras_transformer import Transformer, TransformerConfig
 from keras_transformer.layers import Decoder
+from keras_transformer.layers.attention import attention, join_heads
 from keras_transformer.layers.masks import mask_bias, padding_mask
 from keras_transformer.translation.cached_step import (
+    _attend,
     decoder_step,
     empty_cache,
     encode_sentence,
@@ -119,6 +121,15 @@ def test_steps_of_beams_equal_the_full_pass(norm, use_bias, beams):
     for keys, values in caches:
         assert tuple(keys.shape) == (B, H, T * beams, 4)
         assert tuple(values.shape) == (B, H, T * beams, 3)
+
+
+def test_attention_of_large_scores_is_that_of_the_layers():
+    query, key, value = 30 * normal(B, H, 2, 4), normal(B, H, S, 4), normal(B, H, S, 3)
+    bias = 1e4 + np.zeros((B, 2, S), "float32")  # Its exponential is infinite.
+    heads = [ops.convert_to_tensor(x) for x in (query, key, value)]
+    expected = as_array(join_heads(attention(*heads)[0])).reshape(-1, H * 3)
+    received = as_array(_attend(*heads, ops.convert_to_tensor(bias)))
+    np.testing.assert_allclose(received, expected, atol=1e-3)
 
 
 def test_beams_do_not_depend_on_each_other():
