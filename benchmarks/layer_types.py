@@ -111,8 +111,8 @@ def make_layer(name: str, d: int) -> Callable:
 
 def self_attention(x):
     """Return softmax(x x^T / sqrt(d)) x, attention of one head without projections."""
-    scores = ops.matmul(x, ops.transpose(x, (0, 2, 1))) * x.shape[2] ** -0.5
-    return attention(scores[:, None], x[:, None])[0][:, 0]
+    x = x[:, None]
+    return attention(x, x, x)[0][:, 0]
 
 
 def restricted_self_attention(x, neighbors: int = NEIGHBORS, block: int = _BLOCK):
@@ -140,8 +140,8 @@ def restricted_self_attention(x, neighbors: int = NEIGHBORS, block: int = _BLOCK
     own = ops.reshape(padded[:, side : side + blocks * block], (-1, block, d))
     mask = is_near[None] & is_there[:, None]  # [blocks, block, keys]
     mask = ops.tile(mask, (ops.shape(x)[0], 1, 1))
-    scores = ops.matmul(own, ops.transpose(near, (0, 2, 1))) * d**-0.5
-    outputs = attention(scores[:, None], near[:, None], mask)[0]
+    near = near[:, None]
+    outputs = attention(own[:, None], near, near, mask)[0]
     return ops.reshape(outputs, (-1, blocks * block, d))[:, :n]
 
 

@@ -50,7 +50,14 @@ class Adaptable(keras.layers.Layer):
     @property
     def quantization_mode(self) -> str | None:
         """`"int8"` if a kernel is int8, else None."""
-        return "int8" if any(weight.dtype == "int8" for weight in self.variables) else None
+        if isinstance(self, KernelLayer):
+            return "int8" if self.adapter.is_int8 else None
+        for name in self.kernel_parts:
+            held = getattr(self, name)
+            for part in held if isinstance(held, list) else [held]:
+                if part.quantization_mode is not None:
+                    return part.quantization_mode
+        return None
 
     def quantized_call(self, *args: Any, **kwargs: Any) -> Any:
         """Do what `call` does. Keras calls this method of layers with a `quantization_mode`."""

@@ -87,7 +87,7 @@ class DecoderLayer(SubLayers):
         inputs_mask: Any = None,
         mask: Any = None,
     ) -> Any:
-        _check_memory(self, memory)
+        check_memory(self, memory)
         implicit = mask if inputs_mask is None else inputs_mask
         options = {"return_attention_scores": True, "training": training}
 
@@ -194,7 +194,8 @@ class Decoder(Stack):
         return (outputs, weights) if return_attention_scores else outputs
 
 
-def _check_memory(layer, memory):
+def check_memory(layer: DecoderLayer, memory: Any) -> None:
+    """Raise a ValueError if a layer gets a memory and was built without one, or the reverse."""
     if layer.has_memory and memory is None:
         raise ValueError(
             f"Layer {layer.name!r} was built with a memory, received none. Pass the encoder's "

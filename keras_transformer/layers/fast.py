@@ -1,7 +1,8 @@
 """Faster equivalents of plain operations, for training.
 
 Each function stands for the operations that its first line names, with the same results. The layers
-choose between the two; `tests/layers/test_fast.py` compares them, and `test_dropout.py` the statistics of dropout.
+choose between the two; `tests/layers/test_fast.py` compares them; `test_dropout.py` tests the
+rates of dropout.
 """
 
 import functools
@@ -18,7 +19,7 @@ _MAX_MULTIPLIED = 1 << 16
 """Rows of a matrix up to which a product is used: an estimate from a measurement with 8,000."""
 
 
-def dropout(inputs: Any, rate: float, seed_generator: Any) -> Any:
+def dropout(inputs: Any, rate: float, seed: Any) -> Any:
     """Return `keras.random.dropout`, from one random byte per input, with TensorFlow.
 
     Keras takes four bytes and converts them to a float. So the rate is rounded to a multiple of
@@ -28,17 +29,17 @@ def dropout(inputs: Any, rate: float, seed_generator: Any) -> Any:
     Args:
         inputs: float, of any shape.
         rate: The share of inputs that become 0, above 0 and below 1.
-        seed_generator: A `keras.random.SeedGenerator`.
+        seed: A `keras.random.SeedGenerator`.
     """
     # Keras has no integers of the whole range, and derives others by a division.
     import tensorflow as tf
 
-    seed, count = tf.cast(seed_generator.next(), tf.int32), tf.size(inputs, tf.int64)
+    key, count = tf.cast(seed.next(), tf.int32), tf.size(inputs, tf.int64)
     replica = tf.distribute.get_replica_context()
     if replica is not None and replica.num_replicas_in_sync > 1:
         # Keras has one seed for all replicas.
-        seed = tf.random.fold_in(seed, replica.replica_id_in_sync_group)
-    words = tf.random.stateless_uniform([(count + 3) // 4], seed, None, None, tf.uint32)
+        key = tf.random.fold_in(key, replica.replica_id_in_sync_group)
+    words = tf.random.stateless_uniform([(count + 3) // 4], key, None, None, tf.uint32)
     values = tf.reshape(tf.reshape(tf.bitcast(words, tf.uint8), [-1])[:count], tf.shape(inputs))
     dropped = min(max(round(LEVELS * rate), 1), LEVELS - 1)
     scaled = inputs * ops.cast(LEVELS / (LEVELS - dropped), inputs.dtype)

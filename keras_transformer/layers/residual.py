@@ -56,7 +56,7 @@ class Dropout(keras.layers.Layer):
         if not (training and self.rate):
             return inputs
         drop = fast.dropout if keras.backend.backend() == "tensorflow" else keras.random.dropout
-        return drop(inputs, self.rate, self.seed_generator)
+        return drop(inputs, self.rate, seed=self.seed_generator)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return input_shape

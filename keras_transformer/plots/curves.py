@@ -98,8 +98,8 @@ def step_curves(
     without data are omitted.
 
     Args:
-        metrics: What `training.read_metrics` returns: `step` and, with as many values, any of
-            `loss`, `gradient_norm`, `learning_rate` and `tokens_per_second`. Other keys are
+        metrics: What `training.csv_tables.read_metrics` returns: `step` and, with as many values,
+            any of `loss`, `gradient_norm`, `learning_rate` and `tokens_per_second`. Other keys are
             ignored.
         label_smoothing: Label smoothing of the loss, which its axis mentions.
 

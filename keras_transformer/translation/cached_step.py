@@ -17,8 +17,16 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from keras_transformer.layers import Decoder, DecoderLayer, MultiHeadAttention
+from keras_transformer.layers import (
+    Decoder,
+    DecoderLayer,
+    Encoder,
+    EncoderLayer,
+    FeedForward,
+    MultiHeadAttention,
+)
 from keras_transformer.layers.attention import split_heads
+from keras_transformer.layers.decoder import check_memory
 from keras_transformer.layers.feed_forward import linear
 from keras_transformer.layers.masks import mask_bias
 from keras_transformer.model import Transformer
@@ -98,9 +106,13 @@ def project_memory(decoder: Decoder, memory: Any) -> list[Any]:
 
     Returns:
         For each layer, the keys and the values [B, H, S, K], or () without memory.
+
+    Raises:
+        ValueError: If a memory is missing, or the decoder was built without one.
     """
     heads: list[Any] = []
     for layer in decoder.layers:
+        check_memory(layer, memory)
         attention = layer.cross_attention
         heads.append(
             ()
@@ -188,6 +200,22 @@ def decoder_step(
     return x if decoder.final_norm is None else decoder.final_norm(x), written
 
 
+def has_plain_encoder(model: Transformer) -> bool:
+    """Return whether nothing in the encoder overrides the library's, so that `encode_sentence`
+    does what `encode` does."""
+    parts = [
+        (type(part), of)
+        for layer in model.encoder.layers
+        for part, of in (
+            (layer, EncoderLayer),
+            (layer.self_attention, MultiHeadAttention),
+            (layer.feed_forward, FeedForward),
+        )
+    ]
+    is_plain = all(own is of for own, of in parts) and type(model.encoder) is Encoder
+    return is_plain and type(model).encode is Transformer.encode
+
+
 def encode_sentence(model: Transformer, source: Any, mask: Any = None) -> Any:
     """Return what `Transformer.encode` does for a single sentence, in the products of a step.
 
@@ -200,16 +228,19 @@ def encode_sentence(model: Transformer, source: Any, mask: Any = None) -> Any:
         float [1, S, D].
     """
     encoder, bias = model.encoder, None if mask is None else mask_bias(mask)
+    has_key = None if mask is None else ops.any(mask, axis=-1)
     x = ops.squeeze(model.source_position(model.source_embedding(source)), 0)
     for layer in encoder.layers:
         attention, feed_forward = layer.self_attention, layer.feed_forward
         outputs = layer.self_attention_residual.prepare(x)
         query, key, value = (
-            _split_rows(multiply_rows(outputs, *_linear_map(attention, name)), layer.num_heads)
+            _split_rows(_multiply_unfused(outputs, *_linear_map(attention, name)), layer.num_heads)
             for name in ("query", "key", "value")
         )
         outputs = _attend(query, key, value, bias)
-        outputs = multiply_rows(outputs, *_linear_map(attention, "output"))
+        outputs = ops.squeeze(_multiply_unfused(outputs, *_linear_map(attention, "output")), 0)
+        if has_key is not None:  # A query that may attend to no key gets 0.
+            outputs = ops.multiply(outputs, ops.cast(has_key, outputs.dtype))
         x = layer.self_attention_residual(x, outputs, training=False)
         outputs = layer.feed_forward_residual.prepare(x)
         inner, outer = (_linear_map(feed_forward, name) for name in ("inner", "outer"))
@@ -219,16 +250,13 @@ def encode_sentence(model: Transformer, source: Any, mask: Any = None) -> Any:
 
 
 def _split_rows(rows, num_heads, length=None):
-    """Return the heads [B, H, T, K] of rows [B * T, H * K], T = `length`; of one sentence without.
+    """Return the heads [B, H, T, K] of rows [B * T, H * K], T = `length`, or of rows [1, T, H * K].
 
     Copying a few short heads takes less time than transposing them.
     """
-    if length is None:
-        x = ops.expand_dims(rows, 0)
-    elif length == 1:  # Nothing needs to move.
+    if length == 1:  # Nothing needs to move.
         return ops.reshape(rows, (-1, num_heads, 1, rows.shape[-1] // num_heads))
-    else:
-        x = ops.reshape(rows, (-1, length, rows.shape[-1]))
+    x = rows if length is None else ops.reshape(rows, (-1, length, rows.shape[-1]))
     return ops.stack(ops.split(x, num_heads, axis=-1), axis=1)
 
 
@@ -252,19 +280,21 @@ def _attend(query, key, value, bias):
 
 
 def _feed_forward(layer, rows, inner, outer, is_fused):
-    """Return the outputs of `layers.FeedForward` for rows [R, D].
-
-    TensorFlow fuses a flat product, its bias and its relu into one operation. Preparing that takes
-    longer than multiplying a few rows, and in bfloat16 it rearranges the kernel each time, so
-    unless `is_fused`, the bias is added to three axes.
-    """
+    """Return the outputs of `layers.FeedForward` for rows [R, D]."""
     if is_fused:
         return multiply_rows(layer.activation(multiply_rows(rows, *inner)), *outer)
-    for (kernel, bias), is_inner in ((inner, True), (outer, False)):
-        outputs = ops.expand_dims(multiply_rows(rows, kernel), 0)
-        outputs = outputs if bias is None else ops.add(outputs, ops.cast(bias, outputs.dtype))
-        rows = ops.squeeze(layer.activation(outputs) if is_inner else outputs, 0)
-    return rows
+    hidden = ops.squeeze(layer.activation(_multiply_unfused(rows, *inner)), 0)
+    return ops.squeeze(_multiply_unfused(hidden, *outer), 0)
+
+
+def _multiply_unfused(rows, kernel, bias):
+    """Return `multiply_rows` as [1, R, U], with the bias added to three axes.
+
+    TensorFlow fuses a flat product, its bias and its relu into one operation. Preparing that takes
+    longer than multiplying a few rows, and in bfloat16 it rearranges the kernel each time.
+    """
+    outputs = ops.expand_dims(multiply_rows(rows, kernel), 0)
+    return outputs if bias is None else ops.add(outputs, ops.cast(bias, outputs.dtype))
 
 
 def multiply_rows(rows, kernel, bias=None):

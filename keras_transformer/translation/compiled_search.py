@@ -28,7 +28,7 @@ class CompiledSearch:
 
     Args:
         search: `search(source, max_lengths, num_words, stage_lengths) -> SearchResult` for ids
-            [B, S], the arguments of the call, and the `lengths` of `decoding.Stages`.
+            [B, S], the arguments of the call, and the `lengths` of `Stages`.
         max_source_length: The length of the longest source.
         longest: `longest(length)`, the maximum number of tokens of a translation, for a source of
             that length.
@@ -145,7 +145,7 @@ def batch_sizes(source_length: int) -> tuple[int, ...]:
 
 
 def stage_lengths(max_length: int) -> tuple[int, ...]:
-    """Return the `lengths` of `decoding.Stages` for translations of at most `max_length` tokens.
+    """Return the `lengths` of `Stages` for translations of at most `max_length` tokens.
 
     >>> stage_lengths(20), stage_lengths(100)
     ((20,), (24, 96, 100))

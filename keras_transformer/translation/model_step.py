@@ -16,6 +16,7 @@ from keras_transformer.translation.cached_step import (
     empty_cache,
     encode_sentence,
     few_rows_logits,
+    has_plain_encoder,
     join_projections,
     layer_weights,
     multiply_rows,
@@ -62,7 +63,7 @@ class DecoderStep:
         memory: float [B, S, D], what the decoder attends to, if it was built with a memory.
         memory_mask: bool [B, 1, S], or None.
         weights: The weights of each layer, if they are known already; see `LayerWeights`.
-        stage_lengths: The `lengths` of `decoding.Stages`, for a graph of fixed shapes. By default,
+        stage_lengths: The `lengths` of `Stages`, for a graph of fixed shapes. By default,
             the cache grows by concatenation.
         drops_sentences: Whether the search may drop finished sentences, in a graph of variable
             shapes.
@@ -193,7 +194,7 @@ class ModelStep:
         beam_size: N.
         max_length: The maximum number of tokens of a translation, an int or a scalar tensor.
         logit_bias: float32 [V], added to the logits, or None.
-        stage_lengths: The `lengths` of `decoding.Stages`, for a graph of fixed shapes. By default,
+        stage_lengths: The `lengths` of `Stages`, for a graph of fixed shapes. By default,
             the cache grows by concatenation.
         single_sentence: Whether the batch is a single sentence without padding. Chooses operations
             that are fast for a few rows, and a loop without dropping sentences. Needs a static B
@@ -233,14 +234,14 @@ class ModelStep:
             bias = tf.cast(model.output_bias, tf.float32)
             self.logit_bias = bias if logit_bias is None else bias + logit_bias
         self.single_sentence = single_sentence
-        if source.shape[0] == 1 and type(model).encode is Transformer.encode:
+        if source.shape[0] == 1 and has_plain_encoder(model):
             mask = None if single_sentence else padding_mask(source)
             memory = encode_sentence(model, source, mask)
         else:
             memory, mask = model.encode(source, training=False)
         self.positions = tf.cast(model.target_position.encoding(max_length), tf.float32)
         self.prepared = prepare_weights(model) if prepared is None else prepared
-        self._embeddings = model.output_embedding.kernel("embeddings")
+        self._embeddings = model.output_embedding.kernel("embeddings") if single_sentence else None
         layers = zip(model.decoder.layers, self.prepared.projections, strict=True)
         step = DecoderStep(
             model.decoder,

@@ -73,7 +73,6 @@ class Translator:
         self.tokenizer = tokenizer
         self.target_tokenizer = tokenizer if target_tokenizer is None else target_tokenizer
         self.decoding = DecodingConfig() if decoding is None else decoding
-        self.compiled = compiled
         expected = model.config.vocab_size, model.config.target_size
         received = self.tokenizer.vocab_size, self.target_tokenizer.vocab_size
         if expected != received:
@@ -85,6 +84,11 @@ class Translator:
         prefix = self.target_tokenizer.tokenize([self.decoding.prefix])[0].numpy().tolist()
         trees = tree_tokens(self.target_tokenizer)
         self._token_search = TokenSearch(model, self.decoding, prefix, compiled, trees)
+
+    @property
+    def compiled(self) -> bool:
+        """Whether XLA compiles the search."""
+        return self._token_search.compiled
 
     @property
     def makes_trees(self) -> bool:

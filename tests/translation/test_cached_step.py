@@ -4,7 +4,7 @@ import pytest
 from keras import ops
 
 from keras_transformer import Transformer, TransformerConfig
-from keras_transformer.layers import Decoder
+from keras_transformer.layers import Decoder, Encoder
 from keras_transformer.layers.attention import attention, join_heads
 from keras_transformer.layers.masks import mask_bias, padding_mask
 from keras_transformer.translation.cached_step import (
@@ -13,6 +13,7 @@ from keras_transformer.translation.cached_step import (
     empty_cache,
     encode_sentence,
     few_rows_logits,
+    has_plain_encoder,
     heads_matmul,
     layer_weights,
     multiply_rows,
@@ -165,6 +166,39 @@ def test_a_single_sentence_is_encoded_as_in_a_batch(norm, use_bias, length):
     padded = np.pad(source, ((0, 0), (0, 3)))
     received = as_array(encode_sentence(model, padded, padding_mask(padded)))
     np.testing.assert_allclose(received[:, :length], expected, atol=1e-5)
+
+
+def test_a_sentence_of_padding_is_encoded_as_in_a_batch():
+    config = TransformerConfig(vocab_size=13, num_layers=2, d_model=8, d_ff=11, num_heads=H)
+    model, source = Transformer(config), np.zeros((1, S), "int32")
+    randomize(model)
+    expected, mask = model.encode(source)
+    received = encode_sentence(model, source, mask)
+    np.testing.assert_allclose(as_array(received), as_array(expected), atol=1e-5)
+
+
+class Doubled(Encoder):
+    """An encoder that its user has changed."""
+
+    def call(self, *args, **kwargs):
+        outputs, weights = super().call(*args, **{**kwargs, "return_attention_scores": True})
+        return 2 * outputs, weights
+
+
+def test_an_encoder_that_is_overridden_has_no_plain_equivalent():
+    model = Transformer.from_size("tiny", vocab_size=13, num_layers=1)
+    assert has_plain_encoder(model)
+    model.encoder = Doubled(1, 128, 512, 4)
+    assert not has_plain_encoder(model)
+
+
+def test_a_memory_must_be_given_as_the_decoder_was_built():
+    with pytest.raises(ValueError, match="was built with a memory, received none"):
+        project_memory(build(), None)
+    decoder = Decoder(num_layers=1, d_model=D, d_ff=11, num_heads=H)
+    decoder.build((None, None, D))
+    with pytest.raises(ValueError, match="was built without a memory, received one"):
+        project_memory(decoder, normal(B, S, D))
 
 
 @pytest.mark.skipif(not IS_TENSORFLOW, reason="about TensorFlow's operations")
