@@ -136,9 +136,13 @@ def score(
             "Check that no line was lost or added."
         )
     if not hypotheses:
-        raise ValueError("score needs at least one sentence, received none. Check the input files.")
+        raise ValueError(
+            "score needs at least one sentence, received an empty list. Check the input files."
+        )
     if published and language is None:
-        raise ValueError("published scores need the language of the text, received none. Try 'de'.")
+        raise ValueError(
+            "published scores need the language of the text, which is missing. Try 'de'."
+        )
     bleu, chrf = BLEU(tokenize="13a"), CHRF()
     return Scores(
         bleu=bleu.corpus_score(hypotheses, [references]).score,
@@ -315,8 +319,8 @@ def score_brackets(
     if not pairs:
         limit = "" if max_words is None else f" of at most {max_words} words"
         raise ValueError(
-            f"score_brackets needs at least one sentence{limit}, received none. Check the input "
-            "files."
+            f"score_brackets needs at least one sentence{limit}, received an empty list. Check "
+            "the input files."
         )
     counts = [
         _count(tree, reference)

@@ -88,7 +88,7 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
         if any(removed.values()):
             raise ValueError(
                 f"A loss with {removed} comes from version 0.1 and can't be loaded. Load the model "
-                "with compile=False, and compile it anew; for distillation, use "
+                "with compile=False, and compile it again; for distillation, use "
                 "keras_transformer.training.TrainingTransformer."
             )
         return cls(**config)

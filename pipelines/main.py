@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "keras-transformer") -> 
     """Run a command.
 
     Args:
-        argv: The command and its arguments; by default those of the process.
+        argv: The command and its arguments; by default the arguments of the process.
         prog: The name of the program in messages.
     """
     argv = sys.argv[1:] if argv is None else list(argv)

@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.ser
 def _parse(argv: Sequence[str] | None, prog: str) -> argparse.Namespace:
     parser = Parser(prog=prog, description=__doc__.split("\n")[0])
     parser.add_argument("--model", help="saved_models/NAME, from pipelines.export")
-    parser.add_argument("--name", help="model name in requests (default: that of the directory)")
+    parser.add_argument("--name", help="model name in requests (default: the directory's name)")
     parser.add_argument(
         "--engine",
         choices=["auto", "tensorflow", "python"],

@@ -85,7 +85,7 @@ class DataConfig:
     """Kind of vocabulary: a SentencePiece model (bpe or unigram), word pieces or, for parsing,
     whole words (word) with classes for rare ones."""
     character_coverage: float = Field(default=1.0, ge=0.98, le=1)
-    """Share of the characters in the training text that get a token of their own."""
+    """Share of the characters in the training text that become tokens."""
     vocabulary_sentences: int = Field(default=5_000_000, gt=0)
     """Most sentences that a vocabulary is trained on. Of a longer text, it is every second, every
     fourth and so on."""

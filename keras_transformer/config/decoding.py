@@ -23,7 +23,7 @@ class DecodingConfig:
     length_penalty: float = Field(default=0.6, ge=0)
     """Exponent alpha of the length penalty (Wu et al., 2016)."""
     style: Literal["paper", "marian", "transformers"] = "paper"
-    """Which beam search to reproduce: that of the paper, or, as imported models expect, that of
+    """Which beam search to reproduce: the paper's, or, as imported models expect, the one of
     Marian or of Hugging Face's Transformers; see `decoding.styles`. In the latter two, scores are
     log-probability / length ** length_penalty."""
     renormalize: bool = True

@@ -47,7 +47,7 @@ class ExperimentConfig:
         model = self.model
         if self.data.task == "parsing" and (given := self.decoding.not_for_trees()):
             raise ValueError(
-                "parsing has rules of its own for which tokens are allowed, received decoding."
+                "parsing restricts the tokens itself, received decoding."
                 f"{', decoding.'.join(given)}; leave it out"
             )
         if self.data.task == "parsing" and model.has_joint_vocabulary:

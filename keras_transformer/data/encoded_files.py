@@ -185,7 +185,7 @@ class _Files:
                 return record
         except (KeyError, TypeError, ValueError, FileNotFoundError):
             pass
-        _LOGGER.warning("the encoded text in %s is damaged and made anew", self.directory)
+        _LOGGER.warning("the encoded text in %s is damaged and made again", self.directory)
         return new
 
     def write_record(self, record: dict[str, Any]) -> None:

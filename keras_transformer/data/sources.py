@@ -119,7 +119,7 @@ def _tab_separated(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
             advice = (
                 "Remove the line or its extra columns."
                 if len(columns) > 2
-                else "If the translations are in a file of their own, give the target file too "
+                else "If the translations are in another file, give the target file too "
                 "(data.train_target for training)."
             )
             raise ValueError(

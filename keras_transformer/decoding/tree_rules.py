@@ -45,7 +45,9 @@ class TreeTokens:
                 f"{len(self.opens)} and {len(self.closes)} ids. List labels in the same order."
             )
         if not self.words:
-            raise ValueError("words must have the id of at least one token, received none.")
+            raise ValueError(
+                "words must have the id of at least one token, received an empty list."
+            )
         ids = [*self.opens, *self.closes, *self.words, *self.tags, self.eos_id]
         repeated = sorted({token for token in ids if ids.count(token) > 1})
         if repeated:

@@ -31,8 +31,8 @@ class TransformerSeq2SeqLMPreprocessor(keras_hub.models.Seq2SeqLMPreprocessor):
             string tensor, [] or [B].
         y: Must be None: the labels are the decoder's next tokens.
         sample_weight: Must be None.
-        encoder_sequence_length: S, by default that of the layer.
-        decoder_sequence_length, sequence_length: T, by default that of the layer.
+        encoder_sequence_length: S, by default the layer's.
+        decoder_sequence_length, sequence_length: T, by default the layer's.
 
     Returns:
         The inputs of `TransformerBackbone`, the labels int32 [B, T], and their weights bool [B, T].
@@ -107,8 +107,8 @@ class TransformerSeq2SeqLMPreprocessor(keras_hub.models.Seq2SeqLMPreprocessor):
         Args:
             x: Texts, or a dictionary of `encoder_text` and `decoder_text`, what the translation
                 starts with.
-            encoder_sequence_length: S, by default that of the layer.
-            decoder_sequence_length, sequence_length: T, by default that of the layer.
+            encoder_sequence_length: S, by default the layer's.
+            decoder_sequence_length, sequence_length: T, by default the layer's.
 
         Returns:
             The inputs of `TransformerBackbone`, without eos in `decoder_token_ids`.

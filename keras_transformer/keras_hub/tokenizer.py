@@ -100,8 +100,8 @@ class TransformerTokenizer(keras_hub.tokenizers.Tokenizer):
         """
         if self.wrapped is None:
             raise ValueError(
-                "The tokenizer needs a vocabulary, received none. Give it as vocabulary, or load "
-                "the tokenizer with from_preset."
+                "The tokenizer needs a vocabulary, which is missing. Give it as vocabulary, or "
+                "load the tokenizer with from_preset."
             )
         return self.wrapped
 

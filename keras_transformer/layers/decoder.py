@@ -121,7 +121,7 @@ class DecoderLayer(SubLayers):
 class Decoder(Stack):
     """Run a stack of decoder layers (Section 3.1).
 
-    A stack that is built without memory is that of a decoder-only language model.
+    A stack that is built without memory is a decoder-only language model.
 
     Args:
         num_layers: N, the number of layers.

@@ -84,9 +84,9 @@ def _layer_norm_with_gradient(epsilon: float) -> Callable[..., Any]:
 def take_rows(matrix: Any, ids: Any, dtype: Any) -> Any:
     """Return `ops.take(matrix, ids, axis=0)`, with a gradient that suits the device, with JAX.
 
-    On a CPU, the gradient of each row is added to that of the matrix. A GPU does this one by one
-    for a frequent token, as padding is, so elsewhere the gradient is a product of matrices, as for
-    every other weight.
+    On a CPU, the gradient of each row is added to the gradient of the matrix. A GPU does this one
+    by one for a frequent token, as padding is, so elsewhere the gradient is a product of matrices,
+    as for every other weight.
 
     Args:
         matrix: float or int [V, D].

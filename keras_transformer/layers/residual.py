@@ -19,7 +19,7 @@ class Dropout(keras.layers.Layer):
 
     With TensorFlow it takes one random byte per input, where `keras.layers.Dropout` takes four and
     converts them to a float. So `rate` is rounded to a multiple of 1/256, at least 1/256 and at
-    most 255/256, and the scale is that of the rounded rate. Each replica of a `tf.distribute`
+    most 255/256, and the scale fits the rounded rate. Each replica of a `tf.distribute`
     strategy draws another mask. Other backends use Keras's dropout.
 
     Args:

@@ -163,7 +163,9 @@ def last_step(schedule: NoamSchedule, learning_rates: Sequence[float]) -> int:
     9000
     """
     if not learning_rates:
-        raise ValueError("learning_rates must have a value, received none. Train for an epoch.")
+        raise ValueError(
+            "learning_rates must have a value, received an empty list. Train for an epoch."
+        )
     warmup = schedule.warmup_steps
     peak = schedule.scale * (schedule.d_model * warmup) ** -0.5
 

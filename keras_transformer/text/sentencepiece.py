@@ -322,7 +322,7 @@ def _explained(error: RuntimeError, vocab_size: int) -> Exception:
     message = str(error)
     if "sentences_.empty()" in message or "all_chars_count" in message:
         return ValueError(
-            "lines must contain text to train a vocabulary on, received none. "
+            "lines must contain text to train a vocabulary on, received no text. "
             "Check that the files are not empty."
         )
     if largest := re.search(r"Vocabulary size too high .* value <= (\d+)", message):

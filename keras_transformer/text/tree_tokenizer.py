@@ -56,7 +56,7 @@ def tree_vocabulary(
         if word_tags == "target":
             tags.update(tree.tags)
     if not labels:
-        raise ValueError("A vocabulary of trees needs at least one tree, received none.")
+        raise ValueError("A vocabulary of trees needs at least one tree, received an empty list.")
     needed = _FIRST_WORD + _NUMBERS + len(tags) + 2 * len(labels)
     if vocab_size is not None and needed > vocab_size:
         raise ValueError(

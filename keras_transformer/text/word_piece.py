@@ -211,7 +211,7 @@ def train_word_piece(
     words = _count_words(lines)
     if not words:
         raise ValueError(
-            "lines must contain text to train a vocabulary on, received none. "
+            "lines must contain text to train a vocabulary on, received no text. "
             "Check that the files are not empty."
         )
     characters = _characters(words, character_coverage)

@@ -48,7 +48,7 @@ def train_words(lines: Iterable[str], vocab_size: int) -> bytes:
     for text in lines:
         counts.update(text.encode("utf-8", "replace").split())
     if not counts:
-        raise ValueError("a vocabulary of words needs text, received none.")
+        raise ValueError("a vocabulary of words needs text, received no text.")
     rare = [word for word, count in counts.items() if count <= _RARE]
     classes: collections.Counter[str] = collections.Counter()
     if rare:

@@ -69,7 +69,7 @@ def _languages(data: DataConfig) -> tuple[str, str]:
 
 @dataclasses.dataclass(frozen=True)
 class TrainingText:
-    """The training text of a run, which is read anew each time and never held as a whole."""
+    """The training text of a run, which is read again each time and never held as a whole."""
 
     corpora: list[Corpus]
     """Its sentence pairs."""

@@ -110,7 +110,7 @@ def others_may_be_lost(cluster: Cluster | None) -> Iterator[None]:
             raise
         raise ConnectionError(
             f"A run needs all {len(cluster.addresses)} machines to the end, and one was lost "
-            f"({type(error).__name__}). If it has no error of its own, give the same command again "
+            f"({type(error).__name__}). If it shows no other error, give the same command again "
             "on all of them: the run resumes from its last checkpoint."
         ) from error
 

@@ -188,6 +188,6 @@ def run_facts(directory: str | os.PathLike) -> dict[str, Any]:
     except ValueError as error:
         raise ValueError(
             f"{chosen} is damaged: {error}. Restore it, or remove it and run the training "
-            "command again, which chooses a checkpoint anew."
+            "command again, which chooses a checkpoint again."
         ) from error
     return {**facts, "validation": validation}

@@ -18,7 +18,7 @@ def translate_in_batches(
 ) -> list[str]:
     """Translate any number of sentences in batches of similar length, and return them in order.
 
-    On CPUs, each available core translates a batch of its own, in a thread of its own; a
+    On CPUs, each available core translates another batch, in another thread; a
     `tf.device` around the call does not apply there. With a GPU, batches follow one another.
 
     Args:

@@ -93,7 +93,7 @@ class TokenSearch:
     ):
         if tree_tokens is not None and (given := decoding.not_for_trees()):
             raise ValueError(
-                "Trees follow rules of their own, which no other rule may contradict; received "
+                "Trees follow their own rules, which no other rule may contradict; received "
                 f"{', '.join(given)}. Leave it out."
             )
         self.model = model
@@ -170,7 +170,7 @@ class TokenSearch:
         return tf.nn.log_softmax(logits if self._logit_bias is None else logits + self._logit_bias)
 
     def longest(self, source_length: int) -> int:
-        """Return the most tokens of a translation, given those of its source, both with eos."""
+        """Return the most tokens of a translation for the length of its source, both with eos."""
         longest = self.decoding.longest(source_length)
         shortest = 0 if self._tree_tokens is None else self._tree_tokens.shortest(source_length)
         return max(longest, shortest)

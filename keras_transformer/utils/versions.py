@@ -93,7 +93,7 @@ def find_served_version(path: str | os.PathLike) -> Path:
     if is_version and path != highest:
         raise ValueError(
             f"The model server loads the highest version, {highest}, and not {path.name}. Give "
-            f"{base} to serve it, or move {path.name} to a directory of its own, NAME/1."
+            f"{base} to serve it, or move {path.name} to another directory, NAME/1."
         )
     return highest
 

@@ -132,7 +132,7 @@ def test_damaged_files_are_made_anew(tmp_path, damage, caplog):
         (tmp_path / "source.offsets").unlink()
     encoded, _ = encode(tmp_path)
     assert same(encoded, expected)
-    assert f"the encoded text in {tmp_path} is damaged and made anew" in caplog.messages
+    assert f"the encoded text in {tmp_path} is damaged and made again" in caplog.messages
 
 
 def test_rules_drop_pairs_for_the_first_reason(tmp_path):

@@ -90,7 +90,7 @@ def test_an_interrupted_write_keeps_the_older_file(tmp_path, monkeypatch):
     ("texts", "message"),
     [
         ((HYPOTHESES[:2], REFERENCES), "2 hypotheses and 3 references"),
-        (([], []), "at least one sentence, received none"),
+        (([], []), "at least one sentence, received an empty list"),
     ],
 )
 def test_each_hypothesis_needs_a_reference(texts, message):

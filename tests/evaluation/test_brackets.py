@@ -130,5 +130,5 @@ def test_each_tree_needs_a_reference():
     tree = parse_tree(REFERENCE)
     with pytest.raises(ValueError, match="received 1 predicted trees and 2 references"):
         score_brackets([tree], [tree, tree])
-    with pytest.raises(ValueError, match="needs at least one sentence, received none"):
+    with pytest.raises(ValueError, match="needs at least one sentence, received an empty list"):
         score_brackets([], [])

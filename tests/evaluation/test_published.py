@@ -136,7 +136,7 @@ def test_sacrebleu_comes_first_and_does_not_depend_on_published_scores():
 def test_unknown_names_a_missing_language_and_a_missing_package_are_errors(monkeypatch):
     with pytest.raises(ValueError, match="are paper and multi30k, received wmt. Choose one"):
         published_bleu(["a"], ["a"], "wmt", "de")
-    with pytest.raises(ValueError, match="need the language of the text, received none"):
+    with pytest.raises(ValueError, match="need the language of the text, which is missing"):
         score(["a"], ["a"], ["paper"])
     monkeypatch.setitem(sys.modules, "sacremoses", None)
     with pytest.raises(ImportError, match=r"pip install 'keras-transformer-mt\[published\]'"):

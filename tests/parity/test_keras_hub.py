@@ -232,7 +232,7 @@ def test_sources_have_eos_and_no_bos_and_are_cut_off(task):
 
 
 def test_the_tokenizer_says_what_it_lacks():
-    with pytest.raises(ValueError, match="needs a vocabulary, received none"):
+    with pytest.raises(ValueError, match="needs a vocabulary, which is missing"):
         TransformerTokenizer()(["one"])
     with pytest.raises(ValueError, match="kind must be one of 'sentencepiece', 'wordpiece'"):
         TransformerTokenizer(kind="bpe")

@@ -111,7 +111,7 @@ def test_the_last_step_follows_from_the_learning_rates(epochs, steps_per_epoch):
 
 
 def test_the_last_step_needs_a_learning_rate():
-    with pytest.raises(ValueError, match="must have a value, received none"):
+    with pytest.raises(ValueError, match="must have a value, received an empty list"):
         last_step(NoamSchedule(16), [])
 
 

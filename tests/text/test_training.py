@@ -60,7 +60,7 @@ def test_character_coverage_omits_rare_characters(train):
 @every_function
 @pytest.mark.parametrize("lines", [[], [""], [" ", "\t"]])
 def test_lines_without_text_are_rejected(train, lines):
-    with pytest.raises(ValueError, match="lines must contain text .* received none"):
+    with pytest.raises(ValueError, match="lines must contain text .* received no text"):
         train(lines, 290)
 
 

@@ -174,7 +174,7 @@ def test_a_vocabulary_has_room_for_more_tokens(tmp_path):
 def test_a_vocabulary_that_is_too_small_says_what_it_needs():
     with pytest.raises(ValueError, match=r"4 labels and 0 tags needs 140 .* 139\. "):
         tokenizer_for("none", vocab_size=139)
-    with pytest.raises(ValueError, match="at least one tree, received none"):
+    with pytest.raises(ValueError, match="at least one tree, received an empty list"):
         tree_vocabulary([])
 
 

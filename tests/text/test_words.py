@@ -120,7 +120,7 @@ def test_the_most_frequent_words_are_kept():
 
 @pytest.mark.parametrize(
     ("lines", "size", "message"),
-    [(["a"], 4, "at least 5, received 4"), ([" ", ""], 9, "needs text, received none")],
+    [(["a"], 4, "at least 5, received 4"), ([" ", ""], 9, "needs text, received no text")],
 )
 def test_a_vocabulary_needs_room_and_text(lines, size, message):
     with pytest.raises(ValueError, match=message):
