@@ -63,7 +63,9 @@ def split_heads(inputs: Any, num_heads: int) -> Any:
     >>> tuple(split_heads(ops.ones((2, 5, 12)), num_heads=3).shape)
     (2, 3, 5, 4)
     """
-    batch, length, width = ops.shape(inputs)
+    _, length, width = ops.shape(inputs)
+    # tf2onnx needs -1 for an unknown batch; in a reshape of no elements it could be any number.
+    batch = -1 if inputs.shape[0] is None else inputs.shape[0]
     heads = ops.reshape(inputs, (batch, length, num_heads, width // num_heads))
     return ops.transpose(heads, (0, 2, 1, 3))
 
@@ -74,7 +76,8 @@ def join_heads(heads: Any) -> Any:
     >>> tuple(join_heads(ops.ones((2, 3, 5, 4))).shape)
     (2, 5, 12)
     """
-    batch, num_heads, length, size = ops.shape(heads)
+    _, num_heads, length, size = ops.shape(heads)
+    batch = -1 if heads.shape[0] is None else heads.shape[0]
     return ops.reshape(ops.transpose(heads, (0, 2, 1, 3)), (batch, length, num_heads * size))
 
 
