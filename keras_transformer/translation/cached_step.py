@@ -201,8 +201,11 @@ def decoder_step(
 
 
 def has_plain_encoder(model: Transformer) -> bool:
-    """Return whether nothing in the encoder overrides the library's, so that `encode_sentence`
-    does what `encode` does."""
+    """Return whether `encode_sentence` does what `encode` does, as no part is of a subclass.
+
+    Args:
+        model: A `Transformer`, or an instance of a subclass.
+    """
     parts = [
         (type(part), of)
         for layer in model.encoder.layers

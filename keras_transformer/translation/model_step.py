@@ -29,22 +29,28 @@ class PreparedWeights(NamedTuple):
 
     Attributes:
         projections: For each decoder layer, the joined projections of its self-attention.
-        output_kernel: float [D, V], the transposed output embedding.
+        output_kernel: float [D, V], the transposed output embedding, or None for single sentences,
+            which need no transposed copy.
     """
 
     projections: Any
     output_kernel: Any
 
 
-def prepare_weights(model: Transformer) -> PreparedWeights:
+def prepare_weights(model: Transformer, single_sentence: bool = False) -> PreparedWeights:
     """Return copies of weights in the layout that `ModelStep` multiplies with.
 
     They do not depend on the sentences. Preparing them takes a tenth of the time in which a
     compiled search translates a single sentence.
+
+    Args:
+        model: A `Transformer`.
+        single_sentence: Whether the step is made with `single_sentence`.
     """
     projections = [join_projections(layer.self_attention) for layer in model.decoder.layers]
-    embeddings = model.output_embedding.kernel("embeddings")
-    return PreparedWeights(projections, tf.transpose(embeddings))
+    if single_sentence:
+        return PreparedWeights(projections, output_kernel=None)
+    return PreparedWeights(projections, tf.transpose(model.output_embedding.kernel("embeddings")))
 
 
 class DecoderStep:
@@ -240,7 +246,7 @@ class ModelStep:
         else:
             memory, mask = model.encode(source, training=False)
         self.positions = tf.cast(model.target_position.encoding(max_length), tf.float32)
-        self.prepared = prepare_weights(model) if prepared is None else prepared
+        self.prepared = prepared or prepare_weights(model, single_sentence)
         self._embeddings = model.output_embedding.kernel("embeddings") if single_sentence else None
         layers = zip(model.decoder.layers, self.prepared.projections, strict=True)
         step = DecoderStep(

@@ -1,4 +1,4 @@
-"""The fast equivalents of plain operations, beside these operations."""
+"""The fast equivalents of plain operations, compared with these operations."""
 
 import keras
 import numpy as np
