@@ -19,15 +19,26 @@ from pipelines.cli.parser import MODEL_HELP, Parser, add_search_options, search_
 from pipelines.cli.process import import_tensorflow, start_log
 
 _OTHER_FORMATS = ("ctranslate2", "hugging_face")
-_FOR_THE_CARD = ("languages", "license", "attribution", "examples", "scores", "description")
+_EXAMPLES, _LONGEST_EXAMPLE = 3, 80
+"""How many sentences the page offers, and their characters."""
+_ABOUT_MODEL = {
+    "license": ("TEXT", "the license of the model"),
+    "attribution": ("TEXT", "whom a user of the model must name"),
+    "examples": (
+        "FILE",
+        f"sentences to try, the first {_EXAMPLES} lines of at most {_LONGEST_EXAMPLE} characters "
+        "(by default, of the run's validation text; an empty file: none)",
+    ),
+    "scores": ("FILE", "what pipelines.evaluate --json wrote for this model"),
+    "description": ("FILE", "in Markdown: kind of text, training, limits"),
+}
+"""Options for the model card and the server's page: kind of value and help."""
 _OF_SAVED_MODELS = {
-    **dict.fromkeys(_FOR_THE_CARD),
+    **dict.fromkeys(["languages", *_ABOUT_MODEL]),
     "compiled": False,
     "precision": "float32",
 }
 """The defaults of options that other formats do not have."""
-_EXAMPLES, _LONGEST_EXAMPLE = 3, 80
-"""How many sentences the page offers, and their characters."""
 
 
 @plain_errors()
@@ -43,31 +54,14 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.exp
         help="a SavedModel (default), a directory for CTranslate2, or a folder for "
         "MarianMTModel.from_pretrained of Hugging Face",
     )
-    parser.add_argument(
-        "--languages",
-        nargs="+",
-        metavar="CODE",
-        help="for the model card and the server's page: source and target language, such as en de",
+    group = parser.add_argument_group(
+        "about the model", "For the model card and the server's page."
     )
-    parser.add_argument("--license", help="the same: the license of the model")
-    parser.add_argument("--attribution", help="the same: whom a user of the model must name")
-    parser.add_argument(
-        "--examples",
-        metavar="FILE",
-        help=f"the same: sentences to try, the first {_EXAMPLES} lines of at most "
-        f"{_LONGEST_EXAMPLE} characters (by default, of the run's validation text; an empty file: "
-        "none)",
+    group.add_argument(
+        "--languages", nargs="+", metavar="CODE", help="source and target, such as en de"
     )
-    parser.add_argument(
-        "--scores",
-        metavar="FILE",
-        help="for the model card: the file that pipelines.evaluate --json wrote for this model",
-    )
-    parser.add_argument(
-        "--description",
-        metavar="FILE",
-        help="for the model card, in Markdown: kind of text, training, limits",
-    )
+    for name, (kind_of_value, text) in _ABOUT_MODEL.items():
+        group.add_argument(f"--{name}", metavar=kind_of_value, help=text)
     parser.add_argument(
         "--compiled",
         action="store_true",
