@@ -6,7 +6,6 @@ Usage:
 """
 
 import argparse
-import contextlib
 import json
 import shlex
 import sys
@@ -26,8 +25,7 @@ _ABOUT_MODEL = {
     "attribution": ("TEXT", "whom a user of the model must name"),
     "examples": (
         "FILE",
-        f"sentences to try, the first {_EXAMPLES} lines of at most {_LONGEST_EXAMPLE} characters "
-        "(by default, of the run's validation text; an empty file: none)",
+        f"sentences to try, the first {_EXAMPLES} lines of at most {_LONGEST_EXAMPLE} characters",
     ),
     "scores": ("FILE", "what pipelines.evaluate --json wrote for this model"),
     "description": ("FILE", "in Markdown: kind of text, training, limits"),
@@ -105,27 +103,18 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.exp
     carried = run_facts(args.checkpoint)
     if search_options(args) or args.precision != "float32":
         carried.pop("scores", None)  # An earlier export was scored with other options.
-    facts |= carried | _examples(args.examples, carried) | texts
+    if args.examples:
+        texts["examples"] = _read_examples(args.examples)
+    facts |= carried | texts
     print(export_saved_model(translator, args.output, facts))
 
 
-def _examples(path: str | None, carried: dict[str, Any]) -> dict[str, list[str]]:
-    """Return the fact `examples`, from a file, or from a run's validation text if it is here."""
-    if path is None and "examples" in carried:
-        return {}
-    from keras_transformer.config import DataConfig
+def _read_examples(path: str) -> list[str]:
+    """Return the first short sentences of a file."""
     from keras_transformer.data.sources import read_lines
-    from keras_transformer.training.corpora import read_validation
 
-    data, sentences = carried.get("data"), list[str]()
-    if path is not None:
-        sentences = read_lines(path)
-    elif isinstance(data, dict) and not data.get("tfds"):  # TFDS might download its text again.
-        with contextlib.suppress(OSError, ValueError):  # It has been moved.
-            sentences = [source for source, _ in read_validation(DataConfig(**data))]
-    short = [text for text in map(str.strip, sentences) if 0 < len(text) <= _LONGEST_EXAMPLE]
-    found = list(dict.fromkeys(short))[:_EXAMPLES]
-    return {"examples": found} if found or path is not None else {}
+    short = [text for text in map(str.strip, read_lines(path)) if 0 < len(text) <= _LONGEST_EXAMPLE]
+    return list(dict.fromkeys(short))[:_EXAMPLES]
 
 
 def _export_to_other(args: argparse.Namespace) -> None:

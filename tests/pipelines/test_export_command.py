@@ -56,21 +56,17 @@ def test_options_reach_the_export(run, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("options", "kept", "examples"),
+    ("options", "kept"),
     [
-        ([], {"data", "description", "scores", "training"}, ["A dog."]),
-        (["--beam-size", "3"], {"data", "description", "training"}, ["A dog."]),
-        (["--examples", "/dev/null"], {"data", "description", "scores", "training"}, []),
+        ([], {"description", "examples", "scores", "training"}),
+        (["--beam-size", "3"], {"description", "examples", "training"}),
     ],
 )
-def test_the_facts_of_an_export_are_carried_over(
-    options, kept, examples, saved_model, tmp_path, monkeypatch
-):
+def test_the_facts_of_an_export_are_carried_over(options, kept, saved_model, tmp_path, monkeypatch):
     model = shutil.copytree(saved_model, tmp_path / "model")
     record = ExportRecord.read(model / "1")
-    (tmp_path / "text.tsv").write_text("A dog.\tEin Hund.\n")
     facts = {"description": "Toys.", "scores": {"bleu": 37.7}, "training": {"epochs": 3}}
-    facts["data"] = dict.fromkeys(["train_source", "validation_source"], f"{tmp_path}/text.tsv")
+    facts["examples"] = ["A dog."]
     dataclasses.replace(record, facts=facts | {"command": "before"}).write(model / "1")
     given = []
     monkeypatch.setattr("keras_transformer.translation.Translator.load", lambda *_, **options: None)
@@ -80,7 +76,6 @@ def test_the_facts_of_an_export_are_carried_over(
     export.main(["--checkpoint", str(model), "--output", "toy", *options])
     ((_, _, received),) = given
     assert received.pop("command").startswith("python -m pipelines.export --checkpoint")
-    assert received.pop("examples") == examples  # By default, of the validation text.
     # Scores of another search say nothing about this one.
     assert received == {name: facts[name] for name in kept}
 
