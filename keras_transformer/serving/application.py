@@ -3,21 +3,25 @@
 import json
 import logging
 import re
+import urllib.parse
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from keras_transformer.serving.errors import Code, ServingError
 from keras_transformer.serving.http import BodyError, read_body
 from keras_transformer.serving.metrics import CONTENT_TYPE, Entry, Metrics
 from keras_transformer.serving.page import Page
-from keras_transformer.serving.settings import Limits
+from keras_transformer.serving.senders import Senders
+from keras_transformer.serving.settings import WebSettings
 
 log = logging.getLogger(__name__)
 
 METRICS = "/monitoring/prometheus/metrics"
+LIVE, READY = "/livez", "/readyz"
+_PROBES = (LIVE, METRICS, READY)
 _MODEL = r"/v1/models/(?P<name>[^/:]+)(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
 PREDICT = re.compile(rf"(?i:{_MODEL}):(?P<method>classify|regress|predict)", re.IGNORECASE)
 STATUS = re.compile(rf"(?i:{_MODEL})(?P<metadata>/metadata)?", re.IGNORECASE)
@@ -25,24 +29,26 @@ _NOT_FOUND = "<html><head><title>404 Not Found</title></head><body><h1>Not Found
 
 
 class Application:
-    """Answers HTTP requests: the page, the metrics, and a REST API that a subclass has.
+    """Answers HTTP requests: the page, probes, metrics, and a REST API that a subclass has.
 
     Args:
         metrics: The server's metrics.
-        limits: Limits on what a client may request.
+        settings: Whom the server answers, and limits on what a client may request.
         page: The page; None for a server without one.
     """
 
-    def __init__(self, metrics: Metrics, limits: Limits, page: Page | None = None):
-        self._metrics, self._limits, self._page = metrics, limits, page
+    def __init__(self, metrics: Metrics, settings: WebSettings, page: Page | None = None):
+        self._metrics, self._limits, self._page = metrics, settings.limits, page
+        self._senders = Senders(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle an ASGI request."""
         request = Request(scope, receive)
         path = scope["raw_path"].decode("ascii", "replace")
         client = request.client.host if request.client else ""
-        is_predict = request.method == "POST" and PREDICT.fullmatch(path)
-        entry = Entry("REST", "Predict" if is_predict else request.method, path[:200], client)
+        entry = Entry("REST", request.method, path[:200], client)
+        if request.method == "POST" and (match := PREDICT.fullmatch(path)):
+            entry.method, entry.model = "Predict", urllib.parse.unquote(match["name"])[:200]
         with self._metrics.request(entry):
             try:
                 response = await self._answer(request, path, entry)
@@ -59,11 +65,14 @@ class Application:
                 entry.status = Code.INTERNAL.name
                 response = json_response({"error": "Internal error; see the server's log"}, 500)
             entry.http = response.status_code
+            if entry.http >= 400 and entry.status == "OK":
+                entry.status = f"HTTP {entry.http}"
             await response(scope, receive, send)
 
     async def _answer(self, request: Request, path: str, entry: Entry) -> Response:
-        if path == METRICS and request.method == "GET":
-            return Response(self._metrics.text(), media_type=CONTENT_TYPE)
+        if request.method in ("GET", "HEAD") and path in _PROBES:
+            return self._probe(path)
+        self._senders.check(request)
         if path.lower().startswith("/v1/"):
             body = await read_body(request, self._limits)
             entry.bytes = len(body)
@@ -71,6 +80,19 @@ class Application:
         if self._page and (response := await self._page.answer(request, path)):
             return response
         return HTMLResponse(_NOT_FOUND, 404)
+
+    def _probe(self, path: str) -> Response:
+        if path == METRICS:
+            return Response(self._metrics.text(), media_type=CONTENT_TYPE)
+        if path == LIVE:
+            return PlainTextResponse("ok")
+        models = self.ready()
+        ready = all(models.values())
+        return json_response({"ready": ready, "models": models}, 200 if ready else 503)
+
+    def ready(self) -> dict[str, bool]:
+        """Return whether each model can be used, by name."""
+        return {}
 
     async def _answer_rest(self, method: str, path: str, body: bytes, entry: Entry) -> Response:
         """Answer a request whose path begins with /v1/."""

@@ -21,6 +21,7 @@ from keras_transformer.serving.metrics import Entry, Metrics
 from keras_transformer.serving.model import DEFAULT
 from keras_transformer.serving.predict import Predictor
 from keras_transformer.serving.tensors import check_names, read_tensor, write_tensor
+from keras_transformer.serving.versions import ModelVersions
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +35,8 @@ def _call(function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[An
     @functools.wraps(function)
     async def call(self: "GrpcApi", request: Any, context: Any) -> Any:
         entry = Entry("GRPC", function.__name__, "", context.peer(), bytes=request.ByteSize())
+        spec = getattr(request, "model_spec", None)  # Not all requests name a model.
+        entry.model = spec.name[:200] if spec else ""
         with self._metrics.request(entry):
             try:
                 return await function(self, request, context, entry)
@@ -51,10 +54,11 @@ def _call(function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[An
 def _refuse(method: str) -> Callable[..., Awaitable[None]]:
     """Return a method of TensorFlow Serving that this server does not implement."""
 
-    async def call(self: "GrpcApi", request: Any, context: Any) -> None:
-        await context.abort(Code.UNIMPLEMENTED, f"This server has no {method} API.")
+    async def call(self: "GrpcApi", request: Any, context: Any, entry: Entry) -> None:
+        raise ServingError(Code.UNIMPLEMENTED, f"This server has no {method} API.")
 
-    return call
+    call.__name__ = method
+    return _call(call)
 
 
 class GrpcApi(
@@ -73,7 +77,9 @@ class GrpcApi(
 
     @_call
     async def Predict(self, request: Any, context: Any, entry: Entry) -> Any:
-        with self._predictor.versions.use(*_model(request)) as served:
+        model, asked = self._model(request)
+        with model.use(*asked) as served:
+            entry.version = served.number
             signature = request.model_spec.signature_name or DEFAULT
             if signature in served.model:
                 check_names(request.inputs, served.model.dtypes(signature))
@@ -100,7 +106,8 @@ class GrpcApi(
                 raise invalid(f"Metadata field {field} is not supported")
         response = get_model_metadata_pb2.GetModelMetadataResponse()
         signatures = get_model_metadata_pb2.SignatureDefMap()
-        with self._predictor.versions.use(*_model(request)) as served:
+        model, asked = self._model(request)
+        with model.use(*asked) as served:
             response.model_spec.name = request.model_spec.name
             response.model_spec.version.value = served.number
             for name, signature in served.model.signature_defs.items():
@@ -112,11 +119,18 @@ class GrpcApi(
     async def GetModelStatus(self, request: Any, context: Any, entry: Entry) -> Any:
         _check_spec(request)
         response = get_model_status_pb2.GetModelStatusResponse()
-        for number, state in self._predictor.versions.states(*_model(request)).items():
+        model, asked = self._model(request)
+        for number, state in model.states(*asked).items():
             one = response.model_version_status.add(version=number, state=state.state)
             one.status.error_code = state.code.value[0]
             one.status.error_message = state.message
         return response
+
+    def _model(self, request: Any) -> tuple[ModelVersions, tuple[int | None, str]]:
+        """Return the versions of a request's model, and the number and label it asks for."""
+        spec = request.model_spec
+        number = spec.version.value if spec.HasField("version") else None
+        return self._predictor.versions.of(spec.name), (number, spec.version_label)
 
     Classify = _refuse("Classify")
     Regress = _refuse("Regress")
@@ -148,14 +162,6 @@ class RefuseMalformed(grpc.aio.ServerInterceptor):
             return await answer if inspect.isawaitable(answer) else answer
 
         return grpc.unary_unary_rpc_method_handler(answer, read, handler.response_serializer)
-
-
-def _model(request: Any) -> tuple[str, int | None]:
-    """Return the name and the version of the model that a request asks for."""
-    spec = request.model_spec
-    if spec.version_label:
-        raise invalid(f"Unrecognized servable version label: {spec.version_label}")
-    return spec.name, spec.version.value if spec.HasField("version") else None
 
 
 def _check_spec(request: Any) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import uvicorn
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -33,7 +34,7 @@ class WebServer:
 
     def __init__(self, application: Any, settings: WebSettings):
         self.rest, self.rest_port, self.limits = application, 0, settings.limits
-        self._address = settings.host, settings.rest_port
+        self._web = settings
 
     async def start(self) -> None:
         """Run `prepare`, then open the port.
@@ -41,7 +42,9 @@ class WebServer:
         Raises:
             OSError: If it is taken.
         """
-        listener = bind(*self._address)  # Refuses connections until it listens.
+        listener = bind(
+            self._web.host, self._web.rest_port
+        )  # Refuses connections until it listens.
         self.rest_port = listener.getsockname()[1]
         try:
             await self.prepare()
@@ -49,7 +52,7 @@ class WebServer:
         except BaseException:
             listener.close()
             raise
-        self._http = _HttpServer(self.rest, self.limits)
+        self._http = _HttpServer(self.rest, self._web)
         self._serving = asyncio.create_task(self._http.serve([listener]))
 
     async def prepare(self) -> None:
@@ -153,10 +156,18 @@ class _HttpServer(uvicorn.Server):
 
     Args:
         application: The ASGI application.
-        limits: What a client may ask for.
+        settings: Which pages may use it, its certificate, and the limits of its clients.
     """
 
-    def __init__(self, application: Any, limits: Limits):
+    def __init__(self, application: Any, settings: WebSettings):
+        limits = settings.limits
+        if settings.allowed_origins:
+            application = CORSMiddleware(
+                application,
+                allow_origins=settings.allowed_origins,
+                allow_methods=["GET", "POST"],
+                allow_headers=["*"],
+            )
         config = uvicorn.Config(
             application,
             interface="asgi3",
@@ -168,6 +179,8 @@ class _HttpServer(uvicorn.Server):
             log_level="error",  # Malformed requests are client errors and are not logged.
             access_log=False,
             server_header=False,
+            ssl_certfile=settings.tls_cert,
+            ssl_keyfile=settings.tls_key,
             limit_concurrency=limits.connections,
             timeout_keep_alive=max(1, round(limits.idle_seconds)),
             timeout_graceful_shutdown=max(1, round(limits.stop_seconds)),
@@ -240,7 +253,7 @@ def _limited_protocol(idle_seconds: float) -> type[asyncio.Protocol]:
 
 
 class BodyError(ServingError):
-    """A body that was not read to its end, so that the connection cannot be used again."""
+    """A body is not read to its end, so that the connection cannot be used again."""
 
 
 async def read_body(request: Request, limits: Limits) -> bytes:

@@ -8,7 +8,7 @@ import numpy as np
 
 from keras_transformer.serving.errors import Code, ServingError, invalid
 from keras_transformer.serving.metrics import Metrics
-from keras_transformer.serving.queues import Batcher, Batching, Workers
+from keras_transformer.serving.queues import Batcher, Workers
 from keras_transformer.serving.settings import Limits, Settings
 from keras_transformer.serving.versions import Served, Versions
 
@@ -17,20 +17,17 @@ class Predictor:
     """Runs requests on the version that they ask for.
 
     Attributes:
-        versions: The versions that are served.
+        versions: The versions of all models.
 
     Args:
         settings: The server's settings.
         metrics: The server's metrics.
-        batching: How to join requests; None to run each on its own.
+        threads: Runs of models at a time.
     """
 
-    def __init__(self, settings: Settings, metrics: Metrics, batching: Batching | None):
-        self.settings, self._metrics, self._batching = settings, metrics, batching
-        threads = settings.workers if batching is None else batching.num_batch_threads
-        self.versions = Versions(
-            settings, threads, lambda model: metrics.warmup(model.warmup_seconds)
-        )
+    def __init__(self, settings: Settings, metrics: Metrics, threads: int):
+        self.settings, self._metrics = settings, metrics
+        self.versions = Versions(settings, metrics)
         self._workers = Workers(threads, settings.limits.waiting)
         metrics.watch_pending(lambda: self._workers.pending)
 
@@ -60,14 +57,14 @@ class Predictor:
                 Code.FAILED_PRECONDITION, f'Serving signature key "{signature}" not found.'
             )
         self._check_outputs(served, signature, output_filter)
-        fitted = served.model.fit(signature, inputs, flatten=self._batching is None)
+        fitted = served.model.fit(signature, inputs, flatten=served.batching is None)
         rows = max((len(array) for array in fitted.values() if array.ndim), default=1)
         heads = served.model.heads(signature)
         check_rows(rows, max(self.settings.limits.rows // heads, 1))
         try:
             async with asyncio.timeout(seconds):
                 # The attention of a short text would have the size of the longest in the batch.
-                if self._batching is None or heads > 1:
+                if served.batching is None or heads > 1:
                     outputs = await self._call(served, signature, fitted)
                 else:
                     outputs = await self._batcher(served, signature).submit(fitted)
@@ -80,15 +77,15 @@ class Predictor:
     async def _call(
         self, served: Served, signature: str, inputs: Mapping[str, np.ndarray]
     ) -> Mapping[str, np.ndarray]:
-        with self._metrics.runtime():
+        with self._metrics.runtime(served.name):
             return await self._workers.run(served.model.run, signature, inputs)
 
     def _batcher(self, served: Served, signature: str) -> Batcher:
         if signature not in served.batchers:
-            assert self._batching is not None
+            assert served.batching is not None
             run = functools.partial(self._call, served, signature)
             served.batchers[signature] = Batcher(
-                run, self._batching, served.free, self._metrics.batch
+                run, served.batching, served.free, self._metrics.batch
             )
         return served.batchers[signature]
 

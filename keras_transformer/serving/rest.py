@@ -32,7 +32,7 @@ class RestApi(Application):
     """
 
     def __init__(self, predictor: Predictor, metrics: Metrics, page: Page | None = None):
-        super().__init__(metrics, predictor.settings.limits, page)
+        super().__init__(metrics, predictor.settings, page)
         self._predictor = predictor
 
     async def _answer_rest(self, method: str, path: str, body: bytes, entry: Entry) -> Response:
@@ -41,13 +41,15 @@ class RestApi(Application):
         if method == "GET" and (match := STATUS.fullmatch(path)):
             if match["metadata"]:
                 return json_response(self._metadata(match))
-            return json_response(self._status(match))
+            return self._status(match)
         raise invalid(f"Malformed request: {method} {path[:200]}")
 
     async def _predict(self, match: re.Match, body: bytes, entry: Entry) -> Response:
         if match["method"].lower() != "predict":
             raise ServingError(Code.UNIMPLEMENTED, f"This server has no {match['method']} API.")
-        with self._predictor.versions.use(*_model(match)) as served:
+        name, number, label = _model(match)
+        with self._predictor.versions.of(name).use(number, label) as served:
+            entry.version = served.number
             large = len(body) > _LARGE
             request = await _off_loop(json_format.parse, body, large=large)
             signature = json_format.signature_name(request) or DEFAULT
@@ -65,21 +67,30 @@ class RestApi(Application):
         large = large or sum(array.nbytes for array in outputs.values()) > _LARGE
         return await _off_loop(_write, outputs, in_rows, large, large=large)
 
-    def _status(self, match: re.Match) -> dict[str, Any]:
-        states = self._predictor.versions.states(*_model(match))
-        return {
+    def ready(self) -> dict[str, bool]:
+        """Return whether each model has a version that is served, by name."""
+        return self._predictor.versions.ready()
+
+    def _status(self, match: re.Match) -> Response:
+        name, number, label = _model(match)
+        states = self._predictor.versions.of(name).states(number, label)
+        available = any(state.state == "AVAILABLE" for state in states.values())
+        answer = {
             "model_version_status": [
                 {
-                    "version": str(number),
+                    "version": str(version),
                     "state": state.state,
                     "status": {"error_code": state.code.name, "error_message": state.message},
                 }
-                for number, state in states.items()
+                for version, state in states.items()
             ]
         }
+        # Unlike TensorFlow Serving, so that a probe of a model fails as long as it is not served.
+        return json_response(answer, 200 if available or number is not None or label else 503)
 
     def _metadata(self, match: re.Match) -> dict[str, Any]:
-        with self._predictor.versions.use(*_model(match)) as served:
+        name, number, label = _model(match)
+        with self._predictor.versions.of(name).use(number, label) as served:
             signatures = {
                 name: protobuf_json.MessageToDict(
                     signature,
@@ -88,23 +99,21 @@ class RestApi(Application):
                 )
                 for name, signature in served.model.signature_defs.items()
             }
-            name, version = self._predictor.settings.name, str(served.number)
+            version = str(served.number)
         return {
             "model_spec": {"name": name, "signature_name": "", "version": version},
             "metadata": {"signature_def": {"signature_def": signatures}},
         }
 
 
-def _model(match: re.Match) -> tuple[str, int | None]:
-    """Return the name and the version of a model in a path."""
-    if match["label"] is not None:
-        raise invalid(f"Unrecognized servable version label: {match['label']}")
+def _model(match: re.Match) -> tuple[str, int | None, str]:
+    """Return the name, the version and the label of a model in a path."""
     name, version = urllib.parse.unquote(match["name"]), match["version"]
     if version is None:
-        return name, None
+        return name, None, match["label"] or ""
     if len(version) > 19 or int(version) > _MOST_VERSION:
         raise invalid(f"Failed to convert version: {version[:30]} to numeric.")
-    return name, int(version)
+    return name, int(version), ""
 
 
 def _write(outputs: Mapping[str, np.ndarray], in_rows: bool, large: bool) -> Response:

@@ -124,6 +124,8 @@ def connect(server):
         request.model_spec.signature_name = signature
         if "version" in options:
             request.model_spec.version.value = options.pop("version")
+        if "label" in options:
+            request.model_spec.version_label = options.pop("label")
         for name, value in inputs.items():
             proto = value
             if not isinstance(value, type(_EMPTY)):
@@ -176,6 +178,7 @@ def grpc_error(function, *arguments, **options):
 def wait_for_users(client, count):
     """Wait until as many requests are at work in a server."""
     deadline = time.monotonic() + 20
-    while client.server.server.predictor.versions._current.users < count:
+    served = client.server.server.predictor.versions.of("shout").served
+    while sum(version.users for version in served.values()) < count:
         assert time.monotonic() < deadline
         time.sleep(0.01)

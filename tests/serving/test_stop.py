@@ -15,6 +15,7 @@ import urllib3
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from keras_transformer.serving.http import serve
+from keras_transformer.serving.model_config import ModelConfig
 from keras_transformer.serving.server import Server
 from keras_transformer.serving.settings import Limits, Settings
 from tests.helpers.model_server import ModelServer
@@ -158,7 +159,8 @@ def test_the_server_ends_with_the_error_of_its_task(task, base, monkeypatch):
 
     monkeypatch.setattr(f"keras_transformer.serving.{task}", fail)
     with pytest.raises(OSError, match="no more files"):
-        serve(lambda: Server(Settings(base=base, name="shout", port=0, rest_port=0)))
+        settings = Settings(models=[ModelConfig(name="shout", base=base)], port=0, rest_port=0)
+        serve(lambda: Server(settings))
 
 
 @pytest.mark.parametrize("taken", ["port", "rest_port"])

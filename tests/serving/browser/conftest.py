@@ -29,7 +29,8 @@ def browser():
     sync_api = pytest.importorskip("playwright.sync_api")
     if CHROMIUM is None:
         pytest.skip("there is no Chromium on PATH")
-    options = ["--no-sandbox"] if os.geteuid() == 0 else []
+    options = ["--host-resolver-rules=MAP *.example 127.0.0.1"]
+    options += ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
         yield browser

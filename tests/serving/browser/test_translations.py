@@ -82,8 +82,9 @@ def test_a_line_of_several_sentences_has_a_hint(open_page):
 
 def test_a_new_version_has_its_own_card(open_page, parrot):
     page = open_page()
-    served = parrot.server.predictor.versions._current
-    states, before = parrot.server.predictor.versions._states, (served.number, served.path)
+    versions = parrot.server.predictor.versions.of("parrot")
+    served, states = versions.served[2], versions._states
+    before = served.number, served.path
     new = served.path.with_name("3")
     new.mkdir(exist_ok=True)
     (new / "README.md").write_text("# the third\n")
@@ -101,7 +102,11 @@ def test_a_new_version_has_its_own_card(open_page, parrot):
 
 
 def test_a_parser_has_its_own_words(open_page, parrot):
-    path = parrot.server.predictor.versions._current.path / "assets.extra" / "export.json"
+    path = (
+        parrot.server.predictor.versions.of("parrot").served[2].path
+        / "assets.extra"
+        / "export.json"
+    )
     path.parent.mkdir(exist_ok=True)
     path.write_text('{"vocabulary": {"target_tokenizer": "TreeTokenizer"}}')
     try:
