@@ -149,7 +149,7 @@ def test_a_mistake_in_the_file_of_models_is_one_line(path, tmp_path, capfd):
         with pytest.raises(SystemExit):
             serve.main(["--model-config-file", str(given), "--engine", "python"])
         (line,) = capfd.readouterr().err.splitlines()
-        assert line.startswith(f"error: {message}")
+        assert line.startswith("error: ") and message in line
 
 
 def test_a_taken_port_is_one_line_that_names_its_option():
