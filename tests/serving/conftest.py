@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import grpc
 import pytest
 import tensorflow as tf
+from prometheus_client.parser import text_string_to_metric_families
 from tensorflow_serving.apis import (
     model_service_pb2_grpc,
     predict_pb2,
@@ -97,6 +98,13 @@ def base(tmp_path_factory):
     return base
 
 
+@pytest.fixture(scope="session")
+def exports(tmp_path_factory):
+    """Two versions, whose answers begin with their numbers."""
+    directory = tmp_path_factory.mktemp("exports")
+    return {number: save(directory / str(number), f"{number}:") for number in (1, 2)}
+
+
 def connect(server):
     """Return ways to talk to a server: `post`, `get`, `predict`, `channel`."""
     channel = grpc.insecure_channel(f"localhost:{server.port}")
@@ -177,8 +185,20 @@ def grpc_error(function, *arguments, **options):
 
 def wait_for_users(client, count):
     """Wait until as many requests are at work in a server."""
-    deadline = time.monotonic() + 20
     served = client.server.server.predictor.versions.of("shout").served
-    while sum(version.users for version in served.values()) < count:
+    wait(lambda: sum(version.users for version in served.values()) >= count)
+
+
+def wait(condition):
+    deadline = time.monotonic() + 30
+    while not condition():
         assert time.monotonic() < deadline
-        time.sleep(0.01)
+        time.sleep(0.02)
+
+
+def samples(client, name):
+    """Return the values of a metric by the values of its labels, in the order of their names."""
+    text = client.get("/monitoring/prometheus/metrics")[1].decode()
+    families = text_string_to_metric_families(text.replace(":tensorflow:", "tensorflow:"))
+    found = (sample for family in families for sample in family.samples if sample.name == name)
+    return {tuple(v for _, v in sorted(one.labels.items())): one.value for one in found}

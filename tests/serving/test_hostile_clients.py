@@ -19,7 +19,7 @@ from tests.helpers.model_server import ModelServer
 from tests.serving.conftest import connect, grpc_error
 
 BODY = b'{"inputs": ["a"]}'
-HEAD = b"POST /v1/models/shout:predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+HEAD = b"POST /v1/models/shout:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def test_a_body_that_trickles_is_answered_408(strict):
     assert answer.startswith(b"HTTP/1.1 408")
 
 
-@pytest.mark.parametrize("sent", [b"", b"POST /v1/mod", b"GET / HTTP/1.1\r\nHost: x\r\n"])
+@pytest.mark.parametrize("sent", [b"", b"POST /v1/mod", b"GET / HTTP/1.1\r\nHost: localhost\r\n"])
 def test_a_head_that_does_not_end_closes_the_connection(sent, strict):
     with connection(strict) as one:
         one.sendall(sent)
@@ -104,7 +104,7 @@ def test_a_gigabyte_is_refused_before_it_is_sent(strict):
 
 def test_chunks_without_end_are_refused(strict):
     with connection(strict) as one:
-        one.sendall(b"POST /v1/models/shout:predict HTTP/1.1\r\nHost: x\r\n")
+        one.sendall(b"POST /v1/models/shout:predict HTTP/1.1\r\nHost: localhost\r\n")
         one.sendall(b"Transfer-Encoding: chunked\r\n\r\n")
         for _ in range(10):  # 100,000 bytes, which may come.
             one.sendall(b"2710\r\n" + b"x" * 10_000 + b"\r\n")
@@ -200,7 +200,7 @@ ODD_PATHS = """
 @pytest.mark.parametrize("path", [*ODD_PATHS.split(), "/v1/models/" + "a" * 5000 + ":predict"])
 def test_odd_paths_are_refused(path, strict):
     with connection(strict) as one:
-        one.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\n" % path.encode("latin-1"))
+        one.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\n" % path.encode("latin-1"))
         one.sendall(b"Connection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(BODY), BODY))
         assert read_all(one)[:12] in (b"HTTP/1.1 400", b"HTTP/1.1 404")
 

@@ -11,9 +11,7 @@ from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2
 from keras_transformer.export.serving_files import write_serving_files
 from keras_transformer.serving.model_config import parse_model_config
 from tests.helpers.model_server import ModelServer
-from tests.serving.conftest import connect, grpc_error
-from tests.serving.test_protocol import samples
-from tests.serving.test_versions import exports, wait  # noqa: F401  a fixture
+from tests.serving.conftest import connect, grpc_error, samples, wait
 
 LATEST = "model_version_policy { latest { num_versions: 2 } }"
 
@@ -36,7 +34,7 @@ def start(path, **settings):
 
 
 @pytest.fixture
-def folder(exports, tmp_path):  # noqa: F811
+def folder(exports, tmp_path):
     """A directory of the models `one`, with versions 1 and 2, and `two`, with 1."""
     for name, number in (("one", 1), ("one", 2), ("two", 1)):
         shutil.copytree(exports[number], tmp_path / name / str(number))
@@ -114,7 +112,7 @@ def test_a_policy_chooses_the_versions(policy, served, folder):
     assert found == served
 
 
-def test_the_file_is_followed(folder, exports):  # noqa: F811
+def test_the_file_is_followed(folder, exports):
     path, label = folder / "models.config", 'version_labels {{ key: "stable" value: {} }}'
     specific = "model_version_policy {{ specific {{ versions: {} }} }}"
     write(path, entry("one", folder / "one", specific.format(1) + label.format(1)))

@@ -10,7 +10,6 @@ import pytest
 import tensorflow as tf
 import urllib3
 from google.protobuf import json_format
-from prometheus_client.parser import text_string_to_metric_families
 from tensorflow_serving.apis import (
     classification_pb2,
     get_model_metadata_pb2,
@@ -19,7 +18,7 @@ from tensorflow_serving.apis import (
 )
 
 from keras_transformer.serving.tensors import write_tensor
-from tests.serving.conftest import grpc_error
+from tests.serving.conftest import grpc_error, samples
 
 
 @pytest.mark.parametrize(
@@ -258,14 +257,6 @@ def test_other_calls_of_grpc_are_unimplemented(plain):
     }
     for call, request in calls.items():
         assert grpc_error(call, request)[0] == "UNIMPLEMENTED"
-
-
-def samples(client, name):
-    """Return the values of a metric by the values of its labels, in the order of their names."""
-    text = client.get("/monitoring/prometheus/metrics")[1].decode()
-    families = text_string_to_metric_families(text.replace(":tensorflow:", "tensorflow:"))
-    found = (sample for family in families for sample in family.samples if sample.name == name)
-    return {tuple(v for _, v in sorted(one.labels.items())): one.value for one in found}
 
 
 def test_requests_are_counted_and_logged_without_their_text(plain, caplog):

@@ -6,8 +6,7 @@ import threading
 import pytest
 
 from tests.helpers.model_server import ModelServer
-from tests.serving.conftest import connect
-from tests.serving.test_protocol import samples
+from tests.serving.conftest import connect, samples
 
 pytestmark = pytest.mark.slow
 
