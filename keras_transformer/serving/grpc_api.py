@@ -36,7 +36,7 @@ def _call(function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[An
     async def call(self: "GrpcApi", request: Any, context: Any) -> Any:
         entry = Entry("GRPC", function.__name__, "", context.peer(), bytes=request.ByteSize())
         spec = getattr(request, "model_spec", None)  # Not all requests name a model.
-        entry.model = spec.name[:200] if spec else ""
+        entry.model = (spec.name[:200] or None) if spec else None
         with self._metrics.request(entry):
             try:
                 return await function(self, request, context, entry)

@@ -34,7 +34,7 @@ class Entry:
     method: str
     path: str
     client: str
-    model: str = ""
+    model: str | None = None
     version: int | None = None
     status: str = "OK"
     http: int | None = None
@@ -143,7 +143,7 @@ class Metrics:
                 access_log.info(json.dumps({"time": now, **fields, "ms": milliseconds}))
 
     def _count(self, entry: Entry, seconds: float) -> None:
-        model = entry.model if entry.model in self.models else ""
+        model = entry.model if entry.model and entry.model in self.models else ""
         version = "" if entry.version is None else str(entry.version)
         self._requests[model, entry.status, entry.api, version] += 1
         point = "predict" if entry.api == "REST" else "Predict"

@@ -83,8 +83,8 @@ def parse_text(content: bytes, path: Path) -> Any:
         return text_format.Parse(content, model_server_config_pb2.ModelServerConfig())
     except (text_format.ParseError, UnicodeDecodeError) as error:
         raise ValueError(
-            f"{path} must be a ModelServerConfig of TensorFlow Serving in text format: {error}. "
-            "Correct it."
+            f"{path} must be a ModelServerConfig of TensorFlow Serving in text format: "
+            f"{str(error).removesuffix('.')}. Correct it."
         ) from error
 
 

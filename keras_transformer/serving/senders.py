@@ -39,10 +39,10 @@ class Senders:
         host = request.headers.get("host", "")
         if host and not self._is_own(host):
             raise _refused("host", host, _name(host) or "NAME")
-        # A browser may be set to leave the origin out.
+        # Images and scripts of a page have no origin, and a browser may be set to leave it out.
         is_foreign = request.headers.get("sec-fetch-site") == "cross-site"
-        hidden = "null" if is_foreign and request.method == "POST" else None
-        origin = request.headers.get("origin", hidden)
+        is_link = request.method == "GET" and request.headers.get("sec-fetch-mode") == "navigate"
+        origin = request.headers.get("origin", "null" if is_foreign and not is_link else None)
         if origin is None or origin.partition("://")[2].lower() == host.lower():
             return
         if not self._origins & {origin, "*"}:

@@ -80,6 +80,14 @@ def test_a_page_elsewhere_is_refused(origin, passing, plain, caplog):
         assert ask(port, "OPTIONS", PREDICT, headers=preflight).status >= 400
 
 
+def test_a_page_elsewhere_may_only_link_here(passing, port):
+    for each in (port, passing.port):
+        for mode, status in {"no-cors": 403, "navigate": 200}.items():
+            headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": mode}
+            assert ask(each, "GET", "/", headers=headers).status == status
+            assert ask(each, "POST", PREDICT, BODY, headers).status == 403
+
+
 def test_an_allowed_page_may_read_the_answers(open_ports):
     origin = "https://a.example"
     asked = {
