@@ -183,8 +183,6 @@ def _check_options(parser: Parser, args: argparse.Namespace) -> None:
         parser.error("give either --model or --model-config-file")
     if args.model_config_file and args.name:
         parser.error("--name is for --model; --model-config-file names its models")
-    if bool(args.tls_cert) != bool(args.tls_key):
-        parser.error("--tls-cert and --tls-key belong together")
     if args.engine == "tensorflow" and args.no_page:
         parser.error("--no-page is for --engine python; TensorFlow's server has no page")
     if args.port == args.rest_port and args.backend is None:

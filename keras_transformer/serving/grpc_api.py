@@ -77,8 +77,8 @@ class GrpcApi(
 
     @_call
     async def Predict(self, request: Any, context: Any, entry: Entry) -> Any:
-        model, asked = self._model(request)
-        with model.use(*asked) as served:
+        model, which = self._model(request)
+        with model.use(which) as served:
             entry.version = served.number
             signature = request.model_spec.signature_name or DEFAULT
             if signature in served.model:
@@ -106,8 +106,8 @@ class GrpcApi(
                 raise invalid(f"Metadata field {field} is not supported")
         response = get_model_metadata_pb2.GetModelMetadataResponse()
         signatures = get_model_metadata_pb2.SignatureDefMap()
-        model, asked = self._model(request)
-        with model.use(*asked) as served:
+        model, which = self._model(request)
+        with model.use(which) as served:
             response.model_spec.name = request.model_spec.name
             response.model_spec.version.value = served.number
             for name, signature in served.model.signature_defs.items():
@@ -119,18 +119,18 @@ class GrpcApi(
     async def GetModelStatus(self, request: Any, context: Any, entry: Entry) -> Any:
         _check_spec(request)
         response = get_model_status_pb2.GetModelStatusResponse()
-        model, asked = self._model(request)
-        for number, state in model.states(*asked).items():
+        model, which = self._model(request)
+        for number, state in model.states(which).items():
             one = response.model_version_status.add(version=number, state=state.state)
             one.status.error_code = state.code.value[0]
             one.status.error_message = state.message
         return response
 
-    def _model(self, request: Any) -> tuple[ModelVersions, tuple[int | None, str]]:
-        """Return the versions of a request's model, and the number and label it asks for."""
+    def _model(self, request: Any) -> tuple[ModelVersions, int | str | None]:
+        """Return the versions of a request's model, and which of them it asks for."""
         spec = request.model_spec
         number = spec.version.value if spec.HasField("version") else None
-        return self._predictor.versions.of(spec.name), (number, spec.version_label)
+        return self._predictor.versions.of(spec.name), spec.version_label or number
 
     Classify = _refuse("Classify")
     Regress = _refuse("Regress")

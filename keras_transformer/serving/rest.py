@@ -17,6 +17,7 @@ from keras_transformer.serving.metrics import Entry, Metrics
 from keras_transformer.serving.model import DEFAULT
 from keras_transformer.serving.page import Page
 from keras_transformer.serving.predict import Predictor, check_rows, check_values
+from keras_transformer.serving.versions import ModelVersions
 
 _MOST_VERSION = (1 << 63) - 1
 _LARGE = 1 << 16  # More bytes are read or written in a thread.
@@ -47,8 +48,8 @@ class RestApi(Application):
     async def _predict(self, match: re.Match, body: bytes, entry: Entry) -> Response:
         if match["method"].lower() != "predict":
             raise ServingError(Code.UNIMPLEMENTED, f"This server has no {match['method']} API.")
-        name, number, label = _model(match)
-        with self._predictor.versions.of(name).use(number, label) as served:
+        model, which = self._model(match)
+        with model.use(which) as served:
             entry.version = served.number
             large = len(body) > _LARGE
             request = await _off_loop(json_format.parse, body, large=large)
@@ -67,13 +68,20 @@ class RestApi(Application):
         large = large or sum(array.nbytes for array in outputs.values()) > _LARGE
         return await _off_loop(_write, outputs, in_rows, large, large=large)
 
+    def _model(self, match: re.Match) -> tuple[ModelVersions, int | str | None]:
+        """Return the versions of a path's model, and which of them it asks for."""
+        name, version = urllib.parse.unquote(match["name"]), match["version"]
+        if version and (len(version) > 19 or int(version) > _MOST_VERSION):
+            raise invalid(f"Failed to convert version: {version[:30]} to numeric.")
+        return self._predictor.versions.of(name), int(version) if version else match["label"]
+
     def ready(self) -> dict[str, bool]:
         """Return whether each model has a version that is served, by name."""
         return self._predictor.versions.ready()
 
     def _status(self, match: re.Match) -> Response:
-        name, number, label = _model(match)
-        states = self._predictor.versions.of(name).states(number, label)
+        model, which = self._model(match)
+        states = model.states(which)
         available = any(state.state == "AVAILABLE" for state in states.values())
         answer = {
             "model_version_status": [
@@ -86,11 +94,11 @@ class RestApi(Application):
             ]
         }
         # Unlike TensorFlow Serving, so that a probe of a model fails as long as it is not served.
-        return json_response(answer, 200 if available or number is not None or label else 503)
+        return json_response(answer, 200 if available or which is not None else 503)
 
     def _metadata(self, match: re.Match) -> dict[str, Any]:
-        name, number, label = _model(match)
-        with self._predictor.versions.of(name).use(number, label) as served:
+        model, which = self._model(match)
+        with model.use(which) as served:
             signatures = {
                 name: protobuf_json.MessageToDict(
                     signature,
@@ -99,21 +107,11 @@ class RestApi(Application):
                 )
                 for name, signature in served.model.signature_defs.items()
             }
-            version = str(served.number)
+        name, version = model.config.name, str(served.number)
         return {
             "model_spec": {"name": name, "signature_name": "", "version": version},
             "metadata": {"signature_def": {"signature_def": signatures}},
         }
-
-
-def _model(match: re.Match) -> tuple[str, int | None, str]:
-    """Return the name, the version and the label of a model in a path."""
-    name, version = urllib.parse.unquote(match["name"]), match["version"]
-    if version is None:
-        return name, None, match["label"] or ""
-    if len(version) > 19 or int(version) > _MOST_VERSION:
-        raise invalid(f"Failed to convert version: {version[:30]} to numeric.")
-    return name, int(version), ""
 
 
 def _write(outputs: Mapping[str, np.ndarray], in_rows: bool, large: bool) -> Response:

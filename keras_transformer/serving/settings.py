@@ -73,7 +73,7 @@ class WebSettings:
                     f"usual one, such as https://example.com, received {origin!r}."
                 )
         if (self.tls_cert is None) != (self.tls_key is None):
-            raise ValueError("TLS needs a certificate and its key. Give both files.")
+            raise ValueError("TLS needs a certificate and its key. Give the files of both.")
         if self.tls_cert and self.tls_key:
             try:
                 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

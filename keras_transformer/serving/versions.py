@@ -69,17 +69,16 @@ class ModelVersions:
         self._labels: dict[str, int] = {}
         self._failed: dict[Path, float] = {}  # When to try them again.
 
-    def states(self, number: int | None = None, label: str = "") -> dict[int, State]:
+    def states(self, which: int | str | None = None) -> dict[int, State]:
         """Return the state of each version by number, the highest first.
 
         Args:
-            number: Return the state of this version only.
-            label: Return the state of the version with this label only.
+            which: The number or the label of the only version to return.
 
         Raises:
             ServingError: If there is no such version.
         """
-        number = self._number(label) if label else number
+        number = self._number(which)
         if not self._states:
             message = f"Could not find any versions of model {self.config.name}"
             raise ServingError(Code.NOT_FOUND, message)
@@ -91,17 +90,16 @@ class ModelVersions:
         return {number: self._states[number]}
 
     @contextlib.contextmanager
-    def use(self, number: int | None = None, label: str = "") -> Iterator[Served]:
+    def use(self, which: int | str | None = None) -> Iterator[Served]:
         """Keep a version loaded in the block.
 
         Args:
-            number: The version; None for the highest.
-            label: The label of the version, instead of its number.
+            which: The number or the label of the version; None for the highest.
 
         Raises:
             ServingError: If it is not served.
         """
-        number = self._number(label) if label else number
+        number = self._number(which)
         served = self.served.get(max(self.served, default=0) if number is None else number)
         if served is None:
             name = self.config.name
@@ -115,10 +113,12 @@ class ModelVersions:
             if served.number not in self.served and not served.users:
                 self._set(served.number, State("END"))
 
-    def _number(self, label: str) -> int:
-        if label not in self._labels:
-            raise invalid(f"Unrecognized servable version label: {label}")
-        return self._labels[label]
+    def _number(self, which: int | str | None) -> int | None:
+        if not isinstance(which, str):
+            return which
+        if which not in self._labels:
+            raise invalid(f"Unrecognized servable version label: {which}")
+        return self._labels[which]
 
     async def load_first(self) -> None:
         """Load the versions to serve.

@@ -128,7 +128,7 @@ def test_probes_are_answered_under_any_name(path, passing, port):
         ({"allowed_origins": ["https://a.example/"]}, "received 'https://a.example/'"),
         ({"tls_cert": __file__, "tls_key": __file__}, "must be a certificate and its key"),
         ({"tls_cert": "absent", "tls_key": "absent"}, "must be a certificate and its key"),
-        ({"tls_cert": __file__}, "needs a certificate and its key. Give both"),
+        ({"tls_cert": __file__}, "needs a certificate and its key. Give the files of both"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(wrong, message):

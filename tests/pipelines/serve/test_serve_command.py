@@ -127,7 +127,6 @@ def test_a_file_of_models_is_given_to_each_server(option, model, path, capsys, m
         ("--model en_de --model-config-file x", "give either --model or --model-config-file"),
         ("--model-config-file x --name y", "--name is for --model; --model-config-file names"),
         ("--backend http://a --name x --model-config-file y", "--model-config-file is for a model"),
-        ("--model en_de --tls-cert x", "--tls-cert and --tls-key belong together"),
     ],
 )
 def test_options_that_exclude_each_other_are_named(options, message, capsys):
