@@ -1,9 +1,10 @@
 """What the ASGI applications of this package share: paths, log, metrics and errors."""
 
-import json
+import asyncio
 import logging
 import re
 import urllib.parse
+from collections.abc import Coroutine
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
@@ -11,9 +12,11 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from keras_transformer.serving.errors import Code, ServingError
-from keras_transformer.serving.http import BodyError, read_body
+from keras_transformer.serving.http import BodyError, most_bytes, read_body
+from keras_transformer.serving.json_format import encode
 from keras_transformer.serving.metrics import CONTENT_TYPE, Entry, Metrics
 from keras_transformer.serving.page import Page
+from keras_transformer.serving.queues import Room
 from keras_transformer.serving.senders import Senders
 from keras_transformer.serving.settings import WebSettings
 
@@ -40,6 +43,7 @@ class Application:
     def __init__(self, metrics: Metrics, settings: WebSettings, page: Page | None = None):
         self._metrics, self._limits, self._page = metrics, settings.limits, page
         self._senders = Senders(settings)
+        self._room = Room()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle an ASGI request."""
@@ -60,6 +64,9 @@ class Application:
                 response = json_response({"error": error.message}, error.http_status)
                 if isinstance(error, BodyError):
                     response.headers["connection"] = "close"
+            except asyncio.CancelledError:  # The server stops, and its time for that is over.
+                entry.status = Code.UNAVAILABLE.name
+                response = json_response({"error": "The server is stopping."}, 503)
             except Exception:
                 log.exception("an error of the server")
                 entry.status = Code.INTERNAL.name
@@ -74,9 +81,11 @@ class Application:
             return self._probe(path)
         self._senders.check(request)
         if path.lower().startswith("/v1/"):
-            body = await read_body(request, self._limits)
-            entry.bytes = len(body)
-            return await self._answer_rest(request.method, path, body, entry)
+            with self._room.hold(most_bytes(request, self._limits)):
+                body = await read_body(request, self._limits)
+                entry.bytes = len(body)
+                work = self._answer_rest(request.method, path, body, entry)
+                return await _for_client(request, work)
         if self._page and (response := await self._page.answer(request, path)):
             return response
         return HTMLResponse(_NOT_FOUND, 404)
@@ -99,7 +108,28 @@ class Application:
         raise NotImplementedError
 
 
+async def _for_client(request: Request, work: Coroutine[Any, Any, Response]) -> Response:
+    """Return the response that is worked out while its client waits.
+
+    Raises:
+        ClientDisconnect: If the client leaves; the work is cancelled.
+    """
+
+    async def leaves() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    working, leaving = asyncio.create_task(work), asyncio.create_task(leaves())
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientDisconnect
+        return working.result()
+    finally:
+        working.cancel()
+        leaving.cancel()
+
+
 def json_response(answer: Any, status: int = 200, indent: int | None = 4) -> Response:
     """Return a response with a value as JSON."""
-    content = json.dumps(answer, ensure_ascii=False, indent=indent)
-    return Response(content.encode("utf-8", "replace"), status, media_type="application/json")
+    return Response(encode(answer, indent), status, media_type="application/json")

@@ -149,7 +149,7 @@ class PassThrough(Application):
         return b"".join(chunks)
 
     def stop(self) -> None:
-        """Drop requests that have not begun."""
+        """Drop all requests."""
         for workers in self._workers.values():
             workers.stop()
 
@@ -176,6 +176,10 @@ class PageServer(WebServer):
     async def stop(self) -> None:
         """Refuse new requests, finish those that run, and close the port."""
         await super().stop()
+        self.drop()
+
+    def drop(self) -> None:
+        """Answer requests that still run when the time to stop is over."""
         self._application.stop()
 
     def __str__(self) -> str:

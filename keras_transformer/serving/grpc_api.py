@@ -19,8 +19,10 @@ from tensorflow_serving.apis import (
 from keras_transformer.serving.errors import Code, ServingError, invalid
 from keras_transformer.serving.metrics import Entry, Metrics
 from keras_transformer.serving.model import DEFAULT
+from keras_transformer.serving.parts import Arrays
 from keras_transformer.serving.predict import Predictor
-from keras_transformer.serving.tensors import check_names, read_tensor, write_tensor
+from keras_transformer.serving.queues import LARGE, Room, off_loop
+from keras_transformer.serving.tensors import check_fields, check_names, read_tensor, write_tensor
 from keras_transformer.serving.versions import ModelVersions
 
 log = logging.getLogger(__name__)
@@ -85,16 +87,17 @@ class GrpcApi(
                 check_names(request.inputs, served.model.dtypes(signature))
             inputs = {name: read_tensor(name, proto) for name, proto in request.inputs.items()}
             entry.rows = max((len(x) if x.ndim else 1 for x in inputs.values()), default=0)
+            client, _, _ = entry.client.rpartition(":")  # All connections of an address.
+            names = request.output_filter
             outputs = await self._predictor.run(
-                served, signature, inputs, context.time_remaining(), request.output_filter
+                served, signature, inputs, context.time_remaining(), names, client
             )
             response = predict_pb2.PredictResponse()
             response.model_spec.name = request.model_spec.name
             response.model_spec.version.value = served.number
             response.model_spec.signature_name = signature
-        for name, array in outputs.items():
-            response.outputs[name].CopyFrom(write_tensor(array))
-        return response
+        large = sum(array.nbytes for array in outputs.values()) > LARGE
+        return await off_loop(_write, response, outputs, large=large)
 
     @_call
     async def GetModelMetadata(self, request: Any, context: Any, entry: Entry) -> Any:
@@ -138,30 +141,53 @@ class GrpcApi(
     HandleReloadConfigRequest = _refuse("HandleReloadConfigRequest")
 
 
-class RefuseMalformed(grpc.aio.ServerInterceptor):
-    """Answers INTERNAL to bytes that are no message, as TensorFlow Serving does.
+class ReadRequests(grpc.aio.ServerInterceptor):
+    """Reads the messages of requests, and refuses those that would take long to read.
 
-    gRPC itself would write a traceback to the log for each.
+    Bytes that are no message are answered INTERNAL, as TensorFlow Serving does. gRPC itself would
+    write a traceback to the log for each.
     """
+
+    def __init__(self) -> None:
+        self._room = Room()
 
     async def intercept_service(self, continuation: Any, details: Any) -> Any:
         handler = await continuation(details)
-        if handler is None or handler.unary_unary is None:
-            return handler
+        if handler is None:
+            return None
+        is_predict = details.method.endswith("/Predict")
+        if handler.unary_unary is None:  # The health service: a name is all that it reads.
 
-        def read(content: bytes) -> Any:
+            def read(content: bytes) -> Any:
+                return handler.request_deserializer(content if len(content) < LARGE else b"")
+
+            return grpc.unary_stream_rpc_method_handler(
+                handler.unary_stream, read, handler.response_serializer
+            )
+
+        async def answer(content: bytes, context: Any) -> Any:
             try:
-                return handler.request_deserializer(content)
+                with self._room.hold(len(content)):
+                    if len(content) > LARGE:
+                        if not is_predict:
+                            raise invalid(f"Only Predict takes more than {LARGE} bytes.")
+                        kind = predict_pb2.PredictRequest.DESCRIPTOR
+                        await off_loop(check_fields, content, kind, large=True)
+                    request = handler.request_deserializer(content)
+                    answer = handler.unary_unary(request, context)
+                    return await answer if inspect.isawaitable(answer) else answer
+            except ServingError as error:
+                await context.abort(error.code, error.message)
             except message.DecodeError:
-                return None
-
-        async def answer(request: Any, context: Any) -> Any:
-            if request is None:
                 await context.abort(grpc.StatusCode.INTERNAL, "The request is malformed.")
-            answer = handler.unary_unary(request, context)
-            return await answer if inspect.isawaitable(answer) else answer
 
-        return grpc.unary_unary_rpc_method_handler(answer, read, handler.response_serializer)
+        return grpc.unary_unary_rpc_method_handler(answer, None, handler.response_serializer)
+
+
+def _write(response: Any, outputs: Arrays) -> Any:
+    for name, array in outputs.items():
+        response.outputs[name].CopyFrom(write_tensor(array))
+    return response
 
 
 def _check_spec(request: Any) -> None:

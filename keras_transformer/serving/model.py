@@ -13,12 +13,14 @@ from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import saved_model_pb2
 
 from keras_transformer.serving.errors import Code, ServingError, from_tensorflow, invalid
+from keras_transformer.serving.parts import Pace, Sizes, lengths
 from keras_transformer.serving.tensors import check_names, read_tensor
 from keras_transformer.utils.checksums import check_files
 from keras_transformer.utils.versions import GRAPH
 
 DEFAULT = "serving_default"
 _WARMUP = "assets.extra/tf_serving_warmup_requests"
+_BYTES_PER_VALUE = 16  # Of an output, with its copies.
 
 
 class Model:
@@ -26,6 +28,8 @@ class Model:
 
     Attributes:
         signature_defs: The description of each signature, a `SignatureDef`.
+        sizes: What it needs for a row; None if it is not an export of this package.
+        paces: How fast each signature is.
         warmup_seconds: How long the warm-up requests took.
 
     Args:
@@ -43,6 +47,8 @@ class Model:
         with _whole(version / GRAPH):
             saved = saved_model_pb2.SavedModel.FromString((version / GRAPH).read_bytes())
             self.signature_defs = dict(saved.meta_graphs[0].signature_def)
+        self.sizes = Sizes.read(version)
+        self.paces = {name: Pace() for name in self.signature_defs}
         self._loaded = tf.saved_model.load(str(version))
         self._functions: Mapping[str, Any] = self._loaded.signatures
         self.warmup_seconds = self._warm_up(version / _WARMUP)
@@ -79,6 +85,29 @@ class Model:
     def outputs(self, signature: str) -> set[str]:
         """Return the names of a signature's outputs."""
         return set(self.signature_defs[signature].outputs)
+
+    def is_row_wise(self, signature: str, inputs: Mapping[str, np.ndarray]) -> bool:
+        """Return whether the rows of a request may be run apart, as those of our exports.
+
+        Rows of other models may depend on each other.
+        """
+        sizes = {len(array) for array in inputs.values() if array.ndim == 1}
+        return self.sizes is not None and signature in self.sizes.signatures and len(sizes) == 1
+
+    def lengths(self, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the length of each row, in bytes that the model reads."""
+        found = lengths(inputs)
+        return found if self.sizes is None else np.minimum(found, self.sizes.most_bytes)
+
+    def memory(self, signature: str, length: int) -> int:
+        """Return the most bytes that a row-wise signature takes for a row of so many bytes."""
+        assert self.sizes is not None
+        tokens, memory = self.sizes.of_row(length)
+        shapes = (info.tensor_shape.dim for info in self.signature_defs[signature].outputs.values())
+        values = sum(
+            math.prod(tokens if dim.size < 0 else dim.size for dim in shape[1:]) for shape in shapes
+        )
+        return int(memory) + _BYTES_PER_VALUE * values
 
     def heads(self, signature: str) -> int:
         """Return the layers times heads of the attention that a signature returns, or 1."""

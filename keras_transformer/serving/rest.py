@@ -1,6 +1,5 @@
 """The REST API of TensorFlow Serving, as an ASGI application."""
 
-import asyncio
 import re
 import urllib.parse
 from collections.abc import Mapping
@@ -16,11 +15,10 @@ from keras_transformer.serving.errors import Code, ServingError, invalid
 from keras_transformer.serving.metrics import Entry, Metrics
 from keras_transformer.serving.model import DEFAULT
 from keras_transformer.serving.page import Page
-from keras_transformer.serving.predict import Predictor, check_rows, check_values
+from keras_transformer.serving.predict import Predictor, check_rows
+from keras_transformer.serving.queues import LARGE, off_loop
 from keras_transformer.serving.versions import ModelVersions
-
-_MOST_VERSION = (1 << 63) - 1
-_LARGE = 1 << 16  # More bytes are read or written in a thread.
+from keras_transformer.utils.versions import HIGHEST
 
 
 class RestApi(Application):
@@ -51,8 +49,8 @@ class RestApi(Application):
         model, which = self._model(match)
         with model.use(which) as served:
             entry.version = served.number
-            large = len(body) > _LARGE
-            request = await _off_loop(json_format.parse, body, large=large)
+            large = len(body) > LARGE
+            request = await off_loop(json_format.parse, body, large=large)
             signature = json_format.signature_name(request) or DEFAULT
             if signature not in served.model:
                 raise invalid(f'Serving signature name: "{signature}" not found in signature def')
@@ -60,18 +58,19 @@ class RestApi(Application):
             if not dtypes:
                 raise invalid(f"Failed to get input map for signature: {signature}")
             check_rows(json_format.count_rows(request, dtypes), self._limits.rows)
-            in_rows, inputs = await _off_loop(json_format.read_inputs, request, dtypes, large=large)
+            in_rows, inputs = await off_loop(json_format.read_inputs, request, dtypes, large=large)
             entry.rows = max(len(array) if array.ndim else 1 for array in inputs.values())
             seconds = self._predictor.settings.timeout
-            outputs = await self._predictor.run(served, signature, inputs, seconds)
-        check_values(outputs, self._limits)
-        large = large or sum(array.nbytes for array in outputs.values()) > _LARGE
-        return await _off_loop(_write, outputs, in_rows, large, large=large)
+            outputs = await self._predictor.run(
+                served, signature, inputs, seconds, client=entry.client
+            )
+        large = large or sum(array.nbytes for array in outputs.values()) > LARGE
+        return await off_loop(_write, outputs, in_rows, large, large=large)
 
     def _model(self, match: re.Match) -> tuple[ModelVersions, int | str | None]:
         """Return the versions of a path's model, and which of them it asks for."""
         name, version = urllib.parse.unquote(match["name"]), match["version"]
-        if version and (len(version) > 19 or int(version) > _MOST_VERSION):
+        if version and (len(version) > 19 or int(version) > HIGHEST):
             raise invalid(f"Failed to convert version: {version[:30]} to numeric.")
         return self._predictor.versions.of(name), int(version) if version else match["label"]
 
@@ -117,8 +116,3 @@ class RestApi(Application):
 def _write(outputs: Mapping[str, np.ndarray], in_rows: bool, large: bool) -> Response:
     # Indentation takes json's slow encoder, and the event loop waits for the interpreter's lock.
     return json_response(json_format.write_outputs(outputs, in_rows), indent=None if large else 4)
-
-
-async def _off_loop(function: Any, *args: Any, large: bool) -> Any:
-    """Call a function, in a thread if it takes long."""
-    return await asyncio.to_thread(function, *args) if large else function(*args)

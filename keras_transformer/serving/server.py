@@ -7,8 +7,8 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
 
-from keras_transformer.serving.grpc_api import GrpcApi, RefuseMalformed
-from keras_transformer.serving.http import WebServer, bind
+from keras_transformer.serving.grpc_api import GrpcApi, ReadRequests
+from keras_transformer.serving.http import STOP_MARGIN, WebServer, bind
 from keras_transformer.serving.metrics import Metrics
 from keras_transformer.serving.page import Page
 from keras_transformer.serving.predict import Predictor
@@ -73,7 +73,7 @@ class Server(WebServer):
             "grpc.max_connection_idle_ms": round(1000 * self.limits.idle_seconds),
         }
         self._grpc_server = server = grpc.aio.server(
-            interceptors=[RefuseMalformed()], options=list(options.items())
+            interceptors=[ReadRequests()], options=list(options.items())
         )
         prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(self.grpc, server)
         model_service_pb2_grpc.add_ModelServiceServicer_to_server(self.grpc, server)
@@ -112,7 +112,12 @@ class Server(WebServer):
         """Refuse new requests, finish those that run, and close the ports."""
         await self._health.enter_graceful_shutdown()
         self._watching.cancel()
-        await asyncio.gather(self._grpc_server.stop(self.limits.stop_seconds), super().stop())
+        grace = self.limits.stop_seconds + STOP_MARGIN
+        await asyncio.gather(self._grpc_server.stop(grace), super().stop())
+        self.drop()
+
+    def drop(self) -> None:
+        """Answer requests that still run when the time to stop is over."""
         self.predictor.stop()
 
     def __str__(self) -> str:

@@ -30,7 +30,7 @@ class Limits:
     """Seconds in which the body of a REST request must arrive."""
     idle_seconds: float = 75
     """Seconds that a connection may wait for a request, or for the rest of its head."""
-    stop_seconds: float = 30
+    stop_seconds: float = 10
     """Seconds that running requests have to finish when the server stops."""
 
 

@@ -15,6 +15,7 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
+from keras_transformer.config.record import ExportRecord
 from tests.helpers.model_server import ModelServer
 from tests.helpers.page import Passing
 
@@ -82,11 +83,20 @@ class Shout(tf.Module):
         return {"y": 2 * x}
 
 
-def save(path, prefix=""):
+RECORD = {
+    "model": {"num_layers": 2, "d_model": 8, "target_vocab_size": None, "vocab_size": 100},
+    "decoding": {"beam_size": 1, "max_source_length": 512, "extra_length": 9, "max_length": None},
+}
+
+
+def save(path, prefix="", row_wise=()):
+    """Save the model; if it has row-wise signatures, with the record of an export that says so."""
     model = Shout(prefix)
     names = ("score", "strict", "first", "slow", "wait", "pair", "double", "heads", "nothing")
     signatures = {name: getattr(model, name) for name in names}
     tf.saved_model.save(model, str(path), {"serving_default": model.shout, **signatures})
+    if row_wise:
+        ExportRecord(signatures=dict.fromkeys(row_wise, {}), **RECORD).write(path)
     return path
 
 
