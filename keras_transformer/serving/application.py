@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from keras_transformer.serving.errors import Code, ServingError
 from keras_transformer.serving.http import BodyError, most_bytes, read_body
-from keras_transformer.serving.json_format import encode
+from keras_transformer.serving.json_text import encode
 from keras_transformer.serving.metrics import CONTENT_TYPE, Entry, Metrics
 from keras_transformer.serving.page import Page
 from keras_transformer.serving.queues import Room

@@ -217,11 +217,11 @@ def _limited_protocol(idle_seconds: float) -> type[asyncio.Protocol]:
         half_closed = False
 
         def connection_made(self, transport: Any) -> None:
-            self.buffer = bytearray(_AT_ONCE)
+            self.buffer = memoryview(bytearray(_AT_ONCE))  # TLS writes into slices.
             super().connection_made(transport)
             self._expect_request()
 
-        def get_buffer(self, sizehint: int) -> bytearray:
+        def get_buffer(self, sizehint: int) -> memoryview:
             return self.buffer
 
         def buffer_updated(self, nbytes: int) -> None:
