@@ -233,8 +233,12 @@ def run_python(args: argparse.Namespace, version: Path, name: str) -> None:
     host = args.host or "127.0.0.1"
     _end_on_signals()
     _announce(args, version, name, host)
+    from keras_transformer.utils.memory import share_arenas
     from pipelines.cli.process import import_tensorflow, start_log
 
+    share_arenas(2)
+    for package in ("jax", "keras"):  # TensorFlow would import them, and needs neither here.
+        sys.modules.setdefault(package, None)  # type: ignore[arg-type]
     import_tensorflow()
     import tensorflow as tf
 
