@@ -307,8 +307,12 @@ def run_python(args: argparse.Namespace, version: Path | None, name: str) -> Non
     )
     _end_on_signals()
     _announce(args, version, name, settings.host)
+    from keras_transformer.utils.memory import share_arenas
     from pipelines.cli.process import import_tensorflow, start_log
 
+    share_arenas(2)
+    for package in ("jax", "keras"):  # TensorFlow would import them, and needs neither here.
+        sys.modules.setdefault(package, None)  # type: ignore[arg-type]
     import_tensorflow()
     import tensorflow as tf
 

@@ -1,10 +1,12 @@
 """The memory of this process."""
 
 import contextlib
+import ctypes
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
+_ARENA_MAX = -8  # Of mallopt(3).
 _GROUP = Path("/proc/self/cgroup")
 _GROUPS = Path("/sys/fs/cgroup")
 
@@ -36,3 +38,19 @@ def _limits() -> Iterator[Path]:
                 yield _GROUPS / path[1:] / "memory.max"
             elif controllers == "memory":
                 yield _GROUPS / "memory" / path[1:] / "memory.limit_in_bytes"
+
+
+def trim_memory() -> None:
+    """Return free memory to the system, where the C library would keep it."""
+    with contextlib.suppress(AttributeError, OSError, TypeError):  # It is not that of GNU.
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def share_arenas(most: int) -> None:
+    """Let the C library divide memory among a few arenas instead of eight per core.
+
+    Args:
+        most: Their number; threads that allocate at the same time share them.
+    """
+    with contextlib.suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).mallopt(_ARENA_MAX, most)
