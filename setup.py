@@ -35,6 +35,7 @@ TEST = [
     *PUBLISHED,
     *SERVE,
     *TFDS,
+    "axe-playwright-python>=0.1.4",  # for the accessibility of the page
     "ctranslate2>=4.8,<5",
     "dill>=0.3",  # for tensorflow_datasets.testing
     "hypothesis>=6.100",

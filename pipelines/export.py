@@ -6,6 +6,7 @@ Usage:
 """
 
 import argparse
+import contextlib
 import json
 import shlex
 import sys
@@ -18,7 +19,25 @@ from pipelines.cli.parser import MODEL_HELP, Parser, add_search_options, search_
 from pipelines.cli.process import import_tensorflow, start_log
 
 _OTHER_FORMATS = ("ctranslate2", "hugging_face")
-_OF_SAVED_MODELS = {"scores": None, "description": None, "compiled": False, "precision": "float32"}
+_EXAMPLES, _LONGEST_EXAMPLE = 3, 80
+"""How many sentences the page offers, and their characters."""
+_ABOUT_MODEL = {
+    "license": ("TEXT", "the license of the model"),
+    "attribution": ("TEXT", "whom a user of the model must name"),
+    "examples": (
+        "FILE",
+        f"sentences to try, the first {_EXAMPLES} lines of at most {_LONGEST_EXAMPLE} characters "
+        "(by default, of the run's validation text; an empty file: none)",
+    ),
+    "scores": ("FILE", "what pipelines.evaluate --json wrote for this model"),
+    "description": ("FILE", "in Markdown: kind of text, training, limits"),
+}
+"""Options for the model card and the server's page: kind of value and help."""
+_OF_SAVED_MODELS = {
+    **dict.fromkeys(["languages", *_ABOUT_MODEL]),
+    "compiled": False,
+    "precision": "float32",
+}
 """The defaults of options that other formats do not have."""
 
 
@@ -35,16 +54,14 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.exp
         help="a SavedModel (default), a directory for CTranslate2, or a folder for "
         "MarianMTModel.from_pretrained of Hugging Face",
     )
-    parser.add_argument(
-        "--scores",
-        metavar="FILE",
-        help="for the model card: the file that pipelines.evaluate --json wrote for this model",
+    group = parser.add_argument_group(
+        "about the model", "For the model card and the server's page."
     )
-    parser.add_argument(
-        "--description",
-        metavar="FILE",
-        help="for the model card, in Markdown: languages, kind of text, license",
+    group.add_argument(
+        "--languages", nargs="+", metavar="CODE", help="source and target, such as en de"
     )
+    for name, (kind_of_value, text) in _ABOUT_MODEL.items():
+        group.add_argument(f"--{name}", metavar=kind_of_value, help=text)
     parser.add_argument(
         "--compiled",
         action="store_true",
@@ -72,6 +89,9 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.exp
     texts: dict[str, Any] = {}
     if args.description:
         texts["description"] = _read("--description", args.description).strip()
+    for name in ("languages", "license", "attribution"):
+        if (value := getattr(args, name)) is not None:
+            texts[name] = value
     if args.scores:
         texts["scores"] = _read_json("--scores", args.scores)
     start_log()
@@ -85,8 +105,27 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.exp
     carried = run_facts(args.checkpoint)
     if search_options(args) or args.precision != "float32":
         carried.pop("scores", None)  # An earlier export was scored with other options.
-    facts |= carried | texts
+    facts |= carried | _examples(args.examples, carried) | texts
     print(export_saved_model(translator, args.output, facts))
+
+
+def _examples(path: str | None, carried: dict[str, Any]) -> dict[str, list[str]]:
+    """Return the fact `examples`, from a file, or from a run's validation text if it is here."""
+    if path is None and "examples" in carried:
+        return {}
+    from keras_transformer.config import DataConfig
+    from keras_transformer.data.sources import read_lines
+    from keras_transformer.training.corpora import read_validation
+
+    data, sentences = carried.get("data"), list[str]()
+    if path is not None:
+        sentences = read_lines(path)
+    elif isinstance(data, dict) and not data.get("tfds"):  # TFDS might download its text again.
+        with contextlib.suppress(OSError, ValueError):  # It has been moved.
+            sentences = [source for source, _ in read_validation(DataConfig(**data))]
+    short = [text for text in map(str.strip, sentences) if 0 < len(text) <= _LONGEST_EXAMPLE]
+    found = list(dict.fromkeys(short))[:_EXAMPLES]
+    return {"examples": found} if found or path is not None else {}
 
 
 def _export_to_other(args: argparse.Namespace) -> None:

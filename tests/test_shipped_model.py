@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from keras_transformer.config.record import ExportRecord
 from keras_transformer.export import load_saved_model
+from keras_transformer.export.model_card import model_card
 from keras_transformer.losses import LabelSmoothedCrossEntropy
 from keras_transformer.translation import Translator
 from tests.helpers.tiny import ROOT
@@ -27,6 +28,11 @@ def test_the_readme_has_the_scores_of_its_record(scores):
     for score in (scores["bleu"], scores["chrf"]):
         assert f"{score:.1f}" in cells
     assert scores["signature"].rpartition("|")[0] in README
+
+
+def test_its_card_is_that_of_its_record():
+    card = (MODEL / "1" / "README.md").read_text(encoding="utf-8")
+    assert card == model_card(MODEL.name, ExportRecord.read(MODEL / "1"))
 
 
 @pytest.mark.slow

@@ -60,8 +60,9 @@ def export_saved_model(
         translator: The translator to export, with its decoding options.
         path: The model's directory, such as saved_models/NAME.
         facts: More entries for export.json and the model card by name, such as data, scores and
-            the command: strings, numbers or mappings that JSON can represent. A `description`, in
-            Markdown, comes first in the card.
+            the command: values that JSON can represent. A `description`, in Markdown, comes first
+            in the card. The page of the server shows `languages` (codes, the source first),
+            `license`, `attribution` and `examples` (sentences to try).
 
     Returns:
         The directory of the new version: path/1, or one more than the highest number there.

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,7 @@ HEADERS = {
 _BLEU_CALLS = 3  # One runs, and two wait.
 _CARD = "README.md"
 _MOST_CHARACTERS = 200_000
+_MOST_EXAMPLES = 5
 _MOST = 1e15  # No number of a model is larger.
 
 # BLEU is for small requests only, since any client of the server can ask for it.
@@ -119,8 +120,9 @@ def about(version: Path) -> dict[str, Any]:
         version: The directory. Missing and damaged files are left out.
 
     Returns:
-        `version`, `description`, `facts` (pairs of a name and a value), `card`,
-        `max_source_length`, and `makes_trees` of a parser, as far as they are known.
+        `version`, `description`, `languages` (codes, the source first), `license`, `examples`
+        (sentences to try), `facts` (pairs of a name and a value), `card`, `max_source_length`, and
+        `makes_trees` of a parser, as far as they are known.
     """
     known: dict[str, Any] = {"version": version.name}
     with contextlib.suppress(OSError, RecursionError, ValueError):
@@ -131,11 +133,29 @@ def about(version: Path) -> dict[str, Any]:
             known["max_source_length"] = length
         if record.vocabulary.get("target_tokenizer") == "TreeTokenizer":
             known["makes_trees"] = True
+        known |= {name: value for name, value in _introduction(record.facts).items() if value}
         known["facts"] = _facts(record)
     with contextlib.suppress(OSError):
         with (version / _CARD).open(encoding="utf-8", errors="replace") as file:
             known["card"] = file.read(_MOST_CHARACTERS)
     return known
+
+
+def _introduction(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the page says first about a model, and offers to try.
+
+    >>> _introduction({"license": "CC-BY 4.0", "data": {"source_language": "en", "tfds": None}})
+    {'languages': [], 'license': 'CC-BY 4.0', 'examples': []}
+    """
+    data = facts.get("data")
+    data = data if isinstance(data, dict) else {}
+    pair = [data.get("source_language"), data.get("target_language")]  # Of a TFDS dataset.
+    languages = _strings(facts.get("languages")) or _strings(pair)
+    return {
+        "languages": languages if len(languages) > 1 else [],
+        "license": _string(facts.get("license")),
+        "examples": _strings(facts.get("examples"))[:_MOST_EXAMPLES],
+    }
 
 
 def _facts(record: ExportRecord) -> list[tuple[str, str]]:
@@ -162,6 +182,7 @@ def _facts(record: ExportRecord) -> list[tuple[str, str]]:
         "Weights": _text(record.precision),
         "Beam size": _number(record.decoding.get("beam_size"), "{}"),
         "Longest text": _number(record.decoding.get("max_source_length"), "{:,} tokens"),
+        "Attribution": _string(record.facts.get("attribution")),
     }
     return [(name, value) for name, value in facts.items() if value]
 
@@ -174,6 +195,17 @@ def _number(value: Any, pattern: str) -> str:
     """
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return pattern.format(value) if is_number and abs(value) < _MOST else ""
+
+
+def _string(value: Any) -> str:
+    """Return a string as text, "" for anything else."""
+    return _text(value).strip() if isinstance(value, str) else ""
+
+
+def _strings(values: Any) -> list[str]:
+    """Return the strings of a list that are not blank."""
+    values = values if isinstance(values, list) else []
+    return [text for value in values if (text := _string(value))]
 
 
 def _text(value: Any) -> str:

@@ -83,7 +83,8 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.qui
     print(score(translator(sources, progress=True), references))
     draw(translator, sources[0], directory)
 
-    version = export_saved_model(translator, args.output, run_facts(directory))
+    page = {"languages": ["en", "de"], "examples": list(sources[:3])}
+    version = export_saved_model(translator, args.output, run_facts(directory) | page)
     print(f"\nTranslations by {version} in a process with only tensorflow and tensorflow_text:")
     print(translate_elsewhere(version, sources[:3]), end="")
     print(next_steps(args.output, sources[0]))

@@ -16,6 +16,14 @@ def translate(page, *lines):
     return items
 
 
+def show(place, view):
+    """Show a view in the details of a result: the first on the page, or a given one."""
+    details = place.locator("details").first
+    if details.get_attribute("open") is None:
+        details.locator("summary").click()
+    details.get_by_role("radio", name=view).check()
+
+
 def children(page, selector):
     return page.locator(selector).first.locator(":scope > *")
 

@@ -38,6 +38,9 @@ def test_options_reach_the_export(run, tmp_path, monkeypatch):
     (tmp_path / "about.md").write_text("Toys.\n")
     arguments += ["--precision", "bfloat16"]
     arguments += ["--min-length", "3", "--description", str(tmp_path / "about.md")]
+    (tmp_path / "examples").write_text(f"\n{81 * 'x'}\n Two men. \nA dog.\nA dog.\na\nb\n")
+    arguments += ["--examples", str(tmp_path / "examples"), "--license", "MIT"]
+    arguments += ["--languages", "en", "de", "--attribution", "A. Turing"]
     export.main([*arguments, "--scores", str(tmp_path / "scores.json")])
     translator = exported["translator"]
     assert translator.compiled
@@ -45,20 +48,29 @@ def test_options_reach_the_export(run, tmp_path, monkeypatch):
     assert (translator.decoding.beam_size, translator.decoding.min_length) == (2, 3)
     assert exported["facts"]["scores"] == {"bleu": 37.7}
     assert exported["facts"]["description"] == "Toys."
+    assert exported["facts"]["examples"] == ["Two men.", "A dog.", "a"]
+    assert exported["facts"]["languages"] == ["en", "de"]
+    assert exported["facts"]["license"] == "MIT"
+    assert exported["facts"]["attribution"] == "A. Turing"
     assert exported["facts"]["command"].endswith(f"--scores {tmp_path}/scores.json")
 
 
 @pytest.mark.parametrize(
-    ("options", "kept"),
+    ("options", "kept", "examples"),
     [
-        ([], {"description", "scores", "training"}),
-        (["--beam-size", "3"], {"description", "training"}),
+        ([], {"data", "description", "scores", "training"}, ["A dog."]),
+        (["--beam-size", "3"], {"data", "description", "training"}, ["A dog."]),
+        (["--examples", "/dev/null"], {"data", "description", "scores", "training"}, []),
     ],
 )
-def test_the_facts_of_an_export_are_carried_over(options, kept, saved_model, tmp_path, monkeypatch):
+def test_the_facts_of_an_export_are_carried_over(
+    options, kept, examples, saved_model, tmp_path, monkeypatch
+):
     model = shutil.copytree(saved_model, tmp_path / "model")
     record = ExportRecord.read(model / "1")
+    (tmp_path / "text.tsv").write_text("A dog.\tEin Hund.\n")
     facts = {"description": "Toys.", "scores": {"bleu": 37.7}, "training": {"epochs": 3}}
+    facts["data"] = dict.fromkeys(["train_source", "validation_source"], f"{tmp_path}/text.tsv")
     dataclasses.replace(record, facts=facts | {"command": "before"}).write(model / "1")
     given = []
     monkeypatch.setattr("keras_transformer.translation.Translator.load", lambda *_, **options: None)
@@ -68,6 +80,7 @@ def test_the_facts_of_an_export_are_carried_over(options, kept, saved_model, tmp
     export.main(["--checkpoint", str(model), "--output", "toy", *options])
     ((_, _, received),) = given
     assert received.pop("command").startswith("python -m pipelines.export --checkpoint")
+    assert received.pop("examples") == examples  # By default, of the validation text.
     # Scores of another search say nothing about this one.
     assert received == {name: facts[name] for name in kept}
 

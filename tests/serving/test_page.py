@@ -113,12 +113,16 @@ def test_the_record_and_the_card_of_an_export_are_shown():
     assert known["version"] == "1"
     assert known["max_source_length"] == 128
     assert known["description"].startswith("English to German, for captions of photographs.")
+    assert known["languages"] == ["en", "de"]
+    assert known["license"] == "for research"
+    assert known["examples"][0] == "A dog runs on the beach."
     assert known["card"] == (SHIPPED / "README.md").read_text(encoding="utf-8")
     facts = dict(known["facts"])
     assert facts["BLEU"] == "41.7"
     assert facts["Parameters"] == "2,342,912"
     assert facts["Decoder layers"] == "4"
     assert facts["Longest text"] == "128 tokens"
+    assert facts["Attribution"].startswith("Multi30k by Elliott")
 
 
 @pytest.mark.parametrize(
@@ -130,9 +134,27 @@ def test_the_record_and_the_card_of_an_export_are_shown():
         ('{"scores": "good", "parameters": true, "model": 1}', {}),
         ('{"parameters": "many"}', {}),
         ('{"description": "\\ud800"}', {"description": "?", "facts": [("Weights", "float32")]}),
+        (  # A run on a TFDS dataset names its languages.
+            '{"data": {"source_language": "en", "target_language": "de"}}',
+            {"description": "", "languages": ["en", "de"], "facts": [("Weights", "float32")]},
+        ),
+        (
+            '{"languages": ["en", 1, " "], "license": "\\ud800", "examples": ["a", null, "", "b"]}',
+            {
+                "description": "",
+                "license": "?",
+                "examples": ["a", "b"],
+                "facts": [("Weights", "float32")],
+            },
+        ),
         (  # Values of other types are left out.
             json.dumps(
                 {
+                    "languages": "en",
+                    "license": {"name": "MIT"},
+                    "attribution": 1,
+                    "examples": "A dog.",
+                    "data": [],
                     "scores": [1],
                     "description": None,
                     "model": {

@@ -6,10 +6,10 @@ import { attentionFigure } from "./figure.js";
 import { headClass } from "./lines.js";
 import { meanOf, wordWeights } from "./words.js";
 
-const ALL = -1; // All heads, or the mean of all layers.
+const ALL = -1; // All heads at once, or the mean of all layers.
 
 // What a person has chosen, kept from one translation to the next. A null layer is the last.
-const chosen = { kind: "cross", layer: null, head: ALL };
+const chosen = { kind: "cross", layer: null, head: 0 };
 
 /**
  * Return an element that shows attention.
@@ -41,7 +41,7 @@ export function attentionPanel({ kinds, length }, longest) {
     function showLayer() {
       const layer = layerOf(layers);
       const heads = kind.weights.at(layer).length;
-      if (chosen.head >= heads) chosen.head = ALL;
+      if (chosen.head >= heads) chosen.head = 0;
       headChoice.replaceChildren(...(heads > 1 ? [chooseHead(heads, showHeads)] : []));
       headChoice.classList.toggle("unused", layer === ALL); // Keeps its place, or words would move.
       showHeads();
@@ -96,7 +96,7 @@ function chooseHead(heads, changed) {
     text: String(head + 1),
     className: headClass(head),
   }));
-  return radioChoice("Heads", [{ value: ALL, text: "all" }, ...options], chosen.head, (head) => {
+  return radioChoice("Head", [...options, { value: ALL, text: "all" }], chosen.head, (head) => {
     chosen.head = head;
     changed();
   });

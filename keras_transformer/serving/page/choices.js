@@ -3,7 +3,7 @@
 import { wordButtons } from "./controls.js";
 import { make } from "./dom.js";
 import { terms } from "./model.js";
-import { nameOf, probability } from "./sentences.js";
+import { candidateShares, nameOf, probability } from "./sentences.js";
 import { subwordTexts } from "./words.js";
 
 const PACE = 900; // Milliseconds from one word to the next.
@@ -48,17 +48,23 @@ export function choicesPanel({ steps, targets }) {
   return panel;
 }
 
-/** Return the candidates of a step, likeliest first, and what was chosen if it is not among them. */
+/**
+ * Return the candidates of a step, likeliest first, what was chosen if it is not among them, and what is
+ * left for all other tokens.
+ */
 function candidateList({ token, probability: chance, candidates }, at, count, textOf) {
   const isAmong = candidates.some((each) => each.token === token);
   const shown = isAmong ? candidates : [...candidates, { token, probability: chance }];
-  const items = shown.map((each) => {
-    const isChosen = each.token === token;
+  const shares = candidateShares(shown.map(({ probability: each }) => each));
+  const items = [...shown, null].map((each, rank) => {
+    const isChosen = each?.token === token;
     const bar = make("span", { className: "bar" });
-    bar.style.setProperty("--share", `${(100 * each.probability).toFixed(1)}%`);
-    const name = make("bdi", { className: "candidate" }, textOf(each.token));
+    bar.style.setProperty("--share", `${shares[rank].toFixed(1)}%`);
+    const name = make("bdi", { className: each ? "candidate" : "candidate end" });
+    name.textContent = each ? textOf(each.token) : "other";
     const item = make("li", { className: isChosen ? "chosen" : "" }, name, bar);
-    item.append(make("span", { className: "score" }, probability(each.probability)));
+    const number = shares[rank] ? `${shares[rank].toFixed(1)}%` : "<0.1%";
+    item.append(make("span", { className: "score" }, number));
     item.append(make("span", { className: "mark" }, isChosen ? "chosen" : ""));
     return item;
   });

@@ -18,3 +18,10 @@ export function showText(element, text) {
 
 /** Return a count with its noun: "1 line", "2 lines". */
 export const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
+
+/** Make a text area as tall as its text, where CSS (`field-sizing`) does not. */
+export function fitText(field) {
+  if (CSS.supports("field-sizing", "content")) return;
+  field.style.height = "auto";
+  field.style.height = `${field.scrollHeight + field.offsetHeight - field.clientHeight}px`;
+}

@@ -4,7 +4,7 @@ const SVG = "http://www.w3.org/2000/svg";
 const COLORS = 8; // As many as page/attention.css has; further heads begin anew.
 const FAINT = 0.02; // Smaller weights cannot be seen.
 const FAINT_AMONG_ALL = 0.1; // Smaller ones blur a picture of all lines, next to larger ones.
-const BAR = 8; // Percent of the width, for the bar next to a word that is attended to.
+const BAR = 5; // Percent of the width, for the bar next to a word that is attended to.
 
 /** Return the class with a head's color; without a number, that of a mean over heads. */
 export const headClass = (head) => (head === null ? "head-mean" : `head-${head % COLORS}`);
@@ -29,6 +29,7 @@ export function linesElement(rows) {
 export function drawLines(svg, heads, selected, pointed) {
   const shapes = [];
   const drawsAll = selected === null && pointed === null;
+  const end = selected === null ? 100 : 100 - BAR;
   heads.forEach(({ head, weights }, place) => {
     const height = 0.7 / heads.length;
     const top = 0.15 + height * place;
@@ -38,10 +39,10 @@ export function drawLines(svg, heads, selected, pointed) {
       const least = drawsAll ? leastAmongAll(row) : FAINT;
       row.forEach((weight, key) => {
         if (weight < least || (pointed !== null && key !== pointed)) return;
-        const line = { x1: 0, y1: query + middle, x2: 100 - BAR, y2: key + middle };
+        const line = { x1: 0, y1: query + middle, x2: end, y2: key + middle };
         shapes.push(colored("line", head, { ...line, "stroke-opacity": weight }));
         if (selected === null) return;
-        const bar = { x: 100 - BAR, y: key + top, width: BAR, height };
+        const bar = { x: end, y: key + top, width: BAR, height };
         shapes.push(colored("rect", head, { ...bar, "fill-opacity": weight }));
       });
     });

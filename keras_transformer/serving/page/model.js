@@ -11,6 +11,8 @@ const TRANSLATIONS = {
 };
 const TREES = { verb: "Parse", doing: "Parsing", done: "parsed", one: "Tree", several: "Trees" };
 
+const LONG = 20; // Characters of a fact that has a line to itself.
+
 /** The page's words for what the model writes. */
 export const terms = { ...TRANSLATIONS };
 
@@ -21,22 +23,43 @@ export function showState(state, message) {
   if (element.textContent !== message) element.textContent = message;
 }
 
-/** Show the name, the description, the facts and the card of a model. */
-export function showModel({ name, description = "", facts = [], card = "", makes_trees = false }) {
-  Object.assign(terms, makes_trees ? TREES : TRANSLATIONS);
+/** Show what is known about a model: `about` of page/model.json. */
+export function showModel(about) {
+  const { name, languages = [], license = "", description = "", facts = [], card = "" } = about;
+  const title = languages.length ? directionOf(languages) : name;
+  Object.assign(terms, about.makes_trees ? TREES : TRANSLATIONS);
   byId("translate").textContent = terms.verb;
   byId("form").ariaLabel = `Text to ${terms.verb.toLowerCase()}`;
-  byId("compare").hidden = makes_trees; // BLEU is for translations.
-  byId("name").textContent = name;
-  document.title = `${name} – ${terms.verb}`;
+  byId("compare").hidden = Boolean(about.makes_trees); // BLEU is for translations.
+  byId("name").textContent = title;
+  document.title = `${title} – ${terms.verb}`;
+  const identity = [title === name ? "" : name, license && `License: ${license}`];
+  showText(byId("identity"), identity.filter(Boolean).join(" · "));
   showText(byId("description"), firstParagraph(description));
-  const items = facts.map(([term, value]) =>
-    make("div", {}, make("dt", {}, term), make("dd", {}, value)),
-  );
+  const items = facts.map(([term, value]) => {
+    const className = value.length > LONG ? "wide" : "";
+    return make("div", { className }, make("dt", {}, term), make("dd", {}, value));
+  });
   byId("facts").replaceChildren(...items);
   showText(byId("card-text"), joinLines(card));
   byId("card").hidden = !card;
   byId("about").hidden = !card && !facts.length;
+}
+
+/** Return what a model translates from and to: "English to German". */
+function directionOf([source, ...targets]) {
+  const names = targets.length > 3 ? [`${targets.length} languages`] : targets.map(languageName);
+  return `${languageName(source)} to ${new Intl.ListFormat("en").format(names)}`;
+}
+
+const languageNames = new Intl.DisplayNames(["en"], { type: "language", fallback: "none" });
+
+function languageName(code) {
+  try {
+    return languageNames.of(code.replaceAll("_", "-")) ?? code;
+  } catch {
+    return code; // It is not a code.
+  }
 }
 
 /** Return the first paragraph of a Markdown text, without its marks for links and emphasis. */

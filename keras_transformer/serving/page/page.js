@@ -1,7 +1,7 @@
 /* The page: it reads the model's facts, translates lines, and scores translations. */
 
 import { Failure, readModel, readScores, readSignatures, readStatus } from "./api.js";
-import { byId, make, plural, showText } from "./dom.js";
+import { byId, fitText, make, plural, showText } from "./dom.js";
 import { stopInspecting } from "./inspection.js";
 import { showModel, showState, terms } from "./model.js";
 import { resultItem, translate } from "./results.js";
@@ -11,7 +11,7 @@ const CHARACTERS = 2000; // Of a request of more than one line.
 const MOST_LINES = 200;
 const AGAIN = 3000; // Milliseconds until a model that is not ready is looked for again.
 
-const model = { name: "", version: null, signatures: [], max_source_length: null };
+const model = { name: "", version: null, signatures: [], max_source_length: null, examples: [] };
 let running = null; // The AbortController of a translation that runs.
 let translations = []; // Those of the list.
 let comparison = 0; // The number of the last one; scores of those before come too late.
@@ -59,9 +59,29 @@ async function lookForModel() {
 const shortOf = (message) => message.split(/(?<=\.) /)[0];
 
 function takeModel(about) {
-  const { name, version, max_source_length } = about;
-  Object.assign(model, { name, version, max_source_length });
+  const { name, version, max_source_length, examples = [] } = about;
+  Object.assign(model, { name, version, max_source_length, examples });
   showModel(about);
+  byId("examples").replaceChildren(byId("examples-label"), ...examples.map(exampleButton));
+  offerExamples();
+}
+
+/** Return a button that translates an example. */
+function exampleButton(example) {
+  const button = make("button", { type: "button", dir: "auto" }, example);
+  button.addEventListener("click", () => {
+    if (running) return;
+    text.value = example;
+    fitText(text);
+    form.requestSubmit();
+  });
+  return button;
+}
+
+/** Show the examples, unless a click on one would replace a person's own text. */
+function offerExamples() {
+  const own = text.value.trim();
+  byId("examples").hidden = !model.examples.length || (own !== "" && !model.examples.includes(own));
 }
 
 /* Translating */
@@ -204,6 +224,8 @@ form.addEventListener("submit", (event) => {
   event.preventDefault();
   if (!running) translateText();
 });
+text.addEventListener("input", offerExamples);
+for (const field of [text, byId("reference")]) field.addEventListener("input", () => fitText(field));
 text.addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || event.isComposing) return;
   event.preventDefault();

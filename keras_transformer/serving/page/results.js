@@ -3,6 +3,7 @@
 import { Failure, predict } from "./api.js";
 import { attentionPanel } from "./attention.js";
 import { choicesPanel } from "./choices.js";
+import { radioChoice } from "./controls.js";
 import { make } from "./dom.js";
 import { canInspect, inspectText } from "./inspection.js";
 import { terms } from "./model.js";
@@ -14,7 +15,8 @@ const SPLIT = "This line seems to have several sentences. With one per line, res
 
 const TOO_LONG = "This line is too long to be shown word by word.";
 
-let opensAttention = true; // Until a person closes it.
+// What a person has chosen, kept from one translation to the next.
+const chosen = { view: "Attention", isOpen: true };
 
 /** Return what a model says about each text: `[{text, score}, ...]`, the best first. */
 export async function translate(model, texts, signal) {
@@ -47,16 +49,16 @@ export async function translate(model, texts, signal) {
  * @param {object} model The model.
  * @param {string} source The line.
  * @param {object[]} hypotheses What `translate` returned for it.
- * @param {boolean} isFirst Whether its attention is shown at once.
+ * @param {boolean} isFirst Whether its details are shown at once.
  */
 export function resultItem(model, source, hypotheses, isFirst) {
   const [best] = hypotheses;
   const item = make("li");
   item.append(textOf("source", source), textOf("translation", best.text || `(no ${terms.one.toLowerCase()})`));
   if (source.match(SENTENCE_ENDS)?.length >= 2) item.append(make("p", { className: "note" }, SPLIT));
-  if (hypotheses.length > 1) item.append(bestHypotheses(hypotheses));
-  else if (best.score !== null) item.append(noteOfScore(best.score));
-  if (canInspect(model)) item.append(...inspection(model, source, isFirst));
+  if (hypotheses.length === 1 && best.score !== null) item.append(noteOfScore(best.score));
+  const views = viewsOf(model, source, hypotheses);
+  if (views.length) item.append(detailsOf(views, isFirst, source.length <= LONG));
   return item;
 }
 
@@ -81,53 +83,81 @@ function bestHypotheses(hypotheses) {
     list.append(make("li", {}, name, number));
   }
   const about = "Scores are log-probabilities divided by a length penalty. The best is closest to 0.";
-  const panel = make("div", { className: "panel" }, list, make("p", { className: "note" }, about));
-  const summary = make("summary", {}, `The ${hypotheses.length} best ${terms.several.toLowerCase()}`);
-  return make("details", {}, summary, panel);
+  return make("div", { className: "panel" }, list, make("p", { className: "note" }, about));
 }
 
 const formatScore = (score) => score.toFixed(2).replace("-", "−");
 
-/** Return the panels of attention and of choices, which share one request. */
-function inspection(model, source, isFirst) {
-  let answer = null;
-  const read = () => (answer ??= inspectText(model, source));
-  const forget = () => (answer = null); // The next opening tries again.
-  const attention = lazyPanel("Attention", read, forget, (found) =>
-    attentionPanel(found, model.max_source_length),
-  );
-  attention.firstChild.addEventListener("click", () => {
-    if (isFirst) opensAttention = !attention.open;
-  });
-  attention.open = isFirst && opensAttention && source.length <= LONG;
-  if (!model.signatures.includes("inspect")) return [attention];
-  const choices = lazyPanel("Word by word", read, forget, (found) =>
-    found.steps ? choicesPanel(found) : make("p", { className: "note" }, TOO_LONG),
-  );
-  return [attention, choices];
+/** Return what there is to see of a translation: the name of each view, and a function that makes it. */
+function viewsOf(model, source, hypotheses) {
+  let answer = null; // One request for attention and choices.
+  async function read() {
+    try {
+      return await (answer ??= inspectText(model, source));
+    } catch (error) {
+      answer = null; // The next view tries again.
+      throw error;
+    }
+  }
+  const views = [];
+  if (canInspect(model)) {
+    const attention = async () => attentionPanel(await read(), model.max_source_length);
+    views.push({ name: "Attention", make: attention });
+  }
+  if (model.signatures.includes("inspect")) {
+    const choices = async () => {
+      const found = await read();
+      return found.steps ? choicesPanel(found) : make("p", { className: "note" }, TOO_LONG);
+    };
+    views.push({ name: "Word by word", make: choices });
+  }
+  if (hypotheses.length > 1) {
+    const name = `Best ${terms.several.toLowerCase()}`;
+    views.push({ name, make: async () => bestHypotheses(hypotheses) });
+  }
+  return views;
 }
 
-/** Return a panel that is filled when a person opens it. */
-function lazyPanel(title, read, forget, fill) {
-  const panel = make("div", { className: "panel" });
-  const details = make("details", {}, make("summary", {}, title), panel);
-  let isLoading = false;
-  let isShown = false;
-  details.addEventListener("toggle", async () => {
-    if (!details.open || isLoading || isShown) return;
-    isLoading = true;
-    panel.replaceChildren(make("p", { className: "note" }, "Loading…"));
+/** Return a disclosure of some views, one at a time, each of which is made when it is first seen. */
+function detailsOf(views, isFirst, mayOpen) {
+  const panel = make("div");
+  const title = views.length > 1 ? "Details" : views[0].name;
+  const details = make("details", {}, make("summary", {}, title));
+  const made = new Map();
+  let shown = views.find(({ name }) => name === chosen.view) ?? views[0];
+
+  async function show() {
+    const view = shown;
+    panel.replaceChildren(made.get(view) ?? make("p", { className: "note" }, "Loading…"));
+    if (made.has(view)) return;
     try {
-      panel.replaceChildren(fill(await read()));
-      isShown = true;
+      made.set(view, await view.make());
+      if (view === shown) panel.replaceChildren(made.get(view));
     } catch (error) {
-      forget();
       if (error.name === "AbortError") details.open = false; // A new translation runs.
       const message = error instanceof Failure ? error.message : "This cannot be shown.";
-      panel.replaceChildren(make("p", { className: "note" }, message));
-    } finally {
-      isLoading = false;
+      if (view === shown) panel.replaceChildren(make("p", { className: "note" }, message));
     }
+  }
+  function choose(name) {
+    chosen.view = name;
+    shown = views.find((view) => view.name === name);
+    show();
+  }
+
+  if (views.length > 1) {
+    const options = views.map(({ name }) => ({ value: name, text: name }));
+    const choice = radioChoice("Show", options, shown.name, choose);
+    choice.classList.add("views");
+    details.append(choice);
+  }
+  details.append(panel);
+  details.addEventListener("toggle", () => {
+    if (details.open) show();
   });
+  details.firstChild.addEventListener("click", () => {
+    if (isFirst) chosen.isOpen = !details.open;
+  });
+  details.open = isFirst && chosen.isOpen && mayOpen;
   return details;
 }

@@ -16,6 +16,17 @@ export function probability(value) {
   return value < 0.001 ? "<0.1%" : `${(100 * value).toFixed(1)}%`;
 }
 
+/**
+ * Return probabilities as percentages with one decimal, and the percentage of everything else, which
+ * makes 100.
+ */
+export function candidateShares(probabilities) {
+  const tenths = probabilities.map((each) => Math.round(1000 * each));
+  const rest = 1000 - tenths.reduce((sum, each) => sum + each, 0);
+  if (rest < 0) tenths[0] += rest; // All were rounded up; the first is the largest.
+  return [...tenths, Math.max(0, rest)].map((each) => each / 10);
+}
+
 /** Return the name of a word; its direction does not affect its neighbors. */
 export function nameOf({ text, isEnd }) {
   if (isEnd) return text === "end" ? "the end of the sentence" : `the ${text}`;

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.config.experiment import read_yaml
+from keras_transformer.config.record import ExportRecord
 from keras_transformer.translation import Translator
 from keras_transformer.utils.versions import find_saved_model
 from pipelines.quickstart import __main__ as quickstart
@@ -58,6 +59,9 @@ def test_the_whole_workflow(small_corpus, tmp_path, monkeypatch, capsys):
     printed = capsys.readouterr().out
 
     assert find_saved_model(output) == output / "1"
+    facts = ExportRecord.read(output / "1").facts
+    assert facts["languages"] == ["en", "de"]
+    assert facts["examples"] == [source for source, _ in small_corpus.test[:3]]
     for name in ("curves.png", "attention.png"):
         assert (directory / name).read_bytes().startswith(b"\x89PNG")
     sources = [source for source, _ in small_corpus.test[:3]]

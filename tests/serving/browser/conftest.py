@@ -1,11 +1,13 @@
 """The page in a browser; needs playwright and Chromium."""
 
+import json
 import os
 import re
 import shutil
 
 import pytest
 
+from keras_transformer.config.record import ExportRecord
 from tests.helpers.model_server import ModelServer
 from tests.helpers.parrot import Parrot
 
@@ -22,6 +24,15 @@ def parrot(tmp_path_factory):
     )
     with ModelServer(base, "parrot") as server:
         yield server
+
+
+@pytest.fixture
+def record(parrot):
+    """Return a function that gives the model a record."""
+    path = parrot.server.predictor.versions.of("parrot").served[2].path / ExportRecord.FILE
+    path.parent.mkdir(exist_ok=True)
+    yield lambda facts: path.write_text(json.dumps(facts))
+    path.unlink()
 
 
 @pytest.fixture(scope="module")  # Its event loop would be in the way of other tests.

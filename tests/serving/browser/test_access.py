@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from tests.helpers.browser import children, focused, text_of, translate, width
+from tests.helpers.browser import children, focused, show, text_of, translate, width
 
 pytestmark = pytest.mark.slow
 
@@ -51,13 +51,13 @@ def test_the_keyboard_is_enough(open_page):
         assert has_outline(page), seen
         assert len(seen) < 12, seen
     assert seen == [
-        *("translate", "copy", "The 2 best translations", "Attention"),
-        *("Translation to text", "Layer", "all", "A"),  # Each choice is one stop, and so are words.
+        *("translate", "copy", "Details", "Attention"),
+        *("Translation to text", "Layer", "1", "A"),  # Each choice is one stop, and so are words.
     ]
     page.keyboard.press("ArrowDown")
     assert focused(page) == "DOG"
     said = page.locator("[aria-live=polite]")
-    assert said.inner_text() == "“\u2068DOG\u2069” attends most to “\u2068dog\u2069” (head 2)"
+    assert said.inner_text() == "“\u2068DOG\u2069” attends to no word much more than to another"
     page.keyboard.press("End")
     assert focused(page) == "end"
     page.keyboard.press("ArrowRight")
@@ -65,8 +65,9 @@ def test_the_keyboard_is_enough(open_page):
     page.keyboard.press("Home")
     assert focused(page) == "A"
     page.keyboard.press("Tab")
-    assert focused(page) == "Word by word"
-    page.keyboard.press("Enter")
+    assert focused(page) == "Compare with a reference"
+    page.get_by_role("radio", name="Attention").focus()
+    page.keyboard.press("ArrowRight")
     page.locator(".written").wait_for()
     seen = []
     while "Compare with a reference" not in seen:
@@ -80,7 +81,7 @@ def test_the_keyboard_is_enough(open_page):
     assert focused(page) == "reference"
 
 
-@pytest.mark.parametrize("name", ["Attention of", "Heads"])
+@pytest.mark.parametrize("name", ["Show", "Attention of", "Head"])
 def test_choosing_with_the_arrow_keys_keeps_the_focus(name, open_page):
     page = open_page()
     translate(page, "A dog.")
@@ -99,9 +100,10 @@ def test_hostile_text_is_only_text(open_page):
     page = open_page(viewport={"width": 320, "height": 700})
     items = translate(page, *HOSTILE)
     for number in range(1, len(HOSTILE)):
-        items.nth(number).get_by_text("Attention").click()
-        items.nth(number).get_by_text("Word by word").click()
+        show(items.nth(number), "Attention")
     page.locator(".attending").nth(len(HOSTILE) - 1).wait_for()
+    for number in range(1, len(HOSTILE)):
+        show(items.nth(number), "Word by word")
     page.locator(".written").nth(len(HOSTILE) - 3).wait_for()
     page.get_by_text("This line is too long to be shown word by word.").wait_for()
     assert items.locator(".source").evaluate_all("all => all.map(e => e.textContent)") == HOSTILE
@@ -116,8 +118,10 @@ def test_a_phone_needs_no_sideways_scrolling(open_page, tmp_path):
     page = open_page(viewport={"width": 320, "height": 640})
     assert width(page) == 320
     translate(page, "A dog runs on the beach with a very long leash and two other dogs.")
-    page.locator("#list summary").first.click()
-    page.get_by_text("Word by word").click()
+    assert not page.get_by_text("Ctrl").is_visible()  # There is no such key.
+    for view in ("Attention", "Best translations", "Word by word"):
+        show(page, view)
+        assert width(page) == 320
     page.locator(".written").wait_for()
     page.get_by_text("Compare with a reference").click()
     page.get_by_text("Model card").click()
@@ -129,9 +133,7 @@ def test_a_phone_needs_no_sideways_scrolling(open_page, tmp_path):
 def test_both_color_schemes_have_contrast(scheme, open_page, tmp_path):
     page = open_page(color_scheme=scheme)
     translate(page, "A dog runs.")
-    page.get_by_text("The 2 best translations").click()
-    page.get_by_text("Word by word").click()
-    page.locator(".candidates").first.wait_for()
+    page.locator(".attending").wait_for()
     children(page, ".attending").nth(1).hover()
     colors = page.evaluate(
         """[...document.querySelectorAll("h1, p, label, summary, button, span, li")]
@@ -147,6 +149,29 @@ def test_both_color_schemes_have_contrast(scheme, open_page, tmp_path):
     for text, ink, paper in colors:
         assert contrast(ink, paper) >= 4.5, (text, ink, paper)
     page.screenshot(path=tmp_path / f"{scheme}.png", full_page=True)
+
+
+@pytest.mark.parametrize("size", [1200, 400])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(scheme, size, open_page, record):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    record(
+        {"languages": ["en", "de"], "license": "MIT", "attribution": "A", "examples": ["A dog."]}
+    )
+    page = open_page(color_scheme=scheme, viewport={"width": size, "height": 800}, bypass_csp=True)
+    found = axe.run(page).response["violations"]
+    translate(page, "A dog runs.", "Two.")
+    page.get_by_text("Compare with a reference").click()
+    page.get_by_text("Model card").click()
+    for view, content in (
+        ("Attention", ".attending"),
+        ("Word by word", ".candidates"),
+        ("Best translations", ".hypotheses"),
+    ):
+        show(page, view)
+        page.locator(content).first.wait_for()
+        found += axe.run(page).response["violations"]
+    assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in found] == []
 
 
 def contrast(one, other):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.browser import children, text_of, translate
-from tests.serving.browser.test_attention import lines, open_choices, said
+from tests.serving.browser.test_attention import choose_head, lines, open_choices, said
 
 pytestmark = pytest.mark.slow
 
@@ -52,15 +52,17 @@ def test_even_attention_is_drawn_and_no_word_is_named(open_page):
     weights[0, 2, 0] = np.eye(len(tokens))[1]  # Head 3 attends from "one" to "two".
     page = open_page()
     show(page, answer(tokens, weights, weights))
+    assert len(lines(page)) == 13 * 13
+    choose_head(page, "all")
     assert len(lines(page)) == 8 * 13 * 13 - 12
     words = children(page, ".attending")
     words.nth(0).click()
     assert said(page) == "“one” attends most to “two” (head 3)"
     words.nth(1).click()
     assert said(page) == "“two” attends to no word much more than to another"
-    page.get_by_role("radio", name="4", exact=True).check()
+    choose_head(page, "4")
     assert said(page) == "“two” attends to no word much more than to another"
-    page.get_by_role("radio", name="3", exact=True).check()
+    choose_head(page, "3")
     words.nth(0).click()
     assert said(page) == "“one” attends to “two” 100%"
 
@@ -79,8 +81,9 @@ def test_a_decoder_of_one_layer_may_follow_a_deep_encoder(open_page):
     page.get_by_label("Layer").select_option("mean of all")
     page.get_by_role("radio", name="Translation to text").check()
     assert page.get_by_label("Layer").count() == 0
-    assert page.get_by_text("Heads", exact=True).is_visible()
-    assert [name for name, _ in lines(page)] == 3 * 3 * ["head-0"] + 3 * 3 * ["head-1"]
+    assert page.get_by_text("Head", exact=True).is_visible()
+    choose_head(page, "2")
+    assert [name for name, _ in lines(page)] == 3 * 3 * ["head-1"]
     page.get_by_role("radio", name="Text to text").check()
     assert page.get_by_label("Layer").input_value() == "-1"  # The choice is kept.
 
@@ -113,7 +116,7 @@ def test_a_new_translation_aborts_the_request_of_the_last(open_page):
     assert children(page, ".attending").all_inner_texts() == ["TWO", ".", "end"]
 
 
-def test_an_aborted_panel_can_be_opened_again(open_page):
+def test_aborted_details_can_be_opened_again(open_page):
     page, held = open_page(), []
     page.route("**:predict", lambda route: answer_later(route, held))
     translate(page, "One.")
@@ -124,7 +127,7 @@ def test_an_aborted_panel_can_be_opened_again(open_page):
     page.locator("#list details[open]").wait_for(state="detached")
     page.get_by_role("button", name="Stop").click()
     page.unroute("**:predict")
-    page.get_by_text("Attention", exact=True).click()
+    page.get_by_text("Details", exact=True).click()
     page.locator(".attending").wait_for()
     assert children(page, ".attending").all_inner_texts() == ["ONE", ".", "end"]
 

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from tests.helpers.browser import text_of, translate
+from tests.helpers.browser import show, text_of, translate
 from tests.serving.conftest import wait
 
 pytestmark = pytest.mark.slow
@@ -35,7 +35,7 @@ def test_each_line_is_translated(open_page):
 def test_other_translations_have_scores_and_missing_ones_are_left_out(open_page):
     page = open_page()
     items = translate(page, "A dog.")
-    items.get_by_text("The 2 best translations").click()
+    show(items, "Best translations")
     assert items.locator(".hypothesis").all_inner_texts() == ["A DOG.", "A dog."]
     assert items.locator(".score").all_inner_texts() == ["−0.25", "−1.50"]
 
@@ -100,24 +100,70 @@ def test_a_new_version_has_its_own_card(open_page, parrot):
         wait(lambda: 2 in served)
 
 
-def test_a_parser_has_its_own_words(open_page, parrot):
-    path = (
-        parrot.server.predictor.versions.of("parrot").served[2].path
-        / "assets.extra"
-        / "export.json"
+def test_a_parser_has_its_own_words(open_page, record):
+    record({"vocabulary": {"target_tokenizer": "TreeTokenizer"}})
+    page = open_page()
+    assert page.title() == "parrot – Parse"
+    text_of(page).fill("A dog.\nA cat.")
+    page.get_by_role("button", name="Parse").click()
+    page.get_by_text("2 lines parsed").wait_for()
+    assert page.locator("#results-title").inner_text() == "Trees"
+    page.get_by_role("radio", name="Best trees").first.wait_for()
+    page.get_by_role("radio", name="Tree to text").first.wait_for()
+    assert page.get_by_text("Compare with a reference").count() == 1
+    assert not page.get_by_text("Compare with a reference").is_visible()
+
+
+@pytest.mark.parametrize(
+    ("languages", "title"),
+    [
+        (["en", "de"], "English to German"),
+        (["pt_BR", "de", "fr"], "Brazilian Portuguese to German and French"),
+        (["en", "qqz", "<b>"], "English to qqz and <b>"),
+        (["en", *"abcd"], "English to 4 languages"),
+    ],
+    ids=str,
+)
+def test_the_title_names_the_languages(languages, title, open_page, record):
+    record({"languages": languages, "license": "CC-BY 4.0", "attribution": "by <i>all</i>"})
+    page = open_page()
+    assert page.get_by_role("heading", level=1).inner_text() == title
+    assert page.title() == f"{title} – Translate"
+    assert page.locator("#identity").inner_text() == "parrot · License: CC-BY 4.0"
+    assert page.locator("#facts div", has_text="Attribution").locator("dd").inner_text() == (
+        "by <i>all</i>"
     )
-    path.parent.mkdir(exist_ok=True)
-    path.write_text('{"vocabulary": {"target_tokenizer": "TreeTokenizer"}}')
-    try:
-        page = open_page()
-        assert page.title() == "parrot – Parse"
-        text_of(page).fill("A dog.\nA cat.")
-        page.get_by_role("button", name="Parse").click()
-        page.get_by_text("2 lines parsed").wait_for()
-        assert page.locator("#results-title").inner_text() == "Trees"
-        page.get_by_text("The 2 best trees").first.wait_for()
-        page.get_by_role("radio", name="Tree to text").first.wait_for()
-        assert page.get_by_text("Compare with a reference").count() == 1
-        assert not page.get_by_text("Compare with a reference").is_visible()
-    finally:
-        path.unlink()
+    assert page.get_by_role("group", name="Try").count() == 0
+
+
+def test_an_example_is_translated_by_one_click(open_page, record):
+    record({"examples": ["A dog.", "<b>Two</b> dogs."]})
+    page = open_page()
+    examples = page.get_by_role("group", name="Try").get_by_role("button")
+    assert examples.all_inner_texts() == ["A dog.", "<b>Two</b> dogs."]
+    examples.nth(1).click()
+    page.get_by_text("1 line translated").wait_for()
+    assert page.locator(".translation").all_inner_texts() == ["<B>TWO</B> DOGS."]
+    assert text_of(page).input_value() == "<b>Two</b> dogs."
+    examples.nth(0).click()  # The next one replaces it,
+    page.get_by_text("A DOG.").first.wait_for()
+    text_of(page).press_sequentially("x")  # but nothing replaces a person's own text.
+    assert examples.count() == 0
+    text_of(page).fill("")
+    assert examples.count() == 2
+
+
+@pytest.mark.parametrize("sizing", ["content", "fixed"])
+def test_the_text_area_grows_with_its_text(sizing, open_page):
+    page = open_page()
+    if sizing == "fixed":  # A browser without `field-sizing`.
+        page.evaluate("CSS.supports = () => false")
+        page.evaluate("document.getElementById('text').style.fieldSizing = 'fixed'")
+    text = text_of(page)
+    heights = []
+    for lines in (1, 15, 200, 1):
+        text.fill("\n".join(["a"] * lines))
+        heights.append(text.evaluate("e => e.offsetHeight"))
+    assert heights[1] > 2 * heights[0]
+    assert heights[1] < heights[2] <= 0.6 * page.viewport_size["height"] + 1
+    assert heights[3] == heights[0]
