@@ -32,7 +32,7 @@ def record(parrot):
     path = parrot.server.predictor.versions.of("parrot").served[2].path / ExportRecord.FILE
     path.parent.mkdir(exist_ok=True)
     yield lambda facts: path.write_text(json.dumps(facts))
-    path.unlink()
+    path.unlink(missing_ok=True)
 
 
 @pytest.fixture(scope="module")  # Its event loop would be in the way of other tests.
