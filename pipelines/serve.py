@@ -108,43 +108,7 @@ def _parse(argv: Sequence[str] | None, prog: str) -> argparse.Namespace:
         "URL is its REST address, such as http://localhost:8501. Give --name, the model's name "
         "there, or --model, whose card the page then shows",
     )
-    parser.add_argument(
-        "--host",
-        help="address to listen on (default 127.0.0.1, this machine only); TensorFlow's server "
-        "listens on all addresses, and takes this option in Docker only",
-    )
-    parser.add_argument(
-        "--allowed-hosts",
-        nargs="+",
-        default=[],
-        metavar="NAME",
-        help="names by which clients reach --engine python or the page, besides IP addresses and "
-        "the names of this machine; patterns such as *.example.com, or * for any",
-    )
-    parser.add_argument(
-        "--allowed-origins",
-        nargs="+",
-        default=[],
-        metavar="ORIGIN",
-        help="web pages elsewhere that may use --engine python or the page (CORS), such as "
-        "https://example.com; * for any",
-    )
-    parser.add_argument(
-        "--tls-cert",
-        type=Path,
-        metavar="FILE",
-        help="certificate chain in PEM format: REST, gRPC and the page of --engine python use TLS",
-    )
-    parser.add_argument("--tls-key", type=Path, metavar="FILE", help="its private key")
-    parser.add_argument(
-        "--port", type=int, default=8500, metavar="N", help="gRPC port (default 8500)"
-    )
-    parser.add_argument(
-        "--rest-port",
-        type=int,
-        metavar="N",
-        help=f"REST port (default {_REST_PORT}; with --backend, {_PAGE_PORT})",
-    )
+    _add_network_options(parser)
     parser.add_argument(
         "--batching",
         action="store_true",
@@ -174,6 +138,47 @@ def _parse(argv: Sequence[str] | None, prog: str) -> argparse.Namespace:
         args.rest_port = _REST_PORT if args.backend is None else _PAGE_PORT
     _check_options(parser, args)
     return args
+
+
+def _add_network_options(parser: Parser) -> None:
+    group = parser.add_argument_group("network")
+    group.add_argument(
+        "--host",
+        help="address to listen on (default 127.0.0.1, this machine only); TensorFlow's server "
+        "listens on all addresses, and takes this option in Docker only",
+    )
+    group.add_argument(
+        "--allowed-hosts",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        help="names by which clients reach --engine python or the page, besides IP addresses and "
+        "the names of this machine; patterns such as *.example.com, or * for any",
+    )
+    group.add_argument(
+        "--allowed-origins",
+        nargs="+",
+        default=[],
+        metavar="ORIGIN",
+        help="web pages elsewhere that may use --engine python or the page (CORS), such as "
+        "https://example.com; * for any",
+    )
+    group.add_argument(
+        "--tls-cert",
+        type=Path,
+        metavar="FILE",
+        help="certificate chain in PEM format: REST, gRPC and the page of --engine python use TLS",
+    )
+    group.add_argument("--tls-key", type=Path, metavar="FILE", help="its private key")
+    group.add_argument(
+        "--port", type=int, default=8500, metavar="N", help="gRPC port (default 8500)"
+    )
+    group.add_argument(
+        "--rest-port",
+        type=int,
+        metavar="N",
+        help=f"REST port (default {_REST_PORT}; with --backend, {_PAGE_PORT})",
+    )
 
 
 def _check_options(parser: Parser, args: argparse.Namespace) -> None:
