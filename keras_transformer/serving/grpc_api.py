@@ -146,10 +146,13 @@ class ReadRequests(grpc.aio.ServerInterceptor):
 
     Bytes that are no message are answered INTERNAL, as TensorFlow Serving does. gRPC itself would
     write a traceback to the log for each.
+
+    Args:
+        metrics: The server's metrics.
     """
 
-    def __init__(self) -> None:
-        self._room = Room()
+    def __init__(self, metrics: Metrics):
+        self._metrics, self._room = metrics, Room()
 
     async def intercept_service(self, continuation: Any, details: Any) -> Any:
         handler = await continuation(details)
@@ -177,9 +180,16 @@ class ReadRequests(grpc.aio.ServerInterceptor):
                     answer = handler.unary_unary(request, context)
                     return await answer if inspect.isawaitable(answer) else answer
             except ServingError as error:
-                await context.abort(error.code, error.message)
+                await refuse(content, context, error)
             except message.DecodeError:
-                await context.abort(grpc.StatusCode.INTERNAL, "The request is malformed.")
+                malformed = ServingError(Code.INTERNAL, "The request is malformed.")
+                await refuse(content, context, malformed)
+
+        async def refuse(content: bytes, context: Any, error: ServingError) -> None:
+            entry = Entry("GRPC", details.method.rpartition("/")[2], "", context.peer())
+            entry.status, entry.bytes = error.code.name, len(content)
+            with self._metrics.request(entry):
+                await context.abort(error.code, error.message)
 
         return grpc.unary_unary_rpc_method_handler(answer, None, handler.response_serializer)
 

@@ -42,6 +42,7 @@ class Server(WebServer):
         page = Page(name, self._served_version, settings.limits) if settings.page else None
         super().__init__(RestApi(self.predictor, metrics, page), settings)
         self.grpc = GrpcApi(self.predictor, metrics)
+        self._reader = ReadRequests(metrics)
         self._health = health.aio.HealthServicer()
         self._services: set[str] = set()
         self.port = 0
@@ -73,7 +74,7 @@ class Server(WebServer):
             "grpc.max_connection_idle_ms": round(1000 * self.limits.idle_seconds),
         }
         self._grpc_server = server = grpc.aio.server(
-            interceptors=[ReadRequests()], options=list(options.items())
+            interceptors=[self._reader], options=list(options.items())
         )
         prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(self.grpc, server)
         model_service_pb2_grpc.add_ModelServiceServicer_to_server(self.grpc, server)

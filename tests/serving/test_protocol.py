@@ -270,6 +270,7 @@ def test_requests_are_counted_and_logged_without_their_text(plain, caplog):
         grpc_error(plain.predict, {"text": ["a"]}, version=7)
         plain.get("/nothing")
         grpc_error(plain.stub.Classify, classification_pb2.ClassificationRequest())
+        grpc_error(plain.channel.unary_unary("/tensorflow.serving.PredictionService/Predict"), b"x")
         after = samples(plain, name)
     changes = {key: after[key] - before.get(key, 0) for key in after}
     assert {key: change for key, change in changes.items() if change} == {
@@ -278,6 +279,7 @@ def test_requests_are_counted_and_logged_without_their_text(plain, caplog):
         ("REST", "shout", "INVALID_ARGUMENT", "3"): 1,
         ("REST", "", "NOT_FOUND", ""): 1,
         ("GRPC", "shout", "NOT_FOUND", ""): 1,
+        ("GRPC", "", "INTERNAL", ""): 1,
     }
     logged = [json.loads(record.message) for record in caplog.records]
     logged = [entry for entry in logged if "metrics" not in entry["path"]]
@@ -289,6 +291,7 @@ def test_requests_are_counted_and_logged_without_their_text(plain, caplog):
         ("GRPC", "NOT_FOUND", None, None),
         ("REST", "HTTP 404", 404, None),
         ("GRPC", "UNIMPLEMENTED", None, None),
+        ("GRPC", "INTERNAL", None, None),
     ]
     assert "secret" not in caplog.text
 
