@@ -3,7 +3,8 @@
 Several clients send batches of sentences, half of them random strings, to a server in a process of
 its own. After a third of the time a new version of the model appears, and after two thirds the old
 one goes. Each request must be answered, each sentence must always have the same translation, and
-memory must stop growing. `benchmarks.load` measures the same model without a server.
+memory must stop growing. `benchmarks.load` measures the same model without a server. With
+`--hostile`, clients of single sentences then measure how long they wait beside hostile ones.
 
 Usage:
     python -m benchmarks.server_load --model saved_models/en_de --text test.en
@@ -25,6 +26,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from benchmarks.hostile_clients import measure
 from benchmarks.load import Sample, report
 from pipelines.cli import plain_errors
 
@@ -44,6 +46,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, default=600, help="default 600")
     parser.add_argument("--clients", type=int, default=4, help="half of them by gRPC (default 4)")
     parser.add_argument("--max-batch", type=int, default=32, help="largest batch (default 32)")
+    parser.add_argument(
+        "--hostile",
+        type=float,
+        default=0,
+        metavar="SECONDS",
+        help="for each kind of hostile client",
+    )
     parser.add_argument("--batching", action="store_true", help="the server joins requests")
     args = parser.parse_args(argv)
     from keras_transformer.data import read_lines
@@ -60,6 +69,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         with serving(model, args.batching) as (process, ports):
             load = Load(sentences, process.pid, args.seconds, args.max_batch)
             load.run(ports, args.clients, model)
+            if args.hostile:
+                sends = [over_rest(ports), over_grpc(ports)]
+                print(measure(ports, sends, sentences, args.hostile))
+            memory = load.memory("RssAnon"), load.memory("VmRSS"), load.memory("VmHWM")
+    print("private memory, MiB     {:.0f}; resident {:.0f}, at most {:.0f}".format(*memory))
     print(f"random strings          {len(load.random_strings):,}, no two alike")
     if load.samples:
         print(report(load.samples, len(load.errors), load.changed))
@@ -110,6 +124,10 @@ class Load:
         for thread in threads:
             thread.join()
 
+    def memory(self, kind: str) -> float:
+        """Return a figure of the server's memory in MiB, such as `RssAnon`."""
+        return int(self._status.read_text().split(f"{kind}:")[1].split()[0]) / 1024
+
     def _client(self, number: int, ports: tuple[int, int]) -> None:
         draw = random.Random(number)
         send = (over_grpc, over_rest)[number % 2](ports)
@@ -125,7 +143,7 @@ class Load:
                     self.errors.append(f"{type(error).__name__}: {error}")
                 continue
             now = time.monotonic()
-            resident = int(self._status.read_text().split("VmRSS:")[1].split()[0]) * 1024
+            resident = int(self.memory("VmRSS") * 2**20)
             with self._lock:
                 self.samples.append(Sample(now - self._start, now - before, resident, len(batch)))
                 self.random_strings.update(strange)

@@ -2,6 +2,7 @@
 
 Usage:
     python -m pipelines.serve --model saved_models/quickstart
+    python -m pipelines.serve --model-config-file models.config
     python -m pipelines.serve --backend http://localhost:8501 --name quickstart
 """
 
@@ -16,16 +17,21 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pipelines.cli.errors import plain_errors
 from pipelines.cli.model_server import (
     HOW_TO_INSTALL,
     PROGRAM,
+    config_flags,
     docker_command,
     docker_runs,
     server_flags,
 )
-from pipelines.cli.parser import Parser
+from pipelines.cli.parser import Parser, option_of
+
+if TYPE_CHECKING:
+    from keras_transformer.serving.settings import WebSettings
 
 PACKAGES = ("grpc_health", "prometheus_client", "starlette", "tensorflow_serving", "uvicorn")
 NO_SERVER = f"""\
@@ -35,6 +41,8 @@ and leave --engine out."""
 NO_PAGE = """\
 error: The page needs more packages. Install the [serve] extra: \
 pip install 'keras-transformer-mt[serve]'."""
+_ONLY_SERVER = "engine port threads batching no_page dry_run model_config_file".split()
+_ONLY_PYTHON = "allowed_hosts allowed_origins tls_cert tls_key".split()
 _ALL = ("0.0.0.0", "::")
 _REST_PORT, _PAGE_PORT = 8501, 8080
 
@@ -48,7 +56,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.ser
     version = find_served_version(args.model) if args.model else None
     if version and not args.backend:  # The page shows only the card.
         check_files(version)
-    name = args.name or version.parent.name
+    name = args.name or (version.parent.name if version else "")
     if set(name) & set(":/"):
         sys.exit(
             f"error: A model name must not contain a colon or a slash, received {name}. Give "
@@ -61,12 +69,26 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.ser
     if engine == "auto":
         tensorflow = shutil.which(PROGRAM) or (not _has_packages() and docker_runs())
         engine = "tensorflow" if tensorflow else "python"
+    given = [option for option in _ONLY_PYTHON if getattr(args, option)]
+    if engine == "tensorflow" and given:
+        option = option_of(given[0])
+        sys.exit(
+            f"error: TensorFlow's server has no {option}. Leave it out, or give --engine python."
+        )
     (run_tensorflow if engine == "tensorflow" else run_python)(args, version, name)
 
 
 def _parse(argv: Sequence[str] | None, prog: str) -> argparse.Namespace:
     parser = Parser(prog=prog, description=__doc__.split("\n")[0])
     parser.add_argument("--model", help="saved_models/NAME, from pipelines.export")
+    parser.add_argument(
+        "--model-config-file",
+        "--model_config_file",
+        type=Path,
+        metavar="FILE",
+        help="file with several models, their versions and labels, in the format of TensorFlow "
+        "Serving, instead of --model; it is read again when it changes",
+    )
     parser.add_argument("--name", help="model name in requests (default: the directory's name)")
     parser.add_argument(
         "--engine",
@@ -86,20 +108,7 @@ def _parse(argv: Sequence[str] | None, prog: str) -> argparse.Namespace:
         "URL is its REST address, such as http://localhost:8501. Give --name, the model's name "
         "there, or --model, whose card the page then shows",
     )
-    parser.add_argument(
-        "--host",
-        help="address to listen on (default 127.0.0.1, this machine only); TensorFlow's server "
-        "listens on all addresses, and takes this option in Docker only",
-    )
-    parser.add_argument(
-        "--port", type=int, default=8500, metavar="N", help="gRPC port (default 8500)"
-    )
-    parser.add_argument(
-        "--rest-port",
-        type=int,
-        metavar="N",
-        help=f"REST port (default {_REST_PORT}; with --backend, {_PAGE_PORT})",
-    )
+    _add_network_options(parser)
     parser.add_argument(
         "--batching",
         action="store_true",
@@ -131,11 +140,54 @@ def _parse(argv: Sequence[str] | None, prog: str) -> argparse.Namespace:
     return args
 
 
+def _add_network_options(parser: Parser) -> None:
+    group = parser.add_argument_group("network")
+    group.add_argument(
+        "--host",
+        help="address to listen on (default 127.0.0.1, this machine only); TensorFlow's server "
+        "listens on all addresses, and takes this option in Docker only",
+    )
+    group.add_argument(
+        "--allowed-hosts",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        help="names by which clients reach --engine python or the page, besides IP addresses and "
+        "the names of this machine; patterns such as *.example.com, or * for any",
+    )
+    group.add_argument(
+        "--allowed-origins",
+        nargs="+",
+        default=[],
+        metavar="ORIGIN",
+        help="web pages elsewhere that may use --engine python or the page (CORS), such as "
+        "https://example.com; * for any",
+    )
+    group.add_argument(
+        "--tls-cert",
+        type=Path,
+        metavar="FILE",
+        help="certificate chain in PEM format: REST, gRPC and the page of --engine python use TLS",
+    )
+    group.add_argument("--tls-key", type=Path, metavar="FILE", help="its private key")
+    group.add_argument(
+        "--port", type=int, default=8500, metavar="N", help="gRPC port (default 8500)"
+    )
+    group.add_argument(
+        "--rest-port",
+        type=int,
+        metavar="N",
+        help=f"REST port (default {_REST_PORT}; with --backend, {_PAGE_PORT})",
+    )
+
+
 def _check_options(parser: Parser, args: argparse.Namespace) -> None:
     if args.backend is not None:
         _check_backend(parser, args)
-    elif not args.model:
-        parser.error("give --model")
+    elif bool(args.model) == bool(args.model_config_file):
+        parser.error("give either --model or --model-config-file")
+    if args.model_config_file and args.name:
+        parser.error("--name is for --model; --model-config-file names its models")
     if args.engine == "tensorflow" and args.no_page:
         parser.error("--no-page is for --engine python; TensorFlow's server has no page")
     if args.port == args.rest_port and args.backend is None:
@@ -156,11 +208,11 @@ def _check_backend(parser: Parser, args: argparse.Namespace) -> None:
         parser.error(str(error))
     if not (args.name or args.model):
         parser.error("--backend needs --name, the name of the model there, or --model")
-    others = {"--engine": "engine", "--port": "port", "--threads": "threads"}
-    others |= {"--batching": "batching", "--no-page": "no_page", "--dry-run": "dry_run"}
-    for option, name in others.items():
+    for name in _ONLY_SERVER:
         if getattr(args, name) != parser.get_default(name):
-            parser.error(f"{option} is for a model server, and --backend serves only the page")
+            parser.error(
+                f"{option_of(name)} is for a model server, and --backend serves only the page"
+            )
     if port == args.rest_port and (host == args.host or _is_local(host)):
         parser.error(
             f"--backend must be another server, and port {port} of this machine is that of the "
@@ -181,33 +233,37 @@ def _is_local(host: str) -> bool:
     return address.is_loopback or address.is_unspecified
 
 
-def run_tensorflow(args: argparse.Namespace, version: Path, name: str) -> None:
+def run_tensorflow(args: argparse.Namespace, version: Path | None, name: str) -> None:
     """Replace this process by TensorFlow's model server, so that signals reach it.
 
     Args:
         args: The command's options.
-        version: The version directory that is loaded first.
+        version: The version directory that is loaded first; None for the models of a file.
         name: The model's name in requests.
     """
-    base = version.parent
     in_docker = shutil.which(PROGRAM) is None and docker_runs()
     if args.host is not None and not in_docker:
         sys.exit(
             f"error: {PROGRAM} listens on all addresses, received --host {args.host}. Leave it "
             "out, or give --engine python."
         )
-    flags = server_flags(
-        version,
-        Path("/model") if in_docker else base,
-        name=name,
-        port=args.port,
-        rest_port=args.rest_port,
-        threads=args.threads,
-        timeout=args.timeout,
-        batching=args.batching,
-    )
+    options = {
+        "port": args.port,
+        "rest_port": args.rest_port,
+        "threads": args.threads,
+        "timeout": args.timeout,
+        "batching": args.batching,
+    }
+    if version:
+        base = version.parent
+        mounts = {base: "/model"}
+        flags = server_flags(version, Path("/model") if in_docker else base, name=name, **options)
+    else:
+        file = Path(os.path.abspath(args.model_config_file))
+        mounts = {file.parent: "/config", **_bases(file)} if in_docker else {}
+        flags = config_flags(f"/config/{file.name}" if in_docker else str(file), **options)
     ports = args.port, args.rest_port
-    command = docker_command(base, ports, flags, args.host) if in_docker else [PROGRAM, *flags]
+    command = docker_command(mounts, ports, flags, args.host) if in_docker else [PROGRAM, *flags]
     if args.dry_run:
         print(shlex.join(command))
         return
@@ -217,47 +273,68 @@ def run_tensorflow(args: argparse.Namespace, version: Path, name: str) -> None:
     os.execvp(command[0], command)
 
 
-def run_python(args: argparse.Namespace, version: Path, name: str) -> None:
+def _bases(file: Path) -> dict[Path, str]:
+    """Return the directories of a file's models, which Docker mounts at the same paths."""
+    from keras_transformer.serving.model_config import parse_text
+
+    if importlib.util.find_spec("tensorflow_serving") is None:
+        sys.exit(NO_SERVER)
+    models = parse_text(file.read_bytes(), file).model_config_list.config
+    return {Path(model.base_path): model.base_path for model in models}
+
+
+def run_python(args: argparse.Namespace, version: Path | None, name: str) -> None:
     """Run the server of this package, until a signal ends it.
 
     Args:
         args: The command's options.
-        version: The version directory that is loaded first.
+        version: The version directory that is loaded first; None for the models of a file.
         name: The model's name in requests.
     """
     if args.dry_run:
-        print(shlex.join(_own_command(args, version.parent, name)))
+        print(shlex.join(_own_command(args, version and version.parent, name)))
         return
     if not _has_packages():
         sys.exit(NO_SERVER)
-    host = args.host or "127.0.0.1"
+    from keras_transformer.serving.model_config import ModelConfig, parse_model_config
+    from keras_transformer.serving.settings import Settings
+
+    file: Path | None = args.model_config_file
+    settings = Settings(
+        models=parse_model_config(file.read_bytes(), file)
+        if file
+        else [ModelConfig(name=name, base=version.parent)],
+        model_config_file=file,
+        page=not args.no_page,
+        port=args.port,
+        batching=args.batching,
+        **_web_settings(args),
+    )
     _end_on_signals()
-    _announce(args, version, name, host)
+    _announce(args, version, name, settings.host)
+    from keras_transformer.utils.memory import share_arenas
     from pipelines.cli.process import import_tensorflow, start_log
 
+    share_arenas(2)
+    for package in ("jax", "keras"):  # TensorFlow would import them, and needs neither here.
+        sys.modules.setdefault(package, None)  # type: ignore[arg-type]
     import_tensorflow()
     import tensorflow as tf
 
     from keras_transformer.serving.http import serve
     from keras_transformer.serving.server import Server
-    from keras_transformer.serving.settings import Settings
 
     if args.threads:
         tf.config.threading.set_intra_op_parallelism_threads(args.threads)
     start_log()
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # Clients that have gone.
-    settings = Settings(
-        page=not args.no_page,
-        base=version.parent,
-        name=name,
-        host=host,
-        port=args.port,
-        rest_port=args.rest_port,
-        timeout=args.timeout,
-        batching=args.batching,
-    )
-    serve(lambda: Server(settings), lambda: None if args.no_page else _invite(host, args.rest_port))
+    serve(lambda: Server(settings), lambda: None if args.no_page else _invite(settings))
     _leave()
+
+
+def _web_settings(args: argparse.Namespace) -> dict[str, Any]:
+    names = ("rest_port", "timeout", "allowed_hosts", "allowed_origins", "tls_cert", "tls_key")
+    return {"host": args.host or "127.0.0.1", **{name: getattr(args, name) for name in names}}
 
 
 def run_page(args: argparse.Namespace, version: Path | None, name: str) -> None:
@@ -280,13 +357,11 @@ def run_page(args: argparse.Namespace, version: Path | None, name: str) -> None:
         backend=args.backend,
         name=name,
         base=version.parent if version else None,
-        host=args.host or "127.0.0.1",
-        rest_port=args.rest_port,
-        timeout=args.timeout,
+        **_web_settings(args),
     )
     start_log()
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # Clients that have gone.
-    serve(lambda: PageServer(settings), lambda: _invite(settings.host, settings.rest_port))
+    serve(lambda: PageServer(settings), lambda: _invite(settings))
     _leave()
 
 
@@ -297,9 +372,14 @@ def _leave() -> None:
     os._exit(0)  # A usual exit would wait for runs of the model whose clients have gone.
 
 
-def _invite(host: str, port: int) -> None:
+def _invite(settings: "WebSettings") -> None:
+    host, scheme = settings.host, "https" if settings.tls_cert else "http"
     where = "localhost" if host in _ALL else f"[{host}]" if ":" in host else host
-    print(f"Open http://{where}:{port}/ in a browser to try it.", file=sys.stderr, flush=True)
+    print(
+        f"Open {scheme}://{where}:{settings.rest_port}/ in a browser to try it.",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def _end_on_signals() -> None:
@@ -315,14 +395,16 @@ def _end_at_once(number: int, frame: object) -> None:
     os._exit(128 + number)
 
 
-def _announce(args: argparse.Namespace, version: Path, name: str, host: str) -> None:
+def _announce(args: argparse.Namespace, version: Path | None, name: str, host: str) -> None:
     at = f"REST at {host}:{args.rest_port}, gRPC at {host}:{args.port}"
     if host in _ALL:
         at = f"REST at port {args.rest_port}, gRPC at port {args.port}, on all addresses"
+    what = f"the models of {args.model_config_file}"
+    if version:
+        what = f"{version.parent} as {name}, version {version.name}"
     print(
-        f"Serving {version.parent} as {name}, version {version.name}: {at}. The "
-        "ports open once the model is loaded and its warm-up requests are done, "
-        "which can take a minute or two.",
+        f"Serving {what}: {at}. The ports open once every model is loaded and its warm-up requests "
+        "are done, which can take a minute or two.",
         file=sys.stderr,
         flush=True,
     )
@@ -332,21 +414,29 @@ def _has_packages() -> bool:
     return None not in map(importlib.util.find_spec, PACKAGES)
 
 
-def _own_command(args: argparse.Namespace, base: Path, name: str) -> list[str]:
+def _own_command(args: argparse.Namespace, base: Path | None, name: str) -> list[str]:
     """Return a command line that starts the server of this package from any directory."""
+    files = {
+        "model-config-file": args.model_config_file,
+        "tls-cert": args.tls_cert,
+        "tls-key": args.tls_key,
+    }
     options = {
         "engine": "python",
-        "model": base,
-        "name": name,
+        **({"model": base, "name": name} if base else {}),
         "host": args.host or "127.0.0.1",
         "port": args.port,
         "rest-port": args.rest_port,
         "threads": args.threads,
         "timeout": f"{args.timeout:g}",
+        **{option: os.path.abspath(file) for option, file in files.items() if file},
     }
     given = [f"--{option}={value}" for option, value in options.items()]
     given += ["--batching"] if args.batching else []
     given += ["--no-page"] if args.no_page else []
+    for option in ("allowed_hosts", "allowed_origins"):
+        if values := getattr(args, option):
+            given += [option_of(option), *values]
     return [sys.executable, "-m", "pipelines.serve", *given]
 
 

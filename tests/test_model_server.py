@@ -52,9 +52,11 @@ def engine(request):
 
 @contextlib.contextmanager
 def serving(model, engine, log, *options):
-    """Serve a model's directory, and yield the server's addresses once it answers."""
+    """Serve a directory, or a file in it; yield the server's addresses once it answers."""
     port, rest_port = free_ports(2)
-    command = [sys.executable, "-m", "pipelines.serve", "--model", model, "--engine", engine]
+    command = [sys.executable, "-m", "pipelines.serve", "--engine", engine]
+    command += ["--model-config-file" if model.is_file() else "--model", model]
+    model = model.parents[1] if model.is_file() else model
     ports = ["--port", str(port), "--rest-port", str(rest_port), "--threads", "1"]
     changes = {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "-1"}
     with log.open("w") as file:
@@ -158,6 +160,17 @@ def test_a_request_may_be_as_large_as_a_batch(server, translator):
     assert post(server.url, {"instances": texts}) == (200, {"predictions": translator(texts)})
     status, answer = post(server.url, {"instances": [*texts, "red"]})
     assert status == 400 and "larger than maximum input batch size 64" in answer["error"]
+
+
+def test_the_file_of_models_of_an_export_is_served(engine, translator, tmp_path):
+    export_quickly(translator, tmp_path / "toy")
+    file = tmp_path / "toy" / "serving" / "models.config"
+    label = 'version_labels { key: "stable" value: 1 }'
+    file.write_text(file.read_text().replace("base_path:", f"{label}\n    base_path:"))
+    with serving(file, engine, tmp_path / "log") as server:
+        expected = (200, {"predictions": translator(SENTENCES)})
+        assert post(server.url, {"instances": SENTENCES}) == expected
+        assert post(f"{server.url}/labels/stable", {"instances": SENTENCES}) == expected
 
 
 @pytest.mark.parametrize("api", ["rest", "grpc"])

@@ -20,7 +20,7 @@ from keras_transformer.export.warmup import replay, warmup_requests, write_warmu
 from keras_transformer.text.files import save_tokenizers
 from keras_transformer.translation.translator import Translator
 from keras_transformer.utils.checksums import record_files
-from keras_transformer.utils.versions import numbered_versions
+from keras_transformer.utils.versions import HIGHEST, numbered_versions
 
 log = logging.getLogger(__name__)
 
@@ -172,7 +172,10 @@ def _files_to_keep(version: Path) -> list[str]:
 def _publish(temporary: Path, path: Path) -> Path:
     """Rename a directory to the next version, even if other exports do the same."""
     while True:
-        final = path / str(1 + max(numbered_versions(path), default=0))
+        number = 1 + max(numbered_versions(path), default=0)
+        if number > HIGHEST:
+            raise ValueError(f"{path} has the highest version, {HIGHEST}. Rename it.")
+        final = path / str(number)
         try:
             return temporary.rename(final)
         except OSError:

@@ -1,4 +1,4 @@
-"""Configuration of `tensorflow_model_server` for an exported model."""
+"""Configuration of model servers for an exported model."""
 
 import json
 import os
@@ -21,8 +21,9 @@ max_enqueued_batches {{ value: 100 }}
 """
 
 _MODELS = """\
-# For tensorflow_model_server --model_config_file. EDIT base_path: the directory of the numbered
-# versions, as the server sees it. In a container it is usually below /models.
+# For serve --model-config-file, and tensorflow_model_server --model_config_file. EDIT base_path if
+# the server sees this directory elsewhere; in a container it is usually below /models. To serve
+# several models, add a config { } for each.
 model_config_list {
   config {
     name: %(name)s
@@ -49,9 +50,9 @@ def write_serving_files(path: Path) -> None:
         path: The model's directory, such as saved_models/NAME. Files in path/serving belong to the
             operator, who may have edited them.
     """
-    directory, name = path / "serving", Path(os.path.abspath(path)).name
+    directory, base = path / "serving", os.path.abspath(path)
     directory.mkdir(exist_ok=True)
-    names = {"name": json.dumps(name), "base_path": json.dumps(f"/models/{name}")}
+    names = {"name": json.dumps(os.path.basename(base)), "base_path": json.dumps(base)}
     files = {
         "batching.config": BATCHING,
         "models.config": _MODELS % names,

@@ -1,23 +1,30 @@
 """What the ASGI applications of this package share: paths, log, metrics and errors."""
 
-import json
+import asyncio
 import logging
 import re
+import urllib.parse
+from collections.abc import Coroutine
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from keras_transformer.serving.errors import Code, ServingError
-from keras_transformer.serving.http import BodyError, read_body
+from keras_transformer.serving.http import BodyError, most_bytes, read_body
+from keras_transformer.serving.json_text import encode
 from keras_transformer.serving.metrics import CONTENT_TYPE, Entry, Metrics
 from keras_transformer.serving.page import Page
-from keras_transformer.serving.settings import Limits
+from keras_transformer.serving.queues import Room
+from keras_transformer.serving.senders import Senders
+from keras_transformer.serving.settings import WebSettings
 
 log = logging.getLogger(__name__)
 
 METRICS = "/monitoring/prometheus/metrics"
+LIVE, READY = "/livez", "/readyz"
+_PROBES = (LIVE, METRICS, READY)
 _MODEL = r"/v1/models/(?P<name>[^/:]+)(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
 PREDICT = re.compile(rf"(?i:{_MODEL}):(?P<method>classify|regress|predict)", re.IGNORECASE)
 STATUS = re.compile(rf"(?i:{_MODEL})(?P<metadata>/metadata)?", re.IGNORECASE)
@@ -25,24 +32,27 @@ _NOT_FOUND = "<html><head><title>404 Not Found</title></head><body><h1>Not Found
 
 
 class Application:
-    """Answers HTTP requests: the page, the metrics, and a REST API that a subclass has.
+    """Answers HTTP requests: the page, probes, metrics, and a REST API that a subclass has.
 
     Args:
         metrics: The server's metrics.
-        limits: Limits on what a client may request.
+        settings: Whom the server answers, and limits on what a client may request.
         page: The page; None for a server without one.
     """
 
-    def __init__(self, metrics: Metrics, limits: Limits, page: Page | None = None):
-        self._metrics, self._limits, self._page = metrics, limits, page
+    def __init__(self, metrics: Metrics, settings: WebSettings, page: Page | None = None):
+        self._metrics, self._limits, self._page = metrics, settings.limits, page
+        self._senders = Senders(settings)
+        self._room = Room()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle an ASGI request."""
         request = Request(scope, receive)
         path = scope["raw_path"].decode("ascii", "replace")
         client = request.client.host if request.client else ""
-        is_predict = request.method == "POST" and PREDICT.fullmatch(path)
-        entry = Entry("REST", "Predict" if is_predict else request.method, path[:200], client)
+        entry = Entry("REST", request.method, path[:200], client)
+        if request.method == "POST" and (match := PREDICT.fullmatch(path)):
+            entry.method, entry.model = "Predict", urllib.parse.unquote(match["name"])[:200]
         with self._metrics.request(entry):
             try:
                 response = await self._answer(request, path, entry)
@@ -54,30 +64,72 @@ class Application:
                 response = json_response({"error": error.message}, error.http_status)
                 if isinstance(error, BodyError):
                     response.headers["connection"] = "close"
+            except asyncio.CancelledError:  # The server stops, and its time for that is over.
+                entry.status = Code.UNAVAILABLE.name
+                response = json_response({"error": "The server is stopping."}, 503)
             except Exception:
                 log.exception("an error of the server")
                 entry.status = Code.INTERNAL.name
                 response = json_response({"error": "Internal error; see the server's log"}, 500)
             entry.http = response.status_code
+            if entry.http >= 400 and entry.status == "OK":
+                entry.status = f"HTTP {entry.http}"
             await response(scope, receive, send)
 
     async def _answer(self, request: Request, path: str, entry: Entry) -> Response:
-        if path == METRICS and request.method == "GET":
-            return Response(self._metrics.text(), media_type=CONTENT_TYPE)
+        if request.method in ("GET", "HEAD") and path in _PROBES:
+            return self._probe(path)
+        self._senders.check(request)
         if path.lower().startswith("/v1/"):
-            body = await read_body(request, self._limits)
-            entry.bytes = len(body)
-            return await self._answer_rest(request.method, path, body, entry)
+            with self._room.hold(most_bytes(request, self._limits)):
+                body = await read_body(request, self._limits)
+                entry.bytes = len(body)
+                work = self._answer_rest(request.method, path, body, entry)
+                return await _for_client(request, work)
         if self._page and (response := await self._page.answer(request, path)):
             return response
         return HTMLResponse(_NOT_FOUND, 404)
+
+    def _probe(self, path: str) -> Response:
+        if path == METRICS:
+            return Response(self._metrics.text(), media_type=CONTENT_TYPE)
+        if path == LIVE:
+            return PlainTextResponse("ok")
+        models = self.ready()
+        ready = all(models.values())
+        return json_response({"ready": ready, "models": models}, 200 if ready else 503)
+
+    def ready(self) -> dict[str, bool]:
+        """Return whether each model can be used, by name."""
+        return {}
 
     async def _answer_rest(self, method: str, path: str, body: bytes, entry: Entry) -> Response:
         """Answer a request whose path begins with /v1/."""
         raise NotImplementedError
 
 
+async def _for_client(request: Request, work: Coroutine[Any, Any, Response]) -> Response:
+    """Return the response that is worked out while its client waits.
+
+    Raises:
+        ClientDisconnect: If the client leaves; the work is cancelled.
+    """
+
+    async def leaves() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    working, leaving = asyncio.create_task(work), asyncio.create_task(leaves())
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientDisconnect
+        return working.result()
+    finally:
+        working.cancel()
+        leaving.cancel()
+
+
 def json_response(answer: Any, status: int = 200, indent: int | None = 4) -> Response:
     """Return a response with a value as JSON."""
-    content = json.dumps(answer, ensure_ascii=False, indent=indent)
-    return Response(content.encode("utf-8", "replace"), status, media_type="application/json")
+    return Response(encode(answer, indent), status, media_type="application/json")

@@ -39,7 +39,8 @@ class PassThrough(Application):
 
     def __init__(self, settings: PageSettings):
         page = Page(settings.name, lambda: _highest_version(settings.base), settings.limits)
-        super().__init__(Metrics(settings.name), settings.limits, page)
+        super().__init__(Metrics(), settings, page)
+        self._metrics.models = {settings.name}
         self._settings = settings
         waiting = settings.limits.waiting
         self._workers = {
@@ -66,7 +67,6 @@ class PassThrough(Application):
                 status, content = await workers.run(self._send, method, url, body, deadline)
         except TimeoutError as error:
             raise self._too_late() from error
-        entry.status = "OK" if status < 400 else f"HTTP {status}"
         headers = {"X-Content-Type-Options": "nosniff"}
         return Response(content, status, headers, media_type="application/json")
 
@@ -149,7 +149,7 @@ class PassThrough(Application):
         return b"".join(chunks)
 
     def stop(self) -> None:
-        """Drop requests that have not begun."""
+        """Drop all requests."""
         for workers in self._workers.values():
             workers.stop()
 
@@ -176,6 +176,10 @@ class PageServer(WebServer):
     async def stop(self) -> None:
         """Refuse new requests, finish those that run, and close the port."""
         await super().stop()
+        self.drop()
+
+    def drop(self) -> None:
+        """Answer requests that still run when the time to stop is over."""
         self._application.stop()
 
     def __str__(self) -> str:

@@ -51,6 +51,6 @@ def invalid(message: str) -> ServingError:
 
 
 def from_tensorflow(error: Any) -> ServingError:
-    """Return the error for a `tf.errors.OpError`, without the preamble of eager execution."""
-    _, _, message = error.message.rpartition("<stack traces unavailable>\n")
+    """Return the error for a `tf.errors.OpError`, without the preamble of a session."""
+    message = error.message.removeprefix("Graph execution error:\n\n")
     return ServingError(_BY_NUMBER[error.error_code], message)

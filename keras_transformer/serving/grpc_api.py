@@ -19,8 +19,11 @@ from tensorflow_serving.apis import (
 from keras_transformer.serving.errors import Code, ServingError, invalid
 from keras_transformer.serving.metrics import Entry, Metrics
 from keras_transformer.serving.model import DEFAULT
+from keras_transformer.serving.parts import Arrays
 from keras_transformer.serving.predict import Predictor
-from keras_transformer.serving.tensors import check_names, read_tensor, write_tensor
+from keras_transformer.serving.queues import LARGE, Room, off_loop
+from keras_transformer.serving.tensors import check_fields, check_names, read_tensor, write_tensor
+from keras_transformer.serving.versions import ModelVersions
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +37,8 @@ def _call(function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[An
     @functools.wraps(function)
     async def call(self: "GrpcApi", request: Any, context: Any) -> Any:
         entry = Entry("GRPC", function.__name__, "", context.peer(), bytes=request.ByteSize())
+        spec = getattr(request, "model_spec", None)  # Not all requests name a model.
+        entry.model = (spec.name[:200] or None) if spec else None
         with self._metrics.request(entry):
             try:
                 return await function(self, request, context, entry)
@@ -51,10 +56,11 @@ def _call(function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[An
 def _refuse(method: str) -> Callable[..., Awaitable[None]]:
     """Return a method of TensorFlow Serving that this server does not implement."""
 
-    async def call(self: "GrpcApi", request: Any, context: Any) -> None:
-        await context.abort(Code.UNIMPLEMENTED, f"This server has no {method} API.")
+    async def call(self: "GrpcApi", request: Any, context: Any, entry: Entry) -> None:
+        raise ServingError(Code.UNIMPLEMENTED, f"This server has no {method} API.")
 
-    return call
+    call.__name__ = method
+    return _call(call)
 
 
 class GrpcApi(
@@ -73,22 +79,25 @@ class GrpcApi(
 
     @_call
     async def Predict(self, request: Any, context: Any, entry: Entry) -> Any:
-        with self._predictor.versions.use(*_model(request)) as served:
+        model, which = self._model(request)
+        with model.use(which) as served:
+            entry.version = served.number
             signature = request.model_spec.signature_name or DEFAULT
             if signature in served.model:
                 check_names(request.inputs, served.model.dtypes(signature))
             inputs = {name: read_tensor(name, proto) for name, proto in request.inputs.items()}
             entry.rows = max((len(x) if x.ndim else 1 for x in inputs.values()), default=0)
+            client, _, _ = entry.client.rpartition(":")  # All connections of an address.
+            names = request.output_filter
             outputs = await self._predictor.run(
-                served, signature, inputs, context.time_remaining(), request.output_filter
+                served, signature, inputs, context.time_remaining(), names, client
             )
             response = predict_pb2.PredictResponse()
             response.model_spec.name = request.model_spec.name
             response.model_spec.version.value = served.number
             response.model_spec.signature_name = signature
-        for name, array in outputs.items():
-            response.outputs[name].CopyFrom(write_tensor(array))
-        return response
+        large = sum(array.nbytes for array in outputs.values()) > LARGE
+        return await off_loop(_write, response, outputs, large=large)
 
     @_call
     async def GetModelMetadata(self, request: Any, context: Any, entry: Entry) -> Any:
@@ -100,7 +109,8 @@ class GrpcApi(
                 raise invalid(f"Metadata field {field} is not supported")
         response = get_model_metadata_pb2.GetModelMetadataResponse()
         signatures = get_model_metadata_pb2.SignatureDefMap()
-        with self._predictor.versions.use(*_model(request)) as served:
+        model, which = self._model(request)
+        with model.use(which) as served:
             response.model_spec.name = request.model_spec.name
             response.model_spec.version.value = served.number
             for name, signature in served.model.signature_defs.items():
@@ -112,11 +122,18 @@ class GrpcApi(
     async def GetModelStatus(self, request: Any, context: Any, entry: Entry) -> Any:
         _check_spec(request)
         response = get_model_status_pb2.GetModelStatusResponse()
-        for number, state in self._predictor.versions.states(*_model(request)).items():
+        model, which = self._model(request)
+        for number, state in model.states(which).items():
             one = response.model_version_status.add(version=number, state=state.state)
             one.status.error_code = state.code.value[0]
             one.status.error_message = state.message
         return response
+
+    def _model(self, request: Any) -> tuple[ModelVersions, int | str | None]:
+        """Return the versions of a request's model, and which of them it asks for."""
+        spec = request.model_spec
+        number = spec.version.value if spec.HasField("version") else None
+        return self._predictor.versions.of(spec.name), spec.version_label or number
 
     Classify = _refuse("Classify")
     Regress = _refuse("Regress")
@@ -124,38 +141,63 @@ class GrpcApi(
     HandleReloadConfigRequest = _refuse("HandleReloadConfigRequest")
 
 
-class RefuseMalformed(grpc.aio.ServerInterceptor):
-    """Answers INTERNAL to bytes that are no message, as TensorFlow Serving does.
+class ReadRequests(grpc.aio.ServerInterceptor):
+    """Reads the messages of requests, and refuses those that would take long to read.
 
-    gRPC itself would write a traceback to the log for each.
+    Bytes that are no message are answered INTERNAL, as TensorFlow Serving does. gRPC itself would
+    write a traceback to the log for each.
+
+    Args:
+        metrics: The server's metrics.
     """
+
+    def __init__(self, metrics: Metrics):
+        self._metrics, self._room = metrics, Room()
 
     async def intercept_service(self, continuation: Any, details: Any) -> Any:
         handler = await continuation(details)
-        if handler is None or handler.unary_unary is None:
-            return handler
+        if handler is None:
+            return None
+        is_predict = details.method.endswith("/Predict")
+        if handler.unary_unary is None:  # The health service: a name is all that it reads.
 
-        def read(content: bytes) -> Any:
+            def read(content: bytes) -> Any:
+                return handler.request_deserializer(content if len(content) < LARGE else b"")
+
+            return grpc.unary_stream_rpc_method_handler(
+                handler.unary_stream, read, handler.response_serializer
+            )
+
+        async def answer(content: bytes, context: Any) -> Any:
             try:
-                return handler.request_deserializer(content)
+                with self._room.hold(len(content)):
+                    if len(content) > LARGE:
+                        if not is_predict:
+                            raise invalid(f"Only Predict takes more than {LARGE} bytes.")
+                        kind = predict_pb2.PredictRequest.DESCRIPTOR
+                        await off_loop(check_fields, content, kind, large=True)
+                    request = handler.request_deserializer(content)
+                    answer = handler.unary_unary(request, context)
+                    return await answer if inspect.isawaitable(answer) else answer
+            except ServingError as error:
+                await refuse(content, context, error)
             except message.DecodeError:
-                return None
+                malformed = ServingError(Code.INTERNAL, "The request is malformed.")
+                await refuse(content, context, malformed)
 
-        async def answer(request: Any, context: Any) -> Any:
-            if request is None:
-                await context.abort(grpc.StatusCode.INTERNAL, "The request is malformed.")
-            answer = handler.unary_unary(request, context)
-            return await answer if inspect.isawaitable(answer) else answer
+        async def refuse(content: bytes, context: Any, error: ServingError) -> None:
+            entry = Entry("GRPC", details.method.rpartition("/")[2], "", context.peer())
+            entry.status, entry.bytes = error.code.name, len(content)
+            with self._metrics.request(entry):
+                await context.abort(error.code, error.message)
 
-        return grpc.unary_unary_rpc_method_handler(answer, read, handler.response_serializer)
+        return grpc.unary_unary_rpc_method_handler(answer, None, handler.response_serializer)
 
 
-def _model(request: Any) -> tuple[str, int | None]:
-    """Return the name and the version of the model that a request asks for."""
-    spec = request.model_spec
-    if spec.version_label:
-        raise invalid(f"Unrecognized servable version label: {spec.version_label}")
-    return spec.name, spec.version.value if spec.HasField("version") else None
+def _write(response: Any, outputs: Arrays) -> Any:
+    for name, array in outputs.items():
+        response.outputs[name].CopyFrom(write_tensor(array))
+    return response
 
 
 def _check_spec(request: Any) -> None:

@@ -9,7 +9,9 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import h11
 import uvicorn
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -17,6 +19,12 @@ from keras_transformer.serving.errors import Code, ServingError, invalid
 from keras_transformer.serving.settings import Limits, WebSettings
 
 log = logging.getLogger(__name__)
+
+_AT_ONCE = 1 << 13
+"""Bytes that are read of a connection before the others. h11 needs 20 ms if each is a chunk."""
+_PROBE_SECONDS = 1
+STOP_MARGIN = 2
+"""Seconds after `stop_seconds`, in which answers to dropped requests are sent."""
 
 
 class WebServer:
@@ -33,7 +41,7 @@ class WebServer:
 
     def __init__(self, application: Any, settings: WebSettings):
         self.rest, self.rest_port, self.limits = application, 0, settings.limits
-        self._address = settings.host, settings.rest_port
+        self._web = settings
 
     async def start(self) -> None:
         """Run `prepare`, then open the port.
@@ -41,7 +49,9 @@ class WebServer:
         Raises:
             OSError: If it is taken.
         """
-        listener = bind(*self._address)  # Refuses connections until it listens.
+        listener = bind(
+            self._web.host, self._web.rest_port
+        )  # Refuses connections until it listens.
         self.rest_port = listener.getsockname()[1]
         try:
             await self.prepare()
@@ -49,7 +59,7 @@ class WebServer:
         except BaseException:
             listener.close()
             raise
-        self._http = _HttpServer(self.rest, self.limits)
+        self._http = _HttpServer(self.rest, self._web)
         self._serving = asyncio.create_task(self._http.serve([listener]))
 
     async def prepare(self) -> None:
@@ -77,8 +87,12 @@ class WebServer:
 
     async def stop(self) -> None:
         """Refuse new requests, finish those that run, and close the port."""
+        asyncio.get_running_loop().call_later(self.limits.stop_seconds, self.drop)
         self._http.should_exit = True
         await self._serving
+
+    def drop(self) -> None:
+        """Answer requests that still run when the time to stop is over."""
 
 
 def serve(make: Callable[[], WebServer], started: Callable[[], None] = lambda: None) -> None:
@@ -153,10 +167,18 @@ class _HttpServer(uvicorn.Server):
 
     Args:
         application: The ASGI application.
-        limits: What a client may ask for.
+        settings: Which pages may use it, its certificate, and the limits of its clients.
     """
 
-    def __init__(self, application: Any, limits: Limits):
+    def __init__(self, application: Any, settings: WebSettings):
+        limits = settings.limits
+        if settings.allowed_origins:
+            application = CORSMiddleware(
+                application,
+                allow_origins=settings.allowed_origins,
+                allow_methods=["GET", "POST"],
+                allow_headers=["*"],
+            )
         config = uvicorn.Config(
             application,
             interface="asgi3",
@@ -168,9 +190,11 @@ class _HttpServer(uvicorn.Server):
             log_level="error",  # Malformed requests are client errors and are not logged.
             access_log=False,
             server_header=False,
+            ssl_certfile=settings.tls_cert,
+            ssl_keyfile=settings.tls_key,
             limit_concurrency=limits.connections,
             timeout_keep_alive=max(1, round(limits.idle_seconds)),
-            timeout_graceful_shutdown=max(1, round(limits.stop_seconds)),
+            timeout_graceful_shutdown=round(limits.stop_seconds + STOP_MARGIN),
         )
         super().__init__(config)
 
@@ -188,13 +212,20 @@ def _limited_protocol(idle_seconds: float) -> type[asyncio.Protocol]:
             next request. uvicorn limits only the time until its first byte.
     """
 
-    class Protocol(H11Protocol):
+    class Protocol(H11Protocol, asyncio.BufferedProtocol):
         deadline: asyncio.TimerHandle | None = None
         half_closed = False
 
         def connection_made(self, transport: Any) -> None:
+            self.buffer = memoryview(bytearray(_AT_ONCE))  # TLS writes into slices.
             super().connection_made(transport)
             self._expect_request()
+
+        def get_buffer(self, sizehint: int) -> memoryview:
+            return self.buffer
+
+        def buffer_updated(self, nbytes: int) -> None:
+            self.data_received(bytes(self.buffer[:nbytes]))
 
         def data_received(self, data: bytes) -> None:
             before = self.cycle
@@ -207,7 +238,16 @@ def _limited_protocol(idle_seconds: float) -> type[asyncio.Protocol]:
             cycle = self.cycle
             waits = cycle is not None and not cycle.response_complete and not cycle.more_body
             self.half_closed = waits
+            if waits and cycle.scope["http_version"] != "1.0":
+                self.loop.call_later(_PROBE_SECONDS, self._probe)
             return waits or None  # None closes the connection.
+
+        def _probe(self) -> None:
+            """Write what a client that waits skips. If it has left, the second time fails."""
+            if self.conn.our_state is h11.SEND_RESPONSE and not self.transport.is_closing():
+                event = h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue")
+                self.transport.write(self.conn.send(event))
+                self.loop.call_later(_PROBE_SECONDS, self._probe)
 
         def on_response_complete(self) -> None:
             super().on_response_complete()
@@ -240,7 +280,18 @@ def _limited_protocol(idle_seconds: float) -> type[asyncio.Protocol]:
 
 
 class BodyError(ServingError):
-    """A body that was not read to its end, so that the connection cannot be used again."""
+    """A body is not read to its end, so that the connection cannot be used again."""
+
+
+def most_bytes(request: Request, limits: Limits) -> int:
+    """Return the size that a body has, or may have if its headers do not say."""
+    if {"transfer-encoding", "content-encoding"} & set(request.headers):
+        return limits.request_bytes
+    return min(_content_length(request), limits.request_bytes)
+
+
+def _content_length(request: Request) -> int:
+    return int(request.headers.get("content-length", "0"))  # h11 accepts only digits.
 
 
 async def read_body(request: Request, limits: Limits) -> bytes:
@@ -257,8 +308,7 @@ async def read_body(request: Request, limits: Limits) -> bytes:
     too_large = BodyError(
         Code.INVALID_ARGUMENT, f"The request is larger than {limits.request_bytes} bytes", http=413
     )
-    length = request.headers.get("content-length", "0")
-    if int(length) > limits.request_bytes:  # h11 accepts only digits.
+    if _content_length(request) > limits.request_bytes:
         raise too_large
     chunks, size = [], 0
     try:
@@ -273,7 +323,7 @@ async def read_body(request: Request, limits: Limits) -> bytes:
         raise BodyError(Code.DEADLINE_EXCEEDED, message, http=408) from error
     body = b"".join(chunks)
     if request.headers.get("content-encoding", "").lower() == "gzip":
-        return _decompress(body, limits.request_bytes, too_large)
+        return await asyncio.to_thread(_decompress, body, limits.request_bytes, too_large)
     return body
 
 

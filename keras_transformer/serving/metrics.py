@@ -6,9 +6,16 @@ import dataclasses
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
+from pathlib import Path
 
-from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
 from prometheus_client.core import UnknownMetricFamily
 
 access_log = logging.getLogger("keras_transformer.serving.access")
@@ -27,6 +34,8 @@ class Entry:
     method: str
     path: str
     client: str
+    model: str | None = None
+    version: int | None = None
     status: str = "OK"
     http: int | None = None
     rows: int | None = None
@@ -34,26 +43,20 @@ class Entry:
 
 
 class Metrics:
-    """The metrics of one server.
+    """The metrics of one server."""
 
-    Args:
-        model: The model's name.
-    """
-
-    def __init__(self, model: str):
-        self._model = model
+    def __init__(self) -> None:
+        self.models: Container[str] = ()
+        """The models that requests are counted for; other names are counted together as ""."""
         self.registry = CollectorRegistry()
-        self._counts: collections.Counter[str] = collections.Counter()
+        self._requests: collections.Counter[tuple[str, ...]] = collections.Counter()
+        self._loads: collections.Counter[tuple[str, ...]] = collections.Counter()
         self.registry.register(self)
-        latency = _histogram("request_latency", ["model_name", "API", "entrypoint"], self.registry)
-        self._latency = {
-            api: latency.labels(model, "predict" if api == "REST" else "Predict", api)
-            for api in ("REST", "GRPC")
-        }
-        self._runtime = _histogram("runtime_latency", ["model_name"], self.registry).labels(model)
-        self._warmup = _histogram("model_warmup_latency", ["model_name"], self.registry).labels(
-            model
-        )
+        ProcessCollector(registry=self.registry)
+        labels = ["model_name", "API", "entrypoint"]
+        self._latency = _histogram("request_latency", labels, self.registry)
+        self._runtime = _histogram("runtime_latency", ["model_name"], self.registry)
+        self._warmup = _histogram("model_warmup_latency", ["model_name"], self.registry)
         self._queuing = _histogram("batching_session:queuing_latency", [], self.registry)
         self._rows = Histogram(
             f"{_PREFIX}batching_session:processed_batch_size",
@@ -66,21 +69,39 @@ class Metrics:
         )
 
     def collect(self) -> Iterator[UnknownMetricFamily]:
-        """Yield the count of requests, whose name has no `_total` in TensorFlow Serving."""
-        family = UnknownMetricFamily(
-            f"{_PREFIX}request_count", "Requests by status.", labels=["model_name", "status"]
+        """Yield the counts, whose names have no `_total` in TensorFlow Serving."""
+        requests = UnknownMetricFamily(
+            f"{_PREFIX}request_count",
+            "Predict requests.",
+            labels=["model_name", "status", "entrypoint", "version"],
         )
-        for status, count in sorted(self._counts.items()):
-            family.add_metric([self._model, status], count)
-        yield family
+        loads = UnknownMetricFamily(
+            ":tensorflow:cc:saved_model:load_attempt_count",
+            "Versions that were loaded, or failed to.",
+            labels=["model_path", "status"],
+        )
+        for family, counts in ((requests, self._requests), (loads, self._loads)):
+            for values, count in sorted(counts.items()):
+                family.add_metric(values, count)
+            yield family
 
     def text(self) -> bytes:
         """Return all metrics, as Prometheus reads them."""
         return generate_latest(self.registry)
 
-    def warmup(self, seconds: float) -> None:
+    @contextlib.contextmanager
+    def load(self, path: Path) -> Iterator[None]:
+        """Count the loading of a version."""
+        status = "fail"
+        try:
+            yield
+            status = "success"
+        finally:
+            self._loads[str(path), status] += 1
+
+    def warmup(self, model: str, seconds: float) -> None:
         """Record the time of a warm-up."""
-        self._warmup.observe(seconds * 1e6)
+        self._warmup.labels(model).observe(seconds * 1e6)
 
     def batch(self, rows: int, seconds: float) -> None:
         """Record the size of a batch, and how long its first request waited."""
@@ -92,11 +113,11 @@ class Metrics:
         self._pending.set_function(count)
 
     @contextlib.contextmanager
-    def runtime(self) -> Iterator[None]:
+    def runtime(self, model: str) -> Iterator[None]:
         """Record the time of a run that succeeds."""
         started = time.monotonic()
         yield
-        self._runtime.observe((time.monotonic() - started) * 1e6)
+        self._runtime.labels(model).observe((time.monotonic() - started) * 1e6)
 
     @contextlib.contextmanager
     def request(self, entry: Entry) -> Iterator[Entry]:
@@ -114,13 +135,19 @@ class Metrics:
         finally:
             seconds = time.monotonic() - started
             if entry.method == "Predict":
-                self._counts[entry.status] += 1
-                self._latency[entry.api].observe(seconds * 1e6)
+                self._count(entry, seconds)
             if access_log.isEnabledFor(logging.INFO):
                 fields = {k: v for k, v in dataclasses.asdict(entry).items() if v is not None}
                 now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
                 milliseconds = round(seconds * 1e3, 1)
                 access_log.info(json.dumps({"time": now, **fields, "ms": milliseconds}))
+
+    def _count(self, entry: Entry, seconds: float) -> None:
+        model = entry.model if entry.model and entry.model in self.models else ""
+        version = "" if entry.version is None else str(entry.version)
+        self._requests[model, entry.status, entry.api, version] += 1
+        point = "predict" if entry.api == "REST" else "Predict"
+        self._latency.labels(model, point, entry.api).observe(seconds * 1e6)
 
 
 def _histogram(name: str, labels: list[str], registry: CollectorRegistry) -> Histogram:

@@ -1,9 +1,12 @@
 """One version of a model: loading it, and calling its signatures."""
 
 import contextlib
+import itertools
 import math
+import sys
 import time
 from collections.abc import Iterator, Mapping
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +16,17 @@ from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import saved_model_pb2
 
 from keras_transformer.serving.errors import Code, ServingError, from_tensorflow, invalid
+from keras_transformer.serving.parts import Pace, Sizes, lengths
 from keras_transformer.serving.tensors import check_names, read_tensor
 from keras_transformer.utils.checksums import check_files
+from keras_transformer.utils.memory import trim_memory
 from keras_transformer.utils.versions import GRAPH
 
 DEFAULT = "serving_default"
 _WARMUP = "assets.extra/tf_serving_warmup_requests"
+_INIT = "__saved_model_init_op"
+_TRIM_SECONDS = 10  # Memory that is freed more often is soon needed again.
+_BYTES_PER_VALUE = 16  # Of an output, with its copies.
 
 
 class Model:
@@ -26,6 +34,8 @@ class Model:
 
     Attributes:
         signature_defs: The description of each signature, a `SignatureDef`.
+        sizes: What it needs for a row; None if it is not an export of this package.
+        paces: How fast each signature is.
         warmup_seconds: How long the warm-up requests took.
 
     Args:
@@ -37,14 +47,22 @@ class Model:
     """
 
     def __init__(self, version: Path):
-        import tensorflow_text  # noqa: F401  registers the tokenizer's ops
-
+        _register_text_ops()
         check_files(version)
         with _whole(version / GRAPH):
             saved = saved_model_pb2.SavedModel.FromString((version / GRAPH).read_bytes())
-            self.signature_defs = dict(saved.meta_graphs[0].signature_def)
-        self._loaded = tf.saved_model.load(str(version))
-        self._functions: Mapping[str, Any] = self._loaded.signatures
+            meta = saved.meta_graphs[0]
+            self._session = _load(version, meta)
+        # Copies, because a part of a message keeps the whole.
+        self.signature_defs = {
+            name: type(about).FromString(about.SerializeToString())
+            for name, about in meta.signature_def.items()
+        }
+        del saved, meta
+        trim_memory()
+        self.sizes = Sizes.read(version)
+        self.paces = {name: Pace() for name in self.signature_defs}
+        self._trimmed = 0.0
         self.warmup_seconds = self._warm_up(version / _WARMUP)
 
     def _warm_up(self, path: Path) -> float:
@@ -69,7 +87,7 @@ class Model:
             yield signature, self.fit(signature, inputs)
 
     def __contains__(self, signature: str) -> bool:
-        return signature in self._functions
+        return signature in self.signature_defs and not signature.startswith("__")
 
     def dtypes(self, signature: str) -> dict[str, tf.DType]:
         """Return the type of each input of a signature."""
@@ -79,6 +97,29 @@ class Model:
     def outputs(self, signature: str) -> set[str]:
         """Return the names of a signature's outputs."""
         return set(self.signature_defs[signature].outputs)
+
+    def is_row_wise(self, signature: str, inputs: Mapping[str, np.ndarray]) -> bool:
+        """Return whether the rows of a request may be run apart, as those of our exports.
+
+        Rows of other models may depend on each other.
+        """
+        sizes = {len(array) for array in inputs.values() if array.ndim == 1}
+        return self.sizes is not None and signature in self.sizes.signatures and len(sizes) == 1
+
+    def lengths(self, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the length of each row, in bytes that the model reads."""
+        found = lengths(inputs)
+        return found if self.sizes is None else np.minimum(found, self.sizes.most_bytes)
+
+    def memory(self, signature: str, length: int) -> int:
+        """Return the most bytes that a row-wise signature takes for a row of so many bytes."""
+        assert self.sizes is not None
+        tokens, memory = self.sizes.of_row(length)
+        shapes = (info.tensor_shape.dim for info in self.signature_defs[signature].outputs.values())
+        values = sum(
+            math.prod(tokens if dim.size < 0 else dim.size for dim in shape[1:]) for shape in shapes
+        )
+        return int(memory) + _BYTES_PER_VALUE * values
 
     def heads(self, signature: str) -> int:
         """Return the layers times heads of the attention that a signature returns, or 1."""
@@ -132,13 +173,56 @@ class Model:
         Raises:
             ServingError: If the model fails.
         """
-        dtypes = self.dtypes(signature)
+        about = self.signature_defs[signature]
+        feeds = {info.name: inputs[name] for name, info in about.inputs.items()}
+        fetches = {name: info.name for name, info in sorted(about.outputs.items())}
         try:
-            tensors = {name: tf.constant(inputs[name], dtypes[name]) for name in dtypes}
-            outputs = self._functions[signature](**tensors)
-            return {name: output.numpy() for name, output in sorted(outputs.items())}
+            outputs = self._session.run(fetches, feeds)
         except tf.errors.OpError as error:
             raise from_tensorflow(error) from error
+        if time.monotonic() > self._trimmed + _TRIM_SECONDS:
+            self._trimmed = time.monotonic()
+            trim_memory()
+        return outputs
+
+
+def _load(version: Path, meta: Any) -> Any:
+    """Return a session with a graph and its variables, as TensorFlow Serving has it.
+
+    `tf.saved_model.load` takes twice the memory: it keeps Python objects for all functions.
+    """
+    graph = tf.Graph()
+    functions = (function.node_def for function in meta.graph_def.library.function)
+    for node in itertools.chain(meta.graph_def.node, *functions):
+        node.attr.pop("_output_shapes", None)  # TensorFlow infers them.
+    with graph.as_default():
+        tf.import_graph_def(meta.graph_def, name="")
+    config = tf.compat.v1.ConfigProto(
+        allow_soft_placement=True,
+        intra_op_parallelism_threads=tf.config.threading.get_intra_op_parallelism_threads(),
+        inter_op_parallelism_threads=tf.config.threading.get_inter_op_parallelism_threads(),
+    )
+    config.experimental.optimize_for_static_graph = True  # Keeps no copies of the graph.
+    config.experimental.disable_output_partition_graphs = True
+    session = tf.compat.v1.Session(graph=graph, config=config)
+    saver, variables = meta.saver_def, version / "variables/variables"
+    if variables.with_suffix(".index").exists():
+        session.run(saver.restore_op_name, {saver.filename_tensor_name: str(variables)})
+    if _INIT in meta.signature_def:  # Fills tables from files.
+        assets = {
+            asset.tensor_info.name: str(version / "assets" / asset.filename)
+            for asset in meta.asset_file_def
+        }
+        session.run(meta.signature_def[_INIT].outputs[_INIT].name, assets)
+    return session
+
+
+def _register_text_ops() -> None:
+    """Register the ops of tokenizers, without the rest of TensorFlow Text, which imports Keras."""
+    if "tensorflow_text" in sys.modules:
+        return
+    package = metadata.distribution("tensorflow-text")
+    tf.load_library(str(package.locate_file("tensorflow_text/python/ops")))
 
 
 @contextlib.contextmanager

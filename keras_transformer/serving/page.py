@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from keras_transformer.config.record import ExportRecord
-from keras_transformer.serving.errors import Code, ServingError, invalid
+from keras_transformer.serving.errors import invalid
 from keras_transformer.serving.http import read_body
 from keras_transformer.serving.queues import Workers
 from keras_transformer.serving.settings import Limits
@@ -88,7 +88,7 @@ class Page:
             path: Its path, not decoded.
 
         Raises:
-            ServingError: If its body is malformed or too large, or it comes from another site.
+            ServingError: If its body is malformed or too large.
         """
         response: Response | None = None
         if request.method in ("GET", "HEAD"):
@@ -109,9 +109,6 @@ class Page:
         return {"name": self._name, **known}
 
     async def _bleu(self, request: Request) -> dict[str, Any]:
-        # Another site's page may post plain text here without asking first.
-        if request.headers.get("sec-fetch-site") == "cross-site":
-            raise ServingError(Code.PERMISSION_DENIED, "Requests of other sites are refused.")
         limits = dataclasses.replace(self._limits, request_bytes=MOST_BYTES)
         return await self._scorer.run(score_request, await read_body(request, limits))
 

@@ -8,30 +8,35 @@ import numpy as np
 
 from keras_transformer.serving.errors import Code, ServingError, invalid
 from keras_transformer.serving.metrics import Metrics
-from keras_transformer.serving.queues import Batcher, Batching, Workers
-from keras_transformer.serving.settings import Limits, Settings
+from keras_transformer.serving.model import Model
+from keras_transformer.serving.parts import PART_SECONDS, Arrays, join
+from keras_transformer.serving.queues import Batcher, Turn, Workers
+from keras_transformer.serving.settings import Settings
 from keras_transformer.serving.versions import Served, Versions
+from keras_transformer.utils.memory import available_memory
+
+_BYTES_PER_VALUE = 64  # Of an answer, while it becomes JSON.
+_MOST_ROWS = 64  # Of a part; more are no faster.
 
 
 class Predictor:
     """Runs requests on the version that they ask for.
 
     Attributes:
-        versions: The versions that are served.
+        versions: The versions of all models.
 
     Args:
         settings: The server's settings.
         metrics: The server's metrics.
-        batching: How to join requests; None to run each on its own.
+        threads: Runs of models at a time.
     """
 
-    def __init__(self, settings: Settings, metrics: Metrics, batching: Batching | None):
-        self.settings, self._metrics, self._batching = settings, metrics, batching
-        threads = settings.workers if batching is None else batching.num_batch_threads
-        self.versions = Versions(
-            settings, threads, lambda model: metrics.warmup(model.warmup_seconds)
-        )
+    def __init__(self, settings: Settings, metrics: Metrics, threads: int):
+        self.settings, self._metrics = settings, metrics
+        self.versions = Versions(settings, metrics)
         self._workers = Workers(threads, settings.limits.waiting)
+        self._memory = available_memory() // (4 * threads)
+        self._most_values = min(settings.limits.answer_values, self._memory // _BYTES_PER_VALUE)
         metrics.watch_pending(lambda: self._workers.pending)
 
     async def run(
@@ -41,6 +46,7 @@ class Predictor:
         inputs: Mapping[str, np.ndarray],
         seconds: float | None = None,
         output_filter: Sequence[str] = (),
+        client: str = "",
     ) -> dict[str, np.ndarray]:
         """Return the outputs of a signature.
 
@@ -50,6 +56,7 @@ class Predictor:
             inputs: The signature's inputs.
             seconds: Timeout in seconds; None for no limit.
             output_filter: The outputs to return; empty for all.
+            client: The address of the one who waits.
 
         Raises:
             ServingError: If the request does not fit the signature, the server is busy, the model
@@ -60,17 +67,23 @@ class Predictor:
                 Code.FAILED_PRECONDITION, f'Serving signature key "{signature}" not found.'
             )
         self._check_outputs(served, signature, output_filter)
-        fitted = served.model.fit(signature, inputs, flatten=self._batching is None)
-        rows = max((len(array) for array in fitted.values() if array.ndim), default=1)
-        heads = served.model.heads(signature)
-        check_rows(rows, max(self.settings.limits.rows // heads, 1))
+        model, batching = served.model, served.batching
+        fitted = model.fit(signature, inputs, flatten=batching is None)
+        heads = model.heads(signature)
+        most = self.settings.limits.rows // heads
+        if heads > 1:  # A short text's attention would have the size of the longest in the batch.
+            batching = None
+        elif batching is not None:
+            most = min(most, batching.max_batch_size)
+        sizes = model.lengths(fitted)
+        check_rows(len(sizes), max(most, 1))
+        expected = model.paces[signature].seconds(len(sizes) * max(sizes, default=0))
         try:
             async with asyncio.timeout(seconds):
-                # The attention of a short text would have the size of the longest in the batch.
-                if self._batching is None or heads > 1:
-                    outputs = await self._call(served, signature, fitted)
+                if batching is None or expected > PART_SECONDS:  # It would hold up the others.
+                    outputs = await self._call(served, signature, fitted, [client])
                 else:
-                    outputs = await self._batcher(served, signature).submit(fitted)
+                    outputs = await self._batcher(served, signature).submit(fitted, client)
         except TimeoutError as error:
             raise ServingError(
                 Code.DEADLINE_EXCEEDED, "Timed out waiting for notification"
@@ -78,17 +91,65 @@ class Predictor:
         return {name: outputs[name] for name in output_filter or outputs}
 
     async def _call(
-        self, served: Served, signature: str, inputs: Mapping[str, np.ndarray]
-    ) -> Mapping[str, np.ndarray]:
-        with self._metrics.runtime():
-            return await self._workers.run(served.model.run, signature, inputs)
+        self, served: Served, signature: str, inputs: Arrays, clients: Sequence[str]
+    ) -> Arrays:
+        """Run a signature in parts, which take turns with those of other requests."""
+        model, turn, sizes = served.model, Turn(clients), served.model.lengths(inputs)
+        pace = model.paces[signature]
+        parts: list[Arrays] = []
+        start = values = 0
+        while start < len(sizes) or not parts:
+            rows, part = len(sizes), inputs
+            if rows and model.is_row_wise(signature, inputs):
+                rows = self._next_rows(model, signature, sizes[start:])
+                part = {name: array[start : start + rows] for name, array in inputs.items()}
+            units = rows * max(sizes[start : start + rows], default=0)
+            before, turn.estimate = turn.seconds, pace.seconds(units)
+            with self._metrics.runtime(served.name):
+                outputs = await self._workers.run(model.run, signature, part, turn=turn)
+            if units:
+                pace.add(units, turn.seconds - before)
+            values += sum(array.size for array in outputs.values())
+            self._check_values(values)
+            parts.append(outputs)
+            start += rows
+        return join(parts)
+
+    def _next_rows(self, model: Model, signature: str, sizes: np.ndarray) -> int:
+        """Return how many rows the next part has.
+
+        Raises:
+            ServingError: If even one row needs too much memory.
+        """
+        longest = rows = 0
+        for size in sizes[:_MOST_ROWS]:
+            longest = max(longest, int(size))
+            needed = (rows + 1) * model.memory(signature, longest)
+            is_slow = model.paces[signature].seconds((rows + 1) * longest) > PART_SECONDS
+            if rows and (is_slow or needed > self._memory):
+                break
+            if needed > self._memory:
+                raise invalid(
+                    f"A text of {size} bytes may need {needed >> 20} MiB for {signature}, and a "
+                    f"request may take {self._memory >> 20} MiB here. Send a shorter text."
+                )
+            rows += 1
+        return rows
+
+    def _check_values(self, values: int) -> None:
+        if values > self._most_values:
+            raise invalid(
+                f"An answer must have at most {self._most_values} values, and this one has "
+                f"{values} or more. Ask for fewer or shorter rows."
+            )
 
     def _batcher(self, served: Served, signature: str) -> Batcher:
         if signature not in served.batchers:
-            assert self._batching is not None
+            assert served.batching is not None
             run = functools.partial(self._call, served, signature)
+            pace = served.model.paces[signature]
             served.batchers[signature] = Batcher(
-                run, self._batching, served.free, self._metrics.batch
+                run, served.batching, served.free, self._metrics.batch, pace.seconds
             )
         return served.batchers[signature]
 
@@ -104,7 +165,7 @@ class Predictor:
                 raise invalid(f"duplicate output tensor alias: {name}")
 
     def stop(self) -> None:
-        """Drop requests that have not begun."""
+        """Drop all requests."""
         self._workers.stop()
 
 
@@ -116,17 +177,3 @@ def check_rows(rows: int, limit: int) -> None:
     """
     if rows > limit:
         raise invalid(f"Task size {rows} is larger than maximum input batch size {limit}")
-
-
-def check_values(outputs: Mapping[str, np.ndarray], limits: Limits) -> None:
-    """Check the size of an answer before it becomes text.
-
-    Raises:
-        ServingError: If it has too many numbers and strings.
-    """
-    values = sum(array.size for array in outputs.values())
-    if values > limits.answer_values:
-        raise invalid(
-            f"An answer must have at most {limits.answer_values} values, and this one has "
-            f"{values}. Ask for fewer or shorter rows, or use gRPC."
-        )

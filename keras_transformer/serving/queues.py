@@ -2,34 +2,106 @@
 
 import asyncio
 import collections
+import contextlib
 import dataclasses
+import functools
 import re
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
 from keras_transformer.serving.errors import Code, ServingError, invalid
+from keras_transformer.serving.parts import PART_SECONDS, Arrays, lengths
 from keras_transformer.utils.cores import available_cores
+from keras_transformer.utils.memory import available_memory
 
-Arrays = Mapping[str, np.ndarray]
-Run = Callable[[Arrays], Awaitable[Arrays]]
+Run = Callable[[Arrays, Sequence[str]], Awaitable[Arrays]]
 T = TypeVar("T")
+
+LARGE = 1 << 16
+"""Bytes of a request; fewer are read in a millisecond, whatever is in them."""
 
 # A version's own file precedes the one that all versions share, as in TensorFlow Serving.
 _FILES = ("batching_params.pbtxt", "../serving/batching.config")
+_HALF_LIFE = 10  # Seconds after which half of the time that a client had is forgotten.
+_OLDEST_EVERY = 4
 _ENTRY = re.compile(r"(\w+)\s*:?\s*\{\s*value\s*:\s*(-?\d+)\s*;?\s*\}\s*")
 
 
-class Workers:
-    """A thread pool with a bounded queue.
+async def off_loop(function: Callable[..., T], *args: Any, large: bool) -> T:
+    """Return `function(*args)`, called in a thread if it takes long."""
+    return await asyncio.to_thread(function, *args) if large else function(*args)
 
-    Attributes:
-        pending: The number of calls that run or wait.
+
+class Room:
+    """Memory for large requests, until they are answered; small ones always have room.
+
+    >>> room = Room(1_000_000)
+    >>> with room.hold(900_000), room.hold(1000), room.hold(900_000):
+    ...     pass
+    Traceback (most recent call last):
+    keras_transformer.serving.errors.ServingError: Too many large requests wait. Try again later.
+    """
+
+    def __init__(self, size: int | None = None):
+        self._left = available_memory() // 16 if size is None else size
+
+    @contextlib.contextmanager
+    def hold(self, size: int) -> Iterator[None]:
+        """Keep room for a request of so many bytes in the block.
+
+        Raises:
+            ServingError: If there is none.
+        """
+        size = 0 if size <= LARGE else size
+        if size > self._left:
+            message = "Too many large requests wait. Try again later."
+            raise ServingError(Code.RESOURCE_EXHAUSTED, message, http=503)
+        self._left -= size
+        try:
+            yield
+        finally:
+            self._left += size
+
+
+@dataclasses.dataclass(eq=False)
+class Turn:
+    """A request that is run in parts, by which `Workers` decides whose part is next."""
+
+    clients: Sequence[str] = ("",)
+    """Addresses of those who wait for it."""
+    seconds: float = 0
+    """How long its parts have taken."""
+    estimate: float = 0
+    """How long its next part is expected to take."""
+
+
+@dataclasses.dataclass(eq=False)
+class _Call:
+    function: Callable[[], Any]
+    turn: Turn
+    answer: asyncio.Future
+
+    def end(self, result: Any, error: BaseException | None) -> None:
+        if self.answer.done():
+            return
+        if error is None:
+            self.answer.set_result(result)
+        else:
+            self.answer.set_exception(error)
+
+
+class Workers:
+    """Threads that run the calls of several clients in turn.
+
+    A free thread takes a call of the client that had the least time recently. Among its calls, it
+    takes the one whose request has taken the least time, its estimate included, so that a short
+    request does not wait for long ones. Every fourth call is the oldest: none waits forever.
 
     Args:
         threads: Calls that run at a time.
@@ -37,36 +109,100 @@ class Workers:
     """
 
     def __init__(self, threads: int, waiting: int):
-        self.pending = 0
-        self._waiting = waiting
+        self._most = waiting
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="predict")
+        self._waiting: list[_Call] = []
+        self._running: list[_Call] = []
+        self._taken = 0
+        self._seconds: dict[str, float] = {}
+        self._halved = time.monotonic()
+        self._is_stopped = False
 
-    async def run(self, function: Callable[..., T], *args: Any) -> T:
+    @property
+    def pending(self) -> int:
+        """The number of calls that run or wait."""
+        return len(self._waiting) + len(self._running)
+
+    async def run(self, function: Callable[..., T], *args: Any, turn: Turn | None = None) -> T:
         """Return `function(*args)`, called in a thread.
 
         If the caller is cancelled, a call that has not begun is dropped; one that runs keeps its
         place until it ends.
 
+        Args:
+            function: The function.
+            *args: Its arguments.
+            turn: The request that the call is a part of; None for a request of its own.
+
         Raises:
-            ServingError: If too many calls wait.
+            ServingError: If too many calls wait, or `stop` is called.
         """
+        answer = asyncio.get_running_loop().create_future()
+        call = _Call(functools.partial(function, *args), turn or Turn(), answer)
         with self._lock:
-            if self.pending >= self._waiting:
+            if self._is_stopped:
+                raise _stopping()
+            if self.pending >= self._most:
                 message = f"Server Threadpool Exhausted: {self.pending} requests wait."
                 raise ServingError(Code.RESOURCE_EXHAUSTED, message, http=503)
-            self.pending += 1
-        future = self._pool.submit(function, *args)
-        future.add_done_callback(self._ended)
-        return await asyncio.wrap_future(future)
+            self._waiting.append(call)
+        self._pool.submit(self._run_next)
+        try:
+            return await answer
+        finally:
+            with self._lock:
+                if call in self._waiting:  # The client has gone.
+                    self._waiting.remove(call)
 
-    def _ended(self, future: Future) -> None:
+    def _run_next(self) -> None:
         with self._lock:
-            self.pending -= 1
+            if not self._waiting:
+                return
+            self._taken += 1
+            is_oldest = self._taken % _OLDEST_EVERY == 0
+            call = self._waiting[0] if is_oldest else min(self._waiting, key=self._order)
+            self._waiting.remove(call)
+            self._running.append(call)
+        started = time.monotonic()
+        result, error = None, None
+        try:
+            result = call.function()
+        except BaseException as caught:
+            error = caught
+        with self._lock:
+            self._running.remove(call)
+            self._charge(call.turn, time.monotonic() - started)
+        with contextlib.suppress(RuntimeError):  # The event loop has ended.
+            call.answer.get_loop().call_soon_threadsafe(call.end, result, error)
+
+    def _order(self, call: _Call) -> tuple[float, float]:
+        turn = call.turn
+        had = min(self._seconds.get(each, 0) for each in turn.clients)
+        return had, turn.seconds + turn.estimate
+
+    def _charge(self, turn: Turn, seconds: float) -> None:
+        turn.seconds += seconds
+        for client in turn.clients:
+            had = self._seconds.get(client, 0)
+            self._seconds[client] = had + seconds / len(turn.clients)
+        if time.monotonic() > self._halved + _HALF_LIFE:
+            self._halved = time.monotonic()
+            self._seconds = {each: had / 2 for each, had in self._seconds.items() if had > 0.01}
 
     def stop(self) -> None:
-        """Drop calls that have not begun."""
+        """Drop calls that have not begun, and answer all callers that the server is stopping."""
+        with self._lock:
+            self._is_stopped = True
+            calls = [*self._waiting, *self._running]
+            self._waiting.clear()
+        for call in calls:
+            call.end(None, _stopping())
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _stopping() -> ServingError:
+    return ServingError(Code.UNAVAILABLE, "The server is stopping.")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -131,7 +267,9 @@ class Batching:
 @dataclasses.dataclass(eq=False)
 class _Task:
     inputs: Arrays
+    client: str
     rows: int
+    longest: int
     answer: asyncio.Future
     arrived: float
 
@@ -143,10 +281,11 @@ class Batcher:
     a thread is free. Requests that arrive meanwhile form the next batch.
 
     Args:
-        run: Runs the signature on inputs [B, ...], and returns outputs [B, ...].
+        run: Runs the signature on inputs [B, ...] for clients, and returns outputs [B, ...].
         settings: Sizes and times.
         free: Limits how many batches run at a time; all signatures of a model share it.
         observe: Called with the rows of each batch, and the seconds that its first request waited.
+        seconds: Returns how long a number of rows times the length of the longest will take.
     """
 
     def __init__(
@@ -155,16 +294,22 @@ class Batcher:
         settings: Batching,
         free: asyncio.Semaphore,
         observe: Callable[[int, float], None] = lambda rows, seconds: None,
+        seconds: Callable[[float], float] = lambda units: 0,
     ):
         self._run, self._settings, self._free, self._observe = run, settings, free, observe
+        self._seconds = seconds
         self._waiting: collections.deque[_Task] = collections.deque()
         self._rows = 0
         self._full = asyncio.Event()
         self._dispatcher: asyncio.Task | None = None
         self._running: set[asyncio.Task] = set()
 
-    async def submit(self, inputs: Arrays) -> Arrays:
+    async def submit(self, inputs: Arrays, client: str = "") -> Arrays:
         """Return the outputs for inputs [B, ...], computed together with other requests.
+
+        Args:
+            inputs: The inputs.
+            client: The address of the one who waits.
 
         Raises:
             ServingError: If there are too many rows, inputs of different lengths, or the queue is
@@ -183,7 +328,7 @@ class Batcher:
                 f"{self._settings.max_batch_size}"
             )
         if not rows:
-            return await self._run(inputs)  # Nothing to join.
+            return await self._run(inputs, [client])  # Nothing to join.
         if self._rows + rows > self._settings.most_waiting:
             raise ServingError(
                 Code.UNAVAILABLE,
@@ -191,7 +336,8 @@ class Batcher:
                 f"max_enqueued_batches is {self._settings.max_enqueued_batches}",
             )
         answer: asyncio.Future[Arrays] = asyncio.get_running_loop().create_future()
-        task = _Task(inputs, rows, answer, time.monotonic())
+        longest = int(lengths(inputs).max())
+        task = _Task(inputs, client, rows, longest, answer, time.monotonic())
         self._waiting.append(task)
         self._count(rows)
         if self._dispatcher is None:
@@ -230,8 +376,11 @@ class Batcher:
 
     def _take(self) -> list[_Task]:
         batch: list[_Task] = []
-        rows = 0
+        rows = longest = 0
         while self._waiting and rows + self._waiting[0].rows <= self._settings.max_batch_size:
+            longest = max(longest, self._waiting[0].longest)
+            if batch and self._seconds((rows + self._waiting[0].rows) * longest) > PART_SECONDS:
+                break
             task = self._waiting.popleft()
             self._count(-task.rows)
             if not task.answer.done():
@@ -259,7 +408,7 @@ class Batcher:
                 name: np.concatenate([task.inputs[name] for task in batch])
                 for name in batch[0].inputs
             }
-            outputs = await self._run(inputs)
+            outputs = await self._run(inputs, [task.client for task in batch])
         except Exception:  # Each request gets its own answer, or its own error.
             return False
         if any(not array.ndim or len(array) != rows for array in outputs.values()):
@@ -274,7 +423,7 @@ class Batcher:
 
     async def _answer_alone(self, task: _Task) -> None:
         try:
-            outputs = await self._run(task.inputs)
+            outputs = await self._run(task.inputs, [task.client])
         except Exception as error:
             if not task.answer.done():
                 task.answer.set_exception(error)

@@ -1,6 +1,5 @@
 """The REST API of TensorFlow Serving, as an ASGI application."""
 
-import asyncio
 import re
 import urllib.parse
 from collections.abc import Mapping
@@ -16,10 +15,10 @@ from keras_transformer.serving.errors import Code, ServingError, invalid
 from keras_transformer.serving.metrics import Entry, Metrics
 from keras_transformer.serving.model import DEFAULT
 from keras_transformer.serving.page import Page
-from keras_transformer.serving.predict import Predictor, check_rows, check_values
-
-_MOST_VERSION = (1 << 63) - 1
-_LARGE = 1 << 16  # More bytes are read or written in a thread.
+from keras_transformer.serving.predict import Predictor, check_rows
+from keras_transformer.serving.queues import LARGE, off_loop
+from keras_transformer.serving.versions import ModelVersions
+from keras_transformer.utils.versions import HIGHEST
 
 
 class RestApi(Application):
@@ -32,7 +31,7 @@ class RestApi(Application):
     """
 
     def __init__(self, predictor: Predictor, metrics: Metrics, page: Page | None = None):
-        super().__init__(metrics, predictor.settings.limits, page)
+        super().__init__(metrics, predictor.settings, page)
         self._predictor = predictor
 
     async def _answer_rest(self, method: str, path: str, body: bytes, entry: Entry) -> Response:
@@ -41,15 +40,17 @@ class RestApi(Application):
         if method == "GET" and (match := STATUS.fullmatch(path)):
             if match["metadata"]:
                 return json_response(self._metadata(match))
-            return json_response(self._status(match))
+            return self._status(match)
         raise invalid(f"Malformed request: {method} {path[:200]}")
 
     async def _predict(self, match: re.Match, body: bytes, entry: Entry) -> Response:
         if match["method"].lower() != "predict":
             raise ServingError(Code.UNIMPLEMENTED, f"This server has no {match['method']} API.")
-        with self._predictor.versions.use(*_model(match)) as served:
-            large = len(body) > _LARGE
-            request = await _off_loop(json_format.parse, body, large=large)
+        model, which = self._model(match)
+        with model.use(which) as served:
+            entry.version = served.number
+            large = len(body) > LARGE
+            request = await off_loop(json_format.parse, body, large=large)
             signature = json_format.signature_name(request) or DEFAULT
             if signature not in served.model:
                 raise invalid(f'Serving signature name: "{signature}" not found in signature def')
@@ -57,29 +58,46 @@ class RestApi(Application):
             if not dtypes:
                 raise invalid(f"Failed to get input map for signature: {signature}")
             check_rows(json_format.count_rows(request, dtypes), self._limits.rows)
-            in_rows, inputs = await _off_loop(json_format.read_inputs, request, dtypes, large=large)
+            in_rows, inputs = await off_loop(json_format.read_inputs, request, dtypes, large=large)
             entry.rows = max(len(array) if array.ndim else 1 for array in inputs.values())
             seconds = self._predictor.settings.timeout
-            outputs = await self._predictor.run(served, signature, inputs, seconds)
-        check_values(outputs, self._limits)
-        large = large or sum(array.nbytes for array in outputs.values()) > _LARGE
-        return await _off_loop(_write, outputs, in_rows, large, large=large)
+            outputs = await self._predictor.run(
+                served, signature, inputs, seconds, client=entry.client
+            )
+        large = large or sum(array.nbytes for array in outputs.values()) > LARGE
+        return await off_loop(_write, outputs, in_rows, large, large=large)
 
-    def _status(self, match: re.Match) -> dict[str, Any]:
-        states = self._predictor.versions.states(*_model(match))
-        return {
+    def _model(self, match: re.Match) -> tuple[ModelVersions, int | str | None]:
+        """Return the versions of a path's model, and which of them it asks for."""
+        name, version = urllib.parse.unquote(match["name"]), match["version"]
+        if version and (len(version) > 19 or int(version) > HIGHEST):
+            raise invalid(f"Failed to convert version: {version[:30]} to numeric.")
+        return self._predictor.versions.of(name), int(version) if version else match["label"]
+
+    def ready(self) -> dict[str, bool]:
+        """Return whether each model has a version that is served, by name."""
+        return self._predictor.versions.ready()
+
+    def _status(self, match: re.Match) -> Response:
+        model, which = self._model(match)
+        states = model.states(which)
+        available = any(state.state == "AVAILABLE" for state in states.values())
+        answer = {
             "model_version_status": [
                 {
-                    "version": str(number),
+                    "version": str(version),
                     "state": state.state,
                     "status": {"error_code": state.code.name, "error_message": state.message},
                 }
-                for number, state in states.items()
+                for version, state in states.items()
             ]
         }
+        # Unlike TensorFlow Serving, so that a probe of a model fails as long as it is not served.
+        return json_response(answer, 200 if available or which is not None else 503)
 
     def _metadata(self, match: re.Match) -> dict[str, Any]:
-        with self._predictor.versions.use(*_model(match)) as served:
+        model, which = self._model(match)
+        with model.use(which) as served:
             signatures = {
                 name: protobuf_json.MessageToDict(
                     signature,
@@ -88,30 +106,13 @@ class RestApi(Application):
                 )
                 for name, signature in served.model.signature_defs.items()
             }
-            name, version = self._predictor.settings.name, str(served.number)
+        name, version = model.config.name, str(served.number)
         return {
             "model_spec": {"name": name, "signature_name": "", "version": version},
             "metadata": {"signature_def": {"signature_def": signatures}},
         }
 
 
-def _model(match: re.Match) -> tuple[str, int | None]:
-    """Return the name and the version of a model in a path."""
-    if match["label"] is not None:
-        raise invalid(f"Unrecognized servable version label: {match['label']}")
-    name, version = urllib.parse.unquote(match["name"]), match["version"]
-    if version is None:
-        return name, None
-    if len(version) > 19 or int(version) > _MOST_VERSION:
-        raise invalid(f"Failed to convert version: {version[:30]} to numeric.")
-    return name, int(version)
-
-
 def _write(outputs: Mapping[str, np.ndarray], in_rows: bool, large: bool) -> Response:
     # Indentation takes json's slow encoder, and the event loop waits for the interpreter's lock.
     return json_response(json_format.write_outputs(outputs, in_rows), indent=None if large else 4)
-
-
-async def _off_loop(function: Any, *args: Any, large: bool) -> Any:
-    """Call a function, in a thread if it takes long."""
-    return await asyncio.to_thread(function, *args) if large else function(*args)

@@ -7,16 +7,15 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
 
-from keras_transformer.serving.errors import ServingError
-from keras_transformer.serving.grpc_api import GrpcApi, RefuseMalformed
-from keras_transformer.serving.http import WebServer, bind
+from keras_transformer.serving.grpc_api import GrpcApi, ReadRequests
+from keras_transformer.serving.http import STOP_MARGIN, WebServer, bind
 from keras_transformer.serving.metrics import Metrics
 from keras_transformer.serving.page import Page
 from keras_transformer.serving.predict import Predictor
 from keras_transformer.serving.queues import Batching
 from keras_transformer.serving.rest import RestApi
 from keras_transformer.serving.settings import Settings
-from keras_transformer.utils.versions import find_served_version
+from keras_transformer.utils.versions import numbered_versions
 
 
 class Server(WebServer):
@@ -36,22 +35,22 @@ class Server(WebServer):
 
     def __init__(self, settings: Settings):
         self._settings = settings
-        batching = Batching.read(find_served_version(settings.base)) if settings.batching else None
-        metrics = Metrics(settings.name)
-        self.predictor = Predictor(settings, metrics, batching)
-        page = Page(settings.name, self._served_version, settings.limits) if settings.page else None
+        metrics = Metrics()
+        self.predictor = Predictor(settings, metrics, _threads(settings))
+        metrics.models = self.predictor.versions
+        name = settings.models[0].name
+        page = Page(name, self._served_version, settings.limits) if settings.page else None
         super().__init__(RestApi(self.predictor, metrics, page), settings)
         self.grpc = GrpcApi(self.predictor, metrics)
+        self._reader = ReadRequests(metrics)
         self._health = health.aio.HealthServicer()
+        self._services: set[str] = set()
         self.port = 0
 
     def _served_version(self) -> Path | None:
-        """Return the directory of the version that answers requests."""
-        try:
-            with self.predictor.versions.use(self._settings.name) as served:
-                return served.path
-        except ServingError:
-            return None
+        """Return the directory of the version that the page uses."""
+        served = self.predictor.versions.of(self._settings.models[0].name).served
+        return served[max(served)].path if served else None
 
     async def start(self) -> None:
         """Load the model, then open the ports.
@@ -63,7 +62,7 @@ class Server(WebServer):
         # A port that is taken is an error before the model is loaded, which may take minutes.
         bind(self._settings.host, self._settings.port, "--port").close()
         await super().start()
-        self._watching = asyncio.create_task(self.predictor.versions.watch())
+        self._watching = asyncio.create_task(self.predictor.versions.watch(self._report_health))
 
     async def prepare(self) -> None:
         """Load the model, and open the port for gRPC."""
@@ -75,20 +74,36 @@ class Server(WebServer):
             "grpc.max_connection_idle_ms": round(1000 * self.limits.idle_seconds),
         }
         self._grpc_server = server = grpc.aio.server(
-            interceptors=[RefuseMalformed()], options=list(options.items())
+            interceptors=[self._reader], options=list(options.items())
         )
         prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(self.grpc, server)
         model_service_pb2_grpc.add_ModelServiceServicer_to_server(self.grpc, server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        await self._health.set("", health_pb2.HealthCheckResponse.SERVING)
+        await self._report_health()
         host = self._settings.host
         address = f"[{host}]" if ":" in host else host
         address = f"{address}:{self._settings.port}"
         try:
-            self.port = server.add_insecure_port(address)
+            self.port = self._add_port(server, address)
         except RuntimeError as error:
             raise OSError(f"cannot listen on {address}: {error}") from error
         await server.start()
+
+    def _add_port(self, server: grpc.aio.Server, address: str) -> int:
+        cert, key = self._settings.tls_cert, self._settings.tls_key
+        if not cert or not key:
+            return server.add_insecure_port(address)
+        pair = key.read_bytes(), cert.read_bytes()
+        return server.add_secure_port(address, grpc.ssl_server_credentials([pair]))
+
+    async def _report_health(self) -> None:
+        """Set the health of the server, "", and that of each model, by its name."""
+        ready = self.predictor.versions.ready()
+        gone = dict.fromkeys(self._services - ready.keys(), False)
+        self._services |= ready.keys()
+        for service, serves in {"": all(ready.values()), **ready, **gone}.items():
+            status = health_pb2.HealthCheckResponse
+            await self._health.set(service, status.SERVING if serves else status.NOT_SERVING)
 
     async def run_until(self, stop: asyncio.Event, *tasks: asyncio.Task) -> None:
         """Wait until `stop` is set, or a task of the server ends."""
@@ -98,9 +113,23 @@ class Server(WebServer):
         """Refuse new requests, finish those that run, and close the ports."""
         await self._health.enter_graceful_shutdown()
         self._watching.cancel()
-        await asyncio.gather(self._grpc_server.stop(self.limits.stop_seconds), super().stop())
+        grace = self.limits.stop_seconds + STOP_MARGIN
+        await asyncio.gather(self._grpc_server.stop(grace), super().stop())
+        self.drop()
+
+    def drop(self) -> None:
+        """Answer requests that still run when the time to stop is over."""
         self.predictor.stop()
 
     def __str__(self) -> str:
         host = self._settings.host
         return f"REST at {host}:{self.rest_port}, gRPC at {host}:{self.port}"
+
+
+def _threads(settings: Settings) -> int:
+    """Return the number of runs of models at a time."""
+    if not settings.batching:
+        return settings.workers
+    chosen = (config.choose(numbered_versions(config.base)) for config in settings.models)
+    paths = (path for versions in chosen for path in versions.values())
+    return max((Batching.read(path).num_batch_threads for path in paths), default=settings.workers)

@@ -1,9 +1,12 @@
 """Settings of the server, and of the page in front of another one."""
 
 import dataclasses
+import ssl
 import urllib.parse
+from collections.abc import Sequence
 from pathlib import Path
 
+from keras_transformer.serving.model_config import ModelConfig
 from keras_transformer.utils.cores import available_cores
 
 
@@ -27,31 +30,69 @@ class Limits:
     """Seconds in which the body of a REST request must arrive."""
     idle_seconds: float = 75
     """Seconds that a connection may wait for a request, or for the rest of its head."""
-    stop_seconds: float = 30
+    stop_seconds: float = 10
     """Seconds that running requests have to finish when the server stops."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WebSettings:
-    """Where a server listens, and the limits of its clients."""
+    """Where a server listens, whom it answers, and the limits of its clients.
 
-    name: str
-    """Model name in requests."""
+    Raises:
+        ValueError: If an origin, or a file for TLS, is not one.
+    """
+
     host: str = "127.0.0.1"
     """Address to listen on."""
     rest_port: int = 8501
     """Port for HTTP; 0 for a free one."""
     timeout: float = 60
     """Seconds after which a REST request fails."""
+    allowed_hosts: Sequence[str] = ()
+    """Names of this server besides those of the machine, as patterns such as *.example.com."""
+    allowed_origins: Sequence[str] = ()
+    """Origins of other pages that may use this server, such as https://example.com; * for all."""
+    tls_cert: Path | None = None
+    """File of the certificate chain in PEM format, for TLS."""
+    tls_key: Path | None = None
+    """File of its private key in PEM format."""
     limits: Limits = dataclasses.field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        for host in self.allowed_hosts:
+            if not host or set(host) & set(":/"):
+                raise ValueError(
+                    "An allowed host must be a name or a pattern such as *.example.com, without "
+                    f"scheme and port, received {host!r}."
+                )
+        for origin in self.allowed_origins:
+            parts = urllib.parse.urlsplit(origin)
+            if origin not in ("*", "null", f"{parts.scheme}://{parts.netloc}"):
+                raise ValueError(
+                    "An allowed origin must be a scheme and a host, with a port if it is not the "
+                    f"usual one, such as https://example.com, received {origin!r}."
+                )
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ValueError("TLS needs a certificate and its key. Give the files of both.")
+        if self.tls_cert and self.tls_key:
+            try:
+                context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+                context.load_cert_chain(self.tls_cert, self.tls_key, password="")
+            except (OSError, ValueError) as error:
+                raise ValueError(
+                    f"{self.tls_cert} and {self.tls_key} must be a certificate and its key without "
+                    f"a password, in PEM format: {error}. Correct them."
+                ) from error
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(WebSettings):
     """What a server of a model serves, and where."""
 
-    base: Path
-    """Directory of the numbered versions."""
+    models: Sequence[ModelConfig]
+    """The models; the page shows the first."""
+    model_config_file: Path | None = None
+    """The file that lists them; it is followed."""
     port: int = 8500
     """Port for gRPC; 0 for a free one."""
     workers: int = dataclasses.field(default_factory=available_cores)
@@ -74,6 +115,8 @@ class PageSettings(WebSettings):
         ValueError: If `backend` is not an address.
     """
 
+    name: str
+    """Model name in requests."""
     backend: str
     """Address of its REST API, such as http://localhost:8501."""
     base: Path | None = None
@@ -82,6 +125,7 @@ class PageSettings(WebSettings):
     """Port for the page; 0 for a free one."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         split_address(self.backend)
         object.__setattr__(self, "backend", self.backend.rstrip("/"))
 

@@ -1,5 +1,6 @@
 """Tensors of gRPC messages."""
 
+import contextlib
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -12,6 +13,10 @@ from keras_transformer.serving.errors import invalid
 
 _MOST_ELEMENTS = 1 << 20
 """Elements of an input. A few bytes can declare a shape that fills all memory."""
+_MOST_DIMENSIONS = 32
+_MOST_FIELDS = 1 << 16
+_FIXED = {1: 8, 5: 4}  # Bytes of a field, by its wire type.
+_AT_ONCE = 1 << 14  # Values that are written without interruption.
 _FIELDS = {
     tf.string: "string_val",
     tf.float32: "float_val",
@@ -41,6 +46,8 @@ def read_tensor(name: str, proto: Any) -> np.ndarray:
     shape = [dimension.size for dimension in proto.tensor_shape.dim]
     if proto.tensor_shape.unknown_rank or min(shape, default=0) < 0:
         raise invalid(f"Tensor {name} has an unknown shape. Send its dimensions.")
+    if len(shape) > _MOST_DIMENSIONS:
+        raise invalid(f"Tensor {name} has {len(shape)} dimensions, more than {_MOST_DIMENSIONS}.")
     if math.prod(shape) > _MOST_ELEMENTS:
         raise invalid(f"Tensor {name} has shape {shape}, more than {_MOST_ELEMENTS} elements.")
     if not math.prod(shape):  # `make_ndarray` reads a value that need not be there.
@@ -52,6 +59,50 @@ def read_tensor(name: str, proto: Any) -> np.ndarray:
     if list(array.shape) != shape:
         raise invalid(f"Tensor {name} has {array.size} values, and shape {shape}.")
     return array
+
+
+def check_fields(content: bytes, kind: Any) -> None:
+    """Check the number of fields of a message before it is read, which nothing can interrupt.
+
+    Args:
+        content: The message. Its first malformed field ends the check; to read it fails.
+        kind: Its descriptor.
+
+    Raises:
+        ServingError: If it has too many.
+
+    >>> proto = tf.make_tensor_proto(["a", "b"])
+    >>> check_fields(proto.SerializeToString(), proto.DESCRIPTOR)
+    """
+    fields, messages = 0, [(0, len(content), kind)]
+    with contextlib.suppress(IndexError):
+        while messages:
+            at, end, kind = messages.pop()
+            while at < end:
+                fields += 1
+                if fields > _MOST_FIELDS:
+                    raise invalid(
+                        f"A request may have {_MOST_FIELDS} values and other fields. Send fewer "
+                        "rows at a time."
+                    )
+                tag, at = _varint(content, at)
+                field = kind.fields_by_number.get(tag >> 3)
+                size = _FIXED.get(tag & 7, 0)
+                if tag & 7 in (0, 2):
+                    value, at = _varint(content, at)
+                    size = value if tag & 7 else 0
+                if tag & 7 == 2 and field is not None and field.message_type is not None:
+                    messages.append((at, min(at + size, end), field.message_type))
+                at += size
+
+
+def _varint(content: bytes, at: int) -> tuple[int, int]:
+    """Return the number that begins at a byte, and the position after it."""
+    value = shift = 0
+    while (byte := content[at]) & 0x80 and shift < 63:
+        value |= (byte & 0x7F) << shift
+        shift, at = shift + 7, at + 1
+    return value | byte << shift, at + 1
 
 
 def _dtype(name: str, proto: Any) -> Any:
@@ -72,8 +123,11 @@ def write_tensor(array: np.ndarray) -> Any:
     if dtype not in _FIELDS:  # Such as float16, whose values no field holds as numbers.
         return tf.make_tensor_proto(array, shape=array.shape)
     shape = tf.TensorShape(array.shape).as_proto()
-    values = {_FIELDS[dtype]: array.ravel().tolist()}
-    return tensor_pb2.TensorProto(dtype=dtype.as_datatype_enum, tensor_shape=shape, **values)
+    proto = tensor_pb2.TensorProto(dtype=dtype.as_datatype_enum, tensor_shape=shape)
+    values, flat = getattr(proto, _FIELDS[dtype]), array.ravel()
+    for start in range(0, len(flat), _AT_ONCE):  # Other threads wait for each part.
+        values.extend(flat[start : start + _AT_ONCE].tolist())
+    return proto
 
 
 def check_names(sent: Iterable[str], wanted: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""The versions of a model: found, loaded, switched and dropped while the server runs."""
+"""The versions of models: found, loaded, switched and dropped while the server runs."""
 
 import asyncio
 import contextlib
@@ -6,19 +6,24 @@ import dataclasses
 import gc
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import tensorflow as tf
 
-from keras_transformer.serving.errors import Code, ServingError
+from keras_transformer.serving.errors import Code, ServingError, invalid
+from keras_transformer.serving.metrics import Metrics
 from keras_transformer.serving.model import Model
-from keras_transformer.serving.queues import Batcher
+from keras_transformer.serving.model_config import ModelConfig, parse_model_config
+from keras_transformer.serving.queues import Batcher, Batching
 from keras_transformer.serving.settings import Settings
 from keras_transformer.utils.versions import numbered_versions
 
 log = logging.getLogger(__name__)
+
+Load = Callable[[str, int, Path], Awaitable["Served"]]
+"""Loads the version with a number and a path of the model with a name."""
 
 _MOST_ENDED = 10
 """Versions that have ended and are still reported."""
@@ -28,9 +33,11 @@ _MOST_ENDED = 10
 class Served:
     """A version that answers requests."""
 
+    name: str
     number: int
     path: Path
     model: Model
+    batching: Batching | None
     free: asyncio.Semaphore
     batchers: dict[str, Batcher] = dataclasses.field(default_factory=dict)
     users: int = 0
@@ -46,54 +53,56 @@ class State:
     message: str = ""
 
 
-class Versions:
-    """The highest version below a directory, which replaces the one before once it is warmed up.
+class ModelVersions:
+    """The versions of a model that are served; a new one takes over once it is warmed up.
 
     Args:
-        settings: The directory, the model's name, and how often to look.
-        threads: Batches that a version runs at a time.
-        loaded: Called with each version that has been loaded.
+        config: The model; it may be replaced at any time.
+        load: Loads a version.
+        retry_seconds: Seconds until a version that did not load is tried again.
     """
 
-    def __init__(self, settings: Settings, threads: int, loaded: Callable[[Model], None]):
-        self._settings, self._threads, self._loaded = settings, threads, loaded
-        self._current: Served | None = None
+    def __init__(self, config: ModelConfig, load: Load, retry_seconds: float):
+        self.config, self._load, self._retry_seconds = config, load, retry_seconds
+        self.served: dict[int, Served] = {}
         self._states: dict[int, State] = {}
-        # Not asyncio's own executor, for whose threads the end of the event loop waits.
-        self._loader = ThreadPoolExecutor(1, "load")
-        self._failed: tuple[int, float] | None = None  # A version, and when to try it again.
+        self._labels: dict[str, int] = {}
+        self._failed: dict[Path, float] = {}  # When to try them again.
 
-    def states(self, name: str, number: int | None = None) -> dict[int, State]:
+    def states(self, which: int | str | None = None) -> dict[int, State]:
         """Return the state of each version by number, the highest first.
 
         Args:
-            name: The model's name.
-            number: Return the state of this version only.
+            which: The number or the label of the only version to return.
 
         Raises:
-            ServingError: If there is no such model or version.
+            ServingError: If there is no such version.
         """
-        if name != self._settings.name or not self._states:
-            raise ServingError(Code.NOT_FOUND, f"Could not find any versions of model {name}")
+        number = self._number(which)
+        if not self._states:
+            message = f"Could not find any versions of model {self.config.name}"
+            raise ServingError(Code.NOT_FOUND, message)
         if number is None:
             return dict(sorted(self._states.items(), reverse=True))
         if number not in self._states:
-            raise ServingError(Code.NOT_FOUND, f"Could not find version {number} of model {name}")
+            message = f"Could not find version {number} of model {self.config.name}"
+            raise ServingError(Code.NOT_FOUND, message)
         return {number: self._states[number]}
 
     @contextlib.contextmanager
-    def use(self, name: str, number: int | None = None) -> Iterator[Served]:
+    def use(self, which: int | str | None = None) -> Iterator[Served]:
         """Keep a version loaded in the block.
 
         Args:
-            name: The model's name.
-            number: The version; None for the highest.
+            which: The number or the label of the version; None for the highest.
 
         Raises:
             ServingError: If it is not served.
         """
-        served = self._current
-        if served is None or name != self._settings.name or number not in (None, served.number):
+        number = self._number(which)
+        served = self.served.get(max(self.served, default=0) if number is None else number)
+        if served is None:
+            name = self.config.name
             which = f"Latest({name})" if number is None else f"Specific({name}, {number})"
             raise ServingError(Code.NOT_FOUND, f"Servable not found for request: {which}")
         served.users += 1
@@ -101,81 +110,92 @@ class Versions:
             yield served
         finally:
             served.users -= 1
-            current = self._current.number if self._current else None
-            if served.number != current and not served.users:
+            if served.number not in self.served and not served.users:
                 self._set(served.number, State("END"))
 
+    def _number(self, which: int | str | None) -> int | None:
+        if not isinstance(which, str):
+            return which
+        if which not in self._labels:
+            raise invalid(f"Unrecognized servable version label: {which}")
+        return self._labels[which]
+
     async def load_first(self) -> None:
-        """Load the highest version.
+        """Load the versions to serve.
 
         Raises:
             FileNotFoundError: If there is none.
-            ValueError: If it does not load.
+            ValueError: If none loads.
         """
-        versions = numbered_versions(self._settings.base)
-        if not versions:
-            raise FileNotFoundError(f"There is no version of a model in {self._settings.base}.")
-        number = max(versions)
+        base, wanted = self.config.base, sorted(self.config.specific)
         try:
-            served = await self._load(number, versions[number])
-        except (ServingError, tf.errors.OpError) as error:
-            reason = " ".join(str(error).split())
-            raise ValueError(f"{versions[number]} does not load: {reason}") from error
-        self._switch(served)
+            errors = await self.look()
+        except FileNotFoundError as error:
+            raise FileNotFoundError(
+                f"There is no directory {base} for the model {self.config.name}. Correct its path."
+            ) from error
+        if self.served:
+            _log(errors)
+            return
+        for path, cause in errors.items():
+            if isinstance(cause, ServingError | tf.errors.OpError):
+                raise ValueError(f"{path} does not load: {_one_line(cause)}") from cause
+            raise cause
+        numbers = f" {', '.join(map(str, wanted))}" if wanted else ""
+        raise FileNotFoundError(f"There is no version{numbers} of a model in {base}.")
 
-    async def watch(self) -> None:
-        """Follow the directory until the task is cancelled."""
-        while True:
-            await asyncio.sleep(self._settings.poll_seconds)
-            try:
-                await self.look()
-            except OSError as error:  # Such as a network share that is away for a while.
-                log.warning("cannot read %s: %s", self._settings.base, error)
+    async def look(self) -> dict[Path, Exception]:
+        """Load and drop versions, so that those that are wanted are served.
 
-    async def look(self) -> None:
-        """Switch to the highest version, if it is not the one that is served."""
-        base = self._settings.base
+        Returns:
+            The error of each version that does not load.
+
+        Raises:
+            OSError: If the directory cannot be read.
+        """
+        base = self.config.base
+        errors: dict[Path, Exception] = {}
         # `numbered_versions` takes a missing directory for an empty one.
         await asyncio.to_thread(base.stat)
-        versions = await asyncio.to_thread(numbered_versions, base)
-        if not versions:
-            if self._current is not None:
-                log.warning("there is no version left in %s", base)
-                self._switch(None)
-            return
-        number = max(versions)
-        if self._current is not None and number == self._current.number:
-            return
-        if self._failed and number == self._failed[0] and time.monotonic() < self._failed[1]:
-            return
-        try:
-            served = await self._load(number, versions[number])
-        except Exception as error:
-            message = " ".join(str(error).split())
-            log.error("version %d of %s does not load: %s", number, base, message)
-            self._failed = number, time.monotonic() + self._settings.retry_seconds
-            code = error.code if isinstance(error, ServingError) else Code.UNKNOWN
-            self._set(number, State("END", code, message))
-        else:
-            self._switch(served)
+        found = await asyncio.to_thread(numbered_versions, base)
+        wanted = self.config.choose(found)
+        if not wanted and self.served:
+            log.warning("there is no version left in %s", base)
+        for number in self.config.specific - found.keys() - self._states.keys():
+            message = f"there is no version {number} in {base}"
+            log.warning("%s: %s", self.config.name, message)
+            self._set(number, State("END", Code.NOT_FOUND, message))
+        self.drop(wanted)
+        for number, path in wanted.items():
+            if number in self.served and self.served[number].path == path:
+                continue
+            if time.monotonic() < self._failed.get(path, 0):
+                continue
+            self._set(number, State("LOADING"))
+            try:
+                self.served[number] = await self._load(self.config.name, number, path)
+            except Exception as error:
+                errors[path] = error
+                self._failed[path] = time.monotonic() + self._retry_seconds
+                code = error.code if isinstance(error, ServingError) else Code.UNKNOWN
+                self._set(number, State("END", code, _one_line(error)))
+            else:
+                self._set(number, State("AVAILABLE"))
+                self.drop(wanted)
+        self._labels = {  # A label moves once its new version is served.
+            label: number if number in self.served else self._labels.get(label, number)
+            for label, number in self.config.labels.items()
+        }
+        return errors
 
-    async def _load(self, number: int, path: Path) -> Served:
-        self._set(number, State("LOADING"))
-        log.info("loading version %d and running its warm-up requests", number)
-        started = time.monotonic()
-        model = await asyncio.get_running_loop().run_in_executor(self._loader, Model, path)
-        log.info("version %d is ready after %.1f s", number, time.monotonic() - started)
-        self._loaded(model)
-        return Served(number, path, model, asyncio.Semaphore(self._threads))
-
-    def _switch(self, served: Served | None) -> None:
-        before, self._current = self._current, served
-        if served is not None:
-            self._set(served.number, State("AVAILABLE"))
-        if before is not None:
+    def drop(self, wanted: Mapping[int, Path]) -> None:
+        """Drop the versions that are not wanted, unless no wanted one is served yet."""
+        if wanted and not wanted.keys() & self.served.keys():
+            return
+        for number in self.served.keys() - wanted.keys():
             # Requests that use it hold it; the last one ends it.
-            self._set(before.number, State("UNLOADING" if before.users else "END"))
-            del before
+            users = self.served.pop(number).users
+            self._set(number, State("UNLOADING" if users else "END"))
             gc.collect()  # A SavedModel refers to itself.
 
     def _set(self, number: int, state: State) -> None:
@@ -183,3 +203,103 @@ class Versions:
         ended = sorted(number for number, state in self._states.items() if state.state == "END")
         for old in ended[:-_MOST_ENDED]:
             del self._states[old]
+
+
+class Versions:
+    """The versions of all models of a server.
+
+    Args:
+        settings: The models, and how often to look.
+        metrics: The server's metrics.
+    """
+
+    def __init__(self, settings: Settings, metrics: Metrics):
+        self._settings, self._metrics = settings, metrics
+        # Not asyncio's own executor, for whose threads the end of the event loop waits.
+        self._loader = ThreadPoolExecutor(1, "load")
+        self._models: dict[str, ModelVersions] = {}
+        self._content = b""
+        self._take(settings.models)
+
+    def _take(self, configs: Iterable[ModelConfig]) -> None:
+        """Serve these models, and drop all others."""
+        before, self._models = self._models, {}
+        for config in configs:
+            model = before.pop(config.name, None) or self.of(config.name)
+            model.config = config
+            self._models[config.name] = model
+        for name, model in before.items():
+            log.info("the model %s is not served any longer", name)
+            model.drop({})
+
+    async def _load(self, name: str, number: int, path: Path) -> Served:
+        log.info("loading version %d of %s and running its warm-up requests", number, name)
+        started = time.monotonic()
+        loop = asyncio.get_running_loop()
+        with self._metrics.load(path):
+            batching = Batching.read(path) if self._settings.batching else None
+            model = await loop.run_in_executor(self._loader, Model, path)
+        log.info("version %d of %s is ready after %.1f s", number, name, time.monotonic() - started)
+        self._metrics.warmup(name, model.warmup_seconds)
+        free = asyncio.Semaphore(batching.num_batch_threads if batching else 1)
+        return Served(name, number, path, model, batching, free)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._models
+
+    def of(self, name: str) -> ModelVersions:
+        """Return the versions of a model; none if there is no such model."""
+        if name in self._models:
+            return self._models[name]
+        unknown = ModelConfig(name=name, base=Path())
+        return ModelVersions(unknown, self._load, self._settings.retry_seconds)
+
+    def ready(self) -> dict[str, bool]:
+        """Return whether each model has a version that is served, by name."""
+        return {name: bool(model.served) for name, model in self._models.items()}
+
+    async def load_first(self) -> None:
+        """Load the versions of all models.
+
+        Raises:
+            FileNotFoundError: If a model has none.
+            ValueError: If a model does not load.
+        """
+        for model in self._models.values():
+            await model.load_first()
+
+    async def watch(self, looked: Callable[[], Awaitable[None]]) -> None:
+        """Follow the file of the models, and their directories, until the task is cancelled.
+
+        Args:
+            looked: Called after each look at a model.
+        """
+        while True:
+            await asyncio.sleep(self._settings.poll_seconds)
+            if path := self._settings.model_config_file:
+                await self._follow(path)
+            for model in list(self._models.values()):
+                try:
+                    _log(await model.look())
+                except OSError as error:  # Such as a network share that is away for a while.
+                    log.warning("cannot read %s: %s", model.config.base, error)
+                await looked()
+
+    async def _follow(self, path: Path) -> None:
+        """Take the models of a file, if it has changed."""
+        try:
+            content = await asyncio.to_thread(path.read_bytes)
+            if content != self._content:
+                self._content = content  # A mistake is reported once.
+                self._take(parse_model_config(content, path))
+        except (OSError, ValueError) as error:
+            log.error("the models stay as they are: %s", error)
+
+
+def _log(errors: Mapping[Path, Exception]) -> None:
+    for path, error in errors.items():
+        log.error("%s does not load: %s", path, _one_line(error))
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

@@ -1,13 +1,21 @@
 """Version directories of an exported model: NAME/1, NAME/2, ..., as the model server reads them."""
 
+import functools
+import logging
 import os
 from pathlib import Path
 
+log = logging.getLogger(__name__)
+
 GRAPH = "saved_model.pb"
+HIGHEST = (1 << 63) - 1
+"""The highest version that the model server's messages can hold."""
 
 
 def numbered_versions(path: str | os.PathLike) -> dict[int, Path]:
     """Return the entries of a directory whose names are numbers, by number.
+
+    Numbers above `HIGHEST` are left out, as TensorFlow Serving does, with a line in the log.
 
     Args:
         path: A model's directory. It may be missing.
@@ -99,4 +107,13 @@ def find_served_version(path: str | os.PathLike) -> Path:
 
 
 def _is_number(name: str) -> bool:
-    return name.isascii() and name.isdecimal()
+    is_number = name.isascii() and name.isdecimal()
+    if is_number and int(name) > HIGHEST:
+        _warn(name)
+        return False
+    return is_number
+
+
+@functools.cache  # A server looks every second.
+def _warn(name: str) -> None:
+    log.warning("no version: %s is above %d, the highest version. Rename it.", name, HIGHEST)

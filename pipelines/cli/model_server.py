@@ -2,7 +2,7 @@
 
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 PROGRAM = "tensorflow_model_server"
@@ -43,19 +43,8 @@ def server_flags(
     """
     from keras_transformer.config.record import ExportRecord
 
-    flags = [
-        f"--port={port}",
-        f"--rest_api_port={rest_port}",
-        f"--rest_api_timeout_in_ms={round(1000 * timeout)}",
-        f"--model_name={name}",
-        f"--model_base_path={seen_at}",
-        f"--grpc_max_threads={_GRPC_THREADS}",
-        # Otherwise a model that does not load is tried for five minutes, without an open port.
-        "--max_num_load_retries=0",
-        "--enable_profiler=false",  # By default, anyone who can reach the port may profile.
-    ]
-    if threads:
-        flags.append(f"--tensorflow_intra_op_parallelism={threads}")
+    which = [f"--model_name={name}", f"--model_base_path={seen_at}"]
+    flags = _flags(which, port, rest_port, threads, timeout)
     serving = version.parent / "serving"
     # A version's own file sets the size of its batches; the shared one then only sets the number
     # of threads that run them.
@@ -75,13 +64,57 @@ def server_flags(
     return flags
 
 
-def docker_command(
-    base: Path, ports: Sequence[int], flags: Sequence[str], host: str | None = None
+def config_flags(
+    file: str, *, port: int, rest_port: int, threads: int, timeout: float, batching: bool
 ) -> list[str]:
-    """Return the command that runs the server in Docker, with the model's directory as /model.
+    """Return the arguments of the model server for the models of a file.
 
     Args:
-        base: The directory of the model's versions.
+        file: The file, as the server sees it.
+        port: Port for gRPC.
+        rest_port: Port for REST.
+        threads: Threads per operation; 0 for one per core.
+        timeout: Seconds for a REST request.
+        batching: Whether to join requests, as the models' files say.
+    """
+    which = [
+        f"--model_config_file={file}",
+        "--model_config_file_poll_wait_seconds=10",  # By default, it is read once.
+        # A label can only be set when the server has its version, and it reads labels first.
+        "--allow_version_labels_for_unavailable_models=true",
+    ]
+    flags = _flags(which, port, rest_port, threads, timeout)
+    if batching:
+        flags += ["--enable_batching=true", "--enable_per_model_batching_parameters=true"]
+    return [*flags, "--xla_cpu_compilation_enabled=true"]  # A model of the file may be compiled.
+
+
+def _flags(
+    which: Sequence[str], port: int, rest_port: int, threads: int, timeout: float
+) -> list[str]:
+    flags = [
+        f"--port={port}",
+        f"--rest_api_port={rest_port}",
+        f"--rest_api_timeout_in_ms={round(1000 * timeout)}",
+        *which,
+        f"--grpc_max_threads={_GRPC_THREADS}",
+        # Otherwise a model that does not load is tried for five minutes, without an open port.
+        "--max_num_load_retries=0",
+        "--enable_profiler=false",  # By default, anyone who can reach the port may profile.
+    ]
+    return flags + ([f"--tensorflow_intra_op_parallelism={threads}"] if threads else [])
+
+
+def docker_command(
+    mounts: Mapping[Path, str],
+    ports: Sequence[int],
+    flags: Sequence[str],
+    host: str | None = None,
+) -> list[str]:
+    """Return the command that runs the server in Docker.
+
+    Args:
+        mounts: Directories of this machine, and where the server sees them.
         ports: The ports to publish.
         flags: The server's arguments.
         host: The address to publish the ports at; None for all addresses.
@@ -92,7 +125,7 @@ def docker_command(
         # An init process passes signals on to the server; the shell of the image does not.
         *("--init", "--entrypoint", PROGRAM),
         *(f"--publish={at}{port}:{port}" for port in ports),
-        f"--mount=type=bind,source={base},target=/model,readonly",
+        *(f"--mount=type=bind,source={one},target={at},readonly" for one, at in mounts.items()),
         IMAGE,
         *flags,
     ]

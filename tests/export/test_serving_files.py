@@ -50,7 +50,7 @@ def test_a_server_can_parse_them(described, messages):
     text = (serving / "models.config").read_text()
     models = text_format.Parse(text, model_server_config_pb2.ModelServerConfig())
     (config,) = models.model_config_list.config
-    assert (config.name, config.base_path) == ("toy model", "/models/toy model")
+    assert (config.name, config.base_path) == ("toy model", str(described.version.parent))
     assert config.model_platform == "tensorflow"
     assert config.model_version_policy.latest.num_versions == 1
 

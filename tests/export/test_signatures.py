@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_transformer.serving.parts import join
 from tests.helpers.tiny import NO_UTF8, ODD, toy_sentences
 
 pytestmark = pytest.mark.slow  # Each export traces and optimizes every signature.
@@ -118,6 +119,9 @@ def test_a_row_depends_on_no_other(signature, serve):
     texts = [*TEXTS, TEXTS[0], TEXTS[5]]
     together = serve(signature, **inputs(signature, texts))
     backwards = serve(signature, **inputs(signature, texts[::-1]))
+    parts = (texts[i : i + 9] for i in range(0, len(texts), 9))
+    joined = join([serve(signature, **inputs(signature, part)) for part in parts])
+    assert_equal(joined, together)  # With the same padding.
     for i, text in enumerate(texts):
         alone = unpadded(serve(signature, **inputs(signature, [text])), 0)
         assert_equal(unpadded(together, i), alone)

@@ -8,6 +8,7 @@ import grpc
 import tensorflow as tf
 
 from keras_transformer.serving.errors import ServingError, from_tensorflow
+from keras_transformer.serving.model_config import ModelConfig
 from keras_transformer.serving.server import Server
 from keras_transformer.serving.settings import Settings
 
@@ -26,7 +27,8 @@ class ModelServer:
     """
 
     def __init__(self, base, name, **settings):
-        self.settings = Settings(base=Path(base), name=name, port=0, rest_port=0, **settings)
+        models = settings.pop("models", [ModelConfig(name=name, base=Path(base))])
+        self.settings = Settings(models=models, port=0, rest_port=0, **settings)
         self.on_predict = lambda: None
         self.paths = []
 

@@ -36,7 +36,7 @@ USAGE = [
     (f"{OTHER_FORMAT} --precision bfloat16", f"--precision {OF_SAVED_MODELS}"),
     (f"{OTHER_FORMAT} --scores scores.json", f"--scores {OF_SAVED_MODELS}"),
     ("train --config none.yaml --output x", "or directory: 'none.yaml'"),
-    ("serve", "give --model. See python -m pipelines.serve --help."),
+    ("serve", "give either --model or --model-config-file. See python -m pipelines.serve --help."),
     ("serve --model x --port 8501", "--port and --rest-port must differ"),
     ("serve --model x --engine tensorflow --no-page", "--no-page is for --engine python"),
     (BACKEND, "--backend needs --name, the name of the model there, or --model"),

@@ -8,12 +8,14 @@ from types import SimpleNamespace
 import grpc
 import pytest
 import tensorflow as tf
+from prometheus_client.parser import text_string_to_metric_families
 from tensorflow_serving.apis import (
     model_service_pb2_grpc,
     predict_pb2,
     prediction_service_pb2_grpc,
 )
 
+from keras_transformer.config.record import ExportRecord
 from tests.helpers.model_server import ModelServer
 from tests.helpers.page import Passing
 
@@ -81,11 +83,20 @@ class Shout(tf.Module):
         return {"y": 2 * x}
 
 
-def save(path, prefix=""):
+RECORD = {
+    "model": {"num_layers": 2, "d_model": 8, "target_vocab_size": None, "vocab_size": 100},
+    "decoding": {"beam_size": 1, "max_source_length": 512, "extra_length": 9, "max_length": None},
+}
+
+
+def save(path, prefix="", row_wise=()):
+    """Save the model; if it has row-wise signatures, with the record of an export that says so."""
     model = Shout(prefix)
     names = ("score", "strict", "first", "slow", "wait", "pair", "double", "heads", "nothing")
     signatures = {name: getattr(model, name) for name in names}
     tf.saved_model.save(model, str(path), {"serving_default": model.shout, **signatures})
+    if row_wise:
+        ExportRecord(signatures=dict.fromkeys(row_wise, {}), **RECORD).write(path)
     return path
 
 
@@ -95,6 +106,13 @@ def base(tmp_path_factory):
     base = tmp_path_factory.mktemp("models") / "shout"
     save(base / "3")
     return base
+
+
+@pytest.fixture(scope="session")
+def exports(tmp_path_factory):
+    """Two versions, whose answers begin with their numbers."""
+    directory = tmp_path_factory.mktemp("exports")
+    return {number: save(directory / str(number), f"{number}:") for number in (1, 2)}
 
 
 def connect(server):
@@ -124,6 +142,8 @@ def connect(server):
         request.model_spec.signature_name = signature
         if "version" in options:
             request.model_spec.version.value = options.pop("version")
+        if "label" in options:
+            request.model_spec.version_label = options.pop("label")
         for name, value in inputs.items():
             proto = value
             if not isinstance(value, type(_EMPTY)):
@@ -175,7 +195,20 @@ def grpc_error(function, *arguments, **options):
 
 def wait_for_users(client, count):
     """Wait until as many requests are at work in a server."""
-    deadline = time.monotonic() + 20
-    while client.server.server.predictor.versions._current.users < count:
+    served = client.server.server.predictor.versions.of("shout").served
+    wait(lambda: sum(version.users for version in served.values()) >= count)
+
+
+def wait(condition):
+    deadline = time.monotonic() + 30
+    while not condition():
         assert time.monotonic() < deadline
-        time.sleep(0.01)
+        time.sleep(0.02)
+
+
+def samples(client, name):
+    """Return the values of a metric by the values of its labels, in the order of their names."""
+    text = client.get("/monitoring/prometheus/metrics")[1].decode()
+    families = text_string_to_metric_families(text.replace(":tensorflow:", "tensorflow:"))
+    found = (sample for family in families for sample in family.samples if sample.name == name)
+    return {tuple(v for _, v in sorted(one.labels.items())): one.value for one in found}

@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import os
 import socket
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,12 +15,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tensorflow.core.framework import tensor_pb2, types_pb2
 
+from keras_transformer.serving.model import Model
 from keras_transformer.serving.settings import Limits
 from tests.helpers.model_server import ModelServer
-from tests.serving.conftest import connect, grpc_error
+from tests.serving.conftest import connect, grpc_error, save
 
 BODY = b'{"inputs": ["a"]}'
-HEAD = b"POST /v1/models/shout:predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+HEAD = b"POST /v1/models/shout:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +29,7 @@ def strict(base):
     """A client of a server that is short of patience."""
     limits = Limits(
         request_bytes=100_000,
-        answer_values=1000,
+        answer_values=1024,
         body_seconds=0.5,
         idle_seconds=0.7,
         connections=40,
@@ -79,7 +81,7 @@ def test_a_body_that_trickles_is_answered_408(strict):
     assert answer.startswith(b"HTTP/1.1 408")
 
 
-@pytest.mark.parametrize("sent", [b"", b"POST /v1/mod", b"GET / HTTP/1.1\r\nHost: x\r\n"])
+@pytest.mark.parametrize("sent", [b"", b"POST /v1/mod", b"GET / HTTP/1.1\r\nHost: localhost\r\n"])
 def test_a_head_that_does_not_end_closes_the_connection(sent, strict):
     with connection(strict) as one:
         one.sendall(sent)
@@ -104,12 +106,29 @@ def test_a_gigabyte_is_refused_before_it_is_sent(strict):
 
 def test_chunks_without_end_are_refused(strict):
     with connection(strict) as one:
-        one.sendall(b"POST /v1/models/shout:predict HTTP/1.1\r\nHost: x\r\n")
+        one.sendall(b"POST /v1/models/shout:predict HTTP/1.1\r\nHost: localhost\r\n")
         one.sendall(b"Transfer-Encoding: chunked\r\n\r\n")
         for _ in range(10):  # 100,000 bytes, which may come.
             one.sendall(b"2710\r\n" + b"x" * 10_000 + b"\r\n")
         one.sendall(b"1\r\nx\r\n")
         assert read_all(one).startswith(b"HTTP/1.1 413")
+
+
+def test_a_body_in_tiny_chunks_lets_others_pass(plain):
+    done, answers = threading.Event(), 0
+
+    def send():
+        with connection(plain) as one:
+            one.sendall(b"POST /v1/models/shout:predict HTTP/1.1\r\nHost: localhost\r\n")
+            one.sendall(b"Transfer-Encoding: chunked\r\n\r\n" + 90_000 * b"1\r\n \r\n")
+            one.sendall(b"0\r\n\r\n")
+            one.recv(1 << 16)
+        done.set()
+
+    threading.Thread(target=send).start()
+    while not done.is_set():
+        answers += plain.post({"inputs": ["a"]})[0] == 200
+    assert answers >= 4
 
 
 @pytest.mark.parametrize("requests", [1, 2])
@@ -128,11 +147,13 @@ def test_a_client_that_does_not_read_its_answer_is_cut_off(requests, base):
 
 
 def test_an_answer_of_too_many_values_is_refused(strict):
-    assert strict.post({"inputs": 1000 * ["a"]})[0] == 200
-    status, answer = strict.post({"inputs": 1001 * ["a"]})
-    assert status == 400
-    assert "at most 1000 values, and this one has 1001" in answer["error"]
-    assert len(strict.predict({"text": 1001 * ["a"]})["translation"]) == 1001
+    body = {"inputs": 341 * ["a"], "signature_name": "score"}  # Three values a row.
+    assert strict.post(body)[0] == 200
+    assert len(strict.predict({"text": 341 * ["a"]}, "score")["length"]) == 341
+    status, answer = strict.post(body | {"inputs": 342 * ["a"]})
+    message = "at most 1024 values, and this one has 1026"
+    assert (status, message in answer["error"]) == (400, True)
+    assert message in grpc_error(strict.predict, {"text": 342 * ["a"]}, "score")[1]
 
 
 def test_the_attention_of_every_head_has_fewer_rows(strict):
@@ -148,12 +169,17 @@ def test_a_compressed_bomb_is_refused(strict):
     assert status == 413
 
 
-def test_a_client_that_has_sent_its_request_may_close_its_side(strict):
+@pytest.mark.parametrize("seconds", [0, 1.5])
+def test_a_client_that_has_sent_its_request_may_close_its_side(seconds, strict):
+    strict.server.on_predict = lambda: time.sleep(seconds)
     with connection(strict) as one:
         one.sendall(HEAD % len(BODY) + BODY)
         one.shutdown(socket.SHUT_WR)
         answer = read_all(one)
-    assert answer.startswith(b"HTTP/1.1 200")
+    strict.server.on_predict = lambda: None
+    # "100 Continue" finds out whether the client has left.
+    assert answer.removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n").startswith(b"HTTP/1.1 200")
+    assert answer.startswith(b"HTTP/1.1 200") == (seconds == 0)
     assert b'"A"' in answer
 
 
@@ -200,7 +226,7 @@ ODD_PATHS = """
 @pytest.mark.parametrize("path", [*ODD_PATHS.split(), "/v1/models/" + "a" * 5000 + ":predict"])
 def test_odd_paths_are_refused(path, strict):
     with connection(strict) as one:
-        one.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\n" % path.encode("latin-1"))
+        one.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\n" % path.encode("latin-1"))
         one.sendall(b"Connection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(BODY), BODY))
         assert read_all(one)[:12] in (b"HTTP/1.1 400", b"HTTP/1.1 404")
 
@@ -234,6 +260,7 @@ def tensor(dtype=types_pb2.DT_STRING, shape=(1,), **fields):
     [
         tensor(shape=[10**12], string_val=[b"a"]),  # Would fill the memory.
         tensor(shape=[2**40, 2**40], string_val=[b"a"]),
+        tensor(shape=9000 * [2**40], string_val=[b"a"]),  # Their product has 100,000 digits.
         tensor(shape=[-1], string_val=[b"a"]),
         tensor(shape=[1], string_val=[b"a", b"b"]),
         tensor(shape=[1], tensor_content=b"abc"),
@@ -278,3 +305,132 @@ def test_a_call_ends_at_its_deadline(strict):
     with pytest.raises(grpc.RpcError) as error:
         strict.stub.Predict(request, timeout=0.2)
     assert error.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+@pytest.fixture
+def counted(tmp_path_factory, monkeypatch):
+    """A client of a server with one thread, whose model takes `seconds` for a row, 2 ms.
+
+    Its `rows` are those of each run. Rows of `score` and `heads` may be run apart.
+    """
+    base = tmp_path_factory.mktemp("counted") / "shout"
+    save(base / "1", row_wise=("score", "heads", "serving_default"))
+    run, rows = Model.run, []
+
+    def count(self, signature, inputs):
+        rows.append(len(inputs["text"]))
+        time.sleep(client.seconds * len(inputs["text"]))
+        return run(self, signature, inputs)
+
+    monkeypatch.setattr(Model, "run", count)
+    with ModelServer(base, "shout", workers=1) as server:
+        client = connect(server)
+        client.rows, client.seconds = rows, 0.002
+        yield client
+
+
+LONG = 1024 * ["a" * 3000]
+
+
+def leave(client):
+    body = b'{"inputs": ["' + b'", "'.join(text.encode() for text in LONG) + b'"]}'
+    with connection(client) as one:
+        one.sendall(HEAD % len(body) + body)
+        time.sleep(0.1)
+
+
+def leave_grpc(client):
+    with contextlib.suppress(grpc.RpcError):
+        client.stub.Predict(predict_request({"text": LONG}), timeout=0.3)
+
+
+def stay(client):
+    client.post({"inputs": LONG})
+
+
+def nest(client):
+    status, answer = client.post(b'{"inputs": [' + 5_000_000 * b"[]," + b"[]]}")
+    assert (status, "this one has 10000004. Send fewer" in answer["error"]) == (400, True)
+
+
+def ask_for_attention(client):
+    message = grpc_error(client.predict, {"text": 100 * ["a" * 300]}, "heads")[1]
+    assert "An answer must have at most 4194304 values" in message
+
+
+def send_many_strings(client):
+    message = grpc_error(client.predict, {"text": tensor(string_val=1_000_000 * [b""])})[1]
+    assert "A request may have 65536 values and other fields" in message
+
+
+def predict_request(inputs):
+    from tensorflow_serving.apis import predict_pb2
+
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = "shout"
+    for name, texts in inputs.items():
+        request.inputs[name].CopyFrom(tensor(shape=[len(texts)], string_val=map(str.encode, texts)))
+    return request
+
+
+@pytest.mark.parametrize(
+    "attack", [leave, leave_grpc, stay, nest, ask_for_attention, send_many_strings]
+)
+def test_two_hostile_clients_leave_the_others_served(attack, counted):
+    done, errors = threading.Event(), []
+
+    def attacks():
+        while not done.is_set():
+            try:
+                attack(counted)
+            except Exception as error:
+                errors.append(error)
+
+    threads = [threading.Thread(target=attacks) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    between = []
+    for _ in range(10):
+        before = sum(counted.rows)
+        assert counted.post({"inputs": ["a"]}) == (200, {"outputs": ["A"]})
+        between.append(sum(counted.rows) - before)
+    done.set()
+    if attack is stay:
+        counted.server.stop()
+    for thread in threads:
+        thread.join()
+    # The part that runs, one that waits longest, and one that begins before the answer is sent.
+    assert max(counted.rows) <= 64
+    assert max(between) <= 4 * 64
+    assert errors == []
+
+
+def test_the_rest_of_a_request_is_dropped_once_its_client_has_left(counted):
+    counted.seconds = 0.01
+    for attack in (leave, leave_grpc):
+        counted.rows.clear()
+        attack(counted)
+        deadline = time.monotonic() + 20
+        while counted.server.server.predictor._workers.pending or counted.rows == []:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert sum(counted.rows) < 512  # Of 1024.
+
+
+def test_a_long_request_is_answered_in_parts_as_if_it_were_whole(counted):
+    texts = [f"{i} " * (1 + i % 7) for i in range(300)]
+    found = counted.predict({"text": texts}, "score")
+    assert found["translation"] == [text.upper().encode() for text in texts]
+    assert found["length"] == [len(text) for text in texts]
+    sizes, counted.rows[:] = list(counted.rows), []
+    assert sum(sizes) == 300 and max(sizes) <= 64
+    counted.predict({"text": ["a"] * 300}, "strict")  # Whose rows may depend on each other.
+    assert counted.rows == [300]
+
+
+def test_a_row_that_needs_too_much_memory_is_refused(counted):
+    counted.server.server.predictor._memory = 1 << 20
+    counted.predict({"text": ["a" * 30]}, "heads")
+    code, message = grpc_error(counted.predict, {"text": ["a", "a" * 300]}, "heads")
+    assert code == "INVALID_ARGUMENT"
+    assert "A text of 300 bytes may need 11 MiB for heads, and a request may take 1 MiB" in message

@@ -10,7 +10,6 @@ import pytest
 import tensorflow as tf
 import urllib3
 from google.protobuf import json_format
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tensorflow_serving.apis import (
     classification_pb2,
     get_model_metadata_pb2,
@@ -19,7 +18,7 @@ from tensorflow_serving.apis import (
 )
 
 from keras_transformer.serving.tensors import write_tensor
-from tests.serving.conftest import grpc_error
+from tests.serving.conftest import grpc_error, samples
 
 
 @pytest.mark.parametrize(
@@ -260,29 +259,42 @@ def test_other_calls_of_grpc_are_unimplemented(plain):
         assert grpc_error(call, request)[0] == "UNIMPLEMENTED"
 
 
-def test_the_health_service_reports_that_the_server_serves(plain):
-    stub = health_pb2_grpc.HealthStub(plain.channel)
-    answer = stub.Check(health_pb2.HealthCheckRequest())
-    assert answer.status == health_pb2.HealthCheckResponse.SERVING
-
-
 def test_requests_are_counted_and_logged_without_their_text(plain, caplog):
-    def count(status):
-        text = plain.get("/monitoring/prometheus/metrics")[1].decode()
-        name = f':tensorflow:serving:request_count{{model_name="shout",status="{status}"}}'
-        return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
-
-    ok, wrong = count("OK"), count("INVALID_ARGUMENT")
+    name = "tensorflow:serving:request_count"
+    before = samples(plain, name)
     with caplog.at_level("INFO", "keras_transformer.serving.access"):
         plain.post({"inputs": ["secret", "b"]})
         plain.predict({"text": ["secret"]})
         plain.post({"inputs": [1]})
-        assert (count("OK") - ok, count("INVALID_ARGUMENT") - wrong) == (2, 1)
+        plain.post({"inputs": ["a"]}, "other")
+        grpc_error(plain.predict, {"text": ["a"]}, version=7)
+        plain.get("/nothing")
+        grpc_error(plain.stub.Classify, classification_pb2.ClassificationRequest())
+        grpc_error(plain.channel.unary_unary("/tensorflow.serving.PredictionService/Predict"), b"x")
+        after = samples(plain, name)
+    changes = {key: after[key] - before.get(key, 0) for key in after}
+    assert {key: change for key, change in changes.items() if change} == {
+        ("REST", "shout", "OK", "3"): 1,
+        ("GRPC", "shout", "OK", "3"): 1,
+        ("REST", "shout", "INVALID_ARGUMENT", "3"): 1,
+        ("REST", "", "NOT_FOUND", ""): 1,
+        ("GRPC", "shout", "NOT_FOUND", ""): 1,
+        ("GRPC", "", "INTERNAL", ""): 1,
+    }
     logged = [json.loads(record.message) for record in caplog.records]
-    logged = [entry for entry in logged if entry["method"] == "Predict"]
+    logged = [entry for entry in logged if "metrics" not in entry["path"]]
     assert [(e["api"], e["status"], e.get("http"), e.get("rows")) for e in logged] == [
         ("REST", "OK", 200, 2),
         ("GRPC", "OK", None, 1),
         ("REST", "INVALID_ARGUMENT", 400, None),
+        ("REST", "NOT_FOUND", 404, None),
+        ("GRPC", "NOT_FOUND", None, None),
+        ("REST", "HTTP 404", 404, None),
+        ("GRPC", "UNIMPLEMENTED", None, None),
+        ("GRPC", "INTERNAL", None, None),
     ]
     assert "secret" not in caplog.text
+
+
+def test_the_metrics_have_the_memory_of_the_process(plain):
+    assert samples(plain, "process_resident_memory_bytes")[()] > 1e8

@@ -1,13 +1,15 @@
 """The queues in front of a model: alone, with a model that needs no TensorFlow, and in a server."""
 
 import asyncio
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from keras_transformer.serving.errors import Code, ServingError
-from keras_transformer.serving.queues import Batcher, Batching
+from keras_transformer.serving.queues import Batcher, Batching, Turn, Workers
 from tests.helpers.model_server import ModelServer
 from tests.serving.conftest import connect, save
 
@@ -19,7 +21,7 @@ def run(scenario, **settings):
         sizes, gate = [], asyncio.Event()
         gate.set()
 
-        async def double(inputs):
+        async def double(inputs, clients):
             sizes.append(len(inputs["x"]))
             await gate.wait()
             if (inputs["x"] < 0).any():
@@ -35,6 +37,124 @@ def run(scenario, **settings):
         return await asyncio.wait_for(scenario(ask, sizes, gate), 20)
 
     return asyncio.run(main())
+
+
+def take_turns(scenario):
+    """Run `scenario(ask, workers, log, gate)` with one thread, which waits for the gate first.
+
+    `ask(name, parts, client)` runs a request whose parts write its name into the log.
+    """
+
+    async def main():
+        workers, log, gate = Workers(1, 100), [], threading.Event()
+
+        async def ask(name, parts, client="", estimate=0.0, seconds=0.0):
+            def part():
+                time.sleep(seconds)
+                log.append(name)
+
+            turn = Turn([client], estimate=estimate)
+            for _ in range(parts):
+                await workers.run(part, turn=turn)
+
+        waiting = asyncio.create_task(workers.run(gate.wait))
+        try:
+            await asyncio.wait_for(scenario(ask, workers, log, gate), 20)
+        finally:
+            gate.set()
+            await asyncio.gather(waiting, return_exceptions=True)
+            workers.stop()
+
+    asyncio.run(main())
+
+
+async def begin(*requests):
+    """Return tasks that wait for their first turn."""
+    tasks = [asyncio.create_task(request) for request in requests]
+    await asyncio.sleep(0.01)
+    return tasks
+
+
+def test_a_short_request_waits_for_no_more_than_a_part_of_long_ones():
+    async def scenario(ask, workers, log, gate):
+        tasks = await begin(ask("long", 9, estimate=1), ask("long", 9, estimate=1), ask("short", 1))
+        gate.set()
+        await asyncio.gather(*tasks)
+        assert log.index("short") <= 1
+
+    take_turns(scenario)
+
+
+def test_a_long_request_has_its_turn_among_many_short_ones():
+    async def scenario(ask, workers, log, gate):
+        tasks = await begin(ask("long", 1, estimate=9), *(ask("short", 1) for _ in range(20)))
+        gate.set()
+        await asyncio.gather(*tasks)
+        assert log.index("long") < 4
+
+    take_turns(scenario)
+
+
+def test_a_client_that_had_little_time_precedes_one_that_had_much():
+    async def scenario(ask, workers, log, gate):
+        gate.set()
+        await ask("first", 1, "greedy", seconds=0.02)
+        gate.clear()
+        waiting = asyncio.create_task(workers.run(gate.wait))
+        greedy = (ask("greedy", 1, "greedy") for _ in range(9))
+        tasks = await begin(*greedy, ask("modest", 2, "modest", estimate=1))
+        gate.set()
+        await asyncio.gather(waiting, *tasks)
+        assert log.index("modest") <= 2
+        assert len(log) == 12
+
+    take_turns(scenario)
+
+
+def test_the_rest_of_a_request_is_dropped_when_its_client_leaves():
+    async def scenario(ask, workers, log, gate):
+        tasks = await begin(ask("left", 50, seconds=0.01), ask("gone", 1), ask("here", 1))
+        tasks[1].cancel()
+        await asyncio.wait(tasks[1:2])
+        gate.set()
+        await tasks[2]
+        tasks[0].cancel()
+        await asyncio.wait(tasks)
+        parts = len(log)
+        while workers.pending:
+            await asyncio.sleep(0.01)
+        assert "gone" not in log
+        assert len(log) <= parts + 1 < 50
+
+    take_turns(scenario)
+
+
+def test_requests_that_wait_and_run_are_answered_when_the_workers_stop():
+    async def scenario(ask, workers, log, gate):
+        tasks = await begin(workers.run(gate.wait), ask("waits", 1))
+        workers.stop()
+        answers = await asyncio.gather(*tasks, ask("comes", 1), return_exceptions=True)
+        assert [answer.code for answer in answers] == [Code.UNAVAILABLE] * 3
+        assert log == []
+
+    take_turns(scenario)
+
+
+def test_a_batch_is_no_longer_than_a_part():
+    async def main():
+        sizes = []
+
+        async def count(inputs, clients):
+            sizes.append((len(inputs["x"]), sorted(clients)))
+            return {"y": inputs["x"]}
+
+        settings = Batching(batch_timeout_micros=20_000)
+        batcher = Batcher(count, settings, asyncio.Semaphore(1), seconds=lambda units: units / 10)
+        requests = (batcher.submit({"x": np.arange(rows)}, f"c{rows}") for rows in (2, 1, 3))
+        await asyncio.gather(*requests)
+        assert sizes == [(3, ["c1", "c2"]), (3, ["c3"])]
+
+    asyncio.run(main())
 
 
 def values(answers):

@@ -15,12 +15,13 @@ import urllib3
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from keras_transformer.serving.http import serve
+from keras_transformer.serving.model_config import ModelConfig
 from keras_transformer.serving.server import Server
 from keras_transformer.serving.settings import Limits, Settings
 from tests.helpers.model_server import ModelServer
 from tests.helpers.ports import free_ports
 from tests.helpers.tiny import ROOT
-from tests.serving.conftest import connect, wait_for_users
+from tests.serving.conftest import connect, grpc_error, wait_for_users
 
 SLOW = {"inputs": ["400000"], "signature_name": "slow"}
 
@@ -53,6 +54,31 @@ def test_running_requests_finish_and_new_ones_are_refused(base):
         for thread in (*threads, stopping):
             thread.join()
     assert answers == {"rest": (200, {"outputs": [400000]}), "grpc": {"rounds": [400000]}}
+
+
+def test_requests_that_do_not_end_in_time_are_answered_503(base, tmp_path):
+    go_on = tmp_path / "exists"
+    limits = Limits(stop_seconds=0.5)
+    with ModelServer(base, "shout", workers=1, limits=limits) as server:
+        client = connect(server)
+        body, answers = {"inputs": [str(go_on)], "signature_name": "wait"}, {}
+        threads = [  # One runs, and one waits.
+            threading.Thread(target=lambda: answers.update(rest=client.post(body))),
+            threading.Thread(
+                target=lambda: answers.update(
+                    grpc=grpc_error(client.predict, {"text": [str(go_on)]}, "wait")
+                )
+            ),
+        ]
+        for thread in threads:
+            thread.start()
+        wait_for_users(client, 2)
+        server.stop()
+        for thread in threads:
+            thread.join()
+        go_on.touch()
+    message = "The server is stopping."
+    assert answers == {"rest": (503, {"error": message}), "grpc": ("UNAVAILABLE", message)}
 
 
 @contextlib.contextmanager
@@ -158,7 +184,8 @@ def test_the_server_ends_with_the_error_of_its_task(task, base, monkeypatch):
 
     monkeypatch.setattr(f"keras_transformer.serving.{task}", fail)
     with pytest.raises(OSError, match="no more files"):
-        serve(lambda: Server(Settings(base=base, name="shout", port=0, rest_port=0)))
+        settings = Settings(models=[ModelConfig(name="shout", base=base)], port=0, rest_port=0)
+        serve(lambda: Server(settings))
 
 
 @pytest.mark.parametrize("taken", ["port", "rest_port"])

@@ -12,17 +12,10 @@ import tensorflow as tf
 
 from keras_transformer.export.warmup import Request, write_warmup
 from tests.helpers.model_server import ModelServer
-from tests.serving.conftest import connect, save, wait_for_users
+from tests.serving.conftest import connect, wait, wait_for_users
 
 URL = "/v1/models/shout"
 DAMAGED = r"^[^\n]*/1/[^\n]*{} is damaged: [^\n]+ Restore it, or export the model again\.$"
-
-
-@pytest.fixture(scope="module")
-def exports(tmp_path_factory):
-    """Two versions, whose answers begin with their numbers."""
-    directory = tmp_path_factory.mktemp("exports")
-    return {number: save(directory / str(number), f"{number}:") for number in (1, 2)}
 
 
 @pytest.fixture
@@ -42,13 +35,6 @@ def states(client):
         int(one["version"]): (one["state"], one["status"]["error_code"])
         for one in answer.get("model_version_status", ())
     }
-
-
-def wait(condition):
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def serving(model, **settings):

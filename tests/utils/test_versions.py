@@ -31,6 +31,19 @@ def test_the_model_itself_or_its_highest_version_is_found(tmp_path):
     assert find_saved_model(nine) == nine
 
 
+def test_a_version_that_no_message_can_hold_is_left_out(model, caplog):
+    make_version(model / "99999999999999999999")
+    make_version(model / str(2**63))
+    for _ in range(2):
+        assert find_served_version(model) == model / "10"
+    # Once each, although a server looks every second.
+    assert {message[:40] for message in caplog.messages} == {
+        "no version: 9223372036854775808 is above",
+        "no version: 99999999999999999999 is abov",
+    }
+    assert len(caplog.messages) == 2
+
+
 def test_a_server_loads_the_highest_version(model, monkeypatch):
     assert find_served_version(model) == model / "10"
     assert find_served_version(str(model / "10")) == model / "10"

@@ -25,7 +25,8 @@ async function ask(path, body, signal) {
   } catch {
     answer = null;
   }
-  if (!response.ok) throw new Failure(sentence(response.status, String(answer?.error ?? ""), path));
+  const isStatus = Array.isArray(answer?.model_version_status); // It is 503 while none is served.
+  if (!response.ok && !isStatus) throw new Failure(sentence(response.status, String(answer?.error ?? ""), path));
   if (answer === null) {
     throw new Failure("The server sent an answer that this page cannot read. Reload the page.");
   }

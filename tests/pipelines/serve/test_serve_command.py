@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from keras_transformer.export.serving_files import write_serving_files
 from pipelines import serve
 from tests.helpers.programs import program, write
 from tests.helpers.tiny import ROOT, run_python
@@ -72,10 +73,82 @@ def test_without_tensorflows_server_the_one_in_python_runs(model, path, capsys):
     assert dry_run(capsys, *command[3:]) == command
 
 
-def test_the_line_says_whether_there_is_a_page(model, path, capsys):
-    command = dry_run(capsys, "--model", model, "--no-page")
-    assert command[-1] == "--no-page"
+@pytest.mark.parametrize(
+    "options, end",
+    [
+        ("--no-page", "--no-page"),
+        ("--allowed-hosts a b --allowed-origins c", "--allowed-hosts a b --allowed-origins c"),
+        ("--tls-cert /c --tls-key /k", "--tls-cert=/c --tls-key=/k"),
+    ],
+)
+def test_the_line_has_the_options_of_the_one_in_python(options, end, model, path, capsys):
+    command = dry_run(capsys, "--model", model, *options.split())
+    assert command[-len(end.split()) :] == end.split()
     assert dry_run(capsys, *command[3:]) == command
+
+
+@pytest.mark.parametrize("option", ["--model-config-file", "--model_config_file"])
+def test_a_file_of_models_is_given_to_each_server(option, model, path, capsys, monkeypatch):
+    write_serving_files(model)
+    file = model / "serving" / "models.config"
+    monkeypatch.chdir(file.parent)
+    command = dry_run(capsys, option, "models.config")
+    assert f"--model-config-file={file}" in command
+    assert dry_run(capsys, *command[3:]) == command
+
+    program(path, "docker", '[ "$1" = version ]')
+    seen = ["--model_config_file_poll_wait_seconds=10"]
+    seen += ["--allow_version_labels_for_unavailable_models=true"]
+    command = dry_run(capsys, option, "models.config", "--engine", "tensorflow", "--batching")
+    for source, target in {file.parent: "/config", model: model}.items():
+        assert f"--mount=type=bind,source={source},target={target},readonly" in command
+    at = command.index("--model_config_file=/config/models.config")
+    assert command[at + 1 : at + 3] == seen
+    assert command[-3:-1] == [
+        "--enable_batching=true",
+        "--enable_per_model_batching_parameters=true",
+    ]
+
+    program(path, "tensorflow_model_server")
+    command = dry_run(capsys, option, "models.config")
+    flags = [flag for flag in usual_flags(model) if not flag.startswith("--model_")]
+    flags[3:3] = [f"--model_config_file={file}", *seen]
+    assert command == [
+        "tensorflow_model_server",
+        *flags,
+        "--xla_cpu_compilation_enabled=true",
+    ]
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ("", "give either --model or --model-config-file"),
+        ("--model en_de --model-config-file x", "give either --model or --model-config-file"),
+        ("--model-config-file x --name y", "--name is for --model; --model-config-file names"),
+        ("--backend http://a --name x --model-config-file y", "--model-config-file is for a model"),
+    ],
+)
+def test_options_that_exclude_each_other_are_named(options, message, capsys):
+    with pytest.raises(SystemExit):
+        serve.main(options.split())
+    assert capsys.readouterr().err.startswith(f"error: {message}")
+
+
+@pytest.mark.parametrize("option", ["--allowed-hosts", "--allowed-origins"])
+def test_what_tensorflows_server_lacks_is_named(option, model, path):
+    program(path, "tensorflow_model_server")
+    with pytest.raises(SystemExit, match=f"server has no {option}. Leave .* --engine python"):
+        serve.main(["--model", str(model), option, "x"])
+
+
+def test_a_mistake_in_the_file_of_models_is_one_line(path, tmp_path, capfd):
+    file = write(tmp_path / "models.config", "model_config_list { config { base_path: 1 } }")
+    for given, message in {file: f"{file} must be a ModelServerConfig", "absent": "absent"}.items():
+        with pytest.raises(SystemExit):
+            serve.main(["--model-config-file", str(given), "--engine", "python"])
+        (line,) = capfd.readouterr().err.splitlines()
+        assert line.startswith("error: ") and message in line
 
 
 def test_a_taken_port_is_one_line_that_names_its_option():

@@ -29,10 +29,10 @@ def parrot(tmp_path_factory):
 @pytest.fixture
 def record(parrot):
     """Return a function that gives the model a record."""
-    path = parrot.server.predictor.versions._current.path / ExportRecord.FILE
+    path = parrot.server.predictor.versions.of("parrot").served[2].path / ExportRecord.FILE
     path.parent.mkdir(exist_ok=True)
     yield lambda facts: path.write_text(json.dumps(facts))
-    path.unlink()
+    path.unlink(missing_ok=True)
 
 
 @pytest.fixture(scope="module")  # Its event loop would be in the way of other tests.
@@ -40,7 +40,8 @@ def browser():
     sync_api = pytest.importorskip("playwright.sync_api")
     if CHROMIUM is None:
         pytest.skip("there is no Chromium on PATH")
-    options = ["--no-sandbox"] if os.geteuid() == 0 else []
+    options = ["--host-resolver-rules=MAP *.example 127.0.0.1"]
+    options += ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
         yield browser

@@ -93,11 +93,11 @@ def test_what_cannot_be_translated_is_said(open_page):
 
 
 def test_a_model_that_is_loading_is_waited_for(open_page, parrot):
-    versions = parrot.server.predictor.versions
+    versions = parrot.server.predictor.versions.of("parrot")
     before = versions._states[2].state
     versions._states[2].state = "LOADING"
     try:
-        page = open_page(wait=False)
+        page = open_page(wait=False, errors="503")
         page.get_by_text("Loading version 2…").wait_for()
     finally:
         versions._states[2].state = before

@@ -1,8 +1,11 @@
 """Translations, their scores and the model on the page."""
 
+import shutil
+
 import pytest
 
 from tests.helpers.browser import show, text_of, translate
+from tests.serving.conftest import wait
 
 pytestmark = pytest.mark.slow
 
@@ -82,22 +85,19 @@ def test_a_line_of_several_sentences_has_a_hint(open_page):
 
 def test_a_new_version_has_its_own_card(open_page, parrot):
     page = open_page()
-    served = parrot.server.predictor.versions._current
-    states, before = parrot.server.predictor.versions._states, (served.number, served.path)
-    new = served.path.with_name("3")
-    new.mkdir(exist_ok=True)
-    (new / "README.md").write_text("# the third\n")
+    served = parrot.server.predictor.versions.of("parrot").served
+    path = served[2].path
+    shutil.copytree(path, path.with_name("copying"))
+    (path.with_name("copying") / "README.md").write_text("# the third\n")
+    new = path.with_name("copying").rename(path.with_name("3"))
     try:
-        served.number, served.path = 3, new
-        states[3] = states.pop(2)
+        wait(lambda: 3 in served)
         page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
         page.get_by_text("Ready, version 3").wait_for()
         assert page.locator("#card-text").text_content() == "# the third\n"
     finally:
-        states[2] = states.pop(3)
-        served.number, served.path = before
-        new.joinpath("README.md").unlink()
-        new.rmdir()
+        shutil.rmtree(new)
+        wait(lambda: 2 in served)
 
 
 def test_a_parser_has_its_own_words(open_page, record):

@@ -1,0 +1,154 @@
+"""Clients that try to stop a server, and how long its other clients wait meanwhile.
+
+`benchmarks.server_load --hostile` runs them.
+"""
+
+import contextlib
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+Ports = tuple[int, int]
+"""For gRPC and REST."""
+
+_HEAD = "POST /v1/models/model:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n"
+_CLIENTS = 2
+
+
+def _post(ports: Ports, body: bytes, wait: float) -> None:
+    """Send a request, and leave after some seconds unless it is answered."""
+    with socket.create_connection(("127.0.0.1", ports[1]), timeout=wait) as one:
+        one.sendall(_HEAD.format(len(body)).encode() + body)
+        one.recv(1)
+
+
+def large_rows_whose_clients_leave(ports: Ports) -> None:
+    _post(ports, json.dumps({"inputs": 1024 * [450 * "word "]}).encode(), 0.5)
+
+
+def large_rows(ports: Ports) -> None:
+    _post(ports, json.dumps({"inputs": 1024 * [450 * "word "]}).encode(), 10)
+
+
+def nested_lists(ports: Ports) -> None:
+    _post(ports, b'{"inputs": [' + 5_000_000 * b"[]," + b"[]]}", 60)
+
+
+def invalid_text(ports: Ports) -> None:
+    _post(ports, b'{"inputs": ["' + 15_000_000 * b"\xff" + b'"]}', 60)
+
+
+def attention_over_grpc(ports: Ports) -> None:
+    _predict(ports, "inspect", 60 * [450 * b"word "])
+
+
+def attention_over_rest(ports: Ports) -> None:
+    body = {"signature_name": "inspect", "inputs": [30 * "word two. "]}
+    _post(ports, json.dumps(body).encode(), 60)
+
+
+def many_strings_over_grpc(ports: Ports) -> None:
+    _predict(ports, "", 1_000_000 * [b""])
+
+
+def slow_bodies(ports: Ports) -> None:
+    with contextlib.ExitStack() as stack:
+        for _ in range(100):
+            one = stack.enter_context(socket.create_connection(("127.0.0.1", ports[1]), 5))
+            one.sendall(_HEAD.format(15_000_000).encode() + 100_000 * b" ")
+        time.sleep(1)
+
+
+def many_connections(ports: Ports) -> None:
+    body = json.dumps({"inputs": ["A dog runs on the beach."]}).encode()
+    with contextlib.ExitStack() as stack:
+        for _ in range(100):
+            one = stack.enter_context(socket.create_connection(("127.0.0.1", ports[1]), 5))
+            one.sendall(_HEAD.format(len(body)).encode() + body)
+
+
+ATTACKS: tuple[Callable[[Ports], None], ...] = (
+    large_rows_whose_clients_leave,
+    large_rows,
+    nested_lists,
+    invalid_text,
+    attention_over_grpc,
+    attention_over_rest,
+    many_strings_over_grpc,
+    slow_bodies,
+    many_connections,
+)
+
+
+def _predict(ports: Ports, signature: str, texts: Sequence[bytes]) -> None:
+    import grpc
+    import tensorflow as tf
+    from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name, request.model_spec.signature_name = "model", signature
+    request.inputs["text"].CopyFrom(tf.make_tensor_proto(texts))
+    options = [("grpc.max_receive_message_length", -1)]
+    with grpc.insecure_channel(f"127.0.0.1:{ports[0]}", options) as channel:
+        prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict(request, timeout=60)
+
+
+def measure(
+    ports: Ports,
+    sends: Sequence[Callable[[list[str]], list[str]]],
+    sentences: Sequence[str],
+    seconds: float,
+) -> str:
+    """Return a table of how long single sentences take, beside hostile clients of each kind.
+
+    Args:
+        ports: The server's ports.
+        sends: The other clients, one a thread.
+        sentences: What these send, one at a time.
+        seconds: How long each kind is at work.
+    """
+    rows = [f"{'beside two of':32} answers  errors  p50, ms  p99, ms"]
+    for attack in (None, *ATTACKS):
+        end = time.monotonic() + seconds
+        threads = [
+            threading.Thread(target=_repeat, args=(attack, ports, end))
+            for _ in range(_CLIENTS if attack else 0)
+        ]
+        times: list[float] = []
+        errors: list[Exception] = []
+        threads += [
+            threading.Thread(target=_ask, args=(send, sentences, end, times, errors))
+            for send in sends
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        middle, high = np.percentile(1000 * np.array(times), [50, 99])
+        name = attack.__name__.replace("_", " ") if attack else "nobody"
+        rows.append(f"{name:32} {len(times):7,} {len(errors):7,} {middle:8,.0f} {high:8,.0f}")
+    return "\n".join(rows)
+
+
+def _repeat(attack: Callable[[Ports], None], ports: Ports, end: float) -> None:
+    while time.monotonic() < end:
+        with contextlib.suppress(Exception):  # A refusal is what the server should answer.
+            attack(ports)
+
+
+def _ask(send, sentences, end, times, errors):
+    turn = 0
+    while time.monotonic() < end:
+        started = time.monotonic()
+        try:
+            send([sentences[turn % len(sentences)]])
+        except Exception as error:
+            errors.append(error)
+        else:
+            times.append(time.monotonic() - started)
+        turn += 1
+        time.sleep(0.05)

@@ -1,0 +1,56 @@
+"""The memory of this process."""
+
+import contextlib
+import ctypes
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+_ARENA_MAX = -8  # Of mallopt(3).
+_GROUP = Path("/proc/self/cgroup")
+_GROUPS = Path("/sys/fs/cgroup")
+
+
+def available_memory() -> int:
+    """Return the bytes that the process may use: the machine's memory, or a lower limit on it.
+
+    >>> available_memory() > 1e8
+    True
+    """
+    import resource  # Not on Windows.
+
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for path in _limits():
+        with contextlib.suppress(OSError, ValueError):  # "max".
+            limits.append(int(path.read_text()))
+    of_process, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return min(limits if of_process == resource.RLIM_INFINITY else [*limits, of_process])
+
+
+def _limits() -> Iterator[Path]:
+    """Yield the files with the limits of the process's control groups, versions 2 and 1."""
+    yield _GROUPS / "memory.max"
+    yield _GROUPS / "memory/memory.limit_in_bytes"
+    with contextlib.suppress(OSError):
+        for line in _GROUP.read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if not controllers:
+                yield _GROUPS / path[1:] / "memory.max"
+            elif controllers == "memory":
+                yield _GROUPS / "memory" / path[1:] / "memory.limit_in_bytes"
+
+
+def trim_memory() -> None:
+    """Return free memory to the system, where the C library would keep it."""
+    with contextlib.suppress(AttributeError, OSError, TypeError):  # It is not that of GNU.
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def share_arenas(most: int) -> None:
+    """Let the C library divide memory among a few arenas instead of eight per core.
+
+    Args:
+        most: Their number; threads that allocate at the same time share them.
+    """
+    with contextlib.suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).mallopt(_ARENA_MAX, most)
