@@ -113,4 +113,5 @@ class TokenAccuracy(_TokenMean):
     def token_values(self, labels: Any, logits: Any) -> Any:
         labels, validity = checked_labels(labels, logits)
         best = ops.cast(ops.argmax(logits, axis=-1), labels.dtype)
-        return ops.cast(ops.equal(best, labels), "float32") * validity
+        # Not a product: for XLA, 0 times NaN is 0.
+        return ops.cast(ops.equal(best, labels), "float32") + (validity - 1)

@@ -9,7 +9,7 @@ import tensorflow as tf
 from keras_transformer.config import EOS_ID, PAD_ID
 from keras_transformer.decoding.greedy import greedy_search
 from keras_transformer.decoding.sampling import sample_search
-from keras_transformer.decoding.search import take_rows
+from keras_transformer.decoding.search import SearchKeywords, take_rows
 
 
 def generate(
@@ -76,14 +76,22 @@ def generate(
         return logits, (texts, lengths)
 
     state = prompts.to_tensor(pad_id, shape=[None, max_length]), lengths
-    limits = {"max_lengths": max_length - lengths}
-    options = {"eos_id": eos_id, "pad_id": pad_id, "select": take_rows}
+    left = max_length - lengths
+    options: SearchKeywords = {"eos_id": eos_id, "pad_id": pad_id, "select": take_rows}
     if temperature:
-        drawing = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-        keys = tf.range(prompts.nrows())
-        found = sample_search(step, state, keys=keys, **limits, **drawing, **options)
+        found = sample_search(
+            step,
+            state,
+            max_lengths=left,
+            keys=tf.range(prompts.nrows()),
+            seed=seed,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            **options,
+        )
     else:
-        found = greedy_search(step, state, scores=False, **limits, **options)
+        found = greedy_search(step, state, max_lengths=left, scores=False, **options)
     new = tf.RaggedTensor.from_tensor(found.ids[:, 0], tf.cast(found.lengths[:, 0], tf.int64))
     return tf.concat([prompts, new], axis=1).to_tensor(pad_id)
 

@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from keras_transformer.layers.alternatives import POSITION_ORDERS
+from keras_transformer.utils.ids import is_known
 
 
 def sinusoid(positions: Any, d_model: int) -> Any:
@@ -98,8 +99,8 @@ class SinusoidalPositionEncoding(keras.layers.Layer):
 class LearnedPositionEncoding(keras.layers.Layer):
     """Add a learned vector per position to the inputs (Section 3.5; Table 3, row E).
 
-    It is added in float32, then cast to the inputs' dtype. Where the length of the inputs is known
-    only when a graph runs, later positions become NaN.
+    It is added in float32, then cast to the inputs' dtype. In a graph of TensorFlow without a known
+    length, and in a function that JAX compiles, later positions become NaN.
 
     Args:
         max_length: The number of positions.
@@ -149,18 +150,22 @@ class LearnedPositionEncoding(keras.layers.Layer):
         return ops.where(is_known, ops.cast(known, "float32"), nan)
 
     def call(self, inputs: Any) -> Any:
-        length = ops.shape(inputs)[1]
-        if isinstance(length, int) and length > self.max_length:
-            raise ValueError(
-                f"Layer {self.name!r} has {self.max_length} positions, received inputs of shape "
-                f"{tuple(inputs.shape)}. Build it with a larger max_length, or cut the inputs off."
-            )
-        encoding = self.encoding(length)
+        # Where other backends trace a function, unknown lengths are invented.
+        if keras.backend.backend() == "tensorflow" or is_known(inputs):
+            self._check_length(inputs.shape)
+        encoding = self.encoding(ops.shape(inputs)[1])
         return ops.cast(ops.cast(inputs, "float32") + encoding, inputs.dtype)
 
     def compute_output_spec(self, inputs: Any) -> Any:
-        # Traced, because a known length is checked.
-        return keras.Operation.compute_output_spec(self, inputs)
+        self._check_length(inputs.shape)
+        return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
+
+    def _check_length(self, shape):
+        if (shape[1] or 0) > self.max_length:
+            raise ValueError(
+                f"Layer {self.name!r} has {self.max_length} positions, received inputs of shape "
+                f"{tuple(shape)}. Build it with a larger max_length, or cut the inputs off."
+            )
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return input_shape

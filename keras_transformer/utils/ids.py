@@ -26,8 +26,8 @@ def check_ids(ids: Any, size: int, rule: str, in_graph: bool = True) -> Any:
     Traceback (most recent call last):
     ValueError: ids must be from 0 to 2, received 5.
     """
-    values = _known_values(ids)
-    if values is not None:
+    if is_known(ids):
+        values = np.asarray(ops.convert_to_numpy(ids))
         is_wrong = ~((values >= 0) & (values < size) & (values % 1 == 0))
         if is_wrong.any():
             raise ValueError(f"{rule}, received {values[is_wrong][0]}.")
@@ -42,21 +42,19 @@ def check_ids(ids: Any, size: int, rule: str, in_graph: bool = True) -> Any:
     return ids
 
 
-def _known_values(tensor):
-    """Return a NumPy array, or None in a function that is being traced or compiled."""
+def is_known(tensor: Any) -> bool:
+    """Return whether a tensor has values, unlike in a function that is being traced or compiled."""
     match keras.backend.backend():
         case "tensorflow":
             import tensorflow as tf
 
-            is_known = tf.executing_eagerly()
+            return tf.executing_eagerly()
         case "jax":
             import jax
 
-            is_known = not isinstance(tensor, jax.core.Tracer)
+            return not isinstance(tensor, jax.core.Tracer)
         case "torch":
             import torch
 
-            is_known = tensor.device.type != "meta" and not torch.compiler.is_compiling()
-        case _:
-            is_known = True
-    return np.asarray(ops.convert_to_numpy(tensor)) if is_known else None
+            return tensor.device.type != "meta" and not torch.compiler.is_compiling()
+    return True

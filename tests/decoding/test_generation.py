@@ -19,6 +19,9 @@ def model():
     x = layers.Decoder(num_layers=2, d_model=8, d_ff=16, num_heads=2)(x)
     model = keras.Model(ids, embedding(x, reverse=True))
     randomize(model)
+    embeddings = np.array(embedding.embeddings)
+    embeddings[EOS] *= 2
+    embedding.embeddings.assign(embeddings)
     return model
 
 
