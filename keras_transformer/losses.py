@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from keras_transformer.config import PAD_ID
+from keras_transformer.utils.ids import check_ids
 
 __all__ = ["LabelSmoothedCrossEntropy", "distilled_cross_entropy", "smoothed_cross_entropy"]
 
@@ -28,8 +29,11 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
         reduction: `"mean"` over tokens, their `"sum"`, or `"none"` for the value of each.
         dtype: Dtype of the result, by default Keras's `floatx`. It is computed in float32.
 
+    A label out of range is an error. A step that XLA or JAX compiles can't raise one, so there the
+    loss and its gradient become NaN.
+
     Call arguments:
-        y_true: int [B, T], labels. Where they are 0 (padding) the loss is 0.
+        y_true: int [B, T] or [B, T, 1], labels. Where they are 0 (padding) the loss is 0.
         y_pred: float [B, T, V], logits.
         sample_weight: Weights of sentences [B] or of tokens [B, T]; 1 by default.
 
@@ -37,7 +41,8 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
         A scalar, or float [B, T] without reduction, in nats.
 
     Raises:
-        ValueError: If `label_smoothing` is not in [0, 1), or the reduction is none of these.
+        ValueError: If `label_smoothing` is not in [0, 1), the reduction is none of these, or labels
+            are out of range or don't have the shape of the logits.
 
     >>> loss = LabelSmoothedCrossEntropy(label_smoothing=0.1)
     >>> round(float(loss(ops.array([[3, 0]]), ops.zeros((1, 2, 8)))), 4)  # log(8)
@@ -64,7 +69,8 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
         self.label_smoothing = label_smoothing
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
-        y_true = ops.convert_to_tensor(y_true)
+        y_pred = ops.convert_to_tensor(y_pred)
+        y_true = as_labels(y_true, y_pred)
         values = self.call(y_true, y_pred)
         if self.reduction == "mean":
             values = token_mean(values, y_true, sample_weight)
@@ -75,7 +81,7 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
         return ops.cast(values, self.dtype)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
-        return smoothed_cross_entropy(y_true, ops.convert_to_tensor(y_pred), self.label_smoothing)
+        return smoothed_cross_entropy(y_true, y_pred, self.label_smoothing)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "label_smoothing": self.label_smoothing}
@@ -107,7 +113,7 @@ def smoothed_cross_entropy(labels: Any, logits: Any, label_smoothing: float = 0.
         label_smoothing: Epsilon.
 
     Returns:
-        float32 [B, T], in nats.
+        float32 [B, T], in nats; see `LabelSmoothedCrossEntropy` for labels out of range.
 
     >>> float(smoothed_cross_entropy(ops.array([[0]]), ops.zeros((1, 1, 4)))[0, 0])
     1.3862943649291992
@@ -115,7 +121,8 @@ def smoothed_cross_entropy(labels: Any, logits: Any, label_smoothing: float = 0.
     # XLA fuses the formula with its gradient; elsewhere a gradient written by hand is faster.
     formula = keras.backend.backend() == "jax"
     cross_entropy = plain_cross_entropy if formula else _fast_cross_entropy
-    return cross_entropy(labels, ops.cast(logits, "float32"), label_smoothing)
+    labels, validity = checked_labels(labels, logits)
+    return cross_entropy(labels, ops.cast(logits, "float32"), label_smoothing) * validity
 
 
 def plain_cross_entropy(labels, logits, label_smoothing):
@@ -154,7 +161,76 @@ def distilled_cross_entropy(
     1.5
     """
     taught = ops.stop_gradient(ops.cast(taught, "float32"))
-    return _fast_cross_entropy(labels, ops.cast(logits, "float32"), label_smoothing, taught, share)
+    labels, validity = checked_labels(labels, logits)
+    logits = ops.cast(logits, "float32")
+    return _fast_cross_entropy(labels, logits, label_smoothing, taught, share) * validity
+
+
+def as_labels(labels: Any, logits: Any) -> Any:
+    """Return labels [B, T] for logits [B, T, V]; a last axis of size 1 is dropped, as in Keras.
+
+    Args:
+        labels: int [B, T] or [B, T, 1].
+        logits: float [B, T, V].
+
+    Raises:
+        ValueError: If the shapes don't fit.
+
+    >>> tuple(as_labels(ops.array([[[3], [0]]]), ops.zeros((1, 2, 8))).shape)
+    (1, 2)
+    """
+    labels = ops.convert_to_tensor(labels)
+    received, expected = tuple(labels.shape), tuple(logits.shape)
+    if len(received) == len(expected) and received[-1] == 1:
+        labels, received = ops.squeeze(labels, -1), received[:-1]
+    sizes = zip(received, expected[:-1], strict=False)
+    if len(received) != len(expected) - 1 or any(None not in s and s[0] != s[1] for s in sizes):
+        is_one_hot = len(received) == len(expected) and received[-1] == expected[-1]
+        remedy = " Give one-hot labels as ids, ops.argmax(labels, axis=-1)." if is_one_hot else ""
+        raise ValueError(
+            "Labels must be ids [B, T] for logits [B, T, V], received labels of shape "
+            f"{received} and logits of shape {expected}.{remedy}"
+        )
+    return labels
+
+
+def check_range(labels: Any, size: int) -> Any:
+    """Return labels; raise a ValueError if one is out of range, as `check_ids` does."""
+    rule = f"Labels must be from 0 to {size - 1}, and {PAD_ID}, the padding id, at ignored tokens"
+    return check_ids(labels, size, rule)
+
+
+def checked_labels(labels: Any, logits: Any) -> tuple[Any, Any]:
+    """Check that labels are in range, and return a factor that is NaN where they aren't.
+
+    Args:
+        labels: int [B, T] or [B, T, 1].
+        logits: float [B, T, V].
+
+    Returns:
+        The labels, int [B, T], and float32 [B, T], 1 where a label is in range.
+
+    Raises:
+        ValueError: If a label is out of range, where its value is known; see `check_ids`.
+
+    >>> labels, factor = checked_labels(ops.array([[[3]]]), ops.zeros((1, 1, 8)))
+    >>> tuple(labels.shape), float(factor[0, 0])
+    ((1, 1), 1.0)
+    """
+    size = logits.shape[-1]
+    labels = check_range(as_labels(labels, logits), size)
+    if keras.backend.backend() == "tensorflow" and None in (*labels.shape, *logits.shape):
+        import tensorflow as tf
+
+        shapes = tf.shape(labels), tf.shape(logits)[:-1]
+        message = "Labels must have the shape [B, T] of logits [B, T, V]."
+        with tf.control_dependencies([tf.debugging.assert_equal(*shapes, message)]):
+            labels = tf.identity(labels)
+    if keras.backend.standardize_dtype(labels.dtype) != "int64":
+        labels = ops.cast(labels, "int32")
+    is_valid = ops.logical_and(labels >= 0, labels < size)
+    one, nan = (ops.convert_to_tensor(x, "float32") for x in (1.0, float("nan")))
+    return labels, ops.where(is_valid, one, nan)
 
 
 def token_mean(values: Any, labels: Any, sample_weight: Any = None) -> Any:
@@ -194,10 +270,18 @@ def token_weights(labels: Any, sample_weight: Any = None) -> Any:
     weights = ops.cast(ops.not_equal(labels, PAD_ID), "float32")
     if sample_weight is None:
         return weights
-    sample_weight = ops.cast(sample_weight, "float32")
-    if len(sample_weight.shape) == 1:
-        sample_weight = ops.expand_dims(sample_weight, 1)
-    return weights * sample_weight
+    given = ops.cast(sample_weight, "float32")
+    received, expected = tuple(given.shape), tuple(labels.shape)
+    if len(received) == 1 < len(expected):
+        given = ops.expand_dims(given, 1)
+    sizes = zip(given.shape, expected, strict=False)
+    fits = all(size in (1, None, wanted) or wanted is None for size, wanted in sizes)
+    if received and not (fits and len(given.shape) == len(expected)):
+        raise ValueError(
+            "sample_weight must be [B] or [B, T] for labels [B, T], received shape "
+            f"{received} for {expected}."
+        )
+    return weights * given
 
 
 def sum_over_replicas(value: Any) -> Any:

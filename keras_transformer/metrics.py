@@ -1,4 +1,7 @@
-"""Metrics over tokens, without padding; they add up over batches and replicas."""
+"""Metrics over tokens, without padding; they add up over batches and replicas.
+
+Labels out of range are an error or NaN, as for `losses.LabelSmoothedCrossEntropy`.
+"""
 
 import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
 
@@ -8,7 +11,12 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.losses import smoothed_cross_entropy, token_weights
+from keras_transformer.losses import (
+    as_labels,
+    checked_labels,
+    smoothed_cross_entropy,
+    token_weights,
+)
 
 __all__ = ["NegativeLogLikelihood", "Perplexity", "TokenAccuracy"]
 
@@ -26,7 +34,8 @@ class _TokenMean(keras.metrics.Metric, abc.ABC):
         """Return float32 [B, T] for labels [B, T] and logits [B, T, V]."""
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        y_true, y_pred = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
+        y_pred = ops.convert_to_tensor(y_pred)
+        y_true = as_labels(y_true, y_pred)
         weights = token_weights(y_true, sample_weight)
         self.total.assign_add(ops.sum(weights * self.token_values(y_true, y_pred)))
         self.count.assign_add(ops.sum(weights))
@@ -102,5 +111,7 @@ class TokenAccuracy(_TokenMean):
         super().__init__(name, dtype)
 
     def token_values(self, labels: Any, logits: Any) -> Any:
+        labels, validity = checked_labels(labels, logits)
         best = ops.cast(ops.argmax(logits, axis=-1), labels.dtype)
-        return ops.cast(ops.equal(best, labels), "float32")
+        # Not a product: for XLA, 0 times NaN is 0.
+        return ops.cast(ops.equal(best, labels), "float32") + (validity - 1)

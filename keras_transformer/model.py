@@ -22,7 +22,7 @@ from keras_transformer.layers import (
 )
 from keras_transformer.layers.adaptation import AdaptableModel
 from keras_transformer.layers.alternatives import get_activation
-from keras_transformer.losses import LabelSmoothedCrossEntropy
+from keras_transformer.losses import LabelSmoothedCrossEntropy, check_range
 from keras_transformer.presets import get_preset
 
 __all__ = ["Transformer"]
@@ -118,6 +118,12 @@ class Transformer(AdaptableModel, keras.Model):
             raise ValueError(
                 "The inputs must be a dict of 'source' and 'target', the ids of both sides, "
                 f"received {received}."
+            )
+        shapes = [tuple(inputs[name].shape) for name in ("source", "target")]
+        if any(len(shape) != 2 for shape in shapes):
+            raise ValueError(
+                "The source must be ids [B, S] and the target ids [B, T], received shapes "
+                f"{shapes[0]} and {shapes[1]}. Give one sentence as a batch of 1."
             )
         if training and self.quantization_mode is not None:
             raise ValueError(
@@ -319,7 +325,54 @@ class Transformer(AdaptableModel, keras.Model):
         # TensorFlow would trace a step that creates variables a second time.
         if self.built and not self.optimizer.built:
             self.optimizer.build(self.trainable_variables)
-        return super().make_train_function(force)
+        is_new = force or self.train_function is None
+        function = super().make_train_function(force)
+        if is_new and keras.backend.backend() == "jax":
+            self.train_function = self._checking_labels(self.train_function)
+        return function
+
+    def make_test_function(self, force: bool = False) -> Any:
+        """Return the function that evaluates a batch; `evaluate` and `test_on_batch` call this.
+
+        Args:
+            force: Whether to replace a function that is there.
+        """
+        is_new = force or self.test_function is None
+        function = super().make_test_function(force)
+        if is_new and keras.backend.backend() == "jax":
+            self.test_function = self._checking_labels(self.test_function)
+        return function
+
+    def _checking_labels(self, function):
+        """Return a function of JAX that checks the labels before each step, which can't raise."""
+
+        def check(data):
+            labels = keras.utils.unpack_x_y_sample_weight(data)[1]
+            if labels is not None and isinstance(self.loss, LabelSmoothedCrossEntropy):
+                check_range(labels, self.config.target_size)
+            return data
+
+        return lambda state, iterator: function(state, map(check, iterator))
+
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> Any:
+        """Return the loss of a batch; see `keras.Model.compute_loss`.
+
+        Raises:
+            ValueError: If there are no labels for a `LabelSmoothedCrossEntropy`.
+        """
+        if y is None and isinstance(self.loss, LabelSmoothedCrossEntropy):
+            raise ValueError(
+                "Training needs labels, the ids [B, T] of the tokens that follow the target's, "
+                "received none. Call fit(inputs, labels)."
+            )
+        return super().compute_loss(x, y, y_pred, sample_weight, training=training)
 
     def attention_weights(self, inputs: Any) -> dict[str, Any]:
         """Return the weights of every attention in the model, without dropout (Figures 3 to 5).

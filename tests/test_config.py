@@ -34,31 +34,32 @@ def mistakes(build):
 
 
 def test_all_mistakes_of_a_section_are_reported_together():
-    assert mistakes(
-        lambda: TransformerConfig(
-            vocab_size=4, num_layers=0, d_ff="wide", d_model=2.5, dropout=1.0, norm="middle"
+    with pytest.raises(ValueError) as error:
+        TransformerConfig(
+            vocab_size=4, num_layers=0, d_ff="wide", d_model=2.5, dropout=1.0, norm="middle", size=1
         )
-    ) == {
-        "vocab_size": "Input should be greater than 4",
-        "num_layers": "Input should be greater than 0",
-        "d_ff": "Input should be a valid integer, unable to parse string as an integer",
-        "d_model": "Input should be a valid integer, got a number with a fractional part",
-        "dropout": "Input should be less than 1",
-        "norm": "Input should be 'post' or 'pre'",
-    }
+    assert str(error.value) == (
+        "TransformerConfig: vocab_size must be greater than 4, received 4; "
+        "num_layers must be greater than 0, received 0; "
+        "d_model must be a valid integer, got a number with a fractional part, received 2.5; "
+        "d_ff must be a valid integer, unable to parse string as an integer, received 'wide'; "
+        "dropout must be less than 1, received 1.0; norm must be 'post' or 'pre', "
+        "received 'middle'; size is not an option."
+    )
+    with pytest.raises(ValueError, match="^TransformerConfig: vocab_size is missing.$"):
+        TransformerConfig()
 
 
 def test_all_sizes_that_do_not_fit_together_are_reported_together():
-    (message,) = mistakes(
-        lambda: TransformerConfig(100, target_vocab_size=50, d_model=31, num_heads=4)
-    ).values()
-    assert message == (
-        "Value error, d_model must be divisible by num_heads unless key_dim is given, "
+    with pytest.raises(ValueError) as error:
+        TransformerConfig(100, target_vocab_size=50, d_model=31, num_heads=4)
+    assert str(error.value) == (
+        "TransformerConfig: d_model must be divisible by num_heads unless key_dim is given, "
         "received d_model=31 and num_heads=4; "
         "sinusoidal positions need an even d_model, received 31; "
         "choose an even one or position='learned'; "
         "share_embeddings='all' needs one vocabulary for both languages, "
-        "received target_vocab_size=50; leave it out or choose share_embeddings='target' or 'none'"
+        "received target_vocab_size=50; leave it out or choose share_embeddings='target' or 'none'."
     )
 
 

@@ -7,9 +7,11 @@ from keras import ops
 
 from keras_transformer.losses import (
     LabelSmoothedCrossEntropy,
+    distilled_cross_entropy,
     smoothed_cross_entropy,
     token_weights,
 )
+from keras_transformer.metrics import NegativeLogLikelihood, TokenAccuracy
 from tests.helpers.layer_checks import as_array, value_and_gradient
 
 B, T, V = 3, 4, 7
@@ -208,3 +210,119 @@ def test_removed_options_are_refused_with_what_to_do():
     config = {"label_smoothing": 0.25, "r_drop": 5.0, "name": "mine"}
     with pytest.raises(ValueError, match=r"'r_drop': 5.0.*compile=False"):
         LabelSmoothedCrossEntropy.from_config(config)
+
+
+# Wrong labels
+
+WRONG = pytest.mark.parametrize("wrong", [-100, -1, V, 2**32 + 1])
+USES = pytest.mark.parametrize(
+    "use",
+    [
+        LabelSmoothedCrossEntropy(),
+        smoothed_cross_entropy,
+        lambda labels, logits: distilled_cross_entropy(labels, logits, logits),
+        lambda labels, logits: NegativeLogLikelihood().update_state(labels, logits),
+        lambda labels, logits: TokenAccuracy().update_state(labels, logits),
+    ],
+    ids=["loss", "cross entropy", "distillation", "likelihood", "accuracy"],
+)
+
+
+@WRONG
+@USES
+def test_a_label_out_of_range_is_refused(use, wrong):
+    labels, logits = batch()
+    labels = labels.astype("int64")
+    labels[0, 1] = wrong
+    if keras.backend.backend() == "jax" and wrong > 2**31:
+        pytest.skip("JAX has no integers of 64 bits")
+    rule = f"from 0 to {V - 1}, and 0, the padding id, at ignored tokens, received {wrong}"
+    with pytest.raises(ValueError, match=rule):
+        use(labels, ops.array(logits))
+
+
+@USES
+@pytest.mark.parametrize(
+    ("shape", "received"),
+    [
+        ((B, T - 1), r"\(3, 3\)"),
+        ((T, B), r"\(4, 3\)"),
+        ((B,), r"\(3,\)"),
+        ((B, T, 2), r"\(3, 4, 2\)"),
+    ],
+    ids=["length", "transposed", "rank", "columns"],
+)
+def test_labels_of_another_shape_are_refused(use, shape, received):
+    message = rf"ids \[B, T\] .*labels of shape {received} and logits of shape \(3, 4, 7\)\.$"
+    with pytest.raises(ValueError, match=message):
+        use(np.ones(shape, "int32"), ops.array(batch()[1]))
+
+
+@USES
+def test_one_hot_labels_are_refused_by_what_to_do(use):
+    labels, logits = batch()
+    with pytest.raises(
+        ValueError, match=r"Give one-hot labels as ids, ops.argmax\(labels, axis=-1\)"
+    ):
+        use(np.eye(V)[labels], ops.array(logits))
+
+
+def test_labels_may_have_a_last_axis_of_one_as_in_keras():
+    labels, logits = batch()
+    loss, metric, same = LabelSmoothedCrossEntropy(), TokenAccuracy(), TokenAccuracy()
+    assert float(loss(labels[..., None], logits)) == float(loss(labels, logits))
+    metric.update_state(labels[..., None], logits)
+    same.update_state(labels, logits)
+    assert float(metric.result()) == float(same.result()) <= 1
+
+
+def model_of_vectors(**options):
+    model = keras.Sequential([keras.Input((None, 3)), keras.layers.Dense(V)])
+    model.compile("sgd", LabelSmoothedCrossEntropy(), metrics=[TokenAccuracy()], **options)
+    return model
+
+
+@WRONG
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_a_label_out_of_range_is_an_error_or_nan_in_fit(wrong, jit_compile):
+    backend = keras.backend.backend()
+    if wrong > 2**31 and (backend == "jax" or jit_compile):
+        pytest.skip("integers of 64 bits are for labels that a step can refuse")
+    labels, _ = batch()
+    labels = labels.astype("int64")
+    labels[0, 1] = wrong
+    x = np.ones((B, T, 3), "float32")
+    model = model_of_vectors(jit_compile=jit_compile if backend == "tensorflow" else "auto")
+    if backend == "jax" or (backend == "tensorflow" and jit_compile):
+        logs = model.fit(x, labels, verbose=0).history
+        assert np.isnan(logs["loss"][0]) and np.isnan(logs["accuracy"][0])
+        assert all(np.all(np.isnan(weight)) for weight in model.get_weights())
+        return
+    for use in (model.fit, model.evaluate):
+        with pytest.raises(Exception, match=f"from 0 to {V - 1}, and 0, the padding id, at ign"):
+            use(x, labels, verbose=0)
+
+
+def test_transposed_labels_are_refused_where_only_the_graph_knows_shapes():
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("other backends know all shapes")
+    import tensorflow as tf
+
+    labels, logits = batch()
+    specs = [tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None, None, V])]
+    loss = tf.function(LabelSmoothedCrossEntropy(), input_signature=specs)
+    assert float(loss(labels, logits)) == pytest.approx(
+        float(LabelSmoothedCrossEntropy()(labels, logits))
+    )
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=r"Labels must have the shape \[B, T\]"
+    ):
+        loss(labels.T, logits)
+
+
+@pytest.mark.parametrize("shape", [(T,), (T, B), (B, T, 1)])
+def test_weights_of_another_shape_are_refused(shape):
+    labels, logits = batch()
+    message = r"sample_weight must be \[B\] or \[B, T\] .* received shape .* for \(3, 4\)"
+    with pytest.raises(ValueError, match=message):
+        LabelSmoothedCrossEntropy()(labels, logits, sample_weight=np.ones(shape))

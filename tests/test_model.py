@@ -19,7 +19,7 @@ SIZES = {
 }
 VARIANTS = pytest.mark.parametrize(
     "variant",
-    [{}, {"norm": "pre", "position": "learned", "max_length": 6, "share_embeddings": "none"}],
+    [{}, {"norm": "pre", "position": "learned", "max_length": 10, "share_embeddings": "none"}],
     ids=["paper", "variant"],
 )
 
@@ -234,3 +234,32 @@ def test_fit_learns_to_copy_and_moves_every_weight():
     assert model.evaluate(inputs, source, verbose=0, return_dict=True)["accuracy"] > 0.7
     for old, new in zip(before, model.get_weights(), strict=True):
         assert not np.array_equal(old, new)
+
+
+@pytest.mark.parametrize("wrong", [-100, V])
+@pytest.mark.parametrize("method", ["fit", "evaluate", "train_on_batch", "test_on_batch"])
+def test_a_label_out_of_range_is_refused_before_a_step(wrong, method):
+    model, labels, is_jax = build(), ids(B, T), keras.backend.backend() == "jax"
+    model.compile("sgd", LabelSmoothedCrossEntropy(), jit_compile=is_jax)
+    before = model.get_weights()
+    labels[1, 2] = wrong
+    with pytest.raises(Exception, match=f"Labels must be from 0 to {V - 1}, .* received"):
+        getattr(model, method)(sentences(), labels)
+    if is_jax:  # After an error in `fit`, Keras leaves no values in a model.
+        return
+    for weight, value in zip(model.get_weights(), before, strict=True):
+        assert np.array_equal(weight, value)
+
+
+def test_training_without_labels_is_refused():
+    model = build()
+    model.compile("sgd", LabelSmoothedCrossEntropy(), jit_compile=False)
+    with pytest.raises(ValueError, match="needs labels, .* received none. Call fit"):
+        model.fit(sentences(), verbose=0)
+
+
+def test_ids_without_a_batch_axis_are_refused():
+    with pytest.raises(
+        ValueError, match=r"received shapes \(7,\) and \(5,\). Give one sentence as"
+    ):
+        build()({"source": ids(S), "target": ids(T)})

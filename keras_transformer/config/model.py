@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from keras_transformer.config.strict import STRICT, describe_fields
+from keras_transformer.config.strict import STRICT, describe_fields, raise_plainly
 
 PAD_ID = 0
 """The id of padding."""
@@ -17,12 +17,13 @@ EOS_ID = 3
 """The id at the end of a sentence."""
 
 
+@raise_plainly
 @describe_fields
 @dataclass(frozen=True, config=STRICT)
 class TransformerConfig:
     """The sizes of a Transformer; the defaults are the paper's base model (Table 3, first row).
 
-    All invalid values are reported together in one `pydantic.ValidationError` (a `ValueError`).
+    All invalid values are reported together in one `ValueError`.
 
     >>> TransformerConfig(vocab_size=37000).d_model
     512

@@ -3,6 +3,7 @@
 import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
 
 from keras_transformer.decoding.beam import beam_search
+from keras_transformer.decoding.generation import generate
 from keras_transformer.decoding.greedy import greedy_search
 from keras_transformer.decoding.rules import make_rules
 from keras_transformer.decoding.sampling import sample_search
@@ -25,6 +26,7 @@ __all__ = [
     "TreeStep",
     "TreeTokens",
     "beam_search",
+    "generate",
     "greedy_search",
     "make_rules",
     "repeat_rows",

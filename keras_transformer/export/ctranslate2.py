@@ -144,7 +144,8 @@ def _set_model(spec, translator):
         (spec.encoder, model.encoder, model.source_position),
         (spec.decoder, model.decoder, model.target_position),
     ):
-        side.position_encodings.encodings = _array(position.encoding(positions))
+        known = getattr(position, "max_length", positions)  # Of learned ones.
+        side.position_encodings.encodings = _array(position.encoding(min(positions, known)))
         if stack.final_norm is not None:
             _set_norm(side.layer_norm, stack.final_norm)
         for layer_spec, layer in zip(side.layer, stack.layers, strict=True):

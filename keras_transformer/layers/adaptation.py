@@ -59,6 +59,35 @@ class Adaptable(keras.layers.Layer):
                     return part.quantization_mode
         return None
 
+    def enable_lora(self, rank: int, lora_alpha: float | None = None) -> None:
+        """Freeze all kernels, and train low-rank matrices that are added to them.
+
+        Biases and normalizations remain trainable.
+
+        Args:
+            rank: The rank of the added matrices; see `MultiHeadAttention.enable_lora`.
+            lora_alpha: Their factor, before it is divided by the rank; `rank` by default.
+
+        Raises:
+            ValueError: If `rank` is below 1, or a layer isn't built, or has LoRA or int8 already.
+
+        >>> from keras_transformer.layers import EncoderLayer
+        >>> layer = EncoderLayer(d_model=4, d_ff=16, num_heads=2)
+        >>> layer.build((None, None, 4))
+        >>> layer.enable_lora(rank=2)
+        >>> layer.has_lora
+        True
+        """
+        add_lora(list(self.kernel_layers().values()), rank, lora_alpha)
+
+    def merge_lora(self) -> None:
+        """Add the low-rank matrices of LoRA to the kernels, and remove them; outputs stay the same.
+
+        Does nothing without LoRA.
+        """
+        for layer in self.kernel_layers().values():
+            layer.merge_lora()
+
     def quantized_call(self, *args: Any, **kwargs: Any) -> Any:
         """Do what `call` does. Keras calls this method of layers with a `quantization_mode`."""
         return self.call(*args, **kwargs)
@@ -364,11 +393,7 @@ class AdaptableModel(Adaptable):
             raise ValueError(
                 f"targets must be a list of {', '.join(map(repr, kinds))}, received {targets!r}."
             )
-        chosen = [layer for layer in layers if layer.kind in targets]
-        for layer in chosen:
-            check_lora(layer, rank)  # A mistake leaves the model as it is.
-        for layer in chosen:
-            layer.enable_lora(rank, lora_alpha)
+        add_lora([layer for layer in layers if layer.kind in targets], rank, lora_alpha)
         self._freeze()
         self._forget_functions()
 
@@ -378,8 +403,7 @@ class AdaptableModel(Adaptable):
         Outputs stay the same. The weights that `enable_lora` froze are trainable again, once the
         model has been compiled. Does nothing without LoRA.
         """
-        for layer in self.kernel_layers().values():
-            layer.merge_lora()
+        super().merge_lora()
         for weight in self.weights:
             if id(weight) in self._frozen_by_lora:
                 weight.trainable = True
@@ -455,6 +479,16 @@ def _remove(layer, name):
         delattr(layer, name)
     finally:
         gc.unfreeze()
+
+
+def add_lora(layers: Sequence[KernelLayer], rank: int, lora_alpha: float | None) -> None:
+    """Enable LoRA in layers; a mistake leaves all of them as they are."""
+    # A decoder without memory has a cross-attention without kernels.
+    layers = [layer for layer in layers if layer.built] or layers
+    for layer in layers:
+        check_lora(layer, rank)
+    for layer in layers:
+        layer.enable_lora(rank, lora_alpha)
 
 
 def check_lora(layer: KernelLayer, rank: int) -> None:

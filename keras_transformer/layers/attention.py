@@ -1,5 +1,6 @@
 """Scaled dot-product and multi-head attention (Section 3.2)."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -110,8 +111,9 @@ class MultiHeadAttention(KernelLayer):
         use_causal_mask: Whether to keep positions from attending to later ones. The queries are
             the last T of the S positions of the keys.
         training: Whether dropout applies.
-        query_mask, value_mask, key_mask: The implicit Keras masks of the inputs, which Keras fills
-            in. Without an `attention_mask`, no query attends to a masked value or key.
+        query_mask, value_mask, key_mask: The implicit Keras masks of the inputs, bool [B, T] and
+            [B, S], which Keras fills in. All masks apply together: a masked query attends to no
+            key, and no query to a masked value or key.
 
     Returns:
         float [B, T, D], or a pair with the weights.
@@ -201,13 +203,18 @@ class MultiHeadAttention(KernelLayer):
         key_mask: Any = None,
     ) -> Any:
         key = value if key is None else key
-        padding = value_mask if key_mask is None else key_mask
-        if value_mask is not None and key_mask is not None:
-            padding = ops.logical_and(value_mask, key_mask)
-        mask = as_attention_mask(attention_mask, padding)
+        for name, inputs in (("query", query), ("value", value), ("key", key)):
+            if len(inputs.shape) != 3:
+                raise ValueError(
+                    f"{name} must be [B, length, width], received shape {tuple(inputs.shape)}."
+                )
+        masks = [as_attention_mask(attention_mask)]
+        for implicit, axis in ((query_mask, 2), (value_mask, 1), (key_mask, 1)):
+            masks.append(None if implicit is None else ops.expand_dims(implicit, axis))
         if use_causal_mask:
-            causal = causal_mask(ops.shape(query)[1], ops.shape(key)[1])
-            mask = causal if mask is None else ops.logical_and(mask, causal)
+            masks.append(causal_mask(ops.shape(query)[1], ops.shape(key)[1]))
+        masks = [each for each in masks if each is not None]
+        mask = functools.reduce(ops.logical_and, masks) if masks else None
 
         queries = linear(query, self.kernel("query_kernel"), self.query_bias)
         keys = linear(key, self.kernel("key_kernel"), self.key_bias)

@@ -37,13 +37,13 @@ class DecoderLayer(SubLayers):
         inputs: float [B, T, D].
         memory: float [B, S, D], the encoder's output.
         memory_mask: bool [B, S], [B, 1, S] or [B, T, S], True where a position may attend to the
-            memory; by default its implicit Keras mask.
+            memory. Its implicit Keras mask applies too.
         attention_mask: bool [B, 1, T] or [B, T, T], True where a position may attend to another
             one that is not later.
         training: Whether dropout applies.
         return_attention_scores: Whether to also return the attention weights.
         inputs_mask, mask: The implicit Keras mask of the inputs, bool [B, T], which Keras fills in
-            as one or the other. It is used if there is no `attention_mask`.
+            as one or the other. It is combined with `attention_mask`.
 
     Returns:
         float [B, T, D], or a pair with the weights of self-attention [B, H, T, T] and
@@ -95,7 +95,9 @@ class DecoderLayer(SubLayers):
         outputs, self_weights = self.self_attention(
             x,
             x,
-            attention_mask=as_attention_mask(attention_mask, implicit),
+            attention_mask=attention_mask,
+            query_mask=implicit,
+            value_mask=implicit,
             use_causal_mask=True,
             **options,
         )
@@ -135,13 +137,13 @@ class Decoder(Stack):
         inputs: float [B, T, D], embeddings with positions.
         memory: float [B, S, D], the encoder's output.
         memory_mask: bool [B, S], [B, 1, S] or [B, T, S], True where a position may attend to the
-            memory; by default its implicit Keras mask.
+            memory. Its implicit Keras mask applies too.
         attention_mask: bool [B, 1, T] or [B, T, T], True where a position may attend to another
             one that is not later.
         training: Whether dropout applies.
         return_attention_scores: Whether to also return the attention weights.
         inputs_mask, mask: The implicit Keras mask of the inputs, bool [B, T], which Keras fills in
-            as one or the other. It is used if there is no `attention_mask`.
+            as one or the other. It is combined with `attention_mask`.
 
     Returns:
         float [B, T, D], or a pair with a list that has, for each layer, the weights of
@@ -177,15 +179,13 @@ class Decoder(Stack):
         mask: Any = None,
     ) -> Any:
         x, weights = inputs, []
-        attention_mask = as_attention_mask(
-            attention_mask, mask if inputs_mask is None else inputs_mask
-        )
         for layer in self.layers:
             x, layer_weights = layer(
                 x,
                 memory,
                 memory_mask=memory_mask,
                 attention_mask=attention_mask,
+                inputs_mask=mask if inputs_mask is None else inputs_mask,
                 return_attention_scores=True,
                 training=training,
             )

@@ -11,6 +11,7 @@ from keras_transformer.layers import fast
 from keras_transformer.layers.adaptation import KernelLayer
 from keras_transformer.layers.feed_forward import linear
 from keras_transformer.layers.initial import serialized_initializer
+from keras_transformer.utils.ids import check_ids
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -28,15 +29,17 @@ class TokenEmbedding(KernelLayer):
             deviation of 1 / sqrt(D).
 
     Call arguments:
-        inputs: int [...], ids; with `reverse`, float [..., D].
+        inputs: int [...], ids; with `reverse`, float [..., D]. An id out of range is an error; a
+            function that JAX compiles returns NaN there, and XLA of TensorFlow doesn't notice.
         reverse: Whether to map vectors to logits.
+        training: Whether a TensorFlow graph checks the ids.
 
     Returns:
         float [..., D]; with `reverse`, float32 logits [..., V], of a product in the layer's
         compute dtype.
 
     Raises:
-        ValueError: If a size is below 1.
+        ValueError: If a size is below 1, or an id is out of range or not a whole number.
 
     >>> embedding = TokenEmbedding(vocab_size=11, d_model=4)
     >>> vectors = embedding(ops.array([[1, 2, 3]]))
@@ -79,14 +82,17 @@ class TokenEmbedding(KernelLayer):
             "embeddings", (self.vocab_size, self.d_model), keras.initializers.get(initializer)
         )
 
-    def call(self, inputs: Any, reverse: bool = False) -> Any:
+    def call(self, inputs: Any, reverse: bool = False, training: bool | None = None) -> Any:
         if reverse:
             kernel = ops.transpose(ops.cast(self.kernel("embeddings"), inputs.dtype))
             return ops.cast(linear(inputs, kernel), "float32")
+        size = self.vocab_size
+        inputs = check_ids(inputs, size, f"Ids must be from 0 to {size - 1}", bool(training))
         if not keras.backend.is_int_dtype(inputs.dtype):
             # For several replicas, Keras builds a model with the mean of their ids.
             inputs = ops.cast(inputs, "int32")
         if keras.backend.backend() == "jax":
+            inputs = ops.where(inputs < 0, size, inputs)  # Not counted from the end.
             return self.embed(lambda matrix: fast.take_rows(matrix, inputs, self.compute_dtype))
         return self.embed(lambda matrix: ops.take(matrix, inputs, axis=0))
 
@@ -102,7 +108,9 @@ class TokenEmbedding(KernelLayer):
         vectors = ops.cast(self.kernel("embeddings", take), self.compute_dtype)
         return ops.multiply(vectors, ops.cast(self.scale, vectors.dtype))
 
-    def compute_output_spec(self, inputs: Any, reverse: bool = False) -> Any:
+    def compute_output_spec(
+        self, inputs: Any, reverse: bool = False, training: bool | None = None
+    ) -> Any:
         if reverse:
             return keras.KerasTensor((*inputs.shape[:-1], self.vocab_size), dtype="float32")
         return keras.KerasTensor((*inputs.shape, self.d_model), dtype=self.compute_dtype)
@@ -111,7 +119,8 @@ class TokenEmbedding(KernelLayer):
         return (*input_shape, self.d_model)
 
     def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
-        if not self.mask_zero or not keras.backend.is_int_dtype(inputs.dtype):
+        is_vectors = keras.backend.is_float_dtype(inputs.dtype) and inputs.shape[-1] == self.d_model
+        if not self.mask_zero or is_vectors:
             return previous_mask
         return ops.not_equal(inputs, PAD_ID)
 

@@ -5,7 +5,6 @@ from typing import Any
 import keras
 
 from keras_transformer.layers.attention import MultiHeadAttention
-from keras_transformer.layers.masks import as_attention_mask
 from keras_transformer.layers.residual import Residual
 from keras_transformer.layers.stack import Stack, SubLayers
 
@@ -36,8 +35,8 @@ class EncoderLayer(SubLayers):
         training: Whether dropout applies.
         return_attention_scores: Whether to also return the attention weights.
         use_causal_mask: Whether to keep positions from attending to later ones.
-        mask: The implicit Keras mask of the inputs, bool [B, S], which Keras fills in. It is used
-            if there is no `attention_mask`.
+        mask: The implicit Keras mask of the inputs, bool [B, S], which Keras fills in. It is
+            combined with `attention_mask`.
 
     Returns:
         float [B, S, D], or a pair with the weights [B, H, S, S].
@@ -74,7 +73,9 @@ class EncoderLayer(SubLayers):
         outputs, weights = self.self_attention(
             x,
             x,
-            attention_mask=as_attention_mask(attention_mask, mask),
+            attention_mask=attention_mask,
+            query_mask=mask,
+            value_mask=mask,
             use_causal_mask=use_causal_mask,
             return_attention_scores=True,
             training=training,
@@ -103,8 +104,8 @@ class Encoder(Stack):
         training: Whether dropout applies.
         return_attention_scores: Whether to also return the attention weights.
         use_causal_mask: Whether to keep positions from attending to later ones.
-        mask: The implicit Keras mask of the inputs, bool [B, S], which Keras fills in. It is used
-            if there is no `attention_mask`.
+        mask: The implicit Keras mask of the inputs, bool [B, S], which Keras fills in. It is
+            combined with `attention_mask`.
 
     Returns:
         float [B, S, D], or a pair with a list of each layer's weights [B, H, S, S].
@@ -136,11 +137,11 @@ class Encoder(Stack):
         mask: Any = None,
     ) -> Any:
         x, weights = inputs, []
-        attention_mask = as_attention_mask(attention_mask, mask)
         for layer in self.layers:
             x, layer_weights = layer(
                 x,
                 attention_mask,
+                mask=mask,
                 use_causal_mask=use_causal_mask,
                 return_attention_scores=True,
                 training=training,

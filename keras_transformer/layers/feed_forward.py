@@ -23,10 +23,18 @@ def linear(inputs: Any, kernel: Any, bias: Any = None) -> Any:
     Returns:
         [..., U], in the inputs' dtype.
 
+    Raises:
+        ValueError: If the last axes differ.
+
     >>> linear(ops.ones((2, 3, 4)), ops.ones((4, 5))).shape[2]
     5
     """
     shape, dtype = ops.shape(inputs), inputs.dtype
+    if shape[-1] != kernel.shape[0]:
+        raise ValueError(
+            f"The last axis of the inputs must be {kernel.shape[0]}, "
+            f"received inputs of shape {tuple(inputs.shape)}."
+        )
     rows = inputs if len(shape) == 2 else ops.reshape(inputs, (-1, shape[-1]))
     outputs = ops.matmul(rows, ops.cast(kernel, dtype))
     if len(shape) != 2:
@@ -100,6 +108,7 @@ class FeedForward(KernelLayer):
                 f"The last axis of the inputs must be d_model={self.d_model}, "
                 f"received inputs of shape {tuple(input_shape)}."
             )
+        self.input_spec = keras.layers.InputSpec(axes={-1: self.d_model}, name="inputs")
         self.inner_kernel, self.inner_bias = self._add_linear("inner", self.d_model, self.d_ff)
         self.outer_kernel, self.outer_bias = self._add_linear("outer", self.d_ff, self.d_model)
 

@@ -27,14 +27,11 @@ def padding_mask(ids: Any, pad_id: int = PAD_ID) -> Any:
     return ops.expand_dims(ops.not_equal(ids, pad_id), 1)
 
 
-def as_attention_mask(
-    mask: Any, implicit: Any = None, name: str = "attention_mask", is_padding: bool = False
-) -> Any:
+def as_attention_mask(mask: Any, name: str = "attention_mask", is_padding: bool = False) -> Any:
     """Check a mask, and return it with an axis for queries.
 
     Args:
         mask: bool [B, T, S] or [B, 1, S], or None; with `is_padding` also [B, S].
-        implicit: The implicit Keras mask to use without `mask`, bool [B, S], or None.
         name: The argument that `mask` was given as.
         is_padding: Whether a mask of two axes says which keys are tokens.
 
@@ -48,9 +45,8 @@ def as_attention_mask(
     (1, 1, 2)
     """
     if mask is None:
-        mask, name, is_padding = implicit, "mask", True
-    if mask is None:
         return None
+    mask = ops.convert_to_tensor(mask) if isinstance(mask, list | tuple) else mask
     dtype, axes = keras.backend.standardize_dtype(mask.dtype), len(mask.shape)
     if dtype != "bool":
         raise ValueError(
@@ -64,7 +60,8 @@ def as_attention_mask(
         padding = "[B, S], " if is_padding else ""
         raise ValueError(
             f"{name} must be {padding}[B, T, S] or [B, 1, S], received shape {tuple(mask.shape)}. "
-            "Give a mask that all sentences share as [1, T, S]."
+            "Give a mask of keys [B, S] as mask[:, None], and a mask [T, S] for all sentences as "
+            "mask[None]."
         )
     return mask
 

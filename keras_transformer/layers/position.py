@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from keras_transformer.layers.alternatives import POSITION_ORDERS
+from keras_transformer.utils.ids import is_known
 
 
 def sinusoid(positions: Any, d_model: int) -> Any:
@@ -67,6 +68,7 @@ class SinusoidalPositionEncoding(keras.layers.Layer):
             )
         self.order = order
         self.supports_masking = True
+        self.input_spec = keras.layers.InputSpec(ndim=3, name="inputs")
 
     def build(self, input_shape: Any) -> None:
         smallest = 4 if self.order == "tensor2tensor" else 2
@@ -76,6 +78,7 @@ class SinusoidalPositionEncoding(keras.layers.Layer):
                 f"received inputs of shape {tuple(input_shape)}."
             )
         self.d_model = input_shape[-1]
+        self.input_spec = keras.layers.InputSpec(ndim=3, axes={-1: self.d_model}, name="inputs")
 
     def encoding(self, length: Any) -> Any:
         """Return the vectors added at positions 0 to `length` - 1, float32 [length, D]."""
@@ -96,10 +99,11 @@ class SinusoidalPositionEncoding(keras.layers.Layer):
 class LearnedPositionEncoding(keras.layers.Layer):
     """Add a learned vector per position to the inputs (Section 3.5; Table 3, row E).
 
-    It is added in float32, then cast to the inputs' dtype.
+    It is added in float32, then cast to the inputs' dtype. In a graph of TensorFlow without a known
+    length, and in a function that JAX compiles, later positions become NaN.
 
     Args:
-        max_length: The number of positions. Later positions share the last vector.
+        max_length: The number of positions.
 
     Call arguments:
         inputs: float [B, T, D].
@@ -108,7 +112,7 @@ class LearnedPositionEncoding(keras.layers.Layer):
         float [B, T, D].
 
     Raises:
-        ValueError: If `max_length` is below 1.
+        ValueError: If `max_length` is below 1, or the inputs are longer.
 
     >>> tuple(LearnedPositionEncoding(max_length=50)(ops.zeros((2, 3, 4))).shape)
     (2, 3, 4)
@@ -120,9 +124,11 @@ class LearnedPositionEncoding(keras.layers.Layer):
             raise ValueError(f"max_length must be at least 1, received {max_length}.")
         self.max_length = max_length
         self.supports_masking = True
+        self.input_spec = keras.layers.InputSpec(ndim=3, name="inputs")
 
     def build(self, input_shape: Any) -> None:
         d_model = input_shape[-1]
+        self.input_spec = keras.layers.InputSpec(ndim=3, axes={-1: d_model}, name="inputs")
         self.embeddings = self.add_weight(
             shape=(self.max_length, d_model),
             initializer=keras.initializers.RandomNormal(stddev=d_model**-0.5),
@@ -131,13 +137,35 @@ class LearnedPositionEncoding(keras.layers.Layer):
         )
 
     def encoding(self, length: Any) -> Any:
-        """Return the vectors added at positions 0 to `length` - 1, float32 [length, D]."""
-        positions = ops.minimum(ops.arange(length), self.max_length - 1)
-        return ops.cast(ops.take(self.embeddings, positions, axis=0), "float32")
+        """Return the vectors added at positions 0 to `length` - 1, float32 [length, D].
+
+        Those from `max_length` on are NaN.
+        """
+        if isinstance(length, int) and length <= self.max_length:
+            return ops.cast(self.embeddings[:length], "float32")
+        positions = ops.arange(length)
+        known = ops.take(self.embeddings, ops.minimum(positions, self.max_length - 1), axis=0)
+        nan = ops.convert_to_tensor(float("nan"), "float32")
+        is_known = ops.expand_dims(positions < self.max_length, 1)
+        return ops.where(is_known, ops.cast(known, "float32"), nan)
 
     def call(self, inputs: Any) -> Any:
+        # Where other backends trace a function, unknown lengths are invented.
+        if keras.backend.backend() == "tensorflow" or is_known(inputs):
+            self._check_length(inputs.shape)
         encoding = self.encoding(ops.shape(inputs)[1])
         return ops.cast(ops.cast(inputs, "float32") + encoding, inputs.dtype)
+
+    def compute_output_spec(self, inputs: Any) -> Any:
+        self._check_length(inputs.shape)
+        return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
+
+    def _check_length(self, shape):
+        if (shape[1] or 0) > self.max_length:
+            raise ValueError(
+                f"Layer {self.name!r} has {self.max_length} positions, received inputs of shape "
+                f"{tuple(shape)}. Build it with a larger max_length, or cut the inputs off."
+            )
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return input_shape

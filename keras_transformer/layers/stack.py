@@ -1,5 +1,6 @@
 """What the encoder and the decoder share: their sub-layers, and how layers are stacked."""
 
+import inspect
 from typing import Any, ClassVar
 
 import keras
@@ -11,7 +12,21 @@ from keras_transformer.layers.initial import part_seeds, serialized_initializer
 from keras_transformer.layers.residual import NORM_EPSILON, LayerNorm, Residual
 
 
-class SubLayers(Adaptable):
+class Sized(Adaptable):
+    """Take inputs [B, T, d_model], and name the class where an argument of it is missing."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        try:  # Python would name the class that defines the constructor.
+            inspect.signature(cls.__init__).bind(cls, *args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{cls.__name__}: {error}.") from None
+        return super().__new__(cls, *args, **kwargs)
+
+    def _expect(self, d_model):
+        self.input_spec = keras.layers.InputSpec(ndim=3, axes={-1: d_model}, name="inputs")
+
+
+class SubLayers(Sized):
     """Hold attentions and a feed-forward network, each in a residual connection (Section 3.1).
 
     This is the base of `EncoderLayer` and `DecoderLayer`, which add the order of computation.
@@ -59,6 +74,7 @@ class SubLayers(Adaptable):
         self.kernel_initializer = kernel_initializer
         self.seed = seed
         self.supports_masking = True
+        self._expect(d_model)
         self._seeds = part_seeds(seed)
         for name in self.kernel_parts[:-1]:
             self._add(name, self._attention(name))
@@ -133,7 +149,7 @@ class SubLayers(Adaptable):
         }
 
 
-class Stack(Adaptable):
+class Stack(Sized):
     """Run layers one after the other (Section 3.1); the base of `Encoder` and `Decoder`."""
 
     kernel_parts = ("layers",)
@@ -158,6 +174,7 @@ class Stack(Adaptable):
         self.layer_options = {"d_model": d_model, "d_ff": d_ff, "num_heads": num_heads, **options}
         self.seed = seed
         self.supports_masking = True
+        self._expect(d_model)
         seeds = part_seeds(seed)
         self.layers = [
             self.layer_class(

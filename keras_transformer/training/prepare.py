@@ -195,8 +195,9 @@ def static_widths(
         longest = min(data.max_length, budget)
         lengths = np.minimum(np.round(lengths * growth), longest).astype(int)
     widths = choose_widths(lengths, data.static_shapes, longest=longest)
-    if lengths.max() <= budget < widths[-1]:  # It is rounded up.
-        widths[-1] = budget
+    most = min(budget, config.model.max_length) if config.model.position == "learned" else budget
+    if lengths.max() <= most < widths[-1]:  # It is rounded up.
+        widths[-1] = most
     padded = 2 * np.asarray(widths)[np.searchsorted(widths, lengths)].sum()
     tokens = growth * (encoded.source_lengths.sum() + encoded.target_lengths.sum())
     log.info(

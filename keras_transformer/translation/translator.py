@@ -43,12 +43,14 @@ class Translator:
         model: A trained `Transformer`.
         tokenizer: The tokenizer of the model, such as a `SentencePieceTokenizer`.
         target_tokenizer: The tokenizer of the target, if the languages have separate vocabularies.
-        decoding: The search, a `DecodingConfig`; by default the paper's beam of 4.
+        decoding: The search, a `DecodingConfig`; by default the paper's beam of 4. For a model with
+            learned positions, sources and translations have at most that many tokens.
         compiled: Whether XLA compiles the search. It is then faster, above all for a single
             sentence, after some seconds at the first call with each shape.
 
     Raises:
-        ValueError: If the size of a tokenizer differs from that of the model's vocabulary.
+        ValueError: If the model or the tokenizer is something else, or the size of a tokenizer
+            differs from that of the model's vocabulary.
 
     >>> from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
     >>> tokenizer = SentencePieceTokenizer(train_sentencepiece(["a b c d e f g"], 270))
@@ -69,10 +71,22 @@ class Translator:
         decoding: DecodingConfig | None = None,
         compiled: bool = False,
     ):
+        if not (isinstance(model, Transformer) and isinstance(tokenizer, Tokenizer)):
+            raise ValueError(
+                "A Translator needs a Transformer and a Tokenizer, received "
+                f"{type(model).__name__} and {type(tokenizer).__name__}. To load a model from a "
+                "directory, call Translator.load(path)."
+            )
         self.model = model
         self.tokenizer = tokenizer
         self.target_tokenizer = tokenizer if target_tokenizer is None else target_tokenizer
         self.decoding = DecodingConfig() if decoding is None else decoding
+        if model.config.position == "learned":
+            limits = ("max_source_length", "max_length")
+            given = {name: getattr(self.decoding, name) for name in limits}
+            most = model.config.max_length
+            given = {name: min(value or most, most) for name, value in given.items()}
+            self.decoding = dataclasses.replace(self.decoding, **given)
         expected = model.config.vocab_size, model.config.target_size
         received = self.tokenizer.vocab_size, self.target_tokenizer.vocab_size
         if expected != received:

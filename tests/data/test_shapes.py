@@ -5,9 +5,10 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from keras_transformer.config import PAD_ID
+from keras_transformer.config import PAD_ID, ExperimentConfig
 from keras_transformer.data import EncodedPairs, TokenBatches
 from keras_transformer.data.batching import choose_widths, plan_batches
+from keras_transformer.training.prepare import static_widths
 
 
 def padded_tokens(lengths, widths):
@@ -106,3 +107,10 @@ def test_widths_that_do_not_fit_are_refused():
         plan_batches([3, 9], batch_tokens=64, widths=[8])
     with pytest.raises(ValueError, match="batch_tokens=12, received widths=\\[8, 16\\]"):
         plan_batches([3, 9], batch_tokens=12, widths=[8, 16])
+
+
+def test_widths_do_not_exceed_the_learned_positions():
+    data = {"train_source": "a.tsv", "validation_source": "b.tsv", "max_length": 30}
+    model = {"vocab_size": 9, "position": "learned", "max_length": 30}
+    config = ExperimentConfig.from_dict({"model": model, "data": {**data, "static_shapes": 2}})
+    assert static_widths(config, random_pairs())[-1] == 30

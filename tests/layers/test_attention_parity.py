@@ -1,8 +1,12 @@
 """Our attention beside `keras.layers.MultiHeadAttention` with the same weights."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from keras_transformer.layers import MultiHeadAttention
 from tests.helpers.arrays import normal
@@ -60,3 +64,40 @@ def test_self_attention_equals_keras(use_bias, value_dim, padded, causal):
         "return_attention_scores": True,
     }
     assert_close(arrays_of(ours(x, x, **arguments)), arrays_of(theirs(x, x, **arguments)))
+
+
+INPUTS = ("query", "value", "key")
+same_layers = functools.cache(both)
+
+
+@settings(max_examples=60 if keras.backend.backend() == "tensorflow" else 15, deadline=None)
+@given(
+    implicit=st.sets(st.sampled_from(INPUTS)),
+    explicit=st.sampled_from([None, 1, T]),
+    causal=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_masks_of_all_kinds_combine_as_in_keras(implicit, explicit, causal, seed):
+    random, mask = np.random.default_rng(seed), np.ones((B, T, T), "bool")
+    vectors = {name: random.normal(size=(B, T, D)).astype("float32") for name in INPUTS}
+    for name in implicit:
+        is_token = random.random((B, T)) < 0.7
+        vectors[name][~is_token] = 0
+        mask &= is_token[:, :, None] if name == "query" else is_token[:, None]
+    arguments = {"use_causal_mask": causal, "return_attention_scores": True}
+    if explicit:
+        arguments["attention_mask"] = random.random((B, explicit, T)) < 0.7
+        mask &= arguments["attention_mask"]
+    if causal:
+        mask &= np.tri(T, dtype="bool")
+
+    def call(layer):
+        inputs = vectors | {name: keras.layers.Masking()(vectors[name]) for name in implicit}
+        return arrays_of(layer(**inputs, **arguments))
+
+    has_key, (ours, theirs) = mask.any(axis=-1), map(call, same_layers(D, D, D))
+    assert_close([ours[0][has_key]], [theirs[0][has_key]])
+    weights = [np.moveaxis(found, 1, 2) for found in (ours[1], theirs[1])]
+    assert_close([weights[0][has_key]], [weights[1][has_key]])
+    # Keras gives a query without keys the mean of all values.
+    assert np.all(ours[0][~has_key] == 0) and np.all(weights[0][~has_key] == 0)

@@ -1,6 +1,7 @@
 import keras
 import numpy as np
 import pytest
+from keras import ops
 
 from keras_transformer.layers import TokenEmbedding
 from tests.helpers.layer_checks import as_array, run_layer_checks
@@ -64,6 +65,31 @@ def test_ids_that_come_as_floats_are_not_rounded_under_mixed_precision():
     layer = TokenEmbedding(1_000, D, dtype="mixed_bfloat16")
     ids = np.array([[257, 259, 999]])  # None of them is a bfloat16 number.
     assert np.array_equal(as_array(layer(ids.astype("float32"))), as_array(layer(ids)))
+
+
+@pytest.mark.parametrize("wrong", [-1, V, 2.5, float("nan")])
+def test_an_id_out_of_range_or_not_whole_is_refused(wrong):
+    with pytest.raises(ValueError, match=f"Ids must be from 0 to {V - 1}, received {wrong}"):
+        TokenEmbedding(V, D)(np.array([[1, wrong]]))
+
+
+@pytest.mark.parametrize("wrong", [-1, V])
+def test_an_id_out_of_range_is_noticed_in_training(wrong):
+    model = keras.Sequential([keras.Input((None,), dtype="int32"), TokenEmbedding(V, D)])
+    is_jax = keras.backend.backend() == "jax"
+    model.compile("sgd", "mse", jit_compile=is_jax)
+    batch = np.array([[1, wrong]], "int32"), np.zeros((1, 2, D))
+    if is_jax:
+        assert np.isnan(model.fit(*batch, verbose=0).history["loss"][0])
+        return
+    with pytest.raises(Exception, match=f"Ids must be from 0 to {V - 1}, received"):
+        model.fit(*batch, verbose=0)
+
+
+def test_float_ids_have_the_mask_of_their_integers():
+    layer = TokenEmbedding(V, D, mask_zero=True)
+    for ids in (np.array([[5, 0, 0]]), np.array([[5.0, 0.0, 0.0]])):
+        assert as_array(layer.compute_mask(ops.array(ids))).tolist() == [[True, False, False]]
 
 
 @pytest.mark.parametrize("argument", ["vocab_size", "d_model"])

@@ -3,7 +3,15 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.layers import Encoder, FeedForward, MultiHeadAttention, TokenEmbedding
+from keras_transformer.layers import (
+    Decoder,
+    DecoderLayer,
+    Encoder,
+    EncoderLayer,
+    FeedForward,
+    MultiHeadAttention,
+    TokenEmbedding,
+)
 from tests.helpers.layer_checks import as_array, randomize, saved_and_loaded
 
 D, RANK, ALPHA = 6, 2, 3
@@ -149,3 +157,34 @@ def test_a_functional_model_with_lora_in_one_layer_survives_a_file():
 def test_lora_is_refused_where_it_makes_no_sense(prepare, message):
     with pytest.raises(ValueError, match=message):
         prepare(FeedForward(d_model=D, d_ff=11))
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        EncoderLayer(d_model=D, d_ff=11, num_heads=2),
+        DecoderLayer(d_model=D, d_ff=11, num_heads=2),
+        Encoder(num_layers=2, d_model=D, d_ff=11, num_heads=2),
+        Decoder(num_layers=2, d_model=D, d_ff=11, num_heads=2),
+    ],
+    ids=lambda layer: layer.name,
+)
+def test_layers_of_layers_have_lora_too(layer):
+    with pytest.raises(ValueError, match="has no kernels yet"):
+        layer.enable_lora(RANK)
+    expected = as_array(layer(X))  # Decoders have no memory here.
+    kernels = sum(len(each.kernel_names) for each in layer.kernel_layers().values() if each.built)
+    others = len(layer.weights) - kernels
+    layer.enable_lora(RANK)
+    assert np.array_equal(as_array(layer(X)), expected)
+    assert len(layer.trainable_weights) == others + 2 * kernels
+    for each in layer.kernel_layers().values():
+        randomize(each.adapter)
+    trained = as_array(layer(X))
+    assert not np.allclose(trained, expected, atol=1e-3)
+    inputs = keras.Input((None, D))
+    copy = saved_and_loaded(keras.Model(inputs, layer(inputs)))
+    np.testing.assert_array_equal(as_array(copy(X)), trained)
+    layer.merge_lora()
+    np.testing.assert_allclose(as_array(layer(X)), trained, atol=1e-5)
+    assert len(layer.trainable_weights) == others + kernels

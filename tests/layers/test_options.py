@@ -11,7 +11,9 @@ from keras_transformer.layers import (
     Encoder,
     EncoderLayer,
     FeedForward,
+    LearnedPositionEncoding,
     MultiHeadAttention,
+    SinusoidalPositionEncoding,
     TokenEmbedding,
     causal_mask,
 )
@@ -199,14 +201,44 @@ def test_implicit_masks_of_attention_and_memory_hide_padding():
         np.testing.assert_allclose(as_array(one), as_array(other), atol=1e-5)
 
 
-def test_an_explicit_mask_replaces_an_implicit_one():
-    ids = np.array([[5, 6, 0, 0]])
-    embedding, layer = TokenEmbedding(30, D, mask_zero=True), EncoderLayer(D, D_FF, H)
-    x = embedding(ids)
-    expected = as_array(layer(ops.array(as_array(x))))
-    mask = np.ones((1, 1, 4), "bool")
-    np.testing.assert_allclose(as_array(layer(x, mask)), expected, atol=1e-5)
-    assert not np.allclose(as_array(layer(x)), expected, atol=1e-3)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: EncoderLayer(D, D_FF, H, norm="pre"),
+        lambda: Encoder(2, D, D_FF, H),
+        lambda: DecoderLayer(D, D_FF, H),
+        lambda: Decoder(2, D, D_FF, H, norm="pre"),
+    ],
+)
+@pytest.mark.parametrize("causal", [False, True])
+def test_an_explicit_mask_is_combined_with_an_implicit_one(make, causal):
+    layer, x = make(), normal(B, T, D)
+    is_token = np.ones((B, T), "bool")
+    is_token[1, :2] = False
+    x[~is_token] = 0
+    options, explicit = {}, np.random.random((B, T, T)) < 0.7
+    if isinstance(layer, EncoderLayer | Encoder):
+        options["use_causal_mask"] = causal
+    expected = as_array(layer(x, attention_mask=explicit & is_token[:, None], **options))
+    masked = keras.layers.Masking()(x)
+    for received in (
+        layer(masked, attention_mask=explicit, **options),
+        layer(x, attention_mask=explicit, mask=is_token, **options),
+    ):
+        np.testing.assert_allclose(as_array(received)[is_token], expected[is_token], atol=1e-5)
+    assert not np.allclose(as_array(layer(x, attention_mask=explicit, **options)), expected)
+
+
+@pytest.mark.parametrize("layer", [DecoderLayer(D, D_FF, H), Decoder(2, D, D_FF, H)])
+def test_a_mask_of_the_memory_is_combined_with_its_implicit_one(layer):
+    x, memory = normal(B, T, D), normal(B, S, D)
+    memory[1, 4:] = 0
+    is_token = np.any(memory != 0, axis=-1)
+    explicit = np.random.random((B, 1, S)) < 0.7
+    explicit[:, :, 0] = True
+    expected = as_array(layer(x, memory, memory_mask=explicit & is_token[:, None]))
+    received = layer(x, keras.layers.Masking()(memory), memory_mask=explicit)
+    np.testing.assert_allclose(as_array(received), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -225,6 +257,15 @@ def test_an_explicit_mask_replaces_an_implicit_one():
 def test_a_mask_that_is_not_boolean_is_refused(call, dtype, advice):
     with pytest.raises(ValueError, match=f"must be boolean.*received dtype {dtype}.*{advice}"):
         call(normal(B, T, D), np.zeros((B, 1, T), dtype))
+
+
+def test_a_mask_may_be_a_list_and_a_padding_mask_needs_an_axis_of_queries():
+    layer, x = EncoderLayer(D, D_FF, H), normal(1, 3, D)
+    mask = [[[True, True, False]]]
+    expected = as_array(layer(x, attention_mask=np.array(mask)))
+    assert np.array_equal(as_array(layer(x, attention_mask=mask)), expected)
+    with pytest.raises(ValueError, match=r"shape \(1, 3\). Give .* \[B, S\] as mask\[:, None\]"):
+        layer(x, attention_mask=np.ones((1, 3), "bool"))
 
 
 def test_embeddings_may_have_another_scale():
@@ -247,3 +288,51 @@ def test_embeddings_may_have_another_scale():
 )
 def test_output_shapes_are_known_before_a_call(layer, shapes, expected):
     assert layer.compute_output_shape(*shapes) == expected
+
+
+NARROW, FLAT, DEEP = (keras.Input(shape) for shape in ((None, 5), (D,), (3, None, D)))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: EncoderLayer(D, D_FF, H),
+        lambda: DecoderLayer(D, D_FF, H),
+        lambda: Encoder(1, D, D_FF, H),
+        lambda: Decoder(1, D, D_FF, H),
+        lambda: SinusoidalPositionEncoding(),
+        lambda: LearnedPositionEncoding(9),
+        lambda: MultiHeadAttention(H, 4),
+        lambda: FeedForward(D, D_FF),
+    ],
+)
+def test_inputs_of_another_rank_or_width_are_refused(make):
+    def call(layer, x):
+        return layer(x, x) if isinstance(layer, MultiHeadAttention) else layer(x)
+
+    if not isinstance(make(), FeedForward):  # It takes any number of axes.
+        for inputs in (FLAT, DEEP, normal(B, D), normal(1, B, T, D)):
+            with pytest.raises(ValueError, match="ndim=3, found ndim|must be .B, length, width"):
+                call(make(), inputs)
+    layer = make()
+    call(layer, normal(B, T, D))
+    for inputs in (NARROW, normal(B, T, 2 * D)):
+        with pytest.raises(ValueError, match=f"axis .* must be {D}|axis -1 .* to have value {D}"):
+            call(layer, inputs)
+
+
+@pytest.mark.parametrize("width", [5, 2 * D])
+def test_values_and_memories_of_another_width_are_refused(width):
+    attention, decoder = MultiHeadAttention(H, 4), DecoderLayer(D, D_FF, H)
+    x = normal(B, T, D)
+    attention(x, x), decoder(x, x)
+    for layer in (attention, decoder):
+        with pytest.raises(ValueError, match=f"last axis .* must be {D}, .* shape .*, {width}"):
+            layer(x, normal(B, S, width))
+
+
+@pytest.mark.parametrize("layer_class", [EncoderLayer, DecoderLayer, Encoder, Decoder])
+def test_a_missing_size_is_reported_by_the_class(layer_class):
+    message = f"^{layer_class.__name__}: missing a required argument: 'd_ff'"
+    with pytest.raises(TypeError, match=message):
+        layer_class(**{"num_layers": 2} if "Layer" not in layer_class.__name__ else {}, d_model=D)

@@ -95,10 +95,24 @@ def test_learned_encoding_is_the_first_vectors():
     assert np.array_equal(as_array(layer.encoding(4)), layer.get_weights()[0][:4])
 
 
-def test_learned_positions_beyond_the_last_share_its_vector():
+def test_inputs_with_more_positions_than_learned_are_refused():
+    with pytest.raises(ValueError, match=r"has 4 positions, received inputs of shape \(1, 6, 6\)"):
+        learned(4)(np.zeros((1, 6, 6), "float32"))
+    with pytest.raises(ValueError, match=r"has 4 positions, received .* shape \(None, 6, 6\)"):
+        learned(4)(keras.Input((6, 6)))
+
+
+def test_positions_beyond_the_learned_ones_are_not_numbers():
     layer = learned(4)
-    received = as_array(layer(np.zeros((1, 6, 6), "float32")))[0]
-    assert np.array_equal(received, layer.get_weights()[0][[0, 1, 2, 3, 3, 3]])
+    received = as_array(layer.encoding(6))
+    assert np.array_equal(received[:4], layer.get_weights()[0])
+    assert np.all(np.isnan(received[4:]))
+    if keras.backend.backend() == "tensorflow":  # A length that only the graph knows.
+        import tensorflow as tf
+
+        call = tf.function(layer, input_signature=[tf.TensorSpec([None, None, 6])])
+        missing = np.isnan(as_array(call(np.zeros((1, 6, 6), "float32"))))
+        assert missing.all(axis=(0, 2)).tolist() == [False] * 4 + [True] * 2
 
 
 def test_learned_without_room_is_refused():

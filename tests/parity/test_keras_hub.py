@@ -87,6 +87,18 @@ def test_greedy_search_gives_the_same_text(greedy, translator):
 
 
 @pytest.mark.slow
+def test_a_search_is_traced_without_a_warning(task, caplog):
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("AutoGraph is part of TensorFlow")
+    import tensorflow as tf
+
+    task.compile(sampler="greedy", jit_compile=False)
+    task.generate(SENTENCES[1:2], max_length=4)
+    tf.get_logger().warning("heard")
+    assert [r.message for r in caplog.records if r.name in ("absl", "tensorflow")] == ["heard"]
+
+
+@pytest.mark.slow
 def test_greedy_search_gives_the_same_text_with_two_vocabularies(two_vocabularies, tmp_path):
     task = TransformerSeq2SeqLM.from_translator(two_vocabularies, S)
     task.save_to_preset(str(tmp_path))

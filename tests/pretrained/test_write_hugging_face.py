@@ -84,7 +84,7 @@ def logits_of_both(translator, folder):
 @pytest.mark.slow
 @pytest.mark.parity
 @pytest.mark.parametrize(
-    "changes", [*OPTIONS.values(), {"position": "learned", "max_length": 4}], ids=str
+    "changes", [*OPTIONS.values(), {"position": "learned", "max_length": 40}], ids=str
 )
 def test_logits_and_translations_equal_theirs(changes, tmp_path):
     translator = random_translator(changes)

@@ -9,7 +9,7 @@ from tests.helpers.layer_checks import randomize
 B, S, T, V = 2, 7, 5, 13
 VARIANTS = pytest.mark.parametrize(
     "variant",
-    [{}, {"norm": "pre", "position": "learned", "max_length": 3, "share_embeddings": "none"}],
+    [{}, {"norm": "pre", "position": "learned", "max_length": 7, "share_embeddings": "none"}],
     ids=["paper", "variant"],
 )
 LENGTHS = pytest.mark.parametrize("lengths", [None, (2, 4, T)], ids=["growing", "fixed"])

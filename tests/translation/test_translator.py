@@ -3,7 +3,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, DecodingConfig
+from keras_transformer import Transformer
+from keras_transformer.config import (
+    BOS_ID,
+    EOS_ID,
+    PAD_ID,
+    UNK_ID,
+    DecodingConfig,
+    TransformerConfig,
+)
 from keras_transformer.decoding import beam_search, take_rows
 from keras_transformer.translation.translator import Translator
 from tests.helpers.tiny import (
@@ -214,6 +222,25 @@ def test_tokenizers_of_other_sizes_are_rejected():
         ValueError, match=r"330 \(source\) and 350 \(target\); received 330 and 380"
     ):
         Translator(tiny_model(330, target_vocab_size=350), source, joint)
+
+
+@pytest.mark.parametrize("parts", [("x", None), (tiny_tokenizer(), "x"), (Transformer, "x")])
+def test_other_things_than_a_model_and_a_tokenizer_are_refused(parts):
+    kinds = " and ".join(type(part).__name__ for part in parts)
+    with pytest.raises(ValueError, match=f"received {kinds}. .* call Translator.load"):
+        Translator(*parts)
+
+
+@pytest.mark.slow
+def test_learned_positions_limit_sources_and_translations():
+    sizes = {"num_layers": 1, "d_model": 12, "d_ff": 20, "num_heads": 3}
+    model = Transformer(TransformerConfig(380, **sizes, position="learned", max_length=5))
+    decoding = DecodingConfig(beam_size=2, extra_length=30)
+    for compiled in (False, True):
+        translator = Translator(model, tiny_tokenizer(), decoding=decoding, compiled=compiled)
+        assert (translator.decoding.max_source_length, translator.decoding.max_length) == (5, 5)
+        found = translator.translate_with_scores(SENTENCES)
+        assert np.isfinite(found["score"]).all() and max(found["length"]) <= 5
 
 
 def test_another_backend_is_refused_with_what_to_do(monkeypatch):

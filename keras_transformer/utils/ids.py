@@ -1,0 +1,60 @@
+"""Token ids that are in range, checked wherever their values are known."""
+
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+
+def check_ids(ids: Any, size: int, rule: str, in_graph: bool = True) -> Any:
+    """Return ids, and raise an error if one is below 0, not below `size`, or not a whole number.
+
+    In a TensorFlow graph this is an assertion, which XLA ignores. A function that JAX compiles, or
+    PyTorch, checks nothing.
+
+    Args:
+        ids: int or float, of any shape.
+        size: The number of ids.
+        rule: What the error says before the value.
+        in_graph: Whether to add the assertion.
+
+    Raises:
+        ValueError: If an id is wrong. In a graph, it is a `tf.errors.InvalidArgumentError`.
+
+    >>> check_ids(ops.array([5]), 3, "ids must be from 0 to 2")
+    Traceback (most recent call last):
+    ValueError: ids must be from 0 to 2, received 5.
+    """
+    if is_known(ids):
+        values = np.asarray(ops.convert_to_numpy(ids))
+        is_wrong = ~((values >= 0) & (values < size) & (values % 1 == 0))
+        if is_wrong.any():
+            raise ValueError(f"{rule}, received {values[is_wrong][0]}.")
+    elif in_graph and keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        lowest, highest = (tf.cast(f(ids), tf.int64) for f in (tf.reduce_min, tf.reduce_max))
+        is_right = (lowest >= 0) & (highest < size)
+        received = [f"{rule}, received values from", lowest, "to", highest]
+        with tf.control_dependencies([tf.debugging.Assert(is_right, received)]):
+            ids = tf.identity(ids)
+    return ids
+
+
+def is_known(tensor: Any) -> bool:
+    """Return whether a tensor has values, unlike in a function that is being traced or compiled."""
+    match keras.backend.backend():
+        case "tensorflow":
+            import tensorflow as tf
+
+            return tf.executing_eagerly()
+        case "jax":
+            import jax
+
+            return not isinstance(tensor, jax.core.Tracer)
+        case "torch":
+            import torch
+
+            return tensor.device.type != "meta" and not torch.compiler.is_compiling()
+    return True
