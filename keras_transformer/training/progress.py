@@ -176,7 +176,8 @@ class Progress(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         now = time.perf_counter()
-        if now - self._shown < (_INTERVAL if self.bar is None else _REFRESH):
+        is_early = now - self._shown < (_INTERVAL if self.bar is None else _REFRESH)
+        if is_early or (self.bar is None and self.readings.seconds_left() is None):
             return
         self._shown = now
         of_epoch = self.readings.steps_per_epoch

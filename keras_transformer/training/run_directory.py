@@ -200,9 +200,8 @@ def is_finished(directory: Path, config: ExperimentConfig) -> bool:
     if "epochs" in chosen:
         return chosen["epochs"] == config.training.epochs
     # Earlier versions did not say of which epochs they chose.
-    has_table = (directory / "epochs.csv").exists()
-    epochs = read_history(directory).get("epoch") if has_table else None
-    return bool(epochs) and epochs[-1] == config.training.epochs
+    history = read_history(directory) if (directory / "epochs.csv").exists() else {}
+    return history.get("epoch", [0])[-1] == config.training.epochs
 
 
 def _read_chosen(directory: Path) -> dict[str, Any] | None:

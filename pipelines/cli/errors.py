@@ -30,9 +30,8 @@ _REMEDIES = {
     errno.EISDIR: "Give a file instead of a directory.",
     errno.EEXIST: "Choose another path, or remove what is there.",
 }
-
-
 _RESOURCES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM}
+_NO_MEMORY = ("can't start new thread", "failed to map segment from shared object")
 
 
 class Failed(SystemExit):
@@ -102,7 +101,7 @@ def explain(error: Exception) -> str | None:
         is_clear = error.filename is not None or error.errno in _RESOURCES
         remedy = _REMEDIES.get(error.errno) if is_clear else None
         return _one_line(f"{error}. {remedy}" if remedy else str(error))
-    if isinstance(error, MemoryError) or str(error) == "can't start new thread":
+    if isinstance(error, MemoryError) or any(text in str(error) for text in _NO_MEMORY):
         return f"out of memory{_one_line(f': {error}' if str(error) else '')}. {_MEMORY}"
     if isinstance(error, ImportError | ValueError | EOFError | FloatingPointError):
         return _one_line(str(error))
