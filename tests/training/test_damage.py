@@ -161,7 +161,10 @@ def test_an_interrupted_run_goes_on_as_before_or_not_at_all(
 
     errors = check(interrupted, tmp_path, use)
     always = ["cut off", "flip a bit", "delete"]
-    assert errors["config.yaml"] == errors["vocabulary.model"] == always
+    named = {Path(name).name: kinds for name, kinds in errors.items()}
+    assert named["config.yaml"] == named["vocabulary.model"] == named["inputs.json"] == always
+    # What is missing of encoded text is encoded again.
+    assert named["source.ids"] == named["target.offsets"] == ["flip a bit"]
     assert not [name for name in errors if name.startswith("checkpoints") or "csv" in name]
 
 
