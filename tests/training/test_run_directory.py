@@ -26,6 +26,7 @@ from tests.helpers.tiny import (
     ROOT,
     tiny_model,
     tiny_tokenizer,
+    tiny_translator,
     toy_experiment,
     write_toy_text,
 )
@@ -235,16 +236,19 @@ def test_a_run_goes_on_with_the_text_that_it_began_with(tmp_path, size):
     data = write_toy_text(tmp_path, train=60)
     train, valid = tmp_path / "train.source", tmp_path / "validation.target"
     train.write_bytes(train.read_bytes().ljust(size))
-    config = toy_experiment(data)
+    weights = tmp_path / "teacher" / "model.keras"
+    tiny_translator(num_layers=1).save(weights.parent)
+    config = toy_experiment(data, teachers=[str(weights.parent)])
     text = check_inputs(tmp_path, config)
-    assert set(text) == set(data.values())
+    assert set(text) == {*data.values(), str(weights)}
     claim(tmp_path, config, [tiny_tokenizer()], text)
     assert check_inputs(tmp_path, config) == text
     os.utime(train, ns=(0, 0))  # A copy of the text is the same text.
     assert check_inputs(tmp_path, config) == text
     change_a_letter(train, -1)
+    change_a_letter(weights, 5000)
     valid.write_text(valid.read_text() + "one\n")
-    message = f"these differ: {train}, {valid}. Restore them, or choose another directory."
+    message = f"these differ: {weights}, {train}, {valid}. Restore them, or choose another"
     with pytest.raises(ValueError, match=message):
         check_inputs(tmp_path, config)
 
