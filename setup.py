@@ -118,7 +118,7 @@ setup(
         "rich>=13",
         "sacrebleu>=2.4,<3",
         "tensorflow>=2.21,<2.22",
-        "tensorflow-text>=2.21,<2.22",
+        "tensorflow-text>=2.21.1,<2.22",  # 2.21.0 cannot be imported on Python 3.12 and 3.13
         "tqdm>=4.66",
         "urllib3>=2,<3",
     ],

@@ -32,9 +32,15 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.tra
         action="store_true",
         help="read the text, make a few steps, and print steps, memory and time of the run",
     )
+    parser.add_argument(
+        "--choose-again",
+        action="store_true",
+        help="choose the final weights of a finished run again, from its checkpoints",
+    )
     add_experiment_options(parser)
     args = parser.parse_args(argv)
     is_dry = vars(args).pop("dry_run")  # The others are of the experiment.
+    choose_again = vars(args).pop("choose_again")
     with plain_errors(status=MISTAKE):
         experiment, output = read_experiment(args, prog)
     start_log()
@@ -52,7 +58,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.tra
             print("All epochs are done. To choose the weights and get the model, give the same")
             print("command with KERAS_BACKEND=tensorflow.")
             return
-        train(experiment, output)
+        train(experiment, output, choose_again=choose_again)
     print(f"The model is in {output}. Score it, or export it for serving:")
     run = shlex.quote(output)
     text = "--source FILE --target FILE"

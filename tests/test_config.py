@@ -152,6 +152,42 @@ def test_a_file_without_a_mapping_is_refused_by_its_name(tmp_path, text, kind):
         ExperimentConfig.from_file(path)
 
 
+def test_what_yaml_makes_of_mistakes_is_refused_together(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        "model: {vocab_size: 99999999999999999999, num_layers: true, num_layers: 2, dropout: .nan}"
+        "\n"
+        "data: {train_source: a, validation_source: b, train_languages: [no]}\n"
+        "training: {epochs: 3}\n"
+        "training: {clip_norm: .inf, warmup_steps: false, seed: 4294967295}\n"
+    )
+    with pytest.raises(ValueError, match="config.yaml has invalid values: ") as error:
+        ExperimentConfig.from_file(path)
+    for mistake in (
+        "model.vocab_size: Value error, must be at most 2,147,483,647, received 99999999999999999",
+        "model.dropout: Input should be a finite number",
+        "data.train_languages: Value error, must not be a boolean, received [False]; in YAML, put",
+        "training.clip_norm: Input should be a finite number",
+        "training.warmup_steps: Value error, must not be a boolean, received False",
+        "model.num_layers is given twice, in lines 1 and 1; remove one",
+        "training is given twice, in lines 3 and 4; remove one. Correct or restore it.",
+    ):
+        assert mistake in str(error.value)
+    assert "seed" not in str(error.value)
+    with pytest.raises(ValueError, match="config.yaml: model.num_layers is given twice"):
+        read_yaml(path)
+
+
+@pytest.mark.parametrize(
+    "text", [f"model: {9:9>5000}", "[" * 5000, "model: {x: 2001-99-99}", "? [a]\n: 1"]
+)
+def test_values_that_python_cannot_hold_are_refused_by_the_name_of_the_file(tmp_path, text):
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"config\.yaml is not YAML: .* Correct or restore it"):
+        read_yaml(path)
+
+
 def test_learned_positions_must_reach_as_far_as_the_text():
     values = {
         "model": {"vocab_size": 100, "position": "learned", "max_length": 64},

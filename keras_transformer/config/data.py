@@ -6,10 +6,10 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic.dataclasses import dataclass
 
-from keras_transformer.config.strict import STRICT, describe_fields
+from keras_transformer.config.strict import STRICT, describe_fields, plain_value
 
 _FILES = ("train_source", "train_target", "validation_source", "validation_target")
 _DATASET = ("tfds", "source_language", "target_language", "train_split", "validation_split")
@@ -45,7 +45,7 @@ class DataConfig:
     train_languages: list[str] = Field(default_factory=list)
     """Target language of each corpus, such as de, for a model of several languages: >>de<< is put
     in front of each source sentence, and becomes its first token."""
-    temperature: float = Field(default=1.0, ge=1, allow_inf_nan=False)
+    temperature: float = Field(default=1.0, ge=1)
     """Temperature T of the mixture of corpora: one of n pairs gets a share of a pass that is
     proportional to n^(1/T). With 1, each pair comes once; higher values favor small corpora."""
     validation_source: str | list[str] | None = None
@@ -96,6 +96,8 @@ class DataConfig:
     """Rate of BPE-dropout: each pass segments the training text again and skips this share of the
     merges (Provilkov et al., 2020). With whole words, the rate z of word dropout: each pass takes
     the class of a word that occurs n times with a probability of z / (z + n)."""
+
+    _plain = field_validator("*", mode="wrap")(plain_value)
 
     @model_validator(mode="after")
     def _check(self):

@@ -2,11 +2,11 @@
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic.dataclasses import dataclass
 
 from keras_transformer.config.model import BOS_ID, PAD_ID, UNK_ID
-from keras_transformer.config.strict import STRICT, describe_fields
+from keras_transformer.config.strict import STRICT, describe_fields, plain_value
 
 
 @describe_fields
@@ -31,7 +31,7 @@ class DecodingConfig:
     the others, so that scores count only tokens that can be chosen."""
     extra_length: int = Field(default=50, ge=0)
     """Longest translation, as a number of tokens beyond the length of the source."""
-    length_factor: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    length_factor: float = Field(default=1.0, ge=0)
     """Factor of the length of the source in that limit."""
     max_source_length: int = Field(default=512, gt=1)
     """Longest source sentence in tokens, including eos; longer ones are truncated."""
@@ -44,7 +44,7 @@ class DecodingConfig:
     """Longest translation in tokens, including eos, for a source of any length."""
     no_repeat_ngram_size: int = Field(default=0, ge=0)
     """No n-gram of this many tokens occurs twice in a translation; 0 allows any repetition."""
-    repetition_penalty: float = Field(default=1.0, ge=1, allow_inf_nan=False)
+    repetition_penalty: float = Field(default=1.0, ge=1)
     """Factor by which tokens that a translation already contains become less likely; 1 turns it
     off."""
     allow_unknown: bool = False
@@ -94,6 +94,8 @@ class DecodingConfig:
         """
         longest = int(self.length_factor * source_length) + self.extra_length
         return longest if self.max_length is None else min(longest, self.max_length)
+
+    _plain = field_validator("*", mode="wrap")(plain_value)
 
     @model_validator(mode="after")
     def _check(self):

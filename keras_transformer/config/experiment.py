@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -94,7 +94,8 @@ class ExperimentConfig:
             FileNotFoundError: If the file does not exist.
             ValueError: If the file is not YAML, a value is invalid, or a field is unknown.
         """
-        return _validated(cls, read_yaml(path), path)
+        mistakes: list[str] = []
+        return _validated(cls, read_yaml(path, mistakes), path, mistakes)
 
     def to_file(self, path: str | os.PathLike) -> None:
         """Write a YAML file that `from_file` reads back to an equal configuration.
@@ -154,11 +155,13 @@ class TranslatorConfig:
         _write_yaml(self, path)
 
 
-def read_yaml(path: str | os.PathLike) -> dict[str, Any]:
+def read_yaml(path: str | os.PathLike, mistakes: list[str] | None = None) -> dict[str, Any]:
     """Read the sections of a configuration from a YAML file, of this version or of 0.1.
 
     Args:
         path: The file.
+        mistakes: A list that gets the keys that occur twice, to report them with other mistakes;
+            without one, such a key is an error.
 
     Returns:
         Nested dictionaries, whose values are not validated yet.
@@ -174,8 +177,9 @@ def read_yaml(path: str | os.PathLike) -> dict[str, Any]:
     {'training': {'epochs': 5}}
     """
     try:
-        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        text = Path(path).read_text(encoding="utf-8")
+        values, repeated = yaml.safe_load(text), list(_repeated(yaml.compose(text)))
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"{path} is not YAML: {reason}. Correct or restore it.") from error
     if not isinstance(values, dict):
@@ -183,10 +187,26 @@ def read_yaml(path: str | os.PathLike) -> dict[str, Any]:
             f"{path} must hold a YAML mapping such as 'model: {{vocab_size: 8000}}', "
             f"received {type(values).__name__}. Correct or restore it."
         )
+    if mistakes is not None:
+        mistakes += repeated
+    elif repeated:
+        raise ValueError(f"{path}: {'; '.join(repeated)}")
     try:
         return upgrade(values)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
+
+
+def _repeated(node: yaml.Node | None, prefix: str = "", depth: int = 2) -> Iterator[str]:
+    """Yield the keys of sections and fields that occur twice, of which YAML takes the last."""
+    lines: dict[str, int] = {}
+    if isinstance(node, yaml.MappingNode) and depth:
+        for key, value in node.value:
+            name, line = f"{prefix}{key.value}", key.start_mark.line + 1
+            if name in lines:
+                yield f"{name} is given twice, in lines {lines[name]} and {line}; remove one"
+            lines[name] = line
+            yield from _repeated(value, f"{name}.", depth - 1)
 
 
 def upgrade(values: dict[str, Any]) -> dict[str, Any]:
@@ -219,15 +239,25 @@ def upgrade(values: dict[str, Any]) -> dict[str, Any]:
     return {**values, "training": kept}
 
 
-def _validated(kind: type[Config], values: dict[str, Any], path: str | os.PathLike) -> Config:
+def _validated(
+    kind: type[Config],
+    values: dict[str, Any],
+    path: str | os.PathLike,
+    mistakes: Sequence[str] = (),
+) -> Config:
     """Return a configuration, or raise a ValueError that names the file and every mistake."""
     try:
-        return TypeAdapter(kind).validate_python(values)
+        config = TypeAdapter(kind).validate_python(values)
     except ValidationError as error:
-        mistakes = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        mistakes = [
+            *(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()),
+            *mistakes,
+        ]
+    if mistakes:
         raise ValueError(
             f"{path} has invalid values: {'; '.join(mistakes)}. Correct or restore it."
-        ) from error
+        )
+    return config
 
 
 def _write_yaml(config: ExperimentConfig | TranslatorConfig, path: str | os.PathLike) -> None:

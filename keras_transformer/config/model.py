@@ -2,10 +2,15 @@
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic.dataclasses import dataclass
 
-from keras_transformer.config.strict import STRICT, describe_fields, raise_plainly
+from keras_transformer.config.strict import (
+    STRICT,
+    describe_fields,
+    plain_value,
+    raise_plainly,
+)
 
 PAD_ID = 0
 """The id of padding."""
@@ -105,6 +110,8 @@ class TransformerConfig:
     def decoder_inner_size(self) -> int:
         """Size of the inner layer in the decoder, the encoder's or another."""
         return self.decoder_d_ff or self.d_ff
+
+    _plain = field_validator("*", mode="wrap")(plain_value)
 
     @model_validator(mode="after")
     def _check(self):

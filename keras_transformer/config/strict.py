@@ -1,14 +1,38 @@
 """Options that all configuration classes share."""
 
 import functools
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pydantic
-from pydantic import ConfigDict
+from pydantic import ConfigDict, ValidationInfo, ValidatorFunctionWrapHandler
 from pydantic.fields import FieldInfo
 
-STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True)
-"""Unknown fields are errors, and the docstring below a field is the help of its option."""
+STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+"""Unknown fields are errors, numbers are finite, and the docstring below a field is the help of its
+option."""
+
+_LARGEST = 2**31 - 1  # Of int32, the type of ids. Seeds may be larger.
+
+
+def plain_value(
+    cls: type, value: Any, validate: ValidatorFunctionWrapHandler, info: ValidationInfo
+) -> Any:
+    """Validate a field; unlike pydantic, refuse booleans and huge integers for numbers.
+
+    Raises:
+        ValueError: If the value is not valid.
+    """
+    field: FieldInfo = vars(cls)["__pydantic_fields__"][info.field_name]
+    items = value if isinstance(value, list) else [value]
+    if field.annotation is not bool and any(isinstance(item, bool) for item in items):
+        raise ValueError(
+            f"must not be a boolean, received {value!r}; in YAML, put yes, no, on and off in quotes"
+        )
+    valid = validate(value)
+    if isinstance(valid, int) and valid > _LARGEST and info.field_name != "seed":
+        raise ValueError(f"must be at most {_LARGEST:,}, received {valid}")
+    return valid
+
 
 Config = TypeVar("Config", bound=type)
 

@@ -2,10 +2,10 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from pydantic.dataclasses import dataclass
 
-from keras_transformer.config.strict import STRICT, describe_fields
+from keras_transformer.config.strict import STRICT, describe_fields, plain_value
 
 
 @describe_fields
@@ -79,3 +79,5 @@ class TrainingConfig:
     (its last version, if none is named). The model takes over its weights, sizes and vocabularies,
     and starts a new optimizer and schedule. By default, training starts from random weights and a
     vocabulary trained on the text."""
+
+    _plain = field_validator("*", mode="wrap")(plain_value)

@@ -18,6 +18,7 @@ import numpy as np
 
 from keras_transformer.data.cleaning import CleaningRules, log_report, repeated
 from keras_transformer.data.encoding import EncodedChunk, EncodedPairs, chunked, encode_chunk
+from keras_transformer.utils.checksums import FILE, check_files, record_files
 from keras_transformer.utils.files import whole_file
 from keras_transformer.utils.progress import progress
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger(__name__)
 
 _FORMAT = 1
-_RECORD = "record.json"
 _LOCK = "writing.lock"
 _DIGITS = 16
 _CHUNKS_PER_STEP = 32
@@ -63,14 +63,15 @@ def encode_to_files(
 
     The caller chooses a directory for this text, these tokenizers and rules, and no others. After a
     kill, the next call continues after the last record, which comes every 260,000 pairs. A call in
-    another process waits until the files are complete.
+    another process waits until the files are complete. Complete files get checksums, which every
+    later call verifies.
 
     Args:
         corpora: The text.
         tokenizers: Of source and target.
         rules: Which pairs to drop.
         directory: Directory of the files: tokens of 2 bytes (4 if the vocabulary has more than
-            65,536), where each sentence begins in 8 bytes, and record.json.
+            65,536), where each sentence begins in 8 bytes, record.json, and checksums.
 
     Returns:
         The pairs, one corpus after another, and a report on each corpus: its "name", the pairs
@@ -78,7 +79,7 @@ def encode_to_files(
 
     Raises:
         OSError: If the files cannot be written.
-        ValueError: If no pair is left, or the text is damaged.
+        ValueError: If no pair is left, or the text or a file is damaged.
     """
     if not directory.exists():
         directory.mkdir(parents=True, exist_ok=True)
@@ -86,6 +87,7 @@ def encode_to_files(
     record = files.record()
     if record["complete"]:  # The directory need not be writable.
         _LOGGER.info("using the encoded text in %s", directory)
+        check_files(directory, remedy="Delete it, and the text is encoded again")
     else:
         with locked(directory / _LOCK):
             for path in directory.glob("writing-*"):  # Of a process that was killed.
@@ -142,6 +144,7 @@ def _encode(
             files.write_record(record)
         record["complete"] = True
         files.write_record(record)
+    record_files(files.directory, [path.name for path in (*files.paths(), files.path)])
 
 
 def _dtype(vocab_size: int) -> np.dtype:
@@ -159,6 +162,11 @@ class _Files:
         self._open: list[IO[bytes]] = []
         self._ends = [0, 0]
 
+    @property
+    def path(self) -> Path:
+        """The path of the record."""
+        return self.directory / "record.json"
+
     def paths(self) -> list[Path]:
         """Return the paths of the source ids and offsets, then of the target ids and offsets."""
         kinds = itertools.product(("source", "target"), ("ids", "offsets"))
@@ -174,11 +182,10 @@ class _Files:
     def record(self) -> dict[str, Any]:
         """Return the record, or a new one if there is none that fits the files."""
         new = {"format": _FORMAT, "complete": False, "tokens": [0, 0], "corpora": []}
-        path = self.directory / _RECORD
-        if not path.exists():
+        if not self.path.exists():
             return new
         try:
-            record = json.loads(path.read_text(encoding="utf-8"))
+            record = json.loads(self.path.read_text(encoding="utf-8"))
             sizes = zip(self.paths(), self.sizes(record), strict=True)
             has_all = all(file.stat().st_size >= size for file, size in sizes)
             if has_all and record["format"] == _FORMAT and isinstance(record["complete"], bool):
@@ -194,7 +201,7 @@ class _Files:
             file.flush()
             os.fsync(file.fileno())
         record["tokens"] = list(self._ends)
-        with whole_file(self.directory / _RECORD) as temporary:
+        with whole_file(self.path) as temporary:
             temporary.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 
     @contextmanager
@@ -202,7 +209,8 @@ class _Files:
         """Yield a function that appends pairs to the files, after what the record says."""
         self._ends = list(record["tokens"])
         if not record["corpora"]:
-            for path in (self.directory / _RECORD, *self.paths()):  # They may be mapped elsewhere.
+            # They may be mapped elsewhere.
+            for path in (self.directory / FILE, self.path, *self.paths()):
                 path.unlink(missing_ok=True)
         with ExitStack() as stack:
             self._open = [stack.enter_context(open(path, "ab")) for path in self.paths()]

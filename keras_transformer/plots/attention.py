@@ -92,8 +92,9 @@ def attention_map(
     """Return a map of the attention from each target token to the source tokens (Section 3.2).
 
     Target tokens are rows and source tokens are columns; the word mark "▁" is shown as it is. The
-    size of the figure grows with the number of tokens. For a script that matplotlib's default font
-    does not cover, choose another font in `matplotlib.rcParams["font.family"]`.
+    colors range from 0 to the largest weight. The size of the figure grows with the number of
+    tokens. For a script that matplotlib's default font does not cover, choose another font in
+    `matplotlib.rcParams["font.family"]`.
 
     Args:
         weights: Attention weights [T, S] of one sentence, from 0 to 1: of one head, or a mean
@@ -117,7 +118,7 @@ def attention_map(
     cell = min(0.2, 25 / max(height, width))  # inches; at most 5,000 pixels a side
     with styled_figure((width * cell, height * cell), min(8, 40 * cell)) as figure:
         axes = figure.add_axes((0, 0, 1, 1))
-        _draw_map(axes, weights)
+        _draw_map(axes, weights, _highest(weights))
         axes.set(xlabel="source", ylabel="target")
         _label_map(axes.xaxis, source_tokens)
         _label_map(axes.yaxis, target_tokens)
@@ -156,6 +157,7 @@ def attention_grid(
     """
     weights = _checked(weights, key_tokens, query_tokens, "[layers, H, T, S]")
     layers, heads, height, width = weights.shape
+    highest = _highest(weights)
     cell = min(0.13, 25 / max(heads * width, layers * height))  # at most 5,000 pixels a side
     size = np.array([width, height]) * cell
     pitch = np.maximum(size + 0.1, 0.5)  # at least as long as a heading
@@ -163,7 +165,7 @@ def attention_grid(
         for layer, head in np.ndindex(layers, heads):
             corner = (head, layers - 1 - layer) * pitch
             axes = figure.add_axes((*corner, *size))
-            _draw_map(axes, weights[layer, head], rasterized=weights.size > _MAX_VECTOR_CELLS)
+            _draw_map(axes, weights[layer, head], highest, weights.size > _MAX_VECTOR_CELLS)
             _label_map(axes.xaxis, key_tokens if layer == 0 else None)
             _label_map(axes.yaxis, query_tokens if head == 0 else None)
             if layer == 0:
@@ -239,10 +241,15 @@ def _checked(
     return weights
 
 
-def _draw_map(axes: "Axes", weights: np.ndarray, rasterized: bool = False) -> None:
-    """Draw the weights [T, S] as cells, the first query at the top."""
+def _highest(weights: np.ndarray) -> float:
+    """Return the end of the color scale: a mean over heads, or a long text, has small weights."""
+    return float(weights.max()) or 1.0
+
+
+def _draw_map(axes: "Axes", weights: np.ndarray, highest: float, rasterized: bool = False) -> None:
+    """Draw the weights [T, S] as cells, the first query at the top, the darkest for `highest`."""
     axes.pcolormesh(
-        weights, vmin=0, vmax=1, cmap="Blues", edgecolors="0.9", lw=0.4, rasterized=rasterized
+        weights, vmin=0, vmax=highest, cmap="Blues", edgecolors="0.9", lw=0.4, rasterized=rasterized
     )
     axes.spines[:].set_visible(False)
     axes.invert_yaxis()
@@ -271,7 +278,8 @@ def _add_color_bar(figure: "Figure") -> None:
     gap, length = 0.1 / inches[0], max(height, 1 / inches[1])  # at least an inch long
     bar = figure.add_axes((right + gap, top - length, gap, length))
     mesh = figure.axes[0].collections[0]
-    figure.colorbar(mesh, cax=bar, label="attention weight", ticks=(0, 0.5, 1))
+    ticks, label = np.linspace(0, mesh.get_clim()[1], 3), "attention weight"
+    figure.colorbar(mesh, cax=bar, label=label, ticks=ticks, format="%.2g")
 
 
 def _draw_lines(axes: "Axes", weights: np.ndarray, color: str) -> None:

@@ -67,7 +67,7 @@ def training_curves(
         )
     epochs = range(1, 1 + max(lengths.values()))
     units = list(dict.fromkeys(_CURVES[key][0] for key in curves))
-    size = (2.4 * len(units), 1.9)
+    size = (2.4 * len(units), 2.2)
     with styled_figure(size, layout="constrained") as figure:
         from matplotlib.ticker import MaxNLocator
 
@@ -77,15 +77,19 @@ def training_curves(
             if key == "loss" and label_smoothing:
                 name += "\n(label-smoothed)"
             axes = panels[unit]
-            axes.plot(epochs, values, color=color, marker=".", markersize=4, label=name)
+            style = {"color": color, "clip_on": False}
+            axes.plot(epochs, values, marker=".", markersize=4, label=name, **style)
             if key in ("val_bleu", "val_f1"):
                 best = int(np.argmax(values))
                 label = f"best: {values[best]:.1f}, epoch {epochs[best]}"
-                axes.plot(epochs[best], values[best], "o", color=color, mfc="none", label=label)
+                axes.plot(epochs[best], values[best], "o", mfc="none", label=label, **style)
+                low, high = axes.get_ylim()
+                axes.set_ylim(max(0, low), max(1, high))
             axes.set(xlabel="epoch", ylabel=unit)
             axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, min_n_ticks=1))
-            axes.ticklabel_format(axis="y", scilimits=(-2, 4))
-            axes.legend()
+            axes.yaxis.set_major_formatter("{x:g}")
+            # Above the axes, where no curve is.
+            axes.legend(loc="lower left", bbox_to_anchor=(0, 1), borderpad=0)
     return figure
 
 

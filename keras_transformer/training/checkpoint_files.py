@@ -1,8 +1,10 @@
 """The files of checkpoints: writing them with a checksum, reading and checking them."""
 
+import errno
 import hashlib
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import keras
@@ -28,6 +30,9 @@ def save_checkpoint(
         path: The file, which appears only when it is complete; its name ends in .weights.h5.
         arrays: Others to add by name, which `load_weights` ignores; see `read_arrays`.
 
+    Raises:
+        OSError: If the disk is full.
+
     >>> import tempfile
     >>> model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1)])
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -39,6 +44,7 @@ def save_checkpoint(
     import h5py
 
     with whole_file(path) as temporary:
+        _check_space(temporary, _variables(model), arrays or {})
         model.save_weights(temporary)
         if arrays:
             with h5py.File(temporary, "a") as file:
@@ -138,14 +144,32 @@ def load_checkpoint(model: keras.Model, path: str | os.PathLike) -> None:
         )
 
 
+def _variables(model: keras.Model) -> list[keras.Variable]:
+    optimizer = getattr(model, "optimizer", None)  # Only a compiled model has one.
+    return [*model.weights, *(optimizer.variables if optimizer else ())]
+
+
+def _check_space(
+    path: Path, variables: Sequence[keras.Variable], arrays: Mapping[str, np.ndarray]
+) -> None:
+    """Raise an OSError if there is no space for a checkpoint: HDF5 may crash on a full disk."""
+    numbers = sum(math.prod(variable.shape) for variable in variables)
+    size = 2**20 + 4 * numbers + sum(array.nbytes for array in arrays.values())
+    with open(path, "wb") as file:
+        try:
+            os.posix_fallocate(file.fileno(), 0, size)
+        except OSError as error:
+            if error.errno in (errno.EDQUOT, errno.EFBIG, errno.ENOSPC):
+                raise  # Others mean that the file system cannot tell.
+
+
 def not_finite(model: keras.Model) -> str | None:
     """Return the path of a weight, or of the optimizer's state, that has NaN or infinite values.
 
     Returns:
         The path of the first such variable, or None if all values are finite.
     """
-    optimizer = getattr(model, "optimizer", None)  # Only a compiled model has one.
-    for variable in [*model.weights, *(optimizer.variables if optimizer else ())]:
+    for variable in _variables(model):
         is_number = keras.backend.is_float_dtype(variable.dtype)
         if is_number and not keras.ops.all(keras.ops.isfinite(variable)):
             return variable.path

@@ -1,7 +1,7 @@
 """The checkpoints of a run: which to keep, and where to resume."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -88,6 +88,22 @@ class Checkpoints:
     def _best_first(self) -> list[Path]:
         # Of equal ones, the first epoch is the best.
         return sorted(self._files("best"), key=_score, reverse=True)
+
+    def missing(self, scores: Sequence[float], *, last: bool) -> list[Path]:
+        """Return which of the best epochs, or also of the last ones, have no checkpoint.
+
+        Args:
+            scores: The score of each epoch from the first; empty if they are not known.
+            last: Whether to look for the last epochs too.
+        """
+        epochs = self.position().epochs
+        ranking = sorted(range(len(scores)), key=lambda index: -round(scores[index], 4))
+        names = [f"best-{1 + index:04d}-*" for index in ranking[: self.keep_best]]
+        if last:
+            first = max(1, epochs - self.keep + 1)
+            names += [f"epoch-{epoch:04d}" for epoch in range(first, epochs + 1)]
+        patterns = [f"{name}.weights.h5" for name in names]
+        return [self.directory / name for name in patterns if not any(self.directory.glob(name))]
 
     def newest(self) -> Path | None:
         """Return the checkpoint of an epoch or a step to resume from, or None if there is none."""

@@ -1,7 +1,7 @@
 """Choose the final weights of a run: an average, or the best epoch."""
 
-import json
 import logging
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,8 +10,10 @@ from keras_transformer.model import Transformer
 from keras_transformer.training.averaging import average_checkpoints, load_moving_average
 from keras_transformer.training.check import Checked
 from keras_transformer.training.checkpoint_files import damage
-from keras_transformer.training.checkpoints import Checkpoints
+from keras_transformer.training.checkpoints import run_checkpoints
+from keras_transformer.training.csv_tables import read_history
 from keras_transformer.training.prepare import PreparedText
+from keras_transformer.training.run_directory import is_finished, write_json
 from keras_transformer.training.validation import NAMES, SELECTING, output_scores
 from keras_transformer.translation.translator import Translator
 from keras_transformer.utils.checksums import recorded_files
@@ -19,34 +21,107 @@ from keras_transformer.utils.files import whole_file
 
 log = logging.getLogger(__name__)
 
+_CHOOSE_AGAIN = "give --choose-again to choose from the checkpoints that are there"
 
-def choose_weights(config: ExperimentConfig, checked: Checked, text: PreparedText) -> Translator:
+
+def finished_translator(
+    config: ExperimentConfig, directory: Path, choose_again: bool
+) -> Translator | None:
+    """Return the translator of a finished run, or None if there is something to do.
+
+    Raises:
+        FileNotFoundError: If the final model is missing, or the checkpoints to choose from.
+        ValueError: If the directory holds a run with another configuration, or a file is damaged.
+    """
+    if choose_again:
+        if not any(run_checkpoints(directory, config.training).position()):
+            raise FileNotFoundError(
+                f"Choosing weights again needs checkpoints, received none in "
+                f"{directory / 'checkpoints'}. Restore them, or leave the run as it is."
+            )
+        return None
+    if not is_finished(directory, config):
+        return None
+    if not (directory / "model.keras").exists():
+        raise FileNotFoundError(
+            f"{directory} is finished, but has no model.keras. Restore it, or {_CHOOSE_AGAIN}."
+        )
+    log.info("%s is finished and stays as it is, unless with --choose-again", directory)
+    translator = Translator.load(directory)
+    if translator.decoding != config.decoding:
+        log.warning("it keeps its own decoding options, which differ from those given")
+    return translator
+
+
+def choose_weights(
+    config: ExperimentConfig, checked: Checked, text: PreparedText, choose_again: bool = False
+) -> Translator:
     """Save the average or the best checkpoint, whichever has the higher validation score.
 
     It is BLEU (with several target languages, the mean of theirs), or F1 of trees. Of several
-    machines, the chief chooses. Damaged checkpoints are left out, with a warning. The run directory
-    gets model.keras and chosen.json.
+    machines, the chief chooses. The run directory gets model.keras and chosen.json.
+
+    Args:
+        config, checked, text: The run.
+        choose_again: Whether to choose from the checkpoints that are there, if some are missing.
 
     Returns:
         The translator of the saved model.
 
     Raises:
-        ValueError: If no checkpoint is whole, or one has values that are NaN or infinite.
+        FileNotFoundError: If a checkpoint is missing.
+        ValueError: If one is damaged, or has values that are NaN or infinite.
     """
-    translator = _choose(config, checked, text) if checked.machines.is_chief else None
+    is_chief = checked.machines.is_chief
+    translator = _choose(config, checked, text, choose_again) if is_chief else None
     checked.machines.wait_for_all()  # The others must not leave while the chief needs them.
     return Translator.load(checked.directory) if translator is None else translator
 
 
-def _choose(config: ExperimentConfig, checked: Checked, text: PreparedText) -> Translator:
+def _candidates(
+    config: ExperimentConfig, checked: Checked, choose_again: bool
+) -> dict[str, list[Path]]:
+    """Return the checkpoints of the average and of the best epoch, if there is one."""
     checkpoints, average = checked.checkpoints, config.training.average
+    scores = _scores(checked, SELECTING[config.data.task])
+    if missing := checkpoints.missing(scores, last=average == "last"):
+        names = ", ".join(map(str, missing))
+        if not choose_again:
+            raise FileNotFoundError(
+                f"The final weights need the checkpoints {names}, which do not exist. Restore "
+                f"them, or {_CHOOSE_AGAIN}."
+            )
+        log.warning("the weights are chosen without %s", names)
+    best, last = checkpoints.best(), checkpoints.last()
+    candidates = {"average": {"best": best or last, "last": last, "ema": last[-1:]}[average]}
+    if best:
+        candidates["best"] = best[:1]
+    needed = sorted({path for paths in candidates.values() for path in paths})
+    if damaged := [f"{path} ({reason})" for path in needed if (reason := damage(path))]:
+        raise ValueError(
+            f"The final weights need whole checkpoints; damaged: {', '.join(damaged)}. Restore "
+            f"them, or remove them and {_CHOOSE_AGAIN}."
+        )
+    return candidates
+
+
+def _scores(checked: Checked, selecting: str) -> list[float]:
+    """Return the score of each epoch, or nothing if the table lacks one."""
+    if not (checked.directory / "epochs.csv").exists():
+        return []
+    history = read_history(checked.directory)
+    scores = history.get(selecting, [])
+    is_whole = len(scores) == checked.checkpoints.position().epochs
+    return scores if is_whole and not any(map(math.isnan, scores)) else []
+
+
+def _choose(
+    config: ExperimentConfig, checked: Checked, text: PreparedText, choose_again: bool
+) -> Translator:
+    average, candidates = config.training.average, _candidates(config, checked, choose_again)
     model = Transformer(config.model)
     translator = Translator(model, *text.tokenizers, config.decoding)
     sources = [source for source, _ in text.validation_pairs]
-    best = _whole(checkpoints.best())
-    candidates = {"average": _averaged(average, checkpoints, best)}
-    if best:
-        candidates["best"] = best[:1]
     selecting = SELECTING[config.data.task]
     search = "greedy" if config.decoding.beam_size == 1 else f"beam {config.decoding.beam_size}"
     if config.decoding.temperature is not None:
@@ -62,23 +137,15 @@ def _choose(config: ExperimentConfig, checked: Checked, text: PreparedText) -> T
     _load(model, average, chosen, candidates[chosen])
     report = {
         "chosen": chosen,
+        "epochs": config.training.epochs,
         "checkpoints": [path.name for path in candidates[chosen]],
         f"validation_{selecting.removeprefix('val_')}": found,
     }
     with recorded_files(checked.directory, ["model.keras", "chosen.json"]):
         with whole_file(checked.directory / "model.keras") as temporary:
             model.save(temporary)
-        with whole_file(checked.directory / "chosen.json") as temporary:
-            temporary.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        write_json(checked.directory / "chosen.json", report)  # The run is finished with this.
     return translator
-
-
-def _averaged(average: str, checkpoints: Checkpoints, best: Sequence[Path]) -> Sequence[Path]:
-    """Return the checkpoints that the average comes from."""
-    if average == "best" and best:
-        return best
-    last = _whole(checkpoints.last())
-    return last[-1:] if average == "ema" else last
 
 
 def _load(model: Transformer, average: str, name: str, paths: Sequence[Path]) -> None:
@@ -86,13 +153,3 @@ def _load(model: Transformer, average: str, name: str, paths: Sequence[Path]) ->
         load_moving_average(model, paths[-1])
     else:
         average_checkpoints(model, paths)
-
-
-def _whole(paths: Sequence[Path]) -> list[Path]:
-    whole = []
-    for path in paths:
-        if reason := damage(path):
-            log.warning("%s is damaged (%s) and left out", path, reason)
-        else:
-            whole.append(path)
-    return whole

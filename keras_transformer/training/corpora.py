@@ -152,3 +152,16 @@ def text_facts(data: DataConfig) -> dict[str, Any]:
         files = [tree_files(path) for [path] in files]
         tags["word_tags"] = data.word_tags
     return {"files": [[facts(path) for path in paths] for paths in files], **tags}
+
+
+def text_files(data: DataConfig) -> list[Path]:
+    """Return the files of the training and the validation text; none for a TFDS dataset.
+
+    Raises:
+        FileNotFoundError: If a file does not exist.
+    """
+    options = (data.train_source, data.train_target, data.validation_source, data.validation_target)
+    paths = [existing_file(path) for option in options for path in as_list(option)]
+    if data.task == "parsing":
+        return [file for path in paths for file in tree_files(path)]
+    return paths

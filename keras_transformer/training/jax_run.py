@@ -20,7 +20,7 @@ from keras_transformer.training.machines import read_cluster
 from keras_transformer.training.prepare import PreparedText, prepare_text, static_widths
 from keras_transformer.training.recipe import run_recipe
 from keras_transformer.training.resume import EpochState
-from keras_transformer.training.run_directory import claim, locked_directory
+from keras_transformer.training.run_directory import claim, is_finished, locked_directory
 from keras_transformer.training.stopping import FiniteLoss
 from keras_transformer.training.validation import validation_sample
 
@@ -61,6 +61,9 @@ def train_on_jax(config: ExperimentConfig, directory: str | os.PathLike) -> None
         raise ValueError(
             "A run on JAX trains on one machine, received a TF_CONFIG with several tasks. Unset it."
         )
+    if is_finished(Path(directory), config):
+        log.info("%s is finished and stays as it is", directory)
+        return
     tf.config.set_visible_devices([], "GPU")  # It only reads text, and would take their memory.
     with locked_directory(Path(directory)), _all_devices() as devices:
         _train(config, Path(directory), devices)
@@ -124,7 +127,7 @@ def _train(config: ExperimentConfig, directory: Path, devices: list[str]) -> Non
     model = Transformer(config.model, dtype=training.precision)
     model.compile(**run_recipe(model, training))
     validation = _Validation(config, model, text, len(devices))
-    claim(directory, config, text.tokenizers)
+    claim(directory, config, text.tokenizers, text.inputs)
     checkpoints.restore(model)
     batches = text.batches
     facts = f"{model.count_params():,}", len(batches), ", ".join(devices)

@@ -19,7 +19,7 @@ from keras_transformer.text import SentencePieceTokenizer, WordTokenizer
 from keras_transformer.training.check import Checked
 from keras_transformer.training.corpora import Pairs, TrainingText, read_validation, training_text
 from keras_transformer.training.recipe import check_warmup
-from keras_transformer.training.run_directory import claim
+from keras_transformer.training.run_directory import check_inputs, claim
 from keras_transformer.training.vocabularies import Tokenizers, run_tokenizers
 
 log = logging.getLogger(__name__)
@@ -40,6 +40,8 @@ class PreparedText:
     """The training text."""
     validation_pairs: Pairs
     """The validation text."""
+    inputs: Mapping[str, str]
+    """Checksums of the text and of the teachers; see `check_inputs`."""
 
 
 def prepare_text(config: ExperimentConfig, checked: Checked, replicas: int) -> PreparedText:
@@ -56,12 +58,13 @@ def prepare_text(config: ExperimentConfig, checked: Checked, replicas: int) -> P
     Raises:
         FileNotFoundError: If a text file is missing.
         ImportError, ConnectionError: See `read_tfds`.
-        ValueError: If a file is damaged, no pair is left, a pair does not fit the size of a batch,
-            or the warm-up is longer than the run.
+        ValueError: If a file is damaged, the run began with another text, no pair is left, a pair
+            does not fit the size of a batch, or the warm-up is longer than the run.
     """
     directory, machines = checked.directory, checked.machines
     validation_pairs = read_validation(config.data)
     text = training_text(config, directory)
+    inputs = check_inputs(directory, config)
     machines.check_same("text files", digest(text.facts), _SAME_FILES)
     with machines.chief_first():
         tokenizers = run_tokenizers(config, directory, text, checked.trained)
@@ -72,13 +75,19 @@ def prepare_text(config: ExperimentConfig, checked: Checked, replicas: int) -> P
             config.training, len(batches), config.data.max_length, has_begun=checked.has_begun
         )
         if machines.cluster and machines.is_chief:
-            claim(directory, config, tokenizers)
-    return PreparedText(tokenizers=tokenizers, batches=batches, validation_pairs=validation_pairs)
+            claim(directory, config, tokenizers, inputs)
+    return PreparedText(
+        tokenizers=tokenizers,
+        batches=batches,
+        validation_pairs=validation_pairs,
+        inputs=inputs,
+    )
 
 
 def preparation_report(config: ExperimentConfig, checked: Checked) -> str:
     """Train the vocabularies, encode the training text, and return what was kept and dropped."""
     text = training_text(config, checked.directory)
+    check_inputs(checked.directory, config)
     tokenizers = run_tokenizers(config, checked.directory, text, checked.trained)
     pairs, reports = encode_text(config, text, tokenizers)
     batches = token_batches(config, tokenizers, pairs, reports)

@@ -14,8 +14,8 @@ _STEPS, _SECONDS = 100, 60.0
 """A row is made after this many steps or seconds, whichever comes first."""
 _REFRESH = 0.25
 """Seconds between two states of the line at a terminal."""
-_INTERVAL = 60.0
-"""Seconds between two lines elsewhere."""
+_INTERVAL, _FIRST = 60.0, 10.0
+"""Seconds between two lines elsewhere, and before the first one, which says how long is left."""
 _BAR = "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}{postfix}"
 
 
@@ -160,7 +160,7 @@ class Progress(keras.callbacks.Callback):
         self.loss_name = "smoothed loss" if label_smoothing else "loss"
         self.perplexity: float | None = None
         self.bar: tqdm | None = None
-        self._shown = time.perf_counter()
+        self._shown = time.perf_counter() + _FIRST - _INTERVAL
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if sys.stdout.isatty():
@@ -176,7 +176,8 @@ class Progress(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         now = time.perf_counter()
-        if now - self._shown < (_INTERVAL if self.bar is None else _REFRESH):
+        is_early = now - self._shown < (_INTERVAL if self.bar is None else _REFRESH)
+        if is_early or (self.bar is None and self.readings.seconds_left() is None):
             return
         self._shown = now
         of_epoch = self.readings.steps_per_epoch

@@ -9,7 +9,7 @@ import keras
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.training.build import build_run, compiled_model
 from keras_transformer.training.check import check_run
-from keras_transformer.training.choose import choose_weights
+from keras_transformer.training.choose import choose_weights, finished_translator
 from keras_transformer.training.dry_run_report import DryRun, make_trial_steps
 from keras_transformer.training.fit import fit_epochs
 from keras_transformer.training.machines import others_may_be_lost, read_cluster
@@ -18,14 +18,16 @@ from keras_transformer.training.run_directory import locked_directory
 from keras_transformer.translation.translator import Translator
 
 
-def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
+def train(
+    config: ExperimentConfig, directory: str | os.PathLike, *, choose_again: bool = False
+) -> Translator:
     """Train a model on the text that a configuration names, and save it in a directory.
 
     The directory gets config.yaml, the vocabularies, logs, checkpoints of the last epochs and of
     the best one, and model.keras: an average (see `training.average`) or the best single
     checkpoint, whichever has the higher validation BLEU. Started again with the same directory, an
-    interrupted run resumes from its newest checkpoint, of an epoch or of a step in it. The
-    directory is locked until `train` ends.
+    interrupted run resumes from its newest checkpoint, of an epoch or of a step in it, and a
+    finished one stays as it is. The directory is locked until `train` ends.
 
     A run that starts from a trained model, by `training.init_from`, needs it until it has a first
     checkpoint; `training.teachers` are needed to the end. Neither is changed. Without a GPU,
@@ -37,22 +39,24 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
     Args:
         config: The experiment.
         directory: The run directory.
+        choose_again: Whether to choose the final weights of a finished run again, from the
+            checkpoints that are there.
 
     Returns:
         The translator of the trained model.
 
     Raises:
         BlockingIOError: If another run uses the directory.
-        FileNotFoundError: If a text file is missing, a vocabulary of a run that resumes, a model to
-            start from, or a teacher.
+        FileNotFoundError: If a text file is missing, a vocabulary or a checkpoint of the run, a
+            model to start from, or a teacher.
         FloatingPointError: If the loss or a weight becomes NaN or infinite. Checkpoints stay.
         ImportError: If the text is a TFDS dataset and `tensorflow-datasets` is not installed.
         ConnectionError: If a TFDS dataset cannot be downloaded, or another machine is lost.
         OSError: If the directory cannot be written to.
         RuntimeError: If the Keras backend is not TensorFlow.
-        ValueError: If the directory holds a run with another configuration; the text, the model to
-            start from or a teacher does not fit the configuration; the warm-up is longer than the
-            run; TF_CONFIG is not understood, or its machines differ; or a file is damaged.
+        ValueError: If the directory holds a run with another configuration or text; the text, the
+            model to start from or a teacher does not fit the configuration; the warm-up is longer
+            than the run; TF_CONFIG is not understood, or its machines differ; or a file is damaged.
 
     Example:
 
@@ -65,6 +69,8 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
     """
     _check_backend("train", "; on JAX, call train_on_jax")
     directory, cluster = Path(directory), read_cluster()
+    if finished := finished_translator(config, directory, choose_again):
+        return finished
     is_chief = cluster is None or cluster.is_chief
     lock = locked_directory(directory) if is_chief else contextlib.nullcontext()
     with others_may_be_lost(cluster), lock:
@@ -72,7 +78,7 @@ def train(config: ExperimentConfig, directory: str | os.PathLike) -> Translator:
         text = prepare_text(config, checked, checked.machines.replicas)
         built = build_run(config, checked, text)
         fit_epochs(config, checked, text, built)
-        return choose_weights(config, checked, text)
+        return choose_weights(config, checked, text, choose_again)
 
 
 def dry_run(config: ExperimentConfig, directory: str | os.PathLike) -> DryRun:

@@ -8,18 +8,22 @@ import json
 import logging
 import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.text.files import save_tokenizers, tokenizer_paths
+from keras_transformer.training.corpora import text_files
+from keras_transformer.training.csv_tables import read_history
 from keras_transformer.training.vocabularies import Tokenizers
-from keras_transformer.translation.saved import find_translator
-from keras_transformer.utils.checksums import check_files, recorded_files
+from keras_transformer.translation.saved import find_translator, weights_file
+from keras_transformer.utils.checksums import check_files, recorded_files, sample_checksum
+from keras_transformer.utils.files import whole_file
 
 log = logging.getLogger(__name__)
 
+_INPUTS = "inputs.json"
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 
 
@@ -143,14 +147,86 @@ def _differences(before: ExperimentConfig, config: ExperimentConfig) -> Sequence
     return differences
 
 
-def claim(directory: Path, config: ExperimentConfig, tokenizers: Tokenizers) -> None:
-    """Write the configuration and the vocabularies, with their checksums."""
+def check_inputs(directory: Path, config: ExperimentConfig) -> dict[str, str]:
+    """Check that text and teachers are those with which the run in a directory began.
+
+    Returns:
+        Their checksums by file, for `claim`.
+
+    Raises:
+        FileNotFoundError: If a file is missing.
+        ValueError: If one differs, or the record of them is damaged or missing.
+    """
+    paths = [*text_files(config.data), *map(weights_file, config.training.teachers)]
+    found = {str(path): sample_checksum(path) for path in paths}
+    before = _read_json(directory / _INPUTS)
+    if before is None:
+        if (directory / "config.yaml").exists():
+            log.info("%s has no checksums of its text; they are recorded now", directory)
+        return found
+    names = sorted(found.keys() | before.keys())
+    if others := [name for name in names if found.get(name) != before.get(name)]:
+        raise ValueError(
+            "A run goes on with the text and the teachers that it began with; these differ: "
+            f"{', '.join(others)}. Restore them, or choose another directory."
+        )
+    return found
+
+
+def claim(
+    directory: Path, config: ExperimentConfig, tokenizers: Tokenizers, inputs: Mapping[str, str]
+) -> None:
+    """Write the configuration, the vocabularies and the checksums of text and teachers."""
     directory.mkdir(parents=True, exist_ok=True)
     is_joint = config.model.has_joint_vocabulary
     names = [path.name for path in tokenizer_paths(directory, tokenizers, is_joint)]
-    with recorded_files(directory, ["config.yaml", *names]):
+    with recorded_files(directory, ["config.yaml", _INPUTS, *names]):
         config.to_file(directory / "config.yaml")
+        write_json(directory / _INPUTS, inputs)
         save_tokenizers(directory, tokenizers, is_joint)
+
+
+def is_finished(directory: Path, config: ExperimentConfig) -> bool:
+    """Return whether a run with this configuration has trained its epochs and chosen its weights.
+
+    Raises:
+        ValueError: If the directory holds a run with another configuration, or chosen.json is
+            damaged or missing.
+    """
+    check_claim(directory, config)
+    chosen = _read_chosen(directory)
+    if chosen is None:
+        return False
+    if "epochs" in chosen:
+        return chosen["epochs"] == config.training.epochs
+    # Earlier versions did not say of which epochs they chose.
+    history = read_history(directory) if (directory / "epochs.csv").exists() else {}
+    return history.get("epoch", [0])[-1] == config.training.epochs
+
+
+def _read_chosen(directory: Path) -> dict[str, Any] | None:
+    remedy = "Restore it, or choose the weights again with --choose-again"
+    return _read_json(directory / "chosen.json", remedy)
+
+
+def _read_json(path: Path, remedy: str = "Restore it") -> dict[str, Any] | None:
+    """Return the object in a file, or None if there is no such file and it has no checksum."""
+    check_files(path.parent, [path.name], remedy)
+    if not path.exists():
+        return None
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(values, dict):
+            raise ValueError(f"it holds {values!r} instead of an object")
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}. {remedy}.") from error
+    return values
+
+
+def write_json(path: Path, values: Mapping[str, Any]) -> None:
+    """Write an object to a file, which appears only when it is complete."""
+    with whole_file(path) as temporary:
+        temporary.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
 
 
 def run_facts(directory: str | os.PathLike) -> dict[str, Any]:
@@ -177,17 +253,6 @@ def run_facts(directory: str | os.PathLike) -> dict[str, Any]:
     """
     saved = find_translator(directory)
     facts = {name: value for name, value in saved.facts.items() if name != "command"}
-    chosen = saved.path.with_name("chosen.json")
-    if not chosen.exists():
+    if not saved.path.with_name("chosen.json").exists():
         return facts
-    check_files(chosen.parent, [chosen.name])
-    try:
-        validation = json.loads(chosen.read_text(encoding="utf-8"))
-        if not isinstance(validation, dict):
-            raise ValueError(f"it holds {validation!r} instead of an object")
-    except ValueError as error:
-        raise ValueError(
-            f"{chosen} is damaged: {error}. Restore it, or remove it and run the training "
-            "command again, which chooses a checkpoint again."
-        ) from error
-    return {**facts, "validation": validation}
+    return {**facts, "validation": _read_chosen(saved.path.parent)}

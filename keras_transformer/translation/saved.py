@@ -88,6 +88,13 @@ def find_translator(path: str | os.PathLike) -> SavedTranslator:
     raise FileNotFoundError(f"{path / _CONFIG} does not exist. Give {_KINDS}.")
 
 
+def weights_file(path: str | os.PathLike) -> Path:
+    """Return the file with the weights of a translator on disk; see `find_translator`."""
+    directory = find_translator(path).path.parent
+    own = directory / _MODEL
+    return own if own.exists() else directory.parent / "variables/variables.data-00000-of-00001"
+
+
 def _in_directory(directory: Path) -> SavedTranslator:
     path, model = directory / _CONFIG, directory / _MODEL
     if not model.exists():
@@ -157,8 +164,8 @@ def _read_model(path: Path) -> Transformer:
     except (KeyError, OSError, TypeError, ValueError, zipfile.BadZipFile) as error:
         reason = " ".join(str(error).split())
         raise ValueError(
-            f"{path} is damaged: {reason}. Restore it. In a run directory, you can also remove it "
-            "and run the training command again, which writes it from the checkpoints."
+            f"{path} is damaged: {reason}. Restore it. In a run directory, the training command "
+            "with --choose-again writes it from the checkpoints."
         ) from error
 
 

@@ -10,10 +10,13 @@ from pathlib import Path
 from keras_transformer.utils.files import whole_file
 
 FILE = "SHA256SUMS"
+_BLOCK, _BLOCKS = 2**16, 256
 _LINE = re.compile(r"([0-9a-f]{64}) [ *](.+)")
 
 
-def check_files(directory: str | os.PathLike, names: Sequence[str] | None = None) -> None:
+def check_files(
+    directory: str | os.PathLike, names: Sequence[str] | None = None, remedy: str = "Restore it"
+) -> None:
     """Check files against the checksums that were recorded when they were written.
 
     A file without a record, as version 0.1 wrote it, is not checked.
@@ -21,6 +24,7 @@ def check_files(directory: str | os.PathLike, names: Sequence[str] | None = None
     Args:
         directory: The directory of the files.
         names: Paths in the directory, with "/" as the separator; by default all that have a record.
+        remedy: What the error says to do.
 
     Raises:
         ValueError: If a file that has a record is missing or differs, or the record is damaged.
@@ -41,12 +45,10 @@ def check_files(directory: str | os.PathLike, names: Sequence[str] | None = None
         if name not in recorded:
             continue
         if not path.exists():
-            raise ValueError(
-                f"{path} is missing, but {Path(directory) / FILE} lists it. Restore it."
-            )
+            raise ValueError(f"{path} is missing, but {Path(directory) / FILE} lists it. {remedy}.")
         if _digest(path) != recorded[name]:
             raise ValueError(
-                f"{path} is damaged: its checksum is not the one in {FILE}. Restore it; if it was "
+                f"{path} is damaged: its checksum is not the one in {FILE}. {remedy}; if it was "
                 f"changed on purpose, remove its line from {Path(directory) / FILE}."
             )
 
@@ -85,6 +87,25 @@ def record_files(directory: str | os.PathLike, names: Sequence[str]) -> None:
     directory = Path(directory)
     new = {name: _digest(directory / name) for name in names}
     _write(directory, _read(directory) | new)
+
+
+def sample_checksum(path: str | os.PathLike) -> str:
+    """Return the size of a file and a checksum: of all, or of 256 blocks if it has over 16 MiB.
+
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile() as file:
+    ...     sample_checksum(file.name)[:20]
+    '0 e3b0c44298fc1c149a'
+    """
+    size, digest = os.path.getsize(path), hashlib.sha256()
+    step = max(_BLOCK, (size - _BLOCK) // (_BLOCKS - 1))
+    with open(path, "rb") as file:
+        for place in range(0, size, step):
+            file.seek(place)
+            digest.update(file.read(_BLOCK))
+        file.seek(max(0, size - _BLOCK))
+        digest.update(file.read())
+    return f"{size} {digest.hexdigest()}"
 
 
 def _digest(path: Path) -> str:

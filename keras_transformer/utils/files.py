@@ -12,7 +12,8 @@ from pathlib import Path
 def whole_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path to write to, and rename it to `path` if the block succeeds.
 
-    The temporary path has the same suffix and directory, and is unique to each writer.
+    The temporary path has the same suffix and directory, and is unique to each writer. An error of
+    writing, such as that of a full disk, names the final path.
 
     Args:
         path: The final path. An existing file is replaced.
@@ -28,6 +29,10 @@ def whole_file(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         flush_and_rename(temporary, path)
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 

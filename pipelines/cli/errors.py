@@ -16,17 +16,22 @@ FAILED, MISTAKE, TRY_AGAIN = 1, 2, 75
 """Exit status after an error; after a mistake in the options or in the configuration; and after an
 error that the same command may not meet later (EX_TEMPFAIL of sysexits.h)."""
 
+_MEMORY = "Free some memory, raise its limit (ulimit -v), or use smaller batches."
 _REMEDIES = {
     errno.EACCES: "Choose another path, or change its permissions.",
     errno.EPERM: "Choose another path, or change its permissions.",
     errno.EROFS: "Choose a path on a file system that can be written to.",
     errno.ENOSPC: "Free some disk space and run the command again.",
     errno.EDQUOT: "Free some disk space and run the command again.",
+    errno.EFBIG: "Raise the limit of file sizes (ulimit -f), or use a smaller model.",
+    errno.ENOMEM: _MEMORY,
     errno.ENOENT: "Check the path.",
     errno.ENOTDIR: "Check the path.",
     errno.EISDIR: "Give a file instead of a directory.",
     errno.EEXIST: "Choose another path, or remove what is there.",
 }
+_RESOURCES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM}
+_NO_MEMORY = ("can't start new thread", "failed to map segment from shared object")
 
 
 class Failed(SystemExit):
@@ -93,8 +98,11 @@ def explain(error: Exception) -> str | None:
     if tensorflow and isinstance(error, tensorflow.errors.OpError):
         return _explain_tensorflow(error, tensorflow.errors)
     if isinstance(error, OSError):
-        remedy = _REMEDIES.get(error.errno) if error.filename is not None else None
+        is_clear = error.filename is not None or error.errno in _RESOURCES
+        remedy = _REMEDIES.get(error.errno) if is_clear else None
         return _one_line(f"{error}. {remedy}" if remedy else str(error))
+    if isinstance(error, MemoryError) or any(text in str(error) for text in _NO_MEMORY):
+        return f"out of memory{_one_line(f': {error}' if str(error) else '')}. {_MEMORY}"
     if isinstance(error, ImportError | ValueError | EOFError | FloatingPointError):
         return _one_line(str(error))
     return None

@@ -104,7 +104,8 @@ def read_experiment(args: argparse.Namespace, prog: str) -> tuple[Any, str]:
     if not given.keys() - {"output"}:
         raise Failed(_NOTHING_GIVEN.format(prog=prog), MISTAKE)
     path = args.config
-    in_file = read_yaml(path) if path else {}
+    repeated: list[str] = []
+    in_file = read_yaml(path, repeated) if path else {}
     values = _merged(in_file, given)
     preset, output = values.pop("preset", None), values.pop("output", None)
     values.pop("config", None)
@@ -113,7 +114,7 @@ def read_experiment(args: argparse.Namespace, prog: str) -> tuple[Any, str]:
     training = values.get("training")
     if start := training.get("init_from") if isinstance(training, dict) else None:
         values = _merged(_sections_of(str(start), output), values)
-    mistakes = [] if output else [_MISSING["output"]]
+    mistakes = repeated if output else [_MISSING["output"], *repeated]
     try:
         experiment = ExperimentConfig.from_dict(values)
     except pydantic.ValidationError as error:

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import resource
 import sys
 
 
@@ -21,6 +22,10 @@ def import_tensorflow(training: bool = False) -> None:
     """
     if training and "tensorflow" not in sys.modules:  # It reads the variable on import.
         os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY:  # Where it is reached, TensorFlow may abort the process.
+        message = "the address space is limited to %.1f GB; if the process aborts, raise ulimit -v"
+        logging.getLogger("keras_transformer").warning(message, limit / 1e9)
     from keras_transformer.utils.quiet_start import import_tensorflow_quietly
 
     import_tensorflow_quietly()

@@ -1,4 +1,4 @@
-"""Run the whole workflow on generated sentences, in 2 to 3 minutes on two CPU cores.
+"""Run the whole workflow on generated sentences, in 2 to 3 minutes on two idle CPU cores.
 
     python -m pipelines.quickstart
 
@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.qui
     from keras_transformer.training import train
     from keras_transformer.training.run_directory import run_facts
 
-    print("This takes 2 to 3 minutes on two CPU cores.")
+    print("This takes 2 to 3 minutes on two idle CPU cores; training prints how long is left.")
     directory = Path(args.directory)
     corpus, files = write_corpus(directory)
     print(f"{len(corpus.train):,} generated pairs of sentences, such as")

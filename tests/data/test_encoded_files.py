@@ -135,6 +135,19 @@ def test_damaged_files_are_made_anew(tmp_path, damage, caplog):
     assert f"the encoded text in {tmp_path} is damaged and made again" in caplog.messages
 
 
+@pytest.mark.parametrize("name", ["source.ids", "target.offsets", "record.json"])
+def test_a_flipped_bit_is_found(tmp_path, name):
+    expected, _ = encode(tmp_path)
+    expected = type(expected)(*(getattr(expected, field).copy() for field in FIELDS))
+    content = (tmp_path / name).read_bytes()
+    place = content.index(b'"a"') + 1 if name == "record.json" else len(content) // 2
+    (tmp_path / name).write_bytes(content[:place] + b"x" + content[place + 1 :])
+    with pytest.raises(ValueError, match=f"{name} is damaged: .*. Delete it, and the text is enco"):
+        encode(tmp_path)
+    (tmp_path / name).unlink()
+    assert same(encode(tmp_path)[0], expected)
+
+
 def test_rules_drop_pairs_for_the_first_reason(tmp_path):
     pairs = [
         ("one two", "eins zwei"),

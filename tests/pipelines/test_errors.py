@@ -32,6 +32,12 @@ def failure(command, *options):
     ("error", "message"),
     [
         (OSError(28, "No space left on device", "/x/y"), "'/x/y'. Free some disk space and run"),
+        (OSError(28, "No space left on device"), "on device. Free some disk space and run"),
+        (OSError(27, "File too large", "/x"), "'/x'. Raise the limit of file sizes (ulimit -f)"),
+        (OSError(12, "Cannot allocate memory"), "memory. Free some memory, raise its limit"),
+        (MemoryError(), "out of memory. Free some memory, raise its limit (ulimit"),
+        (RuntimeError("can't start new thread"), ": can't start new thread. Free some memory"),
+        (ImportError("x.so: failed to map segment from shared object"), "object. Free some mem"),
         (PermissionError(13, "Permission denied", "/x"), "'/x'. Choose another path, or change"),
         (FileNotFoundError(2, "No such file or directory", "x"), "'x'. Check the path."),
         (FileNotFoundError("There is no x. Give y."), "There is no x. Give y."),

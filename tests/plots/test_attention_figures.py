@@ -37,6 +37,8 @@ def test_tokens_label_the_attention_map():
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("source", "target")
     assert color_bar.get_ylabel() == "attention weight"
     assert color_bar.get_ylim() == (0, 1)
+    # A mean over heads is spread: the darkest cell is the largest weight.
+    assert attention_map(WEIGHTS / 4, SOURCE, TARGET).axes[1].get_ylim() == (0, 0.25)
 
 
 def test_the_darkness_of_each_cell_shows_its_weight(tmp_path):
@@ -88,7 +90,8 @@ def test_the_grid_has_the_weights_of_each_layer_and_head_in_its_place():
     weights = random_weights(LAYERS, HEADS, T, S)
     figure = attention_grid(weights, SOURCE, TARGET, "Who attends to whom")
     *maps, color_bar = figure.axes
-    assert len(maps) == LAYERS * HEADS and color_bar.get_ylim() == (0, 1)
+    assert len(maps) == LAYERS * HEADS and color_bar.get_ylim() == (0, weights.max())
+    assert {axes.collections[0].get_clim() for axes in maps} == {(0, weights.max())}
     for i, axes in enumerate(maps):
         layer, head = divmod(i, HEADS)
         shown = axes.collections[0].get_array().reshape(T, S)

@@ -45,6 +45,18 @@ def test_the_bleu_of_validation_is_labeled_as_that_of_greedy_search_and_the_best
     assert best.get_label() == "best: 33.2, epoch 3"
 
 
+@pytest.mark.parametrize("bleu", [[0.0], [0.003, 0.011, 0.01], [41.2, 38.0, 41.3], [0.0, 99.9]])
+def test_the_axis_of_scores_is_plain_and_from_0_and_no_legend_covers_a_curve(bleu):
+    rates = [1e-3, 5e-4, 1e-4][: len(bleu)]
+    figure = training_curves({"loss": bleu, "val_bleu": bleu, "learning_rate": rates})
+    figure.draw_without_rendering()
+    low, high = figure.axes[1].get_ylim()
+    assert 0 <= low <= min(bleu) and max(1, *bleu) <= high
+    for axes in figure.axes:
+        assert axes.yaxis.get_offset_text().get_text() == ""  # It would be below the legend.
+        assert axes.get_legend().get_window_extent().y0 >= axes.bbox.y1
+
+
 def test_the_learning_rate_has_a_third_panel():
     figure = training_curves(HISTORY)
     assert [axes.get_ylabel() for axes in figure.axes][2:] == ["learning rate"]

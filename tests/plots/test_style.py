@@ -28,7 +28,7 @@ def figure():
 def test_a_png_has_200_pixels_per_inch(figure, tmp_path):
     save_figure(figure, tmp_path / "curves.png")
     height, width, _ = image.imread(tmp_path / "curves.png").shape
-    assert (width, height) == (960, 380)  # 2 panels of 2.4 by 1.9 inches, 200 dots each
+    assert (width, height) == (960, 440)  # 2 panels of 2.4 by 2.2 inches, 200 dots each
 
 
 def test_the_suffix_chooses_the_format(figure, tmp_path):

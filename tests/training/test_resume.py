@@ -1,6 +1,8 @@
 """Runs that go on where they ended, and what an epoch in progress needs for that."""
 
 import dataclasses
+import itertools
+import os
 import types
 
 import keras
@@ -39,15 +41,20 @@ def weights_after(directory, epoch):
 
 @pytest.mark.slow
 def test_an_interrupted_run_resumes_as_if_uninterrupted(
-    tmp_path, interrupted_in_epoch, killed_at_step, without_search, caplog
+    tmp_path, interrupted_in_epoch, killed_at_step, without_search, caplog, monkeypatch
 ):
     directory = toy_training()[0]
     config = ExperimentConfig.from_file(directory / "config.yaml")
     often = dataclasses.replace(config.training, checkpoint_steps=5)
     config = dataclasses.replace(config, training=often)
     caplog.set_level("INFO", logger="keras_transformer")
+    seconds = itertools.count(2e9, -1e6)  # The clock is wrong, and goes backwards.
+    monkeypatch.setattr("time.time", lambda: next(seconds))
+    (tmp_path / "link").symlink_to(tmp_path)
     with interrupted_in_epoch(2):
-        train(config, tmp_path)
+        train(config, tmp_path / "link")
+    for path in tmp_path.rglob("*.weights.h5"):
+        os.utime(path, (3e9, 3e9))
     assert epochs_of(tmp_path) == [1]
     for path in (tmp_path / "checkpoints").glob("step-*"):
         path.unlink()  # As if only epochs had checkpoints.
@@ -72,6 +79,12 @@ def test_an_epoch_does_not_go_on_with_another_text(tmp_path, killed_at_step, wit
     config = toy_experiment(data, epochs=1, checkpoint_steps=1)
     with killed_at_step(1, 2):
         train(config, tmp_path / "run")
+    path = tmp_path / "train.target"
+    path.write_text("".join(reversed(path.read_text().splitlines(keepends=True))))
+    with pytest.raises(ValueError, match=f"these differ: {path}. Restore them, or choose"):
+        train(config, tmp_path / "run")
+    for name in ("inputs.json", "SHA256SUMS"):  # As before version 0.2.
+        (tmp_path / "run" / name).unlink()
     for side in ("source", "target"):
         with open(data[f"train_{side}"], "a") as file:
             file.write("one two\n")

@@ -1,11 +1,13 @@
+import dataclasses
 import json
+import shutil
 
 import keras
 import numpy as np
 import pytest
 
 from keras_transformer import Transformer
-from keras_transformer.config import ExperimentConfig
+from keras_transformer.config import DecodingConfig, ExperimentConfig
 from keras_transformer.evaluation import score
 from keras_transformer.training import average_checkpoints, train
 from keras_transformer.training.csv_tables import read_history
@@ -47,6 +49,7 @@ def test_the_directory_has_what_later_programs_need():
         "chosen.json",
         "config.yaml",
         "epochs.csv",
+        "inputs.json",
         "metrics.csv",
         "model.keras",
         "tensorboard",
@@ -78,15 +81,39 @@ def test_the_loaded_translator_is_the_returned_one():
     assert toy_training()[1](toy_sentences(30, seed=9)) == translations
 
 
-def test_a_finished_run_is_not_repeated():
-    directory, translator = toy_training()
+def test_a_finished_run_stays_as_it_is(tmp_path, caplog):
+    directory = shutil.copytree(toy_training()[0], tmp_path / "run")
     config = ExperimentConfig.from_file(directory / "config.yaml")
-    before = {path: path.stat().st_mtime_ns for path in (directory / "checkpoints").iterdir()}
+    for name in ("checkpoints", "text"):
+        shutil.rmtree(directory / name)
+    caplog.set_level("INFO", logger="keras_transformer")
+    before = {path: path.stat().st_mtime_ns for path in (directory, *directory.rglob("*"))}
     again = train(config, directory)
-    assert {path: path.stat().st_mtime_ns for path in before} == before
+    other = dataclasses.replace(config, decoding=DecodingConfig(beam_size=9))
+    assert train(other, directory).decoding == config.decoding
+    assert {path: path.stat().st_mtime_ns for path in (directory, *directory.rglob("*"))} == before
+    assert_same_weights(again.model, toy_training()[1].model)
+    assert caplog.text.count(f"{directory} is finished and stays as it is, unless with --cho") == 2
+    assert caplog.text.count("it keeps its own decoding options, which differ") == 1
+    with pytest.raises(FileNotFoundError, match="needs checkpoints, received none in .*run/check"):
+        train(config, directory, choose_again=True)
+    (directory / "model.keras").unlink()
+    with pytest.raises(FileNotFoundError, match="has no model.keras. Restore it, or give --choose"):
+        train(config, directory)
+
+
+@pytest.mark.slow
+def test_the_weights_of_a_finished_run_can_be_chosen_again(tmp_path, without_search):
+    directory = tmp_path / "run"
+    config = toy_experiment(write_toy_text(tmp_path, train=60))
+    expected = train(config, directory)
+    for name in ("model.keras", "chosen.json"):
+        (directory / name).unlink()
+    with pytest.raises(ValueError, match="chosen.json is missing, .* Restore it, or choose"):
+        train(config, directory)
+    assert_same_weights(train(config, directory, choose_again=True).model, expected.model)
     assert epochs_of(directory) == [1, 2, 3]
-    sentences = toy_sentences(5)
-    assert again(sentences) == translator(sentences)
+    assert_same_weights(train(config, directory).model, expected.model)
 
 
 def test_only_encoded_text_is_removed_from_a_folder_of_text(tmp_path):

@@ -1,6 +1,7 @@
 """The lock of a run directory, the configuration that claims it, and what it says of a run."""
 
 import dataclasses
+import json
 import os
 import signal
 import subprocess
@@ -12,9 +13,23 @@ import yaml
 
 from keras_transformer.config import DecodingConfig
 from keras_transformer.training import run_directory
-from keras_transformer.training.run_directory import check_claim, claim, locked_directory, run_facts
+from keras_transformer.training.run_directory import (
+    check_claim,
+    check_inputs,
+    claim,
+    is_finished,
+    locked_directory,
+    run_facts,
+)
 from keras_transformer.translation.translator import Translator
-from tests.helpers.tiny import ROOT, tiny_model, tiny_tokenizer, toy_experiment
+from tests.helpers.tiny import (
+    ROOT,
+    tiny_model,
+    tiny_tokenizer,
+    tiny_translator,
+    toy_experiment,
+    write_toy_text,
+)
 
 TEXT = {"train_source": "train.tsv", "validation_source": "validation.tsv"}
 HOLD = """
@@ -143,7 +158,7 @@ def reversed_middle(data):
 @pytest.fixture
 def trained(tmp_path):
     """A run directory as `train` leaves it, with the tiny model and a beam of 2."""
-    claim(tmp_path, toy_experiment(TEXT), [tiny_tokenizer(), tiny_tokenizer()])
+    claim(tmp_path, toy_experiment(TEXT), [tiny_tokenizer(), tiny_tokenizer()], {})
     tiny_model(num_layers=1).save(tmp_path / "model.keras")
     return tmp_path
 
@@ -180,7 +195,7 @@ def test_a_truncated_configuration_is_named_with_a_remedy(trained, length):
 def test_a_run_resumes_with_its_configuration_or_more_epochs(tmp_path):
     experiment = toy_experiment(TEXT)
     check_claim(tmp_path, experiment)
-    claim(tmp_path, experiment, [tiny_tokenizer()])
+    claim(tmp_path, experiment, [tiny_tokenizer()], {})
     check_claim(tmp_path, experiment)
     check_claim(tmp_path, toy_experiment(TEXT, epochs=99))
     check_claim(tmp_path, dataclasses.replace(experiment, decoding=DecodingConfig(beam_size=9)))
@@ -189,7 +204,7 @@ def test_a_run_resumes_with_its_configuration_or_more_epochs(tmp_path):
 
 
 def test_every_option_that_differs_from_the_run_is_named(tmp_path):
-    claim(tmp_path, toy_experiment(TEXT), [tiny_tokenizer()])
+    claim(tmp_path, toy_experiment(TEXT), [tiny_tokenizer()], {})
     other = toy_experiment(TEXT | {"train_source": "other.tsv"}, seed=2)
     model = dataclasses.replace(other.model, norm="pre")
     message = (
@@ -201,13 +216,76 @@ def test_every_option_that_differs_from_the_run_is_named(tmp_path):
 
 
 def test_a_run_of_version_0_1_resumes(tmp_path):
-    claim(tmp_path, toy_experiment(TEXT), [tiny_tokenizer()])
+    claim(tmp_path, toy_experiment(TEXT), [tiny_tokenizer()], {})
     path = tmp_path / "config.yaml"
     values = yaml.safe_load(path.read_text())
     values["training"]["r_drop"] = 0.0
     path.write_text(yaml.safe_dump(values))
     (tmp_path / "SHA256SUMS").unlink()
     check_claim(tmp_path, toy_experiment(TEXT, epochs=99))
+
+
+def change_a_letter(path, place):
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("size", [0, 30_000_000])
+def test_a_run_goes_on_with_the_text_that_it_began_with(tmp_path, size):
+    data = write_toy_text(tmp_path, train=60)
+    train, valid = tmp_path / "train.source", tmp_path / "validation.target"
+    train.write_bytes(train.read_bytes().ljust(size))
+    weights = tmp_path / "teacher" / "model.keras"
+    tiny_translator(num_layers=1).save(weights.parent)
+    config = toy_experiment(data, teachers=[str(weights.parent)])
+    text = check_inputs(tmp_path, config)
+    assert set(text) == {*data.values(), str(weights)}
+    claim(tmp_path, config, [tiny_tokenizer()], text)
+    assert check_inputs(tmp_path, config) == text
+    os.utime(train, ns=(0, 0))  # A copy of the text is the same text.
+    assert check_inputs(tmp_path, config) == text
+    change_a_letter(train, -1)
+    change_a_letter(weights, 5000)
+    valid.write_text(valid.read_text() + "one\n")
+    message = f"these differ: {weights}, {train}, {valid}. Restore them, or choose another"
+    with pytest.raises(ValueError, match=message):
+        check_inputs(tmp_path, config)
+
+
+def test_a_run_without_checksums_of_its_text_gets_them(tmp_path, caplog):
+    caplog.set_level("INFO", logger="keras_transformer")
+    config = toy_experiment(write_toy_text(tmp_path, train=60))
+    check_inputs(tmp_path, config)
+    assert caplog.text == ""  # There is no run yet.
+    claim(tmp_path, config, [tiny_tokenizer()], {})
+    for name in ("inputs.json", "SHA256SUMS"):  # As before version 0.2.
+        (tmp_path / name).unlink()
+    assert check_inputs(tmp_path, config)
+    assert "has no checksums of its text; they are recorded now" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("chosen", "rows", "finished"),
+    [
+        (None, 3, False),
+        ({"epochs": 3}, 0, True),
+        ({"epochs": 2}, 3, False),  # It was killed with the third epoch, before the choice.
+        ({}, 3, True),  # Earlier versions did not write the epochs.
+        ({}, 2, False),
+        ({}, 0, False),
+    ],
+)
+def test_a_run_is_finished_when_its_weights_are_those_of_all_epochs(
+    tmp_path, chosen, rows, finished
+):
+    claim(tmp_path, toy_experiment(TEXT), [tiny_tokenizer()], {})
+    if chosen is not None:
+        (tmp_path / "chosen.json").write_text(json.dumps(chosen))
+    if rows:
+        table = "".join(f"{epoch},5.0\n" for epoch in range(1, rows + 1))
+        (tmp_path / "epochs.csv").write_text(f"epoch,loss\n{table}")
+    assert is_finished(tmp_path, toy_experiment(TEXT)) == finished
 
 
 def test_the_facts_of_a_run_are_its_data_its_recipe_and_what_was_chosen(trained):
@@ -221,5 +299,5 @@ def test_the_facts_of_a_run_are_its_data_its_recipe_and_what_was_chosen(trained)
     assert run_facts(trained) == facts | {"validation": {"chosen": "best"}}
     for content in ('{"chosen', "", "3"):
         (trained / "chosen.json").write_text(content)
-        with pytest.raises(ValueError, match="chosen.json is damaged: .*Restore it, or remove it"):
+        with pytest.raises(ValueError, match="chosen.json is damaged: .*Restore it, or choose"):
             run_facts(trained)

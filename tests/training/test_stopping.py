@@ -60,7 +60,8 @@ def test_a_run_that_diverges_saves_nothing_and_ends(tmp_path):
         train(toy_experiment(data, learning_rate_scale=1e30), tmp_path / "run")
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert names <= {
-        *("SHA256SUMS", "config.yaml", "metrics.csv", "tensorboard", "text", "vocabulary.model")
+        *("SHA256SUMS", "config.yaml", "inputs.json", "metrics.csv", "tensorboard", "text"),
+        "vocabulary.model",
     }
 
 

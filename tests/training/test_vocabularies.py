@@ -1,5 +1,6 @@
 """Runs with vocabularies of each kind."""
 
+import dataclasses
 import re
 import shutil
 
@@ -28,8 +29,9 @@ def test_a_run_does_not_resume_without_its_vocabulary(tmp_path):
     directory = shutil.copytree(toy_training()[0], tmp_path / "run")
     (directory / "vocabulary.model").unlink()
     config = ExperimentConfig.from_file(directory / "config.yaml")
+    longer = dataclasses.replace(config.training, epochs=4)
     with pytest.raises(FileNotFoundError, match="there is no .*run/vocabulary.model. Restore what"):
-        train(config, directory)
+        train(dataclasses.replace(config, training=longer), directory)
     assert not (directory / "vocabulary.model").exists()
 
 

@@ -12,7 +12,7 @@ def trained(monkeypatch):
     calls = []
     monkeypatch.setattr(
         "keras_transformer.training.train",
-        lambda experiment, output: calls.append((experiment, output)),
+        lambda experiment, output, **_: calls.append((experiment, output)),
     )
     return calls
 

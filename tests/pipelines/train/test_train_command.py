@@ -94,6 +94,29 @@ def test_values_that_do_not_fit_are_reported_in_the_words_of_the_library(train_w
         train_with(MINIMAL, *options.split())
 
 
+def test_repeated_keys_are_reported_with_the_other_mistakes(config_file):
+    content = "model: {vocab_size: 2, vocab_size: 3}\ndata: {}\ndata: {train_source: a}\n"
+    with pytest.raises(SystemExit) as error:
+        train.main(["--config", config_file(content), "--training.epochs", "inf"])
+    lines = str(error.value).splitlines()[1:]
+    assert lines[:3] == [
+        "  output is missing; give --output DIRECTORY",
+        "  model.vocab_size is given twice, in lines 1 and 1; remove one",
+        "  data is given twice, in lines 2 and 3; remove one",
+    ]
+    assert len(lines) == 6
+
+
+def test_the_weights_are_chosen_again_if_asked(config_file, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        "keras_transformer.training.train", lambda *_, choose_again: seen.append(choose_again)
+    )
+    for options in ([], ["--choose-again"]):
+        train.main(["--config", config_file(MINIMAL), "--output", "x", *options])
+    assert seen == [False, True]
+
+
 def test_a_file_that_is_not_yaml_is_refused(config_file):
     with pytest.raises(SystemExit, match="error: .*config.yaml is not YAML: while parsing"):
         train.main(["--config", config_file("model: {"), "--output", "x"])
@@ -124,7 +147,7 @@ def test_a_missing_text_is_named(config_file, tmp_path):
 def test_after_an_interruption_it_says_what_the_same_command_does(
     number, checkpoints, message, config_file, monkeypatch, tmp_path, capsys
 ):
-    def interrupted(experiment, output):
+    def interrupted(experiment, output, **_):
         (tmp_path / "checkpoints").mkdir()
         for name in checkpoints:
             (tmp_path / "checkpoints" / name).touch()
@@ -144,7 +167,8 @@ def test_after_an_interruption_it_says_what_the_same_command_does(
 
 
 @pytest.mark.slow
-def test_a_terminated_run_says_where_it_resumes(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_terminated_run_says_where_it_resumes(tmp_path, number):
     experiment = toy_experiment(write_toy_text(tmp_path, train=60), epochs=9999)
     experiment.to_file(tmp_path / "toy.yaml")
     process = subprocess.Popen(
@@ -159,13 +183,44 @@ def test_a_terminated_run_says_where_it_resumes(tmp_path):
         while not list((tmp_path / "run" / "checkpoints").glob("epoch-*")):
             assert process.poll() is None
             time.sleep(0.1)
-        process.terminate()
+        process.send_signal(number)
         *_, last = process.stderr.read().splitlines()
-    assert process.returncode == 143
+    assert process.returncode == 128 + number
     assert re.fullmatch(
         r"Interrupted\. The same command resumes after (step \d+ of )?epoch \d+\.", last
     )
     assert not (tmp_path / "run" / "run.lock").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("limit", "message"),
+    [
+        (
+            "-f 300",
+            r"error: .* File too large: '.*0001.*weights.h5'. Raise the limit of file",
+        ),
+        ("-v 800000", "error: out of memory: libtensorflow.* failed to map segment .* Free some"),
+    ],
+)
+def test_a_run_that_meets_a_limit_ends_with_a_line_and_resumes(tmp_path, limit, message):
+    experiment = toy_experiment(write_toy_text(tmp_path, train=60), epochs=1)
+    experiment.to_file(tmp_path / "toy.yaml")
+    arguments = "-m pipelines.train --config toy.yaml --output run"
+    process = subprocess.run(
+        ["bash", "-c", f"ulimit {limit}; exec {sys.executable} {arguments}"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "-1"},
+        capture_output=True,
+        text=True,
+    )
+    *log, last = process.stderr.splitlines()
+    assert process.returncode == 1 and re.match(message, last), process.stderr
+    assert ("the address space is limited to 0.8 GB" in log[0]) == ("-v" in limit)
+    assert not [line for line in log if "Traceback" in line or "Exception" in line]
+    assert not list(tmp_path.rglob("writing-*"))
+    run_python(*arguments.split(), cwd=tmp_path)
+    assert len(Translator.load(tmp_path / "run")(toy_sentences(3))) == 3
 
 
 @pytest.mark.slow
