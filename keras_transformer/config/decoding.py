@@ -1,7 +1,9 @@
 """Options of decoding."""
 
+import math
 from typing import Literal
 
+import numpy as np
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
@@ -32,7 +34,7 @@ class DecodingConfig:
     extra_length: int = Field(default=50, ge=0)
     """Longest translation, as a number of tokens beyond the length of the source."""
     length_factor: float = Field(default=1.0, ge=0, allow_inf_nan=False)
-    """Factor of the length of the source in that limit."""
+    """Factor of the length of the source in that limit, which is rounded up."""
     max_source_length: int = Field(default=512, gt=1)
     """Longest source sentence in tokens, including eos; longer ones are truncated."""
     num_hypotheses: int | None = Field(default=None, gt=0)
@@ -92,7 +94,9 @@ class DecodingConfig:
         >>> DecodingConfig(extra_length=50).longest(20)
         70
         """
-        longest = int(self.length_factor * source_length) + self.extra_length
+        # Marian computes the product in float32: 1.1 times 10 tokens are 11, not 12.
+        product = np.float32(self.length_factor) * np.float32(source_length)
+        longest = math.ceil(product) + self.extra_length
         return longest if self.max_length is None else min(longest, self.max_length)
 
     @model_validator(mode="after")

@@ -61,7 +61,8 @@ def export_saved_model(
         path: The model's directory, such as saved_models/NAME.
         facts: More entries for export.json and the model card by name, such as data, scores and
             the command: strings, numbers or mappings that JSON can represent. A `description`, in
-            Markdown, comes first in the card.
+            Markdown, comes first in the card. The `license`, the `attribution` and the `languages`
+            of an imported model are added.
 
     Returns:
         The directory of the new version: path/1, or one more than the highest number there.
@@ -85,7 +86,7 @@ def export_saved_model(
         if translator.compiled:
             log.info("compiling the search for %d requests; this can take minutes", len(requests))
         replay(temporary, requests, progress=translator.compiled)
-        record = _record(translator, signatures, facts or {})
+        record = _record(translator, signatures, {**translator.origin, **(facts or {})})
         extra = record.write(temporary).parent
         write_warmup(extra / "tf_serving_warmup_requests", requests)
         tokenizers = translator.tokenizer, translator.target_tokenizer

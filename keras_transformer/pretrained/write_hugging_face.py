@@ -14,11 +14,7 @@ from keras_transformer.config import TransformerConfig as Config
 from keras_transformer.layers import LearnedPositionEncoding, SinusoidalPositionEncoding
 from keras_transformer.model import Transformer
 from keras_transformer.pretrained.foreign_model import LayerWeight, layer_weights
-from keras_transformer.pretrained.hugging_face import (
-    LAYER_NORM_EPSILON,
-    is_transposed,
-    weight_name,
-)
+from keras_transformer.pretrained.hugging_face import LAYER_NORM_EPSILON, weight_name
 from keras_transformer.text import SentencePieceTokenizer
 from keras_transformer.text.foreign_vocabulary import split_vocabulary
 from keras_transformer.translation.translator import Translator
@@ -44,11 +40,13 @@ def save_hugging_face(translator: Translator, path: str | os.PathLike) -> Path:
     """Write a translator as a folder that Hugging Face's `MarianMTModel.from_pretrained` loads.
 
     `MarianTokenizer.from_pretrained` loads its vocabularies. `import_marian` reads the folder too,
-    unless it has learned positions, with `style="transformers"`.
+    unless it has learned positions, with `style="transformers"`; if the style was another, it needs
+    `ignore=["early_stopping", "forced_eos_token_id"]`.
 
     The search becomes generation_config.json. There, the length penalty is a division by
-    length ** length_penalty, whatever `decoding.style` is, and a translation of any source has at
-    most the tokens that the longest source may have here. Their tokenizer does not normalize text
+    length ** length_penalty and the rules of a beam search change log-probabilities, whatever
+    `decoding.style` is, and a translation of any source has at most the tokens that the longest
+    source may have here. Their tokenizer does not normalize text
     as `import_marian(path, "opus")` does, and generates a translation of an empty text.
 
     For CTranslate2, use `export_ctranslate2`. CTranslate2's own converter refuses the folder, as it
@@ -265,7 +263,7 @@ def _weights(model: Transformer, positions: int) -> dict[str, np.ndarray]:
         value = _layer_weight(model, weight)
         if (axis := _D_MODEL_AXES.get(weight.name)) is not None:
             value = np.take(value, order, axis)
-        found[weight_name(weight)] = value.T if is_transposed(weight.path) else value
+        found[weight_name(weight)] = value.T if weight.name.endswith("_kernel") else value
     if config.position in ("tensor2tensor", "learned"):
         for side, layer in (("encoder", model.source_position), ("decoder", model.target_position)):
             found[f"model.{side}.embed_positions.weight"] = _array(layer.encoding(positions))

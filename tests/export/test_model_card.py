@@ -55,6 +55,14 @@ def test_the_card_begins_with_the_description(facts, tokens):
     assert first == facts["description"] == "Letters, to be *spelled*."
 
 
+def test_the_card_begins_with_license_and_attribution(described):
+    record = ExportRecord.read(described.version)
+    facts = {"license": "cc-by-4.0", "attribution": "OPUS-MT", "languages": ["en", "de"]}
+    card = model_card("toy", dataclasses.replace(record, facts=facts))
+    assert card.startswith("# toy\n\nLicense: cc-by-4.0\n\nAttribution: OPUS-MT\n\n")
+    assert "languages:\n- en\n- de\n" in card
+
+
 def test_the_card_has_the_content_of_the_record(facts, tokens):
     headings = [tokens[i + 1].content for i, x in enumerate(tokens) if x.type == "heading_open"]
     assert headings[:4] == ["toy model", "Signatures", "Export", "Scores"]
