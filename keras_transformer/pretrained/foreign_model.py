@@ -299,8 +299,15 @@ class ForeignModel:
         for weight in model.weights:
             path = weight_place(weight.path)
             weight.assign(self.weights[path])
-        source, target = (
-            SentencePieceTokenizer(join_vocabulary(side.spm, side.our_pieces, normalization))
-            for side in (self.source, self.target)
-        )
-        return Translator(model, source, target, self.decoding)
+        sides = {"source": self.source, "target": self.target}
+        tokenizers = [_tokenizer(*side, normalization) for side in sides.items()]
+        return Translator(model, *tokenizers, self.decoding)
+
+
+def _tokenizer(
+    name: str, side: ForeignSide, normalization: Normalization
+) -> SentencePieceTokenizer:
+    try:
+        return SentencePieceTokenizer(join_vocabulary(side.spm, side.our_pieces, normalization))
+    except ValueError as error:
+        raise ValueError(f"The vocabulary of the {name} is damaged: {error}") from error

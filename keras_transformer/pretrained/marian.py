@@ -1,6 +1,7 @@
 """Models that Marian trained, such as the releases of OPUS-MT."""
 
 import mmap
+import os
 import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -129,8 +130,9 @@ def _files(path: Path, decoder: Mapping[str, Any], key: str) -> list[Path]:
         raise ValueError(f"{path} must have a list of files {key!r}, received {names!r}.")
     # Paths are relative to the file, and a release that was moved has its files in the same folder.
     files = [path.parent / name for name in names]
-    files = [file if file.is_file() else path.parent / file.name for file in files]
-    if missing := [str(file) for file in files if not file.is_file()]:
+    # `os.path.isfile` is False where `Path.is_file` raises, as for a name that is too long.
+    files = [file if os.path.isfile(file) else path.parent / file.name for file in files]
+    if missing := [str(file)[:200] for file in files if not os.path.isfile(file)]:
         raise FileNotFoundError(
             f"{path} names {', '.join(missing)}, which does not exist. Copy the whole release."
         )

@@ -138,7 +138,7 @@ def _pieces(entries: Iterator[_Entry]) -> list[str]:
     lines: dict[str, int] = {}
     for piece, text, line in entries:
         if _ID.fullmatch(text) is None:
-            raise _BadLine(line, f"must have an integer id from 0, received {text!r}")
+            raise _BadLine(line, f"must have an integer id from 0, received {text[:80]!r}")
         number = int(text)
         if number in by_id:
             raise _BadLine(

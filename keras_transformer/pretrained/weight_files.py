@@ -197,7 +197,7 @@ def _read_shards(index: Path, read: Callable[[Path], dict]) -> dict[str, np.ndar
     weights = {}
     for name in sorted(set(places.values())):
         shard = index.with_name(name)
-        if not shard.is_file():
+        if not os.path.isfile(shard):
             raise FileNotFoundError(f"{shard} is missing, which {index.name} lists. Download it.")
         tensors = read(shard)
         for key in [key for key, place in places.items() if place == name]:
