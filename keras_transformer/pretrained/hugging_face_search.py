@@ -75,12 +75,11 @@ def _wrong_types(search: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             value = search.get(name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, kind)):
                 yield name, f"a number, received {value!r}"
-    for name in ("bad_words_ids", "suppress_tokens"):
-        ids = search.get(name)
-        if name == "bad_words_ids" and _is_list(ids, list):
-            ids = [i for word in ids for i in word]
-        if ids is not None and not _is_list(ids, int):
-            yield name, f"a list of ids, received {ids!r}"
+    words, tokens = search.get("bad_words_ids"), search.get("suppress_tokens")
+    if words is not None and not (_is_list(words, list) and all(_is_list(w, int) for w in words)):
+        yield "bad_words_ids", f"a list of lists of ids, received {words!r}"
+    if tokens is not None and not _is_list(tokens, int):
+        yield "suppress_tokens", f"a list of ids, received {tokens!r}"
 
 
 def _is_list(value: Any, kind: type) -> bool:

@@ -256,7 +256,7 @@ def test_tied_weights_that_differ_are_reported(folder):
         ("config.json", {"encoder_layers": 10**6}, "lacks the weights model.encoder.layers.2"),
         ("config.json", {"dropout": 7}, "config.json cannot be imported: .* less than 1"),
         ("generation_config.json", {"num_beams": "4"}, "num_beams must be a number, received '4'"),
-        ("generation_config.json", {"bad_words_ids": [1]}, "bad_words_ids must be a list of ids"),
+        ("generation_config.json", {"bad_words_ids": [1]}, "bad_words_ids must be a list of lists"),
         ("config.json", {"encoder_layers": 3}, "lacks the weights model.encoder.layers.2"),
         ("config.json", {"encoder_layers": 1}, "cannot be imported: it has the weights"),
         ("config.json", {"vocab_size": 999}, "pieces, and config.json 999"),
