@@ -69,7 +69,7 @@ def test_translations_and_scores_are_those_of_marian(beam_size, file):
 @needs_model
 def test_log_probabilities_of_given_translations_are_those_of_marian():
     nbest = read_nbest(Path(FOLDER) / "test200.beam6.nbest.gz")
-    side = read_marian(Path(FOLDER)).target
+    side = read_marian(Path(FOLDER) / "decoder.yml").target
     place = {piece: i for i, piece in enumerate(side.our_pieces)}
     imported = import_marian(FOLDER)
     search = dataclasses.replace(imported.decoding, length_penalty=0.0)
