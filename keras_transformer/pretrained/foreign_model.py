@@ -299,9 +299,9 @@ class ForeignModel:
         for weight in model.weights:
             path = weight_place(weight.path)
             weight.assign(self.weights[path])
-        sides = {"source": self.source, "target": self.target}
-        tokenizers = [_tokenizer(*side, normalization) for side in sides.items()]
-        return Translator(model, *tokenizers, self.decoding)
+        source = _tokenizer("source", self.source, normalization)
+        target = _tokenizer("target", self.target, normalization)
+        return Translator(model, source, target, self.decoding)
 
 
 def _tokenizer(

@@ -54,7 +54,7 @@ _EXPECTED: dict[str, tuple[Any, ...]] = {
     ),
 }
 """The accepted values of a model's options, if they are present."""
-_ACTIVATIONS = {"relu": "relu", "swish": "swish", "gelu": "gelu"}
+_ACTIVATIONS = ("relu", "swish", "gelu")
 _LAST_APPROXIMATION = 1, 12, 0
 """The last version of Marian whose GELU is x * sigmoid(1.702 x)."""
 _SIZES = ("dec-depth", "dim-emb", "enc-depth", "transformer-dim-ffn", "transformer-heads")
@@ -153,10 +153,10 @@ def _check_options(model: Path, options: Mapping[str, Any]) -> None:
     sizes = options.get("dim-vocabs")
     if not isinstance(sizes, list) or [type(size) for size in sizes] != [int, int]:
         problems.append(f"dim-vocabs must be two integers, received {sizes!r}")
-    if (activation := options.get("transformer-ffn-activation", "swish")) not in list(_ACTIVATIONS):
+    if (activation := options.get("transformer-ffn-activation", "swish")) not in _ACTIVATIONS:
         names = " or ".join(map(repr, _ACTIVATIONS))
         problems.append(f"transformer-ffn-activation must be {names}, received {activation!r}")
-    elif activation == "gelu" and _version(options) is None:
+    elif activation == "gelu" and _gelu(options) is None:
         problems.append(
             "version must be Marian's, such as 'v1.12.0', because it decides which GELU the model "
             f"has, received {options.get('version')!r}"
@@ -196,6 +196,7 @@ def _read_side(vocabulary: Path, folder: Path, name: str, size: int) -> ForeignS
 
 def _config(options, source, target):
     d_ff = options["transformer-dim-ffn"]
+    activation = options.get("transformer-ffn-activation", "swish")
     sizes = vocabulary_sizes(source, target)
     tied_all, tied_source, tied_target = (
         options.get(f"tied-embeddings{suffix}", False) for suffix in ("-all", "-src", "")
@@ -211,7 +212,7 @@ def _config(options, source, target):
         decoder_d_ff=options.get("transformer-decoder-dim-ffn") or d_ff,
         num_heads=options["transformer-heads"],
         layer_norm_epsilon=_LAYER_NORM_EPSILON,
-        activation=_activation(options),
+        activation=_gelu(options) if activation == "gelu" else activation,
         use_bias=True,
         use_output_bias=True,
         position="tensor2tensor",
@@ -219,15 +220,13 @@ def _config(options, source, target):
     )
 
 
-def _version(options: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """Return the version of Marian that wrote a model."""
+def _gelu(options: Mapping[str, Any]) -> str | None:
+    """Return the GELU of the version of Marian that wrote a model, or None if it is unknown."""
     found = re.match(r"v?(\d{1,4})\.(\d{1,4})\.(\d{1,4})", str(options.get("version")))
-    return found and tuple(map(int, found.groups()))
-
-
-def _activation(options: Mapping[str, Any]) -> str:
-    name = _ACTIVATIONS[options.get("transformer-ffn-activation", "swish")]
-    return "sigmoid_gelu" if name == "gelu" and _version(options) <= _LAST_APPROXIMATION else name
+    if found is None:
+        return None
+    is_old = tuple(map(int, found.groups())) <= _LAST_APPROXIMATION
+    return "sigmoid_gelu" if is_old else "gelu"
 
 
 def _decoding(decoder: Mapping[str, Any]) -> DecodingConfig:

@@ -1,13 +1,14 @@
 """Who made a model, and under which license, as its files say."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from keras_transformer.pretrained.text_file import parse_yaml, read_json
 
 _FRONT_MATTER = re.compile(rb"---\r?\n(.*?\r?\n)---\r?\n", re.DOTALL)
+_HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 _LONGEST = 1000
 
 
@@ -36,7 +37,7 @@ def read_origin(folder: Path, given: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _descriptions(folder: Path):
+def _descriptions(folder: Path) -> Iterator[Mapping[str, Any]]:
     """Yield the options of files that may describe a model."""
     readme, config, license = (folder / name for name in ("README.md", "config.json", "LICENSE"))
     if readme.is_file():
@@ -50,7 +51,8 @@ def _descriptions(folder: Path):
         options = read_json(config)
         yield options
         # The model's name on a hub, such as Helsinki-NLP/opus-mt-en-de, begins with its author.
-        yield {"attribution": options.get("_name_or_path") or ""}
+        name = options.get("_name_or_path")
+        yield {"attribution": name} if _HUB_NAME.fullmatch(str(name)) else {}
     if license.is_file():
         with open(license, encoding="utf-8", errors="replace") as file:
             yield {"license": next((line for line in file if line.strip()), "")}

@@ -159,6 +159,7 @@ def _unpickle(stream: Any, path: str) -> Any:
         del stack[start:]
         return items
 
+    argument: Any
     for number, (opcode, argument, _) in enumerate(pickletools.genops(stream)):
         name = opcode.name
         if name not in _OPCODES:

@@ -21,6 +21,7 @@ from keras_transformer.config import EOS_ID
 from keras_transformer.pretrained import import_marian
 from keras_transformer.pretrained.foreign_model import ForeignSide
 from keras_transformer.pretrained.marian import read_marian
+from keras_transformer.pretrained.origin import read_origin
 from keras_transformer.training.run_directory import run_facts
 from keras_transformer.translation.translator import Translator
 from pipelines.figures import attention_figures, position_figures
@@ -216,6 +217,16 @@ def test_what_is_no_model_is_refused(tmp_path):
         import_marian(tmp_path)
     with pytest.raises(FileNotFoundError, match="model.bin is a file; unpack it"):
         import_marian(tmp_path / "model.bin")
+
+
+def test_the_origin_of_a_model_of_a_hub(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text('{"license": "apache-2.0", "_name_or_path": "Helsinki-NLP/opus-mt-en-de"}')
+    expected = {"license": "apache-2.0", "attribution": "Helsinki-NLP/opus-mt-en-de"}
+    languages = ["en", "de"]
+    assert read_origin(tmp_path, {"languages": languages}) == {**expected, "languages": languages}
+    path.write_text('{"_name_or_path": "/home/me/model"}')
+    assert read_origin(tmp_path, {"languages": ["en", None]}) == {}
 
 
 MATTER = "---\nlicense: cc-by-4.0\nattribution: |\n  OPUS-MT,\n  Helsinki\n---\n# Model\n"
