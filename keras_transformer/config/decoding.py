@@ -1,9 +1,9 @@
 """Options of decoding."""
 
 import math
+import struct
 from typing import Literal
 
-import numpy as np
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
@@ -33,7 +33,7 @@ class DecodingConfig:
     the others, so that scores count only tokens that can be chosen."""
     extra_length: int = Field(default=50, ge=0)
     """Longest translation, as a number of tokens beyond the length of the source."""
-    length_factor: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    length_factor: float = Field(default=1.0, ge=0, le=1e6, allow_inf_nan=False)
     """Factor of the length of the source in that limit, which is rounded up."""
     max_source_length: int = Field(default=512, gt=1)
     """Longest source sentence in tokens, including eos; longer ones are truncated."""
@@ -95,7 +95,8 @@ class DecodingConfig:
         70
         """
         # Marian computes the product in float32: 1.1 times 10 tokens are 11, not 12.
-        product = np.float32(self.length_factor) * np.float32(source_length)
+        (factor,) = struct.unpack("f", struct.pack("f", self.length_factor))
+        (product,) = struct.unpack("f", struct.pack("f", factor * source_length))
         longest = math.ceil(product) + self.extra_length
         return longest if self.max_length is None else min(longest, self.max_length)
 
