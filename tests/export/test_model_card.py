@@ -22,6 +22,7 @@ def tokens(described):
 
 def test_export_json_says_how_the_model_was_made(described, facts):
     assert {key: facts[key] for key in described.facts} == described.facts
+    assert facts["license"] == "MIT"
     assert facts["compiled"] is False
     assert facts["precision"] == "float32"
     assert facts["parameters"] == described.translator.model.count_params()

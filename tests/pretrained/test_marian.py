@@ -24,6 +24,7 @@ from keras_transformer.pretrained.marian import read_marian
 from keras_transformer.pretrained.origin import read_origin
 from keras_transformer.training.run_directory import run_facts
 from keras_transformer.translation.translator import Translator
+from pipelines import import_marian as import_command
 from pipelines.figures import attention_figures, position_figures
 from tests.helpers.marian_release import D, write_release
 from tests.helpers.tiny import WORDS
@@ -233,38 +234,33 @@ MATTER = "---\nlicense: cc-by-4.0\nattribution: |\n  OPUS-MT,\n  Helsinki\n---\n
 
 
 @pytest.mark.parametrize(
-    ("files", "given", "expected"),
+    ("files", "options", "license", "attribution"),
     [
-        ({}, {}, {}),
-        ({"README.md": "# Model"}, {"license": "MIT"}, {"license": "MIT"}),
-        (
-            {"README.md": MATTER, "LICENSE": "MIT License"},
-            {},
-            {"license": "cc-by-4.0", "attribution": "OPUS-MT, Helsinki"},
-        ),
-        (
-            {"README.md": MATTER},
-            {"license": "MIT", "attribution": "We"},
-            {"license": "MIT", "attribution": "We"},
-        ),
+        ({}, "", None, None),
+        ({"README.md": "# Model"}, "--license MIT", "MIT", None),
+        ({"README.md": MATTER, "LICENSE": "MIT"}, "", "cc-by-4.0", "OPUS-MT, Helsinki"),
+        ({"README.md": MATTER}, "--license MIT --attribution We", "MIT", "We"),
         (
             {"README.md": "---\n&a [*a\n---\n", "LICENSE": "\nMIT License\n"},
-            {},
-            {"license": "MIT License"},
+            "",
+            "MIT License",
+            None,
         ),
     ],
 )
-def test_license_and_attribution_reach_the_record(files, given, expected, tmp_path, caplog):
+def test_license_and_attribution_are_saved(files, options, license, attribution, tmp_path, caplog):
     release = tmp_path / "release"
     release.mkdir()
-    write_release(release)
+    write_release(release, decoder={"word-penalty": 1})
     for name, text in files.items():
         (release / name).write_text(text)
-    translator = import_marian(release, **given)
-    assert translator.origin == expected
-    assert ("names no license" in caplog.text) == (not expected)
-    translator.save(tmp_path / "saved")
-    assert Translator.load(tmp_path / "saved").origin == run_facts(tmp_path / "saved") == expected
+    saved = str(tmp_path / "saved")
+    options = ["--model", str(release), "--output", saved, *options.split()]
+    import_command.main([*options, "--ignore", "word-penalty"])
+    found = {"license": license, "attribution": attribution}
+    expected = {name: value for name, value in found.items() if value}
+    assert ("names no license" in caplog.text) == (license is None)
+    assert Translator.load(saved).origin == run_facts(saved) == expected
 
 
 def test_figures_show_the_last_layer_of_stacks_of_different_depths(tmp_path):
