@@ -40,7 +40,7 @@ _IGNORED = {
 _KINDS = {
     "bart": "BART",
     "fsmt": "fairseq's WMT models",
-    "m2m_100": "M2M100 and NLLB",
+    "m2m_100": "M2M100 or NLLB",
     "mbart": "mBART",
     "mt5": "mT5",
     "nllb-moe": "NLLB",
@@ -123,18 +123,20 @@ def read_hugging_face(folder: Path, ignore: Collection[str] = ()) -> ForeignMode
 
 def _check_options(path: Path, options: Mapping[str, Any]) -> None:
     if (kind := options.get("model_type", "marian")) != "marian":
-        known = f", such as {_KINDS[kind]}" if isinstance(kind, str) and kind in _KINDS else ""
+        known = f" ({_KINDS[kind]})" if isinstance(kind, str) and kind in _KINDS else ""
         raise ValueError(
-            f"{path} is of a model of the type {kind!r}{known}, which has other layers than "
-            "Marian's. Only the type 'marian' can be imported: choose an OPUS-MT model of your "
-            "languages (Helsinki-NLP/opus-mt-SOURCE-TARGET), or run this one with Transformers or "
+            f"{path} describes a model of type {kind!r}{known}, whose layers differ from Marian's. "
+            "Only type 'marian' can be imported: choose an OPUS-MT model of your languages "
+            "(Helsinki-NLP/opus-mt-SOURCE-TARGET), or run this one with Transformers or "
             "CTranslate2."
         )
     if ignored := [name for name, usual in _IGNORED.items() if options.get(name, usual) != usual]:
         log.info("%s: %s have no effect, as in Transformers 5", path, ", ".join(ignored))
     problems = []
     if options.get("is_encoder_decoder") not in (None, True):
-        problems.append("is_encoder_decoder must be True")
+        problems.append(
+            f"is_encoder_decoder must be True, received {options['is_encoder_decoder']!r}"
+        )
     if options["activation_function"] not in list(_ACTIVATIONS):
         names = " or ".join(map(repr, _ACTIVATIONS))
         activation = options["activation_function"]

@@ -74,21 +74,22 @@ def _read(path: Path, folder: Path, ignore: Sequence[str]) -> ForeignModel:
         raise FileNotFoundError(f"{folder} {what}. Give the folder of a model.")
     if path != folder:
         return read_marian(path, ignore)
-    for pattern in ("decoder.yml", "*.decoder.yml", "config.*.yml"):
+    is_hugging_face = (folder / "config.json").exists()
+    for pattern in () if is_hugging_face else ("decoder.yml", "*.decoder.yml", "config.*.yml"):
         found = sorted(folder.glob(pattern))
         if len(found) > 1:
             raise ValueError(
                 f"{folder} must have one {pattern}, received "
                 f"{', '.join(file.name for file in found)}. Give one of these files as the path."
             )
-        if found and not (folder / "config.json").exists():
+        if found:
             return read_marian(found[0], ignore)
     if (folder / "model.bin").exists():
         raise ValueError(
             f"{folder} is a model of CTranslate2 (model.bin), which only CTranslate2 runs. Import "
             "the model that it was converted from."
         )
-    if (folder / "config.json").exists():
+    if is_hugging_face:
         return read_hugging_face(folder, ignore)
     raise FileNotFoundError(
         f"{folder} must have config.json (a model of Hugging Face) or decoder.yml (a release of "

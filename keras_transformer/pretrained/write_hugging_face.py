@@ -8,6 +8,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import yaml
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, DecodingConfig
 from keras_transformer.config import TransformerConfig as Config
@@ -59,6 +60,8 @@ def save_hugging_face(translator: Translator, path: str | os.PathLike) -> Path:
     of the elements of all vectors. Positions of tensor2tensor and learned ones are written as they
     are, and Hugging Face loads them, but does not save them again.
 
+    The license and the attribution of an imported model become the header of a README.md.
+
     Args:
         translator: The translator. LoRA and int8 become plain float32 weights.
         path: A directory that does not exist yet. It appears only when it is complete.
@@ -106,6 +109,9 @@ def save_hugging_face(translator: Translator, path: str | os.PathLike) -> Path:
             (temporary / name).write_text(f"{text}\n", encoding="utf-8")
         for name, tokenizer in zip(("source", "target"), _tokenizers(translator), strict=True):
             (temporary / f"{name}.spm").write_bytes(split_vocabulary(tokenizer.model))
+        if translator.origin:
+            text = yaml.safe_dump(dict(translator.origin), sort_keys=False, allow_unicode=True)
+            (temporary / "README.md").write_text(f"---\n{text}---\n", encoding="utf-8")
         save_file(weights, temporary / "model.safetensors", metadata={"format": "pt"})
     return path
 
