@@ -22,10 +22,11 @@ def main(
     parser.add_argument(
         "--model",
         required=True,
-        metavar="FOLDER",
+        metavar="PATH",
         help="a folder with config.json, vocab.json, source.spm, target.spm and model.safetensors "
-        "or pytorch_model.bin (Hugging Face), or with decoder.yml and the files that it names, "
-        "source.spm and target.spm (a release of OPUS-MT); nothing is downloaded",
+        "or pytorch_model.bin (Hugging Face), or with decoder.yml, NAME.decoder.yml or "
+        "config.NAME.yml and the files that it names, source.spm and target.spm (a release of "
+        "OPUS-MT); of several such files, give one; nothing is downloaded",
     )
     parser.add_argument(
         "--output", required=True, metavar="DIRECTORY", help="a new directory for the model"
@@ -37,12 +38,30 @@ def main(
         help="what is done to text first: nothing, as Hugging Face does (the default), or the "
         "replacements of the scripts with which OPUS-MT trained its models",
     )
+    parser.add_argument(
+        "--ignore",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        help="options of the search that cannot be imported and may be left out, such as "
+        "early_stopping; translations may then differ from the other program's",
+    )
+    parser.add_argument(
+        "--license",
+        metavar="TEXT",
+        help="license of the model, which its exports name; by default what its README.md, "
+        "config.json or LICENSE says",
+    )
+    parser.add_argument(
+        "--attribution", metavar="TEXT", help="whom exports of the model name, likewise"
+    )
     args = parser.parse_args(argv)
     start_log()
     import_tensorflow()
     from keras_transformer.pretrained import import_marian
 
-    translator = import_marian(args.model, args.normalization)
+    origin = {"license": args.license, "attribution": args.attribution}
+    translator = import_marian(args.model, args.normalization, args.ignore, **origin)
     translator.save(args.output)
     print(args.output)
 

@@ -1,5 +1,7 @@
 """Options of decoding."""
 
+import math
+import struct
 from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -31,8 +33,8 @@ class DecodingConfig:
     the others, so that scores count only tokens that can be chosen."""
     extra_length: int = Field(default=50, ge=0)
     """Longest translation, as a number of tokens beyond the length of the source."""
-    length_factor: float = Field(default=1.0, ge=0)
-    """Factor of the length of the source in that limit."""
+    length_factor: float = Field(default=1.0, ge=0, le=1e6)
+    """Factor of the length of the source in that limit, which is rounded up."""
     max_source_length: int = Field(default=512, gt=1)
     """Longest source sentence in tokens, including eos; longer ones are truncated."""
     num_hypotheses: int | None = Field(default=None, gt=0)
@@ -92,7 +94,10 @@ class DecodingConfig:
         >>> DecodingConfig(extra_length=50).longest(20)
         70
         """
-        longest = int(self.length_factor * source_length) + self.extra_length
+        # Marian computes the product in float32: 1.1 times 10 tokens are 11, not 12.
+        (factor,) = struct.unpack("f", struct.pack("f", self.length_factor))
+        (product,) = struct.unpack("f", struct.pack("f", factor * source_length))
+        longest = math.ceil(product) + self.extra_length
         return longest if self.max_length is None else min(longest, self.max_length)
 
     _plain = field_validator("*", mode="wrap")(plain_value)

@@ -130,6 +130,8 @@ class TranslatorConfig:
     """Kind of subwords."""
     decoding: DecodingConfig = DecodingConfig()
     """Options of decoding."""
+    origin: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """License, attribution and languages of an imported model."""
 
     @classmethod
     def from_sections(
@@ -144,7 +146,8 @@ class TranslatorConfig:
         Raises:
             ValueError: If a value is invalid or a field of the model or of decoding is unknown.
         """
-        values = {name: sections[name] for name in ("model", "decoding") if name in sections}
+        names = "model", "decoding", "origin"
+        values = {name: sections[name] for name in names if name in sections}
         data = sections.get("data", {})
         if isinstance(data, Mapping):
             data = {name: value for name, value in data.items() if name == "subwords"}
@@ -261,6 +264,7 @@ def _validated(
 
 
 def _write_yaml(config: ExperimentConfig | TranslatorConfig, path: str | os.PathLike) -> None:
-    text = yaml.safe_dump(dataclasses.asdict(config), sort_keys=False, allow_unicode=True)
+    sections = {name: value for name, value in dataclasses.asdict(config).items() if value}
+    text = yaml.safe_dump(sections, sort_keys=False, allow_unicode=True)
     with whole_file(Path(path)) as temporary:
         temporary.write_text(text, encoding="utf-8")

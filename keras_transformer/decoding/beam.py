@@ -138,6 +138,7 @@ class _BeamSearch:
         self.single_sentence = single_sentence
         self.options = options
         self.style = get_style(options.style)
+        self.rules_come_last = self.style.rules_on_log_probs and bool(options.rules)
         self.num_needed = beam_size if self.style.must_fill else num_hypotheses
         self.slots = tf.range(beam_size)[tf.newaxis]  # [1, N]
         self.finished_slots = self.slots + beam_size
@@ -172,7 +173,8 @@ class _BeamSearch:
             beams.live,
             2 * n,
             few_rows=self.single_sentence,
-            excluded=self.options.excluded,
+            excluded=None if self.rules_come_last else self.options.excluded,
+            are_log_probs=self.rules_come_last,
         )
         log_probs = tf.where(log_probs > BAN / 2, log_probs, IMPOSSIBLE)
         log_probs, parents, tokens = self.style.continuations(
@@ -209,12 +211,19 @@ class _BeamSearch:
         return length, Beams(ids, parents, history, live, finished, limits), state
 
     def _next_logits(self, position, beams, state):
-        """Return the logits [B * N, V] of the token after each live beam, and the state."""
+        """Return the logits [B * N, V] of the token after each live beam, and the state.
+
+        If rules come last, these are log-probabilities.
+        """
         sentences = tf.range(tf.shape(beams.ids)[0])[:, tf.newaxis]
         rows = sentences * self.beam_size + beams.parents  # Beams as rows of the whole batch.
         ids, rows = tf.reshape(beams.ids, [-1]), tf.reshape(rows, [-1])
         logits, state = self.step(ids, rows, position, state)
         history = beams.history[:, : self.beam_size]
+        if self.rules_come_last:
+            logits = tf.nn.log_softmax(logits)
+            if self.options.excluded is not None:
+                logits += self.options.excluded
         return apply_rules(self.options.rules, logits, history, position), state
 
     def result(self, beams):

@@ -35,6 +35,7 @@ def best_continuations(
     *,
     few_rows: bool = False,
     excluded: tf.Tensor | None = None,
+    are_log_probs: bool = False,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Return the `count` most probable continuations of each sentence's beams by one token.
 
@@ -48,6 +49,7 @@ def best_continuations(
         few_rows: Whether to normalize the logits by a sum of exponentials instead of a softmax:
             faster for the beams of a single sentence, slower for many rows.
         excluded: See `SearchOptions`.
+        are_log_probs: Whether the logits are taken as log-probabilities, whatever their sum is.
 
     Returns:
         Log-probabilities, float32 [B, count], descending, and their beams and tokens, int32
@@ -76,7 +78,9 @@ def best_continuations(
     highest = tf.reduce_max(maxima, axis=1)
     # The logits of a row differ from its log-probabilities by a constant, which the best token
     # tells: its probability is never 0.
-    if excluded is not None:
+    if are_log_probs:
+        log_probability = highest
+    elif excluded is not None:
         log_probability = highest - tf.reduce_logsumexp(logits, axis=1)
     elif few_rows:
         total = tf.reduce_sum(tf.exp(logits - highest[:, tf.newaxis]), axis=1)

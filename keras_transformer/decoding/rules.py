@@ -47,7 +47,8 @@ def repetition_penalty(penalty: float) -> Rule:
 
     It divides their logits by `penalty` if positive and multiplies them by it if negative (Keskar
     et al. 2019). Unlike other rules, it depends on a constant added to the logits, so the step must
-    return the logits of the model unchanged.
+    return the logits of the model unchanged. In a beam search of the style "transformers", the
+    rules apply to log-probabilities instead.
 
     Args:
         penalty: At least 1, which has no effect; 1.1 to 1.3 is usual.

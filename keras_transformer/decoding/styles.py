@@ -29,6 +29,10 @@ class Style:
     """Whether a sentence goes on until no live beam can be among the N finished translations, also
     if fewer are to be returned."""
 
+    rules_on_log_probs: ClassVar[bool] = False
+    """Whether rules change log-probabilities, and what a ban takes from one token does not go to
+    the others. Otherwise rules change logits, before the softmax."""
+
     def continuations(
         self, found: Continuations, position: tf.Tensor, beams: Any, eos_id: int
     ) -> Continuations:
@@ -88,6 +92,7 @@ class Transformers(Style):
     penalty = "power"
     forces_eos = True
     must_fill = True
+    rules_on_log_probs = True
 
     def continuations(self, found, position, beams, eos_id):
         log_probs, parents, tokens = found

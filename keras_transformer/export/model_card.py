@@ -38,14 +38,16 @@ def model_card(name: str, record: ExportRecord) -> str:
 
     Args:
         name: The model's name.
-        record: How the model was made. A `description` among its facts comes first, `signatures`
-            become a table and example requests, every other mapping becomes a section, and the
-            remaining values share one.
+        record: How the model was made. A `description`, a `license` and an `attribution` among
+            its facts come first, `signatures` become a table and example requests, every other
+            mapping becomes a section, and the remaining values share one.
     """
     facts = record.to_dict()
     signatures = facts.pop("signatures")
     description = facts.pop("description", None)
     title = f"# {name}\n\n" + (f"{description}\n\n" if description else "")
+    for key in ("license", "attribution"):
+        title += f"{key.capitalize()}: {facts.pop(key)}\n\n" if facts.get(key) else ""
     parses = record.vocabulary.get("target_tokenizer") == "TreeTokenizer"
     head = _HEAD.format(
         task=_PARSES if parses else _TRANSLATES,

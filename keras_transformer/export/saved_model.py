@@ -62,7 +62,8 @@ def export_saved_model(
         facts: More entries for export.json and the model card by name, such as data, scores and
             the command: values that JSON can represent. A `description`, in Markdown, comes first
             in the card. The page of the server shows `languages` (codes, the source first),
-            `license`, `attribution` and `examples` (sentences to try).
+            `license`, `attribution` and `examples` (sentences to try). An imported model brings its
+            own license, attribution and languages.
 
     Returns:
         The directory of the new version: path/1, or one more than the highest number there.
@@ -86,7 +87,7 @@ def export_saved_model(
         if translator.compiled:
             log.info("compiling the search for %d requests; this can take minutes", len(requests))
         replay(temporary, requests, progress=translator.compiled)
-        record = _record(translator, signatures, facts or {})
+        record = _record(translator, signatures, {**translator.origin, **(facts or {})})
         extra = record.write(temporary).parent
         write_warmup(extra / "tf_serving_warmup_requests", requests)
         tokenizers = translator.tokenizer, translator.target_tokenizer

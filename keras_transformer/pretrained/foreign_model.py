@@ -1,9 +1,10 @@
 """A model of another program in our terms: vocabularies, weights, and the `Translator`."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -13,6 +14,10 @@ from keras_transformer.text import SentencePieceTokenizer
 from keras_transformer.text.foreign_vocabulary import Normalization, join_vocabulary
 from keras_transformer.translation.saved import weight_place
 from keras_transformer.translation.translator import Translator
+
+log = logging.getLogger(__name__)
+
+_Config = TypeVar("_Config")
 
 _NEVER = -100.0
 """The bias of logits that the other program lacks. Their probability, below e^-50, vanishes in
@@ -68,13 +73,13 @@ class ForeignSide:
             names[BOS_ID] = _free("<s>", taken)
         return [name for name in names if name is not None]
 
-    def rows(self, matrix: np.ndarray) -> np.ndarray:
+    def rows(self, matrix: np.ndarray, width: int) -> np.ndarray:
         """Return the rows of a matrix in the order of our ids, with zeros for other ids."""
-        if len(matrix) != len(self.pieces):
+        if matrix.shape != (len(self.pieces), width):
             raise ValueError(
-                "A matrix of the model must have a row for each piece of its vocabulary, "
-                f"{len(self.pieces):,}, received {len(matrix):,}. They belong to different models; "
-                "restore both."
+                f"A matrix of embeddings must have {width:,} columns and a row for each piece of "
+                f"its vocabulary, {len(self.pieces):,}, received shape {matrix.shape}. They belong "
+                "to different models; restore both."
             )
         order = [len(matrix) if i is None else i for i in self.order]
         padded = np.concatenate([matrix, np.zeros_like(matrix[:1])])
@@ -82,7 +87,7 @@ class ForeignSide:
 
     def bias(self, bias: np.ndarray) -> np.ndarray:
         """Return the bias of the logits in the order of our ids."""
-        values = self.rows(bias.reshape(-1, 1))[:, 0]
+        values = self.rows(bias.reshape(-1, 1), 1)[:, 0]
         values[[i for i, theirs in enumerate(self.order) if theirs is None]] = _NEVER
         if self.adds_start:
             values[BOS_ID] = _NEVER
@@ -127,6 +132,20 @@ class LayerWeight(NamedTuple):
         part = f"{self.part}_residual/layer_norm" if is_norm else self.part
         return f"{self.stack}/layer_{self.layer}/{part}/{self.name}"
 
+    def shape(self, config: TransformerConfig) -> tuple[int, ...]:
+        """Return the shape of the weight in a model whose heads share the D elements.
+
+        >>> config = TransformerConfig(vocab_size=9, d_model=64, d_ff=128)
+        >>> LayerWeight("decoder", 2, "feed_forward", "inner_kernel").shape(config)
+        (64, 128)
+        """
+        d_model = config.d_model
+        d_ff = config.d_ff if self.stack == "encoder" else config.decoder_inner_size
+        sizes = {"inner": (d_model, d_ff), "outer": (d_ff, d_model)}
+        module, _, kind = self.name.rpartition("_")
+        inputs, outputs = sizes.get(module, (d_model, d_model))
+        return (inputs, outputs) if kind == "kernel" else (outputs,)
+
 
 def layer_weights(config: TransformerConfig) -> Iterator[LayerWeight]:
     """Yield all weights of the layers of a model.
@@ -144,25 +163,99 @@ def layer_weights(config: TransformerConfig) -> Iterator[LayerWeight]:
                         yield LayerWeight(stack, layer, part, name)
 
 
-def take_weights(
-    theirs: dict[str, np.ndarray], names: Mapping[str, str], origin: Path
+def validated(path: Path, make: Callable[[], _Config]) -> _Config:
+    """Return the configuration that `make` returns for the options of a file.
+
+    Raises:
+        ValueError: If it is invalid; the message names the file.
+    """
+    try:
+        return make()
+    except ValueError as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(
+            f"{path} cannot be imported: {reason}. Change the option, or restore the file."
+        ) from error
+
+
+def check_search(path: Path, problems: Mapping[str, str], ignore: Collection[str]) -> None:
+    """Check that the options of a search can be imported, or may be left out.
+
+    Args:
+        path: The file that describes the search.
+        problems: What is required of each option that has another value.
+        ignore: The options that may be left out.
+
+    Raises:
+        ValueError: If an option has no counterpart and is not ignored.
+    """
+    texts = {name: f"{name} {rule}" for name, rule in problems.items()}
+    if ignored := [text for name, text in texts.items() if name in ignore]:
+        log.warning(
+            "%s: left out, so translations may differ from the other program's: %s",
+            path,
+            "; ".join(ignored),
+        )
+    if refused := [name for name in texts if name not in ignore]:
+        raise ValueError(
+            f"{path} has search options that cannot be imported: "
+            f"{'; '.join(texts[name] for name in refused)}. Change them, or leave them out with "
+            f"--ignore {' '.join(refused)} (`ignore` in Python); translations may then differ from "
+            "the other program's."
+        )
+
+
+def take_layers(
+    theirs: dict[str, np.ndarray],
+    config: TransformerConfig,
+    name_of: Callable[[LayerWeight], str],
+    origin: Path,
+    *,
+    are_transposed: bool = False,
 ) -> dict[str, np.ndarray]:
-    """Take weights out of another program's, and return them by our paths.
+    """Take the weights of the layers out of another program's, and return them by our paths.
 
     Args:
         theirs: The weights by the other program's names; those that are taken are removed.
-        names: The other program's name for each of our paths.
+        config: The sizes of the model.
+        name_of: The other program's name of a weight.
         origin: Where they come from, for the error message.
+        are_transposed: Whether the other program's kernels are [outputs, inputs].
 
     Raises:
-        ValueError: If weights are missing.
+        ValueError: If weights are missing, or have other shapes.
     """
-    if missing := [name for name in names.values() if name not in theirs]:
+    taken = {}
+    for weight in layer_weights(config):
+        value = take_weight(theirs, name_of(weight), origin)
+        if are_transposed and weight.name.endswith("_kernel"):
+            value = value.T
+        taken[weight.path] = _shaped(value, weight.shape(config), name_of(weight), origin)
+    return taken
+
+
+def take_weight(theirs: dict[str, np.ndarray], name: str, origin: Path) -> np.ndarray:
+    """Take a weight out of another program's.
+
+    Raises:
+        ValueError: If it is missing.
+    """
+    if name not in theirs:
         raise ValueError(
-            f"{origin} lacks the weights {', '.join(missing[:5])}. They are damaged, or belong to "
-            "another model than the configuration; restore both."
+            f"{origin} lacks the weights {name}. They are damaged, or belong to another model than "
+            "the configuration; restore both."
         )
-    return {path: theirs.pop(name) for path, name in names.items()}
+    return theirs.pop(name)
+
+
+def _shaped(value: np.ndarray, shape: tuple[int, ...], name: str, origin: Path) -> np.ndarray:
+    # Marian's vectors are matrices of one row.
+    if value.shape != shape and value.shape != (1, *shape):
+        raise ValueError(
+            f"{name} in {origin} must have shape {shape}, received {value.shape}. The weights and "
+            "the configuration belong to different models; restore both."
+        )
+    return value.reshape(shape)
 
 
 def check_all_taken(theirs: Mapping[str, np.ndarray], origin: Path) -> None:
@@ -193,6 +286,8 @@ class ForeignModel:
     weights: Mapping[str, np.ndarray]
     """Weights by their path in a `Transformer`, such as
     "encoder/layer_0/self_attention/query_kernel"."""
+    languages: Sequence[Any] = ()
+    """The codes of source and target, if the files name them."""
 
     def to_translator(self, normalization: Normalization = "none") -> Translator:
         """Return a translator with these weights.
@@ -203,16 +298,16 @@ class ForeignModel:
         model = Transformer(self.config, dtype="float32")
         for weight in model.weights:
             path = weight_place(weight.path)
-            value = self.weights[path]
-            # Marian's vectors are matrices of one row.
-            if value.size != np.prod(weight.shape) or value.shape[-1] != weight.shape[-1]:
-                raise ValueError(
-                    f"{path} must have shape {tuple(weight.shape)}, received {value.shape}. The "
-                    "weights and the configuration belong to different models; restore both."
-                )
-            weight.assign(np.reshape(value, weight.shape))
-        source, target = (
-            SentencePieceTokenizer(join_vocabulary(side.spm, side.our_pieces, normalization))
-            for side in (self.source, self.target)
-        )
+            weight.assign(self.weights[path])
+        source = _tokenizer("source", self.source, normalization)
+        target = _tokenizer("target", self.target, normalization)
         return Translator(model, source, target, self.decoding)
+
+
+def _tokenizer(
+    name: str, side: ForeignSide, normalization: Normalization
+) -> SentencePieceTokenizer:
+    try:
+        return SentencePieceTokenizer(join_vocabulary(side.spm, side.our_pieces, normalization))
+    except ValueError as error:
+        raise ValueError(f"The vocabulary of the {name} is damaged: {error}") from error

@@ -1,7 +1,7 @@
 """Models in the format of Hugging Face's `MarianMTModel`, such as OPUS-MT's."""
 
-import json
-from collections.abc import Mapping
+import logging
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,28 +14,41 @@ from keras_transformer.pretrained.foreign_model import (
     ForeignSide,
     LayerWeight,
     check_all_taken,
-    layer_weights,
-    take_weights,
+    take_layers,
+    validated,
     vocabulary_sizes,
 )
 from keras_transformer.pretrained.hugging_face_search import read_search
+from keras_transformer.pretrained.text_file import read_json
 from keras_transformer.pretrained.vocabulary_file import read_spm, read_vocabulary
 from keras_transformer.pretrained.weight_files import read_weights
+
+log = logging.getLogger(__name__)
 
 LAYER_NORM_EPSILON = 1e-5
 _ACTIVATIONS = {
     **{"relu": "relu", "gelu": "gelu", "quick_gelu": "sigmoid_gelu"},
     **{"swish": "swish", "silu": "swish"},
 }
-_EXPECTED = {
-    "model_type": "marian",
-    "is_encoder_decoder": True,
+_IGNORED = {
     "normalize_before": False,
     "normalize_embedding": False,
     "add_final_layer_norm": False,
     "static_position_embeddings": True,
 }
-"""The accepted values of options in config.json, if they are present."""
+"""What Marian's models do, whatever config.json says: Hugging Face does not read these options."""
+_KINDS = {
+    "bart": "BART",
+    "fsmt": "fairseq's WMT models",
+    "m2m_100": "M2M100 or NLLB",
+    "mbart": "mBART",
+    "mt5": "mT5",
+    "nllb-moe": "NLLB",
+    "pegasus": "PEGASUS",
+    "t5": "T5",
+    "umt5": "umT5",
+}
+"""Other models that translate, by the `model_type` of Hugging Face."""
 _DEFAULTS: dict[str, Any] = {
     "vocab_size": 58101,
     "d_model": 1024,
@@ -65,21 +78,29 @@ _ROUNDING = 4e-3
 """Largest error of a table of positions in bfloat16."""
 
 
-def read_hugging_face(folder: Path) -> ForeignModel:
+def read_hugging_face(folder: Path, ignore: Collection[str] = ()) -> ForeignModel:
     """Read a folder that `MarianMTModel.save_pretrained` and its tokenizer wrote.
 
     Args:
         folder: The folder, with config.json, vocab.json, source.spm, target.spm and weights in
             model.safetensors or pytorch_model.bin.
+        ignore: Options of the search that may have values without a counterpart.
 
     Raises:
         FileNotFoundError: If a file is missing.
         ValueError: If a file is damaged, or the model is of another kind.
     """
     path = folder / "config.json"
-    options = _DEFAULTS | _read_json(path)
+    options = _DEFAULTS | read_json(path)
     _check_options(path, options)
-    source, target = _sides(folder, options)
+    tokenizer_file = folder / "tokenizer_config.json"
+    tokenizer = read_json(tokenizer_file) if tokenizer_file.exists() else {}
+    source, target = _sides(folder, options, tokenizer)
+    # If generation_config.json exists, Hugging Face takes no search from config.json.
+    search_path, search = path, {"forced_eos_token_id": target.eos, **options}
+    if (generation := folder / "generation_config.json").exists():
+        search_path, search = generation, read_json(generation)
+    decoding = read_search(search_path, search, options, target, ignore)
     theirs = read_weights(folder)
     embeddings = take_embeddings(
         theirs,
@@ -88,60 +109,50 @@ def read_hugging_face(folder: Path) -> ForeignModel:
         is_tied=options["tie_word_embeddings"],
     )
     position = take_position(theirs, folder, options["d_model"])
-    config = _config(options, source, target, embeddings, position)
-    names = {weight.path: weight_name(weight) for weight in layer_weights(config)}
-    weights = {
-        path: weight.T if is_transposed(path) else weight
-        for path, weight in take_weights(theirs, names, folder).items()
-    }
+    config = validated(path, lambda: _config(options, source, target, embeddings, position))
+    weights = take_layers(theirs, config, weight_name, folder, are_transposed=True)
     for use, matrix in embeddings.items():
         side = source if use == "source" else target
-        weights[f"{use}_embedding/embeddings"] = side.rows(matrix)
+        weights[f"{use}_embedding/embeddings"] = side.rows(matrix, config.d_model)
     bias = theirs.pop("final_logits_bias", np.zeros(len(target.pieces), "float32"))
     weights["output_bias"] = target.bias(bias)
     check_all_taken(theirs, folder)
-    # If generation_config.json exists, Hugging Face takes no search from config.json.
-    search_path, search = path, {"forced_eos_token_id": target.eos, **options}
-    if (generation := folder / "generation_config.json").exists():
-        search_path, search = generation, _read_json(generation)
-    decoding = read_search(search_path, search, options, target)
-    return ForeignModel(config, decoding, source, target, weights)
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} does not exist. Copy the whole folder of the model.")
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON, or is damaged: {error}. Restore it.") from error
-    if not isinstance(values, dict):
-        raise ValueError(f"{path} must hold options by name, received {type(values).__name__}.")
-    return values
+    languages = [tokenizer.get(f"{side}_lang") for side in ("source", "target")]
+    return ForeignModel(config, decoding, source, target, weights, languages)
 
 
 def _check_options(path: Path, options: Mapping[str, Any]) -> None:
-    problems = [
-        f"{name} must be {expected!r}, received {options[name]!r}"
-        for name, expected in _EXPECTED.items()
-        if options.get(name) is not None and options[name] != expected
-    ]
-    if options["activation_function"] not in _ACTIVATIONS:
+    if (kind := options.get("model_type", "marian")) != "marian":
+        known = f" ({_KINDS[kind]})" if isinstance(kind, str) and kind in _KINDS else ""
+        raise ValueError(
+            f"{path} describes a model of type {kind!r}{known}, whose layers differ from Marian's. "
+            "Only type 'marian' can be imported: choose an OPUS-MT model of your languages "
+            "(Helsinki-NLP/opus-mt-SOURCE-TARGET), or run this one with Transformers or "
+            "CTranslate2."
+        )
+    if ignored := [name for name, usual in _IGNORED.items() if options.get(name, usual) != usual]:
+        log.info("%s: %s have no effect, as in Transformers 5", path, ", ".join(ignored))
+    problems = []
+    if options.get("is_encoder_decoder") not in (None, True):
+        problems.append(
+            f"is_encoder_decoder must be True, received {options['is_encoder_decoder']!r}"
+        )
+    if options["activation_function"] not in list(_ACTIVATIONS):
         names = " or ".join(map(repr, _ACTIVATIONS))
         activation = options["activation_function"]
         problems.append(f"activation_function must be {names}, received {activation!r}")
     problems += [
         f"{name} must be of type {type(default).__name__}, received {options[name]!r}"
         for name, default in _DEFAULTS.items()
-        if not isinstance(options[name], type(default))
+        if type(options[name]) is not type(default)
     ]
     if problems:
         raise ValueError(f"{path} cannot be imported: {'; '.join(problems)}.")
 
 
-def _sides(folder: Path, options: Mapping[str, Any]) -> tuple[ForeignSide, ForeignSide]:
-    tokenizer_file = folder / "tokenizer_config.json"
-    tokenizer = _read_json(tokenizer_file) if tokenizer_file.exists() else {}
+def _sides(
+    folder: Path, options: Mapping[str, Any], tokenizer: Mapping[str, Any]
+) -> tuple[ForeignSide, ForeignSide]:
     names = ["vocab.json", "vocab.json"]
     if tokenizer.get("separate_vocabs"):
         names[1] = "target_vocab.json"
@@ -169,7 +180,7 @@ def _side(path, spm, pieces, tokenizer, options):
     ids = {}
     for key, default in names.items():
         token = tokenizer.get(f"{key}_token") or default
-        token = token["content"] if isinstance(token, dict) else token
+        token = token.get("content") if isinstance(token, dict) else token
         if token not in pieces:
             raise ValueError(f"{path} must have the {key} token {token!r}, but lacks it.")
         ids[key] = pieces.index(token)
@@ -229,11 +240,6 @@ def weight_name(weight: LayerWeight) -> str:
         return f"{layer}.{norm}.{_SUFFIXES[kind]}"
     module = f"{attention}.{_PROJECTIONS[module]}" if attention else _LINEARS[module]
     return f"{layer}.{module}.{_SUFFIXES[kind]}"
-
-
-def is_transposed(path: str) -> bool:
-    """Return whether PyTorch has the transpose of the weight with one of our paths."""
-    return path.endswith("_kernel")
 
 
 def take_embeddings(
@@ -302,5 +308,7 @@ def take_position(theirs: dict[str, np.ndarray], folder: Path, d_model: int) -> 
 
 
 def _has_positions(table: np.ndarray, d_model: int, kind: str) -> bool:
+    if table.ndim != 2 or table.shape[1] != d_model or d_model % 2:
+        return False
     expected = np.asarray(ENCODINGS[kind](np.arange(len(table), dtype="float32"), d_model))
-    return table.shape == expected.shape and np.allclose(table, expected, atol=_ROUNDING)
+    return np.allclose(table, expected, atol=_ROUNDING)

@@ -1,14 +1,11 @@
 """The search of Hugging Face's `generate`, as generation_config.json or config.json describe it."""
 
-import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from keras_transformer.config import DecodingConfig
-from keras_transformer.pretrained.foreign_model import ForeignSide
-
-log = logging.getLogger(__name__)
+from keras_transformer.pretrained.foreign_model import ForeignSide, check_search, validated
 
 _MAX_LENGTH = 512
 """The limit of models that state none. Hugging Face's is 20, which cuts most sentences off."""
@@ -36,43 +33,63 @@ _NEUTRAL_IN_SAMPLING: dict[str, Any] = {
     **dict.fromkeys(("min_p", "top_h")),
 }
 """The same for sampling. Except for num_beams, they have no effect without it."""
+_NUMBERS = {
+    int: (
+        *("max_length", "max_new_tokens", "min_length", "min_new_tokens", "no_repeat_ngram_size"),
+        *("num_beams", "num_return_sequences", "top_k"),
+    ),
+    int | float: ("length_penalty", "repetition_penalty", "temperature", "top_p"),
+}
+"""The options that are read, by their types."""
 
 
 def read_search(
-    path: Path, search: Mapping[str, Any], options: Mapping[str, Any], target: ForeignSide
+    path: Path,
+    search: Mapping[str, Any],
+    options: Mapping[str, Any],
+    target: ForeignSide,
+    ignore: Collection[str] = (),
 ) -> DecodingConfig:
-    """Return the search that a file describes, and log the options that cannot be imported.
+    """Return the search that a file describes.
 
     Args:
         path: The file, for messages.
         search: Its options.
         options: The options of config.json, with defaults.
         target: The vocabulary of the target.
+        ignore: Options that may have values without a counterpart; they are left out.
 
     Raises:
-        ValueError: If an option is out of range.
+        ValueError: If an option is out of range, or has no counterpart.
     """
-    if problems := list(_problems(search, options, target)):
-        log.warning(
-            "%s has search options that cannot be imported: %s. Translations use the required "
-            "values instead, and may differ from Hugging Face's; compare some, or change the "
-            "options.",
-            path,
-            "; ".join(problems),
-        )
-    try:
-        return _decoding(search, options, target)
-    except ValueError as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(
-            f"The search of {path} cannot be imported: {reason}. Change the option."
-        ) from error
+    wrong = [f"{name} must be {kind}" for name, kind in _wrong_types(search)]
+    if wrong:
+        raise ValueError(f"{path} cannot be imported: {'; '.join(wrong)}. Restore it.")
+    check_search(path, dict(_problems(search, options, target)), ignore)
+    return validated(path, lambda: _decoding(search, options, target))
+
+
+def _wrong_types(search: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for kind, names in _NUMBERS.items():
+        for name in names:
+            value = search.get(name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, kind)):
+                yield name, f"a number, received {value!r}"
+    words, tokens = search.get("bad_words_ids"), search.get("suppress_tokens")
+    if words is not None and not (_is_list(words, list) and all(_is_list(w, int) for w in words)):
+        yield "bad_words_ids", f"a list of lists of ids, received {words!r}"
+    if tokens is not None and not _is_list(tokens, int):
+        yield "suppress_tokens", f"a list of ids, received {tokens!r}"
+
+
+def _is_list(value: Any, kind: type) -> bool:
+    return isinstance(value, list) and all(isinstance(item, kind) for item in value)
 
 
 def _problems(
     search: Mapping[str, Any], options: Mapping[str, Any], target: ForeignSide
-) -> Iterator[str]:
-    """Yield which options have values that cannot be imported, as parts of a sentence."""
+) -> Iterator[tuple[str, str]]:
+    """Yield which options have values that cannot be imported, and what is required of them."""
     neutral = _NEUTRAL | (_NEUTRAL_IN_SAMPLING if search.get("do_sample") else {})
     expected: dict[str, tuple] = {name: (value, None, []) for name, value in neutral.items()}
     if (search.get("num_beams") or 1) == 1:
@@ -83,15 +100,20 @@ def _problems(
         "eos_token_id": (target.eos, [target.eos], None),
         "decoder_start_token_id": (start, None),
     }
+    if start in (target.eos, target.unk):  # It counts as a token that occurred.
+        expected["repetition_penalty"] = (1.0, None)
     for name, values in expected.items():
         if (value := search.get(name)) not in values:
-            yield f"{name} must be {values[0]!r}, received {value!r}"
+            yield name, f"must be {values[0]!r}, received {value!r}"
     no_text = [target.pad, target.unk, start]
     words = [word for word in search.get("bad_words_ids") or [] if word != [target.eos]]
     if others := [word for word in words if len(word) != 1 or word[0] not in no_text]:
-        yield f"bad_words_ids must be the padding, start or unknown token, received {others!r}"
+        yield (
+            "bad_words_ids",
+            f"must be the padding, start or unknown token, received {others!r}",
+        )
     if tokens := [i for i in search.get("suppress_tokens") or [] if i not in no_text]:
-        yield f"suppress_tokens must be padding, start or unknown tokens, received {tokens!r}"
+        yield "suppress_tokens", f"must be padding, start or unknown tokens, received {tokens!r}"
 
 
 def _decoding(

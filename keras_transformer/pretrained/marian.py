@@ -1,11 +1,13 @@
 """Models that Marian trained, such as the releases of OPUS-MT."""
 
-from collections.abc import Mapping
+import mmap
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from keras_transformer.config import DecodingConfig, TransformerConfig
 from keras_transformer.pretrained.foreign_model import (
@@ -13,10 +15,13 @@ from keras_transformer.pretrained.foreign_model import (
     ForeignSide,
     LayerWeight,
     check_all_taken,
-    layer_weights,
-    take_weights,
+    check_search,
+    take_layers,
+    take_weight,
+    validated,
     vocabulary_sizes,
 )
+from keras_transformer.pretrained.text_file import parse_yaml
 from keras_transformer.pretrained.vocabulary_file import read_spm, read_vocabulary
 from keras_transformer.pretrained.weight_files import read_marian_npz
 
@@ -49,7 +54,15 @@ _EXPECTED: dict[str, tuple[Any, ...]] = {
     ),
 }
 """The accepted values of a model's options, if they are present."""
-_ACTIVATIONS = {"relu": "relu", "swish": "swish", "gelu": "sigmoid_gelu"}
+_ACTIVATIONS = ("relu", "swish", "gelu")
+_LAST_APPROXIMATION = 1, 12, 0
+"""The last version of Marian whose GELU is x * sigmoid(1.702 x)."""
+_SIZES = ("dec-depth", "dim-emb", "enc-depth", "transformer-dim-ffn", "transformer-heads")
+_NEUTRAL: dict[str, Any] = {
+    **{"word-penalty": 0, "output-sampling": [], "shortlist": []},
+    **{"allow-special": False, "force-decode": False, "input-reorder": []},
+}
+"""Options of the search that cannot be imported, and their neutral values."""
 _PARTS = {"self_attention": "self", "cross_attention": "context", "feed_forward": "ffn"}
 _NAMES = {
     **{f"{part}_kernel": f"W{part[0]}" for part in ("query", "key", "value", "output")},
@@ -59,18 +72,18 @@ _NAMES = {
 _NORM_NAMES = {"gamma": "ln_scale", "beta": "ln_bias"}
 
 
-def read_marian(folder: Path) -> ForeignModel:
-    """Read a folder with decoder.yml, a model in .npz, source.spm, target.spm and vocabularies.
+def read_marian(path: Path, ignore: Collection[str] = ()) -> ForeignModel:
+    """Read a model in .npz, with source.spm, target.spm and vocabularies.
 
     Args:
-        folder: The folder, laid out as a release of OPUS-MT.
+        path: The file in the folder of the model that describes the search, such as decoder.yml.
+        ignore: Options of the search that may have values without a counterpart.
 
     Raises:
         FileNotFoundError: If a file is missing.
         ValueError: If a file is damaged, or the model is of another kind.
     """
-    path = folder / "decoder.yml"
-    decoder = _read_yaml(path)
+    folder, decoder = path.parent, parse_yaml(path.read_bytes(), str(path))
     models = _files(path, decoder, "models")
     vocabularies = _files(path, decoder, "vocabs")
     if len(models) != 1 or len(vocabularies) != 2:
@@ -78,28 +91,37 @@ def read_marian(folder: Path) -> ForeignModel:
             f"{path} must name one model and two vocabularies, received {len(models)} and "
             f"{len(vocabularies)}. Of an ensemble, keep one model."
         )
+    if models[0].suffix == ".bin":
+        raise ValueError(_about_binary(models[0]))
     weights, options = read_marian_npz(models[0])
-    _check_options(models[0], options, decoder, path)
+    _check_options(models[0], options)
+    check_search(path, dict(_search_problems(decoder)), ignore)
     source, target = (
         _read_side(vocabulary, folder, name, size)
         for vocabulary, name, size in zip(
             vocabularies, ("source", "target"), options["dim-vocabs"], strict=True
         )
     )
-    config = _config(options, source, target)
+    config = validated(models[0], lambda: _config(options, source, target))
     weights = {name: array.astype("float32") for name, array in weights.items()}
     renamed = _rename(config, weights, source, target, models[0])
-    return ForeignModel(config, _decoding(decoder), source, target, renamed)
+    decoding = validated(path, lambda: _decoding(decoder))
+    return ForeignModel(config, decoding, source, target, renamed)
 
 
-def _read_yaml(path: Path) -> dict[str, Any]:
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not YAML, or is damaged: {error}.") from error
-    if not isinstance(values, dict):
-        raise ValueError(f"{path} must hold options by name, received {type(values).__name__}.")
-    return values
+def _about_binary(model: Path) -> str:
+    """Return why a binary model, such as Bergamot's, cannot be imported."""
+    with open(model, "rb") as file:
+        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.read(1) else b""
+    if data.find(b"transformer-decoder-autoreg: rnn") >= 0:
+        return (
+            f"{model} has a recurrent decoder (SSRU), which cannot be imported. Choose a model "
+            "whose decoder has self-attention, such as the teacher that it was distilled from."
+        )
+    return (
+        f"{model} is a binary model of Marian, which may be quantized or packed. Use the model.npz "
+        "that it was made from."
+    )
 
 
 def _files(path: Path, decoder: Mapping[str, Any], key: str) -> list[Path]:
@@ -108,30 +130,46 @@ def _files(path: Path, decoder: Mapping[str, Any], key: str) -> list[Path]:
         raise ValueError(f"{path} must have a list of files {key!r}, received {names!r}.")
     # Paths are relative to the file, and a release that was moved has its files in the same folder.
     files = [path.parent / name for name in names]
-    files = [file if file.is_file() else path.parent / file.name for file in files]
-    if missing := [str(file) for file in files if not file.is_file()]:
+    # `os.path.isfile` is False where `Path.is_file` raises, as for a name that is too long.
+    files = [file if os.path.isfile(file) else path.parent / file.name for file in files]
+    if missing := [str(file)[:200] for file in files if not os.path.isfile(file)]:
         raise FileNotFoundError(
             f"{path} names {', '.join(missing)}, which does not exist. Copy the whole release."
         )
     return files
 
 
-def _check_options(model: Path, options: Mapping[str, Any], decoder: Any, path: Path) -> None:
+def _check_options(model: Path, options: Mapping[str, Any]) -> None:
     problems = [
         f"{name} must be {' or '.join(map(repr, expected))}, received {options[name]!r}"
         for name, expected in _EXPECTED.items()
         if name in options and options[name] not in expected
     ]
+    problems += [
+        f"{name} must be an integer, received {options.get(name)!r}"
+        for name in _SIZES
+        if type(options.get(name)) is not int
+    ]
+    sizes = options.get("dim-vocabs")
+    if not isinstance(sizes, list) or [type(size) for size in sizes] != [int, int]:
+        problems.append(f"dim-vocabs must be two integers, received {sizes!r}")
     if (activation := options.get("transformer-ffn-activation", "swish")) not in _ACTIVATIONS:
         names = " or ".join(map(repr, _ACTIVATIONS))
         problems.append(f"transformer-ffn-activation must be {names}, received {activation!r}")
-    problems += [
-        f"{name} in {path.name} must be 0, received {decoder[name]!r}"
-        for name in ("word-penalty",)
-        if decoder.get(name)
-    ]
+    elif activation == "gelu" and _gelu(options) is None:
+        problems.append(
+            "version must be Marian's, such as 'v1.12.0', because it decides which GELU the model "
+            f"has, received {options.get('version')!r}"
+        )
     if problems:
         raise ValueError(f"{model} cannot be imported: {'; '.join(problems)}.")
+
+
+def _search_problems(decoder: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, neutral in _NEUTRAL.items():
+        value = decoder.get(name, neutral)
+        if value not in (neutral, None, False):
+            yield name, f"must be {neutral!r}, received {value!r}"
 
 
 def _read_side(vocabulary: Path, folder: Path, name: str, size: int) -> ForeignSide:
@@ -158,6 +196,7 @@ def _read_side(vocabulary: Path, folder: Path, name: str, size: int) -> ForeignS
 
 def _config(options, source, target):
     d_ff = options["transformer-dim-ffn"]
+    activation = options.get("transformer-ffn-activation", "swish")
     sizes = vocabulary_sizes(source, target)
     tied_all, tied_source, tied_target = (
         options.get(f"tied-embeddings{suffix}", False) for suffix in ("-all", "-src", "")
@@ -173,7 +212,7 @@ def _config(options, source, target):
         decoder_d_ff=options.get("transformer-decoder-dim-ffn") or d_ff,
         num_heads=options["transformer-heads"],
         layer_norm_epsilon=_LAYER_NORM_EPSILON,
-        activation=_ACTIVATIONS[options.get("transformer-ffn-activation", "swish")],
+        activation=_gelu(options) if activation == "gelu" else activation,
         use_bias=True,
         use_output_bias=True,
         position="tensor2tensor",
@@ -181,22 +220,33 @@ def _config(options, source, target):
     )
 
 
+def _gelu(options: Mapping[str, Any]) -> str | None:
+    """Return the GELU of the version of Marian that wrote a model, or None if it is unknown."""
+    found = re.match(r"v?(\d{1,4})\.(\d{1,4})\.(\d{1,4})", str(options.get("version")))
+    if found is None:
+        return None
+    is_old = tuple(map(int, found.groups())) <= _LAST_APPROXIMATION
+    return "sigmoid_gelu" if is_old else "gelu"
+
+
 def _decoding(decoder: Mapping[str, Any]) -> DecodingConfig:
+    limit = {"max_source_length": decoder.get("max-length", 1000)}
     return DecodingConfig(
         beam_size=decoder.get("beam-size", 12),
-        length_penalty=float(decoder.get("normalize") or 0),
+        length_penalty=decoder.get("normalize") or 0,
         style="marian",
         renormalize=False,
-        length_factor=float(decoder.get("max-length-factor", _MAX_LENGTH_FACTOR)),
+        length_factor=decoder.get("max-length-factor", _MAX_LENGTH_FACTOR),
         extra_length=0,
-        allow_unknown=bool(decoder.get("allow-unk", False)),
+        allow_unknown=decoder.get("allow-unk", False),
+        **(limit if decoder.get("max-length-crop") else {}),
     )
 
 
 def _rename(config, theirs, source, target, path):
     """Return the weights by our paths. Each of theirs must have a place."""
-    names = {weight.path: _name(weight) for weight in layer_weights(config)}
-    sides = {"source_embedding/embeddings": source}
+    ours = take_layers(theirs, config, _name, path)
+    names, sides = {}, {"source_embedding/embeddings": source}
     if config.share_embeddings in ("all", "inputs"):
         names["source_embedding/embeddings"] = "Wemb"
     else:
@@ -208,11 +258,11 @@ def _rename(config, theirs, source, target, path):
         name = "decoder_ff_logit_out_Wt" if has_rows else "decoder_ff_logit_out_W"
         names["output_embedding/embeddings"] = name
         sides["output_embedding/embeddings"] = target
-    ours = take_weights(theirs, names, path)
+    ours |= {place: take_weight(theirs, name, path) for place, name in names.items()}
     if "output_embedding/embeddings" in ours and not has_rows:
         ours["output_embedding/embeddings"] = ours["output_embedding/embeddings"].T
     for place, side in sides.items():
-        ours[place] = side.rows(ours[place])
+        ours[place] = side.rows(ours[place], config.d_model)
     bias = theirs.pop("decoder_ff_logit_out_b", np.zeros(len(target.pieces), "float32"))
     ours["output_bias"] = target.bias(bias)
     check_all_taken(theirs, path)

@@ -4,17 +4,20 @@ import io
 import math
 import mmap
 import os
-import pickle
 import pickletools
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 _MAGIC = 0x1950A86A20F9469CFC6C  # The first pickle of a file written before PyTorch 1.6.
 _MAX_RANK = 32
+_MOST_INSTRUCTIONS = 1_000_000
+"""The most of a pickle. A tensor takes about 30."""
+_MOST_COPIES = 8
+"""The most bytes of converted tensors, as a multiple of the file's."""
 _STORAGES = {
     "FloatStorage": "f4",
     "HalfStorage": "f2",
@@ -24,17 +27,29 @@ _STORAGES = {
     "IntStorage": "i4",
 }
 """The NumPy type of each kind of storage."""
+_CONVERTED = ("HalfStorage", "BFloat16Storage")
 
 # What `torch.save` writes for a dictionary of tensors. INST, OBJ, NEWOBJ and EXT are not in it.
+_CONSTANTS: dict[str, Callable[[], Any]] = {
+    "NONE": lambda: None,
+    "NEWTRUE": lambda: True,
+    "NEWFALSE": lambda: False,
+    "EMPTY_LIST": list,
+    "EMPTY_DICT": dict,
+}
+_LITERALS = frozenset(
+    """
+    BININT BININT1 BININT2 LONG1 BINFLOAT
+    BINUNICODE SHORT_BINUNICODE BINSTRING SHORT_BINSTRING
+    """.split()
+)
+_TUPLES = {"EMPTY_TUPLE": 0, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 _OPCODES = frozenset(
     """
     PROTO FRAME STOP MARK POP POP_MARK BINPUT LONG_BINPUT MEMOIZE BINGET LONG_BINGET
-    NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT
-    BINUNICODE SHORT_BINUNICODE BINSTRING SHORT_BINSTRING
-    EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 EMPTY_LIST APPEND APPENDS EMPTY_DICT SETITEM SETITEMS
-    GLOBAL STACK_GLOBAL REDUCE BUILD BINPERSID
+    TUPLE APPEND APPENDS SETITEM SETITEMS GLOBAL STACK_GLOBAL REDUCE BUILD BINPERSID
     """.split()
-)
+).union(_CONSTANTS, _LITERALS, _TUPLES)
 
 
 class _Refusal(ValueError):
@@ -59,29 +74,14 @@ class _StoredTensor(NamedTuple):
 
 
 class _OrderedDict(dict):
-    """An ordered dictionary of the file; the attributes that the file gives it are dropped."""
-
-    __slots__ = ()
-
-    def __setstate__(self, state: Any) -> None:
-        pass
+    """An ordered dictionary of the file, which may be given attributes; they are dropped."""
 
 
-class _Global:
-    """A global that a file may use: it can be called, and not changed."""
+class _Global(NamedTuple):
+    """A global that a file may use, and the function that stands for it, if it may be called."""
 
-    __slots__ = ("kind", "_build")
-
-    def __init__(self, kind: str, build: Callable | None = None) -> None:
-        self.kind, self._build = kind, build
-
-    def __call__(self, *args: Any) -> Any:
-        if self._build is None:
-            raise ValueError(f"{self.kind} is called")
-        return self._build(*args)
-
-    def __setstate__(self, state: Any) -> None:
-        raise ValueError(f"{self.kind} is given a state")
+    kind: str
+    build: Callable | None = None
 
 
 def _natural(value: Any) -> bool:
@@ -111,7 +111,9 @@ def _rebuild_parameter(tensor: Any, *rest: Any) -> _StoredTensor:
 
 
 def _ordered_dict(pairs: Any = ()) -> _OrderedDict:
-    return _OrderedDict(pairs)
+    found = _OrderedDict()
+    _update(found, pairs)
+    return found
 
 
 _GLOBALS = {
@@ -122,50 +124,111 @@ _GLOBALS = {
 }
 
 
-class _Unpickler(pickle.Unpickler):
-    """Unpickle dictionaries of tensors, and nothing else."""
+def _find_global(name: str, path: str) -> _Global:
+    if name not in _GLOBALS:
+        raise _Refusal(
+            f"{path} must hold tensors only, received the global {name}. The file may hold code "
+            "that runs when other libraries load it. Use a safetensors file of the model instead."
+        )
+    return _GLOBALS[name]
 
-    def __init__(self, data: bytes, path: str) -> None:
-        super().__init__(io.BytesIO(data), encoding="utf-8")
-        self._path = path
 
-    def find_class(self, module: str, name: str) -> Any:
-        found = _GLOBALS.get(f"{module}.{name}")
-        if found is None:
-            raise _Refusal(
-                f"{self._path} must hold tensors only, received the global {module}.{name}. The "
-                "file may hold code that runs when other libraries load it. Use a safetensors "
-                "file of the model instead."
-            )
-        return found
-
-    def persistent_load(self, pid: Any) -> _Storage:
-        if type(pid) is not tuple or len(pid) not in (5, 6) or pid[0] != "storage":
-            raise ValueError("a reference is not one to a storage")
-        _, kind, key, _, count, *view = pid
-        if type(kind) is not _Global or kind.kind not in _STORAGES or type(key) is not str:
-            raise ValueError("a storage has no known type or no name")
-        if not _natural(count) or view not in ([], [None]):
-            raise ValueError(f"storage {key!r} has no size, or is a view of another")
-        return _Storage(kind.kind, key, count)
+def _find_storage(pid: Any) -> _Storage:
+    if type(pid) is not tuple or len(pid) not in (5, 6) or pid[0] != "storage":
+        raise ValueError("a reference is not one to a storage")
+    _, kind, key, _, count, *view = pid
+    if type(kind) is not _Global or kind.kind not in _STORAGES or type(key) is not str:
+        raise ValueError("a storage has no known type or no name")
+    if not _natural(count) or view not in ([], [None]):
+        raise ValueError(f"storage {key!r} has no size, or is a view of another")
+    return _Storage(kind.kind, key, count)
 
 
 def _unpickle(stream: Any, path: str) -> Any:
-    """Return the object of the next pickle of `stream`, and leave the stream at its end."""
-    start = stream.tell()
+    """Return the object of the next pickle of `stream`, and leave the stream at its end.
+
+    Python's unpickler would hash any key, which takes forever for a tuple of equal tuples, and
+    overflows the stack for a deep one.
+    """
+    stack: list[Any] = []
+    marks: list[int] = []
+    memo: dict[int, Any] = {}
+
+    def take(start: int) -> list[Any]:
+        items = stack[start:]
+        del stack[start:]
+        return items
+
+    argument: Any
     for number, (opcode, argument, _) in enumerate(pickletools.genops(stream)):
-        if opcode.name not in _OPCODES:
+        name = opcode.name
+        if name not in _OPCODES:
             raise _Refusal(
-                f"{path} must hold tensors only, received the pickle instruction {opcode.name}. "
-                "The file may hold code that runs when other libraries load it. Use a "
-                "safetensors file of the model instead."
+                f"{path} must hold tensors only, received the pickle instruction {name}. The file "
+                "may hold code that runs when other libraries load it. Use a safetensors file of "
+                "the model instead."
             )
-        # The unpickler allocates its memo up to the largest index.
-        if opcode.name in ("BINPUT", "LONG_BINPUT") and int(argument or 0) > number:
-            raise ValueError(f"memo index {argument} at instruction {number}")
-    end = stream.tell()
-    stream.seek(start)
-    return _Unpickler(stream.read(end - start), path).load()
+        if number == _MOST_INSTRUCTIONS:
+            raise ValueError(f"a pickle has more than {number:,} instructions")
+        if name in _CONSTANTS:
+            stack.append(_CONSTANTS[name]())
+        elif name in _LITERALS:
+            stack.append(argument)
+        elif name == "MARK":
+            marks.append(len(stack))
+        elif name in ("POP", "POP_MARK"):
+            take(marks.pop() if name == "POP_MARK" else len(stack) - 1)
+        elif name in ("BINPUT", "LONG_BINPUT", "MEMOIZE"):
+            index = len(memo) if argument is None else argument
+            if index > number:
+                raise ValueError(f"memo index {index} at instruction {number}")
+            memo[index] = stack[-1]
+        elif name in ("BINGET", "LONG_BINGET"):
+            stack.append(memo[argument])
+        elif name in _TUPLES or name == "TUPLE":
+            start = len(stack) - _TUPLES[name] if name in _TUPLES else marks.pop()
+            stack.append(tuple(take(start)))
+        elif name in ("APPEND", "APPENDS"):
+            items = take(len(stack) - 1 if name == "APPEND" else marks.pop())
+            _as_list(stack[-1]).extend(items)
+        elif name in ("SETITEM", "SETITEMS"):
+            items = take(len(stack) - 2 if name == "SETITEM" else marks.pop())
+            _update(stack[-1], zip(items[::2], items[1::2], strict=True))
+        elif name == "GLOBAL":
+            stack.append(_find_global(argument.replace(" ", "."), path))
+        elif name == "STACK_GLOBAL":
+            stack.append(_find_global(".".join(take(len(stack) - 2)), path))
+        elif name == "REDUCE":
+            function, arguments = take(len(stack) - 2)
+            stack.append(_call(function, arguments))
+        elif name == "BUILD":
+            stack.pop()  # The attributes of an ordered dictionary, such as its `_metadata`.
+            if type(stack[-1]) is not _OrderedDict:
+                raise ValueError("an object other than an ordered dictionary is given a state")
+        elif name == "BINPERSID":
+            stack.append(_find_storage(stack.pop()))
+    return stack.pop()
+
+
+def _as_list(value: Any) -> list[Any]:
+    if type(value) is not list:
+        raise ValueError("items are added to what is not a list")
+    return value
+
+
+def _update(mapping: Any, items: Iterable[tuple[Any, Any]]) -> None:
+    if type(mapping) not in (dict, _OrderedDict):
+        raise ValueError("items are set in what is not a dictionary")
+    for key, value in items:
+        if type(key) is not str:
+            raise ValueError(f"a key of a dictionary is a {type(key).__name__}")
+        mapping[key] = value
+
+
+def _call(function: Any, arguments: Any) -> Any:
+    if type(function) is not _Global or function.build is None or type(arguments) is not tuple:
+        raise ValueError("what is called is not a function of tensors")
+    return function.build(*arguments)
 
 
 class _Source(NamedTuple):
@@ -179,6 +242,8 @@ class _Source(NamedTuple):
 def _read_zip(path: str, mapped: mmap.mmap) -> _Source:
     with zipfile.ZipFile(path) as archive:
         entries = archive.infolist()
+    if sum(entry.file_size for entry in entries) > len(mapped):
+        raise ValueError("its entries overlap, or are longer than the file")
     places = {}
     for entry in entries:
         if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1:
@@ -299,6 +364,9 @@ def read_torch_weights(path: str | os.PathLike) -> dict[str, np.ndarray]:
         source = _read_zip(name, mapped) if is_zip else _read_stream(name, mapped)
         _kinds(source.content)
         data = np.frombuffer(mapped, np.uint8)
+        copied = [each for each in source.content.values() if each.storage.kind in _CONVERTED]
+        if sum(4 * math.prod(each.shape) for each in copied) > _MOST_COPIES * len(mapped):
+            raise ValueError("its tensors in float32 are much larger than the file")
         return {key: _array(tensor, source, data) for key, tensor in source.content.items()}
     except _Refusal:
         raise

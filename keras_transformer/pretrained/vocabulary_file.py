@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 _JSON_ENTRY = re.compile(r'("(?:[^"\\]|\\.)*")\s*:\s*([^\s,}]*)', re.DOTALL)
-_YAML_ENTRY = re.compile(
-    r"""\ *(?: (?P<double>"(?:[^"\\]|\\.)*") | (?P<single>'(?:[^']|'')*') | (?P<plain>.*?) )
-    (?: \ *:[ \t]+(?P<id>\S+) )?[ \t]*""",
+_YAML_KEY = re.compile(
+    r"""(?P<double>"(?:[^"\\]|\\.)*") | (?P<single>'(?:[^']|'')*') | (?P<plain>.*)""",
     re.VERBOSE | re.DOTALL,
 )
 _YAML_ID = re.compile(r" *:[ \t]+(\S+)[ \t]*")
@@ -64,11 +63,13 @@ def _json_entries(text: str) -> Iterator[_Entry]:
         yield _Entry(json.loads(match[1]), match[2], line)
 
 
-def _yaml_key(match: re.Match, number: int) -> str:
+def _yaml_key(text: str, number: int) -> str:
+    match = _YAML_KEY.fullmatch(text.strip(" "))
+    assert match  # Anything is at least plain.
     try:
         if match["double"] is not None:
             return _unescape(match["double"])
-    except ValueError as error:
+    except (OverflowError, ValueError) as error:
         raise _BadLine(number, f"must hold escapes of YAML ({error})") from error
     if match["single"] is not None:
         return match["single"][1:-1].replace("''", "'")
@@ -88,19 +89,20 @@ def _yaml_entries(text: str) -> Iterator[_Entry]:
         if long_key is not None:
             match = _YAML_ID.fullmatch(line)
             if match is None:
-                raise _BadLine(number, f"must be `: ID` after `? PIECE`, received {line!r}")
+                raise _BadLine(number, f"must be `: ID` after `? PIECE`, received {line[:80]!r}")
             yield _Entry(long_key, match[1], number)
             long_key = None
         elif line.strip(" \t") and line not in ("---", "...") and not line.startswith("#"):
-            is_long = line.startswith("? ")
-            match = _YAML_ENTRY.fullmatch(line[2:] if is_long else line)
-            if match is None or (match["id"] is None) != is_long:
-                raise _BadLine(number, f"must be `PIECE: ID`, received {line!r}")
-            key = _yaml_key(match, number)
-            if is_long:
-                long_key = key
-            else:
-                yield _Entry(key, match["id"], number)
+            if line.startswith("? "):
+                long_key = _yaml_key(line[2:].rstrip(" \t"), number)
+                continue
+            # A regular expression for all of a line would take the square of its length.
+            text = line.rstrip(" \t")
+            last = text.replace("\t", " ").rpartition(" ")[2]
+            key = text.removesuffix(last).rstrip(" \t")
+            if not key.endswith(":"):
+                raise _BadLine(number, f"must be `PIECE: ID`, received {line[:80]!r}")
+            yield _Entry(_yaml_key(key[:-1], number), last, number)
     if long_key is not None:
         raise _BadLine(number, f"must be `: ID` for the piece {long_key!r}, received the end")
 
@@ -136,7 +138,7 @@ def _pieces(entries: Iterator[_Entry]) -> list[str]:
     lines: dict[str, int] = {}
     for piece, text, line in entries:
         if _ID.fullmatch(text) is None:
-            raise _BadLine(line, f"must have an integer id from 0, received {text!r}")
+            raise _BadLine(line, f"must have an integer id from 0, received {text[:80]!r}")
         number = int(text)
         if number in by_id:
             raise _BadLine(
@@ -212,7 +214,7 @@ def read_spm(path: Path) -> tuple[bytes, list[str]]:
     model = path.read_bytes()
     try:
         pieces = [piece.piece for piece in schema.ModelProto.FromString(model).pieces]
-    except DecodeError as error:
+    except (DecodeError, UnicodeDecodeError) as error:
         raise ValueError(
             f"{path} is not a SentencePiece model, or is damaged. Restore it."
         ) from error

@@ -1,28 +1,25 @@
 """Weight files of published models: safetensors, PyTorch's, and Marian's npz."""
 
-import json
+import io
+import math
 import os
 import zipfile
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import ml_dtypes  # noqa: F401  Gives NumPy the type bfloat16; installed with TensorFlow.
 import numpy as np
-import yaml
 
+from keras_transformer.pretrained.text_file import parse_yaml, read_json
 from keras_transformer.pretrained.torch_file import read_torch_weights
 
 _LOW_PRECISION = ("F16", "BF16")
 _DTYPES = (*_LOW_PRECISION, "F32", "F64", "I64", "I32", "I16", "I8", "U8", "BOOL")
 _CONFIG = "special:model.yml"
 _FLOATS = (np.float16, np.float32, np.float64)
-_DAMAGED = (
-    *(AttributeError, EOFError, KeyError, NotImplementedError, OSError, RuntimeError),
-    *(SyntaxError, TypeError, ValueError, zipfile.BadZipFile, zlib.error),
-)
-"""What `np.load` raises for a damaged file."""
+_LARGEST_EXPANSION = 20
+"""The most bytes of the arrays in a compressed file, as a multiple of the file's."""
 
 
 def _tensor(file: Any, key: str, path: str) -> np.ndarray:
@@ -66,7 +63,7 @@ def read_safetensors(path: str | os.PathLike) -> dict[str, np.ndarray]:
     try:
         with safe_open(name, framework="np") as file:
             return {key: _tensor(file, key, name) for key in file.keys()}
-    except (OSError, SafetensorError) as error:
+    except (OSError, SafetensorError, TypeError) as error:
         raise ValueError(
             f"{name} must be a safetensors file, received a damaged file or another kind of file "
             f"({error}). Download it again."
@@ -77,7 +74,7 @@ def read_marian_npz(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], dic
     """Return the weights and the configuration of a `model.npz` of Marian.
 
     Args:
-        path: The file. Binary models (`.bin`) and quantized models are not supported.
+        path: The file. Quantized models are not supported.
 
     Returns:
         Arrays by Marian's name, and the content of `special:model.yml`.
@@ -86,22 +83,17 @@ def read_marian_npz(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], dic
         FileNotFoundError: If the file does not exist.
         ValueError: If the file is damaged, holds quantized weights or has no configuration.
 
-    >>> read_marian_npz("model.bin")
+    >>> read_marian_npz("missing.npz")
     Traceback (most recent call last):
-    ValueError: model.bin is a binary model of Marian, ...
+    FileNotFoundError: ...
     """
     name = os.fspath(path)
-    if name.endswith(".bin"):
-        raise ValueError(
-            f"{name} is a binary model of Marian, which may be quantized or packed. Use the "
-            "model.npz that it was made from."
-        )
+    with open(name, "rb"):  # Raises what `open` raises.
+        pass
     try:
-        with np.load(name, allow_pickle=False) as archive:
-            weights = dict(archive)
-    except FileNotFoundError:
-        raise
-    except _DAMAGED as error:
+        with zipfile.ZipFile(name) as archive:
+            weights = _read_arrays(archive, os.path.getsize(name))
+    except Exception as error:  # A damaged archive or array raises errors of any type.
         raise ValueError(
             f"{name} must be a model.npz of Marian, received a damaged file or another kind of "
             f"file ({error}). Download it again, or convert a binary with `marian-conv`."
@@ -118,15 +110,35 @@ def read_marian_npz(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], dic
                 f"{name} must hold weights that are not quantized, received {key!r} of "
                 f"{array.dtype}. Use the model.npz before quantization."
             )
-    try:
-        config = yaml.safe_load(encoded.tobytes().rstrip(b"\0").decode("utf-8"))
-    except (RecursionError, UnicodeDecodeError, ValueError, yaml.YAMLError) as error:
-        raise ValueError(
-            f"{name}: {_CONFIG} must be YAML in UTF-8 ({error}). Download the file again."
-        ) from error
-    if not isinstance(config, dict):
-        raise ValueError(f"{name}: {_CONFIG} must be a mapping, received {type(config).__name__}.")
-    return weights, config
+    text = encoded.tobytes().rstrip(b"\0")
+    return weights, parse_yaml(text, f"{name}: {_CONFIG}")
+
+
+def _read_arrays(archive: zipfile.ZipFile, size: int) -> dict[str, np.ndarray]:
+    """Return the arrays of a .npz file of this size in bytes, by name."""
+    entries = archive.infolist()
+    if sum(entry.file_size for entry in entries) > _LARGEST_EXPANSION * size:
+        raise ValueError("its arrays are much larger than the file")
+    return {
+        entry.filename.removesuffix(".npy"): _read_array(archive, entry)
+        for entry in entries
+        if entry.filename.endswith(".npy")
+    }
+
+
+def _read_array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
+    # `np.load` allocates what the header states before it reads any numbers.
+    stream = io.BytesIO(archive.read(entry))
+    version = np.lib.format.read_magic(stream)
+    read_header = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }[version]
+    shape, is_fortran, dtype = read_header(stream)
+    numbers = stream.read()
+    if dtype.hasobject or math.prod(shape) * dtype.itemsize != len(numbers):
+        raise ValueError(f"{entry.filename} does not hold the numbers that it states")
+    return np.frombuffer(numbers, dtype).reshape(shape, order="F" if is_fortran else "C")
 
 
 _READERS: dict[str, Callable[[Path], dict[str, np.ndarray]]] = {
@@ -171,11 +183,7 @@ def read_weights(folder: str | os.PathLike) -> dict[str, np.ndarray]:
 def _weight_map(path: Path) -> dict[str, str]:
     """Return the file of each tensor; the files are in the folder of the index."""
     rule = f"{path} must hold a `weight_map` of tensor names to file names"
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (RecursionError, ValueError) as error:
-        raise ValueError(f"{rule} in JSON ({error}). Download it again.") from error
-    found = content.get("weight_map") if isinstance(content, dict) else None
+    found = read_json(path).get("weight_map")
     if not isinstance(found, dict) or not found:
         raise ValueError(f"{rule}, which is missing or empty. Download it again.")
     for tensor, name in found.items():
@@ -189,7 +197,7 @@ def _read_shards(index: Path, read: Callable[[Path], dict]) -> dict[str, np.ndar
     weights = {}
     for name in sorted(set(places.values())):
         shard = index.with_name(name)
-        if not shard.is_file():
+        if not os.path.isfile(shard):
             raise FileNotFoundError(f"{shard} is missing, which {index.name} lists. Download it.")
         tensors = read(shard)
         for key in [key for key, place in places.items() if place == name]:

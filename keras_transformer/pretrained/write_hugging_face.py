@@ -8,17 +8,14 @@ from typing import Any
 
 import keras
 import numpy as np
+import yaml
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, DecodingConfig
 from keras_transformer.config import TransformerConfig as Config
 from keras_transformer.layers import LearnedPositionEncoding, SinusoidalPositionEncoding
 from keras_transformer.model import Transformer
 from keras_transformer.pretrained.foreign_model import LayerWeight, layer_weights
-from keras_transformer.pretrained.hugging_face import (
-    LAYER_NORM_EPSILON,
-    is_transposed,
-    weight_name,
-)
+from keras_transformer.pretrained.hugging_face import LAYER_NORM_EPSILON, weight_name
 from keras_transformer.text import SentencePieceTokenizer
 from keras_transformer.text.foreign_vocabulary import split_vocabulary
 from keras_transformer.translation.translator import Translator
@@ -44,11 +41,13 @@ def save_hugging_face(translator: Translator, path: str | os.PathLike) -> Path:
     """Write a translator as a folder that Hugging Face's `MarianMTModel.from_pretrained` loads.
 
     `MarianTokenizer.from_pretrained` loads its vocabularies. `import_marian` reads the folder too,
-    unless it has learned positions, with `style="transformers"`.
+    unless it has learned positions, with `style="transformers"`; if the style was another, it needs
+    `ignore=["early_stopping", "forced_eos_token_id"]`.
 
     The search becomes generation_config.json. There, the length penalty is a division by
-    length ** length_penalty, whatever `decoding.style` is, and a translation of any source has at
-    most the tokens that the longest source may have here. Their tokenizer does not normalize text
+    length ** length_penalty and the rules of a beam search change log-probabilities, whatever
+    `decoding.style` is, and a translation of any source has at most the tokens that the longest
+    source may have here. Their tokenizer does not normalize text
     as `import_marian(path, "opus")` does, and generates a translation of an empty text.
 
     For CTranslate2, use `export_ctranslate2`. CTranslate2's own converter refuses the folder, as it
@@ -60,6 +59,8 @@ def save_hugging_face(translator: Translator, path: str | os.PathLike) -> Path:
     Sines and cosines in the order of the paper become sines before cosines, by the same permutation
     of the elements of all vectors. Positions of tensor2tensor and learned ones are written as they
     are, and Hugging Face loads them, but does not save them again.
+
+    The license and the attribution of an imported model become the header of a README.md.
 
     Args:
         translator: The translator. LoRA and int8 become plain float32 weights.
@@ -108,6 +109,9 @@ def save_hugging_face(translator: Translator, path: str | os.PathLike) -> Path:
             (temporary / name).write_text(f"{text}\n", encoding="utf-8")
         for name, tokenizer in zip(("source", "target"), _tokenizers(translator), strict=True):
             (temporary / f"{name}.spm").write_bytes(split_vocabulary(tokenizer.model))
+        if translator.origin:
+            text = yaml.safe_dump(dict(translator.origin), sort_keys=False, allow_unicode=True)
+            (temporary / "README.md").write_text(f"---\n{text}---\n", encoding="utf-8")
         save_file(weights, temporary / "model.safetensors", metadata={"format": "pt"})
     return path
 
@@ -265,7 +269,7 @@ def _weights(model: Transformer, positions: int) -> dict[str, np.ndarray]:
         value = _layer_weight(model, weight)
         if (axis := _D_MODEL_AXES.get(weight.name)) is not None:
             value = np.take(value, order, axis)
-        found[weight_name(weight)] = value.T if is_transposed(weight.path) else value
+        found[weight_name(weight)] = value.T if weight.name.endswith("_kernel") else value
     if config.position in ("tensor2tensor", "learned"):
         for side, layer in (("encoder", model.source_position), ("decoder", model.target_position)):
             found[f"model.{side}.embed_positions.weight"] = _array(layer.encoding(positions))

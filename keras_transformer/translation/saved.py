@@ -27,6 +27,8 @@ from keras_transformer.utils import checksums
 from keras_transformer.utils.files import whole_directory, whole_file
 from keras_transformer.utils.versions import GRAPH, find_saved_model
 
+ORIGIN = ("license", "attribution", "languages")
+"""What is known of a model that another program trained, by the names in an export's record."""
 _CONFIG, _MODEL = "config.yaml", "model.keras"
 _KINDS = (
     "the directory of a finished run (the --output of pipelines.train), of a saved Translator or "
@@ -110,7 +112,7 @@ def _in_directory(directory: Path) -> SavedTranslator:
         config=config,
         vocabularies=vocabularies,
         read_model=lambda: _read_model(model),
-        facts={name: sections[name] for name in ("data", "training") if is_run},
+        facts={name: sections[name] for name in ("data", "training") if is_run} | config.origin,
     )
 
 
@@ -132,7 +134,8 @@ def _in_export(version: Path) -> SavedTranslator:
         is_word_piece = vocabularies[0].read_bytes().startswith(b"<pad>\n")
         kind = "wordpiece" if is_word_piece else "bpe"
         data = {"subwords": _subwords_of(read_tokenizers(vocabularies[:1], kind)[0])}
-    config = TranslatorConfig.from_sections({**sections, "data": data}, path)
+    origin = {name: record.facts[name] for name in ORIGIN if name in record.facts}
+    config = TranslatorConfig.from_sections({**sections, "data": data, "origin": origin}, path)
     return SavedTranslator(
         path=path,
         config=config,
@@ -215,6 +218,7 @@ def write_translator(
     model: Transformer,
     tokenizers: tuple[Tokenizer, Tokenizer],
     decoding: DecodingConfig,
+    origin: Mapping[str, Any],
 ) -> None:
     """Write model.keras, the vocabularies, config.yaml and checksums into a directory.
 
@@ -224,6 +228,7 @@ def write_translator(
         model: The model. LoRA is merged, and its optimizer is not saved.
         tokenizers: Source and target tokenizers.
         decoding: The decoding options.
+        origin: License, attribution and languages of the model, as far as they are known.
 
     Raises:
         FileExistsError: If `path` is a file, or a directory with anything else.
@@ -233,7 +238,10 @@ def write_translator(
     subwords: Any = _subwords_of(tokenizers[0])
     with whole_directory(path) as temporary:
         config = TranslatorConfig(
-            model=model.config, data=SubwordsConfig(subwords=subwords), decoding=decoding
+            model=model.config,
+            data=SubwordsConfig(subwords=subwords),
+            decoding=decoding,
+            origin=dict(origin),
         )
         config.to_file(temporary / _CONFIG)
         save_tokenizers(temporary, tokenizers, model.config.has_joint_vocabulary)

@@ -16,6 +16,7 @@ from keras_transformer.decoding import (
     make_rules,
     sample_search,
 )
+from keras_transformer.decoding.styles import get_style
 from keras_transformer.model import Transformer
 from keras_transformer.text import Tokenizer, TreeTokenizer
 from keras_transformer.translation.compiled_search import CompiledSearch
@@ -103,8 +104,16 @@ class TokenSearch:
         excluded = np.zeros(model.config.target_size, "float32")
         excluded[decoding.excluded_ids] = -1e9
         self._logit_bias = excluded if decoding.renormalize else None
-        self._excluded = None if decoding.renormalize else excluded
         self._rules = make_rules(decoding, prefix)
+        has_beams = decoding.beam_size > 1 and decoding.temperature is None
+        rules_come_last = has_beams and get_style(decoding.style).rules_on_log_probs
+        if self._rules and rules_come_last:
+            self._step_bias, self._excluded = None, excluded
+            if decoding.renormalize:
+                self._rules.append(lambda logits, history, position: tf.nn.log_softmax(logits))
+        else:
+            self._step_bias = self._logit_bias
+            self._excluded = None if decoding.renormalize else excluded
         self._compiled: dict[tuple, CompiledSearch] = {}
         self._prepared = None
 
@@ -135,7 +144,8 @@ class TokenSearch:
         num_words = tf.zeros_like(lengths) if num_words is None else num_words
         # The paper's limit counts tokens without eos, and `lengths` includes it on both sides.
         if self.decoding.length_factor != 1:
-            lengths = tf.cast(self.decoding.length_factor * tf.cast(lengths, tf.float64), tf.int32)
+            product = self.decoding.length_factor * tf.cast(lengths, tf.float32)
+            lengths = tf.cast(tf.math.ceil(product), tf.int32)
         max_lengths = lengths + self.decoding.extra_length
         if self.decoding.max_length is not None:
             max_lengths = tf.minimum(max_lengths, self.decoding.max_length)
@@ -196,7 +206,7 @@ class TokenSearch:
             beam_size,
             # The maximum of no numbers is negative.
             stage_lengths[-1] if stage_lengths else tf.maximum(tf.reduce_max(max_lengths), 0),
-            logit_bias=self._logit_bias,
+            logit_bias=self._step_bias,
             stage_lengths=stage_lengths,
             single_sentence=single_sentence,
             prepared=self._prepared,

@@ -3,7 +3,7 @@
 import copy
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
 import tensorflow as tf
@@ -26,6 +26,7 @@ from keras_transformer.translation.teacher_forcing import (
 )
 
 _TEXT = tf.TensorSpec([None], tf.string, name="text")
+_IDS = tf.TensorSpec([None, None], tf.int32)
 
 
 class Translator:
@@ -87,6 +88,7 @@ class Translator:
             most = model.config.max_length
             given = {name: min(value or most, most) for name, value in given.items()}
             self.decoding = dataclasses.replace(self.decoding, **given)
+        self.origin: Mapping[str, Any] = {}  # License, attribution and languages, if imported.
         expected = model.config.vocab_size, model.config.target_size
         received = self.tokenizer.vocab_size, self.target_tokenizer.vocab_size
         if expected != received:
@@ -126,7 +128,9 @@ class Translator:
         if not self.model.has_lora:
             return self
         tokenizers = self.tokenizer, self.target_tokenizer
-        return Translator(self.model.without_lora(), *tokenizers, self.decoding, self.compiled)
+        plain = Translator(self.model.without_lora(), *tokenizers, self.decoding, self.compiled)
+        plain.origin = self.origin
+        return plain
 
     @classmethod
     def load(
@@ -169,7 +173,9 @@ class Translator:
             model = model.with_dtype(precision)
         tokenizers = read_tokenizers(saved.vocabularies, saved.config.data.subwords)
         search = dataclasses.replace(saved.config.decoding, **decoding)
-        return cls(model, *tokenizers, search, compiled)
+        translator = cls(model, *tokenizers, search, compiled)
+        translator.origin = saved.config.origin
+        return translator
 
     def save(self, path: str | os.PathLike) -> None:
         """Save the model, its vocabularies and the decoding options in a directory.
@@ -198,7 +204,7 @@ class Translator:
         True
         """
         tokenizers = self.tokenizer, self.target_tokenizer
-        write_translator(path, self.model, tokenizers, self.decoding)
+        write_translator(path, self.model, tokenizers, self.decoding, self.origin)
 
     @overload
     def __call__(  # type: ignore[overload-overlap]  # a str is also a Sequence[str]
@@ -282,7 +288,9 @@ class Translator:
     def score(self, text: tf.Tensor, translation: tf.Tensor) -> dict[str, tf.Tensor]:
         """Return the scores of given translations.
 
-        A translation longer than any that the search could find is cut off.
+        Each translation is split into tokens first. A search may find the same text in other
+        tokens, which have another score; `score_ids` scores the tokens that it found. A
+        translation longer than any that the search could find is cut off.
 
         Args:
             text: string [B].
@@ -298,6 +306,17 @@ class Translator:
         text, translation = tf.unstack(tf.stack([text, translation]))
         longest = self._token_search.longest(self.decoding.max_source_length)
         target, lengths = encode(self.target_tokenizer, translation, longest)
+        return {"score": self.score_ids(self.encode_text(text)[0], target), "length": lengths}
+
+    @graph_method(_IDS, _IDS)
+    def score_ids(self, source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+        """Return the scores of translations that are already ids, float32 [B].
+
+        Args:
+            source: int32 [B, S], each row with eos and padding; see `encode_text`.
+            target: int32 [B, T], each row with eos, unless it is unfinished, and padding, as in the
+                `ids` that `search` returns.
+        """
 
         def score_some(source, target):
             logits, _ = decode_whole(self.model, source, target)
@@ -305,8 +324,7 @@ class Translator:
             alpha, style = self.decoding.length_penalty, self.decoding.style
             return score_tokens(log_probs, target, alpha, style=style)
 
-        scores = in_parts(score_some, self.encode_text(text)[0], target, empty=tf.zeros([0]))
-        return {"score": scores, "length": lengths}
+        return in_parts(score_some, source, target, empty=tf.zeros([0]))
 
     @graph_method(_TEXT)
     def attention(self, text: tf.Tensor) -> dict[str, tf.Tensor]:

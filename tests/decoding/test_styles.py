@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_transformer.decoding.rules import min_length
 from keras_transformer.decoding.styles import STYLES, get_style
 from tests.helpers.search_trees import make_tree, prefix_number, random_trees, search
 
@@ -101,6 +102,18 @@ def test_greedy_search_of_transformers_ends_at_its_limit_at_no_cost():
         found = search([probabilities], style=style, max_lengths=[2], length_penalty=0.0)
         assert found.ids.numpy().tolist() == [[ids]]
         assert np.exp(found.scores.numpy().item()) == pytest.approx(probability)
+
+
+@pytest.mark.parametrize("single_sentence", [False, True])
+@pytest.mark.parametrize(("style", "probability"), [("transformers", 0.3), ("paper", 0.6 * 0.6)])
+def test_what_a_ban_takes_goes_to_others_except_in_transformers(
+    style, probability, single_sentence
+):
+    tree = make_tree({(): [0.1, 0.3, 0.1, 0.5], (1,): [0.1, 0.2, 0.1, 0.6]})
+    options = {"beam_size": 2, "length_penalty": 0.0, "single_sentence": single_sentence}
+    found = search([tree], max_lengths=[2], rules=[min_length(1)], style=style, **options)
+    assert found.ids.numpy().tolist() == [[[1, EOS]]]
+    assert np.exp(found.scores.numpy().item()) == pytest.approx(probability)
 
 
 @pytest.mark.parametrize("beam_size", [None, 2])

@@ -32,6 +32,7 @@ def exported():
 def described():
     """The same for a model of one layer, whose warm-up requests have not run."""
     translator = tiny_translator(num_layers=1, **SEARCH)
+    translator.origin = {"license": "MIT"}
 
     def make(folder):
         export_quickly(translator, folder / NAME, FACTS, METHODS)

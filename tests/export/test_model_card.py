@@ -22,6 +22,7 @@ def tokens(described):
 
 def test_export_json_says_how_the_model_was_made(described, facts):
     assert {key: facts[key] for key in described.facts} == described.facts
+    assert facts["license"] == "MIT"
     assert facts["compiled"] is False
     assert facts["precision"] == "float32"
     assert facts["parameters"] == described.translator.model.count_params()
@@ -53,6 +54,14 @@ def test_the_card_mentions_rounding_only_for_low_precision(described):
 def test_the_card_begins_with_the_description(facts, tokens):
     first = next(x.content for x in tokens[3:] if x.type == "inline")
     assert first == facts["description"] == "Letters, to be *spelled*."
+
+
+def test_the_card_begins_with_license_and_attribution(described):
+    record = ExportRecord.read(described.version)
+    facts = {"license": "cc-by-4.0", "attribution": "OPUS-MT", "languages": ["en", "de"]}
+    card = model_card("toy", dataclasses.replace(record, facts=facts))
+    assert card.startswith("# toy\n\nLicense: cc-by-4.0\n\nAttribution: OPUS-MT\n\n")
+    assert "languages:\n- en\n- de\n" in card
 
 
 def test_the_card_has_the_content_of_the_record(facts, tokens):

@@ -43,7 +43,7 @@ def write_tokenizer(folder: Path, *, separate=False, tags=(), leave_out=5):
 
 
 def write_model(
-    folder: Path, *, seed=0, separate=False, tags=(), max_length=14, renormalize=False, **sizes
+    folder: Path, *, seed=0, separate=False, tags=(), max_length=14, search=None, **sizes
 ):
     """Write a MarianMTModel with random weights, and return it."""
     source, *target = write_tokenizer(folder, separate=separate, tags=tags)
@@ -78,12 +78,12 @@ def write_model(
     model.generation_config = transformers.GenerationConfig(
         max_length=max_length,
         num_beams=4,
-        renormalize_logits=renormalize,
         bad_words_ids=[[pad]],
         forced_eos_token_id=0,
         eos_token_id=0,
         pad_token_id=pad,
         decoder_start_token_id=pad,
+        **(search or {}),
     )
     model.save_pretrained(folder)
     return model

@@ -20,6 +20,7 @@ torch, transformers = marian.torch, marian.transformers
 pytestmark = [pytest.mark.parity, pytest.mark.slow]
 
 THEIR_EOS = 0
+RULES = {"repetition_penalty": 1.2, "no_repeat_ngram_size": 2, "min_new_tokens": 5}
 CASES = {
     "all_tied": {},
     "output_of_its_own": {"tie_word_embeddings": False},
@@ -43,8 +44,10 @@ CASES = {
     "silu_renormalized": {
         "activation_function": "silu",
         "decoder_layers": 3,
-        "renormalize": True,
+        "search": {"renormalize_logits": True},
     },
+    "rules": {"search": RULES},
+    "rules_renormalized": {"search": {**RULES, "renormalize_logits": True}},
 }
 TAGGED = [">>de<< one two", ">>fr<<red dog", ">>xx<< cat", "two >>de<<", ">> one", ">>de<<"]
 
@@ -243,14 +246,17 @@ def test_tied_weights_that_differ_are_reported(folder):
 @pytest.mark.parametrize(
     ("file", "values", "message"),
     [
-        ("config.json", {"model_type": "bart"}, "model_type must be 'marian', received 'bart'"),
-        ("config.json", {"normalize_before": True}, "normalize_before must be False"),
-        (
-            "config.json",
-            {"static_position_embeddings": False},
-            "static_position_embeddings must be True, received False",
-        ),
+        ("config.json", {"model_type": "m2m_100"}, r"type 'm2m_100' .M2M100 or NLLB., .* O"),
+        ("config.json", {"model_type": "bart"}, "'bart' .BART., whose .* Transformers or CTransl"),
+        ("config.json", {"model_type": ["x"]}, r"of type \['x'\], whose layers"),
         ("config.json", {"activation_function": "tanh"}, "activation_function must be 'relu'"),
+        ("config.json", {"activation_function": []}, "activation_function must be 'relu'"),
+        ("config.json", {"d_model": True}, "d_model must be of type int, received True"),
+        ("config.json", {"encoder_ffn_dim": 2 * 10**8}, r"fc1.weight in .* \(24, 200000000\), rec"),
+        ("config.json", {"encoder_layers": 10**6}, "lacks the weights model.encoder.layers.2"),
+        ("config.json", {"dropout": 7}, "config.json cannot be imported: .* less than 1"),
+        ("generation_config.json", {"num_beams": "4"}, "num_beams must be a number, received '4'"),
+        ("generation_config.json", {"bad_words_ids": [1]}, "bad_words_ids must be a list of lists"),
         ("config.json", {"encoder_layers": 3}, "lacks the weights model.encoder.layers.2"),
         ("config.json", {"encoder_layers": 1}, "cannot be imported: it has the weights"),
         ("config.json", {"vocab_size": 999}, "pieces, and config.json 999"),
@@ -262,6 +268,14 @@ def test_a_model_that_cannot_be_imported_is_refused_by_name(folder, file, values
     change(folder, file, **values)
     with pytest.raises(ValueError, match=message):
         import_marian(folder)
+
+
+def test_flags_that_transformers_ignores_have_no_effect(folder):
+    expected = import_marian(folder)("one two red")
+    ignored = {"static_position_embeddings": False, "normalize_before": True}
+    change(folder, "config.json", **ignored, add_final_layer_norm=True)
+    assert transformers.MarianMTModel.from_pretrained(folder).config.d_model == 24
+    assert import_marian(folder)("one two red") == expected
 
 
 @pytest.mark.parametrize("file", ["config.json", "vocab.json", "model.safetensors", "source.spm"])

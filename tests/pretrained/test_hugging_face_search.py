@@ -1,6 +1,5 @@
 """Every option of Hugging Face's search is taken over, or named."""
 
-import logging
 from pathlib import Path
 
 import pytest
@@ -35,22 +34,17 @@ NO_EFFECT = {
     *("assistant_ensemble_weight", "target_lookbehind", "prompt_lookup_num_tokens"),
     *("max_matching_ngram_size", "speculation_type"),
 }
+TEXT_ONLY = "must be the padding, start or unknown token"
 ODD = {"bad_words_ids": [[A]], "suppress_tokens": [A], "renormalize_logits": False, "top_p": 0.5}
 ODD["decoder_start_token_id"] = A
 
 
-def read(caplog, **changes):
-    """Return the search, and the names of the options that were warned about."""
-    caplog.clear()
-    with caplog.at_level(logging.WARNING):
-        search = read_search(Path("generation_config.json"), {**OPUS, **changes}, OPTIONS, TARGET)
-    message = " ".join(record.getMessage() for record in caplog.records)
-    return search, {part.split(" must be ")[0].split()[-1] for part in message.split(";")[:-1]}
+def read(**changes):
+    return read_search(Path("generation_config.json"), {**OPUS, **changes}, OPTIONS, TARGET)
 
 
-def test_the_options_of_opus_are_taken_over(caplog):
-    search, named = read(caplog)
-    assert search == DecodingConfig(
+def test_the_options_of_opus_are_taken_over():
+    assert read() == DecodingConfig(
         beam_size=4,
         length_penalty=1.0,
         style="transformers",
@@ -59,7 +53,6 @@ def test_the_options_of_opus_are_taken_over(caplog):
         max_source_length=100,
         allow_unknown=True,
     )
-    assert not named
 
 
 @pytest.mark.parametrize(
@@ -84,10 +77,9 @@ def test_the_options_of_opus_are_taken_over(caplog):
     ],
     ids=str,
 )
-def test_what_has_a_counterpart_is_taken_over(options, expected, caplog):
-    search, named = read(caplog, **options)
+def test_what_has_a_counterpart_is_taken_over(options, expected):
+    search = read(**options)
     assert {name: getattr(search, name) for name in expected} == expected
-    assert not named
 
 
 @pytest.mark.parametrize(
@@ -96,7 +88,8 @@ def test_what_has_a_counterpart_is_taken_over(options, expected, caplog):
         ({"early_stopping": True}, ["early_stopping must be False, received True"]),
         ({"forced_bos_token_id": A}, [f"forced_bos_token_id must be None, received {A}"]),
         ({"forced_eos_token_id": None}, [f"forced_eos_token_id must be {EOS}, received None"]),
-        ({"bad_words_ids": [[PAD], [A]]}, ["or unknown token, received [[2]]"]),
+        ({"bad_words_ids": [[PAD], [A]]}, [f"bad_words_ids {TEXT_ONLY}, received [[2]]"]),
+        ({"bad_words_ids": [[PAD, A]]}, [f"bad_words_ids {TEXT_ONLY}, received [[3, 2]]"]),
         ({"do_sample": True}, ["num_beams must be 1, received 4"]),
         (
             {"suppress_tokens": [A], "diversity_penalty": 0.5},
@@ -105,11 +98,16 @@ def test_what_has_a_counterpart_is_taken_over(options, expected, caplog):
     ],
     ids=str,
 )
-def test_what_has_no_counterpart_is_named_in_one_warning(options, rules, caplog):
-    read(caplog, **options)
+def test_what_has_no_counterpart_is_an_error_unless_it_is_ignored(options, rules, caplog):
+    with pytest.raises(ValueError, match="search options that cannot be imported") as error:
+        read(**options)
+    names = [rule.split()[0] for rule in rules]
+    for rule, name in zip(rules, names, strict=True):
+        assert rule in str(error.value) and name in str(error.value).partition("--ignore ")[2]
+    search = {**OPUS, **options}
+    read_search(Path("generation_config.json"), search, OPTIONS, TARGET, ignore=names)
     [record] = caplog.records
-    for rule in rules:
-        assert rule in record.getMessage()
+    assert all(rule in record.getMessage() for rule in rules)
 
 
 def test_a_value_out_of_range_is_an_error():
@@ -118,12 +116,16 @@ def test_a_value_out_of_range_is_an_error():
 
 
 @pytest.mark.parity
-def test_no_option_is_ignored(caplog):
+def test_no_option_is_ignored():
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     names = transformers.GenerationConfig(do_sample=True).to_dict().keys() - NO_EFFECT
     for name in names:
         searches = ("num_beams", "early_stopping", "do_sample")
-        base = {"num_beams": 4, "do_sample": name not in searches}
-        plain, known = read(caplog, **base)
-        search, named = read(caplog, **{**base, name: ODD.get(name, 3)})
-        assert search != plain or named != known, name
+        base = {
+            "num_beams": 4 if name == "early_stopping" else 1,
+            "do_sample": name not in searches,
+        }
+        try:
+            assert read(**{**base, name: ODD.get(name, 3)}) != read(**base), name
+        except ValueError as error:
+            assert f"{name} must be " in str(error)

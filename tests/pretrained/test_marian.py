@@ -1,13 +1,15 @@
 """A model that Marian trained: its translations and scores, from KERAS_TRANSFORMER_MARIAN.
 
 The folder has a release's files, and test200.greedy.nbest and test200.beam6.nbest.gz, which Marian
-wrote for the first lines of the file KERAS_TRANSFORMER_MARIAN_SOURCE.
+wrote for the first lines of the file KERAS_TRANSFORMER_MARIAN_SOURCE. The folders in
+KERAS_TRANSFORMER_MARIAN_VARIANTS have a release and its nbest, which Marian wrote for input.en.
 """
 
 import collections
 import dataclasses
 import gzip
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -19,13 +21,17 @@ from keras_transformer.config import EOS_ID
 from keras_transformer.pretrained import import_marian
 from keras_transformer.pretrained.foreign_model import ForeignSide
 from keras_transformer.pretrained.marian import read_marian
+from keras_transformer.pretrained.origin import read_origin
+from keras_transformer.training.run_directory import run_facts
 from keras_transformer.translation.translator import Translator
+from pipelines import import_marian as import_command
 from pipelines.figures import attention_figures, position_figures
 from tests.helpers.marian_release import D, write_release
 from tests.helpers.tiny import WORDS
 
 FOLDER = os.environ.get("KERAS_TRANSFORMER_MARIAN")
 SOURCE = os.environ.get("KERAS_TRANSFORMER_MARIAN_SOURCE")
+VARIANTS = os.environ.get("KERAS_TRANSFORMER_MARIAN_VARIANTS")
 needs_model = pytest.mark.skipif(not (FOLDER and SOURCE), reason="needs a model of Marian's")
 
 
@@ -36,7 +42,7 @@ def read_nbest(path):
     with opener(path, "rt", encoding="utf-8") as file:
         for line in file:
             number, pieces, log_prob, score = line.rstrip("\n").split(" ||| ")
-            log_prob = float(log_prob.removeprefix("F0="))
+            log_prob = float(log_prob.removeprefix("F0=").strip())
             found[int(number)].append((pieces.split(), log_prob, float(score)))
     return [found[number] for number in range(len(found))]
 
@@ -65,7 +71,7 @@ def test_translations_and_scores_are_those_of_marian(beam_size, file):
 @needs_model
 def test_log_probabilities_of_given_translations_are_those_of_marian():
     nbest = read_nbest(Path(FOLDER) / "test200.beam6.nbest.gz")
-    side = read_marian(Path(FOLDER)).target
+    side = read_marian(Path(FOLDER) / "decoder.yml").target
     place = {piece: i for i, piece in enumerate(side.our_pieces)}
     imported = import_marian(FOLDER)
     search = dataclasses.replace(imported.decoding, length_penalty=0.0)
@@ -73,8 +79,26 @@ def test_log_probabilities_of_given_translations_are_those_of_marian():
     rows = [(line, *each[:2]) for line, hyps in zip(read_source(200), nbest) for each in hyps]  # noqa: B905
     ids = tf.ragged.constant([[*(place[piece] for piece in row[1]), EOS_ID] for row in rows])
     source, _ = ours.encode_text(tf.constant([row[0] for row in rows]))
-    scores = ours._score_ids(source, tf.cast(ids.to_tensor(), tf.int32))
+    scores = ours.score_ids(source, tf.cast(ids.to_tensor(), tf.int32))
     np.testing.assert_allclose(scores, [row[2] for row in rows], atol=1.1e-4)
+
+
+@pytest.mark.skipif(not VARIANTS, reason="needs models of Marian's")
+@pytest.mark.parametrize("name", ["gelu", "spm_vocabulary"])
+def test_n_best_lists_of_seldom_options_are_those_of_marian(name):
+    folder = Path(VARIANTS) / name
+    nbest = read_nbest(folder / "nbest")
+    translator = import_marian(folder)
+    lines = (folder.parent / "input.en").read_text(encoding="utf-8").splitlines()
+    found = translator.n_best(tf.constant(lines))
+    for hypotheses, texts, scores in zip(nbest, *map(np.array, found.values()), strict=True):
+        count = len(hypotheses)
+        expected = ["".join(pieces).replace("▁", " ").strip() for pieces, *_ in hypotheses]
+        if name == "spm_vocabulary":  # Marian writes text instead of pieces.
+            expected = [" ".join(pieces) for pieces, *_ in hypotheses]
+        assert [text.decode() for text in texts[:count]] == expected
+        np.testing.assert_allclose(scores[:count], [each[2] for each in hypotheses], atol=1e-4)
+        assert (scores[count:] < -1e8).all()
 
 
 def test_a_release_becomes_a_translator(tmp_path):
@@ -127,10 +151,14 @@ def test_an_output_matrix_of_its_own(is_transposed, tmp_path):
             {"weights": {"decoder_l1_context_Wq": None}},
             "lacks the weights decoder_l1_context_Wq",
         ),
-        (
-            {"decoder": {"word-penalty": 0.5}},
-            "word-penalty in decoder.yml must be 0, received 0.5",
-        ),
+        ({"decoder": {"word-penalty": 0.5}}, "word-penalty must be 0, received 0.5.* --ignore wor"),
+        ({"decoder": {"shortlist": ["lex.bin", False]}}, r"shortlist must be \[\], received"),
+        ({"decoder": {"normalize": [1]}}, "decoder.yml cannot be imported: .*length_penalty"),
+        ({"transformer-ffn-activation": "gelu"}, "version must be Marian's, .* received None"),
+        ({"enc-depth": "two"}, "enc-depth must be an integer, received 'two'"),
+        ({"dim-vocabs": 5}, "dim-vocabs must be two integers, received 5"),
+        ({"transformer-dim-ffn": 2 * 10**8}, r"ffn_W1 in .* must have shape \(8, 200000000\), rec"),
+        ({"enc-depth": 10**6}, "lacks the weights encoder_l3_self_Wq"),
         (
             {"decoder": {"models": ["model.npz", "model.npz"]}},
             "must name one model and two vocabularies",
@@ -143,9 +171,96 @@ def test_another_kind_of_model_is_refused_by_name(changes, message, tmp_path):
         import_marian(tmp_path)
 
 
-def test_a_folder_without_a_model_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("version", "function"),
+    [("v1.9.0 ba94c5b9", "sigmoid_gelu"), ("v1.12.0", "sigmoid_gelu"), ("v1.12.42 b7be0", "gelu")],
+)
+def test_the_gelu_is_that_of_the_version_of_marian(version, function, tmp_path):
+    write_release(tmp_path, **{"transformer-ffn-activation": "gelu", "version": version})
+    assert import_marian(tmp_path).model.config.activation == function
+
+
+@pytest.mark.parametrize("name", ["model.npz.decoder.yml", "config.intgemm8bitalpha.yml"])
+def test_other_names_of_the_search_file_are_found(name, tmp_path):
+    write_release(tmp_path, decoder={"shortlist": ["lex.bin", False], "max-length-crop": True})
+    (tmp_path / "decoder.yml").rename(tmp_path / name)
+    decoding = import_marian(tmp_path, ignore=["shortlist"]).decoding
+    assert (decoding.beam_size, decoding.max_source_length) == (3, 1000)
+    second = shutil.copy(tmp_path / name, tmp_path / f"config.{name}")
+    second = Path(second).rename(
+        tmp_path / f"{name.partition('.')[0]}.best.{name.partition('.')[2]}"
+    )
+    with pytest.raises(ValueError, match=f"must have one .*{second.name}.* Give one of these"):
+        import_marian(tmp_path, ignore=["shortlist"])
+    assert import_marian(second, ignore=["shortlist"]).decoding == decoding
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is a binary model of Marian, .* Use the model.npz"),
+        (b"transformer-decoder-autoreg: rnn", "has a recurrent decoder .SSRU., .* the teacher"),
+    ],
+)
+def test_models_of_bergamot_are_refused_by_name(content, message, tmp_path):
+    write_release(tmp_path, decoder={"models": ["model.intgemm.alphas.bin"]})
+    (tmp_path / "decoder.yml").rename(tmp_path / "config.intgemm8bitalpha.yml")
+    (tmp_path / "model.intgemm.alphas.bin").write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        import_marian(tmp_path)
+
+
+def test_what_is_no_model_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="config.json .* or decoder.yml .* neither"):
         import_marian(tmp_path)
+    (tmp_path / "model.bin").touch()
+    with pytest.raises(ValueError, match="a model of CTranslate2 .* it was converted from"):
+        import_marian(tmp_path)
+    with pytest.raises(FileNotFoundError, match="model.bin is a file; unpack it"):
+        import_marian(tmp_path / "model.bin")
+
+
+def test_the_origin_of_a_model_of_a_hub(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text('{"license": "apache-2.0", "_name_or_path": "Helsinki-NLP/opus-mt-en-de"}')
+    expected = {"license": "apache-2.0", "attribution": "Helsinki-NLP/opus-mt-en-de"}
+    languages = ["en", "de"]
+    assert read_origin(tmp_path, {"languages": languages}) == {**expected, "languages": languages}
+    path.write_text('{"_name_or_path": "/home/me/model"}')
+    assert read_origin(tmp_path, {"languages": ["en", None]}) == {}
+
+
+MATTER = "---\nlicense: cc-by-4.0\nattribution: |\n  OPUS-MT,\n  Helsinki\n---\n# Model\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "options", "license", "attribution"),
+    [
+        ({}, "", None, None),
+        ({"README.md": "# Model"}, "--license MIT", "MIT", None),
+        ({"README.md": MATTER, "LICENSE": "MIT"}, "", "cc-by-4.0", "OPUS-MT, Helsinki"),
+        ({"README.md": MATTER}, "--license MIT --attribution We", "MIT", "We"),
+        (
+            {"README.md": "---\n&a [*a\n---\n", "LICENSE": "\nMIT License\n"},
+            "",
+            "MIT License",
+            None,
+        ),
+    ],
+)
+def test_license_and_attribution_are_saved(files, options, license, attribution, tmp_path, caplog):
+    release = tmp_path / "release"
+    release.mkdir()
+    write_release(release, decoder={"word-penalty": 1})
+    for name, text in files.items():
+        (release / name).write_text(text)
+    saved = str(tmp_path / "saved")
+    options = ["--model", str(release), "--output", saved, *options.split()]
+    import_command.main([*options, "--ignore", "word-penalty"])
+    found = {"license": license, "attribution": attribution}
+    expected = {name: value for name, value in found.items() if value}
+    assert ("names no license" in caplog.text) == (license is None)
+    assert Translator.load(saved).origin == run_facts(saved) == expected
 
 
 def test_figures_show_the_last_layer_of_stacks_of_different_depths(tmp_path):
@@ -166,5 +281,5 @@ def test_a_start_token_of_its_own_becomes_bos():
     side = ForeignSide(b"", ["</s>", "<unk>", "▁a", "<go>", "<pad>"], unk=1, eos=0, pad=4, start=3)
     assert side.order == [4, 1, 3, 0, 2]
     matrix = np.arange(10.0).reshape(5, 2)
-    assert side.rows(matrix)[:, 0].tolist() == [8, 2, 6, 0, 4]
+    assert side.rows(matrix, 2)[:, 0].tolist() == [8, 2, 6, 0, 4]
     assert side.bias(np.arange(5.0)).tolist() == [4, 1, 3, 0, 2]

@@ -8,30 +8,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.pretrained.torch_file import read_torch_weights
-
-
-def write(path, pickled, storages=(), compression=zipfile.ZIP_STORED):
-    with zipfile.ZipFile(path, "w", compression) as archive:
-        archive.writestr("other/data.pkl", pickled)
-        for key, data in storages:
-            archive.writestr(f"other/data/{key}", data)
-    return path
-
-
-def tensor(numel=6, offset=0, shape=(2, 3), strides=(3, 1), name=b"w"):
-    """Return the pickle of a dictionary with one float32 tensor in storage 0."""
-
-    def ints(values):
-        return b"(" + b"".join(b"J" + struct.pack("<i", value) for value in values) + b"t"
-
-    storage = b"(X\x07\0\0\0storagectorch\nFloatStorage\nX\x01\0\0\x000X\x03\0\0\0cpu"
-    storage += b"J" + struct.pack("<i", numel) + b"tQ"
-    call = b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage
-    call += b"J" + struct.pack("<i", offset) + ints(shape) + ints(strides) + b"\x89}tR"
-    return b"\x80\x02}X" + struct.pack("<I", len(name)) + name + call + b"s."
-
-
-SIX = np.arange(6, dtype="<f4").tobytes()
+from tests.helpers.torch_files import SIX, tensor, write
 
 
 def test_a_tensor_is_read(tmp_path):
@@ -53,12 +30,27 @@ def test_a_tensor_is_read(tmp_path):
         (tensor(strides=(-3, 1)), [("0", SIX)]),
         (tensor()[:-9], [("0", SIX)]),
         (b"\x80\x02K\x01.", []),
+        (b"\x80\x02)" + b"\x85" * 150_000 + b".", []),
+        (b"\x80\x02})" + b"\x85" * 150_000 + b"K\x01s.", []),
+        (b"\x80\x02})" + b"q\0h\0\x86" * 60 + b"K\x01s.", []),  # A key of 2 ** 60 tuples.
+        (b"\x80\x02}" + b")0" * 600_000 + b".", []),
         (b"\x80\x02}r\xff\xff\xff\x7f.", []),
     ],
 )
 def test_damage_is_refused(tmp_path, pickled, storages):
     with pytest.raises(ValueError, match="w.bin must be a file of tensors"):
         read_torch_weights(write(tmp_path / "w.bin", pickled, storages))
+
+
+def test_overlapping_entries_are_refused(tmp_path):
+    path = write(tmp_path / "w.bin", tensor(), [("0", SIX), ("1", SIX)])
+    data = bytearray(path.read_bytes())
+    directory = data.index(b"PK\x01\x02")
+    for size in (20, 24):  # The compressed size and the size of the first entry.
+        data[directory + size : directory + size + 4] = struct.pack("<I", len(data))
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match="overlap"):
+        read_torch_weights(path)
 
 
 def test_every_truncation_is_refused(tmp_path):

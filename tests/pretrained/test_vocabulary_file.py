@@ -53,6 +53,8 @@ def test_text_with_and_without_scores(tmp_path):
         ("v.yml", "a: 0\nb\n", "line 2: must be `PIECE: ID`"),
         ("v.yml", "a: 0\n*b: 1\n", "line 2: must have quotes"),
         ("v.yml", '"\\q": 0\n', "line 1: must hold escapes"),
+        ("v.yml", '"\\Uffffffff": 0\n', "line 1: must hold escapes"),
+        ("v.yml", "a" + " " * 300_000 + "b\n", "line 1: must be `PIECE: ID`"),  # Not in minutes.
         ("v.yml", '? "a"\nb: 0\n', "line 2: must be `: ID`"),
         ("v.yml", '? "a"', "line 1: must be `: ID`"),
         ("v.yml", b"a: 0\n\xff: 1\n", "line 2: must be UTF-8"),

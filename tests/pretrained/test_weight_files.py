@@ -1,6 +1,7 @@
 """Weights of published models: in safetensors, in several files, and in Marian's npz."""
 
 import json
+import zipfile
 
 import numpy as np
 import pytest
@@ -86,6 +87,23 @@ def test_marians_weights_and_configuration(tmp_path):
             read_marian_npz(path)
 
 
+def test_an_array_that_states_another_size_is_not_allocated(tmp_path):
+    path = save(tmp_path / "model.npz", Wemb=A, **{"special:model.yml": CONFIG})
+    with zipfile.ZipFile(path) as archive:
+        content = archive.read("Wemb.npy").replace(b"(2, 3), ", b"(99999,)")
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("Wemb.npy", content)
+    with pytest.raises(ValueError, match="model.npz must be"):
+        read_marian_npz(path)
+
+
+def test_what_expands_a_hundredfold_is_refused(tmp_path):
+    path = tmp_path / "model.npz"
+    np.savez_compressed(path, W=np.zeros(10**6, "float32"))
+    with pytest.raises(ValueError, match="much larger than the file"):
+        read_marian_npz(path)
+
+
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
@@ -93,7 +111,8 @@ def test_marians_weights_and_configuration(tmp_path):
         ({"W_QuantMultA": A, "special:model.yml": CONFIG}, "W_QuantMultA"),
         ({"W": A.astype(np.int8), "special:model.yml": CONFIG}, "'W' of int8"),
         ({"W": np.array([None]), "special:model.yml": CONFIG}, "must be a model.npz"),
-        ({"W": A, "special:model.yml": CONFIG[:5]}, "must be a mapping"),
+        ({"W": A, "special:model.yml": CONFIG[:5]}, "must hold options by name"),
+        ({"W": A, "special:model.yml": np.frombuffer(b"a: &a [*a]", np.int8)}, "has aliases"),
     ],
 )
 def test_what_is_not_a_float_model_is_refused(tmp_path, arrays, message):

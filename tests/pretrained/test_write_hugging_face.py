@@ -117,7 +117,9 @@ def test_translations_of_a_trained_model_equal_theirs(options, tmp_path):
 @pytest.mark.parametrize("changes", OPTIONS.values(), ids=OPTIONS)
 def test_an_import_has_the_same_search_and_translations(changes, tmp_path):
     translator = random_translator(changes)
+    translator.origin = {"license": "cc-by-4.0", "attribution": "Größe: A, B"}
     imported = import_marian(save_hugging_face(translator, tmp_path / "model"))
+    assert imported.origin == translator.origin
     assert found_ids(imported) == found_ids(translator)
     for name in ("beam_size", "style", "length_penalty", "allow_unknown"):
         assert getattr(imported.decoding, name) == getattr(translator.decoding, name)

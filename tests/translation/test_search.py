@@ -33,3 +33,18 @@ def test_padding_changes_no_translation(beam_size, how):
     for received in (search(padded, length), among_others):
         np.testing.assert_array_equal(received.ids[:1], expected.ids)
         np.testing.assert_allclose(received.scores[:1], expected.scores, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("factor", "expected"), [(1.5, [6, 8, 9]), (1.1, [5, 6, 7]), (0.2, [1, 1, 2])]
+)
+def test_a_limit_with_a_fraction_is_rounded_up(factor, expected):
+    model = Transformer.from_size("tiny", vocab_size=31, num_layers=1)
+    search = {"style": "marian", "length_factor": factor, "extra_length": 0, "min_length": 99}
+    search = TokenSearch(model, DecodingConfig(beam_size=2, **search))
+    found = search(
+        tf.constant([[5, 6, 7, 3, 0, 0], [5, 6, 7, 8, 3, 0], [5, 6, 7, 8, 9, 3]]), [4, 5, 6]
+    )
+    assert found.lengths[:, 0].numpy().tolist() == expected
+    assert [search.longest(length) for length in (4, 5, 6)] == expected
+    assert DecodingConfig(length_factor=1.1, extra_length=0).longest(10) == 11  # As in float32.

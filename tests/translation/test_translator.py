@@ -133,6 +133,11 @@ def test_a_search_equals_one_over_full_passes(options):
     ids, scores = search(translator, sentences)
     assert ids == expected_ids
     np.testing.assert_allclose(scores, expected_scores, atol=1e-5)
+    source, lengths = translator.encode_text(tf.constant(sentences))
+    found = translator.search(source, lengths, num_hypotheses=options["beam_size"])
+    for i in range(options["beam_size"]):  # Also tokens that their text is not split into.
+        given = translator.score_ids(source, found.ids[:, i])
+        np.testing.assert_allclose(given, found.scores[:, i], atol=1e-5)
     assert translator(sentences) == detokenized(tiny_tokenizer(), expected_ids)
     if options is GREEDY:
         assert 3 < len({len(row) for row in ids})
