@@ -16,12 +16,20 @@ from keras_transformer.serving.errors import Code, ServingError
 from keras_transformer.serving.model import Model
 from keras_transformer.serving.queues import Batcher
 from keras_transformer.serving.settings import Settings
+from keras_transformer.utils.memory import trim_memory
 from keras_transformer.utils.versions import numbered_versions
 
 log = logging.getLogger(__name__)
 
+_FREE_SECONDS = 2
 _MOST_ENDED = 10
 """Versions that have ended and are still reported."""
+
+
+def _free() -> None:
+    """Free the memory of versions that nothing refers to."""
+    gc.collect()  # A graph refers to itself.
+    trim_memory()
 
 
 @dataclasses.dataclass(eq=False)
@@ -104,6 +112,8 @@ class Versions:
             current = self._current.number if self._current else None
             if served.number != current and not served.users:
                 self._set(served.number, State("END"))
+                # The request that ends still refers to it.
+                asyncio.get_running_loop().call_later(_FREE_SECONDS, _free)
 
     async def load_first(self) -> None:
         """Load the highest version.
@@ -176,7 +186,7 @@ class Versions:
             # Requests that use it hold it; the last one ends it.
             self._set(before.number, State("UNLOADING" if before.users else "END"))
             del before
-            gc.collect()  # A SavedModel refers to itself.
+            _free()
 
     def _set(self, number: int, state: State) -> None:
         self._states[number] = state
