@@ -19,9 +19,15 @@ _HEAD = "POST /v1/models/model:predict HTTP/1.1\r\nHost: localhost\r\nContent-Le
 _CLIENTS = 2
 
 
+def _connect(ports: Ports) -> socket.socket:
+    """Connect to the REST port, from another address than those of the other clients."""
+    return socket.create_connection(("127.0.0.1", ports[1]), 5, source_address=("127.0.0.2", 0))
+
+
 def _post(ports: Ports, body: bytes, wait: float) -> None:
     """Send a request, and leave after some seconds unless it is answered."""
-    with socket.create_connection(("127.0.0.1", ports[1]), timeout=wait) as one:
+    with _connect(ports) as one:
+        one.settimeout(wait)
         one.sendall(_HEAD.format(len(body)).encode() + body)
         one.recv(1)
 
@@ -58,7 +64,7 @@ def many_strings_over_grpc(ports: Ports) -> None:
 def slow_bodies(ports: Ports) -> None:
     with contextlib.ExitStack() as stack:
         for _ in range(100):
-            one = stack.enter_context(socket.create_connection(("127.0.0.1", ports[1]), 5))
+            one = stack.enter_context(_connect(ports))
             one.sendall(_HEAD.format(15_000_000).encode() + 100_000 * b" ")
         time.sleep(1)
 
@@ -67,8 +73,10 @@ def many_connections(ports: Ports) -> None:
     body = json.dumps({"inputs": ["A dog runs on the beach."]}).encode()
     with contextlib.ExitStack() as stack:
         for _ in range(100):
-            one = stack.enter_context(socket.create_connection(("127.0.0.1", ports[1]), 5))
+            one = stack.enter_context(_connect(ports))
             one.sendall(_HEAD.format(len(body)).encode() + body)
+            last = one
+        last.recv(1)
 
 
 ATTACKS: tuple[Callable[[Ports], None], ...] = (

@@ -33,7 +33,7 @@ from pipelines.cli import plain_errors
 Send = Callable[[list[str]], list[str]]
 """Translates a batch with a server."""
 
-_START_SECONDS = 120
+_START_SECONDS = 300
 _LONGEST = 10  # Characters of a random string.
 
 

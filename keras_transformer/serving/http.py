@@ -1,6 +1,7 @@
 """HTTP: ports, limits of time and size, and a server that runs until a signal ends it."""
 
 import asyncio
+import collections
 import contextlib
 import logging
 import signal
@@ -20,8 +21,8 @@ from keras_transformer.serving.settings import Limits, WebSettings
 
 log = logging.getLogger(__name__)
 
-_AT_ONCE = 1 << 13
-"""Bytes that are read of a connection before the others. h11 needs 20 ms if each is a chunk."""
+_AT_ONCE = 1 << 14
+"""Bytes that are read of a connection before the others. h11 needs 40 ms if each is a chunk."""
 _PROBE_SECONDS = 1
 STOP_MARGIN = 2
 """Seconds after `stop_seconds`, in which answers to dropped requests are sent."""
@@ -183,7 +184,7 @@ class _HttpServer(uvicorn.Server):
             application,
             interface="asgi3",
             proxy_headers=False,  # The access log has the address of the connection.
-            http=_limited_protocol(limits.idle_seconds),
+            http=_limited_protocol(limits.idle_seconds, max(limits.connections // 2, 1)),
             ws="none",
             lifespan="off",
             log_config=None,
@@ -204,13 +205,15 @@ class _HttpServer(uvicorn.Server):
         yield
 
 
-def _limited_protocol(idle_seconds: float) -> type[asyncio.Protocol]:
+def _limited_protocol(idle_seconds: float, most: int) -> type[asyncio.Protocol]:
     """Return uvicorn's protocol, which closes connections whose clients are idle for too long.
 
     Args:
         idle_seconds: Time in which the client must read an answer and send the whole head of the
             next request. uvicorn limits only the time until its first byte.
+        most: Open connections of an address; further ones are closed.
     """
+    addresses: collections.Counter[str] = collections.Counter()
 
     class Protocol(H11Protocol, asyncio.BufferedProtocol):
         deadline: asyncio.TimerHandle | None = None
@@ -219,6 +222,10 @@ def _limited_protocol(idle_seconds: float) -> type[asyncio.Protocol]:
         def connection_made(self, transport: Any) -> None:
             self.buffer = memoryview(bytearray(_AT_ONCE))  # TLS writes into slices.
             super().connection_made(transport)
+            self.address = self.client[0] if self.client else ""
+            addresses[self.address] += 1
+            if addresses[self.address] > most:
+                transport.abort()
             self._expect_request()
 
         def get_buffer(self, sizehint: int) -> memoryview:
@@ -259,6 +266,9 @@ def _limited_protocol(idle_seconds: float) -> type[asyncio.Protocol]:
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._expect_nothing()
+            addresses[self.address] -= 1
+            if not addresses[self.address]:
+                del addresses[self.address]
             super().connection_lost(exc)
 
         def _expect_request(self) -> None:

@@ -200,7 +200,7 @@ def _load(version: Path, meta: Any) -> Any:
     config = tf.compat.v1.ConfigProto(
         allow_soft_placement=True,
         intra_op_parallelism_threads=tf.config.threading.get_intra_op_parallelism_threads(),
-        inter_op_parallelism_threads=tf.config.threading.get_inter_op_parallelism_threads(),
+        inter_op_parallelism_threads=-1,  # Small operations are not worth another thread.
     )
     config.experimental.optimize_for_static_graph = True  # Keeps no copies of the graph.
     config.experimental.disable_output_partition_graphs = True

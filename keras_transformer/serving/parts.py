@@ -11,7 +11,7 @@ from keras_transformer.config.record import ExportRecord
 
 Arrays = Mapping[str, np.ndarray]
 
-PART_SECONDS = 0.4
+PART_SECONDS = 0.25
 """How long a part should take."""
 _BYTES_PER_TOKEN = 8  # As a rule, fewer.
 _KEPT = 0.7  # How much earlier runs count.

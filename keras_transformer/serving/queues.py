@@ -101,7 +101,7 @@ class Workers:
 
     A free thread takes a call of the client that had the least time recently. Among its calls, it
     takes the one whose request has taken the least time, its estimate included, so that a short
-    request does not wait for long ones. Every fourth call is the oldest: none waits forever.
+    request does not wait for long ones; every fourth is the oldest, so that none waits forever.
 
     Args:
         threads: Calls that run at a time.
@@ -159,9 +159,7 @@ class Workers:
         with self._lock:
             if not self._waiting:
                 return
-            self._taken += 1
-            is_oldest = self._taken % _OLDEST_EVERY == 0
-            call = self._waiting[0] if is_oldest else min(self._waiting, key=self._order)
+            call = self._next()
             self._waiting.remove(call)
             self._running.append(call)
         started = time.monotonic()
@@ -176,10 +174,15 @@ class Workers:
         with contextlib.suppress(RuntimeError):  # The event loop has ended.
             call.answer.get_loop().call_soon_threadsafe(call.end, result, error)
 
-    def _order(self, call: _Call) -> tuple[float, float]:
-        turn = call.turn
-        had = min(self._seconds.get(each, 0) for each in turn.clients)
-        return had, turn.seconds + turn.estimate
+    def _next(self) -> _Call:
+        had = [
+            min(self._seconds.get(each, 0) for each in call.turn.clients) for call in self._waiting
+        ]
+        calls = [call for call, time in zip(self._waiting, had, strict=True) if time == min(had)]
+        self._taken += 1
+        if self._taken % _OLDEST_EVERY == 0:
+            return calls[0]
+        return min(calls, key=lambda call: call.turn.seconds + call.turn.estimate)
 
     def _charge(self, turn: Turn, seconds: float) -> None:
         turn.seconds += seconds

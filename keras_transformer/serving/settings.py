@@ -25,7 +25,7 @@ class Limits:
     waiting: int = 1000
     """Requests that run or wait to run; further ones are refused. Batches have their own limit."""
     connections: int = 512
-    """Open REST connections."""
+    """Open REST connections. An address may have half of them."""
     body_seconds: float = 30
     """Seconds in which the body of a REST request must arrive."""
     idle_seconds: float = 75

@@ -18,6 +18,7 @@ from keras_transformer.serving.model import Model
 from keras_transformer.serving.model_config import ModelConfig, parse_model_config
 from keras_transformer.serving.queues import Batcher, Batching
 from keras_transformer.serving.settings import Settings
+from keras_transformer.utils.memory import trim_memory
 from keras_transformer.utils.versions import numbered_versions
 
 log = logging.getLogger(__name__)
@@ -25,8 +26,15 @@ log = logging.getLogger(__name__)
 Load = Callable[[str, int, Path], Awaitable["Served"]]
 """Loads the version with a number and a path of the model with a name."""
 
+_FREE_SECONDS = 2
 _MOST_ENDED = 10
 """Versions that have ended and are still reported."""
+
+
+def _free() -> None:
+    """Free the memory of versions that nothing refers to."""
+    gc.collect()  # A graph refers to itself.
+    trim_memory()
 
 
 @dataclasses.dataclass(eq=False)
@@ -112,6 +120,8 @@ class ModelVersions:
             served.users -= 1
             if served.number not in self.served and not served.users:
                 self._set(served.number, State("END"))
+                # The request that ends still refers to it.
+                asyncio.get_running_loop().call_later(_FREE_SECONDS, _free)
 
     def _number(self, which: int | str | None) -> int | None:
         if not isinstance(which, str):
@@ -196,7 +206,7 @@ class ModelVersions:
             # Requests that use it hold it; the last one ends it.
             users = self.served.pop(number).users
             self._set(number, State("UNLOADING" if users else "END"))
-            gc.collect()  # A SavedModel refers to itself.
+            _free()
 
     def _set(self, number: int, state: State) -> None:
         self._states[number] = state

@@ -149,7 +149,7 @@ def test_a_batch_is_no_longer_than_a_part():
             return {"y": inputs["x"]}
 
         settings = Batching(batch_timeout_micros=20_000)
-        batcher = Batcher(count, settings, asyncio.Semaphore(1), seconds=lambda units: units / 10)
+        batcher = Batcher(count, settings, asyncio.Semaphore(1), seconds=lambda units: units / 15)
         requests = (batcher.submit({"x": np.arange(rows)}, f"c{rows}") for rows in (2, 1, 3))
         await asyncio.gather(*requests)
         assert sizes == [(3, ["c1", "c2"]), (3, ["c3"])]
