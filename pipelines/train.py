@@ -54,6 +54,8 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.tra
             print(dry_run(experiment, output))
             return
         if keras.backend.backend() == "jax":
+            if choose_again:
+                raise ValueError("--choose-again needs TensorFlow. Set KERAS_BACKEND=tensorflow.")
             train_on_jax(experiment, output)
             print("All epochs are done. To choose the weights and get the model, give the same")
             print("command with KERAS_BACKEND=tensorflow.")

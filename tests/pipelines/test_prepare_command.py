@@ -49,7 +49,9 @@ def test_what_is_prepared_is_reported_and_used(tmp_path, capsys, caplog, shared,
     assert re.search(r"\d+ source tokens, \d+ target tokens\n\d+ batches per epoch", reports[0])
     kept = tmp_path / "cache" if shared else tmp_path / "run" / "text"
     files = {path: path.stat().st_mtime_ns for path in kept.rglob("*") if path.is_file()}
-    assert {path.suffix for path in files} == {".model", ".ids", ".offsets", ".json", ".lock"}
+    assert {path.suffix or path.name for path in files} == {
+        *(".model", ".ids", ".offsets", ".json", ".lock", "SHA256SUMS")
+    }
     caplog.set_level("INFO", logger="keras_transformer")
     caplog.clear()
     train(experiment, tmp_path / ("other" if shared else "run"))

@@ -112,9 +112,13 @@ def test_the_weights_are_chosen_again_if_asked(config_file, monkeypatch):
     monkeypatch.setattr(
         "keras_transformer.training.train", lambda *_, choose_again: seen.append(choose_again)
     )
+    command = ["--config", config_file(MINIMAL), "--output", "x"]
     for options in ([], ["--choose-again"]):
-        train.main(["--config", config_file(MINIMAL), "--output", "x", *options])
+        train.main([*command, *options])
     assert seen == [False, True]
+    monkeypatch.setattr("keras.backend.backend", lambda: "jax")
+    with pytest.raises(SystemExit, match="--choose-again needs TensorFlow. Set KERAS_BACKEND="):
+        train.main([*command, "--choose-again"])
 
 
 def test_a_file_that_is_not_yaml_is_refused(config_file):
