@@ -238,7 +238,8 @@ def run_facts(directory: str | os.PathLike) -> dict[str, Any]:
     Returns:
         Of a run, "data" and "training", sections of its configuration, and "validation", which
         checkpoints were chosen and their BLEU. Of an exported model, the facts that it was exported
-        with, except its command. Of what `Translator.save` wrote, nothing.
+        with, except its command. Of what `Translator.save` wrote, the license, attribution and
+        languages of an imported model.
 
     Raises:
         FileNotFoundError: If there is no saved model.

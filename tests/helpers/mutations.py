@@ -13,6 +13,7 @@ import shutil
 import tempfile
 import time
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -145,7 +146,8 @@ def _read(format: str, path: Path) -> None:
         tokenizer = SentencePieceTokenizer(
             join_vocabulary(model, ["<pad>", "<unk>", "<s>", "</s>", *pieces[3:]])
         )
-        tokenizer.tokenize(["one two ½ ﬁre \u3000漢字"])
+        if zlib.crc32(model) % 8 == 0:  # TensorFlow never frees the model of a SentencePiece op.
+            tokenizer.tokenize(["one two ½ ﬁre \u3000漢字"])
 
 
 FORMATS = ("pickle", "zip", "npz", "safetensors", "JSON", "YAML", "SentencePiece")
