@@ -24,7 +24,7 @@ Config = TypeVar("Config")
 class ExperimentConfig:
     """A complete experiment, as `pipelines.train` reads it from a file and the command line.
 
-    All invalid values of all sections are reported together in one `pydantic.ValidationError`.
+    `from_dict` reports all invalid values of all sections in one `pydantic.ValidationError`.
 
     >>> data = {"train_source": "train.tsv", "validation_source": "valid.tsv"}
     >>> config = ExperimentConfig.from_dict({"model": {"vocab_size": 8000}, "data": data})

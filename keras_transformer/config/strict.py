@@ -84,7 +84,7 @@ def describe_mistake(mistake: Mapping[str, Any]) -> str:
         return f"{name} is not an option"
     if kind == "value_error":  # One of ours, which says what was received.
         rule = str(mistake["ctx"]["error"])
-        return f"{name}{' ' if rule.startswith('must ') else ': '}{rule}".removeprefix(": ")
+        return f"{name}{' ' if rule.startswith('must ') else ': '}{rule}".lstrip(": ")
     if kind == "int_parsing_size":
         rule = f"at most {_LARGEST:,}"
     return f"{name} must be {rule.removeprefix('Input should be ')}, {received}"
