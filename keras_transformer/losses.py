@@ -118,11 +118,16 @@ def smoothed_cross_entropy(labels: Any, logits: Any, label_smoothing: float = 0.
     >>> float(smoothed_cross_entropy(ops.array([[0]]), ops.zeros((1, 1, 4)))[0, 0])
     1.3862943649291992
     """
+    labels, validity = checked_labels(labels, logits)
+    return token_cross_entropy(labels, logits, label_smoothing) * validity
+
+
+def token_cross_entropy(labels: Any, logits: Any, label_smoothing: float = 0.0) -> Any:
+    """Return `smoothed_cross_entropy` of labels that `checked_labels` has returned."""
     # XLA fuses the formula with its gradient; elsewhere a gradient written by hand is faster.
     formula = keras.backend.backend() == "jax"
     cross_entropy = plain_cross_entropy if formula else _fast_cross_entropy
-    labels, validity = checked_labels(labels, logits)
-    return cross_entropy(labels, ops.cast(logits, "float32"), label_smoothing) * validity
+    return cross_entropy(labels, ops.cast(logits, "float32"), label_smoothing)
 
 
 def plain_cross_entropy(labels, logits, label_smoothing):
@@ -180,6 +185,11 @@ def as_labels(labels: Any, logits: Any) -> Any:
     (1, 2)
     """
     labels = ops.convert_to_tensor(labels)
+    if getattr(labels.shape, "rank", 2) is None:
+        raise ValueError(
+            "Labels must be ids [B, T], received a tensor of unknown rank. Set it with "
+            "tf.ensure_shape(labels, [None, None])."
+        )
     received, expected = tuple(labels.shape), tuple(logits.shape)
     if len(received) == len(expected) and received[-1] == 1:
         labels, received = ops.squeeze(labels, -1), received[:-1]
@@ -194,21 +204,23 @@ def as_labels(labels: Any, logits: Any) -> Any:
     return labels
 
 
-def check_range(labels: Any, size: int) -> Any:
+def check_range(labels: Any, size: int, in_graph: bool = True) -> Any:
     """Return labels; raise a ValueError if one is out of range, as `check_ids` does."""
-    rule = f"Labels must be from 0 to {size - 1}, and {PAD_ID}, the padding id, at ignored tokens"
-    return check_ids(labels, size, rule)
+    rule = f"Labels must be from 0 to {size - 1} ({PAD_ID}, the padding id, for tokens to ignore)"
+    return check_ids(labels, size, rule, in_graph)
 
 
-def checked_labels(labels: Any, logits: Any) -> tuple[Any, Any]:
+def checked_labels(labels: Any, logits: Any, in_graph: bool = True) -> tuple[Any, Any]:
     """Check that labels are in range, and return a factor that is NaN where they aren't.
 
     Args:
         labels: int [B, T] or [B, T, 1].
         logits: float [B, T, V].
+        in_graph: Whether a TensorFlow graph asserts it too.
 
     Returns:
-        The labels, int [B, T], and float32 [B, T], 1 where a label is in range.
+        The labels, int [B, T], or V - 1 instead of one that is out of range; and float32 [B, T], 1
+        where a label is in range.
 
     Raises:
         ValueError: If a label is out of range, where its value is known; see `check_ids`.
@@ -218,7 +230,7 @@ def checked_labels(labels: Any, logits: Any) -> tuple[Any, Any]:
     ((1, 1), 1.0)
     """
     size = logits.shape[-1]
-    labels = check_range(as_labels(labels, logits), size)
+    labels = check_range(as_labels(labels, logits), size, in_graph)
     if keras.backend.backend() == "tensorflow" and None in (*labels.shape, *logits.shape):
         import tensorflow as tf
 
@@ -230,7 +242,7 @@ def checked_labels(labels: Any, logits: Any) -> tuple[Any, Any]:
         labels = ops.cast(labels, "int32")
     is_valid = ops.logical_and(labels >= 0, labels < size)
     one, nan = (ops.convert_to_tensor(x, "float32") for x in (1.0, float("nan")))
-    return labels, ops.where(is_valid, one, nan)
+    return ops.where(is_valid, labels, size - 1), ops.where(is_valid, one, nan)
 
 
 def token_mean(values: Any, labels: Any, sample_weight: Any = None) -> Any:

@@ -1,6 +1,6 @@
 """Metrics over tokens, without padding; they add up over batches and replicas.
 
-Labels out of range are an error or NaN, as for `losses.LabelSmoothedCrossEntropy`.
+A label out of range is an error where its value is known; in a graph, the result is NaN.
 """
 
 import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
@@ -12,9 +12,8 @@ import keras
 from keras import ops
 
 from keras_transformer.losses import (
-    as_labels,
     checked_labels,
-    smoothed_cross_entropy,
+    token_cross_entropy,
     token_weights,
 )
 
@@ -35,9 +34,11 @@ class _TokenMean(keras.metrics.Metric, abc.ABC):
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         y_pred = ops.convert_to_tensor(y_pred)
-        y_true = as_labels(y_true, y_pred)
-        weights = token_weights(y_true, sample_weight)
-        self.total.assign_add(ops.sum(weights * self.token_values(y_true, y_pred)))
+        labels, validity = checked_labels(y_true, y_pred, in_graph=False)
+        weights = token_weights(labels, sample_weight)
+        # Not a product: for XLA, 0 times NaN is 0.
+        values = self.token_values(labels, y_pred) + (validity - 1)
+        self.total.assign_add(ops.sum(weights * values))
         self.count.assign_add(ops.sum(weights))
 
     def result(self) -> Any:
@@ -63,7 +64,7 @@ class NegativeLogLikelihood(_TokenMean):
     def __init__(self, name: str = "nll", dtype: str | None = None):
         super().__init__(name, dtype)
 
-    token_values = staticmethod(smoothed_cross_entropy)
+    token_values = staticmethod(token_cross_entropy)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -85,7 +86,7 @@ class Perplexity(_TokenMean):
     def __init__(self, name: str = "perplexity", dtype: str | None = None):
         super().__init__(name, dtype)
 
-    token_values = staticmethod(smoothed_cross_entropy)
+    token_values = staticmethod(token_cross_entropy)
 
     def result(self) -> Any:
         return ops.exp(super().result())
@@ -111,7 +112,5 @@ class TokenAccuracy(_TokenMean):
         super().__init__(name, dtype)
 
     def token_values(self, labels: Any, logits: Any) -> Any:
-        labels, validity = checked_labels(labels, logits)
         best = ops.cast(ops.argmax(logits, axis=-1), labels.dtype)
-        # Not a product: for XLA, 0 times NaN is 0.
-        return ops.cast(ops.equal(best, labels), "float32") + (validity - 1)
+        return ops.cast(ops.equal(best, labels), "float32")

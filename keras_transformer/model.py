@@ -3,6 +3,7 @@
 import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
 
 import dataclasses
+import itertools
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -325,11 +326,7 @@ class Transformer(AdaptableModel, keras.Model):
         # TensorFlow would trace a step that creates variables a second time.
         if self.built and not self.optimizer.built:
             self.optimizer.build(self.trainable_variables)
-        is_new = force or self.train_function is None
-        function = super().make_train_function(force)
-        if is_new and keras.backend.backend() == "jax":
-            self.train_function = self._checking_labels(self.train_function)
-        return function
+        return self._with_checked_labels("train_function", force)
 
     def make_test_function(self, force: bool = False) -> Any:
         """Return the function that evaluates a batch; `evaluate` and `test_on_batch` call this.
@@ -337,22 +334,34 @@ class Transformer(AdaptableModel, keras.Model):
         Args:
             force: Whether to replace a function that is there.
         """
-        is_new = force or self.test_function is None
-        function = super().make_test_function(force)
-        if is_new and keras.backend.backend() == "jax":
-            self.test_function = self._checking_labels(self.test_function)
-        return function
+        return self._with_checked_labels("test_function", force)
 
-    def _checking_labels(self, function):
-        """Return a function of JAX that checks the labels before each step, which can't raise."""
+    def _with_checked_labels(self, name, force):
+        """Make a function as Keras does; on JAX, where steps can't raise, it checks the labels."""
+        is_new = force or getattr(self, name) is None
+        made = getattr(super(), f"make_{name}")(force)
+        if not is_new or keras.backend.backend() != "jax":
+            return made
+        function = getattr(self, name)
 
-        def check(data):
-            labels = keras.utils.unpack_x_y_sample_weight(data)[1]
-            if labels is not None and isinstance(self.loss, LabelSmoothedCrossEntropy):
-                check_range(labels, self.config.target_size)
-            return data
+        def step(state, iterator):
+            batches = list(itertools.islice(iterator, self.steps_per_execution))
+            try:
+                for batch in batches:
+                    labels = keras.utils.unpack_x_y_sample_weight(batch)[1]
+                    if labels is not None and isinstance(self.loss, LabelSmoothedCrossEntropy):
+                        check_range(labels, self.config.target_size)
+            except ValueError:  # `fit` and `evaluate` have emptied the variables.
+                kinds = [self.trainable_variables, self.non_trainable_variables]
+                kinds += [self.optimizer.variables] if len(state) == 4 else []
+                for kind, values in zip([*kinds, self.metrics_variables], state, strict=True):
+                    for variable, value in zip(kind, values, strict=True):
+                        variable.assign(value)
+                raise
+            return function(state, iter(batches))
 
-        return lambda state, iterator: function(state, map(check, iterator))
+        setattr(self, name, step)
+        return made
 
     def compute_loss(
         self,

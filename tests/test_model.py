@@ -1,10 +1,13 @@
+from types import FunctionType
+
 import keras
 import numpy as np
 import pytest
 
-from keras_transformer import Transformer, TransformerConfig, layers
+from keras_transformer import Transformer, TransformerConfig, layers, losses
 from keras_transformer.losses import LabelSmoothedCrossEntropy
 from keras_transformer.metrics import NegativeLogLikelihood, TokenAccuracy
+from keras_transformer.utils import ids as ids_module
 from tests.helpers.layer_checks import as_array, randomize, saved_and_loaded
 
 B, S, T, V = 2, 7, 5, 13
@@ -236,19 +239,46 @@ def test_fit_learns_to_copy_and_moves_every_weight():
         assert not np.array_equal(old, new)
 
 
-@pytest.mark.parametrize("wrong", [-100, V])
+@pytest.mark.parametrize(("wrong", "steps"), [(-100, 1), (V, 1), (V, 2)])
 @pytest.mark.parametrize("method", ["fit", "evaluate", "train_on_batch", "test_on_batch"])
-def test_a_label_out_of_range_is_refused_before_a_step(wrong, method):
+def test_a_label_out_of_range_is_refused_before_a_step(wrong, steps, method):
     model, labels, is_jax = build(), ids(B, T), keras.backend.backend() == "jax"
-    model.compile("sgd", LabelSmoothedCrossEntropy(), jit_compile=is_jax)
+    model.compile("sgd", LabelSmoothedCrossEntropy(), jit_compile=is_jax, steps_per_execution=steps)
     before = model.get_weights()
-    labels[1, 2] = wrong
-    with pytest.raises(Exception, match=f"Labels must be from 0 to {V - 1}, .* received"):
-        getattr(model, method)(sentences(), labels)
-    if is_jax:  # After an error in `fit`, Keras leaves no values in a model.
-        return
-    for weight, value in zip(model.get_weights(), before, strict=True):
-        assert np.array_equal(weight, value)
+    labels[0 if steps == 1 else 1, 2] = wrong
+    options = {} if method.endswith("batch") else {"batch_size": 1, "verbose": 0}
+    options |= {"shuffle": False} if method == "fit" else {}
+    with pytest.raises(Exception, match=rf"Labels must be from 0 to {V - 1} \(.* received"):
+        getattr(model, method)(sentences(), labels, **options)
+    if is_jax or steps == 1:  # TensorFlow has made the first of two steps.
+        for weight, value in zip(model.get_weights(), before, strict=True):
+            assert np.array_equal(weight, value)
+    assert np.all(np.isfinite(model.predict(sentences(), verbose=0)))
+
+
+def test_autograph_transforms_what_a_step_calls():
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("AutoGraph is part of TensorFlow")
+    import tensorflow as tf
+
+    for module in (ids_module, losses):
+        for function in (f for f in vars(module).values() if isinstance(f, FunctionType)):
+            tf.autograph.to_code(function)  # An error here is a warning in a user's log.
+
+
+def test_labels_of_unknown_rank_are_refused_by_what_to_do():
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("shapes are unknown in TensorFlow's graphs")
+    import tensorflow as tf
+
+    model, inputs = build(), sentences()
+    model.compile("sgd", LabelSmoothedCrossEntropy(), jit_compile=False)
+    data = tf.data.Dataset.from_tensors(inputs).map(
+        lambda x: (x, tf.py_function(lambda: ids(B, T), [], tf.int32))
+    )
+    with pytest.raises(ValueError, match=r"unknown rank. Set it with tf.ensure_shape\(labels"):
+        model.fit(data, verbose=0)
+    model.fit(data.map(lambda x, y: (x, tf.ensure_shape(y, [None, None]))), verbose=0)
 
 
 def test_training_without_labels_is_refused():

@@ -6,17 +6,15 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Literal
 
-from pydantic import Field, field_validator, model_validator
-from pydantic.dataclasses import dataclass
+from pydantic import Field, model_validator
 
-from keras_transformer.config.strict import STRICT, describe_fields, plain_value
+from keras_transformer.config.strict import configuration
 
 _FILES = ("train_source", "train_target", "validation_source", "validation_target")
 _DATASET = ("tfds", "source_language", "target_language", "train_split", "validation_split")
 
 
-@describe_fields
-@dataclass(frozen=True, kw_only=True, config=STRICT)
+@configuration()
 class DataConfig:
     """The parallel text, in files or in TensorFlow Datasets (TFDS), and its subwords.
 
@@ -96,8 +94,6 @@ class DataConfig:
     """Rate of BPE-dropout: each pass segments the training text again and skips this share of the
     merges (Provilkov et al., 2020). With whole words, the rate z of word dropout: each pass takes
     the class of a word that occurs n times with a probability of z / (z + n)."""
-
-    _plain = field_validator("*", mode="wrap")(plain_value)
 
     @model_validator(mode="after")
     def _check(self):

@@ -4,15 +4,13 @@ import math
 import struct
 from typing import Literal
 
-from pydantic import Field, field_validator, model_validator
-from pydantic.dataclasses import dataclass
+from pydantic import Field, model_validator
 
 from keras_transformer.config.model import BOS_ID, PAD_ID, UNK_ID
-from keras_transformer.config.strict import STRICT, describe_fields, plain_value
+from keras_transformer.config.strict import configuration
 
 
-@describe_fields
-@dataclass(frozen=True, kw_only=True, config=STRICT)
+@configuration()
 class DecodingConfig:
     """How a model decodes: beam search by default, with the paper's options (Section 6.1).
 
@@ -99,8 +97,6 @@ class DecodingConfig:
         (product,) = struct.unpack("f", struct.pack("f", factor * source_length))
         longest = math.ceil(product) + self.extra_length
         return longest if self.max_length is None else min(longest, self.max_length)
-
-    _plain = field_validator("*", mode="wrap")(plain_value)
 
     @model_validator(mode="after")
     def _check(self):

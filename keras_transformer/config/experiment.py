@@ -13,19 +13,18 @@ from pydantic.dataclasses import dataclass
 from keras_transformer.config.data import DataConfig
 from keras_transformer.config.decoding import DecodingConfig
 from keras_transformer.config.model import TransformerConfig
-from keras_transformer.config.strict import STRICT, describe_fields
+from keras_transformer.config.strict import STRICT, configuration, describe_mistake
 from keras_transformer.config.training import TrainingConfig
 from keras_transformer.utils.files import whole_file
 
 Config = TypeVar("Config")
 
 
-@describe_fields
-@dataclass(frozen=True, kw_only=True, config=STRICT)
+@configuration()
 class ExperimentConfig:
     """A complete experiment, as `pipelines.train` reads it from a file and the command line.
 
-    All invalid values of all sections are reported together in one `pydantic.ValidationError`.
+    `from_dict` reports all invalid values of all sections in one `pydantic.ValidationError`.
 
     >>> data = {"train_source": "train.tsv", "validation_source": "valid.tsv"}
     >>> config = ExperimentConfig.from_dict({"model": {"vocab_size": 8000}, "data": data})
@@ -252,10 +251,7 @@ def _validated(
     try:
         config = TypeAdapter(kind).validate_python(values)
     except ValidationError as error:
-        mistakes = [
-            *(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()),
-            *mistakes,
-        ]
+        mistakes = [*map(describe_mistake, error.errors()), *mistakes]
     if mistakes:
         raise ValueError(
             f"{path} has invalid values: {'; '.join(mistakes)}. Correct or restore it."

@@ -2,15 +2,9 @@
 
 from typing import Literal
 
-from pydantic import Field, field_validator, model_validator
-from pydantic.dataclasses import dataclass
+from pydantic import Field, model_validator
 
-from keras_transformer.config.strict import (
-    STRICT,
-    describe_fields,
-    plain_value,
-    raise_plainly,
-)
+from keras_transformer.config.strict import configuration
 
 PAD_ID = 0
 """The id of padding."""
@@ -22,9 +16,7 @@ EOS_ID = 3
 """The id at the end of a sentence."""
 
 
-@raise_plainly
-@describe_fields
-@dataclass(frozen=True, config=STRICT)
+@configuration(kw_only=False)
 class TransformerConfig:
     """The sizes of a Transformer; the defaults are the paper's base model (Table 3, first row).
 
@@ -110,8 +102,6 @@ class TransformerConfig:
     def decoder_inner_size(self) -> int:
         """Size of the inner layer in the decoder, the encoder's or another."""
         return self.decoder_d_ff or self.d_ff
-
-    _plain = field_validator("*", mode="wrap")(plain_value)
 
     @model_validator(mode="after")
     def _check(self):

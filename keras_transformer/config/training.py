@@ -2,14 +2,12 @@
 
 from typing import Literal
 
-from pydantic import Field, field_validator
-from pydantic.dataclasses import dataclass
+from pydantic import Field
 
-from keras_transformer.config.strict import STRICT, describe_fields, plain_value
+from keras_transformer.config.strict import configuration
 
 
-@describe_fields
-@dataclass(frozen=True, kw_only=True, config=STRICT)
+@configuration()
 class TrainingConfig:
     """The training recipe; the defaults are the paper's (Section 5).
 
@@ -79,5 +77,3 @@ class TrainingConfig:
     (its last version, if none is named). The model takes over its weights, sizes and vocabularies,
     and starts a new optimizer and schedule. By default, training starts from random weights and a
     vocabulary trained on the text."""
-
-    _plain = field_validator("*", mode="wrap")(plain_value)

@@ -33,8 +33,8 @@ def generate(
     Args:
         model: A Keras model or function from ids, int32 [B, T], to the logits of each next token,
             float [B, T, V]. A position must not depend on later ones.
-        prompt: The ids of at least one token each: a list of lists, an int tensor [B, P] padded on
-            the right, or an int `tf.RaggedTensor` [B, None].
+        prompt: The ids of at least one token each: a list of lists, an int tensor [B, P], or an int
+            `tf.RaggedTensor` [B, None]. Padding on the right doesn't count.
         max_length: The most tokens of a prompt and its continuation together.
         temperature: 0 for greedy search, or as for `sample_search`.
         top_k: The number of most probable tokens to draw from; 0 for all.
@@ -99,18 +99,25 @@ def generate(
 def _as_ragged(prompt, max_length, pad_id, eos_id):
     """Return prompts as an int32 `tf.RaggedTensor` [B, None], if none is wrong."""
     if isinstance(prompt, list | tuple):
-        prompt = tf.ragged.constant(prompt, tf.int32, ragged_rank=1)
-    elif not isinstance(prompt, tf.RaggedTensor):
-        prompt = tf.convert_to_tensor(keras.ops.convert_to_numpy(prompt))
-        if prompt.shape.rank != 2:
-            raise ValueError(f"prompt must be ids [B, P], received shape {prompt.shape}.")
-        prompt = tf.RaggedTensor.from_tensor(prompt, padding=tf.cast(pad_id, prompt.dtype))
+        try:
+            prompt = tf.ragged.constant(prompt, tf.int32, ragged_rank=1)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"prompt must be a list of lists of ids, received {prompt!r:.60}. Give one prompt "
+                "as a list of one list."
+            ) from None
+    if isinstance(prompt, tf.RaggedTensor):
+        prompt = prompt.to_tensor(pad_id)
+    prompt = tf.convert_to_tensor(keras.ops.convert_to_numpy(prompt))
+    if prompt.shape.rank != 2:
+        raise ValueError(f"prompt must be ids [B, P], received shape {prompt.shape}.")
     prompt = tf.cast(prompt, tf.int32)
+    prompt = tf.RaggedTensor.from_tensor(prompt, padding=pad_id)
     lengths = prompt.row_lengths().numpy()
     if lengths.size and not 0 < lengths.min() <= lengths.max() < max_length:
         raise ValueError(
             f"Prompts must have from 1 to max_length - 1 = {max_length - 1} tokens, received "
-            f"prompts of {lengths.min()} to {lengths.max()}. Start an empty one with bos."
+            f"lengths {lengths.min()} to {lengths.max()}. Start an empty one with bos."
         )
     if pad_id != eos_id and tf.reduce_any(prompt.flat_values == pad_id):
         raise ValueError(f"Prompts must be padded on the right, received {pad_id} before a token.")

@@ -30,7 +30,7 @@ class TokenEmbedding(KernelLayer):
 
     Call arguments:
         inputs: int [...], ids; with `reverse`, float [..., D]. An id out of range is an error; a
-            function that JAX compiles returns NaN there, and XLA of TensorFlow doesn't notice.
+            function that JAX compiles returns NaN there, and XLA of TensorFlow takes the last row.
         reverse: Whether to map vectors to logits.
         training: Whether a TensorFlow graph checks the ids.
 
@@ -88,11 +88,11 @@ class TokenEmbedding(KernelLayer):
             return ops.cast(linear(inputs, kernel), "float32")
         size = self.vocab_size
         inputs = check_ids(inputs, size, f"Ids must be from 0 to {size - 1}", bool(training))
-        if not keras.backend.is_int_dtype(inputs.dtype):
+        if keras.backend.standardize_dtype(inputs.dtype) != "int64":
             # For several replicas, Keras builds a model with the mean of their ids.
             inputs = ops.cast(inputs, "int32")
+        inputs = ops.where(inputs < 0, size, inputs)  # Not counted from the end.
         if keras.backend.backend() == "jax":
-            inputs = ops.where(inputs < 0, size, inputs)  # Not counted from the end.
             return self.embed(lambda matrix: fast.take_rows(matrix, inputs, self.compute_dtype))
         return self.embed(lambda matrix: ops.take(matrix, inputs, axis=0))
 
@@ -119,7 +119,8 @@ class TokenEmbedding(KernelLayer):
         return (*input_shape, self.d_model)
 
     def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
-        is_vectors = keras.backend.is_float_dtype(inputs.dtype) and inputs.shape[-1] == self.d_model
+        # Ids [B, T] may be floats too; vectors [B, T, D] are what `reverse` maps to logits.
+        is_vectors = keras.backend.is_float_dtype(inputs.dtype) and len(inputs.shape) > 2
         if not self.mask_zero or is_vectors:
             return previous_mask
         return ops.not_equal(inputs, PAD_ID)

@@ -100,7 +100,7 @@ class LearnedPositionEncoding(keras.layers.Layer):
     """Add a learned vector per position to the inputs (Section 3.5; Table 3, row E).
 
     It is added in float32, then cast to the inputs' dtype. In a graph of TensorFlow without a known
-    length, and in a function that JAX compiles, later positions become NaN.
+    length, and in a function that JAX compiles, positions from `max_length` on are NaN.
 
     Args:
         max_length: The number of positions.
@@ -139,7 +139,7 @@ class LearnedPositionEncoding(keras.layers.Layer):
     def encoding(self, length: Any) -> Any:
         """Return the vectors added at positions 0 to `length` - 1, float32 [length, D].
 
-        Those from `max_length` on are NaN.
+        Positions from `max_length` on are NaN.
         """
         if isinstance(length, int) and length <= self.max_length:
             return ops.cast(self.embeddings[:length], "float32")
@@ -156,10 +156,6 @@ class LearnedPositionEncoding(keras.layers.Layer):
         encoding = self.encoding(ops.shape(inputs)[1])
         return ops.cast(ops.cast(inputs, "float32") + encoding, inputs.dtype)
 
-    def compute_output_spec(self, inputs: Any) -> Any:
-        self._check_length(inputs.shape)
-        return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
-
     def _check_length(self, shape):
         if (shape[1] or 0) > self.max_length:
             raise ValueError(
@@ -168,6 +164,7 @@ class LearnedPositionEncoding(keras.layers.Layer):
             )
 
     def compute_output_shape(self, input_shape: Any) -> Any:
+        self._check_length(input_shape)
         return input_shape
 
     def get_config(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from keras_transformer.layers.residual import NORM_EPSILON, LayerNorm, Residual
 
 
 class Sized(Adaptable):
-    """Take inputs [B, T, d_model], and name the class where an argument of it is missing."""
+    """Name the class where an argument of it is missing."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         try:  # Python would name the class that defines the constructor.
@@ -21,9 +21,6 @@ class Sized(Adaptable):
         except TypeError as error:
             raise TypeError(f"{cls.__name__}: {error}.") from None
         return super().__new__(cls, *args, **kwargs)
-
-    def _expect(self, d_model):
-        self.input_spec = keras.layers.InputSpec(ndim=3, axes={-1: d_model}, name="inputs")
 
 
 class SubLayers(Sized):
@@ -74,7 +71,7 @@ class SubLayers(Sized):
         self.kernel_initializer = kernel_initializer
         self.seed = seed
         self.supports_masking = True
-        self._expect(d_model)
+        self.input_spec = keras.layers.InputSpec(ndim=3, axes={-1: d_model}, name="inputs")
         self._seeds = part_seeds(seed)
         for name in self.kernel_parts[:-1]:
             self._add(name, self._attention(name))
@@ -174,7 +171,7 @@ class Stack(Sized):
         self.layer_options = {"d_model": d_model, "d_ff": d_ff, "num_heads": num_heads, **options}
         self.seed = seed
         self.supports_masking = True
-        self._expect(d_model)
+        self.input_spec = keras.layers.InputSpec(ndim=3, axes={-1: d_model}, name="inputs")
         seeds = part_seeds(seed)
         self.layers = [
             self.layer_class(

@@ -44,17 +44,17 @@ def check_ids(ids: Any, size: int, rule: str, in_graph: bool = True) -> Any:
 
 def is_known(tensor: Any) -> bool:
     """Return whether a tensor has values, unlike in a function that is being traced or compiled."""
-    match keras.backend.backend():
-        case "tensorflow":
-            import tensorflow as tf
+    backend = keras.backend.backend()  # AutoGraph can't transform a `match`.
+    if backend == "tensorflow":
+        import tensorflow as tf
 
-            return tf.executing_eagerly()
-        case "jax":
-            import jax
+        return tf.executing_eagerly()
+    if backend == "jax":
+        import jax
 
-            return not isinstance(tensor, jax.core.Tracer)
-        case "torch":
-            import torch
+        return not isinstance(tensor, jax.core.Tracer)
+    if backend == "torch":
+        import torch
 
-            return tensor.device.type != "meta" and not torch.compiler.is_compiling()
+        return tensor.device.type != "meta" and not torch.compiler.is_compiling()
     return True

@@ -5,7 +5,7 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pipelines.cli.signals import Stopped
@@ -90,6 +90,8 @@ def explain(error: Exception) -> str | None:
         sys.modules.get, ("pydantic", "yaml", "tensorflow", "zipfile")
     )
     if pydantic and isinstance(error, pydantic.ValidationError):
+        from keras_transformer.config.strict import describe_mistake
+
         return "; ".join(describe_mistake(mistake) for mistake in error.errors())
     if yaml and isinstance(error, yaml.YAMLError):
         return _one_line(f"a file is not YAML: {error}. Correct or restore it.")
@@ -120,19 +122,6 @@ def _explain_tensorflow(error: Any, errors: Any) -> str | None:
             first_line = (error.message or str(error)).strip().splitlines()[0]
             return f"{first_line.removesuffix('.')}. {remedy}"
     return None
-
-
-def describe_mistake(mistake: Mapping[str, Any]) -> str:
-    """Return one of the errors of a `pydantic.ValidationError` in one line."""
-    option = ".".join(map(str, mistake["loc"]))
-    match mistake["type"]:
-        case "missing":
-            return f"{option} is missing"
-        case "extra_forbidden" | "unexpected_keyword_argument":
-            return f"{option} is not an option"
-        case "value_error":  # One of ours, which says what was received.
-            return f"{option}: {mistake['ctx']['error']}".removeprefix(": ")
-    return f"{option}: {mistake['msg']}, received {mistake['input']!r}"
 
 
 def _one_line(message: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pipelines.cli.errors import MISTAKE, Failed, describe_mistake
+from pipelines.cli.errors import MISTAKE, Failed
 
 _NOTHING_GIVEN = """\
 error: give --config FILE, or --preset NAME (tiny, base or big) with --output DIRECTORY and the \
@@ -179,6 +179,7 @@ def _recipe(training: Mapping[str, Any], path: Path) -> dict[str, Any]:
 
     from keras_transformer.config import TrainingConfig
     from keras_transformer.config.experiment import upgrade
+    from keras_transformer.config.strict import describe_mistake
 
     try:
         values = upgrade({"training": dict(training)})["training"]
@@ -204,6 +205,8 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
 
 def _mistake(error: Mapping[str, Any]) -> str:
     """Return an error of pydantic in one line, with the option that was meant."""
+    from keras_transformer.config.strict import describe_mistake
+
     message, option = describe_mistake(error), ".".join(map(str, error["loc"]))
     if error["type"] == "missing" and option in _MISSING:
         return _MISSING[option]

@@ -53,7 +53,8 @@ def test_greedy_texts_are_those_of_repeated_calls(model):
 def test_prompts_may_be_lists_ragged_or_padded(model):
     ragged = tf.ragged.constant(PROMPTS)
     expected = without_padding(generate(model, PROMPTS, 8))
-    for prompt in (ragged, ragged.to_tensor(), ragged.to_tensor().numpy()):
+    padded = ragged.to_tensor()
+    for prompt in (ragged, padded, padded.numpy(), padded.numpy().tolist()):
         assert without_padding(generate(model, prompt, 8)) == expected
     assert generate(model, [[2, 5], [2, 6]], 3).shape == (2, 3)
 
@@ -80,8 +81,11 @@ def test_padding_may_be_the_end():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"prompt": [[2], []]}, "from 1 to max_length - 1 = 4 tokens, received prompts of 0 to 1"),
-        ({"prompt": [[2] * 5]}, "received prompts of 5 to 5"),
+        ({"prompt": [[2], []]}, "from 1 to max_length - 1 = 4 tokens, received lengths 0 to 1"),
+        ({"prompt": [[2] * 5]}, "received lengths 5 to 5"),
+        ({"prompt": [2, 5]}, r"must be a list of lists of ids, received \[2, 5\]"),
+        ({"prompt": [["2"]]}, r"must be a list of lists of ids, received \[\['2'\]\]"),
+        ({"prompt": [[2.5]]}, r"must be a list of lists of ids, received \[\[2.5\]\]"),
         ({"prompt": np.array([[0, 2]])}, "padded on the right, received 0 before a token"),
         ({"prompt": np.array([2, 5])}, r"must be ids \[B, P\], received shape \(2,\)"),
         ({"top_k": 3}, "top_k and top_p need a temperature"),

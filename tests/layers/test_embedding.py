@@ -86,8 +86,20 @@ def test_an_id_out_of_range_is_noticed_in_training(wrong):
         model.fit(*batch, verbose=0)
 
 
-def test_float_ids_have_the_mask_of_their_integers():
-    layer = TokenEmbedding(V, D, mask_zero=True)
+@pytest.mark.parametrize("wrong", [-1, V])
+def test_an_id_out_of_range_never_gives_the_vector_of_another(wrong):
+    model = keras.Sequential([keras.Input((None,), dtype="int32"), TokenEmbedding(V, D)])
+    ids = np.array([[1, wrong]], "int32")
+    if keras.backend.backend() == "jax":
+        assert np.isnan(model.predict(ids, verbose=0)[0, 1]).all()
+        return
+    with pytest.raises(Exception, match="(?i)out of range|not in|Ids must be"):
+        model.predict(ids, verbose=0)
+
+
+@pytest.mark.parametrize("d_model", [D, 3])
+def test_float_ids_have_the_mask_of_their_integers(d_model):
+    layer = TokenEmbedding(V, d_model, mask_zero=True)
     for ids in (np.array([[5, 0, 0]]), np.array([[5.0, 0.0, 0.0]])):
         assert as_array(layer.compute_mask(ops.array(ids))).tolist() == [[True, False, False]]
 

@@ -36,10 +36,10 @@ def test_all_mistakes_are_reported_at_once(trained, config_file):
         "  data: text in files needs train_source, validation_source, received no "
         "validation_source; give what is missing",
         "  model.heads is not an option, did you mean model.num_heads?",
-        "  model.vocab_size: Input should be greater than 4, received 2",
+        "  model.vocab_size must be greater than 4, received 2",
         "  output is missing; give --output DIRECTORY",
         "  trainin is not an option, did you mean training?",
-        "  training.epochs: Input should be a valid integer, unable to parse string as an integer, "
+        "  training.epochs must be a valid integer, unable to parse string as an integer, "
         "received 'three'",
         "  xyz is not an option",
     ]
