@@ -7,7 +7,6 @@ with COLLINS.prm.
 
 import collections
 import dataclasses
-import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +17,7 @@ from typing import Any
 from sacrebleu.metrics import BLEU, CHRF
 
 from keras_transformer.trees import Tree
-from keras_transformer.utils.files import whole_file
+from keras_transformer.utils.files import write_json
 
 __all__ = ["BracketScores", "Scores", "score", "score_brackets"]
 
@@ -50,8 +49,7 @@ class JsonScores:
         Args:
             path: The file. It appears only when it is complete.
         """
-        with whole_file(Path(path)) as temporary:
-            temporary.write_text(json.dumps(self.to_dict(), indent=2) + "\n", encoding="utf-8")
+        write_json(Path(path), self.to_dict())
 
 
 @dataclasses.dataclass(frozen=True)

@@ -77,6 +77,8 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.exp
     )
     add_search_options(parser)
     args = parser.parse_args(argv)
+    if args.languages and len(args.languages) < 2:
+        parser.error(f"--languages needs source and target, received {args.languages[0]}")
     if args.format in _OTHER_FORMATS:
         for name, default in _OF_SAVED_MODELS.items():
             if getattr(args, name) != default:

@@ -53,7 +53,9 @@ def main(
         "config.json or LICENSE says",
     )
     parser.add_argument(
-        "--attribution", metavar="TEXT", help="whom exports of the model name, likewise"
+        "--attribution",
+        metavar="TEXT",
+        help="who must be credited; by default as the files say",
     )
     args = parser.parse_args(argv)
     start_log()

@@ -41,6 +41,8 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.tra
     args = parser.parse_args(argv)
     is_dry = vars(args).pop("dry_run")  # The others are of the experiment.
     choose_again = vars(args).pop("choose_again")
+    if is_dry and choose_again:
+        parser.error("--choose-again and --dry-run exclude each other; leave one out")
     with plain_errors(status=MISTAKE):
         experiment, output = read_experiment(args, prog)
     start_log()

@@ -206,7 +206,8 @@ def _repeated(node: yaml.Node | None, prefix: str = "", depth: int = 2) -> Itera
         for key, value in node.value:
             name, line = f"{prefix}{key.value}", key.start_mark.line + 1
             if name in lines:
-                yield f"{name} is given twice, in lines {lines[name]} and {line}; remove one"
+                both = f"lines {lines[name]} and {line}" if lines[name] != line else f"line {line}"
+                yield f"{name} is given twice, in {both}; remove one"
             lines[name] = line
             yield from _repeated(value, f"{name}.", depth - 1)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from keras_transformer.utils import checksums
-from keras_transformer.utils.files import whole_file
+from keras_transformer.utils.files import write_json
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -85,9 +85,7 @@ class ExportRecord:
         path.parent.mkdir(exist_ok=True)
         has_checksums = (Path(version) / checksums.FILE).exists()
         with checksums.recorded_files(version, [self.FILE]) if has_checksums else nullcontext():
-            with whole_file(path) as temporary:
-                text = json.dumps(self.to_dict(), indent=2) + "\n"
-                temporary.write_text(text, encoding="utf-8")
+            write_json(path, self.to_dict())
         return path
 
     def to_dict(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import numpy as np
 from keras_transformer.data.cleaning import CleaningRules, log_report, repeated
 from keras_transformer.data.encoding import EncodedChunk, EncodedPairs, chunked, encode_chunk
 from keras_transformer.utils.checksums import FILE, check_files, record_files
-from keras_transformer.utils.files import whole_file
+from keras_transformer.utils.files import read_json, write_json
 from keras_transformer.utils.progress import progress
 
 if TYPE_CHECKING:
@@ -87,6 +87,9 @@ def encode_to_files(
     record = files.record()
     if record["complete"]:  # The directory need not be writable.
         _LOGGER.info("using the encoded text in %s", directory)
+        if not (directory / FILE).exists():  # It was killed before, or is of an earlier version.
+            with contextlib.suppress(OSError):
+                files.record_checksums()
         check_files(directory, remedy="Delete it, and the text is encoded again")
     else:
         with locked(directory / _LOCK):
@@ -144,7 +147,7 @@ def _encode(
             files.write_record(record)
         record["complete"] = True
         files.write_record(record)
-    record_files(files.directory, [path.name for path in (*files.paths(), files.path)])
+    files.record_checksums()
 
 
 def _dtype(vocab_size: int) -> np.dtype:
@@ -185,7 +188,7 @@ class _Files:
         if not self.path.exists():
             return new
         try:
-            record = json.loads(self.path.read_text(encoding="utf-8"))
+            record = read_json(self.path)
             sizes = zip(self.paths(), self.sizes(record), strict=True)
             has_all = all(file.stat().st_size >= size for file, size in sizes)
             if has_all and record["format"] == _FORMAT and isinstance(record["complete"], bool):
@@ -201,8 +204,11 @@ class _Files:
             file.flush()
             os.fsync(file.fileno())
         record["tokens"] = list(self._ends)
-        with whole_file(self.path) as temporary:
-            temporary.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+        write_json(self.path, record)
+
+    def record_checksums(self) -> None:
+        """Write the checksums of complete files."""
+        record_files(self.directory, [path.name for path in (*self.paths(), self.path)])
 
     @contextmanager
     def appending(self, record: dict[str, Any]) -> Iterator[Callable[[EncodedChunk], None]]:

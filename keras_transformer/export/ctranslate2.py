@@ -10,6 +10,7 @@ from keras_transformer.config import BOS_ID, EOS_ID, UNK_ID
 from keras_transformer.layers import LearnedPositionEncoding, SinusoidalPositionEncoding
 from keras_transformer.model import Transformer
 from keras_transformer.text.files import save_tokenizers
+from keras_transformer.translation.saved import write_readme
 from keras_transformer.translation.translator import Translator
 from keras_transformer.utils.files import whole_directory
 
@@ -29,7 +30,8 @@ def export_ctranslate2(translator: Translator, path: str | os.PathLike) -> Path:
     """Write a translator's model as a directory for CTranslate2 (https://opennmt.net/CTranslate2).
 
     CTranslate2 takes and returns subwords, so the directory also has the vocabulary files of the
-    tokenizers: vocabulary.model, or source.model and target.model. The weights are float32;
+    tokenizers: vocabulary.model, or source.model and target.model; and a README.md with the license
+    and the attribution of an imported model. The weights are float32;
     CTranslate2 converts them when it loads the model, for example with `compute_type="int8"`.
 
     CTranslate2 decodes with its own options, not the translator's. In particular its length
@@ -83,6 +85,7 @@ def export_ctranslate2(translator: Translator, path: str | os.PathLike) -> Path:
         tokenizers = translator.tokenizer, translator.target_tokenizer
         one = tokenizers[0].model == tokenizers[1].model
         save_tokenizers(temporary, tokenizers, shared=one)
+        write_readme(temporary, translator.origin)
     return path
 
 

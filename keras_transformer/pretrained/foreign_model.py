@@ -1,8 +1,9 @@
 """A model of another program in our terms: vocabularies, weights, and the `Translator`."""
 
 import dataclasses
+import itertools
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -178,17 +179,26 @@ def validated(path: Path, make: Callable[[], _Config]) -> _Config:
         ) from error
 
 
-def check_search(path: Path, problems: Mapping[str, str], ignore: Collection[str]) -> None:
+def check_search(
+    path: Path, problems: Mapping[str, str], known: Iterable[str], ignore: Collection[str]
+) -> None:
     """Check that the options of a search can be imported, or may be left out.
 
     Args:
         path: The file that describes the search.
         problems: What is required of each option that has another value.
+        known: The options that may be ignored.
         ignore: The options that may be left out.
 
     Raises:
-        ValueError: If an option has no counterpart and is not ignored.
+        ValueError: If an option has no counterpart and is not ignored, or another is ignored.
     """
+    if unknown := sorted({*ignore} - {*known}):
+        raise ValueError(
+            f"--ignore (`ignore` in Python) takes search options that cannot be imported, received "
+            f"{', '.join(unknown)}, which {path.name} does not have as such. Leave it out, or "
+            f"correct it: {', '.join(sorted(known))}."
+        )
     texts = {name: f"{name} {rule}" for name, rule in problems.items()}
     if ignored := [text for name, text in texts.items() if name in ignore]:
         log.warning(
@@ -225,6 +235,8 @@ def take_layers(
     Raises:
         ValueError: If weights are missing, or have other shapes.
     """
+    names = map(name_of, layer_weights(config))
+    _check_present((name for name in names if name not in theirs), origin)
     taken = {}
     for weight in layer_weights(config):
         value = take_weight(theirs, name_of(weight), origin)
@@ -240,12 +252,16 @@ def take_weight(theirs: dict[str, np.ndarray], name: str, origin: Path) -> np.nd
     Raises:
         ValueError: If it is missing.
     """
-    if name not in theirs:
-        raise ValueError(
-            f"{origin} lacks the weights {name}. They are damaged, or belong to another model than "
-            "the configuration; restore both."
-        )
+    _check_present([name] if name not in theirs else [], origin)
     return theirs.pop(name)
+
+
+def _check_present(missing: Iterable[str], origin: Path) -> None:
+    if names := ", ".join(itertools.islice(missing, 5)):
+        raise ValueError(
+            f"{origin} lacks the weights {names}. They are damaged, or belong to another model "
+            "than the configuration; restore both."
+        )
 
 
 def _shaped(value: np.ndarray, shape: tuple[int, ...], name: str, origin: Path) -> np.ndarray:

@@ -19,9 +19,9 @@ from keras_transformer.pretrained.foreign_model import (
     vocabulary_sizes,
 )
 from keras_transformer.pretrained.hugging_face_search import read_search
-from keras_transformer.pretrained.text_file import read_json
 from keras_transformer.pretrained.vocabulary_file import read_spm, read_vocabulary
 from keras_transformer.pretrained.weight_files import read_weights
+from keras_transformer.utils.files import read_json
 
 log = logging.getLogger(__name__)
 

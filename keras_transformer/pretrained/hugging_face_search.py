@@ -1,12 +1,22 @@
 """The search of Hugging Face's `generate`, as generation_config.json or config.json describe it."""
 
+import dataclasses
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_transformer.config import DecodingConfig
+from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, DecodingConfig
 from keras_transformer.pretrained.foreign_model import ForeignSide, check_search, validated
 
+SPECIAL_IDS = {
+    "pad_token_id": PAD_ID,
+    "bos_token_id": BOS_ID,
+    "eos_token_id": EOS_ID,
+    "decoder_start_token_id": BOS_ID,
+}
+"""Our special tokens, by the names of Hugging Face."""
+_OWN = "keras_transformer"
+"""The option that holds our search, which Hugging Face does not read."""
 _MAX_LENGTH = 512
 """The limit of models that state none. Hugging Face's is 20, which cuts most sentences off."""
 _NEUTRAL: dict[str, Any] = {
@@ -33,6 +43,12 @@ _NEUTRAL_IN_SAMPLING: dict[str, Any] = {
     **dict.fromkeys(("min_p", "top_h")),
 }
 """The same for sampling. Except for num_beams, they have no effect without it."""
+_LISTS = ("bad_words_ids", "suppress_tokens")
+_OTHER_PROBLEMS = (
+    *_LISTS,
+    *("decoder_start_token_id", "eos_token_id", "forced_eos_token_id", "repetition_penalty"),
+)
+"""Further options whose values may not be importable."""
 _NUMBERS = {
     int: (
         *("max_length", "max_new_tokens", "min_length", "min_new_tokens", "no_repeat_ngram_size"),
@@ -62,11 +78,56 @@ def read_search(
     Raises:
         ValueError: If an option is out of range, or has no counterpart.
     """
+    if (own := _written_search(search)) is not None:
+        return own
     wrong = [f"{name} must be {kind}" for name, kind in _wrong_types(search)]
     if wrong:
         raise ValueError(f"{path} cannot be imported: {'; '.join(wrong)}. Restore it.")
-    check_search(path, dict(_problems(search, options, target)), ignore)
-    return validated(path, lambda: _decoding(search, options, target))
+    problems = dict(_problems(search, options, target))
+    known = {*_NEUTRAL, *_NEUTRAL_IN_SAMPLING, *_OTHER_PROBLEMS}
+    check_search(path, problems, known, ignore)
+    # Of lists, what can be imported is.
+    kept = {name: search[name] for name in search if name not in problems or name in _LISTS}
+    return validated(path, lambda: _decoding(kept, options, target))
+
+
+def write_search(decoding: DecodingConfig) -> dict[str, Any]:
+    """Return the options of generation_config.json that come closest to a search.
+
+    They also have the search itself, from which `read_search` returns the same.
+    """
+    is_theirs = decoding.style == "transformers"
+    options: dict[str, Any] = {
+        _OWN: dataclasses.asdict(decoding),
+        **SPECIAL_IDS,
+        # It counts the token that the decoder starts from.
+        "max_length": decoding.longest(decoding.max_source_length) + 1,
+        "bad_words_ids": [[i] for i in decoding.excluded_ids],
+        "no_repeat_ngram_size": decoding.no_repeat_ngram_size,
+        "repetition_penalty": decoding.repetition_penalty,
+        "renormalize_logits": decoding.renormalize,
+    }
+    if decoding.min_length:
+        options["min_new_tokens"] = decoding.min_length
+    if is_theirs:
+        options["forced_eos_token_id"] = EOS_ID
+    if decoding.temperature is not None:
+        sampling = {name: getattr(decoding, name) for name in ("temperature", "top_k", "top_p")}
+        return {**options, "num_beams": 1, "do_sample": True, **sampling}
+    options["num_beams"] = decoding.beam_size
+    if decoding.beam_size > 1:
+        options["length_penalty"] = decoding.length_penalty
+        options["early_stopping"] = False if is_theirs else "never"
+    return options
+
+
+def _written_search(search: Mapping[str, Any]) -> DecodingConfig | None:
+    """Return the search that `write_search` was given, unless the options have been changed."""
+    try:
+        decoding = DecodingConfig(**search[_OWN])
+    except (KeyError, TypeError, ValueError):
+        return None
+    return decoding if write_search(decoding) == search else None
 
 
 def _wrong_types(search: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -37,7 +37,7 @@ def import_marian(
             `["early_stopping"]`. By default, they are an error.
         license: The license of the model; by default what its README.md, config.json or LICENSE
             says. Exports of the translator name it.
-        attribution: Whom to name with the model, likewise.
+        attribution: Who must be credited, found in the same way.
 
     Raises:
         FileNotFoundError: If there is no such folder, or it lacks a file.

@@ -95,7 +95,7 @@ def read_marian(path: Path, ignore: Collection[str] = ()) -> ForeignModel:
         raise ValueError(_about_binary(models[0]))
     weights, options = read_marian_npz(models[0])
     _check_options(models[0], options)
-    check_search(path, dict(_search_problems(decoder)), ignore)
+    check_search(path, dict(_search_problems(decoder)), _NEUTRAL, ignore)
     source, target = (
         _read_side(vocabulary, folder, name, size)
         for vocabulary, name, size in zip(

@@ -1,35 +1,12 @@
-"""JSON and YAML from files that may be damaged or made to do harm."""
+"""YAML from files that may be damaged or made to do harm."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 import yaml
 
-_LONGEST_JSON = 50_000_000
 _LONGEST_YAML = 100_000
 """Characters; PyYAML reads about 100,000 a second."""
 _DEEPEST_YAML = 20
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the object of a JSON file.
-
-    Raises:
-        FileNotFoundError: If it does not exist.
-        ValueError: If it is damaged, too long or too deep, or holds anything else.
-    """
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} does not exist. Copy the whole folder of the model.")
-    if (size := path.stat().st_size) > _LONGEST_JSON:
-        raise ValueError(f"{path} must have at most {_LONGEST_JSON:,} bytes, received {size:,}.")
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (RecursionError, ValueError) as error:
-        raise ValueError(f"{path} is not JSON, or is damaged: {error}. Restore it.") from error
-    if not isinstance(values, dict):
-        raise ValueError(f"{path} must hold options by name, received {type(values).__name__}.")
-    return values
 
 
 def parse_yaml(text: bytes, name: str) -> dict[str, Any]:
@@ -55,6 +32,8 @@ def parse_yaml(text: bytes, name: str) -> dict[str, Any]:
             if depth > _DEEPEST_YAML or isinstance(event, yaml.AliasEvent):
                 raise ValueError("it has aliases, or is nested too deeply")
         values = yaml.safe_load(decoded)
+    except MemoryError:
+        raise
     except Exception as error:  # PyYAML raises errors of any type for values with tags.
         reason = " ".join(str(error).split())
         raise ValueError(f"{name} is not YAML, or is damaged: {reason}. Restore it.") from error

@@ -11,8 +11,9 @@ from typing import Any
 import ml_dtypes  # noqa: F401  Gives NumPy the type bfloat16; installed with TensorFlow.
 import numpy as np
 
-from keras_transformer.pretrained.text_file import parse_yaml, read_json
+from keras_transformer.pretrained.text_file import parse_yaml
 from keras_transformer.pretrained.torch_file import read_torch_weights
+from keras_transformer.utils.files import read_json
 
 _LOW_PRECISION = ("F16", "BF16")
 _DTYPES = (*_LOW_PRECISION, "F32", "F64", "I64", "I32", "I16", "I8", "U8", "BOOL")
@@ -93,6 +94,8 @@ def read_marian_npz(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], dic
     try:
         with zipfile.ZipFile(name) as archive:
             weights = _read_arrays(archive, os.path.getsize(name))
+    except MemoryError:
+        raise
     except Exception as error:  # A damaged archive or array raises errors of any type.
         raise ValueError(
             f"{name} must be a model.npz of Marian, received a damaged file or another kind of "

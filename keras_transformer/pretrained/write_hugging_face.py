@@ -8,16 +8,17 @@ from typing import Any
 
 import keras
 import numpy as np
-import yaml
 
-from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, DecodingConfig
+from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from keras_transformer.config import TransformerConfig as Config
 from keras_transformer.layers import LearnedPositionEncoding, SinusoidalPositionEncoding
 from keras_transformer.model import Transformer
 from keras_transformer.pretrained.foreign_model import LayerWeight, layer_weights
 from keras_transformer.pretrained.hugging_face import LAYER_NORM_EPSILON, weight_name
+from keras_transformer.pretrained.hugging_face_search import SPECIAL_IDS, write_search
 from keras_transformer.text import SentencePieceTokenizer
 from keras_transformer.text.foreign_vocabulary import split_vocabulary
+from keras_transformer.translation.saved import write_readme
 from keras_transformer.translation.translator import Translator
 from keras_transformer.utils.files import whole_directory
 
@@ -41,11 +42,11 @@ def save_hugging_face(translator: Translator, path: str | os.PathLike) -> Path:
     """Write a translator as a folder that Hugging Face's `MarianMTModel.from_pretrained` loads.
 
     `MarianTokenizer.from_pretrained` loads its vocabularies. `import_marian` reads the folder too,
-    unless it has learned positions, with `style="transformers"`; if the style was another, it needs
-    `ignore=["early_stopping", "forced_eos_token_id"]`.
+    unless it has learned positions, and has the same search as long as generation_config.json is
+    as it was written.
 
-    The search becomes generation_config.json. There, the length penalty is a division by
-    length ** length_penalty and the rules of a beam search change log-probabilities, whatever
+    The search becomes generation_config.json. Hugging Face's length penalty is a division by
+    length ** length_penalty, its rules of a beam search change log-probabilities, whatever
     `decoding.style` is, and a translation of any source has at most the tokens that the longest
     source may have here. Their tokenizer does not normalize text
     as `import_marian(path, "opus")` does, and generates a translation of an empty text.
@@ -60,7 +61,7 @@ def save_hugging_face(translator: Translator, path: str | os.PathLike) -> Path:
     of the elements of all vectors. Positions of tensor2tensor and learned ones are written as they
     are, and Hugging Face loads them, but does not save them again.
 
-    The license and the attribution of an imported model become the header of a README.md.
+    The license, the languages and the attribution of an imported model become a README.md.
 
     Args:
         translator: The translator. LoRA and int8 become plain float32 weights.
@@ -102,16 +103,14 @@ def save_hugging_face(translator: Translator, path: str | os.PathLike) -> Path:
     with whole_directory(path) as temporary:
         for name, content in {
             "config.json": options,
-            "generation_config.json": _generation(translator.decoding),
+            "generation_config.json": write_search(translator.decoding),
             **_tokenizer_files(translator),
         }.items():
             text = json.dumps(content, ensure_ascii=False, indent=2)
             (temporary / name).write_text(f"{text}\n", encoding="utf-8")
         for name, tokenizer in zip(("source", "target"), _tokenizers(translator), strict=True):
             (temporary / f"{name}.spm").write_bytes(split_vocabulary(tokenizer.model))
-        if translator.origin:
-            text = yaml.safe_dump(dict(translator.origin), sort_keys=False, allow_unicode=True)
-            (temporary / "README.md").write_text(f"---\n{text}---\n", encoding="utf-8")
+        write_readme(temporary, translator.origin)
         save_file(weights, temporary / "model.safetensors", metadata={"format": "pt"})
     return path
 
@@ -191,43 +190,9 @@ def _options(translator: Translator) -> dict[str, Any]:
         "add_final_layer_norm": False,
         "share_encoder_decoder_embeddings": config.share_embeddings in ("all", "inputs"),
         "tie_word_embeddings": config.share_embeddings in ("all", "target"),
-        **_special_ids(),
+        **SPECIAL_IDS,
         "forced_eos_token_id": None,
     }
-
-
-def _special_ids():
-    return {
-        "pad_token_id": PAD_ID,
-        "bos_token_id": BOS_ID,
-        "eos_token_id": EOS_ID,
-        "decoder_start_token_id": BOS_ID,
-    }
-
-
-def _generation(decoding: DecodingConfig) -> dict[str, Any]:
-    is_theirs = decoding.style == "transformers"
-    options: dict[str, Any] = {
-        **_special_ids(),
-        # It counts the token that the decoder starts from.
-        "max_length": decoding.longest(decoding.max_source_length) + 1,
-        "bad_words_ids": [[i] for i in decoding.excluded_ids],
-        "no_repeat_ngram_size": decoding.no_repeat_ngram_size,
-        "repetition_penalty": decoding.repetition_penalty,
-        "renormalize_logits": decoding.renormalize,
-    }
-    if decoding.min_length:
-        options["min_new_tokens"] = decoding.min_length
-    if is_theirs:
-        options["forced_eos_token_id"] = EOS_ID
-    if decoding.temperature is not None:
-        sampling = {name: getattr(decoding, name) for name in ("temperature", "top_k", "top_p")}
-        return {**options, "num_beams": 1, "do_sample": True, **sampling}
-    options["num_beams"] = decoding.beam_size
-    if decoding.beam_size > 1:
-        options["length_penalty"] = decoding.length_penalty
-        options["early_stopping"] = False if is_theirs else "never"
-    return options
 
 
 def _tokenizer_files(translator: Translator) -> dict[str, Any]:

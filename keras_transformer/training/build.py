@@ -45,7 +45,7 @@ def build_run(config: ExperimentConfig, checked: Checked, text: PreparedText) ->
     first_weights = _first_weights(checked.start) if checked.start else None
     # Only encoded text is written before this, so that a mistake leaves the directory free.
     if machines.cluster is None:
-        claim(checked.directory, config, text.tokenizers, text.inputs)
+        claim(checked.directory, config, text.tokenizers, text.inputs, checked.start)
     with machines.strategy.scope():
         checked.checkpoints.restore(model)
         if first_weights:

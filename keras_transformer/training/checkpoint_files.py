@@ -4,6 +4,7 @@ import errno
 import hashlib
 import math
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -155,6 +156,10 @@ def _check_space(
     """Raise an OSError if there is no space for a checkpoint: HDF5 may crash on a full disk."""
     numbers = sum(math.prod(variable.shape) for variable in variables)
     size = 2**20 + 4 * numbers + sum(array.nbytes for array in arrays.values())
+    if not hasattr(os, "posix_fallocate"):  # It also knows quotas and limits, but macOS lacks it.
+        if shutil.disk_usage(path.parent).free < size:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return
     with open(path, "wb") as file:
         try:
             os.posix_fallocate(file.fileno(), 0, size)

@@ -89,14 +89,14 @@ class Checkpoints:
         # Of equal ones, the first epoch is the best.
         return sorted(self._files("best"), key=_score, reverse=True)
 
-    def missing(self, scores: Sequence[float], *, last: bool) -> list[Path]:
+    def missing(self, epochs: int, scores: Sequence[float], *, last: bool) -> list[Path]:
         """Return which of the best epochs, or also of the last ones, have no checkpoint.
 
         Args:
+            epochs: The number of epochs that are trained.
             scores: The score of each epoch from the first; empty if they are not known.
             last: Whether to look for the last epochs too.
         """
-        epochs = self.position().epochs
         ranking = sorted(range(len(scores)), key=lambda index: -round(scores[index], 4))
         names = [f"best-{1 + index:04d}-*" for index in ranking[: self.keep_best]]
         if last:

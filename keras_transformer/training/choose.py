@@ -1,5 +1,6 @@
 """Choose the final weights of a run: an average, or the best epoch."""
 
+import contextlib
 import logging
 import math
 from collections.abc import Sequence
@@ -13,11 +14,17 @@ from keras_transformer.training.checkpoint_files import damage
 from keras_transformer.training.checkpoints import run_checkpoints
 from keras_transformer.training.csv_tables import read_history
 from keras_transformer.training.prepare import PreparedText
-from keras_transformer.training.run_directory import is_finished, write_json
+from keras_transformer.training.run_directory import (
+    check_claim,
+    has_trained,
+    is_finished,
+    trained_epochs,
+)
 from keras_transformer.training.validation import NAMES, SELECTING, output_scores
+from keras_transformer.translation.saved import find_translator
 from keras_transformer.translation.translator import Translator
 from keras_transformer.utils.checksums import recorded_files
-from keras_transformer.utils.files import whole_file
+from keras_transformer.utils.files import whole_file, write_json
 
 log = logging.getLogger(__name__)
 
@@ -34,11 +41,7 @@ def finished_translator(
         ValueError: If the directory holds a run with another configuration, or a file is damaged.
     """
     if choose_again:
-        if not any(run_checkpoints(directory, config.training).position()):
-            raise FileNotFoundError(
-                f"Choosing weights again needs checkpoints, received none in "
-                f"{directory / 'checkpoints'}. Restore them, or leave the run as it is."
-            )
+        _check_choice(config, directory)
         return None
     if not is_finished(directory, config):
         return None
@@ -46,11 +49,31 @@ def finished_translator(
         raise FileNotFoundError(
             f"{directory} is finished, but has no model.keras. Restore it, or {_CHOOSE_AGAIN}."
         )
-    log.info("%s is finished and stays as it is, unless with --choose-again", directory)
+    message = "%s is finished and is left as it is; give --choose-again to choose its weights again"
+    log.info(message, directory)
     translator = Translator.load(directory)
-    if translator.decoding != config.decoding:
+    if find_translator(directory).config.decoding != config.decoding:
         log.warning("it keeps its own decoding options, which differ from those given")
     return translator
+
+
+def _check_choice(config: ExperimentConfig, directory: Path) -> None:
+    """Check that a run has trained its epochs, and has checkpoints to choose from."""
+    check_claim(directory, config)
+    checkpoints = run_checkpoints(directory, config.training)
+    if not (checkpoints.best() or checkpoints.last()):
+        raise FileNotFoundError(
+            f"Choosing weights again needs checkpoints, received none in {checkpoints.directory}. "
+            "Restore them, or leave the run as it is."
+        )
+    with contextlib.suppress(ValueError):  # A damaged chosen.json is written again.
+        if is_finished(directory, config):
+            return
+    if not has_trained(directory, config):
+        raise ValueError(
+            f"--choose-again needs a run that has trained its {config.training.epochs} epochs; "
+            f"{directory} has not. Leave the option out to train them."
+        )
 
 
 def choose_weights(
@@ -83,8 +106,9 @@ def _candidates(
 ) -> dict[str, list[Path]]:
     """Return the checkpoints of the average and of the best epoch, if there is one."""
     checkpoints, average = checked.checkpoints, config.training.average
-    scores = _scores(checked, SELECTING[config.data.task])
-    if missing := checkpoints.missing(scores, last=average == "last"):
+    epochs = trained_epochs(checked.directory, checkpoints)
+    scores = _scores(checked, SELECTING[config.data.task], epochs)
+    if missing := checkpoints.missing(epochs, scores, last=average == "last"):
         names = ", ".join(map(str, missing))
         if not choose_again:
             raise FileNotFoundError(
@@ -105,14 +129,12 @@ def _candidates(
     return candidates
 
 
-def _scores(checked: Checked, selecting: str) -> list[float]:
+def _scores(checked: Checked, selecting: str, epochs: int) -> list[float]:
     """Return the score of each epoch, or nothing if the table lacks one."""
     if not (checked.directory / "epochs.csv").exists():
         return []
-    history = read_history(checked.directory)
-    scores = history.get(selecting, [])
-    is_whole = len(scores) == checked.checkpoints.position().epochs
-    return scores if is_whole and not any(map(math.isnan, scores)) else []
+    scores = read_history(checked.directory).get(selecting, [])
+    return scores if len(scores) == epochs and not any(map(math.isnan, scores)) else []
 
 
 def _choose(

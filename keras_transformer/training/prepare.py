@@ -75,7 +75,7 @@ def prepare_text(config: ExperimentConfig, checked: Checked, replicas: int) -> P
             config.training, len(batches), config.data.max_length, has_begun=checked.has_begun
         )
         if machines.cluster and machines.is_chief:
-            claim(directory, config, tokenizers, inputs)
+            claim(directory, config, tokenizers, inputs, checked.start)
     return PreparedText(
         tokenizers=tokenizers,
         batches=batches,

@@ -14,7 +14,7 @@ from keras_transformer.training.dry_run_report import DryRun, make_trial_steps
 from keras_transformer.training.fit import fit_epochs
 from keras_transformer.training.machines import others_may_be_lost, read_cluster
 from keras_transformer.training.prepare import preparation_report, prepare_text
-from keras_transformer.training.run_directory import locked_directory
+from keras_transformer.training.run_directory import claim, locked_directory
 from keras_transformer.translation.translator import Translator
 
 
@@ -74,10 +74,13 @@ def train(
     is_chief = cluster is None or cluster.is_chief
     lock = locked_directory(directory) if is_chief else contextlib.nullcontext()
     with others_may_be_lost(cluster), lock:
-        checked = check_run(config, directory, cluster)
+        checked = check_run(config, directory, cluster, resumes=not choose_again)
         text = prepare_text(config, checked, checked.machines.replicas)
-        built = build_run(config, checked, text)
-        fit_epochs(config, checked, text, built)
+        if choose_again:
+            if is_chief:
+                claim(directory, config, text.tokenizers, text.inputs)
+        else:
+            fit_epochs(config, checked, text, build_run(config, checked, text))
         return choose_weights(config, checked, text, choose_again)
 
 

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import errno
 import fcntl
-import json
 import logging
 import os
 import socket
@@ -14,12 +13,18 @@ from typing import Any, TextIO
 
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.text.files import save_tokenizers, tokenizer_paths
+from keras_transformer.training.checkpoints import Checkpoints, run_checkpoints
 from keras_transformer.training.corpora import text_files
 from keras_transformer.training.csv_tables import read_history
 from keras_transformer.training.vocabularies import Tokenizers
-from keras_transformer.translation.saved import find_translator, weights_file
+from keras_transformer.translation.saved import (
+    ORIGIN_FILE,
+    SavedTranslator,
+    find_translator,
+    weights_file,
+)
 from keras_transformer.utils.checksums import check_files, recorded_files, sample_checksum
-from keras_transformer.utils.files import whole_file
+from keras_transformer.utils.files import read_json, write_json
 
 log = logging.getLogger(__name__)
 
@@ -150,6 +155,8 @@ def _differences(before: ExperimentConfig, config: ExperimentConfig) -> Sequence
 def check_inputs(directory: Path, config: ExperimentConfig) -> dict[str, str]:
     """Check that text and teachers are those with which the run in a directory began.
 
+    Files over 16 MiB are sampled; see `sample_checksum`.
+
     Returns:
         Their checksums by file, for `claim`.
 
@@ -159,7 +166,7 @@ def check_inputs(directory: Path, config: ExperimentConfig) -> dict[str, str]:
     """
     paths = [*text_files(config.data), *map(weights_file, config.training.teachers)]
     found = {str(path): sample_checksum(path) for path in paths}
-    before = _read_json(directory / _INPUTS)
+    before = _read_known(directory / _INPUTS)
     if before is None:
         if (directory / "config.yaml").exists():
             log.info("%s has no checksums of its text; they are recorded now", directory)
@@ -174,13 +181,24 @@ def check_inputs(directory: Path, config: ExperimentConfig) -> dict[str, str]:
 
 
 def claim(
-    directory: Path, config: ExperimentConfig, tokenizers: Tokenizers, inputs: Mapping[str, str]
+    directory: Path,
+    config: ExperimentConfig,
+    tokenizers: Tokenizers,
+    inputs: Mapping[str, str],
+    start: SavedTranslator | None = None,
 ) -> None:
-    """Write the configuration, the vocabularies and the checksums of text and teachers."""
+    """Write the configuration, the vocabularies, and the checksums of text and teachers.
+
+    Of a run that starts from an imported model, write the license and the attribution too.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     is_joint = config.model.has_joint_vocabulary
     names = [path.name for path in tokenizer_paths(directory, tokenizers, is_joint)]
+    origin = start.config.origin if start else {}
+    names += [ORIGIN_FILE] if origin else []
     with recorded_files(directory, ["config.yaml", _INPUTS, *names]):
+        if origin:
+            write_json(directory / ORIGIN_FILE, origin)
         config.to_file(directory / "config.yaml")
         write_json(directory / _INPUTS, inputs)
         save_tokenizers(directory, tokenizers, is_joint)
@@ -199,34 +217,33 @@ def is_finished(directory: Path, config: ExperimentConfig) -> bool:
         return False
     if "epochs" in chosen:
         return chosen["epochs"] == config.training.epochs
-    # Earlier versions did not say of which epochs they chose.
+    return has_trained(
+        directory, config
+    )  # Earlier versions did not say of which epochs they chose.
+
+
+def has_trained(directory: Path, config: ExperimentConfig) -> bool:
+    """Return whether a run has trained its epochs, by its table and its checkpoints."""
+    checkpoints = run_checkpoints(directory, config.training)
+    is_last = trained_epochs(directory, checkpoints) == config.training.epochs
+    return is_last or checkpoints.out_of_patience()
+
+
+def trained_epochs(directory: Path, checkpoints: Checkpoints) -> int:
+    """Return the number of epochs that a run has trained, even if checkpoints are missing."""
     history = read_history(directory) if (directory / "epochs.csv").exists() else {}
-    return history.get("epoch", [0])[-1] == config.training.epochs
+    return max(int(history.get("epoch", [0])[-1]), checkpoints.position().epochs)
 
 
 def _read_chosen(directory: Path) -> dict[str, Any] | None:
     remedy = "Restore it, or choose the weights again with --choose-again"
-    return _read_json(directory / "chosen.json", remedy)
+    return _read_known(directory / "chosen.json", remedy)
 
 
-def _read_json(path: Path, remedy: str = "Restore it") -> dict[str, Any] | None:
+def _read_known(path: Path, remedy: str = "Restore it") -> dict[str, Any] | None:
     """Return the object in a file, or None if there is no such file and it has no checksum."""
     check_files(path.parent, [path.name], remedy)
-    if not path.exists():
-        return None
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(values, dict):
-            raise ValueError(f"it holds {values!r} instead of an object")
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged: {error}. {remedy}.") from error
-    return values
-
-
-def write_json(path: Path, values: Mapping[str, Any]) -> None:
-    """Write an object to a file, which appears only when it is complete."""
-    with whole_file(path) as temporary:
-        temporary.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+    return read_json(path, remedy) if path.exists() else None
 
 
 def run_facts(directory: str | os.PathLike) -> dict[str, Any]:
@@ -256,4 +273,5 @@ def run_facts(directory: str | os.PathLike) -> dict[str, Any]:
     facts = {name: value for name, value in saved.facts.items() if name != "command"}
     if not saved.path.with_name("chosen.json").exists():
         return facts
-    return {**facts, "validation": _read_chosen(saved.path.parent)}
+    chosen = _read_chosen(saved.path.parent) or {}
+    return {**facts, "validation": {name: chosen[name] for name in chosen if name != "epochs"}}

@@ -10,6 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+import yaml
 
 from keras_transformer.config import DecodingConfig, TransformerConfig
 from keras_transformer.config.experiment import SubwordsConfig, TranslatorConfig, read_yaml
@@ -24,11 +25,13 @@ from keras_transformer.text.files import (
     word_tags_of,
 )
 from keras_transformer.utils import checksums
-from keras_transformer.utils.files import whole_directory, whole_file
+from keras_transformer.utils.files import read_json, whole_directory, whole_file
 from keras_transformer.utils.versions import GRAPH, find_saved_model
 
 ORIGIN = ("license", "attribution", "languages")
 """What is known of a model that another program trained, by the names in an export's record."""
+ORIGIN_FILE = "origin.json"
+"""The same of the model that a run started from, in its directory."""
 _CONFIG, _MODEL = "config.yaml", "model.keras"
 _KINDS = (
     "the directory of a finished run (the --output of pipelines.train), of a saved Translator or "
@@ -107,6 +110,9 @@ def _in_directory(directory: Path) -> SavedTranslator:
     vocabularies = find_vocabularies(directory, config.model.has_joint_vocabulary)
     checksums.check_files(directory, [path.name for path in vocabularies])
     is_run = "training" in sections
+    if is_run and (directory / ORIGIN_FILE).exists():
+        checksums.check_files(directory, [ORIGIN_FILE])
+        config = dataclasses.replace(config, origin=read_json(directory / ORIGIN_FILE))
     return SavedTranslator(
         path=path,
         config=config,
@@ -196,6 +202,20 @@ def _read_exported_model(version: Path, config: TransformerConfig) -> Transforme
             f"{ExportRecord.FILE}: {reason}. Restore it, or export it again."
         ) from error
     return model
+
+
+def write_readme(directory: Path, origin: Mapping[str, Any]) -> None:
+    """Write a README.md with the license, the languages and the attribution, if any is known.
+
+    The header has the keys of Hugging Face's model cards.
+    """
+    header = {"license": origin.get("license"), "language": origin.get("languages")}
+    header = {name: value for name, value in header.items() if value}
+    text = f"---\n{yaml.safe_dump(header, sort_keys=False, allow_unicode=True)}---\n" * bool(header)
+    if attribution := origin.get("attribution"):
+        text += f"\nAttribution: {attribution}\n"
+    if text:
+        (directory / "README.md").write_text(text, encoding="utf-8")
 
 
 def weight_place(path: str) -> str:

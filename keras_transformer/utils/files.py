@@ -1,11 +1,15 @@
 """Files and directories that are either complete or absent."""
 
+import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+_LONGEST_JSON = 50_000_000
 
 
 @contextmanager
@@ -88,3 +92,33 @@ def _replace_directory(temporary: Path, path: Path) -> None:
         replaced.rename(path)
         raise
     shutil.rmtree(replaced, ignore_errors=True)
+
+
+def read_json(path: Path, remedy: str = "Restore it") -> dict[str, Any]:
+    """Return the object in a JSON file.
+
+    Args:
+        path: The file.
+        remedy: What an error says to do.
+
+    Raises:
+        FileNotFoundError: If it does not exist.
+        ValueError: If it is damaged, too long or too deep, or holds anything else.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist. {remedy}.")
+    try:
+        if (size := path.stat().st_size) > _LONGEST_JSON:
+            raise ValueError(f"it must have at most {_LONGEST_JSON:,} bytes, received {size:,}")
+        values = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(values, dict):
+            raise ValueError(f"it must hold an object, received {type(values).__name__}")
+    except (RecursionError, ValueError) as error:
+        raise ValueError(f"{path} is not JSON, or is damaged: {error}. {remedy}.") from error
+    return values
+
+
+def write_json(path: Path, values: Mapping[str, Any]) -> None:
+    """Write an object to a file, which appears only when it is complete."""
+    with whole_file(path) as temporary:
+        temporary.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")

@@ -162,6 +162,7 @@ def _sections_of(start: str, output: str | None) -> dict[str, Any]:
         return {**sections, "data": data}
     saved = find_translator(start)
     sections = dataclasses.asdict(saved.config)
+    del sections["origin"]  # The run records it; see `claim`.
     sections["data"] |= saved.read_task()
     recipe = saved.facts.get("training")
     if isinstance(recipe, Mapping):  # A translator that was saved from Python has none.

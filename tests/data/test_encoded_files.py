@@ -136,7 +136,12 @@ def test_damaged_files_are_made_anew(tmp_path, damage, caplog):
 
 
 @pytest.mark.parametrize("name", ["source.ids", "target.offsets", "record.json"])
-def test_a_flipped_bit_is_found(tmp_path, name):
+def test_a_flipped_bit_is_found(tmp_path, name, monkeypatch):
+    encode(tmp_path)
+    (tmp_path / "SHA256SUMS").unlink()  # Of an earlier version, or of a process that was killed.
+    with monkeypatch.context() as context:
+        context.setattr(encoded_files, "record_files", unwritable)
+        encode(tmp_path)
     expected, _ = encode(tmp_path)
     expected = type(expected)(*(getattr(expected, field).copy() for field in FIELDS))
     content = (tmp_path / name).read_bytes()
@@ -146,6 +151,10 @@ def test_a_flipped_bit_is_found(tmp_path, name):
         encode(tmp_path)
     (tmp_path / name).unlink()
     assert same(encode(tmp_path)[0], expected)
+
+
+def unwritable(*arguments):
+    raise OSError("Read-only file system")
 
 
 def test_rules_drop_pairs_for_the_first_reason(tmp_path):

@@ -56,6 +56,7 @@ def subwords(tokenizer, texts):
 def imported(folder):
     """An imported translator, whose special tokens are Marian's."""
     write_release(folder)
+    (folder / "LICENSE").write_text("MIT License")
     return import_marian(folder)
 
 
@@ -71,6 +72,9 @@ def test_token_probabilities_are_equal(changes, tmp_path):
     expected = tf.gather(tf.nn.log_softmax(logits), labels.to_tensor(), batch_dims=2)
 
     engine = load(export_ctranslate2(translator, tmp_path / "model"))
+    if changes is None:
+        readme = (tmp_path / "model" / "README.md").read_text()
+        assert readme == "---\nlicense: MIT License\n---\n"
     scored = engine.score_batch(
         subwords(translator.tokenizer, texts), subwords(translator.target_tokenizer, texts[::-1])
     )

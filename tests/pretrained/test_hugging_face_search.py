@@ -105,9 +105,19 @@ def test_what_has_no_counterpart_is_an_error_unless_it_is_ignored(options, rules
     for rule, name in zip(rules, names, strict=True):
         assert rule in str(error.value) and name in str(error.value).partition("--ignore ")[2]
     search = {**OPUS, **options}
-    read_search(Path("generation_config.json"), search, OPTIONS, TARGET, ignore=names)
+    found = read_search(Path("generation_config.json"), search, OPTIONS, TARGET, ignore=names)
     [record] = caplog.records
     assert all(rule in record.getMessage() for rule in rules)
+    assert found.beam_size == (1 if "num_beams" in names else 4)
+
+
+def test_an_ignored_option_is_left_out():
+    start_is_eos = {**OPTIONS, "decoder_start_token_id": EOS}
+    search = {**OPUS, "decoder_start_token_id": EOS, "repetition_penalty": 1.2}
+    arguments = Path("generation_config.json"), search, start_is_eos, TARGET
+    assert read_search(*arguments, ignore=["repetition_penalty"]).repetition_penalty == 1
+    with pytest.raises(ValueError, match="--ignore .* received early_stoping, .*early_stopping"):
+        read_search(*arguments, ignore=["repetition_penalty", "early_stoping"])
 
 
 def test_a_value_out_of_range_is_an_error():

@@ -222,11 +222,14 @@ def test_what_is_no_model_is_refused(tmp_path):
 
 def test_the_origin_of_a_model_of_a_hub(tmp_path):
     path = tmp_path / "config.json"
-    path.write_text('{"license": "apache-2.0", "_name_or_path": "Helsinki-NLP/opus-mt-en-de"}')
-    expected = {"license": "apache-2.0", "attribution": "Helsinki-NLP/opus-mt-en-de"}
-    languages = ["en", "de"]
-    assert read_origin(tmp_path, {"languages": languages}) == {**expected, "languages": languages}
-    path.write_text('{"_name_or_path": "/home/me/model"}')
+    path.write_text('{"license": "apache-2.0", "_name_or_path": "models/opus-mt-en-de"}')
+    expected = {"license": "apache-2.0", "languages": ["en", "de"]}
+    assert read_origin(tmp_path, {"languages": ["en", "de"]}) == expected
+    readme = "---\nlicense: apache-2.0\nlanguage: [en, de]\n---\n"
+    (tmp_path / "README.md").write_text(readme)
+    assert read_origin(tmp_path, {"languages": [None, None]}) == expected
+    (tmp_path / "README.md").unlink()
+    path.write_text("{}")
     assert read_origin(tmp_path, {"languages": ["en", None]}) == {}
 
 
@@ -246,6 +249,9 @@ MATTER = "---\nlicense: cc-by-4.0\nattribution: |\n  OPUS-MT,\n  Helsinki\n---\n
             "MIT License",
             None,
         ),
+        ({"LICENSE": "Copyright (c) 2020 Joerg"}, "", "see LICENSE", None),
+        ({"README.md": "---\nlicense: other\nlicense_name: mine\n---\n"}, "", "mine", None),
+        ({"README.md": "---\nlicense: [mit, gpl]\n---\nAttribution: A\n"}, "", "mit, gpl", "A"),
     ],
 )
 def test_license_and_attribution_are_saved(files, options, license, attribution, tmp_path, caplog):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from keras_transformer.pretrained.text_file import parse_yaml, read_json
+from keras_transformer.pretrained.text_file import parse_yaml
+from keras_transformer.utils.files import read_json
 
 
 @pytest.mark.parametrize(
@@ -30,7 +31,7 @@ def test_yaml_that_is_no_plain_mapping_is_refused(text, message):
         (b'{"a":' * 100_000, "x.json is not JSON, .*recursion"),
         (b'{"a": ' + b"9" * 5000 + b"}", "is not JSON, .* integer string"),
         (b"{\xff}", "is not JSON, or is damaged"),
-        (b"[1]", "must hold options by name, received list"),
+        (b"[1]", "must hold an object, received list"),
     ],
     ids=lambda value: str(value)[:20],
 )

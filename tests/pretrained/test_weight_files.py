@@ -97,6 +97,17 @@ def test_an_array_that_states_another_size_is_not_allocated(tmp_path):
         read_marian_npz(path)
 
 
+def test_too_little_memory_is_not_damage(tmp_path, monkeypatch):
+    def fail(*arguments):
+        raise MemoryError
+
+    path = save(tmp_path / "model.npz", **{"special:model.yml": CONFIG})
+    for name in ("yaml.safe_load", "zipfile.ZipFile"):
+        monkeypatch.setattr(name, fail)
+        with pytest.raises(MemoryError):
+            read_marian_npz(path)
+
+
 def test_what_expands_a_hundredfold_is_refused(tmp_path):
     path = tmp_path / "model.npz"
     np.savez_compressed(path, W=np.zeros(10**6, "float32"))

@@ -116,13 +116,27 @@ def test_translations_of_a_trained_model_equal_theirs(options, tmp_path):
 
 @pytest.mark.parametrize("changes", OPTIONS.values(), ids=OPTIONS)
 def test_an_import_has_the_same_search_and_translations(changes, tmp_path):
-    translator = random_translator(changes)
+    style = {"all": "paper", "inputs": "marian"}.get(
+        changes.get("share_embeddings"), "transformers"
+    )
+    translator = random_translator(changes, style=style)
     translator.origin = {"license": "cc-by-4.0", "attribution": "Größe: A, B"}
+    translator.origin["languages"] = ["en", "no"]
     imported = import_marian(save_hugging_face(translator, tmp_path / "model"))
     assert imported.origin == translator.origin
     assert found_ids(imported) == found_ids(translator)
-    for name in ("beam_size", "style", "length_penalty", "allow_unknown"):
-        assert getattr(imported.decoding, name) == getattr(translator.decoding, name)
+    assert imported.decoding == translator.decoding
+
+
+def test_a_search_that_was_changed_is_read_as_hugging_face_does(tmp_path):
+    folder = save_hugging_face(random_translator({}, style="paper"), tmp_path / "model")
+    path = folder / "generation_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "num_beams": 2}))
+    with pytest.raises(ValueError, match="--ignore early_stopping forced_eos_token_id"):
+        import_marian(folder)
+    options = ["early_stopping", "forced_eos_token_id"]
+    found = import_marian(folder, ignore=options).decoding
+    assert (found.beam_size, found.style) == (2, "transformers")
 
 
 @pytest.mark.slow

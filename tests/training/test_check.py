@@ -107,6 +107,7 @@ def test_a_run_starts_from_a_saved_or_exported_translator(
         source, beam_size=3, compiled=kind == "compiled", precision=precision
     )
     facts = {"training": "3 epochs"} if kind == "without data" else run_facts(source)
+    translator.origin = {"license": "cc-by-4.0", "attribution": "OPUS-MT"}
     if kind == "saved":
         translator.save(start)
     else:
@@ -116,6 +117,9 @@ def test_a_run_starts_from_a_saved_or_exported_translator(
     assert_same_weights(trained.model, translator.model, atol=1e-6)
     assert_same_files(tmp_path / "run", source, "vocabulary.model")
     assert contents(start) == before
+    shutil.rmtree(start)
+    assert Translator.load(tmp_path / "run").origin == translator.origin
+    assert run_facts(tmp_path / "run")["license"] == "cc-by-4.0"
 
 
 def test_an_export_in_a_run_directory_is_not_what_a_run_starts_from(tmp_path, source):

@@ -1,3 +1,6 @@
+import contextlib
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -51,6 +54,16 @@ def test_a_checkpoint_of_version_0_1_has_no_checksum_and_loads(save):
     load_checkpoint(make_model(), path)
     path.write_bytes(path.read_bytes()[:-1])
     assert "truncated file" in damage(path)
+
+
+@pytest.mark.parametrize("free", [0, 2**30])
+def test_a_disk_without_space_is_noticed_on_macos(tmp_path, monkeypatch, free):
+    monkeypatch.delattr("os.posix_fallocate")
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=free))
+    path = tmp_path / "epoch-0001.weights.h5"
+    with contextlib.nullcontext() if free else pytest.raises(OSError, match="No space .*epoch-00"):
+        save_checkpoint(make_model(), path)
+    assert path.exists() == bool(free)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

@@ -12,11 +12,12 @@ from keras_transformer.evaluation import score
 from keras_transformer.training import average_checkpoints, train
 from keras_transformer.training.csv_tables import read_history
 from keras_transformer.training.run import prepare
-from keras_transformer.training.run_directory import locked_directory
+from keras_transformer.training.run_directory import claim, locked_directory
 from tests.helpers.arrays import assert_same_weights
 from tests.helpers.experiment import epochs_of
 from tests.helpers.tiny import (
     TOY_RECIPE,
+    tiny_tokenizer,
     toy_experiment,
     toy_pairs,
     toy_run,
@@ -93,7 +94,7 @@ def test_a_finished_run_stays_as_it_is(tmp_path, caplog):
     assert train(other, directory).decoding == config.decoding
     assert {path: path.stat().st_mtime_ns for path in (directory, *directory.rglob("*"))} == before
     assert_same_weights(again.model, toy_training()[1].model)
-    assert caplog.text.count(f"{directory} is finished and stays as it is, unless with --cho") == 2
+    assert caplog.text.count(f"{directory} is finished and is left as it is; give --choose") == 2
     assert caplog.text.count("it keeps its own decoding options, which differ") == 1
     with pytest.raises(FileNotFoundError, match="needs checkpoints, received none in .*run/check"):
         train(config, directory, choose_again=True)
@@ -114,6 +115,26 @@ def test_the_weights_of_a_finished_run_can_be_chosen_again(tmp_path, without_sea
     assert_same_weights(train(config, directory, choose_again=True).model, expected.model)
     assert epochs_of(directory) == [1, 2, 3]
     assert_same_weights(train(config, directory).model, expected.model)
+    longer = dataclasses.replace(config, training=dataclasses.replace(config.training, epochs=4))
+    with pytest.raises(ValueError, match="--choose-again needs a run that has trained its 4 epo"):
+        train(longer, directory, choose_again=True)
+    # It never trains, even if the last epoch has lost its checkpoint.
+    (directory / "checkpoints" / "epoch-0003.weights.h5").unlink()
+    table = (directory / "epochs.csv").read_bytes()
+    train(config, directory, choose_again=True)
+    assert epochs_of(directory) == [1, 2, 3]
+    assert (directory / "epochs.csv").read_bytes() == table
+    assert json.loads((directory / "chosen.json").read_text())["epochs"] == 3
+
+
+def test_a_finished_run_with_learned_positions_keeps_its_options(tmp_path, caplog):
+    data = {"train_source": "train.tsv", "validation_source": "validation.tsv", "max_length": 9}
+    config = toy_experiment(data, {"position": "learned", "max_length": 9})
+    claim(tmp_path, config, [tiny_tokenizer(), tiny_tokenizer()], {})
+    (tmp_path / "chosen.json").write_text('{"epochs": 3}')
+    Transformer(config.model).save(tmp_path / "model.keras")
+    assert train(config, tmp_path).decoding.max_source_length == 9
+    assert "differ" not in caplog.text
 
 
 def test_only_encoded_text_is_removed_from_a_folder_of_text(tmp_path):

@@ -266,26 +266,32 @@ def test_a_run_without_checksums_of_its_text_gets_them(tmp_path, caplog):
 
 
 @pytest.mark.parametrize(
-    ("chosen", "rows", "finished"),
+    ("chosen", "rows", "finished", "patience"),
     [
-        (None, 3, False),
-        ({"epochs": 3}, 0, True),
-        ({"epochs": 2}, 3, False),  # It was killed with the third epoch, before the choice.
-        ({}, 3, True),  # Earlier versions did not write the epochs.
-        ({}, 2, False),
-        ({}, 0, False),
+        (None, 3, False, None),
+        ({"epochs": 3}, 0, True, None),
+        ({"epochs": 2}, 3, False, None),  # It was killed before the choice.
+        ({}, 3, True, None),  # Earlier versions did not write the epochs.
+        ({}, 2, False, None),
+        ({}, 2, True, 1),  # It stopped early.
+        ({}, 0, False, None),
     ],
 )
 def test_a_run_is_finished_when_its_weights_are_those_of_all_epochs(
-    tmp_path, chosen, rows, finished
+    tmp_path, chosen, rows, finished, patience
 ):
-    claim(tmp_path, toy_experiment(TEXT), [tiny_tokenizer()], {})
+    config = toy_experiment(TEXT, patience=patience)
+    claim(tmp_path, config, [tiny_tokenizer()], {})
     if chosen is not None:
         (tmp_path / "chosen.json").write_text(json.dumps(chosen))
     if rows:
         table = "".join(f"{epoch},5.0\n" for epoch in range(1, rows + 1))
         (tmp_path / "epochs.csv").write_text(f"epoch,loss\n{table}")
-    assert is_finished(tmp_path, toy_experiment(TEXT)) == finished
+    if patience:
+        (tmp_path / "checkpoints").mkdir()
+        for name in ("best-0001-bleu-5.0000", f"epoch-{rows:04d}"):
+            (tmp_path / "checkpoints" / f"{name}.weights.h5").touch()
+    assert is_finished(tmp_path, config) == finished
 
 
 def test_the_facts_of_a_run_are_its_data_its_recipe_and_what_was_chosen(trained):
@@ -295,9 +301,9 @@ def test_the_facts_of_a_run_are_its_data_its_recipe_and_what_was_chosen(trained)
         "training": dataclasses.asdict(experiment.training),
     }
     assert run_facts(trained) == facts
-    (trained / "chosen.json").write_text('{"chosen": "best"}')
+    (trained / "chosen.json").write_text('{"chosen": "best", "epochs": 3}')
     assert run_facts(trained) == facts | {"validation": {"chosen": "best"}}
     for content in ('{"chosen', "", "3"):
         (trained / "chosen.json").write_text(content)
-        with pytest.raises(ValueError, match="chosen.json is damaged: .*Restore it, or choose"):
+        with pytest.raises(ValueError, match="chosen.json .*damaged: .*Restore it, or choose"):
             run_facts(trained)

@@ -101,13 +101,13 @@ def test_repeated_keys_are_reported_with_the_other_mistakes(config_file):
     lines = str(error.value).splitlines()[1:]
     assert lines[:3] == [
         "  output is missing; give --output DIRECTORY",
-        "  model.vocab_size is given twice, in lines 1 and 1; remove one",
+        "  model.vocab_size is given twice, in line 1; remove one",
         "  data is given twice, in lines 2 and 3; remove one",
     ]
     assert len(lines) == 6
 
 
-def test_the_weights_are_chosen_again_if_asked(config_file, monkeypatch):
+def test_the_weights_are_chosen_again_if_asked(config_file, monkeypatch, capsys):
     seen = []
     monkeypatch.setattr(
         "keras_transformer.training.train", lambda *_, choose_again: seen.append(choose_again)
@@ -119,6 +119,9 @@ def test_the_weights_are_chosen_again_if_asked(config_file, monkeypatch):
     monkeypatch.setattr("keras.backend.backend", lambda: "jax")
     with pytest.raises(SystemExit, match="--choose-again needs TensorFlow. Set KERAS_BACKEND="):
         train.main([*command, "--choose-again"])
+    with pytest.raises(SystemExit):
+        train.main([*command, "--choose-again", "--dry-run"])
+    assert "--choose-again and --dry-run exclude each other" in capsys.readouterr().err
 
 
 def test_a_file_that_is_not_yaml_is_refused(config_file):
