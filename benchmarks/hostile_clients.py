@@ -56,7 +56,7 @@ def invalid_text(ports: Ports) -> None:
 
 
 def attention_over_grpc(ports: Ports) -> None:
-    _predict(ports, "inspect", 60, 450 * b"word ")
+    _predict(ports, _request("inspect", 60, 450 * b"word "))
 
 
 def attention_over_rest(ports: Ports) -> None:
@@ -65,7 +65,11 @@ def attention_over_rest(ports: Ports) -> None:
 
 
 def many_strings_over_grpc(ports: Ports) -> None:
-    _predict(ports, "", 1_000_000, b"")
+    _predict(ports, _request("", 1_000_000, b""))
+
+
+def packed_values_over_grpc(ports: Ports) -> None:
+    _predict(ports, _request("", 1, b"", 15_000_000))
 
 
 def slow_bodies(ports: Ports) -> None:
@@ -94,29 +98,33 @@ ATTACKS: tuple[Callable[[Ports], None], ...] = (
     attention_over_grpc,
     attention_over_rest,
     many_strings_over_grpc,
+    packed_values_over_grpc,
     slow_bodies,
     many_connections,
 )
 
 
 @functools.cache
-def _request(signature: str, rows: int, text: bytes) -> bytes:
+def _request(signature: str, rows: int, text: bytes, values: int = 0) -> bytes:
     import tensorflow as tf
     from tensorflow_serving.apis import predict_pb2
 
     request = predict_pb2.PredictRequest()
     request.model_spec.name, request.model_spec.signature_name = "model", signature
     request.inputs["text"].CopyFrom(tf.make_tensor_proto(rows * [text]))
+    if values:  # Of another type, which take a byte each.
+        request.inputs["text"].dtype = tf.bool.as_datatype_enum
+        request.inputs["text"].bool_val.extend(values * [True])
     return request.SerializeToString()
 
 
-def _predict(ports: Ports, signature: str, rows: int, text: bytes) -> None:
+def _predict(ports: Ports, content: bytes) -> None:
     import grpc
 
     options = [("grpc.max_receive_message_length", -1)]
     with grpc.insecure_channel(f"127.0.0.1:{ports[0]}", options) as channel:
         predict = channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
-        predict(_request(signature, rows, text), timeout=60)
+        predict(content, timeout=60)
 
 
 def measure(

@@ -19,6 +19,7 @@ from keras_transformer.serving.errors import Code, ServingError, from_tensorflow
 from keras_transformer.serving.parts import Pace, Sizes, lengths
 from keras_transformer.serving.tensors import check_names, read_tensor
 from keras_transformer.utils.checksums import check_files
+from keras_transformer.utils.errors import one_line
 from keras_transformer.utils.memory import trim_memory
 from keras_transformer.utils.versions import GRAPH
 
@@ -248,8 +249,7 @@ def _whole(path: Path) -> Iterator[None]:
     try:
         yield
     except (DecodeError, IndexError, ServingError, tf.errors.OpError) as error:
-        reason = "it has no graph" if isinstance(error, IndexError) else str(error)
-        reason = " ".join(reason.split()).removesuffix(".")
+        reason = "it has no graph" if isinstance(error, IndexError) else one_line(error)
         raise ValueError(
-            f"{path} is damaged: {reason}. Restore it, or export the model again."
+            f"{path} is damaged: {reason.removesuffix('.')}. Restore it, or export the model again."
         ) from error

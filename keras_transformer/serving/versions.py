@@ -19,6 +19,7 @@ from keras_transformer.serving.model import Model
 from keras_transformer.serving.model_config import ModelConfig, parse_model_config
 from keras_transformer.serving.queues import Batcher, Batching
 from keras_transformer.serving.settings import Settings
+from keras_transformer.utils.errors import one_line
 from keras_transformer.utils.memory import trim_memory
 from keras_transformer.utils.versions import numbered_versions
 
@@ -154,7 +155,7 @@ class ModelVersions:
             return
         for path, cause in errors.items():
             if isinstance(cause, ServingError | tf.errors.OpError):
-                raise ValueError(f"{path} does not load: {_one_line(cause)}") from cause
+                raise ValueError(f"{path} does not load: {one_line(cause)}") from cause
             raise cause
         numbers = f" {', '.join(map(str, wanted))}" if wanted else ""
         raise FileNotFoundError(f"There is no version{numbers} of a model in {base}.")
@@ -194,7 +195,7 @@ class ModelVersions:
                 errors[path] = error
                 self._failed[path] = time.monotonic() + self._retry_seconds
                 code = error.code if isinstance(error, ServingError) else Code.UNKNOWN
-                self._set(number, State("END", code, _one_line(error)))
+                self._set(number, State("END", code, one_line(error)))
             else:
                 self._set(number, State("AVAILABLE"))
                 self.drop(wanted)
@@ -323,8 +324,4 @@ class Versions:
 
 def _log(errors: Mapping[Path, Exception]) -> None:
     for path, error in errors.items():
-        log.error("%s does not load: %s", path, _one_line(error))
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+        log.error("%s does not load: %s", path, one_line(error))
