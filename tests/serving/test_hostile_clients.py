@@ -2,6 +2,7 @@
 
 import contextlib
 import gzip
+import json
 import os
 import socket
 import threading
@@ -16,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tensorflow.core.framework import tensor_pb2, types_pb2
 
+from benchmarks import hostile_clients
 from keras_transformer.serving.model import Model
 from keras_transformer.serving.queues import Room
 from keras_transformer.serving.settings import Limits
@@ -354,7 +356,7 @@ def counted(tmp_path_factory, monkeypatch):
 
     Its `rows` are those of each run. Rows of `score` and `heads` may be run apart.
     """
-    base = tmp_path_factory.mktemp("counted") / "shout"
+    base = tmp_path_factory.mktemp("counted") / "model"
     save(base / "1", row_wise=("score", "heads", "serving_default"))
     run, rows = Model.run, []
 
@@ -364,73 +366,40 @@ def counted(tmp_path_factory, monkeypatch):
         return run(self, signature, inputs)
 
     monkeypatch.setattr(Model, "run", count)
-    with ModelServer(base, "shout", workers=1) as server:
-        client = connect(server)
+    with ModelServer(base, "model", workers=1) as server:
+        client = connect(server, "model")
         client.rows, client.seconds = rows, 0.002
         yield client
 
 
-LONG = 1024 * ["a" * 3000]
+def attention(ports):
+    body = {"inputs": 100 * ["a" * 300], "signature_name": "heads"}
+    return hostile_clients.post(ports, json.dumps(body).encode())
 
 
-def leave(client):
-    body = b'{"inputs": ["' + b'", "'.join(text.encode() for text in LONG) + b'"]}'
-    with connection(client) as one:
-        one.sendall(HEAD % len(body) + body)
-        time.sleep(0.1)
+ANSWERS = {
+    hostile_clients.large_rows_whose_clients_leave: b"",
+    hostile_clients.large_rows_over_grpc_whose_clients_leave: b"",
+    hostile_clients.large_rows: b"",
+    hostile_clients.nested_lists: b"this one has 10000004. Send fewer",
+    hostile_clients.many_strings_over_grpc: b"A request may have 65536 values and other fields",
+    hostile_clients.packed_values_over_grpc: b"has 15000000 values, and shape [1].",
+    attention: b"An answer must have at most 4194304 values",
+}
 
 
-def leave_grpc(client):
-    with contextlib.suppress(grpc.RpcError):
-        client.stub.Predict(predict_request({"text": LONG}), timeout=0.3)
+def ports(client):
+    return client.server.port, client.server.rest_port
 
 
-def stay(client):
-    client.post({"inputs": LONG})
-
-
-def nest(client):
-    status, answer = client.post(b'{"inputs": [' + 5_000_000 * b"[]," + b"[]]}")
-    assert (status, "this one has 10000004. Send fewer" in answer["error"]) == (400, True)
-
-
-def ask_for_attention(client):
-    _, answer = client.post({"inputs": 100 * ["a" * 300], "signature_name": "heads"})
-    assert "An answer must have at most 4194304 values" in answer["error"]
-
-
-def send_many_strings(client):
-    message = grpc_error(client.predict, {"text": tensor(string_val=1_000_000 * [b""])})[1]
-    assert "A request may have 65536 values and other fields" in message
-
-
-def send_packed_values(client):
-    proto = tensor(types_pb2.DT_BOOL, bool_val=15_000_000 * [True])
-    message = grpc_error(client.predict, {"text": proto})[1]
-    assert message == "Tensor text has 15000000 values, and shape [1]."
-
-
-def predict_request(inputs):
-    from tensorflow_serving.apis import predict_pb2
-
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "shout"
-    for name, texts in inputs.items():
-        request.inputs[name].CopyFrom(tensor(shape=[len(texts)], string_val=map(str.encode, texts)))
-    return request
-
-
-@pytest.mark.parametrize(
-    "attack",
-    [leave, leave_grpc, stay, nest, ask_for_attention, send_many_strings, send_packed_values],
-)
+@pytest.mark.parametrize("attack", ANSWERS)
 def test_two_hostile_clients_leave_the_others_served(attack, counted):
     done, errors = threading.Event(), []
 
     def attacks():
         while not done.is_set():
             try:
-                attack(counted)
+                assert ANSWERS[attack] in attack(ports(counted))
             except Exception as error:
                 errors.append(error)
 
@@ -443,7 +412,7 @@ def test_two_hostile_clients_leave_the_others_served(attack, counted):
         assert counted.post({"inputs": ["a"]}) == (200, {"outputs": ["A"]})
         between.append(sum(counted.rows) - before)
     done.set()
-    if attack is stay:
+    if attack is hostile_clients.large_rows:
         counted.server.stop()
     for thread in threads:
         thread.join()
@@ -455,9 +424,9 @@ def test_two_hostile_clients_leave_the_others_served(attack, counted):
 
 def test_the_rest_of_a_request_is_dropped_once_its_client_has_left(counted):
     counted.seconds = 0.01
-    for attack in (leave, leave_grpc):
+    for attack in list(ANSWERS)[:2]:
         counted.rows.clear()
-        attack(counted)
+        attack(ports(counted))
         deadline = time.monotonic() + 20
         while counted.server.server.predictor._workers.pending or counted.rows == []:
             assert time.monotonic() < deadline
