@@ -16,7 +16,13 @@ import numpy as np
 Ports = tuple[int, int]
 """For gRPC and REST."""
 
-_HEAD = "POST /v1/models/model:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n"
+_HEAD = """\
+POST /v1/models/model:predict HTTP/1.1\r
+Host: localhost\r
+Connection: close\r
+Content-Length: {}\r
+\r
+"""
 _CLIENTS = 2
 
 
@@ -25,12 +31,14 @@ def _connect(ports: Ports) -> socket.socket:
     return socket.create_connection(("127.0.0.1", ports[1]), 5, source_address=("127.0.0.2", 0))
 
 
-def _post(ports: Ports, body: bytes, wait: float) -> None:
-    """Send a request, and leave after some seconds unless it is answered."""
+def post(ports: Ports, body: bytes, wait: float = 60) -> bytes:
+    """Return the answer to a request, or leave after some seconds."""
     with _connect(ports) as one:
         one.settimeout(wait)
         one.sendall(_HEAD.format(len(body)).encode() + body)
-        one.recv(1)
+        with contextlib.suppress(TimeoutError):
+            return b"".join(iter(functools.partial(one.recv, 1 << 16), b""))
+    return b""
 
 
 # Made once, because the other clients are threads of the same process.
@@ -39,33 +47,41 @@ _NESTED = b'{"inputs": [' + 5_000_000 * b"[]," + b"[]]}"
 _INVALID = b'{"inputs": ["' + 15_000_000 * b"\xff" + b'"]}'
 
 
-def large_rows_whose_clients_leave(ports: Ports) -> None:
-    _post(ports, _LARGE, 0.5)
+def large_rows_whose_clients_leave(ports: Ports) -> bytes:
+    return post(ports, _LARGE, 0.5)
 
 
-def large_rows(ports: Ports) -> None:
-    _post(ports, _LARGE, 10)
+def large_rows_over_grpc_whose_clients_leave(ports: Ports) -> bytes:
+    return _predict(ports, _request("", 1024, 450 * b"word "), 0.5)
 
 
-def nested_lists(ports: Ports) -> None:
-    _post(ports, _NESTED, 60)
+def large_rows(ports: Ports) -> bytes:
+    return post(ports, _LARGE, 10)
 
 
-def invalid_text(ports: Ports) -> None:
-    _post(ports, _INVALID, 60)
+def nested_lists(ports: Ports) -> bytes:
+    return post(ports, _NESTED)
 
 
-def attention_over_grpc(ports: Ports) -> None:
-    _predict(ports, "inspect", 60, 450 * b"word ")
+def invalid_text(ports: Ports) -> bytes:
+    return post(ports, _INVALID)
 
 
-def attention_over_rest(ports: Ports) -> None:
+def attention_over_grpc(ports: Ports) -> bytes:
+    return _predict(ports, _request("inspect", 60, 450 * b"word "))
+
+
+def attention_over_rest(ports: Ports) -> bytes:
     body = {"signature_name": "inspect", "inputs": [30 * "word two. "]}
-    _post(ports, json.dumps(body).encode(), 60)
+    return post(ports, json.dumps(body).encode())
 
 
-def many_strings_over_grpc(ports: Ports) -> None:
-    _predict(ports, "", 1_000_000, b"")
+def many_strings_over_grpc(ports: Ports) -> bytes:
+    return _predict(ports, _request("", 1_000_000, b""))
+
+
+def packed_values_over_grpc(ports: Ports) -> bytes:
+    return _predict(ports, _request("", 1, b"", 15_000_000))
 
 
 def slow_bodies(ports: Ports) -> None:
@@ -86,37 +102,46 @@ def many_connections(ports: Ports) -> None:
         last.recv(1)
 
 
-ATTACKS: tuple[Callable[[Ports], None], ...] = (
+ATTACKS: tuple[Callable[[Ports], object], ...] = (
     large_rows_whose_clients_leave,
+    large_rows_over_grpc_whose_clients_leave,
     large_rows,
     nested_lists,
     invalid_text,
     attention_over_grpc,
     attention_over_rest,
     many_strings_over_grpc,
+    packed_values_over_grpc,
     slow_bodies,
     many_connections,
 )
 
 
 @functools.cache
-def _request(signature: str, rows: int, text: bytes) -> bytes:
+def _request(signature: str, rows: int, text: bytes, values: int = 0) -> bytes:
     import tensorflow as tf
     from tensorflow_serving.apis import predict_pb2
 
     request = predict_pb2.PredictRequest()
     request.model_spec.name, request.model_spec.signature_name = "model", signature
     request.inputs["text"].CopyFrom(tf.make_tensor_proto(rows * [text]))
+    if values:  # Of another type, which take a byte each.
+        request.inputs["text"].dtype = tf.bool.as_datatype_enum
+        request.inputs["text"].bool_val.extend(values * [True])
     return request.SerializeToString()
 
 
-def _predict(ports: Ports, signature: str, rows: int, text: bytes) -> None:
+def _predict(ports: Ports, content: bytes, wait: float = 60) -> bytes:
+    """Return the error of a request, if there is one."""
     import grpc
 
     options = [("grpc.max_receive_message_length", -1)]
     with grpc.insecure_channel(f"127.0.0.1:{ports[0]}", options) as channel:
         predict = channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
-        predict(_request(signature, rows, text), timeout=60)
+        try:
+            return predict(content, timeout=wait) and b""
+        except grpc.RpcError as error:
+            return error.details().encode()
 
 
 def measure(
@@ -157,7 +182,7 @@ def measure(
     return "\n".join(rows)
 
 
-def _repeat(attack: Callable[[Ports], None], ports: Ports, end: float) -> None:
+def _repeat(attack: Callable[[Ports], object], ports: Ports, end: float) -> None:
     while time.monotonic() < end:
         with contextlib.suppress(Exception):  # A refusal is what the server should answer.
             attack(ports)

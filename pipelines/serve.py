@@ -17,9 +17,9 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from pipelines.cli.errors import plain_errors
+from pipelines.cli.errors import MISTAKE, Failed, plain_errors
 from pipelines.cli.model_server import (
     HOW_TO_INSTALL,
     PROGRAM,
@@ -41,6 +41,9 @@ and leave --engine out."""
 NO_PAGE = """\
 error: The page needs more packages. Install the [serve] extra: \
 pip install 'keras-transformer-mt[serve]'."""
+NO_CONFIG = """\
+error: --model-config-file needs more packages to find the models that Docker mounts. Install the \
+[serve] extra: pip install 'keras-transformer-mt[serve]'."""
 _ONLY_SERVER = "engine port threads batching no_page dry_run model_config_file".split()
 _ONLY_PYTHON = "allowed_hosts allowed_origins tls_cert tls_key".split()
 _ALL = ("0.0.0.0", "::")
@@ -49,17 +52,14 @@ _REST_PORT, _PAGE_PORT = 8501, 8080
 
 @plain_errors()
 def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.serve") -> None:
-    from keras_transformer.utils.checksums import check_files
     from keras_transformer.utils.versions import find_served_version
 
     args = _parse(argv, prog)
     version = find_served_version(args.model) if args.model else None
-    if version and not args.backend:  # The page shows only the card.
-        check_files(version)
     name = args.name or (version.parent.name if version else "")
     if set(name) & set(":/"):
-        sys.exit(
-            f"error: A model name must not contain a colon or a slash, received {name}. Give "
+        _refuse(
+            f"A model name must not contain a colon or a slash, received {name}. Give "
             "another --name."
         )
     if args.backend:
@@ -72,10 +72,12 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.ser
     given = [option for option in _ONLY_PYTHON if getattr(args, option)]
     if engine == "tensorflow" and given:
         option = option_of(given[0])
-        sys.exit(
-            f"error: TensorFlow's server has no {option}. Leave it out, or give --engine python."
-        )
+        _refuse(f"TensorFlow's server has no {option}. Leave it out, or give --engine python.")
     (run_tensorflow if engine == "tensorflow" else run_python)(args, version, name)
+
+
+def _refuse(mistake: str) -> NoReturn:
+    raise Failed(f"error: {mistake}", MISTAKE)
 
 
 def _parse(argv: Sequence[str] | None, prog: str) -> argparse.Namespace:
@@ -241,12 +243,16 @@ def run_tensorflow(args: argparse.Namespace, version: Path | None, name: str) ->
         version: The version directory that is loaded first; None for the models of a file.
         name: The model's name in requests.
     """
+    from keras_transformer.utils.checksums import check_files
+
     in_docker = shutil.which(PROGRAM) is None and docker_runs()
     if args.host is not None and not in_docker:
-        sys.exit(
-            f"error: {PROGRAM} listens on all addresses, received --host {args.host}. Leave it "
-            "out, or give --engine python."
+        _refuse(
+            f"{PROGRAM} listens on all addresses, received --host {args.host}. Leave it out, or "
+            "give --engine python."
         )
+    if version:
+        check_files(version)
     options = {
         "port": args.port,
         "rest_port": args.rest_port,
@@ -278,7 +284,7 @@ def _bases(file: Path) -> dict[Path, str]:
     from keras_transformer.serving.model_config import parse_text
 
     if importlib.util.find_spec("tensorflow_serving") is None:
-        sys.exit(NO_SERVER)
+        sys.exit(NO_CONFIG)
     models = parse_text(file.read_bytes(), file).model_config_list.config
     return {Path(model.base_path): model.base_path for model in models}
 

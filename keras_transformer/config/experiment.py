@@ -15,6 +15,7 @@ from keras_transformer.config.decoding import DecodingConfig
 from keras_transformer.config.model import TransformerConfig
 from keras_transformer.config.strict import STRICT, configuration, describe_mistake
 from keras_transformer.config.training import TrainingConfig
+from keras_transformer.utils.errors import one_line
 from keras_transformer.utils.files import whole_file
 
 Config = TypeVar("Config")
@@ -182,8 +183,9 @@ def read_yaml(path: str | os.PathLike, mistakes: list[str] | None = None) -> dic
         text = Path(path).read_text(encoding="utf-8")
         values, repeated = yaml.safe_load(text), list(_repeated(yaml.compose(text)))
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(f"{path} is not YAML: {reason}. Correct or restore it.") from error
+        raise ValueError(
+            f"{path} is not YAML: {one_line(error)}. Correct or restore it."
+        ) from error
     if not isinstance(values, dict):
         raise ValueError(
             f"{path} must hold a YAML mapping such as 'model: {{vocab_size: 8000}}', "

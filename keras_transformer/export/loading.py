@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from keras_transformer.translation.batching import translate_in_batches
 from keras_transformer.utils.checksums import check_files
+from keras_transformer.utils.errors import one_line
 from keras_transformer.utils.versions import GRAPH, find_saved_model
 
 
@@ -103,9 +104,9 @@ def load_saved_model(path: str | os.PathLike) -> LoadedTranslator:
     try:
         loaded = tf.saved_model.load(str(found))
     except (tf.errors.OpError, OSError, ValueError, KeyError) as error:
-        reason = " ".join(str(error).split())
         raise ValueError(
-            f"The SavedModel in {found} is damaged: {reason}. Restore it, or export it again."
+            f"The SavedModel in {found} is damaged: {one_line(error)}. Restore it, or export it "
+            "again."
         ) from error
     if "serving_default" not in getattr(loaded, "signatures", {}):
         raise ValueError(

@@ -15,6 +15,7 @@ from keras_transformer.text import SentencePieceTokenizer
 from keras_transformer.text.foreign_vocabulary import Normalization, join_vocabulary
 from keras_transformer.translation.saved import weight_place
 from keras_transformer.translation.translator import Translator
+from keras_transformer.utils.errors import one_line
 
 log = logging.getLogger(__name__)
 
@@ -173,9 +174,8 @@ def validated(path: Path, make: Callable[[], _Config]) -> _Config:
     try:
         return make()
     except ValueError as error:
-        reason = " ".join(str(error).split())
         raise ValueError(
-            f"{path} cannot be imported: {reason}. Change the option, or restore the file."
+            f"{path} cannot be imported: {one_line(error)}. Change the option, or restore the file."
         ) from error
 
 

@@ -4,6 +4,8 @@ from typing import Any
 
 import yaml
 
+from keras_transformer.utils.errors import one_line
+
 _LONGEST_YAML = 100_000
 """Characters; PyYAML reads about 100,000 a second."""
 _DEEPEST_YAML = 20
@@ -35,8 +37,9 @@ def parse_yaml(text: bytes, name: str) -> dict[str, Any]:
     except MemoryError:
         raise
     except Exception as error:  # PyYAML raises errors of any type for values with tags.
-        reason = " ".join(str(error).split())
-        raise ValueError(f"{name} is not YAML, or is damaged: {reason}. Restore it.") from error
+        raise ValueError(
+            f"{name} is not YAML, or is damaged: {one_line(error)}. Restore it."
+        ) from error
     if not isinstance(values, dict):
         raise ValueError(f"{name} must hold options by name, received {type(values).__name__}.")
     return values

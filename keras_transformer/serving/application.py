@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from keras_transformer.serving.errors import Code, ServingError
-from keras_transformer.serving.http import BodyError, most_bytes, read_body
+from keras_transformer.serving.http import ClosingError, read_body
 from keras_transformer.serving.json_text import encode
 from keras_transformer.serving.metrics import CONTENT_TYPE, Entry, Metrics
 from keras_transformer.serving.page import Page
@@ -36,7 +36,7 @@ class Application:
 
     Args:
         metrics: The server's metrics.
-        settings: Whom the server answers, and limits on what a client may request.
+        settings: Which clients it answers, and limits on what a client may request.
         page: The page; None for a server without one.
     """
 
@@ -62,7 +62,7 @@ class Application:
             except ServingError as error:
                 entry.status = error.code.name
                 response = json_response({"error": error.message}, error.http_status)
-                if isinstance(error, BodyError):
+                if isinstance(error, ClosingError):
                     response.headers["connection"] = "close"
             except asyncio.CancelledError:  # The server stops, and its time for that is over.
                 entry.status = Code.UNAVAILABLE.name
@@ -81,8 +81,8 @@ class Application:
             return self._probe(path)
         self._senders.check(request)
         if path.lower().startswith("/v1/"):
-            with self._room.hold(most_bytes(request, self._limits)):
-                body = await read_body(request, self._limits)
+            with self._room.hold() as resize:
+                body = await read_body(request, self._limits, resize)
                 entry.bytes = len(body)
                 work = self._answer_rest(request.method, path, body, entry)
                 return await _for_client(request, work)

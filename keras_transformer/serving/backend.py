@@ -16,7 +16,7 @@ from keras_transformer.serving.errors import Code, ServingError
 from keras_transformer.serving.http import WebServer
 from keras_transformer.serving.metrics import Entry, Metrics
 from keras_transformer.serving.page import Page
-from keras_transformer.serving.queues import Workers
+from keras_transformer.serving.queues import Turn, Workers
 from keras_transformer.serving.settings import PageSettings
 from keras_transformer.utils.versions import numbered_versions
 
@@ -64,7 +64,10 @@ class PassThrough(Application):
         workers = self._workers[method]
         try:
             async with asyncio.timeout(seconds):
-                status, content = await workers.run(self._send, method, url, body, deadline)
+                turn = Turn([entry.client])
+                status, content = await workers.run(
+                    self._send, method, url, body, deadline, turn=turn
+                )
         except TimeoutError as error:
             raise self._too_late() from error
         headers = {"X-Content-Type-Options": "nosniff"}

@@ -3,6 +3,7 @@
 import functools
 import inspect
 import logging
+import urllib.parse
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -31,12 +32,23 @@ _MESSAGE = 1024  # Characters of an error, as in TensorFlow Serving.
 _SIGNATURES = "signature_def"
 
 
+def _address(peer: str) -> str:
+    """Return a client's address as REST has it.
+
+    >>> _address("ipv4:10.0.0.1:123"), _address("ipv6:%5B::1%5D:123")
+    ('10.0.0.1', '::1')
+    """
+    _, _, address = urllib.parse.unquote(peer).partition(":")
+    return address.rpartition(":")[0].strip("[]")
+
+
 def _call(function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
     """Wrap a method as a gRPC call: log it, count it, and turn its errors into statuses."""
 
     @functools.wraps(function)
     async def call(self: "GrpcApi", request: Any, context: Any) -> Any:
-        entry = Entry("GRPC", function.__name__, "", context.peer(), bytes=request.ByteSize())
+        entry = Entry("GRPC", function.__name__, "", _address(context.peer()))
+        entry.bytes = request.ByteSize()
         spec = getattr(request, "model_spec", None)  # Not all requests name a model.
         entry.model = (spec.name[:200] or None) if spec else None
         with self._metrics.request(entry):
@@ -87,10 +99,9 @@ class GrpcApi(
                 check_names(request.inputs, served.model.dtypes(signature))
             inputs = {name: read_tensor(name, proto) for name, proto in request.inputs.items()}
             entry.rows = max((len(x) if x.ndim else 1 for x in inputs.values()), default=0)
-            client, _, _ = entry.client.rpartition(":")  # All connections of an address.
             names = request.output_filter
             outputs = await self._predictor.run(
-                served, signature, inputs, context.time_remaining(), names, client
+                served, signature, inputs, context.time_remaining(), names, entry.client
             )
             response = predict_pb2.PredictResponse()
             response.model_spec.name = request.model_spec.name
@@ -186,7 +197,8 @@ class ReadRequests(grpc.aio.ServerInterceptor):
                 await refuse(content, context, malformed)
 
         async def refuse(content: bytes, context: Any, error: ServingError) -> None:
-            entry = Entry("GRPC", details.method.rpartition("/")[2], "", context.peer())
+            method = details.method.rpartition("/")[2]
+            entry = Entry("GRPC", method, "", _address(context.peer()))
             entry.status, entry.bytes = error.code.name, len(content)
             with self._metrics.request(entry):
                 await context.abort(error.code, error.message)

@@ -3,7 +3,10 @@
 import asyncio
 import collections
 import contextlib
+import gc
 import logging
+import math
+import resource
 import signal
 import socket
 import zlib
@@ -114,6 +117,11 @@ def serve(make: Callable[[], WebServer], started: Callable[[], None] = lambda: N
     if before[signal.SIGINT] is signal.default_int_handler:
         before[signal.SIGINT] = signal.SIG_DFL  # KeyboardInterrupt would wait for what runs.
 
+    _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError):  # macOS has a lower one. Each connection is a file.
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
+    gc.freeze()  # Modules stay, and to look through them takes 0.2 s each time a model is freed.
+
     async def run() -> None:
         loop, stop = asyncio.get_running_loop(), asyncio.Event()
 
@@ -184,7 +192,7 @@ class _HttpServer(uvicorn.Server):
             application,
             interface="asgi3",
             proxy_headers=False,  # The access log has the address of the connection.
-            http=_limited_protocol(limits.idle_seconds, max(limits.connections // 2, 1)),
+            http=_limited_protocol(limits.idle_seconds, limits.connections),
             ws="none",
             lifespan="off",
             log_config=None,
@@ -193,7 +201,7 @@ class _HttpServer(uvicorn.Server):
             server_header=False,
             ssl_certfile=settings.tls_cert,
             ssl_keyfile=settings.tls_key,
-            limit_concurrency=limits.connections,
+            ssl_ciphers="DEFAULT",  # uvicorn's default has differed between versions.
             timeout_keep_alive=max(1, round(limits.idle_seconds)),
             timeout_graceful_shutdown=round(limits.stop_seconds + STOP_MARGIN),
         )
@@ -211,9 +219,9 @@ def _limited_protocol(idle_seconds: float, most: int) -> type[asyncio.Protocol]:
     Args:
         idle_seconds: Time in which the client must read an answer and send the whole head of the
             next request. uvicorn limits only the time until its first byte.
-        most: Open connections of an address; further ones are closed.
+        most: Open connections. An address may have half of them; its further ones are closed. If
+            several addresses together have more, the one with the most loses the longest idle.
     """
-    addresses: collections.Counter[str] = collections.Counter()
 
     class Protocol(H11Protocol, asyncio.BufferedProtocol):
         deadline: asyncio.TimerHandle | None = None
@@ -223,9 +231,14 @@ def _limited_protocol(idle_seconds: float, most: int) -> type[asyncio.Protocol]:
             self.buffer = memoryview(bytearray(_AT_ONCE))  # TLS writes into slices.
             super().connection_made(transport)
             self.address = self.client[0] if self.client else ""
-            addresses[self.address] += 1
-            if addresses[self.address] > most:
-                transport.abort()
+            connections: set[Any] = self.connections
+            counts = collections.Counter(one.address for one in connections)
+            [(busiest, _)] = counts.most_common(1)
+            if counts[self.address] > max(most // 2, 1):
+                self._drop()
+            elif len(connections) > most:
+                theirs = (one for one in connections if one.address == busiest)
+                min(theirs, key=Protocol.ends)._drop()
             self._expect_request()
 
         def get_buffer(self, sizehint: int) -> memoryview:
@@ -266,10 +279,15 @@ def _limited_protocol(idle_seconds: float, most: int) -> type[asyncio.Protocol]:
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._expect_nothing()
-            addresses[self.address] -= 1
-            if not addresses[self.address]:
-                del addresses[self.address]
             super().connection_lost(exc)
+
+        def ends(self) -> float:
+            """Return when the connection is closed if the client remains idle."""
+            return self.deadline.when() if self.deadline else math.inf
+
+        def _drop(self) -> None:
+            self.connections.discard(self)
+            self.transport.abort()
 
         def _expect_request(self) -> None:
             self._expect_nothing()
@@ -289,36 +307,28 @@ def _limited_protocol(idle_seconds: float, most: int) -> type[asyncio.Protocol]:
     return Protocol
 
 
-class BodyError(ServingError):
-    """A body is not read to its end, so that the connection cannot be used again."""
+class ClosingError(ServingError):
+    """The connection is closed after the answer, because the body is not read to its end."""
 
 
-def most_bytes(request: Request, limits: Limits) -> int:
-    """Return the size that a body has, or may have if its headers do not say."""
-    if {"transfer-encoding", "content-encoding"} & set(request.headers):
-        return limits.request_bytes
-    return min(_content_length(request), limits.request_bytes)
-
-
-def _content_length(request: Request) -> int:
-    return int(request.headers.get("content-length", "0"))  # h11 accepts only digits.
-
-
-async def read_body(request: Request, limits: Limits) -> bytes:
+async def read_body(
+    request: Request, limits: Limits, resize: Callable[[int], None] = lambda size: None
+) -> bytes:
     """Return a request's body, decompressed.
 
     Args:
         request: The request.
         limits: Its largest size, and the time that it has.
+        resize: Called with the bytes that have arrived; it may refuse them with an error.
 
     Raises:
-        BodyError: If it is too large or too slow.
+        ClosingError: If it is too large or too slow.
         ServingError: If it is not the gzip file that its headers announce.
     """
-    too_large = BodyError(
+    too_large = ClosingError(
         Code.INVALID_ARGUMENT, f"The request is larger than {limits.request_bytes} bytes", http=413
     )
-    if _content_length(request) > limits.request_bytes:
+    if int(request.headers.get("content-length", "0")) > limits.request_bytes:
         raise too_large
     chunks, size = [], 0
     try:
@@ -327,13 +337,16 @@ async def read_body(request: Request, limits: Limits) -> bytes:
                 size += len(chunk)
                 if size > limits.request_bytes:
                     raise too_large
+                resize(size)
                 chunks.append(chunk)
     except TimeoutError as error:
         message = f"The request did not arrive within {limits.body_seconds:g} seconds"
-        raise BodyError(Code.DEADLINE_EXCEEDED, message, http=408) from error
+        raise ClosingError(Code.DEADLINE_EXCEEDED, message, http=408) from error
     body = b"".join(chunks)
     if request.headers.get("content-encoding", "").lower() == "gzip":
-        return await asyncio.to_thread(_decompress, body, limits.request_bytes, too_large)
+        text = await asyncio.to_thread(_decompress, body, limits.request_bytes, too_large)
+        resize(len(text))
+        return text
     return body
 
 

@@ -15,9 +15,9 @@ import tensorflow as tf
 
 from keras_transformer.serving.errors import invalid
 from keras_transformer.serving.json_text import AT_ONCE
+from keras_transformer.serving.tensors import MOST_DIMENSIONS
 
 _SHOWN = 500  # Characters of a JSON value in an error.
-_MOST_DIMENSIONS = 32
 _BYTES_SUFFIX = "_bytes"
 _BYTES_AT_ONCE = 1 << 20
 _MARKS = (b",", b":", b"[", b"{")
@@ -178,8 +178,8 @@ def _array(value: Any, dtype: tf.DType) -> np.ndarray:
     while isinstance(first, list):
         shape.append(len(first))
         first = first[0] if first else None
-        if len(shape) > _MOST_DIMENSIONS:
-            raise invalid(f"JSON Value: lists are nested more than {_MOST_DIMENSIONS} deep")
+        if len(shape) > MOST_DIMENSIONS:
+            raise invalid(f"JSON Value: lists are nested more than {MOST_DIMENSIONS} deep")
     convert = _encode if dtype == tf.string else _number_check(dtype)
     flat = [convert(leaf) for leaf in _leaves(value, shape, 0)]
     try:

@@ -19,12 +19,14 @@ from keras_transformer.serving.errors import Code, ServingError, from_tensorflow
 from keras_transformer.serving.parts import Pace, Sizes, lengths
 from keras_transformer.serving.tensors import check_names, read_tensor
 from keras_transformer.utils.checksums import check_files
+from keras_transformer.utils.errors import one_line
 from keras_transformer.utils.memory import trim_memory
 from keras_transformer.utils.versions import GRAPH
 
 DEFAULT = "serving_default"
 _WARMUP = "assets.extra/tf_serving_warmup_requests"
 _INIT = "__saved_model_init_op"
+_INIT_OPS = ("saved_model_main_op", "legacy_init_op")  # Collections of TensorFlow 1.
 _TRIM_SECONDS = 10  # Memory that is freed more often is soon needed again.
 _BYTES_PER_VALUE = 16  # Of an output, with its copies.
 
@@ -51,7 +53,7 @@ class Model:
         check_files(version)
         with _whole(version / GRAPH):
             saved = saved_model_pb2.SavedModel.FromString((version / GRAPH).read_bytes())
-            meta = saved.meta_graphs[0]
+            meta = _served_graph(version, saved)
             self._session = _load(version, meta)
         # Copies, because a part of a message keeps the whole.
         self.signature_defs = {
@@ -126,7 +128,9 @@ class Model:
         shapes = (info.tensor_shape.dim for info in self.signature_defs[signature].outputs.values())
         # [B, layers, H, T, S]; the other sizes are -1.
         weights = (
-            math.prod(max(dim.size, 1) for dim in shape) for shape in shapes if len(shape) == 5
+            math.prod(max(dim.size, 1) for dim in shape)
+            for shape in shapes
+            if len(shape) == 5 and shape[3].size == shape[4].size == -1
         )
         return max(weights, default=1)
 
@@ -186,6 +190,17 @@ class Model:
         return outputs
 
 
+def _served_graph(version: Path, saved: Any) -> Any:
+    """Return the graph that TensorFlow Serving takes."""
+    tags = [sorted(meta.meta_info_def.tags) for meta in saved.meta_graphs]
+    if tags and ["serve"] not in tags:
+        raise ValueError(
+            f"{version / GRAPH} must have a graph with the tag serve, received {tags}. Export it "
+            "with that tag."
+        )
+    return saved.meta_graphs[tags.index(["serve"]) if tags else 0]
+
+
 def _load(version: Path, meta: Any) -> Any:
     """Return a session with a graph and its variables, as TensorFlow Serving has it.
 
@@ -208,12 +223,15 @@ def _load(version: Path, meta: Any) -> Any:
     saver, variables = meta.saver_def, version / "variables/variables"
     if variables.with_suffix(".index").exists():
         session.run(saver.restore_op_name, {saver.filename_tensor_name: str(variables)})
-    if _INIT in meta.signature_def:  # Fills tables from files.
+    init = [name for key in _INIT_OPS for name in meta.collection_def[key].node_list.value]
+    if _INIT in meta.signature_def:
+        init.append(meta.signature_def[_INIT].outputs[_INIT].name)
+    if init:  # Fills tables from files.
         assets = {
             asset.tensor_info.name: str(version / "assets" / asset.filename)
             for asset in meta.asset_file_def
         }
-        session.run(meta.signature_def[_INIT].outputs[_INIT].name, assets)
+        session.run(init, assets)
     return session
 
 
@@ -231,8 +249,7 @@ def _whole(path: Path) -> Iterator[None]:
     try:
         yield
     except (DecodeError, IndexError, ServingError, tf.errors.OpError) as error:
-        reason = "it has no graph" if isinstance(error, IndexError) else str(error)
-        reason = " ".join(reason.split()).removesuffix(".")
+        reason = "it has no graph" if isinstance(error, IndexError) else one_line(error)
         raise ValueError(
-            f"{path} is damaged: {reason}. Restore it, or export the model again."
+            f"{path} is damaged: {reason.removesuffix('.')}. Restore it, or export the model again."
         ) from error

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from keras_transformer.config.record import ExportRecord
 from keras_transformer.serving.errors import invalid
 from keras_transformer.serving.http import read_body
-from keras_transformer.serving.queues import Workers
+from keras_transformer.serving.queues import Turn, Workers
 from keras_transformer.serving.settings import Limits
 
 _TYPES = {
@@ -110,7 +110,8 @@ class Page:
 
     async def _bleu(self, request: Request) -> dict[str, Any]:
         limits = dataclasses.replace(self._limits, request_bytes=MOST_BYTES)
-        return await self._scorer.run(score_request, await read_body(request, limits))
+        turn = Turn([request.client.host if request.client else ""])
+        return await self._scorer.run(score_request, await read_body(request, limits), turn=turn)
 
 
 def about(version: Path) -> dict[str, Any]:

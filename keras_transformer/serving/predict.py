@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -15,7 +16,7 @@ from keras_transformer.serving.settings import Settings
 from keras_transformer.serving.versions import Served, Versions
 from keras_transformer.utils.memory import available_memory
 
-_BYTES_PER_VALUE = 64  # Of an answer, while it becomes JSON.
+_BYTES_PER_VALUE = 64  # Of an answer, while it becomes a message.
 _MOST_ROWS = 64  # Of a part; more are no faster.
 
 
@@ -36,7 +37,6 @@ class Predictor:
         self.versions = Versions(settings, metrics)
         self._workers = Workers(threads, settings.limits.waiting)
         self._memory = available_memory() // (4 * threads)
-        self._most_values = min(settings.limits.answer_values, self._memory // _BYTES_PER_VALUE)
         metrics.watch_pending(lambda: self._workers.pending)
 
     async def run(
@@ -47,6 +47,7 @@ class Predictor:
         seconds: float | None = None,
         output_filter: Sequence[str] = (),
         client: str = "",
+        most_values: float = math.inf,
     ) -> dict[str, np.ndarray]:
         """Return the outputs of a signature.
 
@@ -56,7 +57,8 @@ class Predictor:
             inputs: The signature's inputs.
             seconds: Timeout in seconds; None for no limit.
             output_filter: The outputs to return; empty for all.
-            client: The address of the one who waits.
+            client: The client's address.
+            most_values: Values that the answer may have, if memory allows as many.
 
         Raises:
             ServingError: If the request does not fit the signature, the server is busy, the model
@@ -77,30 +79,43 @@ class Predictor:
             most = min(most, batching.max_batch_size)
         sizes = model.lengths(fitted)
         check_rows(len(sizes), max(most, 1))
-        expected = model.paces[signature].seconds(len(sizes) * max(sizes, default=0))
+        longest = int(max(sizes, default=0))
+        expected = model.paces[signature].seconds(len(sizes) * longest)
         try:
             async with asyncio.timeout(seconds):
-                if batching is None or expected > PART_SECONDS:  # It would hold up the others.
-                    outputs = await self._call(served, signature, fitted, [client])
+                if batching is None or expected > PART_SECONDS:  # It would delay other requests.
+                    outputs = await self._call(
+                        served, signature, fitted, [client], output_filter, most_values
+                    )
                 else:
-                    outputs = await self._batcher(served, signature).submit(fitted, client)
+                    batcher = self._batcher(served, signature)
+                    outputs = await batcher.submit(fitted, client, longest)
         except TimeoutError as error:
             raise ServingError(
                 Code.DEADLINE_EXCEEDED, "Timed out waiting for notification"
             ) from error
-        return {name: outputs[name] for name in output_filter or outputs}
+        outputs = {name: outputs[name] for name in output_filter or outputs}
+        self._check_values(outputs, most_values)
+        return outputs
 
     async def _call(
-        self, served: Served, signature: str, inputs: Arrays, clients: Sequence[str]
+        self,
+        served: Served,
+        signature: str,
+        inputs: Arrays,
+        clients: Sequence[str],
+        output_filter: Sequence[str] = (),
+        most_values: float = math.inf,
     ) -> Arrays:
         """Run a signature in parts, which take turns with those of other requests."""
         model, turn, sizes = served.model, Turn(clients), served.model.lengths(inputs)
         pace = model.paces[signature]
+        is_row_wise = model.is_row_wise(signature, inputs)
         parts: list[Arrays] = []
         start = values = 0
         while start < len(sizes) or not parts:
             rows, part = len(sizes), inputs
-            if rows and model.is_row_wise(signature, inputs):
+            if rows and is_row_wise:
                 rows = self._next_rows(model, signature, sizes[start:])
                 part = {name: array[start : start + rows] for name, array in inputs.items()}
             units = rows * max(sizes[start : start + rows], default=0)
@@ -109,8 +124,9 @@ class Predictor:
                 outputs = await self._workers.run(model.run, signature, part, turn=turn)
             if units:
                 pace.add(units, turn.seconds - before)
-            values += sum(array.size for array in outputs.values())
-            self._check_values(values)
+            # A run of fewer outputs would be compiled for each choice.
+            outputs = {name: outputs[name] for name in output_filter or outputs}
+            values = self._check_values(outputs, most_values, values)
             parts.append(outputs)
             start += rows
         return join(parts)
@@ -136,12 +152,16 @@ class Predictor:
             rows += 1
         return rows
 
-    def _check_values(self, values: int) -> None:
-        if values > self._most_values:
+    def _check_values(self, outputs: Arrays, most: float, before: int = 0) -> int:
+        """Return the number of values with those of a part."""
+        values = before + sum(array.size for array in outputs.values())
+        most = min(most, self._memory // _BYTES_PER_VALUE)
+        if values > most:
             raise invalid(
-                f"An answer must have at most {self._most_values} values, and this one has "
-                f"{values} or more. Ask for fewer or shorter rows."
+                f"An answer must have at most {most} values, and this one has {values} or more. "
+                "Ask for fewer or shorter rows."
             )
+        return values
 
     def _batcher(self, served: Served, signature: str) -> Batcher:
         if signature not in served.batchers:

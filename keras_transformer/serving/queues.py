@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from keras_transformer.serving.errors import Code, ServingError, invalid
-from keras_transformer.serving.parts import PART_SECONDS, Arrays, lengths
+from keras_transformer.serving.parts import PART_SECONDS, Arrays
 from keras_transformer.utils.cores import available_cores
 from keras_transformer.utils.memory import available_memory
 
@@ -42,8 +42,8 @@ class Room:
     """Memory for large requests, until they are answered; small ones always have room.
 
     >>> room = Room(1_000_000)
-    >>> with room.hold(900_000), room.hold(1000), room.hold(900_000):
-    ...     pass
+    >>> with room.hold(900_000), room.hold(1000), room.hold() as resize:
+    ...     resize(900_000)
     Traceback (most recent call last):
     keras_transformer.serving.errors.ServingError: Too many large requests wait. Try again later.
     """
@@ -52,21 +52,30 @@ class Room:
         self._left = available_memory() // 16 if size is None else size
 
     @contextlib.contextmanager
-    def hold(self, size: int) -> Iterator[None]:
+    def hold(self, size: int = 0) -> Iterator[Callable[[int], None]]:
         """Keep room for a request of so many bytes in the block.
+
+        Yields:
+            A function to call with the bytes of a request that grows.
 
         Raises:
             ServingError: If there is none.
         """
-        size = 0 if size <= LARGE else size
-        if size > self._left:
-            message = "Too many large requests wait. Try again later."
-            raise ServingError(Code.RESOURCE_EXHAUSTED, message, http=503)
-        self._left -= size
+        held = 0
+
+        def resize(size: int) -> None:
+            nonlocal held
+            more = (0 if size <= LARGE else size) - held
+            if more > self._left:
+                message = "Too many large requests wait. Try again later."
+                raise ServingError(Code.RESOURCE_EXHAUSTED, message, http=503)
+            held, self._left = held + more, self._left - more
+
         try:
-            yield
+            resize(size)
+            yield resize
         finally:
-            self._left += size
+            self._left += held
 
 
 @dataclasses.dataclass(eq=False)
@@ -74,7 +83,7 @@ class Turn:
     """A request that is run in parts, by which `Workers` decides whose part is next."""
 
     clients: Sequence[str] = ("",)
-    """Addresses of those who wait for it."""
+    """Addresses of the clients that wait for it."""
     seconds: float = 0
     """How long its parts have taken."""
     estimate: float = 0
@@ -101,11 +110,12 @@ class Workers:
 
     A free thread takes a call of the client that had the least time recently. Among its calls, it
     takes the one whose request has taken the least time, its estimate included, so that a short
-    request does not wait for long ones; every fourth is the oldest, so that none waits forever.
+    request does not wait for long ones. Every fourth call is the oldest of all clients, so that
+    none waits forever.
 
     Args:
         threads: Calls that run at a time.
-        waiting: Calls that may run or wait.
+        waiting: Calls that may run or wait; a client may have half of them.
     """
 
     def __init__(self, threads: int, waiting: int):
@@ -136,14 +146,14 @@ class Workers:
             turn: The request that the call is a part of; None for a request of its own.
 
         Raises:
-            ServingError: If too many calls wait, or `stop` is called.
+            ServingError: If too many calls wait, of this client or of all, or `stop` is called.
         """
         answer = asyncio.get_running_loop().create_future()
         call = _Call(functools.partial(function, *args), turn or Turn(), answer)
         with self._lock:
             if self._is_stopped:
                 raise _stopping()
-            if self.pending >= self._most:
+            if self.pending >= self._most or 2 * self._pending_of(call.turn) >= self._most:
                 message = f"Server Threadpool Exhausted: {self.pending} requests wait."
                 raise ServingError(Code.RESOURCE_EXHAUSTED, message, http=503)
             self._waiting.append(call)
@@ -154,6 +164,11 @@ class Workers:
             with self._lock:
                 if call in self._waiting:  # The client has gone.
                     self._waiting.remove(call)
+
+    def _pending_of(self, turn: Turn) -> int:
+        """Return the calls of the client of a request that has the fewest."""
+        turns = [call.turn for call in (*self._waiting, *self._running)]
+        return min(sum(client in each.clients for each in turns) for client in turn.clients)
 
     def _run_next(self) -> None:
         with self._lock:
@@ -175,23 +190,27 @@ class Workers:
             call.answer.get_loop().call_soon_threadsafe(call.end, result, error)
 
     def _next(self) -> _Call:
+        self._taken += 1
+        if self._taken % _OLDEST_EVERY == 0:
+            return self._waiting[0]
         had = [
             min(self._seconds.get(each, 0) for each in call.turn.clients) for call in self._waiting
         ]
         calls = [call for call, time in zip(self._waiting, had, strict=True) if time == min(had)]
-        self._taken += 1
-        if self._taken % _OLDEST_EVERY == 0:
-            return calls[0]
         return min(calls, key=lambda call: call.turn.seconds + call.turn.estimate)
 
     def _charge(self, turn: Turn, seconds: float) -> None:
         turn.seconds += seconds
+        passed = time.monotonic() - self._halved
+        if passed > _HALF_LIFE:
+            self._halved += passed
+            kept = 0.5 ** (passed / _HALF_LIFE)
+            self._seconds = {
+                each: kept * had for each, had in self._seconds.items() if kept * had > 0.005
+            }
         for client in turn.clients:
             had = self._seconds.get(client, 0)
             self._seconds[client] = had + seconds / len(turn.clients)
-        if time.monotonic() > self._halved + _HALF_LIFE:
-            self._halved = time.monotonic()
-            self._seconds = {each: had / 2 for each, had in self._seconds.items() if had > 0.01}
 
     def stop(self) -> None:
         """Drop calls that have not begun, and answer all callers that the server is stopping."""
@@ -221,7 +240,7 @@ class Batching:
     batch_timeout_micros: int = 5000
     """Microseconds that the first request of a batch waits for others."""
     max_enqueued_batches: int = 100
-    """Batches that may wait; further requests are refused."""
+    """Batches that may wait, half of them of one client; further requests are refused."""
     num_batch_threads: int = dataclasses.field(default_factory=available_cores)
     """Batches that run at a time."""
 
@@ -307,16 +326,16 @@ class Batcher:
         self._dispatcher: asyncio.Task | None = None
         self._running: set[asyncio.Task] = set()
 
-    async def submit(self, inputs: Arrays, client: str = "") -> Arrays:
+    async def submit(self, inputs: Arrays, client: str = "", longest: int = 1) -> Arrays:
         """Return the outputs for inputs [B, ...], computed together with other requests.
 
         Args:
-            inputs: The inputs.
-            client: The address of the one who waits.
+            inputs: The inputs, at most `max_batch_size` rows.
+            client: The client's address.
+            longest: The length of the longest row.
 
         Raises:
-            ServingError: If there are too many rows, inputs of different lengths, or the queue is
-                full.
+            ServingError: If inputs have different numbers of rows, or the queue is full.
         """
         sizes = {len(array) for array in inputs.values()}
         if len(sizes) != 1:
@@ -325,21 +344,17 @@ class Batcher:
                 f"{sorted(sizes)}"
             )
         (rows,) = sizes
-        if rows > self._settings.max_batch_size:
-            raise invalid(
-                f"Task size {rows} is larger than maximum input batch size "
-                f"{self._settings.max_batch_size}"
-            )
         if not rows:
             return await self._run(inputs, [client])  # Nothing to join.
-        if self._rows + rows > self._settings.most_waiting:
+        most = self._settings.most_waiting
+        own = sum(task.rows for task in self._waiting if task.client == client)
+        if self._rows + rows > most or 2 * own >= most:
             raise ServingError(
                 Code.UNAVAILABLE,
                 "The batch scheduling queue to which this task was submitted is full; "
                 f"max_enqueued_batches is {self._settings.max_enqueued_batches}",
             )
         answer: asyncio.Future[Arrays] = asyncio.get_running_loop().create_future()
-        longest = int(lengths(inputs).max())
         task = _Task(inputs, client, rows, longest, answer, time.monotonic())
         self._waiting.append(task)
         self._count(rows)

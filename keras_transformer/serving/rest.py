@@ -62,7 +62,12 @@ class RestApi(Application):
             entry.rows = max(len(array) if array.ndim else 1 for array in inputs.values())
             seconds = self._predictor.settings.timeout
             outputs = await self._predictor.run(
-                served, signature, inputs, seconds, client=entry.client
+                served,
+                signature,
+                inputs,
+                seconds,
+                client=entry.client,
+                most_values=self._limits.answer_values,
             )
         large = large or sum(array.nbytes for array in outputs.values()) > LARGE
         return await off_loop(_write, outputs, in_rows, large, large=large)

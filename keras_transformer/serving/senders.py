@@ -8,7 +8,7 @@ import urllib.parse
 from starlette.requests import Request
 
 from keras_transformer.serving.errors import Code
-from keras_transformer.serving.http import BodyError
+from keras_transformer.serving.http import ClosingError
 from keras_transformer.serving.settings import WebSettings
 
 
@@ -34,7 +34,7 @@ class Senders:
             request: The request. One without a host or an origin is not from a browser.
 
         Raises:
-            BodyError: If its host is not a name of this server, or its origin another site.
+            ClosingError: If its host is not a name of this server, or its origin another site.
         """
         host = request.headers.get("host", "")
         if host and not self._is_own(host):
@@ -69,8 +69,8 @@ def _name(host: str) -> str:
         return ""
 
 
-def _refused(what: str, received: str, option: str) -> BodyError:
-    return BodyError(
+def _refused(what: str, received: str, option: str) -> ClosingError:
+    return ClosingError(
         Code.PERMISSION_DENIED,
         f"This server does not answer the {what} {received[:200]}. If it should, start it with "
         f"--allowed-{what}s {option[:200]}",

@@ -72,6 +72,7 @@ class Server(WebServer):
             "grpc.max_receive_message_length": self.limits.request_bytes,
             "grpc.max_send_message_length": -1,
             "grpc.max_connection_idle_ms": round(1000 * self.limits.idle_seconds),
+            "grpc.server_handshake_timeout_ms": 5000,
         }
         self._grpc_server = server = grpc.aio.server(
             interceptors=[self._reader], options=list(options.items())

@@ -19,11 +19,12 @@ class Limits:
     answer_bytes: int = 128 << 20
     """Size of an answer that is passed on from another server."""
     answer_values: int = 1 << 22
-    """Numbers and strings of a REST answer, which take some 100 bytes each until it is sent."""
+    """Numbers and strings of a REST answer; memory may allow fewer, and is gRPC's only limit."""
     rows: int = 1024
     """Rows of a request."""
     waiting: int = 1000
-    """Requests that run or wait to run; further ones are refused. Batches have their own limit."""
+    """Requests that run or wait to run, half of them of one address; further ones are refused.
+    Batches have their own limit."""
     connections: int = 512
     """Open REST connections. An address may have half of them."""
     body_seconds: float = 30
@@ -36,7 +37,7 @@ class Limits:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WebSettings:
-    """Where a server listens, whom it answers, and the limits of its clients.
+    """Where a server listens, which clients it answers, and the limits of its clients.
 
     Raises:
         ValueError: If an origin, or a file for TLS, is not one.

@@ -13,7 +13,8 @@ from keras_transformer.serving.errors import invalid
 
 _MOST_ELEMENTS = 1 << 20
 """Elements of an input. A few bytes can declare a shape that fills all memory."""
-_MOST_DIMENSIONS = 32
+MOST_DIMENSIONS = 32
+"""As NumPy has; it is checked before an array is made."""
 _MOST_FIELDS = 1 << 16
 _FIXED = {1: 8, 5: 4}  # Bytes of a field, by its wire type.
 _AT_ONCE = 1 << 14  # Values that are written without interruption.
@@ -46,12 +47,15 @@ def read_tensor(name: str, proto: Any) -> np.ndarray:
     shape = [dimension.size for dimension in proto.tensor_shape.dim]
     if proto.tensor_shape.unknown_rank or min(shape, default=0) < 0:
         raise invalid(f"Tensor {name} has an unknown shape. Send its dimensions.")
-    if len(shape) > _MOST_DIMENSIONS:
-        raise invalid(f"Tensor {name} has {len(shape)} dimensions, more than {_MOST_DIMENSIONS}.")
+    if len(shape) > MOST_DIMENSIONS:
+        raise invalid(f"Tensor {name} has {len(shape)} dimensions, more than {MOST_DIMENSIONS}.")
     if math.prod(shape) > _MOST_ELEMENTS:
         raise invalid(f"Tensor {name} has shape {shape}, more than {_MOST_ELEMENTS} elements.")
     if not math.prod(shape):  # `make_ndarray` reads a value that need not be there.
         return np.zeros(shape, _dtype(name, proto))
+    for field, values in proto.ListFields():  # A complex number is two values.
+        if field.name.endswith("_val") and len(values) > 2 * math.prod(shape):
+            raise invalid(f"Tensor {name} has {len(values)} values, and shape {shape}.")
     try:
         array = tf.make_ndarray(proto)
     except (IndexError, KeyError, TypeError, ValueError) as error:

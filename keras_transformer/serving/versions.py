@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import gc
 import logging
 import time
@@ -18,6 +19,7 @@ from keras_transformer.serving.model import Model
 from keras_transformer.serving.model_config import ModelConfig, parse_model_config
 from keras_transformer.serving.queues import Batcher, Batching
 from keras_transformer.serving.settings import Settings
+from keras_transformer.utils.errors import one_line
 from keras_transformer.utils.memory import trim_memory
 from keras_transformer.utils.versions import numbered_versions
 
@@ -67,11 +69,14 @@ class ModelVersions:
     Args:
         config: The model; it may be replaced at any time.
         load: Loads a version.
+        free: Frees the memory of versions that nothing refers to.
         retry_seconds: Seconds until a version that did not load is tried again.
     """
 
-    def __init__(self, config: ModelConfig, load: Load, retry_seconds: float):
-        self.config, self._load, self._retry_seconds = config, load, retry_seconds
+    def __init__(
+        self, config: ModelConfig, load: Load, free: Callable[[], object], retry_seconds: float
+    ):
+        self.config, self._load, self._free, self._retry_seconds = config, load, free, retry_seconds
         self.served: dict[int, Served] = {}
         self._states: dict[int, State] = {}
         self._labels: dict[str, int] = {}
@@ -118,10 +123,11 @@ class ModelVersions:
             yield served
         finally:
             served.users -= 1
-            if served.number not in self.served and not served.users:
-                self._set(served.number, State("END"))
+            if self.served.get(served.number) is not served and not served.users:
+                if served.number not in self.served:
+                    self._set(served.number, State("END"))
                 # The request that ends still refers to it.
-                asyncio.get_running_loop().call_later(_FREE_SECONDS, _free)
+                asyncio.get_running_loop().call_later(_FREE_SECONDS, self._free)
 
     def _number(self, which: int | str | None) -> int | None:
         if not isinstance(which, str):
@@ -149,7 +155,7 @@ class ModelVersions:
             return
         for path, cause in errors.items():
             if isinstance(cause, ServingError | tf.errors.OpError):
-                raise ValueError(f"{path} does not load: {_one_line(cause)}") from cause
+                raise ValueError(f"{path} does not load: {one_line(cause)}") from cause
             raise cause
         numbers = f" {', '.join(map(str, wanted))}" if wanted else ""
         raise FileNotFoundError(f"There is no version{numbers} of a model in {base}.")
@@ -182,16 +188,19 @@ class ModelVersions:
             if time.monotonic() < self._failed.get(path, 0):
                 continue
             self._set(number, State("LOADING"))
+            is_new = number not in self.served
             try:
                 self.served[number] = await self._load(self.config.name, number, path)
             except Exception as error:
                 errors[path] = error
                 self._failed[path] = time.monotonic() + self._retry_seconds
                 code = error.code if isinstance(error, ServingError) else Code.UNKNOWN
-                self._set(number, State("END", code, _one_line(error)))
+                self._set(number, State("END", code, one_line(error)))
             else:
                 self._set(number, State("AVAILABLE"))
                 self.drop(wanted)
+                if not is_new:
+                    self._free()
         self._labels = {  # A label moves once its new version is served.
             label: number if number in self.served else self._labels.get(label, number)
             for label, number in self.config.labels.items()
@@ -206,11 +215,15 @@ class ModelVersions:
             # Requests that use it hold it; the last one ends it.
             users = self.served.pop(number).users
             self._set(number, State("UNLOADING" if users else "END"))
-            _free()
+            self._free()
 
     def _set(self, number: int, state: State) -> None:
         self._states[number] = state
-        ended = sorted(number for number, state in self._states.items() if state.state == "END")
+        ended = sorted(
+            number
+            for number, state in self._states.items()
+            if state.state == "END" and number not in self.config.specific
+        )
         for old in ended[:-_MOST_ENDED]:
             del self._states[old]
 
@@ -262,7 +275,10 @@ class Versions:
         if name in self._models:
             return self._models[name]
         unknown = ModelConfig(name=name, base=Path())
-        return ModelVersions(unknown, self._load, self._settings.retry_seconds)
+        free = functools.partial(
+            self._loader.submit, _free
+        )  # Loading can wait, and requests cannot.
+        return ModelVersions(unknown, self._load, free, self._settings.retry_seconds)
 
     def ready(self) -> dict[str, bool]:
         """Return whether each model has a version that is served, by name."""
@@ -308,8 +324,4 @@ class Versions:
 
 def _log(errors: Mapping[Path, Exception]) -> None:
     for path, error in errors.items():
-        log.error("%s does not load: %s", path, _one_line(error))
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+        log.error("%s does not load: %s", path, one_line(error))

@@ -11,6 +11,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
+from keras_transformer.utils.errors import one_line
 from keras_transformer.utils.files import whole_file
 
 # A checkpoint ends with this and the digest of what is before, which readers of HDF5 ignore. In the
@@ -99,7 +100,7 @@ def damage(path: str | os.PathLike) -> str | None:
     try:
         h5py.File(path, "r").close()
     except OSError as error:
-        return " ".join(str(error).split())
+        return one_line(error)
     return None
 
 
@@ -132,10 +133,9 @@ def load_checkpoint(model: keras.Model, path: str | os.PathLike) -> None:
             raise ValueError(reason)
         model.load_weights(path)
     except (KeyError, OSError, RuntimeError, ValueError) as error:
-        reason = " ".join(str(error).split())
         raise ValueError(
-            f"{path} must be a complete checkpoint of this model: {reason}. Restore it, or remove "
-            "it to go on from the checkpoint before."
+            f"{path} must be a complete checkpoint of this model: {one_line(error)}. Restore "
+            "it, or remove it to go on from the checkpoint before."
         ) from error
     if name := not_finite(model):
         raise ValueError(

@@ -25,6 +25,7 @@ from keras_transformer.text.files import (
     word_tags_of,
 )
 from keras_transformer.utils import checksums
+from keras_transformer.utils.errors import one_line
 from keras_transformer.utils.files import read_json, whole_directory, whole_file
 from keras_transformer.utils.versions import GRAPH, find_saved_model
 
@@ -171,10 +172,9 @@ def _read_model(path: Path) -> Transformer:
             raise ValueError("it is not a Keras archive")
         return keras.saving.load_model(path, compile=False)
     except (KeyError, OSError, TypeError, ValueError, zipfile.BadZipFile) as error:
-        reason = " ".join(str(error).split())
         raise ValueError(
-            f"{path} is damaged: {reason}. Restore it. In a run directory, the training command "
-            "with --choose-again writes it from the checkpoints."
+            f"{path} is damaged: {one_line(error)}. Restore it. In a run directory, the training "
+            "command with --choose-again writes it from the checkpoints."
         ) from error
 
 
@@ -196,10 +196,9 @@ def _read_exported_model(version: Path, config: TransformerConfig) -> Transforme
         model = Transformer(config, dtype="float32")
         model.set_weights([_value(weight_place(weight.path), values) for weight in model.weights])
     except (tf.errors.OpError, AttributeError, KeyError, OSError, ValueError) as error:
-        reason = " ".join(str(error).split())
         raise ValueError(
             f"The SavedModel in {version} is damaged, or its weights are not those of its "
-            f"{ExportRecord.FILE}: {reason}. Restore it, or export it again."
+            f"{ExportRecord.FILE}: {one_line(error)}. Restore it, or export it again."
         ) from error
     return model
 

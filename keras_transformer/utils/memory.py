@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import os
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,8 +18,6 @@ def available_memory() -> int:
     >>> available_memory() > 1e8
     True
     """
-    import resource  # Not on Windows.
-
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for path in _limits():
         with contextlib.suppress(OSError, ValueError):  # "max".
@@ -28,16 +27,16 @@ def available_memory() -> int:
 
 
 def _limits() -> Iterator[Path]:
-    """Yield the files with the limits of the process's control groups, versions 2 and 1."""
-    yield _GROUPS / "memory.max"
-    yield _GROUPS / "memory/memory.limit_in_bytes"
+    """Yield the files with the limits of the process's control groups and their parents."""
     with contextlib.suppress(OSError):
         for line in _GROUP.read_text().splitlines():
             _, controllers, path = line.split(":", 2)
-            if not controllers:
-                yield _GROUPS / path[1:] / "memory.max"
-            elif controllers == "memory":
-                yield _GROUPS / "memory" / path[1:] / "memory.limit_in_bytes"
+            group = Path(path[1:])
+            for each in (group, *group.parents):  # Of version 2, and of version 1.
+                if not controllers:
+                    yield _GROUPS / each / "memory.max"
+                elif controllers == "memory":
+                    yield _GROUPS / "memory" / each / "memory.limit_in_bytes"
 
 
 def trim_memory() -> None:

@@ -16,7 +16,10 @@ FAILED, MISTAKE, TRY_AGAIN = 1, 2, 75
 """Exit status after an error; after a mistake in the options or in the configuration; and after an
 error that the same command may not meet later (EX_TEMPFAIL of sysexits.h)."""
 
-_MEMORY = "Free some memory, raise its limit (ulimit -v), or use smaller batches."
+_MEMORY = (
+    "Free some memory, raise its limit (ulimit -v) or that of threads (ulimit -u), or use smaller "
+    "batches."
+)
 _REMEDIES = {
     errno.EACCES: "Choose another path, or change its permissions.",
     errno.EPERM: "Choose another path, or change its permissions.",

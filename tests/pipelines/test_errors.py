@@ -34,7 +34,7 @@ def failure(command, *options):
         (OSError(28, "No space left on device", "/x/y"), "'/x/y'. Free some disk space and run"),
         (OSError(28, "No space left on device"), "on device. Free some disk space and run"),
         (OSError(27, "File too large", "/x"), "'/x'. Raise the limit of file sizes (ulimit -f)"),
-        (OSError(12, "Cannot allocate memory"), "memory. Free some memory, raise its limit"),
+        (OSError(12, "Cannot allocate memory"), "limit (ulimit -v) or that of threads (ulimit -u)"),
         (MemoryError(), "out of memory. Free some memory, raise its limit (ulimit"),
         (RuntimeError("can't start new thread"), ": can't start new thread. Free some memory"),
         (ImportError("x.so: failed to map segment from shared object"), "object. Free some mem"),

@@ -115,7 +115,7 @@ def exports(tmp_path_factory):
     return {number: save(directory / str(number), f"{number}:") for number in (1, 2)}
 
 
-def connect(server):
+def connect(server, name="shout"):
     """Return ways to talk to a server: `post`, `get`, `predict`, `channel`."""
     channel = grpc.insecure_channel(f"localhost:{server.port}")
     stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
@@ -132,23 +132,21 @@ def connect(server):
         finally:
             connection.close()
 
-    def post(body, model="shout", headers=None):
+    def post(body, model=name, headers=None):
         body = body if isinstance(body, str | bytes) else json.dumps(body)
         return ask("POST", f"/v1/models/{model}:predict", body, headers)
 
     def predict(inputs, signature="", **options):
         request = predict_pb2.PredictRequest(output_filter=options.pop("output_filter", ()))
-        request.model_spec.name = options.pop("name", "shout")
+        request.model_spec.name = options.pop("name", name)
         request.model_spec.signature_name = signature
         if "version" in options:
             request.model_spec.version.value = options.pop("version")
         if "label" in options:
             request.model_spec.version_label = options.pop("label")
-        for name, value in inputs.items():
-            proto = value
-            if not isinstance(value, type(_EMPTY)):
-                proto = tf.make_tensor_proto(value)
-            request.inputs[name].CopyFrom(proto)
+        for key, value in inputs.items():
+            is_proto = isinstance(value, type(_EMPTY))
+            request.inputs[key].CopyFrom(value if is_proto else tf.make_tensor_proto(value))
         outputs = stub.Predict(request, timeout=60).outputs
         return {name: tf.make_ndarray(outputs[name]).tolist() for name in outputs}
 

@@ -127,7 +127,9 @@ def test_status_does_not_wait_for_predict(plain):
     go_on = threading.Event()
     plain.server.on_predict = lambda: go_on.wait(20)
     try:
-        with Passing(f"http://localhost:{plain.server.rest_port}", timeout=1) as page:
+        limits = Limits(waiting=40)  # Of which a client may have half.
+        backend = f"http://localhost:{plain.server.rest_port}"
+        with Passing(backend, timeout=1, limits=limits) as page:
             ask_predict = lambda: ask(page.port, "POST", "/v1/models/shout:predict", "{}")  # noqa: E731
             with ThreadPoolExecutor(20) as pool:
                 late = [pool.submit(ask_predict) for _ in range(20)]
@@ -135,6 +137,13 @@ def test_status_does_not_wait_for_predict(plain):
                 started = time.monotonic()
                 assert ask(page.port, "GET", "/v1/models/shout").status == 200
                 assert time.monotonic() - started < 0.5
+                assert ask_predict().status == 503
+                other = http.client.HTTPConnection(
+                    "127.0.0.1", page.port, source_address=("127.0.0.2", 0)
+                )
+                other.request("POST", "/v1/models/shout:predict", "{}")
+                assert other.getresponse().status == 504
+                other.close()
                 assert {future.result().status for future in late} == {504}
                 assert time.monotonic() - started < 2
             go_on.set()

@@ -31,8 +31,8 @@ def run(scenario, **settings):
         batching = Batching(**{"num_batch_threads": 1, "batch_timeout_micros": 20_000, **settings})
         batcher = Batcher(double, batching, asyncio.Semaphore(batching.num_batch_threads))
 
-        def ask(*values):
-            return batcher.submit({"x": np.array(values)})
+        def ask(*values, client=None):
+            return batcher.submit({"x": np.array(values)}, client or str(values))
 
         return await asyncio.wait_for(scenario(ask, sizes, gate), 20)
 
@@ -85,9 +85,12 @@ def test_a_short_request_waits_for_no_more_than_a_part_of_long_ones():
     take_turns(scenario)
 
 
-def test_a_long_request_has_its_turn_among_many_short_ones():
+@pytest.mark.parametrize("client", ["", "greedy"])
+def test_a_long_request_has_its_turn_among_many_short_ones(client):
     async def scenario(ask, workers, log, gate):
-        tasks = await begin(ask("long", 1, estimate=9), *(ask("short", 1) for _ in range(20)))
+        workers._charge(Turn(["greedy"]), 9)
+        long = ask("long", 1, client, estimate=9)
+        tasks = await begin(long, *(ask("short", 1) for _ in range(20)))
         gate.set()
         await asyncio.gather(*tasks)
         assert log.index("long") < 4
@@ -109,6 +112,30 @@ def test_a_client_that_had_little_time_precedes_one_that_had_much():
         assert len(log) == 12
 
     take_turns(scenario)
+
+
+def test_a_client_may_have_half_of_the_places():
+    async def scenario(ask, workers, log, gate):
+        tasks = await begin(*(ask("greedy", 1, "greedy") for _ in range(50)))
+        with pytest.raises(ServingError, match="Threadpool Exhausted"):
+            await ask("greedy", 1, "greedy")
+        tasks += await begin(*(ask(f"{i}", 1, f"{i}") for i in range(49)))
+        with pytest.raises(ServingError, match="Threadpool Exhausted"):
+            await ask("late", 1, "late")
+        gate.set()
+        await asyncio.gather(*tasks)
+        assert len(log) == 99
+
+    take_turns(scenario)
+
+
+def test_the_time_of_a_client_is_forgotten_although_nothing_runs(monkeypatch):
+    workers = Workers(1, 1)
+    workers._charge(Turn(["a"]), 8)
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 30)  # Three half-lives.
+    workers._charge(Turn(["b"]), 1)
+    assert workers._seconds == pytest.approx({"a": 1, "b": 1}, rel=0.01)
 
 
 def test_the_rest_of_a_request_is_dropped_when_its_client_leaves():
@@ -205,6 +232,24 @@ def test_requests_of_other_shapes_do_not_disturb():
     run(scenario)
 
 
+def test_a_client_may_have_half_of_the_queue():
+    async def scenario(ask, sizes, gate):
+        gate.clear()
+        first = asyncio.create_task(ask(0))
+        while not sizes:
+            await asyncio.sleep(0.01)
+        waiting = [asyncio.create_task(ask(i, client="greedy")) for i in range(3)]
+        await asyncio.sleep(0)
+        with pytest.raises(ServingError, match="queue .* is full"):
+            await ask(7, client="greedy")
+        other = asyncio.create_task(ask(8))
+        await asyncio.sleep(0)
+        gate.set()
+        assert values(await asyncio.gather(first, *waiting, other))[-1] == [16]
+
+    run(scenario, max_batch_size=3, max_enqueued_batches=2)
+
+
 def test_a_full_queue_refuses_and_recovers():
     async def scenario(ask, sizes, gate):
         gate.clear()
@@ -247,15 +292,6 @@ def test_zero_rows_need_no_companion():
         assert values([await ask()]) == [[]]
 
     run(scenario, batch_timeout_micros=10**9)
-
-
-def test_what_fits_no_batch_is_refused():
-    async def scenario(ask, sizes, gate):
-        with pytest.raises(ServingError, match="Task size 4 is larger than maximum input .* 3"):
-            await ask(1, 2, 3, 4)
-        assert values([await ask(1, 2, 3)]) == [[2, 4, 6]]
-
-    run(scenario, max_batch_size=3)
 
 
 @pytest.mark.parametrize("name", ["max_batch_size", "max_enqueued_batches", "num_batch_threads"])
@@ -342,6 +378,12 @@ def test_a_malformed_request_fails_alone(batched):
     ]
     statuses = [status for status, _ in at_once(batched.post, bodies)]
     assert statuses == [200, 400, 400, 400, 200]
+
+
+def test_what_fits_no_batch_is_refused(batched):
+    status, answer = batched.post({"inputs": 9 * ["a"]})
+    assert (status, "Task size 9 is larger than maximum" in answer["error"]) == (400, True)
+    assert batched.post({"inputs": 8 * ["a"]})[0] == 200
 
 
 def test_inputs_of_different_lengths_are_refused(batched):

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -114,6 +115,7 @@ def read_until(process, start):
 def test_the_command_ends_with_status_0_after_a_signal(number, base):
     with command(base) as (process, url):
         lines = read_until(process, "ready: ")
+        assert len(set(resource.prlimit(process.pid, resource.RLIMIT_NOFILE))) == 1
         answers = []
 
         def ask():
@@ -216,7 +218,7 @@ def test_a_request_that_takes_too_long_fails(base):
 
 
 def test_a_full_pool_refuses(base):
-    with ModelServer(base, "shout", workers=1, limits=Limits(waiting=2)) as server:
+    with ModelServer(base, "shout", workers=1, limits=Limits(waiting=4)) as server:
         client = connect(server)
         threads = [threading.Thread(target=client.post, args=[SLOW]) for _ in range(2)]
         for thread in threads:

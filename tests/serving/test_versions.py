@@ -1,5 +1,6 @@
 """Versions that appear, break and disappear while the server runs."""
 
+import asyncio
 import json
 import shutil
 import threading
@@ -11,6 +12,9 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.export.warmup import Request, write_warmup
+from keras_transformer.serving.model import Model
+from keras_transformer.serving.model_config import ModelConfig
+from keras_transformer.serving.versions import ModelVersions, Served
 from tests.helpers.model_server import ModelServer
 from tests.serving.conftest import connect, wait, wait_for_users
 
@@ -96,6 +100,46 @@ def test_removing_a_version_returns_to_the_one_before(model, exports):
         wait(lambda: client.post({"inputs": ["a"]})[0] == 404)
         publish(exports[2], model, 11)
         wait(lambda: client.post({"inputs": ["a"]}) == (200, {"outputs": ["2:A"]}))
+
+
+def look_at(scenario, monkeypatch, **settings):
+    """Run `scenario(versions, freed)` with versions that need no model."""
+
+    async def load(name, number, path):
+        return Served(name, number, path, None, None, None)
+
+    async def main():
+        freed = []
+        free = lambda: freed.append(1)  # noqa: E731
+        await scenario(ModelVersions(ModelConfig(name="m", **settings), load, free, 60), freed)
+
+    monkeypatch.setattr("keras_transformer.serving.versions._FREE_SECONDS", 0)
+    asyncio.run(main())
+
+
+def test_a_version_that_is_replaced_under_its_number_is_freed(tmp_path, monkeypatch):
+    for path in ("a/1", "b/1"):
+        (tmp_path / path).mkdir(parents=True)
+
+    async def scenario(versions, freed):
+        await versions.look()
+        versions.config = ModelConfig(name="m", base=tmp_path / "b")
+        with versions.use():
+            await versions.look()
+            assert (versions.served[1].path, len(freed)) == (tmp_path / "b/1", 1)
+        await asyncio.sleep(0.01)
+        assert (versions.states()[1].state, len(freed)) == ("AVAILABLE", 2)
+
+    look_at(scenario, monkeypatch, base=tmp_path / "a")
+
+
+def test_missing_versions_are_reported_once(tmp_path, monkeypatch, caplog):
+    async def scenario(versions, freed):
+        for _ in range(3):
+            await versions.look()
+        assert len(versions.states()) == len(caplog.messages) == 12
+
+    look_at(scenario, monkeypatch, base=tmp_path, specific=frozenset(range(1, 13)))
 
 
 def test_a_directory_that_is_away_changes_nothing(model):
@@ -191,6 +235,39 @@ def test_a_warm_up_request_that_fails_keeps_the_version_from_being_served(model)
 def test_a_model_must_exist(tmp_path):
     with pytest.raises(FileNotFoundError), serving(tmp_path):
         pass
+
+
+def write_graphs(version, *tags):
+    """Write a model of TensorFlow 1 whose table is filled by an operation; a graph for each tag."""
+    tf1 = tf.compat.v1
+    builder = tf1.saved_model.Builder(str(version))
+    for i, tag in enumerate(tags):
+        with tf.Graph().as_default(), tf1.Session() as session:
+            text = tf1.placeholder(tf.string, [None])
+            values = tf.lookup.KeyValueTensorInitializer(["a"], [tag])
+            answer = tf.lookup.StaticHashTable(values, "").lookup(text)
+            weights = tf.zeros([1, 4, 8, 8, 3])
+            signature = tf1.saved_model.predict_signature_def(
+                {"x": text}, {tag: answer, "w": weights}
+            )
+            tf1.Variable(0)
+            session.run(tf1.global_variables_initializer())
+            add = builder.add_meta_graph if i else builder.add_meta_graph_and_variables
+            session = () if i else (session,)
+            signatures = {"serving_default": signature}
+            add(*session, [tag], signatures, main_op=tf1.tables_initializer())
+    builder.save()
+
+
+def test_the_graph_for_serving_is_served(tmp_path):
+    write_graphs(tmp_path / "1", "train", "serve")
+    model = Model(tmp_path / "1")
+    answer = model.run("serving_default", {"x": np.array([b"a"], object)})
+    assert answer["serve"].tolist() == [b"serve"]
+    assert model.heads("serving_default") == 1  # Five dimensions, and not those of attention.
+    write_graphs(tmp_path / "2", "train")
+    with pytest.raises(ValueError, match=r"must have a graph with the tag serve, received \[\["):
+        Model(tmp_path / "2")
 
 
 def test_answers_are_those_of_the_saved_model(model):

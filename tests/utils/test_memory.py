@@ -6,7 +6,9 @@ from keras_transformer.utils import memory
 from keras_transformer.utils.memory import available_memory
 
 
-@pytest.mark.parametrize("file", ["memory.max", "a/b/memory.max", "memory/c/memory.limit_in_bytes"])
+@pytest.mark.parametrize(
+    "file", ["memory.max", "a/memory.max", "a/b/memory.max", "memory/memory.limit_in_bytes"]
+)
 def test_a_control_group_limits_the_memory(file, tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "_GROUPS", tmp_path)
     monkeypatch.setattr(memory, "_GROUP", tmp_path / "of process")

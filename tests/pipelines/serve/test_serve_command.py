@@ -21,8 +21,10 @@ def test_what_cannot_be_served_is_an_error(model):
 
 @pytest.mark.parametrize("name", ["en:de", "a/b"])
 def test_a_name_must_fit_into_a_url(name, model):
-    with pytest.raises(SystemExit, match="error: A model name must not contain a colon or a slash"):
+    message = "error: A model name must not contain a colon or a slash"
+    with pytest.raises(SystemExit, match=message) as error:
         serve.main(["--model", str(model), "--name", name])
+    assert error.value.code == 2
 
 
 def dry_run(capsys, *arguments):
@@ -173,6 +175,9 @@ def test_docker_takes_the_place_of_missing_packages(model, path, capsys, monkeyp
     program(path, "docker", '[ "$1" = version ]')
     monkeypatch.setattr(serve, "PACKAGES", ("starlette", "no_such_package"))
     assert dry_run(capsys, "--model", model)[:2] == ["docker", "run"]
+    monkeypatch.setattr(serve.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(SystemExit, match="models that Docker mounts. Install the .serve. extra"):
+        serve.main(["--model-config-file", str(model), "--dry-run"])
 
 
 @pytest.mark.parametrize(
