@@ -243,6 +243,8 @@ def test_fit_learns_to_copy_and_moves_every_weight():
 @pytest.mark.parametrize("method", ["fit", "evaluate", "train_on_batch", "test_on_batch"])
 def test_a_label_out_of_range_is_refused_before_a_step(wrong, steps, method):
     model, labels, is_jax = build(), ids(B, T), keras.backend.backend() == "jax"
+    if steps > 1 and keras.backend.backend() == "torch":
+        pytest.skip("Keras makes one step at a time on PyTorch")
     model.compile("sgd", LabelSmoothedCrossEntropy(), jit_compile=is_jax, steps_per_execution=steps)
     before = model.get_weights()
     labels[0 if steps == 1 else 1, 2] = wrong
