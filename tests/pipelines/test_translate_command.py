@@ -70,7 +70,7 @@ def test_a_translation_stays_on_its_line(capsys, monkeypatch):
         ("{saved_model} --batch-size 0 one", "batch_size must be at least 1, received 0"),
         ("{saved_model} --input none --batch-size 2", "none must be a text file"),
         ("{saved_model} --num-hypotheses 3 one", "num_hypotheses must be at most beam_size, .* 3 "),
-        ("{run} --beam-size 0 one", "beam_size: .* greater than 0, received '0'"),
+        ("{run} --beam-size 0 one", "beam_size must be greater than 0, received '0'"),
         ("none one", "There is no directory none. Give the directory of"),
         ("{tmp_path} one", "/config.yaml does not exist. Give the dir"),
     ],
