@@ -145,7 +145,8 @@ class TokenSearch:
         # The paper's limit counts tokens without eos, and `lengths` includes it on both sides.
         if self.decoding.length_factor != 1:
             product = self.decoding.length_factor * tf.cast(lengths, tf.float32)
-            lengths = tf.cast(tf.math.ceil(product), tf.int32)
+            lengths = tf.cast(product, tf.int32)  # Rounded up, in operations of every server.
+            lengths += tf.cast(tf.cast(lengths, tf.float32) < product, tf.int32)
         max_lengths = lengths + self.decoding.extra_length
         if self.decoding.max_length is not None:
             max_lengths = tf.minimum(max_lengths, self.decoding.max_length)
