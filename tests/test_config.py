@@ -190,7 +190,7 @@ def test_what_yaml_makes_of_mistakes_is_refused_together(tmp_path):
         "data.train_languages must not be a boolean, received [False]; in YAML, quote",
         "training.clip_norm must be a finite number",
         "training.warmup_steps must not be a boolean, received False; ",
-        "model.num_layers is given twice, in lines 1 and 1; remove one",
+        "model.num_layers is given twice, in line 1; remove one",
         "training is given twice, in lines 3 and 4; remove one. Correct or restore it.",
     ):
         assert mistake in str(error.value)
