@@ -178,8 +178,10 @@ def test_after_an_interruption_it_says_what_the_same_command_does(
 def test_a_terminated_run_says_where_it_resumes(tmp_path, number):
     experiment = toy_experiment(write_toy_text(tmp_path, train=60), epochs=9999)
     experiment.to_file(tmp_path / "toy.yaml")
+    command = [sys.executable, "-m", "pipelines.train", "--config", "toy.yaml", "--output", "run"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "pipelines.train", "--config", "toy.yaml", "--output", "run"],
+        # Tests that nohup runs would pass on that they ignore the signal.
+        ["env", f"--default-signal={number.name.removeprefix('SIG')}", *command],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "-1"},
         stdout=subprocess.DEVNULL,
