@@ -4,7 +4,7 @@ Several clients send batches of sentences, half of them random strings, to a ser
 its own. After a third of the time a new version of the model appears, and after two thirds the old
 one goes. Each request must be answered, each sentence must always have the same translation, and
 memory must stop growing. `benchmarks.load` measures the same model without a server. With
-`--hostile`, clients of single sentences then measure how long they wait beside hostile ones.
+`--hostile`, clients of single sentences then measure how long they wait next to hostile ones.
 
 Usage:
     python -m benchmarks.server_load --model saved_models/en_de --text test.en

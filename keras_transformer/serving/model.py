@@ -114,7 +114,7 @@ class Model:
         return found if self.sizes is None else np.minimum(found, self.sizes.most_bytes)
 
     def memory(self, signature: str, length: int) -> int:
-        """Return the most bytes that a row-wise signature takes for a row of so many bytes."""
+        """Return the most bytes that a row-wise signature takes for a row of a given size."""
         assert self.sizes is not None
         tokens, memory = self.sizes.of_row(length)
         shapes = (info.tensor_shape.dim for info in self.signature_defs[signature].outputs.values())

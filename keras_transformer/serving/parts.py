@@ -82,7 +82,7 @@ class Sizes:
         return self.longest * _BYTES_PER_TOKEN
 
     def of_row(self, length: int) -> tuple[int, float]:
-        """Return the most tokens of a text of so many bytes and its translation, and the memory."""
+        """Return the most tokens of a text of a given size and its translation, and the memory."""
         source = min(length + 1, self.longest)
         target = self.target[0] + self.target[1] * source
         return math.ceil(max(source, target)), self.memory[0] + self.memory[1] * target

@@ -53,7 +53,7 @@ class Room:
 
     @contextlib.contextmanager
     def hold(self, size: int = 0) -> Iterator[Callable[[int], None]]:
-        """Keep room for a request of so many bytes in the block.
+        """Keep room for a request of the given size in the block.
 
         Yields:
             A function to call with the bytes of a request that grows.
