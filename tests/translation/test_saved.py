@@ -224,7 +224,9 @@ def test_what_is_not_a_translator_is_named(translator, tmp_path):
     translator.save(tmp_path)
     (tmp_path / "config.yaml").write_text("model: {vocab_size: 3}")
     (tmp_path / "SHA256SUMS").unlink()
-    with pytest.raises(ValueError, match="config.yaml has invalid values: model.vocab_size must be greater than 4"):
+    with pytest.raises(
+        ValueError, match="config.yaml has invalid values: model.vocab_size must be greater than 4"
+    ):
         Translator.load(tmp_path)
     (tmp_path / "model.keras").unlink()
     with pytest.raises(FileNotFoundError, match="model.keras does not exist. Give the directory"):
