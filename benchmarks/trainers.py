@@ -1,7 +1,7 @@
 """Trainers for benchmarks: ours, and those of other libraries on the same batches.
 
 Each is set up with sizes, batches and a precision, then makes one pass per call. What this module
-imports at its start needs no TensorFlow: `benchmarks.accelerator` trains with JAX.
+imports at its start needs no TensorFlow: `benchmarks.gpu` trains with JAX too.
 """
 
 import math
@@ -57,7 +57,11 @@ def make_step(name: str, case: tuple[TransformerConfig, str, str]) -> Pass:
 
 
 def ours(
-    config: TransformerConfig, batches: Sequence[Batch], precision: str, parts: int = 1
+    config: TransformerConfig,
+    batches: Sequence[Batch],
+    precision: str,
+    parts: int = 1,
+    jit_compile: bool = False,
 ) -> Pass:
     """Train with `model.fit` and our model, loss and optimizer, with the dropout of every peer."""
     import keras
@@ -70,8 +74,35 @@ def ours(
     rates = {"attention_dropout": config.dropout, "ffn_dropout": config.dropout}
     model = TrainingTransformer(replace(config, **rates), parts=parts, dtype=precision)
     adam = FusedAdam(LEARNING_RATE, beta_2=0.98, epsilon=1e-9)
-    model.compile(adam, LabelSmoothedCrossEntropy(0.1), jit_compile=False)
+    model.compile(adam, LabelSmoothedCrossEntropy(0.1), jit_compile=jit_compile)
     return _fit(model, lambda source, decoder: {"source": source, "target": decoder}, batches)
+
+
+def ours_on_jax(config: TransformerConfig, batches: Sequence[Batch], precision: str) -> Pass:
+    """Train as `ours`, on the JAX backend and without TensorFlow."""
+    import keras
+
+    from keras_transformer.losses import LabelSmoothedCrossEntropy
+    from keras_transformer.model import Transformer
+    from keras_transformer.optimizers import FusedAdam
+
+    keras.utils.set_random_seed(1)
+    rates = {"attention_dropout": config.dropout, "ffn_dropout": config.dropout}
+    model = Transformer(replace(config, **rates), dtype=precision)
+    adam = FusedAdam(LEARNING_RATE, beta_2=0.98, epsilon=1e-9)
+    model.compile(adam, LabelSmoothedCrossEntropy(0.1))
+
+    class InMemory(keras.utils.PyDataset):
+        def __len__(self):
+            return len(batches)
+
+        def __getitem__(self, index):
+            source, labels = batches[index]
+            target = np.pad(labels[:, :-1], [(0, 0), (1, 0)], constant_values=BOS_ID)
+            return {"source": source, "target": target}, labels
+
+    dataset = InMemory()
+    return lambda: model.fit(dataset, shuffle=False, verbose=0).history["loss"][0]
 
 
 def of_keras_hub(config: TransformerConfig, batches: Sequence[Batch], precision: str) -> Pass:

@@ -1,0 +1,123 @@
+"""The GPU benchmark on the CPU: static batches, its processes, a profile, and the whole report."""
+
+import json
+import sys
+import time
+from collections import Counter
+
+import pytest
+from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+from benchmarks import gpu
+from benchmarks.gpu_training import kernel_events, kernel_kind, summarize
+from benchmarks.gpu_worker import Group, Schedule, Worker
+from keras_transformer.data.batching import rows_per_batch
+from tests.helpers.tiny import run_python, tiny_tokenizer, toy_pairs
+
+
+def cell(name):
+    def run(seconds):
+        time.sleep(seconds)
+        return {"name": name}
+
+    return {"started": name}, run
+
+
+def test_each_batch_has_one_of_few_shapes():
+    short = toy_pairs(300)
+    fours = zip(*[iter(short)] * 4, strict=True)
+    pairs = short + [tuple(map(" ".join, zip(*four, strict=True))) for four in fours]
+    batches = gpu.static_batches(pairs, tiny_tokenizer()._processor, 200, count=1000, shapes=4)
+    shapes = Counter((source.shape, labels.shape) for source, labels in batches)
+    assert 1 < len(shapes) <= 4
+    for source, labels in shapes:
+        assert source == labels and source[1] % 8 == 0
+        assert source[0] == rows_per_batch(200, source[1], is_static=True)
+    assert sum((source[:, 0] > 0).sum() for source, _ in batches) == len(pairs)
+
+
+def test_a_vocabulary_is_enlarged_by_pieces_that_no_text_has():
+    import sentencepiece
+
+    small = gpu.train_vocabulary((line for pair in toy_pairs(200) for line in pair), 60)
+    large = sentencepiece.SentencePieceProcessor(model_proto=gpu.enlarge(small, 5000))
+    small = sentencepiece.SentencePieceProcessor(model_proto=small)
+    assert large.vocab_size() == 5000
+    assert large.encode("one two 17") == small.encode("one two 17")
+
+
+@pytest.mark.slow
+def test_a_failure_and_the_end_of_the_time_cost_no_other_result(tmp_path):
+    where = f"{__name__}:cell"
+    failing = [Worker("os:abort", {}, [{}]), Worker("math:no_function", {}, [{}])]
+    runs = [{"seconds": 0}, {"seconds": "no number"}, {"seconds": 0.01}]
+    good = Worker(where, {"name": "good"}, runs, [{"seconds": 0.02}], labels={"engine": "a"})
+    late = Worker(where, {"name": "late"}, [{"seconds": 600}])
+    records = []
+    groups = [
+        Group("first", {"model": "m"}, [*failing, good], 1, repeats=2),
+        Group("second", {}, [late], 1),
+        Group("third", {}, [Worker(where, {"name": "never"})], 100),
+    ]
+    deadline = time.monotonic() + 20
+    Schedule(groups, tmp_path, records.append, deadline, 50, cores=8, prepare_limit=30).run()
+    assert time.monotonic() < deadline + 5
+    errors = [record["error"] for record in records if "error" in record]
+    assert "ended" in errors[0] or "ended" in errors[1]
+    assert sum("no_function" in error for error in errors) == 1
+    of_good = [r for r in records if r.get("engine") == "a" and r["part"] == "first"]
+    assert [r["seconds"] for r in of_good if r.get("name")] == [0, 0.01, 0, 0.01, 0.02]
+    assert sum("TypeError" in error for error in errors) == 2
+    assert [r["part"] for r in records if "no answer" in r.get("error", "")] == ["second"]
+    assert [r["part"] for r in records if r.get("error") == "not reached"] == ["third"]
+
+
+def test_the_kernels_of_a_profile_have_their_kinds_and_gaps():
+    space = xplane_pb2.XSpace()
+    plane = space.planes.add(name="/device:GPU:0")
+    plane.stat_metadata[1].name = "tf_op"
+    plane.stat_metadata[2].name = "model/adam/mul"
+    names = {1: "nvjet_gemm", 2: "fusion_7", 3: "MemcpyH2D"}
+    for number, name in names.items():
+        plane.event_metadata[number].name = name
+    stream = plane.lines.add(name="Stream #1", timestamp_ns=5)
+    for number, start, milliseconds in ((1, 0, 4), (2, 6, 2), (3, 9, 1)):
+        event = stream.events.add(metadata_id=number, offset_ps=start * 10**9)
+        event.duration_ps = milliseconds * 10**9
+        if number == 2:
+            event.stats.add(metadata_id=1, ref_value=2)
+    plane.lines.add(name="XLA Ops").events.add(metadata_id=1, duration_ps=10**12)
+    space.planes.add(name="/host:CPU").lines.add(name="Stream").events.add(duration_ps=10**12)
+    found = summarize(list(kernel_events(space.planes)), steps=2)
+    kinds = {"products": 2.0, "optimizer": 1.0, "copies to the device": 0.5}
+    assert (found["kinds"], found["span"], found["waits"], found["kernels"]) == (kinds, 5, 1.5, 1.5)
+    assert found["top"][1] == ["fusion_7", "model/adam/mul", 1.0, 0.5]
+    assert kernel_kind("input_scatter_fusion", "encoder/embeddings/gather") == "embeddings"
+
+
+@pytest.mark.slow
+@pytest.mark.parity
+def test_all_parts_on_the_cpu(parallel, tmp_path):
+    output = tmp_path / "found.jsonl"
+    files = parallel(toy_pairs(400))
+    options = (
+        "--device cpu --minutes 9 --models tiny --vocab-size 150 --vocabularies 150 170 "
+        "--lengths 4 --batch-sizes 2 1 --sentences 4 --batch-tokens 200 --batches 2 --steps 104 "
+        "--repeats 1"
+    )
+    run_python(
+        *("-m", "benchmarks.gpu", *files, "--test", files[1], "--output", output),
+        *options.split(),
+    )
+    printed = run_python("-m", "benchmarks.gpu", "--report", output).stdout
+    records = [json.loads(line) for line in output.read_text().splitlines()]
+    failed = [record for record in records if "error" in record or "failed" in record]
+    # A CPU has no kernels to profile.
+    assert [record.get("action") for record in failed] == ["profile"], failed
+    assert "| 4 of 4 |" in printed and "step_seconds" in printed, sys.stderr
+    for cells in (
+        "| tiny | PyTorch, torch.compile |",
+        "| 170 | 4 | 4 | 2 | Hugging Face, bfloat16 |",
+        "| one replica and two replicas |",
+    ):
+        assert cells in printed
