@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.gpu_report import tables
-from benchmarks.gpu_training import COMPILED, EAGER, ON_JAX, OURS, matrix_operations
+from benchmarks.gpu_training import COMPILED, EAGER, NO_TF32, ON_JAX, OURS, matrix_operations
 from benchmarks.gpu_worker import ALONE, Group, Record, Schedule, Worker
 from benchmarks.machine import describe_machine
 from benchmarks.trainers import Batch, save_batches
@@ -48,7 +48,6 @@ SHIPPED = "saved_models/multi30k_en_de"
 GIGABYTES = {"tiny": 2, "base": 25, "big": 52}
 """Memory that all trainers of a model need together."""
 PACKAGES = ("tensorflow", "keras", "jax", "torch", "transformers", "ctranslate2")
-NO_TF32 = {"NVIDIA_TF32_OVERRIDE": "0"}
 
 
 def train_vocabulary(lines: Iterable[str], vocab_size: int) -> bytes:

@@ -20,6 +20,7 @@ from benchmarks.trainers import Batch, load_batches, of_pytorch, ours, ours_on_j
 from keras_transformer.config import TransformerConfig
 from keras_transformer.presets import PRESETS
 
+NO_TF32 = {"NVIDIA_TF32_OVERRIDE": "0"}
 OURS, ON_JAX, EAGER, COMPILED = "ours", "ours (JAX)", "PyTorch", "PyTorch, torch.compile"
 
 
@@ -255,7 +256,7 @@ def equality(device: str) -> Prepared:
     processes = {}
     for case, count in _DEVICES.items():
         hidden = count == 0 or device == "cpu"
-        environment = {"NVIDIA_TF32_OVERRIDE": "0"} | ({"CUDA_VISIBLE_DEVICES": "-1"} * hidden)
+        environment = NO_TF32 | ({"CUDA_VISIBLE_DEVICES": "-1"} if hidden else {})
         command = [sys.executable, "-m", "benchmarks.gpu_training", case, str(folder / case)]
         processes[case] = subprocess.Popen(
             command, env=os.environ | environment, stderr=subprocess.PIPE, text=True
@@ -307,7 +308,7 @@ def write_weights(case: str, path: str) -> None:
         sizes = {"num_layers": 2, "d_model": 24, "d_ff": 40, "num_heads": 3, "dropout": 0.0}
         model = TrainingTransformer(TransformerConfig(vocab_size=53, **sizes))
         model.compile(
-            keras.optimizers.SGD(0.1), LabelSmoothedCrossEntropy(0.1), jit_compile=not replicas
+            keras.optimizers.SGD(0.1), LabelSmoothedCrossEntropy(0.1), jit_compile=True
         )
     model.fit(batches.unbatch().batch(8).repeat(20), epochs=1, verbose=0)
     np.save(path, np.concatenate([weights.ravel() for weights in model.get_weights()]))
