@@ -307,9 +307,7 @@ def write_weights(case: str, path: str) -> None:
         keras.utils.set_random_seed(1)
         sizes = {"num_layers": 2, "d_model": 24, "d_ff": 40, "num_heads": 3, "dropout": 0.0}
         model = TrainingTransformer(TransformerConfig(vocab_size=53, **sizes))
-        model.compile(
-            keras.optimizers.SGD(0.1), LabelSmoothedCrossEntropy(0.1), jit_compile=True
-        )
+        model.compile(keras.optimizers.SGD(0.1), LabelSmoothedCrossEntropy(0.1), jit_compile=True)
     model.fit(batches.unbatch().batch(8).repeat(20), epochs=1, verbose=0)
     np.save(path, np.concatenate([weights.ravel() for weights in model.get_weights()]))
 

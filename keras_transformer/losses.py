@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from keras_transformer.config import PAD_ID
-from keras_transformer.utils.gpus import fuses_formulas
+from keras_transformer.utils.devices import fuses_formulas
 from keras_transformer.utils.ids import check_ids
 
 __all__ = ["LabelSmoothedCrossEntropy", "distilled_cross_entropy", "smoothed_cross_entropy"]

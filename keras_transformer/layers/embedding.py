@@ -11,7 +11,7 @@ from keras_transformer.layers import fast
 from keras_transformer.layers.adaptation import KernelLayer
 from keras_transformer.layers.feed_forward import linear
 from keras_transformer.layers.initial import serialized_initializer
-from keras_transformer.utils.gpus import fuses_formulas
+from keras_transformer.utils.devices import fuses_formulas
 from keras_transformer.utils.ids import check_ids
 
 

@@ -16,7 +16,7 @@ from keras_transformer.training.recipe import run_recipe
 from keras_transformer.training.run_directory import claim
 from keras_transformer.training.validation import Validation, greedy_validation
 from keras_transformer.translation.saved import SavedTranslator
-from keras_transformer.utils.gpus import has_gpu
+from keras_transformer.utils.devices import has_gpu
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

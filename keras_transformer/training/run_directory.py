@@ -24,8 +24,8 @@ from keras_transformer.translation.saved import (
     weights_file,
 )
 from keras_transformer.utils.checksums import check_files, recorded_files, sample_checksum
+from keras_transformer.utils.devices import fuses_formulas, has_bfloat16
 from keras_transformer.utils.files import read_json, write_json
-from keras_transformer.utils.gpus import fuses_formulas, has_bfloat16
 
 log = logging.getLogger(__name__)
 
