@@ -109,6 +109,20 @@ def test_a_step_that_xla_compiles_is_the_plain_step(monkeypatch, parts, with_tea
     assert_same_step(fitted(parts, weighted=True, **options), expected)
 
 
+def test_a_compiled_step_has_nothing_that_a_gpu_does_one_by_one(monkeypatch):
+    """A scatter adds the rows of a frequent token in turn, and a condition waits for the host."""
+    for module in (losses, layers.embedding, layers.residual):
+        monkeypatch.setattr(module, "fuses_formulas", lambda: True)
+    model, (inputs, labels, _) = compiled(jit_compile=True), batch()
+    model.optimizer.build(model.trainable_variables)
+    step = tf.function(model.train_step, jit_compile=True, autograph=False)
+    given = tf.nest.map_structure(lambda ids: tf.constant(ids, tf.int32), (inputs, labels))
+    program = step.experimental_get_compiler_ir(given)(stage="optimized_hlo")
+    assert " dot(" in program
+    for operation in ("scatter", "conditional", "sort", "while"):
+        assert f" {operation}(" not in program
+
+
 class Strings(TrainingTransformer):
     """Add 0 to the logits by way of strings, which XLA refuses."""
 
