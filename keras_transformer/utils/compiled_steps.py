@@ -28,15 +28,19 @@ def compiled_or_plain(compiled: Function, make_plain: Callable[[], Function]) ->
     """
     import tensorflow as tf
 
-    functions: dict[str, Function] = {}
+    traced: dict[tuple[str, str], Callable[[Any], Any]] = {}
     shapes: set[Any] = set()
+    plain: Function | None = None
     is_refused = False
 
     def run(name, iterator, data):
-        if name not in functions:
-            made = compiled if name == "compiled" else make_plain()
-            functions[name] = _of_data(made, getattr(iterator, "element_spec", None))
-        return functions[name](data)
+        nonlocal plain
+        spec = getattr(iterator, "element_spec", None)
+        if (name, str(spec)) not in traced:
+            if name == "plain" and plain is None:
+                plain = make_plain()
+            traced[name, str(spec)] = _of_data(plain if name == "plain" else compiled, spec)
+        return traced[name, str(spec)](data)
 
     def step(iterator):
         nonlocal is_refused
@@ -45,8 +49,8 @@ def compiled_or_plain(compiled: Function, make_plain: Callable[[], Function]) ->
         shape = tuple(tuple(tensor.shape) for tensor in tensors)
         is_new = shape not in shapes
         if is_refused or (is_new and len(shapes) == MAX_SHAPES):
-            if "plain" not in functions:
-                message = "XLA compiles steps for up to %d shapes; others are plain and slower"
+            if plain is None:
+                message = "XLA compiles steps for up to %d shapes of batches; others are slower"
                 log.warning(message, MAX_SHAPES)
             return run("plain", iterator, data)
         try:
@@ -60,7 +64,7 @@ def compiled_or_plain(compiled: Function, make_plain: Callable[[], Function]) ->
                 raise
             outputs = run("plain", iterator, data)  # Another error has another cause than XLA.
             is_refused = True
-            log.warning("XLA refuses a step, so all steps are plain and slower: %s", _cause(error))
+            log.warning("XLA refuses a step, so steps are not compiled: %s", _cause(error))
             return outputs
 
     return step

@@ -99,7 +99,10 @@ def test_a_step_in_parts_is_the_step_on_the_whole_batch(parts, rows, weighted, k
     assert in_parts[1].keys() == {"loss", "nll", "accuracy", "gradient_norm"}
 
 
-@pytest.mark.parametrize("parts, with_teacher", [(1, False), (2, False), (2, True)])
+@pytest.mark.parametrize(
+    "parts, with_teacher",
+    [(1, False), *(pytest.param(2, taught, marks=pytest.mark.slow) for taught in (False, True))],
+)
 def test_a_step_that_xla_compiles_is_the_plain_step(monkeypatch, parts, with_teacher):
     """On a GPU, formulas take the place of what is fast on a CPU."""
     expected = fitted(1, weighted=True, with_teacher=with_teacher)
@@ -143,8 +146,14 @@ def batches(*lengths):
 
 @pytest.mark.parametrize(
     "model_class, most, message",
-    [(Strings, 9, "XLA refuses a step"), (TrainingTransformer, 1, "for up to 1 shapes")],
-    ids=["refused", "many shapes"],
+    [
+        pytest.param(Strings, 9, "XLA refuses a step", id="refused"),
+        pytest.param(
+            *(TrainingTransformer, 1, "for up to 1 shapes"),
+            marks=pytest.mark.slow,
+            id="many shapes",
+        ),
+    ],
 )
 def test_steps_that_xla_does_not_compile_are_plain(caplog, monkeypatch, model_class, most, message):
     """No batch is lost, and a line says so once."""
@@ -157,10 +166,8 @@ def test_steps_that_xla_does_not_compile_are_plain(caplog, monkeypatch, model_cl
         found.append((model.get_weights(), {"loss": losses_of_epoch[0]}))
     assert_same_step(*found)
     assert int(model.optimizer.iterations) == 4
-    assert [record.message for record in caplog.records if message in record.message] == [
-        record.message for record in caplog.records if "XLA" in record.message
-    ]
-    assert sum(message in record.message for record in caplog.records) == 1
+    (line,) = [record.message for record in caplog.records if "XLA" in record.message]
+    assert message in line and (most == 1 or "AsString" in line)
 
 
 @pytest.mark.slow
