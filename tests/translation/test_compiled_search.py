@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -6,6 +8,7 @@ from keras_transformer.config import DecodingConfig
 from keras_transformer.decoding import SearchResult
 from keras_transformer.translation import compiled_search
 from keras_transformer.translation.compiled_search import CompiledSearch, search_shapes
+from keras_transformer.translation.search import TokenSearch
 from keras_transformer.translation.translator import Translator
 from tests.helpers.tiny import (
     NO_UTF8,
@@ -145,3 +148,21 @@ def test_prepared_weights_keep_what_a_subclass_overrides():
     model = tiny_model(num_layers=1)
     prepared = Scoring(model, tiny_tokenizer(), decoding=options).with_prepared_weights()
     assert prepared.n_best(TEXTS[-1:])["scores"].numpy().tolist() == [[-7.0]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_a_step_on_a_gpu_multiplies_once_per_map_and_copies_no_cache(beam_size):
+    model = tiny_model(num_layers=1)
+    options = DecodingConfig(beam_size=beam_size, extra_length=6, max_source_length=16)
+    search = TokenSearch(model, options, compiled=True, device="gpu").with_prepared_weights()
+    search(tf.zeros([2, 16], tf.int32), tf.ones([2], tf.int32))
+    (compiled,) = search._compiled.values()
+    inputs = [tf.zeros(shape, tf.int64) for shape in ([2, 16], [2], [2])]
+    program = compiled._functions[-1].experimental_get_compiler_ir(*inputs)("optimized_hlo")
+    (name,) = re.findall(r"body=%([\w.\-]+)", program)
+    body = re.search(rf"^%{re.escape(name)} .*?^}}", program, re.DOTALL | re.MULTILINE)[0]
+    # Joined projections, two maps of the memory, and two products of each attention.
+    assert len(re.findall(r" dot\(", body)) == 10 + 1
+    assert "dynamic-update-slice" in program
+    assert not re.findall(r"= f32\[2,\d+,\d+,\d+\]\S* (?:copy|transpose)\(", body)
