@@ -15,6 +15,8 @@ from keras import ops
 LEVELS = 256
 """The number of rates that random bytes can tell apart."""
 
+_PHILOX = 1
+"""TensorFlow's number of the algorithm whose results depend on its key and counter alone."""
 _MAX_MULTIPLIED = 1 << 16
 """Rows of a matrix up to which a product is used: an estimate from a measurement with 8,000."""
 
@@ -31,15 +33,20 @@ def dropout(inputs: Any, rate: float, seed: Any) -> Any:
         rate: The share of inputs that become 0, above 0 and below 1.
         seed: A `keras.random.SeedGenerator`.
     """
-    # Keras has no integers of the whole range, and derives others by a division.
     import tensorflow as tf
 
-    key, count = tf.cast(seed.next(), tf.int32), tf.size(inputs, tf.int64)
+    count = tf.size(inputs, tf.int64)
+    # Keras has one seed for all replicas.
     replica = tf.distribute.get_replica_context()
-    if replica is not None and replica.num_replicas_in_sync > 1:
-        # Keras has one seed for all replicas.
-        key = tf.random.fold_in(key, replica.replica_id_in_sync_group)
-    words = tf.random.stateless_uniform([(count + 3) // 4], key, None, None, tf.uint32)
+    number = 0 if replica is None else replica.replica_id_in_sync_group
+    # `tf.random` would derive key and counter from the seed by five kernels of a GPU.
+    words = tf.raw_ops.StatelessRandomUniformFullIntV2(
+        shape=[(count + 3) // 4],
+        key=tf.bitcast(tf.cast(seed.next(), tf.uint32), tf.uint64)[tf.newaxis],
+        counter=tf.stack([tf.constant(0, tf.uint64), tf.cast(number, tf.uint64)]),
+        alg=_PHILOX,
+        dtype=tf.uint32,
+    )
     values = tf.reshape(tf.reshape(tf.bitcast(words, tf.uint8), [-1])[:count], tf.shape(inputs))
     dropped = min(max(round(LEVELS * rate), 1), LEVELS - 1)
     scaled = inputs * ops.cast(LEVELS / (LEVELS - dropped), inputs.dtype)
