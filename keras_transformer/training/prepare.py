@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.config import ExperimentConfig
+from keras_transformer.config.filters import chosen_filters
 from keras_transformer.data import EncodedPairs, SubwordDropout, TokenBatches, WordDropout
 from keras_transformer.data.batching import choose_widths, rows_per_batch
 from keras_transformer.data.cleaning import CleaningRules, reason_names
@@ -126,8 +127,13 @@ def encode_text(
         "text": text.facts,
         "vocabularies": [hashlib.sha256(each.model).hexdigest() for each in tokenizers],
         "subwords": [type(each).__name__ for each in tokenizers],
-        "rules": dataclasses.asdict(rules),
+        # Rules without filters keep the names of earlier versions.
+        "rules": {k: v for k, v in dataclasses.asdict(rules).items() if k != "filters" or v},
     }
+    validation: Pairs = ()
+    if "in_validation" in rules.filters:
+        validation = read_validation(config.data)
+        facts["validation"] = hashlib.sha256(repr(validation).encode()).hexdigest()
     folder = text.folder / digest(facts)
     if config.data.cache is None:
         for path in text.folder.glob("*"):
@@ -135,7 +141,7 @@ def encode_text(
                 shutil.rmtree(path, ignore_errors=True)
             elif path.name.startswith("writing-"):  # Of a process that was killed.
                 path.unlink(missing_ok=True)
-    return encode_to_files(text.tagged, tokenizers, rules, folder)
+    return encode_to_files(text.corpora, tokenizers, rules, folder, validation)
 
 
 def _cleaning_rules(config: ExperimentConfig) -> CleaningRules:
@@ -144,6 +150,7 @@ def _cleaning_rules(config: ExperimentConfig) -> CleaningRules:
         max_length=data.max_length,
         max_length_ratio=data.max_length_ratio,
         drop_duplicates=data.drop_duplicates,
+        filters=chosen_filters(data.filters),
     )
 
 
@@ -168,8 +175,9 @@ def token_batches(
     """
     data, training = config.data, config.training
     kept = [report["kept"] for report in reports]
-    weights = data.train_weights or temperature_weights(kept, data.temperature)
-    if data.temperature != 1:
+    weights = [1.0 if corpus.weight is None else corpus.weight for corpus in data.training_corpora]
+    if data.temperature != 1:  # Then no corpus has a weight.
+        weights = temperature_weights(kept, data.temperature)
         mixture = (f"{w:.2f} of {each['name']}" for w, each in zip(weights, reports, strict=True))
         log.info("times that a pass has each pair: %s", ", ".join(mixture))
     vary = _subword_dropout(config, tokenizers, pairs)
