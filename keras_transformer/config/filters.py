@@ -2,6 +2,7 @@
 
 FILTERS = {
     "identical": "whose sides are identical",
+    "keys": "whose source is the key of a message, such as label_add, and the target is text",
     "placeholders": "with other placeholders on one side",
     "tags": "with other tags on one side",
     "numbers": "with other numbers on one side",
@@ -16,7 +17,7 @@ FILTERS = {
 """What the pairs that a filter finds have in common."""
 
 FILTER_SETS = {
-    "messages": ("placeholders", "tags", "urls", "newlines", "script", "in_validation"),
+    "messages": ("keys", "placeholders", "tags", "urls", "newlines", "script", "in_validation"),
     "prose": (
         "identical",
         "numbers",
@@ -37,7 +38,7 @@ def chosen_filters(names: list[str]) -> tuple[str, ...]:
         ValueError: If a name is unknown.
 
     >>> chosen_filters(["identical", "messages"])[:3]
-    ('identical', 'placeholders', 'tags')
+    ('identical', 'keys', 'placeholders')
     """
     if unknown := [name for name in names if name not in FILTERS | FILTER_SETS]:
         raise ValueError(

