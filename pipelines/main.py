@@ -10,6 +10,7 @@ from pipelines.cli.errors import plain_errors
 COMMANDS = {
     "quickstart": "pipelines.quickstart.__main__",
     "import_marian": "pipelines.import_marian",
+    "split": "pipelines.split",
     "prepare": "pipelines.prepare",
     "train": "pipelines.train",
     "evaluate": "pipelines.evaluate",

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from itertools import zip_longest
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 _GZIP_MAGIC, _XZ_MAGIC = b"\x1f\x8b", b"\xfd7zXZ"
 
@@ -160,7 +160,7 @@ def stream_lines(path: str | os.PathLike) -> Iterator[str]:
         start = file.read(len(_XZ_MAGIC))
     kind = "gzip" if start.startswith(_GZIP_MAGIC) else "xz" if start == _XZ_MAGIC else "text"
     # Binary files break lines at \n alone, where text mode also breaks at a lone \r.
-    opened = {"gzip": gzip.open, "xz": lzma.open}.get(kind, open)
+    opened: Any = {"gzip": gzip.open, "xz": lzma.open}.get(kind, open)
     with opened(path, "rb") as file:
         number = 0
         try:
