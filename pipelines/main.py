@@ -10,8 +10,8 @@ from pipelines.cli.errors import plain_errors
 COMMANDS = {
     "quickstart": "pipelines.quickstart.__main__",
     "import_marian": "pipelines.import_marian",
-    "split": "pipelines.split",
     "prepare": "pipelines.prepare",
+    "split": "pipelines.split",
     "train": "pipelines.train",
     "evaluate": "pipelines.evaluate",
     "translate": "pipelines.translate",

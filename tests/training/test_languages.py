@@ -62,6 +62,22 @@ def test_tags_are_first_tokens_of_the_training_and_validation_text(data):
     ]
 
 
+def test_a_tag_of_a_corpus_joins_its_language(data):
+    paths = {"source": "train_de.en", "target": "train_de.de"}
+    corpora = [paths | {"language": "de"}, paths | {"language": "de", "tag": "bt"}]
+    validation = {"validation_source": "valid_de.en", "validation_target": "valid_de.de"}
+    config = toy_experiment({"corpora": corpora, **validation, "validation_languages": ["de"]})
+    tokenizers, pairs, reports = encoded_text(config, Path("run"))
+    assert tokenizers[0].language_tags == [">>de<<", ">>de_bt<<"]
+    assert pairs.source_ids[pairs.source_offsets[:-1]].tolist() == [4] * 270 + [5] * 270
+    assert reports[1]["name"] == "train_de.en and train_de.de (de_bt)"
+    plain = {"corpora": [paths, paths | {"tag": "bt"}], **validation}
+    tokenizers, pairs, _ = encoded_text(toy_experiment(plain), Path("plain"))
+    assert tokenizers[0].language_tags == [">>bt<<"]
+    assert (pairs.source_ids == 4).sum() == 270
+    assert text_facts(DataConfig(**plain)) != text_facts(config.data)
+
+
 def test_bpe_dropout_keeps_the_tags(data):
     config = toy_experiment({**data, "subword_dropout": 0.5, "temperature": 1})
     batches = token_batches(config, *encoded_text(config, Path("run")))
