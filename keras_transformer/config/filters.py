@@ -2,7 +2,7 @@
 
 FILTERS = {
     "identical": "whose sides are identical",
-    "keys": "whose source is the key of a message, such as label_add, and the target is text",
+    "keys": "whose source is a message key, such as label_add",
     "placeholders": "with other placeholders on one side",
     "tags": "with other tags on one side",
     "numbers": "with other numbers on one side",
@@ -23,7 +23,6 @@ FILTER_SETS = {
         "numbers",
         "urls",
         "script",
-        "several_translations",
         "near_duplicates",
         "in_validation",
     ),

@@ -94,10 +94,15 @@ def test_an_empty_source_is_dropped_although_it_would_get_a_tag(data):
 
 def test_encoded_text_depends_on_the_languages(data):
     config = DataConfig(**data)
-    turned = dataclasses.replace(config, train_languages=["fr", "de"])
+    one, other = config.corpora
+    swapped = [
+        dataclasses.replace(one, language="fr"),
+        dataclasses.replace(other, language="de"),
+    ]
+    turned = dataclasses.replace(config, corpora=swapped)
     plain = dataclasses.replace(
         config,
-        train_languages=[],
+        corpora=[dataclasses.replace(each, language=None) for each in config.corpora],
         validation_languages=[],
         validation_source="valid_de.en",
         validation_target="valid_de.de",
@@ -105,6 +110,12 @@ def test_encoded_text_depends_on_the_languages(data):
     facts = [text_facts(each) for each in (config, turned, plain)]
     assert facts[0] != facts[1] != facts[2] != facts[0]
     assert facts[2].keys() == {"files"}  # As before there were tags.
+    lists = {
+        "train_source": ["train_de.en", "train_fr.en"],
+        "train_target": ["train_de.de", "train_fr.fr"],
+        "train_languages": ["de", "fr"],
+    }
+    assert text_facts(dataclasses.replace(config, corpora=[], **lists)) == facts[0]
 
 
 def test_a_direction_without_text_is_named(data):
