@@ -12,6 +12,7 @@ COMMANDS = {
     "import_marian": "pipelines.import_marian",
     "plan": "pipelines.plan",
     "prepare": "pipelines.prepare",
+    "split": "pipelines.split",
     "train": "pipelines.train",
     "evaluate": "pipelines.evaluate",
     "translate": "pipelines.translate",

@@ -1,0 +1,75 @@
+r"""Placeholders, markup and URLs in text: what a translation copies instead of translating.
+
+The patterns have no capturing groups, so `"|".join` combines them.
+"""
+
+import re
+
+_HTML_NAMES = (
+    "a|abbr|b|big|blockquote|body|br|center|cite|code|dd|div|dl|dt|em|emph|font|h[1-6]|head|hr|html|"
+    "i|img|kbd|li|ol|p|pre|qt|s|small|span|strike|strong|style|sub|sup|table|tbody|td|th|title|tr|"
+    "tt|u|ul|variable"
+)
+_ATTRIBUTES = r"""(?:\s+[\w:.-]+\s*=\s*\\?(?:"[^"<>]*"|'[^'<>]*'|[^\s"'<>=]+))"""
+_FIELD = r"[A-Za-z_]\w*(?:\.\w+|\[\w+\])*"
+_LETTER = r"[^\W\d_]"
+_CONVERSION = r"(?:hh|h|ll|l|L|q|j|z|t|I64|w)?[diouxXeEfFgGaAcCsSp]"
+
+PATTERNS: dict[str, str] = {
+    # %s, %1$d, %-5.2f, %*d, %lu, %%; no space as a flag, and no digit before: in "100 %der" and
+    # "100%ige", the sign is a percent sign.
+    "printf": (
+        r"(?<![\d%])%(?:\d+\$)?[-+#0']*(?:\d+|\*(?:\d+\$)?)?(?:\.(?:\d+|\*))?" + _CONVERSION + "|%%"
+    ),
+    # {}, {0}, {name!r:>10}, {0:.2f} and %(name)s.
+    "python": (
+        rf"\{{(?:{_FIELD}|\d*)(?:![rsa])?(?::[^{{}}\s]*)?\}}"
+        r"|%\([^()\s]+\)[-+#0]*\d*(?:\.\d+)?[diouxXeEfFgGcrsa]"
+    ),
+    # {name}, {0, number, integer}, and the head of {count, plural, ...}, whose cases are text.
+    "icu": (
+        r"\{\s*\w+\s*,\s*(?:plural|selectordinal|select)\s*,"
+        r"|\{\s*\w+\s*,\s*(?:number|date|time|spellout|ordinal|duration)\s*(?:,[^{}]*)?\}"
+        r"|\{(?:[A-Za-z_]\w*|\d+)\}"
+    ),
+    # %1, %L1 and %n.
+    "qt": rf"(?<![\d%])%(?:L?[1-9]\d?(?!\d|\$|(?:\.\d+)?{_CONVERSION})|n(?![a-z]))",
+    # ${name}, $(name), %{name}, $name and %NAME.
+    "variables": (
+        r"[$%]\{[\w.:-]+\}|\$\([\w.:-]+\)|(?<![\w$])\$[A-Za-z_]\w+|(?<![\d%])%[A-Z][A-Z0-9_]{3,}%?"
+    ),
+    # Opening tags are those of HTML, have attributes, or come before a closing tag: <file> alone
+    # is a name to translate.
+    "html": (
+        rf"</[A-Za-z][\w:.-]*\s*>|<[A-Za-z][\w:.-]*(?:{_ATTRIBUTES}+\s*/?|\s*/)>"
+        rf"|<(?:{_HTML_NAMES})>|<[A-Za-z][\w:.-]*>(?=[^<>]*</)"
+        r"|&(?:[A-Za-z][A-Za-z0-9]+|#\d+|#x[0-9A-Fa-f]+);"
+    ),
+    "urls": r"""(?:https?|ftp)://[^\s<>"'\\|^`{}()\[\]]*[\w/]|\bwww\.[\w-]+\.[\w./-]*[\w/]""",
+    # _File, E_xit, &Open and ~Close, but no AT&T, no file_name and no &amp;.
+    "accelerators": (
+        r"(?<!\w)_(?=[^\W\d_])(?![^\W_]*_)"
+        + "".join(rf"|(?<=\b[A-ZÄÖÜ]{_LETTER * n})_(?={_LETTER}+\b)" for n in range(6))
+        + r"|(?<![A-Z])&(?=[^\W\d_])(?!\w+;)|(?<=\b[A-Z])&(?=[a-z])(?!\w+;)"
+        r"|~(?=[^\W\d_])"
+    ),
+}
+"""Patterns by name."""
+
+PLACEHOLDERS = ("printf", "python", "icu", "qt", "variables")
+"""The names of the patterns of what a program replaces."""
+
+
+def find_symbols(text: str, *names: str) -> list[str]:
+    """Return what some patterns find in a text, from left to right.
+
+    Args:
+        text: The text.
+        names: Names of `PATTERNS`; at each position, the first that matches counts.
+
+    >>> find_symbols("Copied %1$d of %s to <b>{name}</b>, 100% done.", "printf", "icu", "html")
+    ['%1$d', '%s', '<b>', '{name}', '</b>']
+    >>> find_symbols("See https://keras.io/api.", "urls")
+    ['https://keras.io/api']
+    """
+    return re.findall("|".join(PATTERNS[name] for name in names), text)
