@@ -350,6 +350,17 @@ def test_options_of_the_text_that_do_not_fit_are_refused(values, message):
         DataConfig(**text, **values)
 
 
+def test_symbols_that_are_added_to_text_come_from_a_vocabulary():
+    values = {"model": {"vocab_size": 100}, "data": {**DATA, "augment_symbols": 0.1}}
+    with pytest.raises(ValueError, match="augment_symbols adds .* received no data.user_symbols"):
+        ExperimentConfig.from_dict(values)
+    for more in (
+        {"data": {**values["data"], "user_symbols": ["html"]}},
+        {"training": {"init_from": "x"}},
+    ):
+        assert ExperimentConfig.from_dict(values | more).data.augmentation == {"symbols": 0.1}
+
+
 @pytest.mark.parametrize(
     "values",
     [
