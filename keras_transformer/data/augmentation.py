@@ -22,7 +22,8 @@ _SAMPLE = 4096
 """Pairs that tell how much longer the text becomes."""
 _ENDS = tuple(".!?。！？")
 _WORD = r"[^\W\d_][\w'’&~-]*"
-_OPTIONS_AND_ESCAPES = r"(?<!\S)--?[A-Za-z][\w-]*|\\[a-z]"
+# Options, escapes, variables of LibreOffice, and conversions that programs define themselves.
+_ALSO_FIXED = r"(?<!\S)--?[A-Za-z][\w-]*|\\[a-z]|\$\[\w+\]|(?<![\d%])%[A-Za-z]"
 _PLURALS = re.compile(r"\{\s*\w+\s*,\s*(?:plural|selectordinal|select)\s*,")
 _SHORTEST_WITH_TYPO = 4
 
@@ -49,7 +50,7 @@ class Changes:
         fixed = [pattern for name, pattern in PATTERNS.items() if name != "accelerators"]
         self._additions = _additions(symbols)
         longest_first = sorted(symbols, key=len, reverse=True)
-        fixed += [_OPTIONS_AND_ESCAPES, *(re.escape(each) for each in longest_first if each[1:])]
+        fixed += [_ALSO_FIXED, *(re.escape(each) for each in longest_first if each[1:])]
         self._parts = re.compile(f"(?:{'|'.join(fixed)})|(?P<word>{_WORD})")
 
     def apply(
