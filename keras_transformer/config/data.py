@@ -146,13 +146,14 @@ class DataConfig:
             required_dataset=("tfds", "source_language", "target_language"),
             languages=(self.source_language, self.target_language),
         )
-        problems += self._corpora_problems() + self._task_problems() + self._symbol_problems()
+        problems += self._corpora_problems() + self._task_problems()
         if self.subword_dropout and self.subwords not in ("bpe", "word"):
             problems.append(
                 "subword_dropout needs the merges of subwords='bpe' or the words of 'word', "
                 f"received subword_dropout={self.subword_dropout} and subwords={self.subwords!r}; "
                 "set it to 0 or choose one of these"
             )
+        problems += self._symbol_problems()
         if problems:
             raise ValueError("; ".join(problems))
         return self
