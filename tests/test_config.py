@@ -327,6 +327,42 @@ def test_only_bpe_has_merges_to_leave_out():
 
 
 @pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"normalization": "nfd"}, "normalization must be 'nfkc', 'nfc' or 'identity'"),
+        ({"user_symbols": ["prinft"]}, "kinds printf, .* received 'prinft'; write re:prinft for"),
+        ({"user_symbols": ["re:(", "a b"]}, r"after re:, received 're:\(' .*received 'a b'; leave"),
+        ({"user_symbols": ["</s>"]}, "such as <s>, received '</s>'"),
+        ({"max_user_symbols": 0}, "max_user_symbols"),
+        ({"augment_upper": 1.5}, "augment_upper"),
+        (
+            {"subwords": "wordpiece", "normalization": "identity", "augment_join": 0.1},
+            "need .* received normalization, augment_join with .* and subwords='wordpiece'; leave",
+        ),
+        (
+            {"task": "parsing", "user_symbols": ["html"]},
+            "received user_symbols with task='parsing'",
+        ),
+    ],
+)
+def test_options_of_the_text_that_do_not_fit_are_refused(values, message):
+    text = {"train_source": "train.tsv", "validation_source": "valid.tsv"}
+    with pytest.raises(ValueError, match=message):
+        DataConfig(**text, **values)
+
+
+def test_symbols_that_are_added_to_text_come_from_a_vocabulary():
+    values = {"model": {"vocab_size": 100}, "data": {**DATA, "augment_symbols": 0.1}}
+    with pytest.raises(ValueError, match="augment_symbols adds .* received no data.user_symbols"):
+        ExperimentConfig.from_dict(values)
+    for more in (
+        {"data": {**values["data"], "user_symbols": ["html"]}},
+        {"training": {"init_from": "x"}},
+    ):
+        assert ExperimentConfig.from_dict(values | more).data.augmentation == {"symbols": 0.1}
+
+
+@pytest.mark.parametrize(
     "values",
     [
         {},

@@ -14,6 +14,13 @@ from keras_transformer.config.strict import configuration
 _FILES = ("train_source", "train_target", "validation_source", "validation_target")
 _DATASET = ("tfds", "source_language", "target_language", "train_split", "validation_split")
 
+SYMBOL_KINDS = "printf", "python", "icu", "qt", "variables", "html", "urls", "accelerators"
+"""Kinds of text that can be user symbols: the names of `keras_transformer.text.patterns`."""
+PATTERN_PREFIX = "re:"
+"""What a regular expression among the user symbols begins with."""
+AUGMENTATIONS = "join", "no_final_punctuation", "upper", "title", "typos", "symbols"
+"""Ways to change training text, in the order in which they apply."""
+
 
 @configuration()
 class CorpusConfig:
@@ -116,6 +123,17 @@ class DataConfig:
     whole words (word) with classes for rare ones."""
     character_coverage: float = Field(default=1.0, ge=0.98, le=1)
     """Share of the characters in the training text that become tokens."""
+    normalization: Literal["nfkc", "nfc", "identity"] | None = None
+    """What a SentencePiece vocabulary does to text: nfkc replaces characters such as … or a
+    no-break space by their plain equivalents, and several spaces by one; nfc only composes accents
+    and joins spaces; with identity, text comes back as it was, white space included. By default,
+    nfkc, or what the vocabulary of training.init_from does."""
+    user_symbols: list[str] = Field(default_factory=list)
+    """Parts of text that are always single tokens: printf, python, icu, qt, variables, html, urls
+    or accelerators for what these patterns match in the training text, re: and a regular
+    expression, such as re:--[a-z]+, or a symbol itself, such as ~."""
+    max_user_symbols: int = Field(default=200, gt=0)
+    """Most matches of these patterns that become user symbols, the most frequent ones."""
     vocabulary_sentences: int = Field(default=5_000_000, gt=0)
     """Most sentences that a vocabulary is trained on. Of a longer text, it is every second, every
     fourth and so on."""
@@ -126,6 +144,28 @@ class DataConfig:
     """Rate of BPE-dropout: each pass segments the training text again and skips this share of the
     merges (Provilkov et al., 2020). With whole words, the rate z of word dropout: each pass takes
     the class of a word that occurs n times with a probability of z / (z + n)."""
+    augment_upper: float = Field(default=0.0, ge=0, le=1)
+    """Share of the training pairs in capital letters, others in each pass, like all rates of
+    augmentation. Placeholders, markup and URLs stay as they are."""
+    augment_title: float = Field(default=0.0, ge=0, le=1)
+    """Share of the training pairs whose words all begin with a capital letter."""
+    augment_no_final_punctuation: float = Field(default=0.0, ge=0, le=1)
+    """Share of the training pairs that lose the period, question mark or exclamation mark at the
+    end, if both sides have one."""
+    augment_typos: float = Field(default=0.0, ge=0, le=1)
+    """Share of the training sources with a typing error in a word."""
+    augment_join: float = Field(default=0.0, ge=0, le=1)
+    """Share of the training pairs that are followed by a second pair, if both sides end with a
+    period, question mark or exclamation mark."""
+    augment_symbols: float = Field(default=0.0, ge=0, le=1)
+    """Share of the training pairs with a user symbol of the vocabulary at the start or at the end
+    of both sides, or with tags around both."""
+
+    @property
+    def augmentation(self) -> dict[str, float]:
+        """The rates of augmentation that are not 0."""
+        rates = {name: getattr(self, f"augment_{name}") for name in AUGMENTATIONS}
+        return {name: rate for name, rate in rates.items() if rate}
 
     @model_validator(mode="after")
     def _check(self):
@@ -151,6 +191,7 @@ class DataConfig:
                 f"received subword_dropout={self.subword_dropout} and subwords={self.subwords!r}; "
                 "set it to 0 or choose one of these"
             )
+        problems += self._symbol_problems()
         if problems:
             raise ValueError("; ".join(problems))
         return self
@@ -192,6 +233,40 @@ class DataConfig:
             CorpusConfig(source=source, target=target, weight=weight, language=language)
             for source, target, weight, language in zip(sources, *columns, strict=True)
         ]
+
+    def _symbol_problems(self) -> list[str]:
+        """Return what is wrong with the options that need the text of a SentencePiece model."""
+        problems = []
+        for symbol in self.user_symbols:
+            if symbol.startswith(PATTERN_PREFIX):
+                try:
+                    re.compile(symbol.removeprefix(PATTERN_PREFIX))
+                except re.error as error:
+                    problems.append(
+                        f"user_symbols must have regular expressions after {PATTERN_PREFIX}, "
+                        f"received {symbol!r} ({error})"
+                    )
+            elif re.fullmatch("[a-z]+", symbol):
+                if symbol not in SYMBOL_KINDS:
+                    problems.append(
+                        f"user_symbols has the kinds {', '.join(SYMBOL_KINDS)}, received "
+                        f"{symbol!r}; write {PATTERN_PREFIX}{symbol} for the word itself"
+                    )
+            elif not can_be_symbol(symbol):
+                problems.append(
+                    "a user symbol must be printable, without white space or ▁, and must not be "
+                    f"a token of the vocabulary such as <s>, received {symbol!r}; leave it out"
+                )
+        given = ["normalization"] if self.normalization else []
+        given += ["user_symbols"] if self.user_symbols else []
+        given += [f"augment_{name}" for name in self.augmentation]
+        if given and (self.subwords not in ("bpe", "unigram") or self.task != "translation"):
+            problems.append(
+                "normalization, user symbols and augmentation need task='translation' and "
+                f"subwords='bpe' or 'unigram', received {', '.join(given)} with "
+                f"task={self.task!r} and subwords={self.subwords!r}; leave them out"
+            )
+        return problems
 
     def _corpora_problems(self) -> list[str]:
         """Return what is wrong with the files."""
@@ -313,6 +388,16 @@ def language_tag(language: str) -> str:
     '>>de<<'
     """
     return f">>{language}<<"
+
+
+def can_be_symbol(text: str) -> bool:
+    """Return whether a SentencePiece vocabulary can have a text as a user symbol.
+
+    >>> [can_be_symbol(text) for text in ("%s", "<b>", "<s>", "{0, number}", "")]
+    [True, True, False, False, False]
+    """
+    is_taken = re.fullmatch(r">>[^<>]+<<|<0x[0-9A-F]{2}>|</?s>|<pad>|<unk>", text)
+    return bool(text) and text.isprintable() and not is_taken and not set(text) & {" ", "▁"}
 
 
 def text_source_problems(

@@ -56,6 +56,12 @@ class ExperimentConfig:
                 "model.target_vocab_size; set it to at least 5 + 2 for each label, such as 128, "
                 "and model.share_embeddings to target"
             )
+        takes_over = self.training.init_from is not None or self.training.teachers
+        if self.data.augment_symbols and not (self.data.user_symbols or takes_over):
+            raise ValueError(
+                "data.augment_symbols adds user symbols to the text, received no "
+                "data.user_symbols; set them, for example to printf and html"
+            )
         if model.position == "learned" and self.data.max_length > model.max_length:
             raise ValueError(
                 "learned positions need model.max_length to be at least data.max_length, received "

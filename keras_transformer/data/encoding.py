@@ -110,7 +110,8 @@ def encode_pairs(
     """Tokenize sentence pairs, and drop and count those that are empty or too long.
 
     Args:
-        pairs: Source and target sentences. White space around them is stripped.
+        pairs: Source and target sentences. White space around them is stripped, unless their
+            tokenizer keeps it.
         source_tokenizer: Tokenizer of the sources.
         target_tokenizer: Tokenizer of the targets, if the languages have separate vocabularies.
         max_length: Most tokens of a source or target, eos included.
@@ -171,7 +172,7 @@ def encode_chunk(
         found: Booleans [n] for each of the rules' filters: whether it finds the pair.
     """
     (source_ids, source_counts), (target_ids, target_counts) = (
-        tokenizer.encode([pair[side].strip() for pair in chunk])
+        tokenizer.encode(_stripped([pair[side] for pair in chunk], tokenizer))
         for side, tokenizer in enumerate(tokenizers)
     )
     reasons = rules.reasons(source_counts, target_counts, is_repeated, found)
@@ -184,6 +185,12 @@ def encode_chunk(
         target_counts[keep],
         collections.Counter(dict(zip(names, counts, strict=True))),
     )
+
+
+def _stripped(texts: list[str], tokenizer: "Tokenizer") -> list[str]:
+    """Return texts without the white space around them that the tokenizer does not keep."""
+    keeps = tokenizer.keeps_white_space
+    return [text if keeps and not text.isspace() else text.strip() for text in texts]
 
 
 def chunked(pairs: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:

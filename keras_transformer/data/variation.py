@@ -5,7 +5,7 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
@@ -44,6 +44,37 @@ class Variation(Protocol):
         """
 
 
+class InOrder:
+    """Runs functions in the background, one after another.
+
+    >>> start = InOrder()
+    >>> [start(pow, 2, n).result() for n in (3, 4)]
+    [8, 16]
+    """
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        self._last: Future[Any] | None = None
+
+    def __call__(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        """Return a future of what a function returns."""
+        future: Future[Any] = Future()
+        with self._turn:
+            before, self._last = self._last, future
+
+        def run():
+            try:
+                if before is not None:
+                    wait([before])
+                future.set_result(function(*arguments))
+            except BaseException as error:
+                future.set_exception(error)
+
+        # The end of the program does not wait for a daemon.
+        threading.Thread(target=run, daemon=True).start()
+        return future
+
+
 class SubwordDropout:
     """Segments sentence pairs again with random merges left out (BPE-dropout).
 
@@ -59,6 +90,7 @@ class SubwordDropout:
             keeps its segmentation, and so does a sentence with unk, whose text is unknown.
         seed: Seed of the segmentation.
         processes: Number of processes; by default one for each core, up to 16.
+        before: What varies the text of the pairs before they are segmented again.
 
     Attributes:
         growth: How many times as many tokens the text has afterwards, from a sample.
@@ -82,6 +114,7 @@ class SubwordDropout:
         max_length: int,
         seed: int = 0,
         processes: int | None = None,
+        before: Variation | None = None,
     ):
         self.pairs = pairs
         self.seed = seed
@@ -92,9 +125,9 @@ class SubwordDropout:
             for side, tokenizer in enumerate(tokenizers)
             if tokenizer is not None
         }
-        self.growth = self._measure()
-        self._turn = threading.Lock()
-        self._last: Future[EncodedPairs] | None = None
+        self._before = before
+        self.growth = self._measure() * (before.growth if before else 1)
+        self._in_background = InOrder()
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def segment(self, number: int, first: int, members: np.ndarray) -> Future[EncodedPairs]:
@@ -102,27 +135,17 @@ class SubwordDropout:
 
         See `Variation.segment`.
         """
-        future: Future[EncodedPairs] = Future()
-        with self._turn:
-            before, self._last = self._last, future
-
-        def run():
-            try:
-                if before is not None:
-                    wait([before])
-                future.set_result(self._segment(number, first, members))
-            except BaseException as error:
-                future.set_exception(error)
-
-        # The end of the program does not wait for a daemon.
-        threading.Thread(target=run, daemon=True).start()
-        return future
+        return self._in_background(self._segment, number, first, members)
 
     def _segment(self, number: int, first: int, members: np.ndarray) -> EncodedPairs:
         if not self._processes:
             self._processes += [self._start() for _ in range(self.processes)]
+        pairs = self.pairs
+        if self._before is not None:
+            pairs = self._before.segment(number, first, members).result()
+            members = np.arange(len(members))
         tasks = (
-            self._task(side, number, first + start, members[start : start + _AT_ONCE])
+            self._task(pairs, side, number, first + start, members[start : start + _AT_ONCE])
             for side in self._dropouts
             for start in range(0, len(members), _AT_ONCE)
         )
@@ -143,7 +166,7 @@ class SubwordDropout:
                 of_side, results = results[:share], results[share:]
                 ids, counts = (b"".join(parts) for parts in zip(*of_side, strict=True))
             else:
-                ids, counts = self._task(side, number, first, members)[1:3]
+                ids, counts = self._task(pairs, side, number, first, members)[1:3]
             arrays += [np.frombuffer(ids, np.int32), offsets_of(np.frombuffer(counts, np.int64))]
         return EncodedPairs(*arrays)
 
@@ -163,9 +186,11 @@ class SubwordDropout:
         _send(process, (vocabularies, self._options))
         return process
 
-    def _task(self, side: int, number: int, first: int, members: np.ndarray) -> tuple[Any, ...]:
+    def _task(
+        self, pairs: EncodedPairs, side: int, number: int, first: int, members: np.ndarray
+    ) -> tuple[Any, ...]:
         """Return a task for `text.bpe_dropout`: side, ids, counts and seeds."""
-        ids, counts = self.pairs.rows(side, members)
+        ids, counts = pairs.rows(side, members)
         base = side | number << 1 | self.seed << 64
         seeds = [base | (first + i) << 32 << 64 for i in range(len(members))]
         return side, ids.tobytes(), counts.tobytes(), seeds

@@ -17,6 +17,7 @@ from keras_transformer.export.model_card import model_card
 from keras_transformer.export.serving_files import batching_parameters, write_serving_files
 from keras_transformer.export.signatures import describe_signatures, trace_signatures
 from keras_transformer.export.warmup import replay, warmup_requests, write_warmup
+from keras_transformer.text import SentencePieceTokenizer, Tokenizer
 from keras_transformer.text.files import save_tokenizers
 from keras_transformer.translation.translator import Translator
 from keras_transformer.utils.checksums import record_files
@@ -154,11 +155,19 @@ def _record(
             "source": source.vocab_size,
             "target": target.vocab_size,
             "shared": source is target,
+            **_text_facts(source),
         },
         model=dataclasses.asdict(model.config),
         decoding=dataclasses.asdict(translator.decoding),
         versions={name: installed[name] for name in _PACKAGES if name in installed},
     )
+
+
+def _text_facts(source: Tokenizer) -> dict[str, Any]:
+    if not isinstance(source, SentencePieceTokenizer):
+        return {}
+    facts = {"normalization": source.normalization, "user_symbols": len(source.user_symbols)}
+    return {name: fact for name, fact in facts.items() if fact not in ("nfkc", 0)}
 
 
 def _precision(model):

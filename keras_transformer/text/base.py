@@ -34,11 +34,14 @@ class Tokenizer(tf.Module, abc.ABC):
     Attributes:
         model: The vocabulary, as bytes.
         vocab_size: Number of pieces in the vocabulary (V), including control pieces.
+        keeps_white_space: Whether a text comes back with all of its white space.
 
     Raises:
         TypeError: If `model` is not bytes.
         ValueError: If `model` is not a vocabulary of this kind.
     """
+
+    keeps_white_space = False
 
     _KIND: ClassVar[str]
     """Name of the kind of vocabulary, for error messages."""

@@ -4,8 +4,10 @@ import functools
 import hashlib
 import io
 import re
+import tempfile
 from collections.abc import Iterable, Sequence
 from itertools import chain
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -14,21 +16,24 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the ops
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from keras_transformer.config.data import can_be_symbol
 from keras_transformer.text.base import LanguageTags, StringTable, Tokenizer, is_language_tag
 from keras_transformer.text.bpe_dropout import BPEDropout
 from keras_transformer.text.foreign_vocabulary import normalize_opus, read_foreign_vocabulary
+from keras_transformer.text.normalization import rule_tables
 from keras_transformer.utils.cores import available_cores
 
 _NBEST_SIZE, _ALPHA = 0, 1.0  # no sampling
 _OPTIONS = (False, False, False)  # add_bos, add_eos, reverse
 _ERRORS_ONLY = 2
+_NORMALIZATIONS = "nfkc", "nfc", "identity"
 
 
 class SentencePieceTokenizer(Tokenizer):
     """Tokenize with a SentencePiece model (Kudo and Richardson, 2018) inside a TensorFlow graph.
 
-    Adds `drop_merges` to the methods of `Tokenizer`. If the vocabulary has tags such as `>>de<<`, a
-    tag at the start of a text becomes its first token; see `LanguageTags`.
+    Adds `decode` and `drop_merges` to the methods of `Tokenizer`. If the vocabulary has tags such
+    as `>>de<<`, a tag at the start of a text becomes its first token; see `LanguageTags`.
 
     Args:
         model: A SentencePiece model as bytes, with pad 0, unk 1, bos 2 and eos 3, such as
@@ -63,6 +68,10 @@ class SentencePieceTokenizer(Tokenizer):
         self._tags = LanguageTags(tags, any_text=is_foreign) if tags or is_foreign else None
         if self._foreign is not None:
             self._table = StringTable({p: i for i, p in enumerate(pieces) if i > EOS_ID})
+        period = self._processor.piece_to_id("<0x2E>")
+        self._period = period if self._processor.is_byte(period) else None
+        is_whole = "".join(self._processor.encode_as_pieces(" ")) == "▁▁"
+        self.keeps_white_space = is_whole and self._foreign is None and self._period is not None
         return pieces
 
     @property
@@ -70,10 +79,37 @@ class SentencePieceTokenizer(Tokenizer):
         """The tags of the vocabulary, such as `[">>de<<", ">>fr<<"]`."""
         return list(self._tags.ids) if self._tags else []
 
+    @property
+    def tag_ids(self) -> frozenset[int]:
+        """The ids of `language_tags`."""
+        return frozenset(self._tags.ids.values() if self._tags else ())
+
+    @property
+    def normalization(self) -> str:
+        """The normalization that `train_sentencepiece` was given; "nfkc" for other models."""
+        name = self._proto.normalizer_spec.name
+        is_ours = name == "nfc" or (name == "identity" and self.keeps_white_space)
+        return name if is_ours and self._foreign is None else "nfkc"
+
+    @functools.cached_property
+    def user_symbols(self) -> list[str]:
+        """The pieces that are never split, such as `["%s", "<b>"]`."""
+        kind = self._proto.SentencePiece.USER_DEFINED
+        return [piece.piece for piece in self._proto.pieces[EOS_ID + 1 :] if piece.type == kind]
+
+    @functools.cached_property
+    def _proto(self) -> Any:
+        from sentencepiece import sentencepiece_model_pb2 as schema
+
+        return schema.ModelProto.FromString(self.model)
+
     def _tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
         tags = None
         if self._tags is not None:
             text, tags = self._tags.split(text)
+            if self.keeps_white_space:  # A space after the tag belongs to it.
+                rest = tf.strings.regex_replace(text, "^ ", "", replace_global=False)
+                text = tf.where(tags >= 0, rest, text)
         if self._foreign is not None and self._foreign.normalization == "opus":
             text = normalize_opus(text)
         if self._foreign is None:
@@ -100,11 +136,32 @@ class SentencePieceTokenizer(Tokenizer):
         tags: list[int] = []
         if self._tags is not None:
             texts, tags = self._tags.split_strings(texts)
+            if self.keeps_white_space:
+                pairs = zip(tags, texts, strict=True)
+                texts = [text.removeprefix(" ") if tag >= 0 else text for tag, text in pairs]
         rows = self._processor.encode(list(texts), num_threads=available_cores())
         if self._tags is not None:
             rows = [[tag, *row] if tag >= 0 else row for tag, row in zip(tags, rows, strict=True)]
         counts = np.fromiter(map(len, rows), np.int64, len(rows))
         return np.fromiter(chain.from_iterable(rows), np.int32, counts.sum()), counts
+
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """Return the texts of ids in memory, as `detokenize` does, on all cores.
+
+        Args:
+            ids: Token ids of each sentence, without bos and eos.
+
+        >>> from keras_transformer.text import train_sentencepiece
+        >>> tokenizer = SentencePieceTokenizer(train_sentencepiece(["a cat"], vocab_size=265))
+        >>> tokenizer.decode(tokenizer.tokenize(["a cat", ""]).to_list())
+        ['a cat', '']
+        """
+        if self._foreign is not None:  # SentencePiece does not know its ids.
+            rows = tf.RaggedTensor.from_row_lengths(
+                np.fromiter(chain.from_iterable(ids), np.int32), [len(row) for row in ids]
+            )
+            return [text.decode() for text in self.detokenize(rows).numpy()]
+        return self._processor.decode([list(row) for row in ids], num_threads=available_cores())
 
     def _detokenize(self, ids: tf.Tensor) -> tf.Tensor:
         # A single id outside the vocabulary would make the op fail for the whole batch.
@@ -113,7 +170,13 @@ class SentencePieceTokenizer(Tokenizer):
             is_text |= ids == UNK_ID
         values = tf.cast(tf.boolean_mask(ids, is_text), tf.int32)
         counts = tf.reduce_sum(tf.cast(is_text, tf.int64), axis=1)
-        text = self._join(tf.RaggedTensor.from_row_lengths(values, counts, validate=False))
+        rows = tf.RaggedTensor.from_row_lengths(values, counts, validate=False)
+        if self.keeps_white_space:
+            # The op would drop all spaces at the start. It keeps those after another character.
+            period = tf.fill([rows.nrows(), 1], tf.constant(self._period, tf.int32))
+            text = self._join(tf.concat([period, rows], axis=1))
+            return tf.strings.regex_replace(text, r"^\. ?", "", replace_global=False)
+        text = self._join(rows)
         return text if self._foreign is None else tf.strings.strip(text)
 
     def pieces(self, ids: tf.Tensor) -> tf.Tensor:
@@ -148,10 +211,13 @@ class SentencePieceTokenizer(Tokenizer):
         """What `drop_merges` calls; it doesn't need TensorFlow."""
         processor, pieces = self._processor, self._pieces_by_id
         no_merges = processor.is_control, processor.is_unknown, processor.is_byte
+        symbols = set(self.user_symbols)
         scores = {
             i: processor.get_score(i)
             for i, piece in enumerate(pieces)
-            if len(piece) > 1 and not any(is_other(i) for is_other in no_merges)
+            if len(piece) > 1
+            and piece not in symbols
+            and not any(is_other(i) for is_other in no_merges)
         }
         return BPEDropout(pieces, scores)
 
@@ -247,13 +313,15 @@ def train_sentencepiece(
     character_coverage: float = 1.0,
     byte_fallback: bool = True,
     language_tags: Sequence[str] = (),
+    user_symbols: Sequence[str] = (),
+    normalization: str = "nfkc",
 ) -> bytes:
     """Train a SentencePiece vocabulary with pad 0, unk 1, bos 2 and eos 3.
 
     For a joint vocabulary, which the paper's English-German models use for source, target and
     softmax (Section 5.1), pass the lines of both languages; for separate vocabularies, call the
-    function once for each. Training is deterministic. The vocabulary contains SentencePiece's NFKC
-    normalization rules, so training and serving normalize text in the same way.
+    function once for each. Training is deterministic. The vocabulary contains the rules of its
+    normalization, so training and serving normalize text in the same way.
 
     Args:
         lines: Raw sentences. SentencePiece skips sentences of more than 4,192 bytes.
@@ -265,6 +333,11 @@ def train_sentencepiece(
             becomes unk. This takes 256 pieces.
         language_tags: Tags of target languages, such as `>>de<<`, which get the ids from 4 on.
             Inside a text, they are text.
+        user_symbols: Texts such as `%s` that are never split or joined with others.
+        normalization: "nfkc" is SentencePiece's own: it replaces characters by their plain
+            equivalents, and white space by single spaces. "nfc" composes accents, and joins spaces.
+            With "identity", `detokenize` returns what `tokenize` was given; this needs
+            `byte_fallback`.
 
     Returns:
         The vocabulary as bytes, for `SentencePieceTokenizer`.
@@ -293,28 +366,83 @@ def train_sentencepiece(
     for tag in language_tags:
         if not is_language_tag(tag):
             raise ValueError(f"language_tags must be such as >>de<<, received {tag!r}.")
-    trainer = import_sentencepiece().SentencePieceTrainer
-    model = io.BytesIO()
+    _check_text_options(user_symbols, normalization, byte_fallback)
+    options: dict[str, Any] = {
+        "vocab_size": vocab_size,
+        "model_type": model_type,
+        "character_coverage": character_coverage,
+        "byte_fallback": byte_fallback,
+        "control_symbols": list(dict.fromkeys(language_tags)),
+    }
+    if user_symbols:
+        options["user_defined_symbols"] = list(dict.fromkeys(user_symbols))
     try:
-        trainer.train(
-            sentence_iterator=iter(lines),
-            model_writer=model,
-            vocab_size=vocab_size,
-            model_type=model_type,
-            character_coverage=character_coverage,
-            byte_fallback=byte_fallback,
-            pad_id=PAD_ID,
-            unk_id=UNK_ID,
-            bos_id=BOS_ID,
-            eos_id=EOS_ID,
-            control_symbols=list(dict.fromkeys(language_tags)),
-            # Each thread adds up a partial sum, so another number of threads changes the scores.
-            num_threads=16,
-            minloglevel=_ERRORS_ONLY,
-        )
+        if normalization == "nfkc":
+            return _trained(lines, **options)
+        return _trained_with_rules(lines, normalization, **options)
     except RuntimeError as error:
         raise _explained(error, vocab_size) from error
+
+
+def _check_text_options(
+    user_symbols: Sequence[str], normalization: str, byte_fallback: bool
+) -> None:
+    for symbol in user_symbols:
+        if not can_be_symbol(symbol):
+            raise ValueError(
+                "user_symbols must be printable, without white space or ▁, and no pieces of every "
+                f"vocabulary such as <s>, received {symbol!r}. Leave it out."
+            )
+    if normalization not in _NORMALIZATIONS:
+        raise ValueError(
+            f"normalization must be one of {', '.join(_NORMALIZATIONS)}, received "
+            f"{normalization!r}."
+        )
+    if normalization == "identity" and not byte_fallback:
+        raise ValueError(
+            "normalization='identity' must have byte_fallback, so that no character becomes unk, "
+            "received byte_fallback=False. Leave it out."
+        )
+
+
+def _trained(lines: Iterable[str], **options: Any) -> bytes:
+    model = io.BytesIO()
+    import_sentencepiece().SentencePieceTrainer.train(
+        sentence_iterator=iter(lines),
+        model_writer=model,
+        pad_id=PAD_ID,
+        unk_id=UNK_ID,
+        bos_id=BOS_ID,
+        eos_id=EOS_ID,
+        # Each thread adds up a partial sum, so another number of threads changes the scores.
+        num_threads=16,
+        minloglevel=_ERRORS_ONLY,
+        **options,
+    )
     return model.getvalue()
+
+
+def _trained_with_rules(lines: Iterable[str], normalization: str, **options: Any) -> bytes:
+    """Train a vocabulary with rules that SentencePiece itself does not have."""
+    import_sentencepiece()
+    from sentencepiece import sentencepiece_model_pb2 as schema
+
+    with tempfile.TemporaryDirectory() as folder:
+        keys = "normalization_rule_tsv", "denormalization_rule_tsv"
+        for key, table in zip(keys, rule_tables(normalization), strict=True):
+            if table:
+                options[key] = str(Path(folder) / key)
+                Path(options[key]).write_text(table, encoding="utf-8")
+        keeps_white_space = normalization == "identity"
+        options["remove_extra_whitespaces"] = not keeps_white_space
+        options["allow_whitespace_only_pieces"] = keeps_white_space
+        model = _trained(lines, **options)
+    proto: Any = schema.ModelProto.FromString(model)
+    proto.normalizer_spec.name = normalization
+    proto.trainer_spec.ClearField("input")
+    for spec in (proto.normalizer_spec, proto.denormalizer_spec):
+        spec.ClearField("normalization_rule_tsv")  # A temporary file.
+    return proto.SerializeToString(deterministic=True)
 
 
 def _explained(error: RuntimeError, vocab_size: int) -> Exception:
@@ -332,8 +460,8 @@ def _explained(error: RuntimeError, vocab_size: int) -> Exception:
         )
     if smallest := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
         return ValueError(
-            f"vocab_size must be at least {smallest[1]} for these lines (control pieces, bytes "
-            f"and single characters), received {vocab_size}. Use a larger vocab_size "
+            f"vocab_size must be at least {smallest[1]} for these lines (control pieces, bytes, "
+            f"user symbols and single characters), received {vocab_size}. Use a larger vocab_size "
             "(model.vocab_size) or a smaller character_coverage (data.character_coverage)."
         )
     return error

@@ -13,6 +13,7 @@ import numpy as np
 from keras_transformer.config import DataConfig, ExperimentConfig
 from keras_transformer.config.filters import FILTERS, chosen_filters
 from keras_transformer.data import EncodedPairs, SubwordDropout, TokenBatches, WordDropout
+from keras_transformer.data.augmentation import Augmentation
 from keras_transformer.data.batching import choose_widths, rows_per_batch
 from keras_transformer.data.cleaning import CleaningRules, reason_names
 from keras_transformer.data.encoded_files import digest, encode_to_files, is_encoded_text
@@ -209,7 +210,7 @@ def token_batches(
         weights = temperature_weights(kept, data.temperature)
         mixture = (f"{w:.2f} of {each['name']}" for w, each in zip(weights, reports, strict=True))
         log.info("times that a pass has each pair: %s", ", ".join(mixture))
-    vary = _subword_dropout(config, tokenizers, pairs)
+    vary = _variation(config, tokenizers, pairs)
     return TokenBatches(
         pairs,
         training.batch_tokens,
@@ -230,7 +231,7 @@ def static_widths(
     Args:
         config: The experiment.
         encoded: The text, for which the widths are chosen.
-        growth: How many times as long the text becomes by subword dropout.
+        growth: How many times as long the text becomes by augmentation and subword dropout.
     """
     data, budget = config.data, config.training.batch_tokens
     if data.static_shapes is None:
@@ -254,24 +255,31 @@ def static_widths(
     return widths
 
 
-def _subword_dropout(
+def _variation(
     config: ExperimentConfig, tokenizers: Tokenizers, pairs: EncodedPairs
-) -> SubwordDropout | WordDropout | None:
-    """Return what varies the tokens of each pass, if the configuration asks for it.
+) -> SubwordDropout | WordDropout | Augmentation | None:
+    """Return what varies the text of each pass, if the configuration asks for it.
 
     No sentence becomes longer than a batch.
+
+    Raises:
+        ValueError: If an augmentation does not fit the vocabulary.
     """
     data, training = config.data, config.training
     source, target = tokenizers
-    if not data.subword_dropout:
-        return None
     if isinstance(source, WordTokenizer):
-        return WordDropout(pairs, source, data.subword_dropout, seed=training.seed)
+        rate = data.subword_dropout
+        return WordDropout(pairs, source, rate, seed=training.seed) if rate else None
+    limits = {"max_length": min(data.max_length, training.batch_tokens), "seed": training.seed}
+    augmentation = None
+    if data.augmentation:
+        assert isinstance(source, SentencePieceTokenizer)  # `DataConfig` refuses others.
+        assert isinstance(target, SentencePieceTokenizer)
+        augmentation = Augmentation(pairs, (source, target), data.augmentation, **limits)
+        rates = (f"{name} {rate:.1%}" for name, rate in data.augmentation.items())
+        log.info("augmentation of each pass: %s", ", ".join(rates))
+    if not data.subword_dropout:
+        return augmentation
     assert isinstance(source, SentencePieceTokenizer)  # Of `DataConfig.subwords`, which is "bpe".
-    return SubwordDropout(
-        pairs,
-        (source, target if isinstance(target, SentencePieceTokenizer) else None),
-        data.subword_dropout,
-        max_length=min(data.max_length, training.batch_tokens),
-        seed=training.seed,
-    )
+    varied = source, target if isinstance(target, SentencePieceTokenizer) else None
+    return SubwordDropout(pairs, varied, data.subword_dropout, before=augmentation, **limits)

@@ -1,7 +1,7 @@
 """The vocabularies of a training run: their files, and how they are trained."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from keras_transformer.text import (
     train_words,
 )
 from keras_transformer.text.files import find_vocabularies, read_tokenizers
+from keras_transformer.text.symbols import choose_symbols
 from keras_transformer.text.tree_tokenizer import tree_vocabulary
 from keras_transformer.training.corpora import TrainingText
 from keras_transformer.translation.saved import SavedTranslator
@@ -28,6 +29,8 @@ from keras_transformer.utils.checksums import check_files
 from keras_transformer.utils.progress import progress
 
 log = logging.getLogger(__name__)
+
+_LOGGED_SYMBOLS = 10
 
 Tokenizers = tuple[Tokenizer, Tokenizer]
 """Of source and target; the same object twice if they share a vocabulary."""
@@ -56,13 +59,16 @@ def run_tokenizers(
     Raises:
         ImportError, ConnectionError: See `read_tfds`.
         ValueError: If a file is damaged, the text is too small for a vocabulary, or the vocabulary
-            of a trained model lacks a tag of a target language, or belongs to another task.
+            of a trained model lacks a tag of a target language or all user symbols, normalizes
+            text in another way, or belongs to another task.
     """
     model, data = config.model, config.data
     if trained:
         tokenizers = read_tokenizers(trained.vocabularies, data.subwords)
         _check_tags(tokenizers[0], data, trained.path)
         _check_task(tokenizers[1], data, trained.path)
+        for tokenizer in tokenizers:
+            _check_text(tokenizer, data, trained.path)
         return tokenizers
     jobs: list[tuple[tuple[int, ...], int]]
     if model.has_joint_vocabulary:
@@ -92,6 +98,24 @@ def _check_task(target: Tokenizer, data: DataConfig, origin: Path) -> None:
             f"A run needs the task of its teachers: {origin} has data.task={task} and "
             f"data.word_tags={word_tags}, received {data.task} and {data.word_tags}. Set these "
             "options as there, or choose other teachers."
+        )
+
+
+def _check_text(tokenizer: Tokenizer, data: DataConfig, origin: Path) -> None:
+    """Raise an error if a vocabulary treats text in another way than the configuration says."""
+    mistakes = []
+    has, symbols = "nfkc", []
+    if isinstance(tokenizer, SentencePieceTokenizer):
+        has, symbols = tokenizer.normalization, tokenizer.user_symbols
+    if data.normalization not in (None, has):
+        mistakes.append(f"data.normalization={has}, received {data.normalization}")
+    if data.user_symbols and not symbols:
+        mistakes.append(f"no user symbols, received {', '.join(data.user_symbols)}")
+    if mistakes:
+        raise ValueError(
+            f"A run takes over the vocabulary of the model that it starts from, {origin}. It has "
+            f"{' and '.join(mistakes)}. Leave these options out, or train a model with a new "
+            "vocabulary."
         )
 
 
@@ -130,6 +154,10 @@ def _trained(data: DataConfig, text: TrainingText, sides: tuple[int, ...], size:
     }
     if data.vocabulary_corpora is not None:
         facts["corpora"] = data.vocabulary_corpora
+    if data.normalization not in (None, "nfkc"):
+        facts["normalization"] = data.normalization
+    if data.user_symbols:
+        facts["symbols"] = data.user_symbols, data.max_user_symbols
     path = text.folder / f"vocabulary-{digest(facts)}.model"
     if path.exists():
         return path
@@ -187,12 +215,28 @@ def _train_tokenizer(
     data: DataConfig, sentences: list[bytes], size: int, tags: Sequence[str]
 ) -> Tokenizer:
     coverage = data.character_coverage
-    lines = (sentence.decode("utf-8", "surrogatepass") for sentence in sentences)
     if data.subwords == "wordpiece":
+        lines = _decoded(sentences)
         return WordPieceTokenizer(train_word_piece(lines, size, character_coverage=coverage))
     if data.subwords == "word":
-        return WordTokenizer(train_words(lines, size))
+        return WordTokenizer(train_words(_decoded(sentences), size))
+    symbols: dict[str, int] = {}
+    if data.user_symbols:
+        symbols = choose_symbols(_decoded(sentences), data.user_symbols, data.max_user_symbols)
+        most = sorted(symbols.items(), key=lambda item: -item[1])[:_LOGGED_SYMBOLS]
+        names = ", ".join(f"{symbol} ({count:,} times)" for symbol, count in most)
+        log.info("%d user symbols%s", len(symbols), f"; the most frequent: {names}" * bool(most))
     model = train_sentencepiece(
-        lines, size, model_type=data.subwords, character_coverage=coverage, language_tags=tags
+        _decoded(sentences),
+        size,
+        model_type=data.subwords,
+        character_coverage=coverage,
+        language_tags=tags,
+        user_symbols=list(symbols),
+        normalization=data.normalization or "nfkc",
     )
     return SentencePieceTokenizer(model)
+
+
+def _decoded(sentences: Iterable[bytes]) -> Iterator[str]:
+    return (sentence.decode("utf-8", "surrogatepass") for sentence in sentences)

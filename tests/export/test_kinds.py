@@ -1,4 +1,4 @@
-"""Exports of imported translators, of parsers, and of translators with word pieces."""
+"""Exports of imported translators, of parsers, and of other vocabularies."""
 
 import shutil
 from pathlib import Path
@@ -14,7 +14,12 @@ from keras_transformer.config.record import ExportRecord
 from keras_transformer.export import export_ctranslate2, load_saved_model
 from keras_transformer.export.signatures import METHODS
 from keras_transformer.pretrained import import_marian
-from keras_transformer.text import WordPieceTokenizer, train_word_piece
+from keras_transformer.text import (
+    SentencePieceTokenizer,
+    WordPieceTokenizer,
+    train_sentencepiece,
+    train_word_piece,
+)
 from keras_transformer.translation.translator import Translator
 from keras_transformer.trees import parse_tree
 from tests.export.conftest import session
@@ -51,15 +56,25 @@ def of_word_pieces(folder):
     return Translator(tiny_model(305), tokenizer, decoding=search)
 
 
+def of_verbatim_text(folder):
+    lines = [side for pair in toy_pairs(200) for side in pair]
+    model = train_sentencepiece(
+        lines, 380, normalization="identity", user_symbols=["%s", "~"], language_tags=[">>de<<"]
+    )
+    search = DecodingConfig(beam_size=2, extra_length=6, max_source_length=24)
+    return Translator(tiny_model(380), SentencePieceTokenizer(model), decoding=search)
+
+
 # A function that makes the translator, the texts, and the signatures other than the default.
 KINDS = {
     "imported": (imported, [*TEXTS, b">>de<< one", b">> a << one"], {}),
     "trees": (of_trees, [text.encode() for text in parser.TEXTS] + NO_UTF8, ["n_best", "score"]),
     "word pieces": (of_word_pieces, TEXTS, METHODS),
+    "verbatim": (of_verbatim_text, [*TEXTS, b" one  ~two %s", b">>de<< one"], {}),
 }
 
 
-TOLERANCES = {"imported": 1e-5, "trees": 1e-4, "word pieces": 1e-5}
+TOLERANCES = {"imported": 1e-5, "trees": 1e-4, "word pieces": 1e-5, "verbatim": 1e-5}
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +158,8 @@ def test_the_record_names_the_tokenizers(export):
     assert "tokenizer: WordPieceTokenizer" in (words / "README.md").read_text(encoding="utf-8")
     vocabulary = ExportRecord.read(trees).vocabulary
     kinds = vocabulary["tokenizer"], vocabulary["target_tokenizer"]
+    verbatim = ExportRecord.read(export("verbatim").version).vocabulary
+    assert (verbatim["normalization"], verbatim["user_symbols"]) == ("identity", 2)
     assert kinds == ("WordTokenizer", "TreeTokenizer")
 
 

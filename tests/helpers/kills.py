@@ -54,7 +54,7 @@ def experiment(text, subword_dropout, **training):
     return ExperimentConfig.from_dict(
         {
             "model": model,
-            "data": {**data, "subword_dropout": subword_dropout},
+            "data": {**data, "subword_dropout": subword_dropout, "augment_upper": subword_dropout},
             "training": recipe,
             "decoding": {"beam_size": 1},
         }

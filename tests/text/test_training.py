@@ -5,12 +5,15 @@ import functools
 import pytest
 import sentencepiece
 
+from keras_transformer.config.data import SYMBOL_KINDS
 from keras_transformer.text import (
     SentencePieceTokenizer,
     WordPieceTokenizer,
     train_sentencepiece,
     train_word_piece,
 )
+from keras_transformer.text.patterns import PATTERNS
+from keras_transformer.text.symbols import choose_symbols
 
 LINES = [
     "the dog sees the cat .",
@@ -123,6 +126,12 @@ def test_training_is_quiet(capfd):
             ({"language_tags": [tag]}, f"must be such as >>de<<, received '{tag}'")
             for tag in ("de", ">>de", ">>d e<<", ">><<")
         ),
+        *(
+            ({"user_symbols": ["%s", symbol]}, "user_symbols must be printable, .* Leave it out")
+            for symbol in ("", "a b", "▁", "</s>", "<0x41>", ">>de<<", "\t", "\u00a0")
+        ),
+        ({"normalization": "nfd"}, "one of nfkc, nfc, identity, received 'nfd'"),
+        ({"normalization": "identity", "byte_fallback": False}, "must have byte_fallback"),
     ],
 )
 def test_wrong_arguments_of_sentencepiece_are_rejected(arguments, message):
@@ -158,3 +167,46 @@ def test_language_tags_come_after_eos_and_are_never_a_part_of_text(model_type):
     assert [text.decode() for text in tokenizer.detokenize(ids).numpy()] == [
         *("the cat", "the cat", "the >>de<< cat", ">>fr<< the cat")
     ]
+
+
+SYMBOLS = ["%s", "%", "<b>", "</b>", "{name}", "_", "&", "…"]
+
+
+@pytest.mark.parametrize("normalization", ["nfkc", "nfc", "identity"])
+@pytest.mark.parametrize("model_type", ["bpe", "unigram"])
+def test_user_symbols_are_single_tokens_and_all_other_placeholders_come_back(
+    model_type, normalization
+):
+    lines = [*LINES, "copy %s to <b>{name}</b>", "_file &open"] * 3
+    model = train_sentencepiece(
+        lines, 300, model_type=model_type, user_symbols=SYMBOLS, normalization=normalization
+    )
+    tokenizer = SentencePieceTokenizer(model)
+    assert tokenizer.user_symbols == SYMBOLS
+    assert tokenizer.id_to_piece(range(4, 4 + len(SYMBOLS))) == SYMBOLS
+    text = "the%scat <b>{name}</b> _f&o%d %-5.2f {other:>{w}} <c> …"
+    pieces = tokenizer.id_to_piece(tokenizer.tokenize([text])[0].numpy())
+    assert [piece for piece in pieces if piece in SYMBOLS] == [
+        *("%s", "<b>", "{name}", "</b>", "_", "&", "%", "%", "…")
+    ]
+    assert not [p for p in pieces if p not in SYMBOLS and set(p) & set("%_&")]
+    assert tokenizer.detokenize(tokenizer.tokenize([text])).numpy()[0].decode() == text
+    if model_type == "bpe":
+        [again] = tokenizer.drop_merges(tokenizer.tokenize([text]).to_list(), rate=1, seed=1)
+        assert {i for i in again if i < 12} == {
+            SYMBOLS.index(p) + 4 for p in pieces if p in SYMBOLS
+        }
+        assert tokenizer.decode([again]) == [text]
+
+
+def test_the_most_frequent_matches_become_symbols():
+    lines = ["%s of %s: %d", "~Save <b>%s</b>, %5.2f --long", "%d <s>a</s> {0, number}"] * 2
+    kinds = ["~", "printf", "html", "icu", "re:--[a-z]+", "__"]
+    assert choose_symbols(lines, kinds, most=100) == {
+        **{"~": 2, "__": 0},
+        **{"%s": 6, "%d": 4, "<b>": 2, "</b>": 2, "%5.2f": 2, "--long": 2},
+    }
+    assert list(choose_symbols(lines, kinds, most=2)) == ["~", "__", "%s", "%d"]
+    assert choose_symbols(lines[:3], ["html"], most=100) == {}  # Each occurs once.
+    assert choose_symbols([f"<a href='{'x' * 40}'>"] * 2, ["html"], most=100) == {}
+    assert set(SYMBOL_KINDS) == set(PATTERNS)

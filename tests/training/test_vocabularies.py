@@ -3,16 +3,21 @@
 import dataclasses
 import re
 import shutil
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from keras_transformer.config import ExperimentConfig
+from keras_transformer.config.data import AUGMENTATIONS
 from keras_transformer.text import WordPieceTokenizer
 from keras_transformer.training import train
+from keras_transformer.training.corpora import training_text
 from keras_transformer.training.csv_tables import read_history
+from keras_transformer.training.vocabularies import run_tokenizers
 from keras_transformer.translation import Translator
-from tests.helpers.experiment import epochs_of
+from tests.helpers.experiment import encoded_text, epochs_of
 from tests.helpers.tiny import (
     tiny_tokenizer,
     toy_experiment,
@@ -73,6 +78,57 @@ def test_tsv_separate_vocabularies_and_low_precision(tmp_path, precision):
     loaded = Translator.load(tmp_path / "run")
     assert (loaded.tokenizer.vocab_size, loaded.target_tokenizer.vocab_size) == (330, 350)
     assert loaded(toy_sentences(5)) == translator(toy_sentences(5))
+
+
+def messages(directory, **options):
+    """Return the data configuration of toy text with placeholders."""
+    data = write_toy_text(directory, train=60)
+    for name in ("train_source", "train_target"):
+        path = Path(data[name])
+        path.write_text(path.read_text().replace(" ", " #1 ", 1).replace("\n", " ~\n"))
+    return data | {"normalization": "identity", "user_symbols": ["~", "re:#[0-9]"]} | options
+
+
+def test_the_vocabulary_has_the_normalization_and_the_symbols_that_it_is_trained_with(
+    tmp_path, caplog
+):
+    caplog.set_level("INFO")
+    config = toy_experiment(messages(tmp_path))
+    plain = toy_experiment(messages(tmp_path, normalization=None, user_symbols=[]))
+    (source, target), pairs, _ = encoded_text(config, tmp_path)
+    assert (source.normalization, source.user_symbols) == ("identity", ["~", "#1"])
+    assert "2 user symbols; the most frequent: ~ (120 times), #1 (2 times)" in caplog.text
+    assert source is target and source.decode([pairs.source_ids])[0].count("#1") == 1
+    (other, _), _, _ = encoded_text(plain, tmp_path)
+    assert (other.normalization, other.user_symbols) == ("nfkc", [])
+
+
+@pytest.mark.parametrize(
+    ("options", "mistake"),
+    [
+        ({"user_symbols": []}, "It has data.normalization=nfkc, received identity. Leave"),
+        ({"normalization": "nfkc"}, r"It has no user symbols, received ~, re:#\[0-9\]. Leave"),
+    ],
+)
+def test_a_model_to_start_from_must_treat_text_alike(tmp_path, options, mistake):
+    tiny_tokenizer().save(tmp_path / "vocabulary.model")
+    start = SimpleNamespace(vocabularies=[tmp_path / "vocabulary.model"], path="other")
+    config = toy_experiment(messages(tmp_path, **options))
+    with pytest.raises(ValueError, match=mistake):
+        run_tokenizers(config, tmp_path, training_text(config, tmp_path), start)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("subword_dropout", [0.0, 0.1])
+def test_a_run_with_augmentation_keeps_white_space(tmp_path, without_search, subword_dropout):
+    rates = {f"augment_{name}": 0.2 for name in AUGMENTATIONS}
+    data = messages(tmp_path, subword_dropout=subword_dropout, **rates)
+    translator = train(toy_experiment(data, epochs=2), tmp_path / "run")
+    assert epochs_of(tmp_path / "run") == [1, 2]
+    assert np.isfinite(read_history(tmp_path / "run")["loss"]).all()
+    loaded = Translator.load(tmp_path / "run").tokenizer
+    assert loaded.decode(loaded.tokenize([" one  two "]).to_list()) == [" one  two "]
+    assert loaded.model == translator.tokenizer.model
 
 
 @pytest.mark.slow
