@@ -221,9 +221,11 @@ def _choose(
     chosen = max(found, key=lambda name: found[name][selecting])
     log.info("chosen: %s (%s)", chosen, candidates[chosen])
     candidates[chosen].load(translator.model)
+    trained = trained_epochs(checked.directory, checked.checkpoints)
     report: dict[str, Any] = {
         "chosen": chosen,
-        "epochs": checked.checkpoints.position().epochs if finish else training.epochs,
+        "epochs": trained if finish else training.epochs,
+        "trained_epochs": trained,
         "checkpoints": [path.name for path in candidates[chosen].paths],
     }
     if not finish:

@@ -5,6 +5,7 @@ import dataclasses
 import errno
 import fcntl
 import logging
+import math
 import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
@@ -249,9 +250,12 @@ def is_finished(directory: Path, config: ExperimentConfig) -> bool:
     if chosen is None:
         return False
     ends = {"epochs": config.training.epochs, **limits_of(config.training)}
+    if all(chosen.get(name) == value for name, value in ends.items()):
+        return True
     # Earlier versions did not say of which epochs they chose.
-    is_same = all(chosen.get(name) == value for name, value in ends.items())
-    return is_same or has_trained(directory, config)
+    known = chosen.get("trained_epochs", chosen.get("epochs", math.inf))
+    checkpoints = run_checkpoints(directory, config.training)
+    return trained_epochs(directory, checkpoints) <= known and has_trained(directory, config)
 
 
 def limits_of(training: TrainingConfig) -> dict[str, float | None]:
@@ -312,5 +316,5 @@ def run_facts(directory: str | os.PathLike) -> dict[str, Any]:
     if not saved.path.with_name("chosen.json").exists():
         return facts
     chosen = _read_chosen(saved.path.parent) or {}
-    ends = ("epochs", "max_steps", "max_minutes")
+    ends = ("epochs", "trained_epochs", "max_steps", "max_minutes")
     return {**facts, "validation": {name: chosen[name] for name in chosen if name not in ends}}

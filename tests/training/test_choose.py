@@ -87,6 +87,7 @@ def test_an_average_competes_with_the_last_epoch_and_the_best_ones(
     assert report == {
         "chosen": name,
         "epochs": 3,
+        "trained_epochs": 3,
         "checkpoints": files,
         "validation_nll": dict.fromkeys(bleus, 1.0),
         "validation_bleu": bleus,
