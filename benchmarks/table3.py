@@ -95,7 +95,7 @@ def measure(config: ExperimentConfig, directory: Path, vocabulary: Path) -> Resu
     chosen = json.loads((directory / "chosen.json").read_text(encoding="utf-8"))
     result = Result(
         perplexity=math.exp(read_history(directory)["val_nll"][-1]),
-        bleu=chosen["validation_bleu"]["average"],  # of the last epoch alone
+        bleu=chosen["validation_bleu"]["last"],
         minutes=watch.seconds / 60,
         other_cores=watch.other_cores,
     )

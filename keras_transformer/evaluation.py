@@ -7,6 +7,7 @@ with COLLINS.prm.
 
 import collections
 import dataclasses
+import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -63,6 +64,10 @@ class PublishedBleu:
 
     bleu: float
     signature: str
+
+
+_SAMPLES = 500
+"""Resampled texts for a confidence interval."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,6 +157,25 @@ def score(
             name: published_bleu(hypotheses, references, name, str(language)) for name in published
         },
     )
+
+
+def bleu_interval(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    """Return half the width of the 95% confidence interval of BLEU, by bootstrap resampling.
+
+    Args:
+        hypotheses: Translations.
+        references: Reference translations, in the same order.
+
+    >>> lines = ["a dog runs on the beach", "a cat sleeps in the sun"] * 9
+    >>> bleu_interval(lines, lines)
+    0.0
+    >>> 10 < bleu_interval(["a dog runs on the sand", lines[1]] * 9, lines) < 20
+    True
+    """
+    bleu = BLEU(tokenize="13a")
+    found = bleu.corpus_score(hypotheses, [references], n_bootstrap=_SAMPLES)
+    values = json.loads(found.format(is_json=True, signature=str(bleu.get_signature()), width=4))
+    return values.get("confidence_var", 0.0)  # Without a match there is none.
 
 
 def published_bleu(

@@ -3,7 +3,8 @@
 Usage:
     python -m pipelines.train --config pipelines/configs/multi30k_en_de.yaml --output runs/en_de
 
-Options override the values of the --config file: --training.epochs 3. To fine-tune a trained model
+Options override the values of the --config file: --training.epochs 3. A run that has begun needs no
+more than its --output. To end it early: --finish --output runs/en_de. To fine-tune a trained model
 on other text, name its run directory: --training.init_from runs/en_de.
 """
 
@@ -37,32 +38,41 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.tra
         action="store_true",
         help="choose the final weights of a finished run again, from its checkpoints",
     )
+    parser.add_argument(
+        "--finish",
+        action="store_true",
+        help="end the run of --output now: choose the final weights from its checkpoints; without "
+        "the option, the same command later trains on",
+    )
     add_experiment_options(parser)
     args = parser.parse_args(argv)
-    is_dry = vars(args).pop("dry_run")  # The others are of the experiment.
-    choose_again = vars(args).pop("choose_again")
-    if is_dry and choose_again:
-        parser.error("--choose-again and --dry-run exclude each other; leave one out")
+    # The others are of the experiment.
+    modes = {name: vars(args).pop(name) for name in ("choose_again", "finish", "dry_run")}
+    given = [f"--{name.replace('_', '-')}" for name, is_given in modes.items() if is_given]
+    if len(given) > 1:
+        parser.error(f"{' and '.join(given)} exclude each other; leave one out")
     with plain_errors(status=MISTAKE):
+        if modes["finish"] and args.output and not (Path(args.output) / "config.yaml").exists():
+            raise ValueError(f"--finish needs a run, {args.output} has none. Correct --output.")
         experiment, output = read_experiment(args, prog)
     start_log()
-    with plain_errors(lambda: _interrupted(Path(output))), stop_on_signals():
+    with plain_errors(lambda: _interrupted(Path(output), prog)), stop_on_signals():
         import_tensorflow(training=True)
         import keras
 
         from keras_transformer.training import dry_run, train, train_on_jax
 
-        if is_dry:
+        if modes.pop("dry_run"):
             print(dry_run(experiment, output))
             return
         if keras.backend.backend() == "jax":
-            if choose_again:
-                raise ValueError("--choose-again needs TensorFlow. Set KERAS_BACKEND=tensorflow.")
+            if given:
+                raise ValueError(f"{given[0]} needs TensorFlow. Set KERAS_BACKEND=tensorflow.")
             train_on_jax(experiment, output)
             print("All epochs are done. To choose the weights and get the model, give the same")
             print("command with KERAS_BACKEND=tensorflow.")
             return
-        train(experiment, output, choose_again=choose_again)
+        train(experiment, output, **modes)
     print(f"The model is in {output}. Score it, or export it for serving:")
     run = shlex.quote(output)
     text = "--source FILE --target FILE"
@@ -74,7 +84,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.tra
     print(f"  python -m pipelines.export --checkpoint {run} --output saved_models/NAME")
 
 
-def _interrupted(run: Path) -> str:
+def _interrupted(run: Path, prog: str) -> str:
     # The library, which knows the names of its files, may not be imported yet.
     places = {(0, 0): ""}
     for path in (run / "checkpoints").glob("*.weights.h5"):
@@ -84,7 +94,8 @@ def _interrupted(run: Path) -> str:
             case ["step", epoch, step]:
                 places[int(epoch) - 1, int(step)] = f"step {int(step)} of epoch {int(epoch)}"
     if place := places[max(places)]:
-        return f"Interrupted. The same command resumes after {place}."
+        finish = f"{prog} --finish --output {shlex.quote(str(run))}"
+        return f"Interrupted. The same command resumes after {place}; {finish} ends the run there."
     return "Interrupted before the first checkpoint. The same command starts again."
 
 

@@ -17,6 +17,12 @@ class TrainingConfig:
 
     epochs: int = Field(default=20, gt=0)
     """Number of epochs; the model is validated and saved after each."""
+    max_steps: int | None = Field(default=None, gt=0)
+    """Steps after which a run ends, also within an epoch, which is then validated and saved. They
+    count over restarts."""
+    max_minutes: float | None = Field(default=None, gt=0)
+    """Minutes of training and validation after which a run ends, likewise. The choice of the final
+    weights comes after them."""
     steps_per_epoch: int | None = Field(default=None, gt=0)
     """Batches per epoch, and so between two validations; by default one pass over the training
     text. An epoch continues in the text where the last one ended."""
@@ -53,10 +59,11 @@ class TrainingConfig:
     distillation: float = Field(default=0.5, gt=0, le=1)
     """Weight of the teachers' predictions in the training target; the labels have the rest."""
     average: Literal["last", "best", "ema"] = "last"
-    """Which average competes with the best epoch for the final weights, by validation BLEU: that of
+    """Which averages compete with single epochs for the final weights, by validation BLEU: those of
     the last epochs, that of the best epochs, or an exponential moving average over all steps."""
     average_checkpoints: int = Field(default=5, gt=0)
-    """Number of last or of best epochs whose weights are averaged (Section 6.1)."""
+    """Number of last or of best epochs that are kept, and whose weights are averaged (Section
+    6.1). Of the last epochs, the averages of 3, 5 and 10 compete too, as far as they are kept."""
     ema_decay: float = Field(default=0.999, gt=0, lt=1)
     """Decay rate of the moving average per step; it is lower in the first steps."""
     patience: int | None = Field(default=None, gt=0)
@@ -76,7 +83,7 @@ class TrainingConfig:
     seed: int = Field(default=1, ge=0, lt=2**32)
     """Seed of the initial weights, of dropout and of the order of the batches."""
     init_from: str | None = None
-    """Directory to start from: of a finished run, of a saved translator, or of an exported model
+    """Directory to start from: of a run, of a saved translator, or of an exported model
     (its last version, if none is named). The model takes over its weights, sizes and vocabularies,
     and starts a new optimizer and schedule. By default, training starts from random weights and a
     vocabulary trained on the text."""

@@ -7,7 +7,7 @@ from typing import Any, overload
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.translation.batching import translate_in_batches
+from keras_transformer.translation.batching import Advance, translate_in_batches
 from keras_transformer.utils.checksums import check_files
 from keras_transformer.utils.errors import one_line
 from keras_transformer.utils.versions import GRAPH, find_saved_model
@@ -39,17 +39,17 @@ class LoadedTranslator:
 
     @overload
     def __call__(  # type: ignore[overload-overlap]  # a str is also a Sequence[str]
-        self, text: str, batch_size: int | None = None, progress: bool = False
+        self, text: str, batch_size: int | None = None, progress: bool | Advance = False
     ) -> str: ...
 
     @overload
     def __call__(
-        self, text: Sequence[str], batch_size: int | None = None, progress: bool = False
+        self, text: Sequence[str], batch_size: int | None = None, progress: bool | Advance = False
     ) -> list[str]: ...
 
     @overload
     def __call__(
-        self, text: tf.Tensor, batch_size: int | None = None, progress: bool = False
+        self, text: tf.Tensor, batch_size: int | None = None, progress: bool | Advance = False
     ) -> tf.Tensor: ...
 
     def __call__(self, text, batch_size=None, progress=False):
@@ -59,7 +59,8 @@ class LoadedTranslator:
             text: A string, a list of strings, or a string tensor or array [B].
             batch_size: Number of sentences of a list that are translated at once; by default 64,
                 or 256 with a GPU.
-            progress: Whether to show a progress bar for a list.
+            progress: For a list, whether to show a progress bar; or a function to call with the
+                sentences of each batch that is done.
 
         Returns:
             A string, a list of strings in the same order, or a string tensor [B].

@@ -8,8 +8,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.training.checkpoint_files import load_checkpoint, read_arrays, weight_shapes
 from keras_transformer.training.checkpoints import Checkpoints
+from keras_transformer.utils.checkpoint_files import load_checkpoint, read_arrays, weight_shapes
 
 _SHOWN = 3
 """Number of differences that an error names."""

@@ -1,15 +1,26 @@
 """The checkpoints of a run: which to keep, and where to resume."""
 
 import logging
+import os
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import keras
 import numpy as np
 
 from keras_transformer.config import TrainingConfig
-from keras_transformer.training.checkpoint_files import damage, load_checkpoint, save_checkpoint
+from keras_transformer.utils.checkpoint_files import (
+    OTHER_METRICS,
+    Position,
+    best_first,
+    damage,
+    load_checkpoint,
+    position_of,
+    save_checkpoint,
+    score_of,
+)
+from keras_transformer.utils.files import whole_file
 
 log = logging.getLogger(__name__)
 
@@ -17,23 +28,12 @@ _STEPS_KEPT = 2
 """Checkpoints of an epoch in progress: if the newest is damaged, there is another."""
 
 
-class Position(NamedTuple):
-    """How far a run is: the epochs that are complete, and the steps of the one after them."""
-
-    epochs: int
-    steps: int
-
-    def __str__(self) -> str:
-        if self.steps:
-            return f"step {self.steps} of epoch {self.epochs + 1}"
-        return f"epoch {self.epochs}"
-
-
 class Checkpoints:
     """Keep the state after the last epochs, after the best, and after steps of the current one.
 
     A file holds the weights, the state of the optimizer and a checksum, and gets its name only when
-    it is complete. All knowledge of earlier epochs is in the files, so a run can resume from them.
+    it is complete. The names of one epoch are links to one file, where the file system has links.
+    All knowledge of earlier epochs is in the files, so a run can resume from them.
 
     Args:
         directory: Directory of files such as epoch-0012.weights.h5, step-0013-000400.weights.h5 for
@@ -41,7 +41,8 @@ class Checkpoints:
         keep: Number of last epochs to keep.
         patience: Number of epochs, and so of validations, without a better one after which training
             stops; by default it never stops early.
-        keep_best: Number of best epochs to keep.
+        keep_best: Number of best epochs to keep, by the score that selects. By each of
+            `OTHER_METRICS`, one is kept.
     """
 
     def __init__(self, directory: Path, keep: int, patience: int | None = None, keep_best: int = 1):
@@ -81,13 +82,9 @@ class Checkpoints:
         """Return the checkpoints of the last `keep` epochs, oldest first."""
         return self._files("epoch")[-self.keep :]
 
-    def best(self) -> list[Path]:
-        """Return the checkpoints of the `keep_best` best epochs, best first."""
-        return self._best_first()[: self.keep_best]
-
-    def _best_first(self) -> list[Path]:
-        # Of equal ones, the first epoch is the best.
-        return sorted(self._files("best"), key=_score, reverse=True)
+    def best(self, metric: str | None = None) -> list[Path]:
+        """Return the checkpoints of the best epochs that are kept, best first; see `best_first`."""
+        return best_first(self.directory, metric)[: 1 if metric else self.keep_best]
 
     def missing(self, epochs: int, scores: Sequence[float], *, last: bool) -> list[Path]:
         """Return which of the best epochs, or also of the last ones, have no checkpoint.
@@ -98,26 +95,28 @@ class Checkpoints:
             last: Whether to look for the last epochs too.
         """
         ranking = sorted(range(len(scores)), key=lambda index: -round(scores[index], 4))
-        names = [f"best-{1 + index:04d}-*" for index in ranking[: self.keep_best]]
+        found = {position_of(path).epochs for path in best_first(self.directory)}
+        needed = [1 + index for index in ranking[: self.keep_best]]
+        names = [f"best-{epoch:04d}-*" for epoch in needed if epoch not in found]
         if last:
-            first = max(1, epochs - self.keep + 1)
-            names += [f"epoch-{epoch:04d}" for epoch in range(first, epochs + 1)]
-        patterns = [f"{name}.weights.h5" for name in names]
-        return [self.directory / name for name in patterns if not any(self.directory.glob(name))]
+            found = {position_of(path).epochs for path in self._files("epoch")}
+            needed = list(range(max(1, epochs - self.keep + 1), epochs + 1))
+            names += [f"epoch-{epoch:04d}" for epoch in needed if epoch not in found]
+        return [self.directory / f"{name}.weights.h5" for name in names]
 
     def newest(self) -> Path | None:
         """Return the checkpoint of an epoch or a step to resume from, or None if there is none."""
-        return max(self._files("epoch", "step"), default=None, key=_position)
+        return max(self._files("epoch", "step"), default=None, key=position_of)
 
     def position(self) -> Position:
         """Return how far the run is, by its newest checkpoint."""
         newest = self.newest()
-        return _position(newest) if newest else Position(0, 0)
+        return position_of(newest) if newest else Position(0, 0)
 
     def _files(self, *kinds: str) -> list[Path]:
         """Return the checkpoints of epochs, of steps or of the best epochs, oldest first."""
         paths = (path for kind in kinds for path in self.directory.glob(f"{kind}-*.weights.h5"))
-        return sorted(paths, key=_position)
+        return sorted(paths, key=position_of)
 
     def restore(self, model: keras.Model) -> None:
         """Load the newest state, if there is one, into a compiled model.
@@ -135,36 +134,49 @@ class Checkpoints:
         best = self.best()
         if self.patience is None or not best:
             return False
-        return self.position().epochs - _position(best[0]).epochs >= self.patience
+        return self.position().epochs - position_of(best[0]).epochs >= self.patience
 
     def save_epoch(
         self,
         model: keras.Model,
         epoch: int,
-        score: float | None = None,
+        scores: Mapping[str, float] | None = None,
         arrays: Mapping[str, np.ndarray] | None = None,
-        *,
-        metric: str = "bleu",
     ) -> None:
         """Save the state after an epoch, and remove what it makes superfluous.
 
         Args:
             model: The model.
             epoch: The epoch, counted from 1.
-            score: Its validation score. An epoch without one is never the best.
+            scores: Its validation scores by name: the one that selects, and some of
+                `OTHER_METRICS`. An epoch without a score is never the best.
             arrays: What else to save; see `save_checkpoint`.
-            metric: What the score is, for the name of the file.
         """
-        if score is not None:  # An epoch counts as complete when it has its own file, after this.
-            best, score = self.best(), round(score, 4)  # As in the file's name.
-            if len(best) < self.keep_best or score > _score(best[-1]):
-                new = self._save(model, f"best-{epoch:04d}-{metric}-{score:.4f}", arrays)
-                again = self.directory.glob(f"best-{epoch:04d}-*.weights.h5")
-                for path in {*again, *self._best_first()[self.keep_best :]} - {new}:
-                    path.unlink()
-        self._save(model, f"epoch-{epoch:04d}", arrays)
-        for path in [*self._files("epoch")[: -self.keep], *self._files("step")]:
-            path.unlink()
+        names = []
+        for name, score in (scores or {}).items():
+            best = self.best(name if name in OTHER_METRICS else None)
+            sign, score = -1 if name == "nll" else 1, round(score, 4)  # As in the file's name.
+            kept = 1 if name in OTHER_METRICS else self.keep_best
+            if len(best) < kept or sign * score > sign * score_of(best[-1]):
+                names.append(f"best-{epoch:04d}-{name}-{score:.4f}.weights.h5")
+        # An epoch counts as complete when it has its own file, after those of the best.
+        first, *others = [*names, f"epoch-{epoch:04d}.weights.h5"]
+        saved = self._save(model, first, arrays)
+        for name in others:
+            _link(saved, saved.with_name(name))
+        self._remove_stale(epoch, names)
+
+    def _remove_stale(self, epoch: int, names: Sequence[str]) -> None:
+        """Remove what the checkpoints of an epoch, the best ones by name, make superfluous."""
+        stale = [*self._files("epoch")[: -self.keep], *self._files("step")]
+        for metric in (None, *OTHER_METRICS):
+            ranking = best_first(self.directory, metric)
+            stale += ranking[1 if metric else self.keep_best :]
+            again = [path for path in ranking if position_of(path).epochs == epoch]
+            if any(path.name in names for path in again):
+                stale += [path for path in again if path.name not in names]
+        for path in stale:
+            path.unlink(missing_ok=True)
 
     def save_step(
         self, model: keras.Model, epoch: int, step: int, arrays: Mapping[str, np.ndarray]
@@ -177,24 +189,24 @@ class Checkpoints:
             step: The step in the epoch.
             arrays: What else a run needs to resume there; see `progress_of`.
         """
-        self._save(model, f"step-{epoch:04d}-{step:06d}", arrays)
+        self._save(model, f"step-{epoch:04d}-{step:06d}.weights.h5", arrays)
         for path in self._files("step")[:-_STEPS_KEPT]:
             path.unlink()
 
     def _save(self, model: keras.Model, name: str, arrays: Mapping[str, np.ndarray] | None) -> Path:
         self.directory.mkdir(parents=True, exist_ok=True)
-        path = self.directory / f"{name}.weights.h5"
+        path = self.directory / name
         save_checkpoint(model, path, arrays)
         return path
 
 
-def _position(path: Path) -> Position:
-    kind, epoch, *rest = path.name.removesuffix(".weights.h5").split("-")
-    return Position(int(epoch) - 1, int(rest[0])) if kind == "step" else Position(int(epoch), 0)
-
-
-def _score(path: Path) -> float:
-    return float(path.name.removesuffix(".weights.h5").split("-")[3])
+def _link(path: Path, new: Path) -> None:
+    """Give a file another name, or copy it where the file system has no links."""
+    with whole_file(new) as temporary:
+        try:
+            os.link(path, temporary)
+        except OSError:
+            shutil.copyfile(path, temporary)
 
 
 def run_checkpoints(directory: Path, training: TrainingConfig) -> Checkpoints:

@@ -1,16 +1,18 @@
 """Choose the final weights of a run: an average, or the best epoch."""
 
 import contextlib
+import dataclasses
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from keras_transformer.config import ExperimentConfig
+from keras_transformer.data import encode_pairs
 from keras_transformer.model import Transformer
 from keras_transformer.training.averaging import average_checkpoints, load_moving_average
 from keras_transformer.training.check import Checked
-from keras_transformer.training.checkpoint_files import damage
 from keras_transformer.training.checkpoints import run_checkpoints
 from keras_transformer.training.csv_tables import read_history
 from keras_transformer.training.prepare import PreparedText
@@ -18,30 +20,44 @@ from keras_transformer.training.run_directory import (
     check_claim,
     has_trained,
     is_finished,
+    limits_of,
     trained_epochs,
 )
-from keras_transformer.training.validation import NAMES, SELECTING, output_scores
+from keras_transformer.training.validation import SELECTING, Validation, token_batches
 from keras_transformer.translation.saved import find_translator
 from keras_transformer.translation.translator import Translator
+from keras_transformer.utils.checkpoint_files import OTHER_METRICS, damage, position_of
 from keras_transformer.utils.checksums import recorded_files
 from keras_transformer.utils.files import whole_file, write_json
 
 log = logging.getLogger(__name__)
 
 _CHOOSE_AGAIN = "give --choose-again to choose from the checkpoints that are there"
+_CONVERGED = 0.01
+"""The share by which the validation NLL of a run that has converged falls in an epoch, at most."""
+_SHOWN = {"nll": "NLL", "bleu": "BLEU", "f1": "F1", "chrf": "chrF"}
+"""Scores of the table of candidates, and their names there."""
+_AVERAGED = (3, 5, 10)
+"""Numbers of last epochs whose averages are tried, as far as they are kept."""
 
 
 def finished_translator(
-    config: ExperimentConfig, directory: Path, choose_again: bool
+    config: ExperimentConfig, directory: Path, choose_again: bool, finish: bool
 ) -> Translator | None:
     """Return the translator of a finished run, or None if there is something to do.
+
+    Args:
+        config: The experiment.
+        directory: The run directory.
+        choose_again: Whether to choose the weights of a finished run again.
+        finish: Whether to choose the weights of a run as it is.
 
     Raises:
         FileNotFoundError: If the final model is missing, or the checkpoints to choose from.
         ValueError: If the directory holds a run with another configuration, or a file is damaged.
     """
-    if choose_again:
-        _check_choice(config, directory)
+    if choose_again or finish:
+        _check_choice(config, directory, needs_all=not finish)
         return None
     if not is_finished(directory, config):
         return None
@@ -57,29 +73,36 @@ def finished_translator(
     return translator
 
 
-def _check_choice(config: ExperimentConfig, directory: Path) -> None:
-    """Check that a run has trained its epochs, and has checkpoints to choose from."""
+def _check_choice(config: ExperimentConfig, directory: Path, needs_all: bool) -> None:
+    """Check that a run has checkpoints to choose from, and has trained its epochs if it must."""
     check_claim(directory, config)
     checkpoints = run_checkpoints(directory, config.training)
-    if not (checkpoints.best() or checkpoints.last()):
+    if not (checkpoints.best() or checkpoints.newest()):
         raise FileNotFoundError(
-            f"Choosing weights again needs checkpoints, received none in {checkpoints.directory}. "
-            "Restore them, or leave the run as it is."
+            f"Choosing weights needs checkpoints, received none in {checkpoints.directory}. "
+            "Train until there is one, or restore them."
         )
+    if not needs_all:
+        return
     with contextlib.suppress(ValueError):  # A damaged chosen.json is written again.
         if is_finished(directory, config):
             return
     if not has_trained(directory, config):
         raise ValueError(
             f"--choose-again needs a run that has trained its {config.training.epochs} epochs; "
-            f"{directory} has not. Leave the option out to train them."
+            f"{directory} has not. Leave the option out to train them, or give --finish to end the "
+            "run with what is there."
         )
 
 
 def choose_weights(
-    config: ExperimentConfig, checked: Checked, text: PreparedText, choose_again: bool = False
+    config: ExperimentConfig,
+    checked: Checked,
+    text: PreparedText,
+    choose_again: bool = False,
+    finish: bool = False,
 ) -> Translator:
-    """Save the average or the best checkpoint, whichever has the higher validation score.
+    """Save the single epoch or the average with the highest validation score.
 
     It is BLEU (with several target languages, the mean of theirs), or F1 of trees. Of several
     machines, the chief chooses. The run directory gets model.keras and chosen.json.
@@ -87,6 +110,7 @@ def choose_weights(
     Args:
         config, checked, text: The run.
         choose_again: Whether to choose from the checkpoints that are there, if some are missing.
+        finish: Whether the run ends before its last epoch.
 
     Returns:
         The translator of the saved model.
@@ -95,38 +119,83 @@ def choose_weights(
         FileNotFoundError: If a checkpoint is missing.
         ValueError: If one is damaged, or has values that are NaN or infinite.
     """
-    is_chief = checked.machines.is_chief
-    translator = _choose(config, checked, text, choose_again) if is_chief else None
+    translator = None
+    if checked.machines.is_chief:
+        candidates = _candidates(config, checked, choose_again or finish)
+        translator = _choose(config, checked, text, candidates, finish)
+        warn_unless_converged(checked.directory)
     checked.machines.wait_for_all()  # The others must not leave while the chief needs them.
     return Translator.load(checked.directory) if translator is None else translator
 
 
+@dataclasses.dataclass(frozen=True)
+class _Candidate:
+    """Weights that may become the final ones."""
+
+    paths: Sequence[Path]
+    """The checkpoints whose weights are averaged, or the one with the moving average."""
+    is_moving: bool = False
+
+    def __str__(self) -> str:
+        if self.is_moving:
+            return f"moving average at {position_of(self.paths[0])}"
+        if len(self.paths) == 1:
+            return str(position_of(self.paths[0]))
+        return f"epochs {', '.join(str(position_of(path).epochs) for path in self.paths)}"
+
+    def load(self, model: Transformer) -> None:
+        """Set the weights of a model."""
+        if self.is_moving:
+            load_moving_average(model, self.paths[0])
+        else:
+            average_checkpoints(model, self.paths)
+
+
 def _candidates(
-    config: ExperimentConfig, checked: Checked, choose_again: bool
-) -> dict[str, list[Path]]:
-    """Return the checkpoints of the average and of the best epoch, if there is one."""
+    config: ExperimentConfig, checked: Checked, is_tolerant: bool
+) -> dict[str, _Candidate]:
+    """Return what may become the final weights, by name."""
     checkpoints, average = checked.checkpoints, config.training.average
     epochs = trained_epochs(checked.directory, checkpoints)
-    scores = _scores(checked, SELECTING[config.data.task], epochs)
+    selecting = SELECTING[config.data.task]
+    scores = _scores(checked, selecting, epochs)
     if missing := checkpoints.missing(epochs, scores, last=average == "last"):
         names = ", ".join(map(str, missing))
-        if not choose_again:
+        if not is_tolerant:
             raise FileNotFoundError(
                 f"The final weights need the checkpoints {names}, which do not exist. Restore "
                 f"them, or {_CHOOSE_AGAIN}."
             )
         log.warning("the weights are chosen without %s", names)
-    best, last = checkpoints.best(), checkpoints.last()
-    candidates = {"average": {"best": best or last, "last": last, "ema": last[-1:]}[average]}
-    if best:
-        candidates["best"] = best[:1]
-    needed = sorted({path for paths in candidates.values() for path in paths})
+    best, last, newest = checkpoints.best(), checkpoints.last(), checkpoints.newest()
+    single = {"last": [newest] if newest else []}
+    for metric in (None, *OTHER_METRICS):
+        single[f"best {metric or selecting.removeprefix('val_')}"] = checkpoints.best(metric)[:1]
+    averaged = averages_of(average, best, last)
+    candidates = {name: _Candidate(paths) for name, paths in (single | averaged).items() if paths}
+    if average == "ema" and newest:
+        candidates["ema"] = _Candidate([newest], is_moving=True)
+    needed = sorted({path for candidate in candidates.values() for path in candidate.paths})
     if damaged := [f"{path} ({reason})" for path in needed if (reason := damage(path))]:
         raise ValueError(
             f"The final weights need whole checkpoints; damaged: {', '.join(damaged)}. Restore "
             f"them, or remove them and {_CHOOSE_AGAIN}."
         )
     return candidates
+
+
+def averages_of(
+    average: str, best: Sequence[Path], last: Sequence[Path]
+) -> dict[str, Sequence[Path]]:
+    """Return the checkpoints of each average to try, by name.
+
+    >>> list(averages_of("last", [], [Path(f"epoch-{n}") for n in range(7)]))
+    ['last 3', 'last 5', 'last 7']
+    """
+    if average == "best":
+        return {f"best {len(best)}": best} if len(best) > 1 else {}
+    counts = {*_AVERAGED, len(last)} - {0, 1} if average == "last" else set()
+    return {f"last {count}": last[-count:] for count in sorted(counts) if count <= len(last)}
 
 
 def _scores(checked: Checked, selecting: str, epochs: int) -> list[float]:
@@ -138,40 +207,88 @@ def _scores(checked: Checked, selecting: str, epochs: int) -> list[float]:
 
 
 def _choose(
-    config: ExperimentConfig, checked: Checked, text: PreparedText, choose_again: bool
+    config: ExperimentConfig,
+    checked: Checked,
+    text: PreparedText,
+    candidates: Mapping[str, _Candidate],
+    finish: bool,
 ) -> Translator:
-    average, candidates = config.training.average, _candidates(config, checked, choose_again)
-    model = Transformer(config.model)
-    translator = Translator(model, *text.tokenizers, config.decoding)
-    sources = [source for source, _ in text.validation_pairs]
-    selecting = SELECTING[config.data.task]
-    search = "greedy" if config.decoding.beam_size == 1 else f"beam {config.decoding.beam_size}"
-    if config.decoding.temperature is not None:
-        search = "sampling"
-    found = {}
-    for name, paths in candidates.items():
-        _load(model, average, name, paths)
-        scores = output_scores(translator(sources), text.validation_pairs, config.data)
-        found[name] = scores[selecting]
-        facts = NAMES[selecting], search, name, found[name]
-        log.info("validation %s (%s) of the %s checkpoint: %.2f", *facts)
-    chosen = max(found, key=found.__getitem__)
-    _load(model, average, chosen, candidates[chosen])
-    report = {
+    """Score the candidates, and save the best one."""
+    selecting, training = SELECTING[config.data.task], config.training
+    translator = Translator(Transformer(config.model), *text.tokenizers, config.decoding)
+    share = training.batch_tokens // checked.machines.replicas
+    found = _measure(config, text, translator, candidates, share)
+    chosen = max(found, key=lambda name: found[name][selecting])
+    log.info("chosen: %s (%s)", chosen, candidates[chosen])
+    candidates[chosen].load(translator.model)
+    trained = trained_epochs(checked.directory, checked.checkpoints)
+    report: dict[str, Any] = {
         "chosen": chosen,
-        "epochs": config.training.epochs,
-        "checkpoints": [path.name for path in candidates[chosen]],
-        f"validation_{selecting.removeprefix('val_')}": found,
+        "epochs": trained if finish else training.epochs,
+        "trained_epochs": trained,
+        "checkpoints": [path.name for path in candidates[chosen].paths],
     }
+    if not finish:
+        report |= {name: value for name, value in limits_of(training).items() if value is not None}
+    for score in _shown(found):
+        report[f"validation_{score}"] = {n: values[f"val_{score}"] for n, values in found.items()}
     with recorded_files(checked.directory, ["model.keras", "chosen.json"]):
         with whole_file(checked.directory / "model.keras") as temporary:
-            model.save(temporary)
+            translator.model.save(temporary)
         write_json(checked.directory / "chosen.json", report)  # The run is finished with this.
     return translator
 
 
-def _load(model: Transformer, average: str, name: str, paths: Sequence[Path]) -> None:
-    if (name, average) == ("average", "ema") and paths:
-        load_moving_average(model, paths[-1])
-    else:
-        average_checkpoints(model, paths)
+def _measure(
+    config: ExperimentConfig,
+    text: PreparedText,
+    translator: Translator,
+    candidates: Mapping[str, _Candidate],
+    share: int,
+) -> dict[str, dict[str, float]]:
+    """Return the scores of each candidate on the whole validation text, and log them as a table."""
+    pairs, decoding = text.validation_pairs, config.decoding
+    search = "greedy" if decoding.beam_size == 1 else f"beam {decoding.beam_size}"
+    if decoding.temperature is not None:
+        search = "sampling"
+    encoded = encode_pairs(pairs, *text.tokenizers, config.data.max_length)
+    batches = token_batches(encoded, share)
+    log.info("choosing the weights on all %s validation pairs (%s):", f"{len(pairs):,}", search)
+    validation = Validation(batches, pairs, translator, config.data)
+    measured: dict[str, dict[str, float]] = {}
+    found: dict[str, dict[str, float]] = {}
+    for name, candidate in candidates.items():
+        # The last epoch may also be the best one, under another name of the file.
+        key = str(candidate)
+        if key not in measured:
+            candidate.load(translator.model)
+            measured[key] = validation.measure()
+        found[name] = measured[key]
+        if len(found) == 1:
+            log.info(_row("candidate", [_SHOWN[score] for score in _shown(found)], "checkpoints"))
+        values = [f"{found[name][f'val_{score}']:.3f}" for score in _shown(found)]
+        log.info(_row(name, values, key))
+    return found
+
+
+def _shown(found: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """Return the scores that a table shows, without "val_"."""
+    first = next(iter(found.values()))
+    return [name for name in _SHOWN if f"val_{name}" in first]
+
+
+def _row(name: str, values: Sequence[str], checkpoints: str) -> str:
+    return f"  {name:<12}{''.join(f'{value:>9}' for value in values)}  {checkpoints}"
+
+
+def warn_unless_converged(directory: Path) -> None:
+    """Warn if the validation NLL still fell in the last epoch."""
+    if not (directory / "epochs.csv").exists():
+        return
+    *_, before, last = [math.nan, math.nan, *read_history(directory).get("val_nll", [])]
+    if (fall := 1 - last / before) > _CONVERGED:
+        log.warning(
+            "not converged: in the last epoch, val_nll still fell by %.1f%%; train on with more "
+            "training.epochs",
+            100 * fall,
+        )

@@ -8,11 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 
+from keras_transformer.training.checkpoints import Checkpoints
 from keras_transformer.training.progress import Readings
+from keras_transformer.utils.checkpoint_files import position_of, read_arrays
 from keras_transformer.utils.files import whole_file
 
 log = logging.getLogger(__name__)
+
+_LOG = "log-"
 
 
 def read_history(directory: str | os.PathLike) -> dict[str, list[float]]:
@@ -148,24 +153,36 @@ class Table:
         return csv.DictWriter(file, self.names, restval="nan", lineterminator="\n")
 
 
+def arrays_of_logs(logs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Return the logs of an epoch as arrays, for `save_checkpoint`; see `logs_of`."""
+    return {f"{_LOG}{name}": np.float64(value) for name, value in logs.items()}
+
+
+def logs_of(checkpoint: Path) -> dict[str, float]:
+    """Return the logs of an epoch in its checkpoint, if there are any."""
+    arrays = read_arrays(checkpoint)
+    return {n.removeprefix(_LOG): float(a) for n, a in sorted(arrays.items()) if n.startswith(_LOG)}
+
+
 class EpochTable(keras.callbacks.Callback):
     """Write epochs.csv, with epochs counted from 1: the logs of each epoch.
 
-    Put it after the callbacks that add to the logs.
+    Put it after the callbacks that add to the logs, and after the one that saves the epoch: if a
+    process ends between the two, the next one takes the row from the checkpoint.
 
     Args:
         path: The file. Epochs that are trained again replace their rows.
+        checkpoints: The checkpoints of the run.
     """
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, checkpoints: Checkpoints):
         super().__init__()
         self.table = Table(path, "epoch")
-        self.has_begun = False
-
-    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        if not self.has_begun:
-            self.table.go_on_after(epoch)
-            self.has_begun = True
+        last = self.table.go_on_after(checkpoints.position().epochs)
+        for saved in checkpoints.last()[-1:]:
+            epoch = position_of(saved).epochs
+            if int(last["epoch"] if last else 0) < epoch and (logs := logs_of(saved)):
+                self.table.add({"epoch": epoch, **logs})
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self.table.add({"epoch": epoch + 1, **dict(sorted((logs or {}).items()))})

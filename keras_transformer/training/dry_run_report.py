@@ -14,6 +14,7 @@ import tensorflow as tf
 from keras_transformer.config import TrainingConfig
 from keras_transformer.data import TokenBatches
 from keras_transformer.training.progress import duration
+from keras_transformer.training.recipe import most_steps
 
 _SEEN = 1000
 """Number of batches of which the largest is taken."""
@@ -105,7 +106,7 @@ def make_trial_steps(training: TrainingConfig, model: keras.Model, batches: Toke
     inputs = largest[0]
     return DryRun(
         steps_per_epoch=len(batches),
-        steps=training.epochs * len(batches),
+        steps=most_steps(training, len(batches)),
         warmup_steps=training.warmup_steps,
         parameters=model.count_params(),
         state_bytes=sum(int(np.prod(v.shape)) * tf.as_dtype(v.dtype).size for v in variables),

@@ -11,15 +11,16 @@ from keras_transformer.config import ExperimentConfig
 from keras_transformer.training.averaging import MovingAverage
 from keras_transformer.training.build import Built
 from keras_transformer.training.check import Checked
-from keras_transformer.training.checkpoints import Position
 from keras_transformer.training.csv_tables import EpochTable, MetricsTable
 from keras_transformer.training.machines import StopTogether
 from keras_transformer.training.prepare import PreparedText
 from keras_transformer.training.progress import Progress, Readings
+from keras_transformer.training.recipe import most_steps
 from keras_transformer.training.resume import EpochState, SaveCheckpoints
-from keras_transformer.training.stopping import FiniteLoss, SafeStop
+from keras_transformer.training.stopping import FiniteLoss, RunLimit, SafeStop
 from keras_transformer.training.tensorboard import Summaries
 from keras_transformer.training.validation import NAMES, SELECTING
+from keras_transformer.utils.checkpoint_files import Position
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +40,9 @@ def fit_epochs(
     model, validation, batches = built.model, built.validation, text.batches
     _log_start(config, checked, text, built)
     machines.check_same_text(batches, checkpoints.position())
+    position = checkpoints.position()
     state = EpochState(batches, checkpoints)
+    limit = RunLimit(training, checkpoints, position.epochs * len(batches) + position.steps)
     average = MovingAverage(training.ema_decay, checkpoints) if training.average == "ema" else None
     save = SaveCheckpoints(
         checkpoints,
@@ -47,11 +50,13 @@ def fit_epochs(
         training.checkpoint_steps,
         training.checkpoint_minutes,
         average,
+        limit,
         SELECTING[config.data.task],
     )
     stop = SafeStop(save.save_step if validation else lambda: None)
-    readings = Readings(training.epochs, len(batches), batches.tokens / len(batches))
-    callbacks: list[keras.callbacks.Callback] = [state, FiniteLoss(batches, text.tokenizers[0])]
+    readings = Readings(training.epochs, len(batches), batches.tokens / len(batches), limit)
+    finite = FiniteLoss(batches, text.tokenizers[0])
+    callbacks: list[keras.callbacks.Callback] = [state, finite, limit]
     with contextlib.ExitStack() as stack:
         if validation:
             smoothing = training.label_smoothing
@@ -60,32 +65,49 @@ def fit_epochs(
                 *([average] if average else []),
                 readings,
                 validation,
+                keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: stop.begin_saving()),
+                save,  # An epoch is complete when it has its file, and is reported then.
+                EpochTable(checked.directory / "epochs.csv", checkpoints),
                 progress,
-                EpochTable(checked.directory / "epochs.csv"),
                 MetricsTable(checked.directory / "metrics.csv", readings),
                 Summaries(checked.directory / "tensorboard", readings, validation, smoothing),
-                save,  # An epoch is complete when it has its file.
             ]
         callbacks += [stop, StopTogether(machines)]  # Other machines wait for the files.
         stack.enter_context(stop.installed())
-        is_finished, position = checkpoints.out_of_patience(), checkpoints.position()
+        is_finished = checkpoints.out_of_patience() or limit.is_reached()
         while position.epochs < training.epochs and not is_finished:
             # Keras begins every epoch at its first step, so the rest of one is a separate fit.
             batches.epoch, batches.step = done, steps = position
             readings.done = steps
-            model.fit(
-                machines.own_rows(batches.dataset()),
-                initial_epoch=done,
-                epochs=done + 1 if steps else training.epochs,
-                shuffle=False,
-                callbacks=_LaterSteps(
-                    callbacks, steps, model=model, epochs=training.epochs, steps=len(batches)
-                ),
+            counted = _LaterSteps(
+                callbacks, steps, model=model, epochs=training.epochs, steps=len(batches)
             )
+            if steps == len(batches):
+                _end_epoch(model, done, counted)
+            else:
+                model.fit(
+                    machines.own_rows(batches.dataset()),
+                    initial_epoch=done,
+                    epochs=done + 1 if steps else training.epochs,
+                    shuffle=False,
+                    callbacks=counted,
+                )
             # All machines know the same, even if files of the chief reach them later.
             is_finished, position = model.stop_training, Position(state.epoch + 1, 0)
-    if is_finished:
+    if checkpoints.out_of_patience():
         log.info("no better epoch in the last %d: training is finished", checkpoints.patience)
+    elif limit.is_reached():
+        log.info("training.max_steps or training.max_minutes is reached: training is finished")
+
+
+def _end_epoch(model: keras.Model, epoch: int, callbacks: keras.callbacks.CallbackList) -> None:
+    """Validate and save an epoch that has made all its steps, as the end of `fit` would have."""
+    model.stop_training = False  # `fit` sets it too.
+    callbacks.on_train_begin()
+    callbacks.on_epoch_begin(epoch)
+    logs = {name: float(value) for name, value in model.get_metrics_result().items()}
+    callbacks.on_epoch_end(epoch, logs)
+    callbacks.on_train_end()
 
 
 def _log_start(
@@ -103,11 +125,16 @@ def _log_start(
         config.data.static_shapes or "any",
         "on" if is_compiled else "off",
     )
-    counts = training.epochs * steps, training.warmup_steps, training.batch_tokens
+    in_all = most_steps(training, steps)
+    counts = in_all, training.warmup_steps, training.batch_tokens
     message = "steps in all: %s, warm-up: %s, tokens per batch: up to %s"
     log.info(message, *(f"{count:,}" for count in counts))
     selecting = SELECTING[config.data.task]
     log.info("%s of an epoch is the validation %s (greedy)", selecting, NAMES[selecting])
+    if built.validation and (count := len(built.validation.pairs)) < len(text.validation_pairs):
+        whole = f"{len(text.validation_pairs):,}"
+        message = "epochs are validated on %s of %s pairs; that of all is within ± with 95%%"
+        log.info(message, f"{count:,}", whole)
     if any(position := checked.checkpoints.position()):
         log.info("resuming after %s of %d", position, training.epochs)
     if checked.start and built.validation:

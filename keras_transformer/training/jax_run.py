@@ -15,7 +15,7 @@ from keras_transformer.data import TokenBatches
 from keras_transformer.metrics import NegativeLogLikelihood, TokenAccuracy
 from keras_transformer.model import Transformer
 from keras_transformer.training.check import check_run
-from keras_transformer.training.csv_tables import EpochTable
+from keras_transformer.training.csv_tables import EpochTable, arrays_of_logs
 from keras_transformer.training.machines import read_cluster
 from keras_transformer.training.prepare import PreparedText, prepare_text, static_widths
 from keras_transformer.training.recipe import run_recipe
@@ -82,6 +82,8 @@ def _check_options(config: ExperimentConfig) -> None:
         "training.clip_norm": (training.clip_norm, None),
         "training.checkpoint_steps": (training.checkpoint_steps, None),
         "training.init_from": (training.init_from, None),
+        "training.max_minutes": (training.max_minutes, None),
+        "training.max_steps": (training.max_steps, None),
         "training.patience": (training.patience, None),
         "training.replicas": (training.replicas, None),
         "training.teachers": (training.teachers, []),
@@ -131,7 +133,9 @@ def _train(config: ExperimentConfig, directory: Path, devices: list[str]) -> Non
     log.info("%s parameters, %d batches per epoch, on %s", *facts)
     state = EpochState(batches, checkpoints)
     save = keras.callbacks.LambdaCallback(
-        on_epoch_end=lambda epoch, logs: checkpoints.save_epoch(model, epoch + 1)
+        on_epoch_end=lambda epoch, logs: checkpoints.save_epoch(
+            model, epoch + 1, arrays=arrays_of_logs(logs)
+        )
     )
     finite = FiniteLoss(batches, text.tokenizers[0])
     # Steps then need not wait for what these do with the loss of the step before.
@@ -144,7 +148,13 @@ def _train(config: ExperimentConfig, directory: Path, devices: list[str]) -> Non
         epochs=training.epochs,
         shuffle=False,
         verbose=2,
-        callbacks=[state, finite, validation, EpochTable(directory / "epochs.csv"), save],
+        callbacks=[
+            state,
+            finite,
+            validation,
+            save,
+            EpochTable(directory / "epochs.csv", checkpoints),
+        ],
     )
 
 

@@ -15,8 +15,8 @@ import tensorflow as tf
 
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.data import TokenBatches
-from keras_transformer.training.checkpoints import Position
 from keras_transformer.training.devices import keep_freed_memory, prepare_cpu, replica_strategy
+from keras_transformer.utils.checkpoint_files import Position
 
 log = logging.getLogger(__name__)
 
@@ -257,6 +257,11 @@ def connect_machines(
         raise ValueError(
             f"training.replicas must be the number of tasks of TF_CONFIG, {count}, received "
             f"{replicas}. Leave it out."
+        )
+    if config.training.max_minutes is not None:
+        raise ValueError(
+            "training.max_minutes needs a single machine, whose clock counts, received a TF_CONFIG "
+            "with several tasks. Set training.max_steps instead."
         )
     if not gpus:
         keep_freed_memory()

@@ -1,6 +1,8 @@
 """What a run measures while it trains, and the line or the log in which a person sees it."""
 
+import collections
 import math
+import statistics
 import sys
 import time
 from typing import Any
@@ -8,10 +10,13 @@ from typing import Any
 import keras
 from tqdm import tqdm
 
+from keras_transformer.training.stopping import RunLimit
 from keras_transformer.training.validation import SELECTING
 
 _STEPS, _SECONDS = 100, 60.0
 """A row is made after this many steps or seconds, whichever comes first."""
+_COMPILING = 10
+"""A step over this many times as long as others is one that TensorFlow traces or XLA compiles."""
 _REFRESH = 0.25
 """Seconds between two states of the line at a terminal."""
 _INTERVAL, _FIRST = 60.0, 10.0
@@ -28,6 +33,7 @@ class Readings(keras.callbacks.Callback):
         epochs: Number of epochs of the run.
         steps_per_epoch: Number of steps of every epoch.
         tokens_per_step: Mean number of source and target tokens of a step, without padding.
+        limit: The steps and minutes after which the run ends, if there are any.
 
     Attributes:
         epoch: Number of the current epoch, from 1.
@@ -39,26 +45,40 @@ class Readings(keras.callbacks.Callback):
             of the step if the logs have it, `tokens_per_second`, and `seconds` since the last row.
     """
 
-    def __init__(self, epochs: int, steps_per_epoch: int, tokens_per_step: float):
+    def __init__(
+        self,
+        epochs: int,
+        steps_per_epoch: int,
+        tokens_per_step: float,
+        limit: RunLimit | None = None,
+    ):
         super().__init__()
+        self.limit = limit
         self.epochs = epochs
         self.steps_per_epoch = steps_per_epoch
         self.tokens_per_step = tokens_per_step
         self.epoch, self.step = 0, 0
         self.done = 0
         self.row: dict[str, float] | None = None
-        self._began: float | None = None
         self._first_step_seconds: float | None = None  # It is slow: TensorFlow traces it.
         # Numbers and seconds of the other steps: of this process, and up to the last row.
         self._steps, self._busy = 0, 0.0
         self._row_steps, self._row_busy = 0, 0.0
+        self._recent: collections.deque[float] = collections.deque(maxlen=_STEPS)
+        # What follows the steps of an epoch: how often, when it began, and how long it took before.
         self._epochs_ended = 0
+        self._ended_at: float | None = None
+        self._validating = 0.0
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self.epoch, self.step = epoch + 1, epoch * self.steps_per_epoch + self.done
         self.done = 0
-        if self._began is None:
-            self._began = self._last_row = time.perf_counter()
+        now = time.perf_counter()
+        if self._ended_at is None:
+            self._last_row = now
+        else:
+            self._validating += now - self._ended_at
+            self._ended_at = None
         self._loss_before = self._loss_sums()
 
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
@@ -72,12 +92,14 @@ class Readings(keras.callbacks.Callback):
         else:
             self._steps += 1
             self._busy += now - self._step_began
+            self._recent.append(now - self._step_began)
         is_last = self.step == self.epoch * self.steps_per_epoch
         is_due = self.step % _STEPS == 0 or now - self._last_row >= _SECONDS
         self.row = self._make_row(now, logs or {}) if is_last or is_due else None
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._epochs_ended += 1
+        self._ended_at = time.perf_counter()
 
     def _make_row(self, now: float, logs: dict[str, Any]) -> dict[str, float]:
         speed = self._speed(self._steps - self._row_steps, self._busy - self._row_busy)
@@ -130,13 +152,20 @@ class Readings(keras.callbacks.Callback):
         Returns:
             Seconds, or None before there is anything to tell from.
         """
-        if not self._steps or self._began is None or self._first_step_seconds is None:
+        if not self._recent:
             return None
-        pace = self._busy / self._steps
+        steps: float = self.epochs * self.steps_per_epoch - self.step
+        if self.limit:
+            steps = min(steps, self.limit.steps_left())
+        longest = _COMPILING * statistics.median(self._recent)
+        seconds = steps * statistics.mean(s for s in self._recent if s < longest)
         if self._epochs_ended:
-            elsewhere = time.perf_counter() - self._began - self._busy - self._first_step_seconds
-            pace += elsewhere / (self._steps + 1)
-        return pace * (self.epochs * self.steps_per_epoch - self.step)
+            validating = self._validating
+            if self._ended_at is not None:
+                validating += time.perf_counter() - self._ended_at
+            validations = math.ceil(steps / self.steps_per_epoch)
+            seconds += validations * validating / self._epochs_ended
+        return min(seconds, self.limit.seconds_left()) if self.limit else seconds
 
 
 class Progress(keras.callbacks.Callback):
@@ -198,7 +227,9 @@ class Progress(keras.callbacks.Callback):
             parts.append(f"val_nll {logs['val_nll']:.3f} (perplexity {self.perplexity:.4g})")
         if "val_accuracy" in logs:
             parts.append(f"val_accuracy {logs['val_accuracy']:.3f}")
-        parts += [f"{n} {logs[n]:.2f} (greedy)" for n in SELECTING.values() if n in logs]
+        noise = f" ±{logs['val_noise']:.2f}" if "val_noise" in logs else ""
+        parts += [f"{n} {logs[n]:.2f}{noise} (greedy)" for n in SELECTING.values() if n in logs]
+        parts += [f"val_chrf {logs['val_chrf']:.2f}"] if "val_chrf" in logs else []
         parts += [f"{n} {v:.2f}" for n, v in logs.items() if n.startswith("val_bleu_")]
         parts += self._pace()
         print(f"{self._place()}: {', '.join(parts)}", flush=True)
@@ -225,9 +256,9 @@ class Progress(keras.callbacks.Callback):
         return ", ".join(values)
 
     def _pace(self) -> list[str]:
-        speed = [f"{self.readings.tokens_per_second:,.0f} tokens/s"]
-        left = self.readings.seconds_left()
-        return speed if left is None else [*speed, f"{duration(left)} left"]
+        speed, left = self.readings.tokens_per_second, self.readings.seconds_left()
+        pace = [f"{speed:,.0f} tokens/s"] if speed else []  # A process may only validate.
+        return pace if left is None else [*pace, f"{duration(left)} left"]
 
 
 def duration(seconds: float) -> str:

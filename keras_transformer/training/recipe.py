@@ -67,6 +67,16 @@ def run_recipe(model: Transformer, training: TrainingConfig) -> dict[str, Any]:
     return {**recipe, "metrics": None}
 
 
+def most_steps(training: TrainingConfig, steps_per_epoch: int) -> int:
+    """Return the steps of a run that ends with its epochs or its `training.max_steps`.
+
+    >>> most_steps(TrainingConfig(epochs=3, max_steps=250), steps_per_epoch=100)
+    250
+    """
+    steps = training.epochs * steps_per_epoch
+    return min(steps, training.max_steps or steps)
+
+
 def check_warmup(
     training: TrainingConfig, steps_per_epoch: int, smallest_batch: int, has_begun: bool
 ) -> None:
@@ -82,7 +92,7 @@ def check_warmup(
     Raises:
         ValueError: If the warm-up of a new run has more steps than the run.
     """
-    steps, warmup = training.epochs * steps_per_epoch, training.warmup_steps
+    steps, warmup = most_steps(training, steps_per_epoch), training.warmup_steps
     if warmup <= steps:
         return
     # `paper_recipe` advises a warm-up of at most a quarter of all steps.

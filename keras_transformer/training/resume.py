@@ -10,8 +10,10 @@ import numpy as np
 
 from keras_transformer.data import TokenBatches
 from keras_transformer.training.averaging import MovingAverage
-from keras_transformer.training.checkpoint_files import not_finite, read_arrays
 from keras_transformer.training.checkpoints import Checkpoints
+from keras_transformer.training.csv_tables import arrays_of_logs
+from keras_transformer.training.stopping import RunLimit
+from keras_transformer.utils.checkpoint_files import OTHER_METRICS, not_finite, read_arrays
 
 
 class EpochState(keras.callbacks.Callback):
@@ -84,13 +86,16 @@ class EpochState(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if logs is not None:
-            logs["tokens_per_second"] = self.batches.tokens / self._seconds()
+            share = self.step / len(self.batches)  # A run may end within an epoch.
+            logs["tokens_per_second"] = share * self.batches.tokens / self._seconds()
 
 
 class SaveCheckpoints(keras.callbacks.Callback):
     """Save the state after each epoch, and after steps or minutes within an epoch.
 
-    The last step of an epoch is saved with the epoch, after its validation.
+    The last step of an epoch is saved with the epoch, after its validation. An epoch is complete
+    with its file, which also has its logs. Put it right after the validation, so that no epoch is
+    reported that is not saved.
 
     Args:
         checkpoints: The checkpoints of the run.
@@ -98,6 +103,7 @@ class SaveCheckpoints(keras.callbacks.Callback):
         steps: Number of steps of an epoch between checkpoints; by default, they don't count.
         minutes: Time between checkpoints; by default, it doesn't count.
         average: The moving average to save with the weights, if there is one.
+        limit: What counts the steps and minutes of the run, to save them too.
         selecting: The entry of the logs that selects the best epoch.
     """
 
@@ -108,6 +114,7 @@ class SaveCheckpoints(keras.callbacks.Callback):
         steps: int | None = None,
         minutes: float | None = None,
         average: MovingAverage | None = None,
+        limit: RunLimit | None = None,
         selecting: str = "val_bleu",
     ):
         super().__init__()
@@ -116,11 +123,13 @@ class SaveCheckpoints(keras.callbacks.Callback):
         self.steps = steps
         self.minutes = minutes
         self.average = average
+        self.limit = limit
         self.selecting = selecting
         self._saved_at = time.monotonic()
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        if self.state.step < self.params["steps"] and self._is_due():
+        is_last = self.state.step == self.params["steps"] or self.model.stop_training
+        if not is_last and self._is_due():
             self.save_step()
 
     def _is_due(self) -> bool:
@@ -134,24 +143,23 @@ class SaveCheckpoints(keras.callbacks.Callback):
         is_saved = self.checkpoints.position() == (state.epoch, state.step)
         # `FiniteLoss` ends the run at the next step, whose loss is not finite either.
         if not is_saved and not_finite(self.model) is None:
-            arrays = {**state.arrays(), **self._averages()}
+            arrays = {**state.arrays(), **self._arrays()}
             self.checkpoints.save_step(self.model, state.epoch + 1, state.step, arrays)
         self._saved_at = time.monotonic()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        self.checkpoints.save_epoch(
-            self.model,
-            epoch + 1,
-            (logs or {})[self.selecting],
-            self._averages(),
-            metric=self.selecting.removeprefix("val_"),
-        )
+        logs = logs or {}
+        names = [self.selecting, *(f"val_{name}" for name in OTHER_METRICS)]
+        scores = {name.removeprefix("val_"): logs[name] for name in names if name in logs}
+        arrays = {**self._arrays(), **arrays_of_logs(logs)}
+        self.checkpoints.save_epoch(self.model, epoch + 1, scores, arrays)
         self._saved_at = time.monotonic()
         if self.checkpoints.out_of_patience():
             self.model.stop_training = True
 
-    def _averages(self) -> dict[str, np.ndarray]:
-        return self.average.arrays() if self.average else {}
+    def _arrays(self) -> dict[str, np.ndarray]:
+        averages = self.average.arrays() if self.average else {}
+        return averages | (self.limit.arrays() if self.limit else {})
 
 
 def progress_of(model: keras.Model) -> dict[str, np.ndarray]:

@@ -19,13 +19,17 @@ from keras_transformer.translation.translator import Translator
 
 
 def train(
-    config: ExperimentConfig, directory: str | os.PathLike, *, choose_again: bool = False
+    config: ExperimentConfig,
+    directory: str | os.PathLike,
+    *,
+    choose_again: bool = False,
+    finish: bool = False,
 ) -> Translator:
     """Train a model on the text that a configuration names, and save it in a directory.
 
     The directory gets config.yaml, the vocabularies, logs, checkpoints of the last epochs and of
-    the best one, and model.keras: an average (see `training.average`) or the best single
-    checkpoint, whichever has the higher validation BLEU. Started again with the same directory, an
+    the best ones, and model.keras: the single epoch or the average (see `training.average`) with
+    the highest validation BLEU. Started again with the same directory, an
     interrupted run resumes from its newest checkpoint, of an epoch or of a step in it, and a
     finished one stays as it is. The directory is locked until `train` ends.
 
@@ -41,6 +45,8 @@ def train(
         directory: The run directory.
         choose_again: Whether to choose the final weights of a finished run again, from the
             checkpoints that are there.
+        finish: Whether to end the run now: to train no more, and to choose the final weights from
+            the checkpoints that are there. Without it, the same call later trains on.
 
     Returns:
         The translator of the trained model.
@@ -70,19 +76,19 @@ def train(
     _check_backend("train", "; on JAX, call train_on_jax")
     directory, cluster = Path(directory), read_cluster()
     config = settle(config, directory)
-    if finished := finished_translator(config, directory, choose_again):
+    if finished := finished_translator(config, directory, choose_again, finish):
         return finished
     is_chief = cluster is None or cluster.is_chief
     lock = locked_directory(directory) if is_chief else contextlib.nullcontext()
     with others_may_be_lost(cluster), lock:
         checked = check_run(config, directory, cluster, resumes=not choose_again)
         text = prepare_text(config, checked, checked.machines.replicas)
-        if choose_again:
+        if choose_again or finish:
             if is_chief:
                 claim(directory, config, text.tokenizers, text.inputs)
         else:
             fit_epochs(config, checked, text, build_run(config, checked, text))
-        return choose_weights(config, checked, text, choose_again)
+        return choose_weights(config, checked, text, choose_again, finish)
 
 
 def dry_run(config: ExperimentConfig, directory: str | os.PathLike) -> DryRun:

@@ -5,17 +5,19 @@ import dataclasses
 import errno
 import fcntl
 import logging
+import math
 import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from keras_transformer.config import ExperimentConfig
+from keras_transformer.config import ExperimentConfig, TrainingConfig
 from keras_transformer.text.files import save_tokenizers, tokenizer_paths
 from keras_transformer.training.checkpoints import Checkpoints, run_checkpoints
 from keras_transformer.training.corpora import text_files
 from keras_transformer.training.csv_tables import read_history
+from keras_transformer.training.stopping import RunLimit
 from keras_transformer.training.vocabularies import Tokenizers
 from keras_transformer.translation.saved import (
     ORIGIN_FILE,
@@ -159,9 +161,8 @@ def check_claim(directory: Path, config: ExperimentConfig) -> None:
         raise ValueError(
             f"{directory} holds a run with another configuration; received "
             f"{', '.join(differences)}. A run resumes with the configuration it started with, but "
-            "may have more epochs, another interval of checkpoints, another cache and other "
-            "decoding options. "
-            "Restore these values, or choose another directory."
+            "may have more or fewer epochs, other limits, another interval of checkpoints, another "
+            "cache and other decoding options. Restore these values, or choose another directory."
         )
 
 
@@ -171,14 +172,16 @@ def _differences(before: ExperimentConfig, config: ExperimentConfig) -> Sequence
         ("data", "cache"),
         ("training", "checkpoint_minutes"),
         ("training", "checkpoint_steps"),
+        ("training", "epochs"),
         ("training", "jit_compile"),
+        ("training", "max_minutes"),
+        ("training", "max_steps"),
     }
     differences = []
     for section in ("model", "data", "training"):
         old, new = (dataclasses.asdict(getattr(each, section)) for each in (before, config))
         for name, value in new.items():
-            is_longer = (section, name) == ("training", "epochs") and value > old[name]
-            if value != old[name] and not is_longer and (section, name) not in may_differ:
+            if value != old[name] and (section, name) not in may_differ:
                 differences.append(f"{section}.{name}={value!r} instead of {old[name]!r}")
     return differences
 
@@ -246,18 +249,26 @@ def is_finished(directory: Path, config: ExperimentConfig) -> bool:
     chosen = _read_chosen(directory)
     if chosen is None:
         return False
-    if "epochs" in chosen:
-        return chosen["epochs"] == config.training.epochs
-    return has_trained(
-        directory, config
-    )  # Earlier versions did not say of which epochs they chose.
+    ends = {"epochs": config.training.epochs, **limits_of(config.training)}
+    if all(chosen.get(name) == value for name, value in ends.items()):
+        return True
+    # Earlier versions did not say of which epochs they chose.
+    known = chosen.get("trained_epochs", chosen.get("epochs", math.inf))
+    checkpoints = run_checkpoints(directory, config.training)
+    return trained_epochs(directory, checkpoints) <= known and has_trained(directory, config)
+
+
+def limits_of(training: TrainingConfig) -> dict[str, float | None]:
+    """Return what ends a run besides its epochs."""
+    return {name: getattr(training, name) for name in ("max_steps", "max_minutes")}
 
 
 def has_trained(directory: Path, config: ExperimentConfig) -> bool:
     """Return whether a run has trained its epochs, by its table and its checkpoints."""
     checkpoints = run_checkpoints(directory, config.training)
-    is_last = trained_epochs(directory, checkpoints) == config.training.epochs
-    return is_last or checkpoints.out_of_patience()
+    if trained_epochs(directory, checkpoints) >= config.training.epochs:
+        return True
+    return checkpoints.out_of_patience() or RunLimit(config.training, checkpoints).is_reached()
 
 
 def trained_epochs(directory: Path, checkpoints: Checkpoints) -> int:
@@ -305,4 +316,5 @@ def run_facts(directory: str | os.PathLike) -> dict[str, Any]:
     if not saved.path.with_name("chosen.json").exists():
         return facts
     chosen = _read_chosen(saved.path.parent) or {}
-    return {**facts, "validation": {name: chosen[name] for name in chosen if name != "epochs"}}
+    ends = ("epochs", "trained_epochs", "max_steps", "max_minutes")
+    return {**facts, "validation": {name: chosen[name] for name in chosen if name not in ends}}

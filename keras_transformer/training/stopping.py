@@ -1,19 +1,23 @@
-"""What stops training before its last epoch: a loss that is not finite, and signals."""
+"""What stops training before its last epoch: limits, a loss that is not finite, and signals."""
 
 import contextlib
 import logging
 import math
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any
+from typing import Any, Literal
 
 import keras
+import numpy as np
 
+from keras_transformer.config import TrainingConfig
 from keras_transformer.data import TokenBatches
 from keras_transformer.text import Tokenizer
-from keras_transformer.training.checkpoint_files import not_finite
+from keras_transformer.training.checkpoints import Checkpoints
+from keras_transformer.utils.checkpoint_files import not_finite, read_arrays
 
 log = logging.getLogger(__name__)
 
@@ -74,22 +78,75 @@ class FiniteLoss(keras.callbacks.Callback):
         return f"the sentences {', '.join(shown)}{rest}"
 
 
-class SafeStop(keras.callbacks.Callback):
-    """Hold back Ctrl-C, SIGTERM and SIGHUP while the steps of an epoch run, to save the last one.
+class RunLimit(keras.callbacks.Callback):
+    """End a run after the steps or minutes of its configuration, which count over restarts.
 
-    After the step, the handler of the signal does what it would have done at once, such as to raise
-    KeyboardInterrupt. A second signal is not held back, and neither is one during validation.
-    Signals without a handler in Python stay as they are.
+    The epoch in progress then ends with this step, and is validated and saved as any other. Put it
+    before the callbacks that save or stop.
 
     Args:
-        save: Saves the state after a step. It isn't called after the last step of an epoch.
+        training: The recipe.
+        checkpoints: The checkpoints of the run. The newest has the steps and minutes so far.
+        steps: The steps so far, if the newest checkpoint does not have them.
+    """
+
+    def __init__(self, training: TrainingConfig, checkpoints: Checkpoints, steps: int = 0):
+        super().__init__()
+        self.training = training
+        newest = checkpoints.newest()
+        arrays = read_arrays(newest) if newest else {}
+        self.steps = int(arrays.get("run-steps", steps))
+        self._seconds_before = float(arrays.get("run-seconds", 0.0))
+        self._began: float | None = None
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        if self._began is None:
+            self._began = time.monotonic()
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        self.steps += 1
+        if self.is_reached():
+            self.model.stop_training = True
+
+    def is_reached(self) -> bool:
+        """Return whether the run has made its steps or taken its minutes."""
+        return self.steps_left() <= 0 or self.seconds_left() <= 0
+
+    def steps_left(self) -> float:
+        """Return the steps until `training.max_steps`, or infinity."""
+        return (self.training.max_steps or math.inf) - self.steps
+
+    def seconds_left(self) -> float:
+        """Return the seconds until `training.max_minutes`, or infinity."""
+        return 60 * (self.training.max_minutes or math.inf) - self._seconds()
+
+    def _seconds(self) -> float:
+        since = 0.0 if self._began is None else time.monotonic() - self._began
+        return self._seconds_before + since
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return the steps and seconds so far, for `save_checkpoint`."""
+        return {"run-steps": np.int64(self.steps), "run-seconds": np.float64(self._seconds())}
+
+
+class SafeStop(keras.callbacks.Callback):
+    """Hold back Ctrl-C, SIGTERM and SIGHUP while a step runs or an epoch is saved.
+
+    After the step, which is saved, or after the epoch, the handler of the signal does what it would
+    have done at once, such as to raise KeyboardInterrupt. A signal during validation saves the
+    last step and is not held back; the run resumes with the validation. Neither is a second signal.
+    Signals without a handler in Python stay as they are. Put it after the callbacks that save and
+    report.
+
+    Args:
+        save: Saves the state after a step.
     """
 
     def __init__(self, save: Callable[[], None]):
         super().__init__()
         self.save = save
         self._handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
-        self._is_in_steps = False
+        self._doing: Literal["steps", "validation", "saving"] | None = None
         self._held: int | None = None
 
     @contextlib.contextmanager
@@ -114,24 +171,38 @@ class SafeStop(keras.callbacks.Callback):
 
     def _hold(self, number: int, frame: FrameType | None) -> None:
         self._restore()
-        if not self._is_in_steps:
-            self._handlers[number](number, frame)
+        if self._doing in ("steps", "saving"):
+            self._held = number
+            what = "after this step, and saves it" if self._doing == "steps" else "with this epoch"
+            message = "%s: the run ends %s; a second signal ends it at once"
+            log.warning(message, signal.Signals(number).name, what)
             return
-        self._held = number
-        log.warning(
-            "%s: the run ends after this step, and saves it; a second signal ends it at once",
-            signal.Signals(number).name,
-        )
+        if self._doing == "validation":
+            self.save()
+        self._handlers[number](number, frame)
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        self._is_in_steps = True
+        self._doing = "steps"
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        is_last = batch + 1 == self.params["steps"]
-        if is_last:
-            self._is_in_steps = False
+        is_last = batch + 1 == self.params["steps"] or self.model.stop_training
         if self._held is not None:
-            if not is_last:
-                self.save()
-            held, self._held = self._held, None
-            self._handlers[held](held, None)
+            self.save()
+            self._end()
+        if is_last:
+            self._doing = "validation"
+
+    def begin_saving(self) -> None:
+        """Hold signals back from now on until the end of the epoch."""
+        self._doing = "saving"
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._doing = None
+        if self._held is not None:
+            self._end()
+
+    def _end(self) -> None:
+        """Do what the signal that was held back asks for."""
+        held, self._held = self._held, None
+        assert held is not None
+        self._handlers[held](held, None)

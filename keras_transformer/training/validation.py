@@ -1,6 +1,8 @@
 """Validation after each epoch: the likelihood of the references, and scores of greedy outputs."""
 
 import logging
+import math
+import statistics
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +12,7 @@ import tensorflow as tf
 from keras_transformer.config import DataConfig, DecodingConfig, ExperimentConfig
 from keras_transformer.config.data import language_tag
 from keras_transformer.data import EncodedPairs, TokenBatches, encode_pairs
-from keras_transformer.evaluation import score, score_brackets
+from keras_transformer.evaluation import bleu_interval, score, score_brackets
 from keras_transformer.metrics import NegativeLogLikelihood, TokenAccuracy
 from keras_transformer.text import Tokenizer
 from keras_transformer.training.corpora import Pairs
@@ -38,15 +40,24 @@ class Validation(keras.callbacks.Callback):
         pairs: The validation text, for scores of outputs.
         translator: A greedy translator of the model that trains.
         data: The data section of the run, for the kind of these scores.
+        share: The share that the pairs are of the whole validation text. Below 1, the logs get
+            `val_noise`: the BLEU of the whole text is within plus or minus this with 95%
+            confidence.
 
     Attributes:
         translations: The last outputs for the validation text.
     """
 
     def __init__(
-        self, batches: TokenBatches, pairs: Pairs, translator: Translator, data: DataConfig
+        self,
+        batches: TokenBatches,
+        pairs: Pairs,
+        translator: Translator,
+        data: DataConfig,
+        share: float = 1.0,
     ):
         super().__init__()
+        self.share = share
         self.dataset = batches.dataset()
         self.pairs = pairs
         self.data = data
@@ -64,6 +75,8 @@ class Validation(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         learning_rate = float(self.model.optimizer.learning_rate)
         values = {"learning_rate": learning_rate, **self.measure()}
+        if self.share < 1 and self.data.task == "translation":
+            values["val_noise"] = subset_noise(self.translations, self.pairs, self.data, self.share)
         if logs is not None:
             logs.update(values)
 
@@ -93,19 +106,22 @@ def greedy_validation(
         pairs: The validation text, of which `training.validation_pairs` are used.
         share: A replica's share of the tokens of a training batch, the size of the batches here.
     """
-    pairs, encoded = validation_sample(config, tokenizers, pairs)
-    longest = max(encoded.source_lengths.max(), encoded.target_lengths.max())
     # Trees are longer than their sentences, so the final search sets the limit.
     limits = {}
     if config.data.task == "parsing":
         names = ("extra_length", "length_factor", "max_length")
         limits = {name: getattr(config.decoding, name) for name in names}
+    translator = Translator(model, *tokenizers, DecodingConfig(beam_size=1, **limits))
+    some, encoded = validation_sample(config, tokenizers, pairs)
     return Validation(
-        TokenBatches(encoded, max(share, int(longest)), shuffle=False),
-        pairs,
-        Translator(model, *tokenizers, DecodingConfig(beam_size=1, **limits)),
-        config.data,
+        token_batches(encoded, share), some, translator, config.data, len(some) / len(pairs)
     )
+
+
+def token_batches(encoded: EncodedPairs, size: int) -> TokenBatches:
+    """Return batches to validate on, of the given size or of that of the longest sentence."""
+    longest = max(encoded.source_lengths.max(), encoded.target_lengths.max())
+    return TokenBatches(encoded, max(size, int(longest)), shuffle=False)
 
 
 def validation_sample(
@@ -169,10 +185,10 @@ def output_scores(outputs: Sequence[str], pairs: Pairs, data: DataConfig) -> dic
 def direction_scores(
     translations: Sequence[str], pairs: Pairs, languages: Sequence[str] = ()
 ) -> dict[str, float]:
-    """Return `val_bleu`, and with languages also a score for each, such as `val_bleu_de`.
+    """Return `val_bleu`, `val_chrf`, and with languages the BLEU of each, such as `val_bleu_de`.
 
-    With languages, `val_bleu` is the mean of theirs, whatever their numbers of sentences. Pairs
-    with an empty source, which has no tag, don't count.
+    With languages, `val_bleu` and `val_chrf` are the means of theirs, whatever their numbers of
+    sentences. Pairs with an empty source, which has no tag, don't count.
 
     Args:
         translations: Translations of the sources.
@@ -182,20 +198,47 @@ def direction_scores(
     >>> pairs = [(">>de<< a dog here", "ein Hund ist hier"), (">>fr<< a cat", "un chat est ici")]
     >>> scores = direction_scores(["ein Hund ist hier", "der Hund"], pairs, ["de", "fr"])
     >>> {name: round(bleu) for name, bleu in scores.items()}
-    {'val_bleu': 50, 'val_bleu_de': 100, 'val_bleu_fr': 0}
+    {'val_bleu': 50, 'val_chrf': 57, 'val_bleu_de': 100, 'val_bleu_fr': 0}
     """
-    references = [target for _, target in pairs]
-    if not languages:
-        return {"val_bleu": score(translations, references).bleu}
-    bleus = {}
-    for language, places in _places(pairs, languages).items():
-        bleus[f"val_bleu_{language}"] = score(
-            [translations[i] for i in places], [references[i] for i in places]
-        ).bleu
-    return {"val_bleu": sum(bleus.values()) / len(bleus), **bleus}
+    groups = _groups(translations, pairs, languages)
+    scores = {language: score(*group) for language, group in groups.items()}
+    return {
+        "val_bleu": statistics.fmean(each.bleu for each in scores.values()),
+        "val_chrf": statistics.fmean(each.chrf for each in scores.values()),
+        **{f"val_bleu_{language}": scores[language].bleu for language in languages},
+    }
 
 
-def _places(pairs: Pairs, languages: Sequence[str]) -> dict[str, list[int]]:
+def subset_noise(
+    translations: Sequence[str], pairs: Pairs, data: DataConfig, share: float
+) -> float:
+    """Return how far `val_bleu` of a part of a text is from that of the whole, with 95% confidence.
+
+    Sentences are resampled, independently for each language.
+
+    Args:
+        translations: Translations of the sources.
+        pairs: The part, evenly spaced: sources and references.
+        data: The data section of the run.
+        share: The share that the part is of the whole.
+    """
+    groups = _groups(translations, pairs, data.validation_languages).values()
+    widths = [bleu_interval(*group) for group in groups]
+    return math.sqrt(1 - share) * math.hypot(*widths) / len(widths)
+
+
+def _groups(
+    translations: Sequence[str], pairs: Pairs, languages: Sequence[str]
+) -> dict[str, tuple[list[str], list[str]]]:
+    """Return the translations and the references of each language, or of all under ""."""
+    places = _places(pairs, languages) if languages else {"": range(len(pairs))}
+    return {
+        language: ([translations[i] for i in of], [pairs[i][1] for i in of])
+        for language, of in places.items()
+    }
+
+
+def _places(pairs: Pairs, languages: Sequence[str]) -> dict[str, Sequence[int]]:
     """Return where the pairs of each language are."""
     return {
         language: [

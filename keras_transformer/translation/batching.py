@@ -1,8 +1,9 @@
 """Translation of any number of sentences, in batches of similar length."""
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager, nullcontext
 
 import tensorflow as tf
 from tqdm import tqdm
@@ -10,12 +11,56 @@ from tqdm import tqdm
 from keras_transformer.utils.cores import available_cores
 from keras_transformer.utils.devices import has_gpu, usual_batch_size
 
+Advance = Callable[[Sequence[str]], object]
+"""Is called with sentences that are done."""
+
+_BAR = "{percentage:3.0f}%|{bar}| {desc} [{elapsed}<{remaining}]"
+_SMOOTHING = 0.1
+"""Weight of the last batch in the speed: little, as batches that run at a time end together."""
+_CHARACTERS = 20
+"""What a sentence takes besides the time of its characters, in characters."""
+
+
+@contextmanager
+def progress_bar(sentences: Sequence[str], disable: bool = False) -> Iterator[Advance]:
+    """Show a progress bar of sentences, and yield a function to call with those that are done.
+
+    Time is proportional to characters, so the time left is right although long sentences come
+    first. The first batch, for which TensorFlow traces the search, doesn't count.
+
+    Args:
+        sentences: All sentences.
+        disable: Whether to show nothing.
+    """
+    done = 0
+    with tqdm(
+        total=_work(sentences), bar_format=_BAR, smoothing=_SMOOTHING, disable=disable
+    ) as bar:
+
+        def advance(batch: Sequence[str]) -> None:
+            nonlocal done
+            done += len(batch)
+            bar.set_description_str(f"{done}/{len(sentences)} sentences", refresh=False)
+            if done == len(batch):
+                bar.initial = bar.last_print_n = bar.n = _work(batch)
+                bar.last_print_t = time.time()
+                bar.refresh()
+            else:
+                bar.update(_work(batch))
+
+        bar.set_description_str(f"0/{len(sentences)} sentences")
+        yield advance
+
+
+def _work(sentences: Sequence[str]) -> int:
+    return sum(len(sentence) + _CHARACTERS for sentence in sentences)
+
 
 def translate_in_batches(
     translate: Callable[[tf.Tensor], tf.Tensor],
     sentences: Sequence[str],
     batch_size: int | None = None,
-    progress: bool = False,
+    progress: bool | Advance = False,
 ) -> list[str]:
     """Translate any number of sentences in batches of similar length, and return them in order.
 
@@ -26,7 +71,8 @@ def translate_in_batches(
         translate: A function from string [B] to string [B].
         sentences: The sentences to translate.
         batch_size: B, the number of sentences per batch; by default 64, or 256 with a GPU.
-        progress: Whether to show a progress bar.
+        progress: Whether to show a progress bar; or a function to call with the sentences of each
+            batch that is done.
 
     Returns:
         The translations, in the order of the sentences.
@@ -56,7 +102,9 @@ def translate_in_batches(
 
     translations = [""] * len(sentences)
     with (
-        tqdm(total=len(sentences), unit=" sentences", disable=not progress) as bar,
+        nullcontext(progress)
+        if callable(progress)
+        else progress_bar(sentences, disable=not progress) as advance,
         ThreadPoolExecutor(concurrent_batches()) as pool,
         # A generator; closing it cancels later batches.
         closing(pool.map(translate_batch, batches)) as results,  # type: ignore[type-var]
@@ -64,7 +112,7 @@ def translate_in_batches(
         for batch, outputs in zip(batches, results, strict=True):
             for i, output in zip(batch, outputs, strict=True):
                 translations[i] = output.decode("utf-8")
-            bar.update(len(batch))
+            advance([sentences[i] for i in batch])
     return translations
 
 

@@ -1,6 +1,7 @@
-"""Translators on disk: what `Translator.save` writes, finished training runs and exports."""
+"""Translators on disk: what `Translator.save` writes, training runs and exports."""
 
 import dataclasses
+import logging
 import os
 import zipfile
 from collections.abc import Callable, Mapping
@@ -25,9 +26,12 @@ from keras_transformer.text.files import (
     word_tags_of,
 )
 from keras_transformer.utils import checksums
+from keras_transformer.utils.checkpoint_files import best_first, load_checkpoint, position_of
 from keras_transformer.utils.errors import one_line
 from keras_transformer.utils.files import read_json, whole_directory, whole_file
 from keras_transformer.utils.versions import GRAPH, find_saved_model
+
+log = logging.getLogger(__name__)
 
 ORIGIN = ("license", "attribution", "languages")
 """What is known of a model that another program trained, by the names in an export's record."""
@@ -35,7 +39,7 @@ ORIGIN_FILE = "origin.json"
 """The same of the model that a run started from, in its directory."""
 _CONFIG, _MODEL = "config.yaml", "model.keras"
 _KINDS = (
-    "the directory of a finished run (the --output of pipelines.train), of a saved Translator or "
+    "the directory of a run (the --output of pipelines.train), of a saved Translator or "
     f"of an exported SavedModel (with its {GRAPH})"
 )
 
@@ -76,8 +80,9 @@ def find_translator(path: str | os.PathLike) -> SavedTranslator:
     """Find a translator on disk.
 
     Args:
-        path: A directory that `Translator.save` wrote, the directory of a finished run, a version
-            of an exported model, or the directory of all versions, whose highest is taken.
+        path: A directory that `Translator.save` wrote, the directory of a run, of which the best
+            complete epoch is taken if it is not finished, a version of an exported model, or the
+            directory of all versions, whose highest is taken.
 
     Raises:
         FileNotFoundError: If there is none.
@@ -98,13 +103,18 @@ def weights_file(path: str | os.PathLike) -> Path:
     """Return the file with the weights of a translator on disk; see `find_translator`."""
     directory = find_translator(path).path.parent
     own = directory / _MODEL
+    if not own.exists() and (best := _best_epoch(directory)):
+        return best
     return own if own.exists() else directory.parent / "variables/variables.data-00000-of-00001"
 
 
 def _in_directory(directory: Path) -> SavedTranslator:
     path, model = directory / _CONFIG, directory / _MODEL
-    if not model.exists():
-        raise FileNotFoundError(f"{model} does not exist. Give {_KINDS}.")
+    if not model.exists() and _best_epoch(directory) is None:
+        raise FileNotFoundError(
+            f"{model} does not exist. Give {_KINDS}. A run that is not finished needs a complete "
+            "epoch."
+        )
     checksums.check_files(directory, [_CONFIG])
     sections = read_yaml(path)
     config = TranslatorConfig.from_sections(sections, path)
@@ -118,9 +128,30 @@ def _in_directory(directory: Path) -> SavedTranslator:
         path=path,
         config=config,
         vocabularies=vocabularies,
-        read_model=lambda: _read_model(model),
+        read_model=lambda: (
+            _read_model(model) if model.exists() else _read_best_epoch(directory, config.model)
+        ),
         facts={name: sections[name] for name in ("data", "training") if is_run} | config.origin,
     )
+
+
+def _best_epoch(directory: Path) -> Path | None:
+    """Return the checkpoint of the best complete epoch of a run, or of the last without scores."""
+    checkpoints = directory / "checkpoints"
+    best = best_first(checkpoints)
+    return best[0] if best else max(checkpoints.glob("epoch-*.weights.h5"), default=None)
+
+
+def _read_best_epoch(directory: Path, config: TransformerConfig) -> Transformer:
+    """Return the model of a run that is not finished, and say which epoch it is."""
+    path = _best_epoch(directory)
+    assert path is not None  # There was one, and a run removes it only for a better one.
+    model = Transformer(config)
+    load_checkpoint(model, path)
+    epochs = read_yaml(directory / _CONFIG).get("training", {}).get("epochs", "its epochs")
+    message = "%s is not finished: these are the weights of %s of %s, the best so far"
+    log.warning(message, directory, position_of(path), epochs)
+    return model
 
 
 def _in_export(version: Path) -> SavedTranslator:

@@ -14,7 +14,7 @@ from keras_transformer.decoding.search import UNFILLED_SCORE
 from keras_transformer.model import Transformer
 from keras_transformer.text import Tokenizer, TreeTokenizer
 from keras_transformer.text.files import read_tokenizers
-from keras_transformer.translation.batching import translate_in_batches
+from keras_transformer.translation.batching import Advance, translate_in_batches
 from keras_transformer.translation.graph_method import forget_graphs, graph_method
 from keras_transformer.translation.saved import find_translator, write_translator
 from keras_transformer.translation.search import TokenSearch, encode, tree_tokens
@@ -222,12 +222,15 @@ class Translator:
 
     @overload
     def __call__(  # type: ignore[overload-overlap]  # a str is also a Sequence[str]
-        self, sentences: str, batch_size: int | None = None, progress: bool = False
+        self, sentences: str, batch_size: int | None = None, progress: bool | Advance = False
     ) -> str: ...
 
     @overload
     def __call__(
-        self, sentences: Sequence[str], batch_size: int | None = None, progress: bool = False
+        self,
+        sentences: Sequence[str],
+        batch_size: int | None = None,
+        progress: bool | Advance = False,
     ) -> list[str]: ...
 
     def __call__(self, sentences, batch_size=None, progress=False):
@@ -238,7 +241,8 @@ class Translator:
         Args:
             sentences: A string, or any number of strings.
             batch_size: The number of sentences per batch; by default 64, or 256 with a GPU.
-            progress: Whether to show a progress bar.
+            progress: Whether to show a progress bar; or a function to call with the sentences of
+                each batch that is done.
 
         Returns:
             A string for a string; otherwise a list of the translations, in the order of the

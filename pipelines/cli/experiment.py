@@ -90,7 +90,9 @@ def read_experiment(args: argparse.Namespace, prog: str) -> tuple[Any, str]:
 
     The command line overrides the file, which overrides the preset, which overrides the model that
     training.init_from names: all of its configuration but its text, teachers, precision and
-    replicas, as far as it was saved with the model. The program ends with all mistakes at once.
+    replicas, as far as it was saved with the model. Without a file, a preset and such a model, the
+    file is that of the run in --output, if there is one. The program ends with all mistakes at
+    once.
 
     Args:
         args: The options of `add_experiment_options`.
@@ -103,9 +105,9 @@ def read_experiment(args: argparse.Namespace, prog: str) -> tuple[Any, str]:
     from keras_transformer.presets import get_preset
 
     given = dict(_given(vars(args)))
-    if not given.keys() - {"output"}:
+    path = args.config or _begun(given)
+    if not path and not given.keys() - {"output"}:
         raise Failed(_NOTHING_GIVEN.format(prog=prog), MISTAKE)
-    path = args.config
     repeated: list[str] = []
     in_file = read_yaml(path, repeated) if path else {}
     values = _merged(in_file, given)
@@ -126,6 +128,14 @@ def read_experiment(args: argparse.Namespace, prog: str) -> tuple[Any, str]:
         lines = [f"error: the configuration{where} has mistakes:", *mistakes]
         raise Failed("\n  ".join(lines), MISTAKE)
     return experiment, str(output)
+
+
+def _begun(given: Mapping[str, Any]) -> str | None:
+    """Return the configuration of the run in --output, if nothing else has a whole one."""
+    if "output" not in given or "preset" in given or "init_from" in given.get("training", {}):
+        return None
+    path = Path(given["output"]) / "config.yaml"
+    return str(path) if path.exists() else None
 
 
 def _given(options: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

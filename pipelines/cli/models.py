@@ -17,8 +17,8 @@ _MOST_TOKENS_PER_BYTE = 11
 _LINES_AT_ONCE = 8192
 _SHOWN = 80
 
-Translate = Callable[[Sequence[str], bool], list[str]]
-"""Translates sentences, with or without a progress bar."""
+Translate = Callable[[Sequence[str], bool | Callable[[Sequence[str]], object]], list[str]]
+"""Translates sentences, with or without a progress bar; see `translate_in_batches`."""
 
 
 def load_model(args: argparse.Namespace, n_best: bool = False, *, trees: bool = False) -> Translate:
@@ -128,19 +128,16 @@ def translate_in_parts(
         sentences: The sentences. More than a batch have a progress bar.
         batch_size: The sentences of a batch; None for the usual number.
     """
-    from tqdm import tqdm
-
+    from keras_transformer.translation.batching import progress_bar
     from keras_transformer.utils.devices import usual_batch_size
 
     if batch_size is None:
         batch_size = usual_batch_size()
     part = max(32 * batch_size, 1)
-    short = len(sentences) <= batch_size
-    with tqdm(total=len(sentences), unit=" sentences", disable=short) as bar:
+    with progress_bar(sentences, disable=len(sentences) <= batch_size) as advance:
         for start in range(0, len(sentences), part):
-            yield from translate(sentences[start : start + part], False)
+            yield from translate(sentences[start : start + part], advance)
             sys.stdout.flush()
-            bar.update(min(part, len(sentences) - start))
 
 
 def _n_best_lines(

@@ -76,7 +76,7 @@ def trained(monkeypatch):
         if number == 3:
             raise KeyboardInterrupt
         (directory / "epochs.csv").write_text(f"epoch,val_nll\n0,9.5\n1,{math.log(number)}\n")
-        bleu = {"average": 10 * number, "best": 99}
+        bleu = {"last": 10 * number, "best bleu": 99}
         (directory / "chosen.json").write_text(json.dumps({"validation_bleu": bleu}))
 
     monkeypatch.setattr(table3, "train", train)

@@ -10,9 +10,11 @@ They translate by copying, because tracing a search takes longer than the steps.
 
 import argparse
 import contextlib
+import dataclasses
 import json
 import os
 import random
+import re
 import signal
 import sys
 import tempfile
@@ -24,6 +26,8 @@ import numpy as np
 
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.training import run
+from keras_transformer.training.checkpoints import run_checkpoints
+from keras_transformer.training.csv_tables import read_history
 from keras_transformer.training.resume import EpochState
 from keras_transformer.translation.translator import Translator
 
@@ -71,11 +75,12 @@ def start(config, directory):
         os.dup2(log, 1)
         os.dup2(log, 2)
         steps = os.open(f"{directory}.steps", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         end = EpochState.on_train_batch_end
 
         def record(self, batch, logs=None):
             end(self, batch, logs)
-            os.write(steps, f"{self.epoch * STEPS + self.step}\n".encode())
+            os.write(steps, f"{self.epoch * len(self.batches) + self.step}\n".encode())
 
         EpochState.on_train_batch_end = record
         Translator.__call__ = lambda self, texts: list(texts)
@@ -86,6 +91,50 @@ def start(config, directory):
 
         traceback.print_exc()
     os._exit(1)
+
+
+def stop_around_epochs(text, count, choose):
+    """Stop a run at random moments around the ends of its epochs, and return what was lost.
+
+    Returns:
+        A dictionary: the `signals`; the `unsaved` epochs among those that were reported; the steps
+        that were made again after a signal that Python handles, `lost`; and the epochs of its
+        table at the end, which is as soon as it has been stopped that often.
+    """
+    steps, signals, unsaved, lost = 3, [], [], []
+    sizes = {"epochs": 9999, "steps_per_epoch": steps, "checkpoint_steps": None}
+    config, directory = experiment(text, subword_dropout=0.0, **sizes), Path("stopped")
+    for number in (signal.SIGINT, signal.SIGKILL, signal.SIGTERM) * count:
+        if len(signals) == count:
+            break
+        before, pid = steps_of(directory), start(config, directory)
+        while len(after := steps_of(directory)) == len(before) or after[-1] % steps:
+            if os.waitpid(pid, os.WNOHANG) != (0, 0):
+                sys.exit(Path(f"{directory}.log").read_text())
+            time.sleep(0.0005)
+        if signals and signals[-1] != "SIGKILL":
+            lost.append(before[-1] + 1 - after[len(before)])
+        time.sleep(choose.uniform(0, 0.5))
+        os.kill(pid, number)
+        os.waitpid(pid, 0)
+        signals.append(number.name)
+        done = run_checkpoints(directory, config.training).position().epochs
+        unsaved += [epoch for epoch in reported_epochs(directory) if epoch > done]
+    # A run with fewer epochs than it has made is trained.
+    finish(
+        dataclasses.replace(config, training=dataclasses.replace(config.training, epochs=1)),
+        directory,
+    )
+    table = [int(epoch) for epoch in read_history(directory)["epoch"]]
+    return {"signals": signals, "unsaved": unsaved, "lost": lost, "table": table}
+
+
+def reported_epochs(directory):
+    """Return the epochs that the log or the table of a run has."""
+    log = Path(f"{directory}.log").read_text(errors="replace")
+    reported = {int(epoch) for epoch in re.findall(r"^epoch (\d+) of \d+: ", log, re.MULTILINE)}
+    has_table = (directory / "epochs.csv").exists()
+    return reported | set(map(int, read_history(directory)["epoch"] if has_table else ()))
 
 
 def steps_of(directory):
@@ -162,6 +211,7 @@ def lost_steps(directory, before):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--around-epochs", type=int, metavar="STOPS")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--text", type=Path, required=True)
     options = parser.parse_args()
@@ -169,6 +219,9 @@ def main():
     text = options.text.resolve()
     cases = CASES[: min(len(CASES), (options.kills + 1) // 2)]
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        if options.around_epochs:
+            print(json.dumps(stop_around_epochs(text, options.around_epochs, choose)))
+            return
         for number, case in enumerate(cases):
             config, whole = experiment(text, **case), Path(f"whole-{number}")
             finish(config, whole)

@@ -4,8 +4,8 @@ import pytest
 
 from keras_transformer.training import average_checkpoints
 from keras_transformer.training.averaging import MovingAverage, load_moving_average
-from keras_transformer.training.checkpoint_files import save_checkpoint
 from keras_transformer.training.checkpoints import Checkpoints
+from keras_transformer.utils.checkpoint_files import save_checkpoint
 from tests.helpers.batch_norm_model import make_model
 
 

@@ -2,7 +2,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.training.checkpoints import Checkpoints, Position
+from keras_transformer.training.checkpoints import Checkpoints
+from keras_transformer.utils.checkpoint_files import Position
 
 
 def make_model():
@@ -22,7 +23,7 @@ def run_epochs(checkpoints, bleus, first=0):
     model = make_model()
     for epoch, bleu in enumerate(bleus, start=first):
         model.layers[0].kernel.assign([[epoch]])
-        checkpoints.save_epoch(model, epoch + 1, bleu)
+        checkpoints.save_epoch(model, epoch + 1, {"bleu": bleu})
     return model
 
 
@@ -43,6 +44,39 @@ def test_the_last_epochs_and_the_best_are_kept(tmp_path):
     for path, epoch in zip([*checkpoints.last(), *checkpoints.best()], (2, 3, 1), strict=True):
         model.load_weights(path)
         assert weight(model) == epoch
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_the_best_by_each_score_is_kept_in_one_file_for_each_epoch(
+    tmp_path, has_links, monkeypatch
+):
+    if not has_links:
+
+        def link(source, target):
+            raise OSError("not supported")
+
+        monkeypatch.setattr("os.link", link)
+    checkpoints, model = Checkpoints(tmp_path, keep=1), make_model()
+    scores = [(5.0, 3.0, 40.0), (6.0, 2.0, 41.0), (6.5, 2.0, 40.5), (6.2, 2.5, 42.0)]
+    for epoch, values in enumerate(scores, start=1):
+        model.layers[0].kernel.assign([[epoch]])
+        named = dict(zip(("bleu", "nll", "chrf"), values, strict=True))
+        checkpoints.save_epoch(model, epoch, named)
+    assert names(tmp_path) == [
+        "best-0002-nll-2.0000.weights.h5",
+        "best-0003-bleu-6.5000.weights.h5",
+        "best-0004-chrf-42.0000.weights.h5",
+        "epoch-0004.weights.h5",
+    ]
+    files = {path.stat().st_ino for path in tmp_path.iterdir()}
+    assert len(files) == (3 if has_links else 4)
+    for metric, epoch in ((None, 3), ("nll", 2), ("chrf", 4)):
+        model.load_weights(*checkpoints.best(metric))
+        assert weight(model) == epoch
+    assert checkpoints.missing(4, [5.0, 6.0, 6.5, 6.2], last=True) == []
+    checkpoints.best()[0].unlink()
+    (missing,) = checkpoints.missing(4, [5.0, 6.0, 6.5, 6.2], last=True)
+    assert missing.name == "best-0003-*.weights.h5"
 
 
 def test_fewer_checkpoints_may_be_averaged_later(tmp_path):
@@ -80,7 +114,7 @@ def test_a_checkpoint_that_cannot_be_written_replaces_none(tmp_path, monkeypatch
 
     monkeypatch.setattr(model, "save_weights", fail)
     with pytest.raises(OSError, match="disk full"):
-        checkpoints.save_epoch(model, 2, 30.0)
+        checkpoints.save_epoch(model, 2, {"bleu": 30.0})
     assert names(tmp_path) == before
     assert Checkpoints(tmp_path, keep=1).position().epochs == 1
 
@@ -96,7 +130,7 @@ def test_restoring_gives_weights_optimizer_and_epoch(tmp_path):
     x, y = np.array([[1.0], [2.0]]), np.array([[3.0], [1.0]])
     for epoch in range(3):
         model.train_on_batch(x, y)
-        checkpoints.save_epoch(model, epoch + 1, 0.0)
+        checkpoints.save_epoch(model, epoch + 1, {"bleu": 0.0})
 
     resumed = make_model()
     Checkpoints(tmp_path, keep=2).restore(resumed)

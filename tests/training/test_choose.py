@@ -11,84 +11,118 @@ from keras_transformer import Transformer
 from keras_transformer.training import choose
 from keras_transformer.training.checkpoints import run_checkpoints
 from keras_transformer.training.machines import Machines
-from tests.helpers.tiny import toy_experiment
+from tests.helpers.tiny import tiny_tokenizer, toy_experiment
 
-BLEUS = [9.0, 3.0, 7.0]
-"""Of epochs 1 to 3. The weights of each are its number, and its moving average 100 times that."""
+SCORES = [(9.0, 3.0, 20.0), (3.0, 2.0, 21.0), (7.0, 2.5, 22.0)]
+"""BLEU, NLL and chrF of epochs 1 to 3. The weights of each are 1, 2 and 4, and its moving average
+100 times its number."""
 
 
 @pytest.fixture
 def chosen(tmp_path, monkeypatch):
-    """Return a function that trains with an average, and returns the candidates and chosen.json."""
+    """Return a function that trains with an average, and returns the candidates and chosen.json.
 
-    (tmp_path / "epochs.csv").write_text(
-        "epoch,val_bleu\n" + "".join(f"{n},{bleu}\n" for n, bleu in enumerate(BLEUS, start=1))
-    )
+    The BLEU of the final weights is what `bleu` returns for their value.
+    """
+    rows = (f"{n},{bleu},{nll}\n" for n, (bleu, nll, _) in enumerate(SCORES, start=1))
+    (tmp_path / "epochs.csv").write_text(f"epoch,val_bleu,val_nll\n{''.join(rows)}")
 
-    def chosen(average, damage=None, choose_again=False):
+    def chosen(average, damage=None, bleu=lambda value: -value, **how):
         data = {"train_source": "train.tsv", "validation_source": "valid.tsv"}
         config = toy_experiment(data, average=average)
         shutil.rmtree(tmp_path / "checkpoints", ignore_errors=True)
         model = Transformer(config.model)
         model.compile("sgd")
         checkpoints = run_checkpoints(tmp_path, config.training)  # Two are averaged.
-        for epoch, bleu in enumerate(BLEUS, start=1):
-            model.set_weights([np.full(w.shape, epoch) for w in model.get_weights()])
+        for epoch, scores in enumerate(SCORES, start=1):
+            model.set_weights([np.full(w.shape, 2 ** (epoch - 1)) for w in model.get_weights()])
             arrays = {
                 f"average-{number}": np.full(w.shape, 100 * epoch, "float32")
                 for number, w in enumerate(model.trainable_weights)
             }
-            checkpoints.save_epoch(model, epoch, bleu, arrays)
+            named = dict(zip(("bleu", "nll", "chrf"), scores, strict=True))
+            checkpoints.save_epoch(model, epoch, named, arrays)
         if damage:
             damage(tmp_path / "checkpoints")
 
         seen = []
 
-        def translator(model, *_):
-            def translate(sources):
-                seen.append(float(model.get_weights()[0].flat[0]))
-                return sources
+        def measure(self):
+            seen.append(float(self.translator.model.get_weights()[0].flat[0]))
+            return {"val_nll": 1.0, "val_bleu": bleu(seen[-1]), "val_chrf": 2.0}
 
-            return translate
-
-        monkeypatch.setattr(choose, "Translator", translator)
-        monkeypatch.setattr(choose, "output_scores", lambda *_: {"val_bleu": -len(seen)})
+        monkeypatch.setattr(choose.Validation, "measure", measure)
         checked = SimpleNamespace(
             directory=tmp_path, checkpoints=checkpoints, machines=Machines(strategy=None)
         )
-        text = SimpleNamespace(tokenizers=(None, None), validation_pairs=[("a", "b")])
-        choose.choose_weights(config, checked, text, choose_again)
+        tokenizers = (tiny_tokenizer(), tiny_tokenizer())
+        text = SimpleNamespace(tokenizers=tokenizers, validation_pairs=[("one", "eins")])
+        choose.choose_weights(config, checked, text, **how)
         return seen, json.loads((tmp_path / "chosen.json").read_text())
 
     return chosen
 
 
 @pytest.mark.parametrize(
-    ("average", "value", "files"),
+    ("average", "name", "value", "files"),
     [
-        ("last", 2.5, ["epoch-0002.weights.h5", "epoch-0003.weights.h5"]),
-        ("best", 2.0, ["best-0001-bleu-9.0000.weights.h5", "best-0003-bleu-7.0000.weights.h5"]),
-        ("ema", 300.0, ["epoch-0003.weights.h5"]),
+        ("last", "last 2", 3.0, ["epoch-0002.weights.h5", "epoch-0003.weights.h5"]),
+        (
+            "best",
+            "best 2",
+            2.5,
+            ["best-0001-bleu-9.0000.weights.h5", "best-0003-bleu-7.0000.weights.h5"],
+        ),
+        ("ema", "ema", 300.0, ["epoch-0003.weights.h5"]),
     ],
 )
-def test_an_average_competes_with_the_best_epoch(chosen, average, value, files):
-    seen, report = chosen(average)
-    assert seen == [value, 1.0]  # The average, then the best epoch.
+def test_an_average_competes_with_the_last_epoch_and_the_best_ones(
+    chosen, average, name, value, files, caplog
+):
+    caplog.set_level("INFO", logger="keras_transformer")
+    seen, report = chosen(average, bleu=lambda weight: 40.0 if weight == value else weight)
+    # The last, the best by BLEU and by NLL; the best by chrF is the last.
+    assert seen == [4.0, 1.0, 2.0, value]
+    bleus = {"last": 4.0, "best bleu": 1.0, "best nll": 2.0, "best chrf": 4.0, name: 40.0}
     assert report == {
-        "chosen": "average",
+        "chosen": name,
         "epochs": 3,
+        "trained_epochs": 3,
         "checkpoints": files,
-        "validation_bleu": {"average": -1, "best": -2},
+        "validation_nll": dict.fromkeys(bleus, 1.0),
+        "validation_bleu": bleus,
+        "validation_chrf": dict.fromkeys(bleus, 2.0),
     }
+    table = [message.split() for message in caplog.messages if message.startswith("  ")]
+    assert table[0] == ["candidate", "NLL", "BLEU", "chrF", "checkpoints"]
+    assert table[2] == ["best", "bleu", "1.000", "1.000", "2.000", "epoch", "1"]
+    assert len(table) == 6
+
+
+@pytest.mark.parametrize(("best", "name"), [(1.0, "best bleu"), (2.0, "best nll"), (4.0, "last")])
+@pytest.mark.parametrize("average", ["last", "best", "ema"])
+def test_where_the_average_loses_the_best_single_epoch_is_chosen(chosen, average, best, name):
+    _, report = chosen(average, bleu=lambda weight: 30.0 if weight == best else 29.0)
+    assert report["chosen"] == name
+    assert report["validation_bleu"][name] == max(report["validation_bleu"].values()) == 30.0
+
+
+@pytest.mark.parametrize(
+    ("kept", "counts"), [(1, []), (2, [2]), (4, [3, 4]), (5, [3, 5]), (12, [3, 5, 10, 12])]
+)
+def test_averages_of_3_5_and_10_epochs_are_tried_as_far_as_they_are_kept(kept, counts):
+    last = [f"epoch-{number}" for number in range(kept)]
+    tried = choose.averages_of("last", [], last)
+    assert tried == {f"last {count}": last[-count:] for count in counts}
 
 
 @pytest.mark.parametrize(
     ("average", "name", "rest"),
     [
-        ("last", "epoch-0002.weights.h5", [3.0, 1.0]),
-        ("last", "best-0001-bleu-9.0000.weights.h5", [2.5]),
-        ("best", "best-0001-bleu-9.0000.weights.h5", [3.0, 3.0]),
-        ("ema", "best-0001-bleu-9.0000.weights.h5", [300.0]),
+        ("last", "epoch-0002.weights.h5", [4.0, 1.0, 2.0]),
+        ("last", "best-0001-bleu-9.0000.weights.h5", [4.0, 2.0, 3.0]),
+        ("best", "best-0001-bleu-9.0000.weights.h5", [4.0, 2.0]),
+        ("ema", "best-0001-bleu-9.0000.weights.h5", [4.0, 2.0, 300.0]),
     ],
 )
 def test_a_checkpoint_that_is_missing_or_damaged_is_named(chosen, average, name, rest, caplog):
@@ -104,11 +138,20 @@ def test_a_checkpoint_that_is_missing_or_damaged_is_named(chosen, average, name,
     shown = name.replace("bleu-9.0000", "[*]")
     with pytest.raises(FileNotFoundError, match=f"{shown}, which do not exist. .* or {remedy}"):
         chosen(average, remove)
-    seen, _ = chosen(average, remove, choose_again=True)
-    assert seen == rest
-    assert "the weights are chosen without" in caplog.text
+    for how in ("choose_again", "finish"):
+        seen, _ = chosen(average, remove, **{how: True})
+        assert seen == rest
+    assert caplog.text.count("the weights are chosen without") == 2
 
 
 def test_checkpoints_that_are_not_needed_may_be_missing(chosen):
     seen, _ = chosen("ema", lambda folder: (folder / "epoch-0002.weights.h5").unlink())
-    assert seen == [300.0, 1.0]
+    assert seen == [4.0, 1.0, 2.0, 300.0]
+
+
+@pytest.mark.parametrize(("nll", "is_warned"), [(2.47, True), (2.48, False), (2.6, False)])
+def test_a_run_that_has_not_converged_is_told_to_train_on(tmp_path, nll, is_warned, caplog):
+    (tmp_path / "epochs.csv").write_text(f"epoch,val_nll\n1,9\n2,2.5\n3,{nll}\n")
+    choose.warn_unless_converged(tmp_path)
+    message = "not converged: in the last epoch, val_nll still fell by 1.2%; train on with more "
+    assert caplog.messages == [f"{message}training.epochs"] * is_warned

@@ -1,12 +1,15 @@
 import math
 import types
 
+import keras
 import pytest
 
+from keras_transformer.training.checkpoints import Checkpoints
 from keras_transformer.training.csv_tables import (
     EpochTable,
     MetricsTable,
     Table,
+    arrays_of_logs,
     read_history,
     read_metrics,
     read_table,
@@ -86,14 +89,22 @@ def test_a_damaged_table_is_named_and_set_aside(content, tmp_path, caplog):
 
 
 def test_each_epoch_is_a_row_of_its_logs_counted_from_one(tmp_path):
-    for epochs in ([0, 1], [1, 2]):  # The second time it resumes after the first epoch.
-        table = EpochTable(tmp_path / "epochs.csv")
-        for epoch in epochs:
-            table.on_epoch_begin(epoch)
-            table.on_epoch_end(epoch, {"loss": 5.0 - epoch, "bleu": 1.0})
-    assert (tmp_path / "epochs.csv").read_text() == (
-        "epoch,bleu,loss\n1,1.0,5.0\n2,1.0,4.0\n3,1.0,3.0\n"
-    )
+    checkpoints = Checkpoints(tmp_path / "checkpoints", keep=1)
+    model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1)])
+    rows = ["epoch,bleu,loss\n", "1,1.0,5.0\n", "2,1.0,4.0\n", "3,1.0,3.0\n"]
+    for first, second in ((0, 1), (1, 2)):  # The second time it resumes after the first epoch.
+        table = EpochTable(tmp_path / "epochs.csv", checkpoints)
+        for epoch in (first, second):
+            logs = {"loss": 5.0 - epoch, "bleu": 1.0}
+            if epoch == first:
+                checkpoints.save_epoch(model, epoch + 1, arrays=arrays_of_logs(logs))
+            table.on_epoch_end(epoch, logs)
+    assert (tmp_path / "epochs.csv").read_text() == "".join(rows)
+    checkpoints.save_epoch(model, 3, arrays=arrays_of_logs(logs))
+    for left in (rows, rows[:-1], rows[:-2]):  # Killed before the last row, which is written now.
+        (tmp_path / "epochs.csv").write_text("".join(left))
+        EpochTable(tmp_path / "epochs.csv", checkpoints)
+        assert (tmp_path / "epochs.csv").read_text() == "".join([*left[:3], rows[-1]])
 
 
 def test_seconds_add_up_over_the_processes_of_a_run(tmp_path):

@@ -11,9 +11,9 @@ from keras_transformer.data import encode_pairs
 from keras_transformer.metrics import NegativeLogLikelihood
 from keras_transformer.text.files import read_tokenizers
 from keras_transformer.training import train, train_on_jax
-from keras_transformer.training.checkpoint_files import load_checkpoint
 from keras_transformer.training.csv_tables import read_history
 from keras_transformer.training.jax_run import _check_options
+from keras_transformer.utils.checkpoint_files import load_checkpoint
 from tests.helpers.tiny import run_python, toy_experiment, toy_pairs, write_toy_text
 
 RUNS = """

@@ -27,3 +27,15 @@ def test_killed_runs_end_with_the_weights_of_uninterrupted_ones(tmp_path):
     for report in reports:
         assert report["differing"] == []
         assert max(report["lost"]) <= kills.INTERVAL
+
+
+@pytest.mark.slow
+def test_runs_stopped_around_the_ends_of_epochs_lose_no_reported_epoch(tmp_path):
+    write_toy_text(tmp_path, train=120, validation=6)
+    options = ["--around-epochs", KILLS, "--seed", 1, "--text", tmp_path]
+    *_, line = run_python("-m", "tests.helpers.kills", *options).stdout.splitlines()
+    report = json.loads(line)
+    assert len(report["signals"]) == KILLS
+    assert report["unsaved"] == []
+    assert set(report["lost"]) == {0}
+    assert report["table"] == list(range(1, report["table"][-1] + 1))

@@ -4,8 +4,11 @@ import keras
 import numpy as np
 import pytest
 
+from keras_transformer.config import TrainingConfig
 from keras_transformer.training import progress
+from keras_transformer.training.checkpoints import Checkpoints
 from keras_transformer.training.progress import Progress, Readings
+from keras_transformer.training.stopping import RunLimit
 
 
 @pytest.fixture
@@ -61,6 +64,25 @@ def test_speed_and_time_left_leave_out_the_first_step_and_the_validation(clock):
     assert rows[3]["tokens_per_second"] == 100
     assert rows[3]["seconds"] == 32
     assert rows[3]["gradient_norm"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("limits", "left"),
+    [({}, 8 * 2 + 2 * 20), ({"max_steps": 18}, 2 * 2 + 20), ({"max_minutes": 0.5}, 30)],
+)
+def test_the_time_left_counts_validations_and_ends_with_the_limits(tmp_path, clock, limits, left):
+    limit = RunLimit(TrainingConfig(**limits), Checkpoints(tmp_path, keep=1), steps=11)
+    reading = Readings(4, 6, tokens_per_step=300, limit=limit)
+    reading.set_model(make_model())
+    reading.done = 5  # The process resumes in the second epoch, of which it makes one step.
+    reading.on_epoch_begin(1)
+    make_steps(reading, clock, [9], limit)
+    reading.on_epoch_end(1)
+    clock.now += 20
+    assert reading.seconds_left() is None
+    reading.on_epoch_begin(2)
+    make_steps(reading, clock, [2, 2, 50, 2], limit)  # XLA compiles the step of a new shape.
+    assert reading.seconds_left() == left
 
 
 def test_there_is_a_row_every_100_steps_and_every_minute(clock):

@@ -2,7 +2,9 @@
 
 import dataclasses
 import itertools
+import json
 import os
+import signal
 import types
 
 import keras
@@ -13,7 +15,7 @@ from keras_transformer import Transformer
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.data import TokenBatches, encode_pairs
 from keras_transformer.training import train
-from keras_transformer.training.checkpoints import Checkpoints
+from keras_transformer.training.checkpoints import Checkpoints, run_checkpoints
 from keras_transformer.training.csv_tables import read_history
 from keras_transformer.training.resume import (
     EpochState,
@@ -22,6 +24,8 @@ from keras_transformer.training.resume import (
     progress_of,
     restore_progress,
 )
+from keras_transformer.training.validation import Validation
+from keras_transformer.translation import Translator
 from tests.helpers.arrays import assert_same_weights
 from tests.helpers.experiment import epochs_of
 from tests.helpers.tiny import (
@@ -100,6 +104,77 @@ def test_training_stops_without_progress_and_is_then_finished(tmp_path, without_
     for _ in range(2):
         train(config, tmp_path / "run")
         assert epochs_of(tmp_path / "run") == [1, 2, 3]
+
+
+@pytest.mark.slow
+def test_a_run_ends_within_an_epoch_and_can_be_made_longer_or_shorter(tmp_path, without_search):
+    config = toy_experiment(write_toy_text(tmp_path, train=60), max_steps=8)
+
+    def trained(**ends):
+        changed = dataclasses.replace(config, training=dataclasses.replace(config.training, **ends))
+        train(changed, tmp_path / "run")
+        return json.loads((tmp_path / "run" / "chosen.json").read_text())
+
+    first = trained()
+    assert (first["epochs"], first["max_steps"]) == (3, 8)
+    assert epochs_of(tmp_path / "run") == [1, 2]  # The second has two steps of six.
+    assert read_history(tmp_path / "run")["val_nll"][1] > 0
+    assert trained() == first
+    assert trained(max_steps=9999)["epochs"] == 3
+    assert epochs_of(tmp_path / "run") == [1, 2, 3]
+    assert trained(max_steps=5) == trained(epochs=1) == trained(max_steps=9999)
+    assert epochs_of(tmp_path / "run") == [1, 2, 3]
+    longer = trained(max_steps=None, epochs=4)
+    assert longer["epochs"] == 4 and "max_steps" not in longer
+
+
+@pytest.mark.slow
+def test_a_run_can_be_ended_within_an_epoch_and_go_on(tmp_path, killed_at_step, without_search):
+    config = toy_experiment(write_toy_text(tmp_path, train=60), checkpoint_steps=1)
+    directory = tmp_path / "run"
+    with killed_at_step(1, 3):
+        train(config, directory)
+    with pytest.raises(FileNotFoundError, match="model.keras does not exist.* needs a complete"):
+        Translator.load(directory)
+    train(config, directory, finish=True)
+    chosen = json.loads((directory / "chosen.json").read_text())
+    assert (chosen["epochs"], chosen["checkpoints"]) == (0, ["step-0001-000003.weights.h5"])
+    with killed_at_step(2, 1):
+        train(config, directory)
+    assert epochs_of(directory) == [1]
+    train(config, directory, finish=True)
+    assert json.loads((directory / "chosen.json").read_text())["epochs"] == 1
+    train(config, directory)
+    assert epochs_of(directory) == [1, 2, 3]
+    assert json.loads((directory / "chosen.json").read_text())["epochs"] == 3
+
+
+@pytest.mark.slow
+def test_an_epoch_that_was_stopped_in_its_validation_goes_on_with_that(
+    tmp_path, without_search, monkeypatch
+):
+    config = toy_experiment(write_toy_text(tmp_path, train=60), epochs=2, average_checkpoints=1)
+    train(config, tmp_path / "whole")
+    measure, steps = Validation.measure, []
+
+    def stop(self):
+        monkeypatch.setattr(Validation, "measure", measure)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Validation, "measure", stop)
+    with pytest.raises(KeyboardInterrupt):
+        train(config, tmp_path / "run")
+    assert run_checkpoints(tmp_path / "run", config.training).position() == (0, 6)
+    end = EpochState.on_train_batch_end
+    monkeypatch.setattr(
+        EpochState, "on_train_batch_end", lambda self, batch, logs: steps.append(end(self, batch))
+    )
+    train(config, tmp_path / "run")
+    assert len(steps) == 6  # Of the second epoch.
+    assert_same_weights(weights_after(tmp_path / "run", 2), weights_after(tmp_path / "whole", 2))
+    ours, theirs = read_history(tmp_path / "run"), read_history(tmp_path / "whole")
+    for name in ("epoch", "loss", "learning_rate", "val_nll"):
+        assert ours[name] == theirs[name]
 
 
 def make_model():
@@ -187,9 +262,12 @@ def test_the_time_of_an_epoch_includes_that_before_it_was_interrupted(tmp_path, 
     clock.now += 1000  # Until the run starts again.
     after = begun()
     clock.now += 2.5
-    logs = {}
-    after.on_epoch_end(0, logs)
-    assert logs["tokens_per_second"] == pytest.approx(batches.tokens / 10)
+    for made in (len(batches), 1):  # A limit may end a run within an epoch.
+        after.on_train_batch_end(made - 1)
+        logs = {}
+        after.on_epoch_end(0, logs)
+        tokens = batches.tokens * made / len(batches)
+        assert logs["tokens_per_second"] == pytest.approx(tokens / 10)
 
 
 @pytest.fixture
@@ -203,6 +281,7 @@ def saved(tmp_path, monkeypatch):
         model.compile("adam", "mse")
         model.optimizer.build(model.trainable_variables)
         model.layers[0].kernel.assign([[value]])
+        model.stop_training = False
         checkpoints = Checkpoints(tmp_path, keep=1)
         state = types.SimpleNamespace(epoch=0, step=0, arrays=dict)
         callback = SaveCheckpoints(checkpoints, state, **interval)

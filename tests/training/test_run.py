@@ -42,8 +42,8 @@ def test_the_directory_has_what_later_programs_need():
     directory = toy_training()[0]
     best = [path.name for path in (directory / "checkpoints").glob("best-*.weights.h5")]
     last = ["epoch-0002.weights.h5", "epoch-0003.weights.h5"]
-    assert sorted(path.name for path in (directory / "checkpoints").iterdir()) == best + last
-    assert len(best) == 1
+    assert {path.name for path in (directory / "checkpoints").iterdir()} == {*best, *last}
+    assert sorted(name.split("-")[2] for name in best) == ["bleu", "chrf", "nll"]
     assert sorted(path.name for path in directory.iterdir()) == [
         "SHA256SUMS",
         "checkpoints",
@@ -203,10 +203,8 @@ def test_the_log_tells_greedy_from_beam_search(tmp_path, caplog, without_search)
     train(toy_experiment(data, epochs=1), tmp_path / "run")
     assert "steps in all: 6, warm-up: 1, tokens per batch: up to 60" in caplog.messages
     assert "val_bleu of an epoch is the validation BLEU (greedy)" in caplog.messages
-    chosen = json.loads((tmp_path / "run" / "chosen.json").read_text())["validation_bleu"]
-    for name in ("average", "best"):
-        line = f"validation BLEU (beam 2) of the {name} checkpoint: {chosen[name]:.2f}"
-        assert line in caplog.messages
+    assert "choosing the weights on all 20 validation pairs (beam 2):" in caplog.messages
+    assert "chosen: last (epoch 1)" in caplog.messages
     caplog.clear()
     train(toy_experiment(data, epochs=2), tmp_path / "run")
     assert "resuming after epoch 1 of 2" in caplog.messages

@@ -193,15 +193,16 @@ def test_a_truncated_configuration_is_named_with_a_remedy(trained, length):
         check_claim(trained, toy_experiment(TEXT))
 
 
-def test_a_run_resumes_with_its_configuration_or_more_epochs(tmp_path):
+def test_a_run_resumes_with_its_configuration_or_other_ends(tmp_path):
     experiment = toy_experiment(TEXT)
     check_claim(tmp_path, experiment)
     claim(tmp_path, experiment, [tiny_tokenizer()], {})
     check_claim(tmp_path, experiment)
-    check_claim(tmp_path, toy_experiment(TEXT, epochs=99))
+    for ends in ({"epochs": 99}, {"epochs": 2}, {"max_steps": 9}, {"max_minutes": 0.5}):
+        check_claim(tmp_path, toy_experiment(TEXT, **ends))
     check_claim(tmp_path, dataclasses.replace(experiment, decoding=DecodingConfig(beam_size=9)))
-    with pytest.raises(ValueError, match="received training.epochs=2 instead of 3. "):
-        check_claim(tmp_path, toy_experiment(TEXT, epochs=2))
+    with pytest.raises(ValueError, match="received training.seed=2 instead of 1. "):
+        check_claim(tmp_path, toy_experiment(TEXT, epochs=2, seed=2))
 
 
 @pytest.mark.parametrize(
@@ -297,6 +298,9 @@ def test_a_run_without_checksums_of_its_text_gets_them(tmp_path, caplog):
         (None, 3, False, None),
         ({"epochs": 3}, 0, True, None),
         ({"epochs": 2}, 3, False, None),  # It was killed before the choice.
+        ({"epochs": 3, "max_steps": 5, "trained_epochs": 2}, 3, False, None),
+        ({"epochs": 9}, 9, True, None),  # It shall have fewer epochs.
+        ({"epochs": 2, "trained_epochs": 2}, 2, False, None),  # It was ended early.
         ({}, 3, True, None),  # Earlier versions did not write the epochs.
         ({}, 2, False, None),
         ({}, 2, True, 1),  # It stopped early.

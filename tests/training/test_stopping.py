@@ -3,14 +3,17 @@
 import math
 import signal
 import threading
+import types
 
 import keras
 import numpy as np
 import pytest
 
+from keras_transformer.config import TrainingConfig
 from keras_transformer.data import TokenBatches, encode_pairs
 from keras_transformer.training import train
-from keras_transformer.training.stopping import FiniteLoss, SafeStop
+from keras_transformer.training.checkpoints import Checkpoints
+from keras_transformer.training.stopping import FiniteLoss, RunLimit, SafeStop
 from tests.helpers.tiny import tiny_tokenizer, toy_experiment, toy_pairs, write_toy_text
 
 
@@ -65,6 +68,37 @@ def test_a_run_that_diverges_saves_nothing_and_ends(tmp_path):
     }
 
 
+@pytest.mark.parametrize(
+    ("limits", "before", "last"),
+    [({}, {}, 9), ({"max_steps": 4}, {}, 4), ({"max_steps": 4}, {"run-steps": 3}, 1)]
+    + [({"max_minutes": 1}, {}, 3), ({"max_minutes": 1}, {"run-seconds": 45}, 1)]
+    + [({"max_minutes": 1, "max_steps": 2}, {}, 2)],
+)
+def test_a_run_ends_with_the_steps_and_minutes_of_all_its_processes(
+    tmp_path, monkeypatch, limits, before, last
+):
+    clock = types.SimpleNamespace(monotonic=lambda: clock.now, now=100.0)
+    monkeypatch.setattr("keras_transformer.training.stopping.time", clock)
+    checkpoints, training = Checkpoints(tmp_path, keep=1), TrainingConfig(**limits)
+    model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1)])
+    if before:
+        checkpoints.save_step(model, 1, 1, {n: np.float64(v) for n, v in before.items()})
+    limit = RunLimit(training, checkpoints)
+    model.stop_training = False
+    limit.set_model(model)
+    clock.now += 1000  # Until the first step.
+    limit.on_epoch_begin(0)
+    for step in range(1, 10):
+        clock.now += 20
+        limit.on_train_batch_end(step - 1)
+        if model.stop_training:
+            break
+    assert step == last
+    assert limit.is_reached() == bool(limits)
+    checkpoints.save_epoch(model, 1, arrays=limit.arrays())
+    assert RunLimit(training, checkpoints).is_reached() == bool(limits)
+
+
 class Ended(Exception):
     pass
 
@@ -90,6 +124,7 @@ def stop(saved):
     """The callback in an epoch of three steps, which has begun."""
     stop = SafeStop(lambda: saved.append(True))
     stop.set_params({"steps": 3})
+    stop.set_model(types.SimpleNamespace(stop_training=False))
     stop.on_epoch_begin(0)
     return stop
 
@@ -112,15 +147,29 @@ def test_a_second_signal_ends_the_step(number, stop, saved):
     assert saved == []
 
 
-def test_the_last_step_of_an_epoch_has_no_checkpoint_and_validation_ends_at_once(
-    number, stop, saved
-):
+@pytest.mark.parametrize("is_early", [False, True])
+def test_validation_ends_at_once_and_the_steps_before_it_are_saved(number, stop, saved, is_early):
+    stop.model.stop_training = is_early
+    last = 1 if is_early else 2
     with pytest.raises(Ended), stop.installed():
         signal.raise_signal(number)
+        stop.on_train_batch_end(last)
+    with pytest.raises(Ended), stop.installed():
+        stop.on_train_batch_end(last)
+        signal.raise_signal(number)
+    assert saved == [True, True]
+
+
+def test_a_signal_waits_until_an_epoch_is_saved_and_reported(number, stop, saved, caplog):
+    reported = []
+    with pytest.raises(Ended, match=str(int(number))), stop.installed():
         stop.on_train_batch_end(2)
-    with pytest.raises(Ended), stop.installed():
+        stop.begin_saving()
         signal.raise_signal(number)
-    assert saved == []
+        reported.append(True)
+        stop.on_epoch_end(0)
+    assert caplog.messages[0].startswith(f"{number.name}: the run ends with this epoch; a second")
+    assert (reported, saved) == ([True], [])
 
 
 def test_before_the_first_step_a_signal_ends_the_run_at_once(number):

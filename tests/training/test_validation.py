@@ -1,5 +1,7 @@
 """Validation in a run, the scores of its outputs, and the callback that shows translations."""
 
+import random
+
 import keras
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from keras_transformer.training.validation import (
     direction_scores,
     greedy_validation,
     sample,
+    subset_noise,
     validation_sample,
 )
 from keras_transformer.translation.translator import Translator
@@ -48,7 +51,7 @@ def test_validation_reports_loss_accuracy_and_greedy_bleu(pairs, encoded):
     is_token = labels != 0
     nll = smoothed_cross_entropy(labels, logits).numpy()[is_token].mean()
     accuracy = (logits.numpy().argmax(-1) == labels)[is_token].mean()
-    bleu = score(translator([pair[0] for pair in pairs]), [pair[1] for pair in pairs]).bleu
+    scores = score(translator([pair[0] for pair in pairs]), [pair[1] for pair in pairs])
     for epoch in range(2):  # The second begins anew.
         logs = {}
         callback.on_epoch_end(epoch, logs)
@@ -56,7 +59,8 @@ def test_validation_reports_loss_accuracy_and_greedy_bleu(pairs, encoded):
             "learning_rate": 0.25,
             "val_nll": pytest.approx(nll, rel=1e-5),
             "val_accuracy": pytest.approx(accuracy, rel=1e-5),
-            "val_bleu": bleu,
+            "val_bleu": scores.bleu,
+            "val_chrf": scores.chrf,
         }
 
 
@@ -94,11 +98,32 @@ def test_a_mean_is_taken_over_languages_not_over_sentences():
     scores = direction_scores([right, right, right, "Mond", "Sonne"], pairs, ["fr", "de", "de"])
     assert scores == {
         "val_bleu": pytest.approx(50),
+        "val_chrf": pytest.approx(50, abs=5),
         "val_bleu_fr": 0,
         "val_bleu_de": pytest.approx(100),
     }
     alone = direction_scores([right, right, right, "Mond", "Sonne"], pairs, [])
-    assert alone.keys() == {"val_bleu"} and 0 < alone["val_bleu"] < 100
+    assert alone.keys() == {"val_bleu", "val_chrf"} and 0 < alone["val_bleu"] < 100
+
+
+def test_the_noise_of_a_subset_is_how_far_its_bleu_is_from_that_of_all():
+    choose = random.Random(1)
+    pairs = toy_pairs(400)
+    # Some words are wrong, so sentences differ in how good they are.
+    outputs = [
+        " ".join("x" if choose.random() < 0.2 else word for word in target.split())
+        for _, target in pairs
+    ]
+    whole = direction_scores(outputs, pairs)["val_bleu"]
+    noises, is_within = [], []
+    for _ in range(40):
+        places = choose.sample(range(len(pairs)), 100)
+        some, texts = [pairs[i] for i in places], [outputs[i] for i in places]
+        noises.append(subset_noise(texts, some, DATA, share=0.25))
+        is_within.append(abs(direction_scores(texts, some)["val_bleu"] - whole) < noises[-1])
+    assert sum(is_within) >= 34  # 95%, less four standard deviations.
+    assert 1 < min(noises) < max(noises) < 10
+    assert subset_noise(outputs, pairs, DATA, share=1.0) == 0
 
 
 def test_a_sample_has_an_equal_share_of_each_language():

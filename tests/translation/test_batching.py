@@ -1,11 +1,12 @@
 import threading
 import time
+import types
 
 import pytest
 import tensorflow as tf
 
 from keras_transformer.translation import batching
-from keras_transformer.translation.batching import translate_in_batches
+from keras_transformer.translation.batching import progress_bar, translate_in_batches
 
 
 def test_batches_hold_similar_lengths_and_translations_keep_the_order():
@@ -92,6 +93,26 @@ def test_the_progress_bar_is_shown_only_on_request(capsys):
     out, err = capsys.readouterr()
     assert out == ""
     assert "3/3" in err
+
+
+def test_the_time_left_is_right_although_long_sentences_come_first(monkeypatch, capsys):
+    clock = types.SimpleNamespace(time=lambda: clock.now, now=100.0)
+    monkeypatch.setattr("tqdm.std.time", clock.time)
+    monkeypatch.setattr(batching, "time", clock)
+    sentences = ["a" * length for length in range(400, 0, -4)]
+    seconds = [0.05 * len(sentence) + 1 for sentence in sentences]
+    left = []
+    with progress_bar(sentences) as advance:
+        clock.now += 600  # TensorFlow traces the first batch.
+        for sentence, taken in zip(sentences, seconds, strict=True):
+            clock.now += taken
+            advance([sentence])
+            text = capsys.readouterr().err.rpartition("<")[2].removesuffix("]")
+            minutes, _, rest = text.partition(":")
+            left.append(60 * int(minutes) + int(rest) if rest else None)
+    assert left[0] is None
+    for place in (1, 10, 50, 90):
+        assert left[place] == pytest.approx(sum(seconds[place + 1 :]), rel=0.02, abs=1)
 
 
 def test_a_single_string_and_a_batch_size_of_0_are_rejected():

@@ -20,7 +20,7 @@ from keras_transformer.text import (
 from keras_transformer.text.files import save_tokenizers
 from keras_transformer.training.run_directory import run_facts
 from keras_transformer.translation import Translator
-from keras_transformer.translation.saved import find_translator
+from keras_transformer.translation.saved import find_translator, weights_file
 from tests.helpers.parser import parser
 from tests.helpers.tiny import (
     export_quickly,
@@ -231,6 +231,30 @@ def test_what_is_not_a_translator_is_named(translator, tmp_path):
     (tmp_path / "model.keras").unlink()
     with pytest.raises(FileNotFoundError, match="model.keras does not exist. Give the directory"):
         Translator.load(tmp_path)
+
+
+def test_a_run_that_is_not_finished_is_used_with_its_best_epoch(tmp_path, caplog):
+    run = shutil.copytree(toy_training()[0], tmp_path / "run")
+    for name in ("model.keras", "chosen.json"):
+        (run / name).unlink()
+    (best,) = (run / "checkpoints").glob("best-*-bleu-*")
+    epoch = int(best.name.split("-")[1])
+    model = Transformer(toy_training()[1].model.config)
+    model.load_weights(best)
+    loaded = Translator.load(run)
+    assert_equal(loaded, Translator(model, loaded.tokenizer, decoding=loaded.decoding))
+    assert caplog.messages == [
+        f"{run} is not finished: these are the weights of epoch {epoch} of 3, the best so far"
+    ]
+    assert weights_file(run) == best
+    assert run_facts(run)["training"]["epochs"] == 3
+    for path in (run / "checkpoints").glob("best-*"):  # As a run on JAX, which has no BLEU.
+        path.unlink()
+    assert weights_file(run).name == "epoch-0003.weights.h5"
+    for path in (run / "checkpoints").iterdir():
+        path.rename(path.with_name("step-0001-000001.weights.h5"))
+    with pytest.raises(FileNotFoundError, match="model.keras does not exist.* a complete epoch"):
+        Translator.load(run)
 
 
 @pytest.mark.slow

@@ -107,21 +107,36 @@ def test_repeated_keys_are_reported_with_the_other_mistakes(config_file):
     assert len(lines) == 6
 
 
-def test_the_weights_are_chosen_again_if_asked(config_file, monkeypatch, capsys):
+def test_the_weights_are_chosen_now_or_again_if_asked(config_file, monkeypatch, tmp_path, capsys):
     seen = []
-    monkeypatch.setattr(
-        "keras_transformer.training.train", lambda *_, choose_again: seen.append(choose_again)
-    )
-    command = ["--config", config_file(MINIMAL), "--output", "x"]
-    for options in ([], ["--choose-again"]):
+    monkeypatch.setattr("keras_transformer.training.train", lambda *_, **how: seen.append(how))
+    (tmp_path / "config.yaml").touch()
+    command = ["--config", config_file(MINIMAL), "--output", str(tmp_path)]
+    modes = {"--choose-again": "choose_again", "--finish": "finish"}
+    for options in ([], *([option] for option in modes)):
         train.main([*command, *options])
-    assert seen == [False, True]
+        assert seen.pop() == {name: [option] == options for option, name in modes.items()}
     monkeypatch.setattr("keras.backend.backend", lambda: "jax")
-    with pytest.raises(SystemExit, match="--choose-again needs TensorFlow. Set KERAS_BACKEND="):
-        train.main([*command, "--choose-again"])
-    with pytest.raises(SystemExit):
-        train.main([*command, "--choose-again", "--dry-run"])
-    assert "--choose-again and --dry-run exclude each other" in capsys.readouterr().err
+    for option in modes:
+        with pytest.raises(SystemExit, match=f"{option} needs TensorFlow. Set KERAS_BACKEND="):
+            train.main([*command, option])
+        with pytest.raises(SystemExit):
+            train.main([*command, option, "--dry-run"])
+        assert f"{option} and --dry-run exclude each other" in capsys.readouterr().err
+
+
+def test_a_run_that_has_begun_needs_its_directory_alone(trained, config_file, tmp_path):
+    ExperimentConfig.from_dict(MINIMAL).to_file(tmp_path / "config.yaml")
+    for options in ([], ["--finish"], ["--training.epochs", "7"]):
+        train.main(["--output", str(tmp_path), *options])
+    epochs = [experiment.training.epochs for experiment, _ in trained]
+    assert epochs == [20, 20, 7]
+    other = config_file({**MINIMAL, "training": {"epochs": 5}})
+    train.main(["--output", str(tmp_path), "--config", other])
+    assert trained[-1][0].training.epochs == 5
+    with pytest.raises(SystemExit, match="error: --finish needs a run, .*none has none") as error:
+        train.main(["--output", str(tmp_path / "none"), "--finish"])
+    assert error.value.code == 2
 
 
 def test_a_file_that_is_not_yaml_is_refused(config_file):
@@ -141,12 +156,12 @@ def test_a_missing_text_is_named(config_file, tmp_path):
         ([], "Interrupted before the first checkpoint. The same command starts again.\n"),
         (
             ["step-0001-000050.weights.h5", "step-0001-000150.weights.h5"],
-            "Interrupted. The same command resumes after step 150 of epoch 1.\n",
+            "Interrupted. The same command resumes after step 150 of epoch 1; {finish}\n",
         ),
         (
             ["epoch-0009.weights.h5", "epoch-0010.weights.h5", "damaged-epoch-0011.weights.h5"]
             + ["step-0010-000900.weights.h5"],
-            "Interrupted. The same command resumes after epoch 10.\n",
+            "Interrupted. The same command resumes after epoch 10; {finish}\n",
         ),
     ],
 )
@@ -170,7 +185,8 @@ def test_after_an_interruption_it_says_what_the_same_command_does(
     finally:
         signal.signal(number, before)
     assert error.value.code == 128 + number
-    assert capsys.readouterr().err == message
+    finish = f"python -m pipelines.train --finish --output {tmp_path} ends the run there."
+    assert capsys.readouterr().err == message.format(finish=finish)
 
 
 @pytest.mark.slow
@@ -196,7 +212,9 @@ def test_a_terminated_run_says_where_it_resumes(tmp_path, number):
         *_, last = process.stderr.read().splitlines()
     assert process.returncode == 128 + number
     assert re.fullmatch(
-        r"Interrupted\. The same command resumes after (step \d+ of )?epoch \d+\.", last
+        r"Interrupted\. The same command resumes after (step \d+ of )?epoch \d+; "
+        r"python -m pipelines.train --finish --output run ends the run there\.",
+        last,
     )
     assert not (tmp_path / "run" / "run.lock").exists()
 

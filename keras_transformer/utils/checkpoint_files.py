@@ -1,4 +1,4 @@
-"""The files of checkpoints: writing them with a checksum, reading and checking them."""
+"""The files of checkpoints: names, writing them with a checksum, reading and checking them."""
 
 import errno
 import hashlib
@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -20,6 +21,54 @@ _LABEL = b"\nSHA-256 "
 _TRAILER = len(_LABEL) + hashlib.sha256().digest_size * 2
 _CHUNK = 2**20
 _ARRAYS = "run"
+_SUFFIX = ".weights.h5"
+OTHER_METRICS = ("nll", "chrf")
+"""Scores whose best epochs are kept too; they don't select an epoch while a run trains."""
+
+
+class Position(NamedTuple):
+    """How far a run is: the epochs that are complete, and the steps of the one after them."""
+
+    epochs: int
+    steps: int
+
+    def __str__(self) -> str:
+        if self.steps:
+            return f"step {self.steps} of epoch {self.epochs + 1}"
+        return f"epoch {self.epochs}"
+
+
+def position_of(path: Path) -> Position:
+    """Return how far a run was at a checkpoint, by the name of its file.
+
+    >>> str(position_of(Path("step-0013-000400.weights.h5")))
+    'step 400 of epoch 13'
+    >>> str(position_of(Path("best-0007-bleu-31.4159.weights.h5")))
+    'epoch 7'
+    """
+    kind, epoch, *rest = path.name.removesuffix(_SUFFIX).split("-")
+    return Position(int(epoch) - 1, int(rest[0])) if kind == "step" else Position(int(epoch), 0)
+
+
+def score_of(path: Path) -> float:
+    """Return the score in the name of the checkpoint of a best epoch."""
+    return float(path.name.removesuffix(_SUFFIX).split("-")[3])
+
+
+def best_first(directory: Path, metric: str | None = None) -> list[Path]:
+    """Return the checkpoints of the best epochs, best first, and the first epoch of equal ones.
+
+    Args:
+        directory: The directory of the checkpoints.
+        metric: What they are the best by: "nll", of which less is better, or "chrf"; by default
+            the score that selects, BLEU or F1.
+    """
+    paths = [
+        path
+        for path in sorted(directory.glob(f"best-*{_SUFFIX}"), key=position_of)
+        if (name := path.name.split("-")[2]) == metric or not (metric or name in OTHER_METRICS)
+    ]
+    return sorted(paths, key=score_of, reverse=metric != "nll")
 
 
 def save_checkpoint(
