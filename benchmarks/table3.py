@@ -45,7 +45,7 @@ from keras_transformer.presets import count_parameters
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
 from keras_transformer.training import train
 from keras_transformer.training.csv_tables import read_history
-from keras_transformer.training.run_directory import check_claim
+from keras_transformer.training.run_directory import check_claim, settle
 from keras_transformer.utils.files import whole_file
 from pipelines.cli import plain_errors, start_log
 
@@ -81,6 +81,7 @@ class Result(Scores):
 
 def measure(config: ExperimentConfig, directory: Path, vocabulary: Path) -> Result:
     """Train a row, or finish its training, and return the result."""
+    config = settle(config, directory)
     path = directory / "result.json"
     if path.exists() and ExperimentConfig.from_file(directory / "config.yaml") == config:
         return Result(**json.loads(path.read_text(encoding="utf-8")))

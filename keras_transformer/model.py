@@ -2,6 +2,7 @@
 
 import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
 
+import contextlib
 import dataclasses
 import itertools
 import warnings
@@ -339,20 +340,43 @@ class Transformer(AdaptableModel, keras.Model):
 
     def _plain_steps(self):
         """Return the `train_function` without XLA."""
-        kept = self.train_function, self.jit_compile
-        self.jit_compile = False
-        super().make_train_function(force=True)
-        plain = self.train_function
-        self.train_function, self.jit_compile = kept
+        compiled = self.train_function
+        with self._without_xla():
+            super().make_train_function(force=True)
+        plain, self.train_function = self.train_function, compiled
         return plain
 
     def make_test_function(self, force: bool = False) -> Any:
         """Return the function that evaluates a batch; `evaluate` and `test_on_batch` call this.
 
+        With TensorFlow, XLA compiles no evaluation and no prediction, whose batches may have any
+        shape.
+
         Args:
             force: Whether to replace a function that is there.
         """
-        return self._with_checked_labels("test_function", force)
+        with self._without_xla():
+            return self._with_checked_labels("test_function", force)
+
+    def make_predict_function(self, force: bool = False) -> Any:
+        """Return the function that `predict` and `predict_on_batch` call; see Keras.
+
+        Args:
+            force: Whether to replace a function that is there.
+        """
+        with self._without_xla():
+            return super().make_predict_function(force)
+
+    @contextlib.contextmanager
+    def _without_xla(self):
+        """Let functions that are made in the block be compiled by XLA only with JAX."""
+        jit_compile = self.jit_compile
+        if keras.backend.backend() == "tensorflow":
+            self.jit_compile = False
+        try:
+            yield
+        finally:
+            self.jit_compile = jit_compile
 
     def _with_checked_labels(self, name, force):
         """Make a function as Keras does; on JAX, where steps can't raise, it checks the labels."""

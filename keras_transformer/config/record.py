@@ -34,7 +34,8 @@ class ExportRecord:
     compiled: bool = False
     """Whether XLA compiles the search, which the server has to be started for."""
     device: str = "any"
-    """The device that a compiled search is for, "cpu" or "gpu"."""
+    """The device that a compiled search is for, "cpu" or "gpu"; "any" for another search, and for
+    exports of earlier versions, whose compiled search is for CPUs."""
     precision: str = "float32"
     """Type of weights and matrix products."""
     parameters: int = 0

@@ -26,7 +26,9 @@ def _plain_value(
     """
     field: FieldInfo = vars(cls)["__pydantic_fields__"][info.field_name]
     items = value if isinstance(value, list) else [value]
-    if field.annotation is not bool and any(isinstance(item, bool) for item in items):
+    if field.annotation not in (bool, bool | None) and any(
+        isinstance(item, bool) for item in items
+    ):
         is_text = any(kind in str(field.annotation) for kind in ("str", "Literal"))
         remedy = "; in YAML, quote yes, no, on and off" if is_text else ""
         raise ValueError(f"must not be a boolean, received {value!r}{remedy}")

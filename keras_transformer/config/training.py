@@ -79,7 +79,7 @@ class TrainingConfig:
     """Keras dtype policy; by default mixed_bfloat16 on GPUs that multiply in bfloat16, and float32
     elsewhere. The loss is scaled with mixed_float16."""
     jit_compile: bool | None = None
-    """Whether XLA compiles the steps; by default on GPUs, if data.static_shapes is set."""
+    """Whether XLA compiles the steps; by default on a single GPU, with static shapes."""
     seed: int = Field(default=1, ge=0, lt=2**32)
     """Seed of the initial weights, of dropout and of the order of the batches."""
     init_from: str | None = None

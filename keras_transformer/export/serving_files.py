@@ -1,11 +1,15 @@
 """Configuration of model servers for an exported model."""
 
 import json
+import logging
 import os
+import re
 from pathlib import Path
 
 from keras_transformer.translation.compiled_search import batch_sizes
 from keras_transformer.utils.files import whole_file
+
+log = logging.getLogger(__name__)
 
 _BATCHING = """\
 # How the model server combines requests into batches (--enable_batching). A batch is answered when
@@ -30,6 +34,7 @@ model_config_list {
 }
 """
 
+_MOST_ROWS = re.compile(r"^max_batch_size\s*{\s*value:\s*(\d+)", re.MULTILINE)
 _MONITORING = """\
 # For tensorflow_model_server --monitoring_config_file. Prometheus reads this path at the REST port.
 prometheus_config {
@@ -65,6 +70,11 @@ def write_serving_files(path: Path, device: str) -> None:
         "monitoring.config": _MONITORING,
     }
     for file, text in files.items():
-        if not (directory / file).exists():
+        if (kept := directory / file).exists():
+            most, found = batch_sizes(1, device)[-1], _MOST_ROWS.search(kept.read_text("utf-8"))
+            if file == "batching.config" and found and int(found[1]) < most:
+                message = "%s is kept, but needs max_batch_size %d: warm-up requests have %d rows"
+                log.warning(message, kept, most, most)
+        else:
             with whole_file(directory / file) as temporary:
                 temporary.write_text(text, encoding="utf-8")

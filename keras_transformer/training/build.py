@@ -64,9 +64,9 @@ def compiled_model(
         teachers: Models for distillation.
     """
     training, compiles = config.training, config.training.jit_compile
-    if compiles is None:  # For batches of many shapes, XLA would compile as many steps.
-        compiles = has_gpu() and config.data.static_shapes is not None
     is_single, is_whole = machines.replicas == 1, training.accumulation == 1
+    if compiles is None:  # For batches of many shapes, XLA would compile as many steps.
+        compiles = has_gpu() and is_single and config.data.static_shapes is not None
     keras.utils.set_random_seed(training.seed)  # The teachers have drawn random numbers.
     with machines.strategy.scope():
         model = TrainingTransformer(

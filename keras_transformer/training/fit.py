@@ -119,8 +119,8 @@ def _log_start(
     log.info("%s parameters, %d batches per epoch, %d %s", parameters, steps, replicas, kind)
     is_compiled = built.model.jit_compile or built.model.compiles_gradients
     log.info(
-        "precision: %s, shapes of batches: %s, XLA: %s (for the devices of this machine, unless "
-        "training.precision, data.static_shapes and training.jit_compile say otherwise)",
+        "precision: %s, shapes of batches: %s, XLA: %s (chosen for the devices when the run began, "
+        "unless training.precision, data.static_shapes and training.jit_compile say otherwise)",
         training.precision,
         config.data.static_shapes or "any",
         "on" if is_compiled else "off",

@@ -76,6 +76,8 @@ def _check_options(config: ExperimentConfig) -> None:
         ValueError: If options are not available; all of them are named.
     """
     training, problems = config.training, []
+    if config.data.static_shapes is None or training.jit_compile is False:
+        problems.append("data.static_shapes must be set, and training.jit_compile not be false")
     unavailable = {
         "training.accumulation": (training.accumulation, 1),
         "training.average": (training.average, "last"),

@@ -1,5 +1,6 @@
 """A Transformer with additions to `fit`: divided steps, distillation, clipping of the gradient."""
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from keras_transformer.config import TransformerConfig
 from keras_transformer.losses import LabelSmoothedCrossEntropy, distilled_cross_entropy, token_mean
 from keras_transformer.model import Transformer
 from keras_transformer.training.steps import accumulated_step, step_in_parts, whole_step
+from keras_transformer.utils.devices import has_gpu
 
 
 class TrainingTransformer(Transformer):
@@ -120,6 +122,12 @@ class TrainingTransformer(Transformer):
         )
         if self.compiles_gradients:
             self.jit_compile = False
+            if not has_gpu():
+                message = (
+                    "Steps of several CPU devices that XLA compiles can wait for each other without "
+                    "end where TensorFlow has few threads. Set TF_NUM_INTRAOP_THREADS to 16."
+                )
+                warnings.warn(message, stacklevel=2)
         is_needed = is_divided or self.distillation or self.compiles_gradients
         # A subclass may have a value that is not a mean over tokens.
         is_mean = type(self.loss) is LabelSmoothedCrossEntropy and self.loss.reduction == "mean"
@@ -204,7 +212,8 @@ class TrainingTransformer(Transformer):
         """
         model = self._copy(Transformer)
         if self.compiled:
-            model.compile_from_config(self.get_compile_config())
+            # Not what suits the devices of this machine.
+            model.compile_from_config({**self.get_compile_config(), "jit_compile": "auto"})
             model.optimizer = self.optimizer
         model.save(filepath, overwrite=overwrite, **kwargs)
 

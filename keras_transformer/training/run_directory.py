@@ -12,11 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+import keras
+
 from keras_transformer.config import ExperimentConfig, TrainingConfig
 from keras_transformer.text.files import save_tokenizers, tokenizer_paths
 from keras_transformer.training.checkpoints import Checkpoints, run_checkpoints
 from keras_transformer.training.corpora import text_files
 from keras_transformer.training.csv_tables import read_history
+from keras_transformer.training.machines import read_cluster
 from keras_transformer.training.stopping import RunLimit
 from keras_transformer.training.vocabularies import Tokenizers
 from keras_transformer.translation.saved import (
@@ -26,7 +29,7 @@ from keras_transformer.translation.saved import (
     weights_file,
 )
 from keras_transformer.utils.checksums import check_files, recorded_files, sample_checksum
-from keras_transformer.utils.devices import fuses_formulas, has_bfloat16
+from keras_transformer.utils.devices import count_gpus, has_bfloat16, has_gpu
 from keras_transformer.utils.files import read_json, write_json
 
 log = logging.getLogger(__name__)
@@ -136,7 +139,7 @@ def settle(config: ExperimentConfig, directory: Path) -> ExperimentConfig:
         chosen, own = before.training.precision, before.data.static_shapes
     else:
         chosen = "mixed_bfloat16" if has_bfloat16() else "float32"
-        own = _STATIC_SHAPES if compiles or (compiles is None and fuses_formulas()) else None
+        own = _STATIC_SHAPES if compiles or (compiles is None and _is_for_xla(config)) else None
     return dataclasses.replace(
         config,
         data=dataclasses.replace(config.data, static_shapes=own if shapes is None else shapes),
@@ -144,6 +147,14 @@ def settle(config: ExperimentConfig, directory: Path) -> ExperimentConfig:
             config.training, precision=chosen if precision == "auto" else precision
         ),
     )
+
+
+def _is_for_xla(config):
+    """Return whether XLA compiles steps by default: with JAX, or on a single GPU."""
+    if keras.backend.backend() == "jax":
+        return True
+    gpus = config.training.replicas or count_gpus()
+    return has_gpu() and gpus == 1 and read_cluster() is None
 
 
 def check_claim(directory: Path, config: ExperimentConfig) -> None:
@@ -161,8 +172,9 @@ def check_claim(directory: Path, config: ExperimentConfig) -> None:
         raise ValueError(
             f"{directory} holds a run with another configuration; received "
             f"{', '.join(differences)}. A run resumes with the configuration it started with, but "
-            "may have more or fewer epochs, other limits, another interval of checkpoints, another "
-            "cache and other decoding options. Restore these values, or choose another directory."
+            "may have more or fewer epochs, other limits, another interval of checkpoints, or "
+            "another jit_compile, cache or decoding options. Restore these values, or choose "
+            "another directory."
         )
 
 

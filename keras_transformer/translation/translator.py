@@ -183,6 +183,10 @@ class Translator:
         """
         saved = find_translator(path)
         model = saved.read_model()
+        if precision == "float16" and device != "gpu":
+            raise ValueError(
+                f"float16 needs device='gpu', received device={device!r}. Use bfloat16 or float32."
+            )
         if model.dtype_policy.name != precision:
             model = model.with_dtype(precision)
         tokenizers = read_tokenizers(saved.vocabularies, saved.config.data.subwords)

@@ -4,12 +4,14 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 from keras_transformer.utils.errors import one_line
 
 log = logging.getLogger(__name__)
 
 MAX_SHAPES = 12
-"""The most shapes of batches that steps are compiled for; each takes up to a minute on a GPU."""
+"""The most shapes of batches that steps are compiled for."""
 
 Function = Callable[[Iterator[Any]], Any]
 """Make a step on the next batch of an iterator, as Keras's `train_function`, and return its logs.
@@ -45,8 +47,7 @@ def compiled_or_plain(compiled: Function, make_plain: Callable[[], Function]) ->
     def step(iterator):
         nonlocal is_refused
         data = next(iterator)
-        tensors = tf.nest.flatten(data, expand_composites=True)
-        shape = tuple(tuple(tensor.shape) for tensor in tensors)
+        shape = tuple(np.shape(x) for x in tf.nest.flatten(data, expand_composites=True))
         is_new = shape not in shapes
         if is_refused or (is_new and len(shapes) == MAX_SHAPES):
             if plain is None:

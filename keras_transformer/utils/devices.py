@@ -13,6 +13,13 @@ def has_gpu() -> bool:
     return bool(tf.config.get_visible_devices("GPU"))
 
 
+def count_gpus() -> int:
+    """Return the number of GPUs that TensorFlow computes on."""
+    import tensorflow as tf
+
+    return len(tf.config.get_visible_devices("GPU"))
+
+
 def has_bfloat16() -> bool:
     """Return whether all accelerators of the backend multiply in bfloat16; False without any.
 
@@ -23,7 +30,8 @@ def has_bfloat16() -> bool:
     if keras.backend.backend() == "jax":
         import jax
 
-        return jax.default_backend() != "cpu"
+        capabilities = [getattr(device, "compute_capability", "8.0") for device in jax.devices()]
+        return jax.default_backend() != "cpu" and min(map(float, capabilities)) >= 8
     import tensorflow as tf
 
     details = map(tf.config.experimental.get_device_details, tf.config.get_visible_devices("GPU"))

@@ -220,7 +220,7 @@ def _recipe(training: Mapping[str, Any], path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} has invalid values: {mistakes}.") from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
-    left_out = ("precision", "replicas", "teachers")
+    left_out = ("precision", "jit_compile", "replicas", "teachers")
     return {name: value for name, value in recipe.items() if name not in left_out}
 
 

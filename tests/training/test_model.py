@@ -170,6 +170,20 @@ def test_steps_that_xla_does_not_compile_are_plain(caplog, monkeypatch, model_cl
     assert message in line and (most == 1 or "AsString" in line)
 
 
+def test_xla_refuses_no_batch_in_memory_and_no_validation():
+    """Keras gives `train_on_batch` None for weights, and validation other functions."""
+    inputs, labels, _ = batch()
+    models = []
+    for jit_compile in (True, False):
+        keras.utils.set_random_seed(1)
+        models.append(compiled(jit_compile=jit_compile))
+        models[-1].train_on_batch(inputs, labels)
+    assert_same_weights(models[0], models[1].get_weights(), atol=2e-6)
+    model = compiled(jit_compile=True, model_class=Strings)
+    history = model.fit(batches(6, 5), validation_data=batches(4), verbose=0, shuffle=False).history
+    assert history["val_loss"][0] > 0 and model.predict(inputs, verbose=0).shape == (B, T, V)
+
+
 @pytest.mark.slow
 @KINDS
 def test_every_part_is_distilled(kind):

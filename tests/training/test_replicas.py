@@ -186,6 +186,8 @@ def folder(tmp_path_factory):
     write_text(folder)
     root = Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), *sys.path])}
+    # With few threads, the programs of two replicas can wait for each other without end.
+    environment["TF_NUM_INTRAOP_THREADS"] = "16"
     for numbers in ("0", "1", "2"), ("4",):
         command = [sys.executable, __file__, str(folder), *numbers]
         subprocess.run(command, check=True, env=environment)

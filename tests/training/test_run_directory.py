@@ -217,17 +217,19 @@ def test_a_run_resumes_with_its_configuration_or_other_ends(tmp_path):
 def test_a_run_keeps_the_precision_and_shapes_that_suit_its_devices(
     tmp_path, monkeypatch, given, on_gpu, on_cpu
 ):
-    def settled(has_gpu, folder):
-        for name in ("has_bfloat16", "fuses_formulas"):
-            monkeypatch.setattr(run_directory, name, lambda: has_gpu)
+    def settled(gpus, folder):
+        for name in ("has_bfloat16", "has_gpu", "count_gpus"):
+            monkeypatch.setattr(run_directory, name, lambda: gpus)
         found = settle(toy_experiment(TEXT, **given), folder)
         return found, (found.training.precision, found.data.static_shapes)
 
-    assert settled(False, tmp_path)[1] == on_cpu
-    config, found = settled(True, tmp_path)
+    assert settled(0, tmp_path)[1] == on_cpu
+    several = None if given.get("jit_compile") is None else on_gpu[1]
+    assert settled(2, tmp_path)[1] == (on_gpu[0], several)
+    config, found = settled(1, tmp_path)
     assert found == on_gpu
     claim(tmp_path, config, [tiny_tokenizer()], {})
-    assert settled(False, tmp_path) == (config, found)
+    assert settled(0, tmp_path) == (config, found)
 
 
 def test_every_option_that_differs_from_the_run_is_named(tmp_path):
