@@ -119,8 +119,10 @@ def _memory(trainer):
             return jax.devices()[0].memory_stats()["peak_bytes_in_use"]
         import torch
 
-        return torch.cuda.max_memory_allocated() or None
-    except (RuntimeError, TypeError, ValueError):
+        peak = torch.cuda.max_memory_allocated() or None
+        torch.cuda.reset_peak_memory_stats()  # The other trainer has the same process.
+        return peak
+    except (AssertionError, RuntimeError, TypeError, ValueError):
         return None
 
 
@@ -255,7 +257,8 @@ def equality(device: str) -> Prepared:
     processes = {}
     for case, count in _DEVICES.items():
         hidden = count == 0 or device == "cpu"
-        environment = {"NVIDIA_TF32_OVERRIDE": "0"} | ({"CUDA_VISIBLE_DEVICES": "-1"} * hidden)
+        environment = {"NVIDIA_TF32_OVERRIDE": "0", "TF_FORCE_GPU_ALLOW_GROWTH": "false"}
+        environment |= {"CUDA_VISIBLE_DEVICES": "-1"} if hidden else {}
         command = [sys.executable, "-m", "benchmarks.gpu_training", case, str(folder / case)]
         processes[case] = subprocess.Popen(
             command, env=os.environ | environment, stderr=subprocess.PIPE, text=True
