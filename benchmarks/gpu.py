@@ -226,10 +226,9 @@ def feeding_group(args: argparse.Namespace, folder: Path, text: Record) -> Itera
         "training.batch_tokens": args.batch_tokens,
     }
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    worker = Worker(
-        "benchmarks.gpu_training:feed", {"preset": args.models[0], "options": words}, [{}]
-    )
-    yield Group("feeding", {"steps": args.steps}, [worker], ALONE, 1)
+    run = {"preset": args.models[0], "options": words, "steps": 2 * args.steps}
+    worker = Worker("benchmarks.gpu_training:feed", {**run, "limit": args.limit}, [{}])
+    yield Group("feeding", {"steps": args.steps}, [worker], ALONE, 1, args.limit + 10)
 
 
 GROUPS = {
@@ -327,7 +326,8 @@ def measure(args: argparse.Namespace) -> list[Record]:
     with tempfile.TemporaryDirectory() as folder:
         text = prepare_text(args, Path(folder))
         facts = {k: v for k, v in text.items() if k not in ("sources", "pieces", "ids")}
-        write({"part": "training", **facts})
+        if "training" in args.only:
+            write({"part": "training", **facts})
         schedule = Schedule(
             [g for part in args.only for g in GROUPS[part](args, Path(folder), text)],
             Path(folder),

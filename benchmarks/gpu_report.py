@@ -15,8 +15,10 @@ def tables(records: Sequence[Record]) -> Iterator[str]:
     """Yield the lines of all tables for which there are records."""
     for title, part in PARTS.items():
         of_part = [record for record in records if record["part"] == title.lower()]
-        if of_part:
-            yield from ("", f"### {title}", "", *part(of_part))
+        try:
+            yield from ("", f"### {title}", "", *part(of_part)) if of_part else ()
+        except Exception as error:  # The other parts are still to be told.
+            yield f"{title}: {error!r}"
     failed = [record for record in records if "error" in record or "failed" in record]
     if failed:
         yield from ("", "### Failures", "")

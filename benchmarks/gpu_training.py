@@ -1,5 +1,6 @@
 """Training cells of `benchmarks.gpu`: whole steps, a profile, equal weights, and a whole run."""
 
+import csv
 import os
 import re
 import signal
@@ -7,8 +8,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -164,8 +165,9 @@ def profile(one_pass: Callable[[], float], steps: int) -> Record:
     return summarize(events, steps)
 
 
-def kernel_events(planes: Iterable[Any]) -> Iterable[tuple[int, int, str, str]]:
+def kernel_events(planes: Sequence[Any]) -> Iterator[tuple[int, int, str, str]]:
     """Yield start and end in ps, name and operation of what ran on the streams of a GPU."""
+    operations = fused_operations(planes)
     for plane in planes:
         if not plane.name.startswith("/device:GPU"):
             continue
@@ -179,9 +181,34 @@ def kernel_events(planes: Iterable[Any]) -> Iterable[tuple[int, int, str, str]]:
                     names.get(stat.metadata_id, ""): stat.str_value or names.get(stat.ref_value, "")
                     for stat in (*metadata.stats, *event.stats)
                 }
-                operation = stats.get("tf_op") or stats.get("hlo_op") or stats.get("name") or ""
+                compiled = operations.get((stats.get("hlo_module"), stats.get("hlo_op")))
+                operation = compiled or stats.get("tf_op") or stats.get("hlo_op") or ""
                 start = line.timestamp_ns * 1000 + event.offset_ps
                 yield start, start + event.duration_ps, metadata.name, operation
+
+
+def fused_operations(planes: Sequence[Any]) -> dict[tuple[str, str], str]:
+    """Return TensorFlow's name of what XLA compiled, by module and instruction.
+
+    Of a fusion, it is the name that most of its instructions have.
+    """
+    from tensorflow.compiler.xla.service import hlo_pb2
+
+    found = {}
+    for plane in planes:
+        if plane.name != "/host:metadata":
+            continue
+        for stat in (stat for event in plane.event_metadata.values() for stat in event.stats):
+            module = hlo_pb2.HloProto.FromString(stat.bytes_value).hlo_module
+            parts = {part.id: part.instructions for part in module.computations}
+            for instruction in (i for part in parts.values() for i in part):
+                inner = [i for key in instruction.called_computation_ids for i in parts[key]]
+                names = [i.metadata.op_name for i in inner if i.metadata.op_name]
+                name = (
+                    instruction.metadata.op_name or (Counter(names).most_common(1) or [[""]])[0][0]
+                )
+                found[module.name, instruction.name] = name
+    return found
 
 
 KINDS = (
@@ -189,12 +216,12 @@ KINDS = (
     ("copies from the device", r"memcpyd2h|dtoh"),
     ("copies on the device", r"memcpy|memset|dtod|p2p"),
     ("products", r"gemm|cutlass|nvjet|cublas|xmma|matmul|splitk"),
-    ("optimizer", r"adam|optimizer|apply_gradient|update_step"),
-    ("loss", r"loss|cross_entropy|entropy"),
-    ("attention", r"attention|softmax"),
-    ("embeddings", r"embedding|gather|scatter|position"),
+    ("optimizer", r"adam|optimizer|global_norm|l2loss|update_step"),
+    ("loss", r"loss|cross_entropy"),
     ("dropout", r"dropout|random|philox|threefry|rng"),
-    ("normalization", r"norm"),
+    ("residuals and normalization", r"residual|norm"),
+    ("embeddings", r"embedding|gather|scatter|position"),
+    ("attention", r"attention|softmax"),
     ("feed-forward", r"feed_forward|ffn|relu"),
 )
 """Kinds of kernels, each by what its name or operation has; the first one counts."""
@@ -316,26 +343,36 @@ def write_weights(case: str, path: str) -> None:
     np.save(path, np.concatenate([weights.ravel() for weights in model.get_weights()]))
 
 
-def feed(preset: str, options: Sequence[str]) -> Prepared:
-    """Prepare nothing: a run is a training run with these options, up to its second epoch's end."""
+def feed(preset: str, options: Sequence[str], steps: int, limit: float) -> Prepared:
+    """Prepare nothing: a run is a training run with these options, until it has made the steps."""
 
     def run() -> Record:
         with tempfile.TemporaryDirectory() as folder:
             command = [sys.executable, "-m", "pipelines.train", "--preset", preset, *options]
             command += ["--output", f"{folder}/run"]
+            metrics, log = Path(folder, "run", "metrics.csv"), Path(folder, "log")
+            rows: list[dict[str, str]] = []
             start = time.perf_counter()
-            done = subprocess.run(command, capture_output=True, text=True)
-            lines = (done.stdout + done.stderr).splitlines()
-            metrics = Path(folder, "run", "metrics.csv")
-            if done.returncode or not metrics.exists():
-                return {"error": "\n".join(lines)[-1500:]}
-            from keras_transformer.training.csv_tables import read_metrics
-
-            rows = read_metrics(metrics.parent)
+            with log.open("w") as file:
+                process = subprocess.Popen(command, stdout=file, stderr=file)
+            while time.perf_counter() - start < limit and process.poll() is None:
+                time.sleep(0.5)
+                if metrics.exists():
+                    with metrics.open() as file:
+                        rows = list(csv.DictReader(file))
+                if rows and rows[-1]["step"] == str(steps):
+                    break
+            seconds = time.perf_counter() - start
+            process.kill()
+            process.wait()
+            lines = log.read_text(errors="replace").splitlines()
+        if not rows:
+            return {"error": "\n".join(lines)[-1500:]}
+        names = ("step", "tokens_per_second", "seconds")
         return {
             "command": " ".join(command[1:-2]),
-            "seconds": time.perf_counter() - start,
-            "metrics": {name: rows[name] for name in ("step", "tokens_per_second", "seconds")},
+            "seconds": seconds,
+            "metrics": {name: [float(row[name]) for row in rows] for name in names},
             "log": lines[:25],
         }
 

@@ -139,13 +139,15 @@ class Group:
         workers: The workers.
         memory: GB of the device's memory that they need; `ALONE` keeps other groups away.
         repeats: Number of turns.
+        run_limit: Seconds that a command may take.
     """
 
     part: str
     labels: Record
     workers: list[Worker]
     memory: int
-    repeats: int = 3
+    repeats: int
+    run_limit: float = 60.0
     started: bool = field(default=False, init=False)
 
     @property
@@ -165,7 +167,6 @@ class Schedule:
         memory: GB that the device has.
         cores: Number of workers that may prepare at the same time.
         prepare_limit: Seconds that a worker may take to prepare.
-        run_limit: Seconds that a command may take.
     """
 
     groups: list[Group]
@@ -175,7 +176,6 @@ class Schedule:
     memory: int
     cores: int
     prepare_limit: float
-    run_limit: float = 60.0
 
     def run(self) -> None:
         waiting = list(self.groups)
@@ -254,7 +254,7 @@ class Schedule:
         once = [(worker, command) for worker in group.workers for command in worker.once]
         try:
             for worker, command in commands * group.repeats + once:
-                seconds = min(self.run_limit, self.deadline - time.monotonic())
+                seconds = min(group.run_limit, self.deadline - time.monotonic())
                 if not worker.is_closed and seconds > 0:
                     self._write(group, worker, {**command, **worker.ask(command, seconds)})
         finally:

@@ -6,10 +6,11 @@ import time
 from collections import Counter
 
 import pytest
+from tensorflow.compiler.xla.service import hlo_pb2
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from benchmarks import gpu
-from benchmarks.gpu_training import kernel_events, kernel_kind, summarize
+from benchmarks.gpu_training import fused_operations, kernel_events, kernel_kind, summarize
 from benchmarks.gpu_worker import Group, Schedule, Worker
 from keras_transformer.data.batching import rows_per_batch
 from tests.helpers.tiny import run_python, tiny_tokenizer, toy_pairs
@@ -56,8 +57,8 @@ def test_a_failure_and_the_end_of_the_time_cost_no_other_result(tmp_path):
     records = []
     groups = [
         Group("first", {"model": "m"}, [*failing, good], 1, repeats=2),
-        Group("second", {}, [late], 1),
-        Group("third", {}, [Worker(where, {"name": "never"})], 100),
+        Group("second", {}, [late], 1, repeats=1),
+        Group("third", {}, [Worker(where, {"name": "never"})], 100, repeats=1),
     ]
     deadline = time.monotonic() + 20
     Schedule(groups, tmp_path, records.append, deadline, 50, cores=8, prepare_limit=30).run()
@@ -88,6 +89,16 @@ def test_the_kernels_of_a_profile_have_their_kinds_and_gaps():
             event.stats.add(metadata_id=1, ref_value=2)
     plane.lines.add(name="XLA Ops").events.add(metadata_id=1, duration_ps=10**12)
     space.planes.add(name="/host:CPU").lines.add(name="Stream").events.add(duration_ps=10**12)
+    program = hlo_pb2.HloProto()
+    program.hlo_module.name = "step"
+    inner = program.hlo_module.computations.add(id=1)
+    for name in ("decoder/dropout/mul", "decoder/softmax", "decoder/softmax"):
+        inner.instructions.add(name="inner").metadata.op_name = name
+    outer = program.hlo_module.computations.add(id=2)
+    outer.instructions.add(name="fusion_9", called_computation_ids=[1])
+    metadata = space.planes.add(name="/host:metadata").event_metadata[1]
+    metadata.stats.add(bytes_value=program.SerializeToString())
+    assert fused_operations(space.planes)["step", "fusion_9"] == "decoder/softmax"
     found = summarize(list(kernel_events(space.planes)), steps=2)
     kinds = {"products": 2.0, "optimizer": 1.0, "copies to the device": 0.5}
     assert (found["kinds"], found["span"], found["waits"], found["kernels"]) == (kinds, 5, 1.5, 1.5)
