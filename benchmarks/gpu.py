@@ -48,6 +48,14 @@ SHIPPED = "saved_models/multi30k_en_de"
 GIGABYTES = {"tiny": 2, "base": 25, "big": 60}
 """Memory that all trainers of a model need together."""
 PACKAGES = ("tensorflow", "keras", "jax", "torch", "transformers", "ctranslate2")
+RETRIES = [
+    {"XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {flag}"}
+    for flag in (
+        "--xla_gpu_experimental_enable_fusion_autotuner=false",
+        "--xla_gpu_autotune_level=0",
+    )
+]
+"""For the known failure "Autotuner could not compile any configs"."""
 NO_TF32 = {"NVIDIA_TF32_OVERRIDE": "0"}
 
 
@@ -120,6 +128,7 @@ def training_groups(args: argparse.Namespace, folder: Path, text: Record) -> Ite
                     [{"trainer": name} for name in trainers],
                     extra if trainers == [OURS] else [],
                     environment={"KERAS_BACKEND": names[trainers[0]]},
+                    retries=RETRIES if trainers == [OURS] else (),
                 )
                 for trainers in ([OURS], [ON_JAX], [EAGER, COMPILED])
             ],
@@ -149,6 +158,7 @@ def serving_group(args: argparse.Namespace, folder: Path, text: Record) -> Itera
                 [{"batch": batch} for batch in options["batches"]],
                 labels={"form": name},
                 environment=environment,
+                retries=RETRIES if form != "ours, portable" else (),
             )
             for name, form, options, environment in forms
         ],
@@ -174,6 +184,7 @@ def decoding_groups(args: argparse.Namespace, folder: Path, text: Record) -> Ite
                     },
                     [{"batch": batch} for batch in args.batch_sizes],
                     labels={"engine": form, "beam": beam},
+                    retries=RETRIES if form != "ours, portable" else (),
                 )
                 for beam in BEAMS
                 for form in ("ours, bfloat16", "ours", "ours, portable")

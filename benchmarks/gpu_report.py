@@ -70,11 +70,12 @@ def _machine(records: Sequence[Record]) -> Iterator[str]:
 
 def _training(records: Sequence[Record]) -> Iterator[str]:
     text = next(record for record in records if "tokens" in record)
-    first = {
-        (record["model"], name): seconds - (record["paused"] if record["paused"] < seconds else 0)
-        for record in records
-        for name, seconds in record.get("first_pass", {}).items()
-    }
+    first = {}
+    for record in records:
+        passes = record.get("first_pass", {})
+        for name, seconds in passes.items():
+            paused = record["paused"] if seconds == max(passes.values()) else 0
+            first[record["model"], name] = max(seconds - paused, 0)
     peak = max((record.get("operations", 0) for record in records if record != text), default=0)
     measured = runs(records, "model", "trainer")
     rows = []

@@ -40,6 +40,7 @@ class Worker:
         once: Commands that come once, after the turns.
         labels: What all its records have.
         environment: More environment variables.
+        retries: Environment variables to prepare with again, if that fails.
     """
 
     def __init__(
@@ -50,17 +51,18 @@ class Worker:
         once: Sequence[Record] = (),
         labels: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
+        retries: Sequence[Mapping[str, str]] = (),
     ):
         self.task = {"prepare": prepare, "options": options}
         self.commands, self.once = list(commands), list(once)
         self.labels, self.environment = dict(labels or {}), dict(environment or {})
-        self.paused = 0.0
+        self.retries = list(retries)
         self.is_ready = self.is_closed = False
-        self._answers: queue.Queue[str] = queue.Queue()
 
     def start(self, log: Path) -> None:
         """Start to prepare; what the process prints goes to the file `log`."""
-        self._log, self.started = log, time.monotonic()
+        self.log, self.started, self.paused = log, time.monotonic(), 0.0
+        self.is_closed, self._answers = False, queue.Queue[str]()
         with log.open("w") as errors:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "benchmarks.gpu_worker"],
@@ -69,7 +71,8 @@ class Worker:
                 text=True,
                 start_new_session=True,  # So that its own processes pause and end with it.
             )
-        threading.Thread(target=self._read, daemon=True).start()
+        arguments = self._process, self._answers
+        threading.Thread(target=self._read, args=arguments, daemon=True).start()
         self._send(self.task)
 
     @property
@@ -86,7 +89,7 @@ class Worker:
         if line:
             return json.loads(line)
         self.close()
-        return {"error": "ended: " + self._log.read_text(errors="replace")[-_LAST_CHARACTERS:]}
+        return {"error": "ended: " + self.log.read_text(errors="replace")[-_LAST_CHARACTERS:]}
 
     def ask(self, command: Record, seconds: float) -> Record:
         """Run a command; a process that takes longer is ended."""
@@ -122,11 +125,12 @@ class Worker:
         except OSError:  # It has ended, which its answer says.
             pass
 
-    def _read(self):
-        for line in self._process.stdout:
-            self._answers.put(line)
-        self._process.wait()
-        self._answers.put("")
+    @staticmethod
+    def _read(process, answers):
+        for line in process.stdout:
+            answers.put(line)
+        process.wait()
+        answers.put("")
 
 
 @dataclass
@@ -231,8 +235,13 @@ class Schedule:
             worker.is_ready = "error" not in found
             if not worker.is_ready:
                 worker.close()
+            if not worker.is_ready and worker.retries:
+                found["retry"] = worker.retries[0]
             about = {"prepared": round(taken, 1), "paused": round(worker.paused, 1)}
             self._write(group, worker, {**about, **found})
+            if "retry" in found:
+                worker.environment |= worker.retries.pop(0)
+                worker.start(worker.log)
 
     def _measure(self, group):
         """Run a group's commands in turns while everything else stands still."""

@@ -1,6 +1,7 @@
 """The GPU benchmark on the CPU: static batches, its processes, a profile, and the whole report."""
 
 import json
+import os
 import sys
 import time
 from collections import Counter
@@ -22,6 +23,10 @@ def cell(name):
         return {"name": name}
 
     return {"started": name}, run
+
+
+def second_try():
+    return cell(os.environ["TRY"])
 
 
 def test_each_batch_has_one_of_few_shapes():
@@ -50,7 +55,11 @@ def test_a_vocabulary_is_enlarged_by_pieces_that_no_text_has():
 @pytest.mark.slow
 def test_a_failure_and_the_end_of_the_time_cost_no_other_result(tmp_path):
     where = f"{__name__}:cell"
-    failing = [Worker("os:abort", {}, [{}]), Worker("math:no_function", {}, [{}])]
+    failing = [
+        Worker("os:abort", {}, [{}]),
+        Worker("math:no_function", {}, [{}]),
+        Worker(f"{__name__}:second_try", {}, [{"seconds": 0}], retries=[{"TRY": "2"}]),
+    ]
     runs = [{"seconds": 0}, {"seconds": "no number"}, {"seconds": 0.01}]
     good = Worker(where, {"name": "good"}, runs, [{"seconds": 0.02}], labels={"engine": "a"})
     late = Worker(where, {"name": "late"}, [{"seconds": 600}])
@@ -66,6 +75,8 @@ def test_a_failure_and_the_end_of_the_time_cost_no_other_result(tmp_path):
     errors = [record["error"] for record in records if "error" in record]
     assert "ended" in errors[0] or "ended" in errors[1]
     assert sum("no_function" in error for error in errors) == 1
+    assert [r["retry"] for r in records if "retry" in r] == [{"TRY": "2"}]
+    assert [r["part"] for r in records if r.get("name") == "2"] == ["first", "first"]
     of_good = [r for r in records if r.get("engine") == "a" and r["part"] == "first"]
     assert [r["seconds"] for r in of_good if r.get("name")] == [0, 0.01, 0, 0.01, 0.02]
     assert sum("TypeError" in error for error in errors) == 2
