@@ -281,7 +281,9 @@ def prepare_text(args: argparse.Namespace, folder: Path) -> Record:
         },
         "sources": [pairs[i][0] for i in chosen],
         "pieces": [pieces[i] for i in chosen],
-        "ids": np.random.default_rng(1).integers(4, 1000, [len(chosen), SOURCE_TOKENS]).tolist(),
+        "ids": np.random.default_rng(1)
+        .integers(4, min(args.vocabularies), [len(chosen), SOURCE_TOKENS])
+        .tolist(),
     }
 
 

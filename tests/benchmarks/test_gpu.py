@@ -124,7 +124,7 @@ def test_all_parts_on_the_cpu(parallel, monkeypatch, tmp_path):
     output = tmp_path / "found.jsonl"
     files = parallel(toy_pairs(400))
     options = (
-        "--device cpu --minutes 9 --models tiny --vocab-size 150 --vocabularies 170 "
+        "--device cpu --minutes 9 --models tiny --vocab-size 300 --vocabularies 320 "
         "--lengths 4 --batch-sizes 2 --sentences 2 --batch-tokens 200 --batches 2 --shapes 1 "
         "--steps 104 --repeats 1"
     )
@@ -140,7 +140,7 @@ def test_all_parts_on_the_cpu(parallel, monkeypatch, tmp_path):
     assert "| 2 of 2 |" in printed and "step_seconds" in printed
     for cells in (
         "| tiny | PyTorch, torch.compile |",
-        "| 170 | 4 | 4 | 2 | Hugging Face, bfloat16 |",
+        "| 320 | 4 | 4 | 2 | Hugging Face, bfloat16 |",
         "| one replica and two replicas |",
     ):
         assert cells in printed
