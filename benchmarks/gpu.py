@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.gpu_report import tables
-from benchmarks.gpu_training import COMPILED, EAGER, ON_JAX, OURS, matrix_operations
+from benchmarks.gpu_training import COMPILED, EAGER, NO_TF32, ON_JAX, OURS, matrix_operations
 from benchmarks.gpu_worker import ALONE, Group, Record, Schedule, Worker
 from benchmarks.machine import describe_machine
 from benchmarks.trainers import Batch, save_batches
@@ -56,7 +56,6 @@ RETRIES = [
     )
 ]
 """For the known failure "Autotuner could not compile any configs"."""
-NO_TF32 = {"NVIDIA_TF32_OVERRIDE": "0"}
 
 
 def train_vocabulary(lines: Iterable[str], vocab_size: int) -> bytes:

@@ -1,6 +1,5 @@
 """Training cells of `benchmarks.gpu`: whole steps, a profile, equal weights, and a whole run."""
 
-import csv
 import os
 import re
 import signal
@@ -8,8 +7,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from benchmarks.trainers import Batch, load_batches, of_pytorch, ours, ours_on_j
 from keras_transformer.config import TransformerConfig
 from keras_transformer.presets import PRESETS
 
+NO_TF32 = {"NVIDIA_TF32_OVERRIDE": "0"}
 OURS, ON_JAX, EAGER, COMPILED = "ours", "ours (JAX)", "PyTorch", "PyTorch, torch.compile"
 
 
@@ -79,13 +79,10 @@ def train(
     for name in trainers:
         start = time.perf_counter()
         try:
-            one_pass = _trainer(name, case, device)
-            one_pass()
-            passes[name] = one_pass
-        except Exception as error:
+            passes[name] = _trainer(name, case, device)
+            passes[name]()
+        except Exception as error:  # The others can still train; a run raises it again.
             facts["failed"] = f"{name}: {str(error)[-1000:]}"
-            if name == trainers[-1] and not passes:
-                raise
         facts["first_pass"][name] = round(time.perf_counter() - start, 1)
     signal.setitimer(signal.ITIMER_REAL, 0)
 
@@ -123,10 +120,8 @@ def _memory(trainer):
             return jax.devices()[0].memory_stats()["peak_bytes_in_use"]
         import torch
 
-        peak = torch.cuda.max_memory_allocated() or None
-        torch.cuda.reset_peak_memory_stats()  # The other trainer has the same process.
-        return peak
-    except Exception:  # No pass is lost for it.
+        return torch.cuda.max_memory_allocated() or None
+    except (RuntimeError, TypeError, ValueError):
         return None
 
 
@@ -168,9 +163,8 @@ def profile(one_pass: Callable[[], float], steps: int) -> Record:
     return summarize(events, steps)
 
 
-def kernel_events(planes: Sequence[Any]) -> Iterator[tuple[int, int, str, str]]:
+def kernel_events(planes: Iterable[Any]) -> Iterable[tuple[int, int, str, str]]:
     """Yield start and end in ps, name and operation of what ran on the streams of a GPU."""
-    operations = fused_operations(planes)
     for plane in planes:
         if not plane.name.startswith("/device:GPU"):
             continue
@@ -184,34 +178,9 @@ def kernel_events(planes: Sequence[Any]) -> Iterator[tuple[int, int, str, str]]:
                     names.get(stat.metadata_id, ""): stat.str_value or names.get(stat.ref_value, "")
                     for stat in (*metadata.stats, *event.stats)
                 }
-                compiled = operations.get((stats.get("hlo_module"), stats.get("hlo_op")))
-                operation = compiled or stats.get("tf_op") or stats.get("hlo_op") or ""
+                operation = stats.get("tf_op") or stats.get("hlo_op") or stats.get("name") or ""
                 start = line.timestamp_ns * 1000 + event.offset_ps
                 yield start, start + event.duration_ps, metadata.name, operation
-
-
-def fused_operations(planes: Sequence[Any]) -> dict[tuple[str, str], str]:
-    """Return TensorFlow's name of what XLA compiled, by module and instruction.
-
-    Of a fusion, it is the name that most of its instructions have.
-    """
-    from tensorflow.compiler.xla.service import hlo_pb2
-
-    found = {}
-    for plane in planes:
-        if plane.name != "/host:metadata":
-            continue
-        for stat in (stat for event in plane.event_metadata.values() for stat in event.stats):
-            module = hlo_pb2.HloProto.FromString(stat.bytes_value).hlo_module
-            parts = {part.id: part.instructions for part in module.computations}
-            for instruction in (i for part in parts.values() for i in part):
-                inner = [i for key in instruction.called_computation_ids for i in parts[key]]
-                names = [i.metadata.op_name for i in inner if i.metadata.op_name]
-                name = (
-                    instruction.metadata.op_name or (Counter(names).most_common(1) or [[""]])[0][0]
-                )
-                found[module.name, instruction.name] = name
-    return found
 
 
 KINDS = (
@@ -219,12 +188,12 @@ KINDS = (
     ("copies from the device", r"memcpyd2h|dtoh"),
     ("copies on the device", r"memcpy|memset|dtod|p2p"),
     ("products", r"gemm|cutlass|nvjet|cublas|xmma|matmul|splitk"),
-    ("optimizer", r"adam|optimizer|global_norm|l2loss|update_step"),
-    ("loss", r"loss|cross_entropy"),
-    ("dropout", r"dropout|random|philox|threefry|rng"),
-    ("residuals and normalization", r"residual|norm"),
-    ("embeddings", r"embedding|gather|scatter|position"),
+    ("optimizer", r"adam|optimizer|apply_gradient|update_step"),
+    ("loss", r"loss|cross_entropy|entropy"),
     ("attention", r"attention|softmax"),
+    ("embeddings", r"embedding|gather|scatter|position"),
+    ("dropout", r"dropout|random|philox|threefry|rng"),
+    ("normalization", r"norm"),
     ("feed-forward", r"feed_forward|ffn|relu"),
 )
 """Kinds of kernels, each by what its name or operation has; the first one counts."""
@@ -287,8 +256,7 @@ def equality(device: str) -> Prepared:
     processes = {}
     for case, count in _DEVICES.items():
         hidden = count == 0 or device == "cpu"
-        environment = {"NVIDIA_TF32_OVERRIDE": "0", "TF_FORCE_GPU_ALLOW_GROWTH": "false"}
-        environment |= {"CUDA_VISIBLE_DEVICES": "-1"} if hidden else {}
+        environment = NO_TF32 | ({"CUDA_VISIBLE_DEVICES": "-1"} if hidden else {})
         command = [sys.executable, "-m", "benchmarks.gpu_training", case, str(folder / case)]
         processes[case] = subprocess.Popen(
             command, env=os.environ | environment, stderr=subprocess.PIPE, text=True
@@ -339,44 +307,31 @@ def write_weights(case: str, path: str) -> None:
         keras.utils.set_random_seed(1)
         sizes = {"num_layers": 2, "d_model": 24, "d_ff": 40, "num_heads": 3, "dropout": 0.0}
         model = TrainingTransformer(TransformerConfig(vocab_size=53, **sizes))
-        model.compile(
-            keras.optimizers.SGD(0.1), LabelSmoothedCrossEntropy(0.1), jit_compile=not replicas
-        )
+        model.compile(keras.optimizers.SGD(0.1), LabelSmoothedCrossEntropy(0.1), jit_compile=True)
     model.fit(batches.unbatch().batch(8).repeat(20), epochs=1, verbose=0)
     np.save(path, np.concatenate([weights.ravel() for weights in model.get_weights()]))
 
 
-def feed(preset: str, options: Sequence[str], steps: int, limit: float) -> Prepared:
-    """Prepare nothing: a run is a training run with these options, until it has made the steps."""
+def feed(preset: str, options: Sequence[str]) -> Prepared:
+    """Prepare nothing: a run is a training run with these options, up to its second epoch's end."""
 
     def run() -> Record:
         with tempfile.TemporaryDirectory() as folder:
             command = [sys.executable, "-m", "pipelines.train", "--preset", preset, *options]
             command += ["--output", f"{folder}/run"]
-            metrics, log = Path(folder, "run", "metrics.csv"), Path(folder, "log")
-            rows: list[dict[str, str]] = []
             start = time.perf_counter()
-            with log.open("w") as file:
-                process = subprocess.Popen(command, stdout=file, stderr=file)
-            while time.perf_counter() - start < limit and process.poll() is None:
-                time.sleep(0.5)
-                if metrics.exists():
-                    with metrics.open() as file:
-                        rows = list(csv.DictReader(file))
-                if rows and rows[-1]["step"] == str(steps):
-                    break
-            seconds = time.perf_counter() - start
-            process.kill()
-            process.wait()
-            lines = log.read_text(errors="replace").splitlines()
-            lines = [line for line in lines if not re.match(r"[IWE]0000|WARNING: All log", line)]
-        if not rows:
-            return {"error": "\n".join(lines)[-1500:]}
-        names = ("step", "tokens_per_second", "seconds")
+            done = subprocess.run(command, capture_output=True, text=True)
+            lines = (done.stdout + done.stderr).splitlines()
+            metrics = Path(folder, "run", "metrics.csv")
+            if done.returncode or not metrics.exists():
+                return {"error": "\n".join(lines)[-1500:]}
+            from keras_transformer.training.csv_tables import read_metrics
+
+            rows = read_metrics(metrics.parent)
         return {
             "command": " ".join(command[1:-2]),
-            "seconds": seconds,
-            "metrics": {name: [float(row[name]) for row in rows] for name in names},
+            "seconds": time.perf_counter() - start,
+            "metrics": {name: rows[name] for name in ("step", "tokens_per_second", "seconds")},
             "log": lines[:25],
         }
 

@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from keras_transformer.config import PAD_ID
+from keras_transformer.utils.devices import fuses_formulas
 from keras_transformer.utils.ids import check_ids
 
 __all__ = ["LabelSmoothedCrossEntropy", "distilled_cross_entropy", "smoothed_cross_entropy"]
@@ -124,20 +125,24 @@ def smoothed_cross_entropy(labels: Any, logits: Any, label_smoothing: float = 0.
 
 def token_cross_entropy(labels: Any, logits: Any, label_smoothing: float = 0.0) -> Any:
     """Return `smoothed_cross_entropy` of labels that `checked_labels` has returned."""
-    # XLA fuses the formula with its gradient; elsewhere a gradient written by hand is faster.
-    formula = keras.backend.backend() == "jax"
-    cross_entropy = plain_cross_entropy if formula else _fast_cross_entropy
+    # Where nothing is fused, a gradient written by hand is faster.
+    cross_entropy = plain_cross_entropy if fuses_formulas() else _fast_cross_entropy
     return cross_entropy(labels, ops.cast(logits, "float32"), label_smoothing)
 
 
-def plain_cross_entropy(labels, logits, label_smoothing):
-    """Return log(sum(exp(logits))) - sum(target * logits), for the smoothed label as the target."""
+def plain_cross_entropy(labels, logits, label_smoothing, taught=None, share=0.0):
+    """Return log(sum(exp(logits))) - sum(target * logits), for the smoothed label as the target.
+
+    A share of the target may be taught, as in `distilled_cross_entropy`.
+    """
     logits = logits - ops.stop_gradient(_highest(logits))
     is_label = ops.equal(ops.arange(logits.shape[-1]), ops.expand_dims(labels, -1))
     expected = ops.sum(ops.where(is_label, logits, 0.0), axis=-1)
     if label_smoothing:
         mean = ops.mean(logits, axis=-1)
         expected = (1 - label_smoothing) * expected + label_smoothing * mean
+    if taught is not None:
+        expected = (1 - share) * expected + share * ops.sum(taught * logits, axis=-1)
     return ops.log(ops.sum(ops.exp(logits), axis=-1)) - expected
 
 
@@ -168,7 +173,8 @@ def distilled_cross_entropy(
     taught = ops.stop_gradient(ops.cast(taught, "float32"))
     labels, validity = checked_labels(labels, logits)
     logits = ops.cast(logits, "float32")
-    return _fast_cross_entropy(labels, logits, label_smoothing, taught, share) * validity
+    cross_entropy = plain_cross_entropy if fuses_formulas() else _fast_cross_entropy
+    return cross_entropy(labels, logits, label_smoothing, taught, share) * validity
 
 
 def as_labels(labels: Any, logits: Any) -> Any:

@@ -25,6 +25,7 @@ from keras_transformer.layers.adaptation import AdaptableModel
 from keras_transformer.layers.alternatives import get_activation
 from keras_transformer.losses import LabelSmoothedCrossEntropy, check_range
 from keras_transformer.presets import get_preset
+from keras_transformer.utils.compiled_steps import compiled_or_plain
 
 __all__ = ["Transformer"]
 
@@ -326,7 +327,24 @@ class Transformer(AdaptableModel, keras.Model):
         # TensorFlow would trace a step that creates variables a second time.
         if self.built and not self.optimizer.built:
             self.optimizer.build(self.trainable_variables)
-        return self._with_checked_labels("train_function", force)
+        is_new = force or self.train_function is None
+        made = self._with_checked_labels("train_function", force)
+        if is_new and self._is_compiled_by_xla() and self.steps_per_execution == 1:
+            self.train_function = compiled_or_plain(self.train_function, self._plain_steps)
+        return made
+
+    def _is_compiled_by_xla(self):
+        """Return whether XLA of TensorFlow compiles training steps."""
+        return keras.backend.backend() == "tensorflow" and self.jit_compile
+
+    def _plain_steps(self):
+        """Return the `train_function` without XLA."""
+        kept = self.train_function, self.jit_compile
+        self.jit_compile = False
+        super().make_train_function(force=True)
+        plain = self.train_function
+        self.train_function, self.jit_compile = kept
+        return plain
 
     def make_test_function(self, force: bool = False) -> Any:
         """Return the function that evaluates a batch; `evaluate` and `test_on_batch` call this.

@@ -29,6 +29,7 @@ from pipelines.cli.model_server import (
     server_flags,
 )
 from pipelines.cli.parser import Parser, option_of
+from pipelines.cli.process import import_tensorflow, start_log, take_gpu_memory_as_needed
 
 if TYPE_CHECKING:
     from keras_transformer.serving.settings import WebSettings
@@ -44,8 +45,10 @@ pip install 'keras-transformer-mt[serve]'."""
 NO_CONFIG = """\
 error: --model-config-file needs more packages to find the models that Docker mounts. Install the \
 [serve] extra: pip install 'keras-transformer-mt[serve]'."""
-_ONLY_SERVER = "engine port threads batching no_page dry_run model_config_file".split()
-_ONLY_PYTHON = "allowed_hosts allowed_origins tls_cert tls_key".split()
+_ONLY_SERVER = (
+    "engine port threads batching no_page dry_run model_config_file gpu_memory_fraction".split()
+)
+_ONLY_PYTHON = "allowed_hosts allowed_origins tls_cert tls_key gpu_memory_fraction".split()
 _ALL = ("0.0.0.0", "::")
 _REST_PORT, _PAGE_PORT = 8501, 8080
 
@@ -126,6 +129,13 @@ def _parse(argv: Sequence[str] | None, prog: str) -> argparse.Namespace:
         "requests at a time",
     )
     parser.add_argument(
+        "--gpu-memory-fraction",
+        type=float,
+        metavar="F",
+        help="share of a GPU's memory that all models of --engine python may take together, such "
+        "as 0.5 (default: what is free, as it is needed)",
+    )
+    parser.add_argument(
         "--timeout",
         type=float,
         default=60,
@@ -199,6 +209,9 @@ def _check_options(parser: Parser, args: argparse.Namespace) -> None:
             parser.error(f"{option} must be between 1 and 65535, received {port}")
     if args.timeout <= 0 or args.threads < 0:
         parser.error("--timeout must be positive, and --threads must not be negative")
+    fraction = args.gpu_memory_fraction
+    if fraction is not None and not 0 < fraction <= 1:
+        parser.error(f"--gpu-memory-fraction must be above 0 and at most 1, received {fraction:g}")
 
 
 def _check_backend(parser: Parser, args: argparse.Namespace) -> None:
@@ -276,6 +289,7 @@ def run_tensorflow(args: argparse.Namespace, version: Path | None, name: str) ->
     if shutil.which(command[0]) is None:
         sys.exit(HOW_TO_INSTALL)
     _announce(args, version, name, args.host or _ALL[0])
+    take_gpu_memory_as_needed()
     os.execvp(command[0], command)
 
 
@@ -314,12 +328,12 @@ def run_python(args: argparse.Namespace, version: Path | None, name: str) -> Non
         page=not args.no_page,
         port=args.port,
         batching=args.batching,
+        gpu_memory_fraction=args.gpu_memory_fraction,
         **_web_settings(args),
     )
     _end_on_signals()
     _announce(args, version, name, settings.host)
     from keras_transformer.utils.memory import share_arenas
-    from pipelines.cli.process import import_tensorflow, start_log
 
     share_arenas(2)
     for package in ("jax", "keras"):  # TensorFlow would import them, and needs neither here.
@@ -329,7 +343,10 @@ def run_python(args: argparse.Namespace, version: Path | None, name: str) -> Non
 
     from keras_transformer.serving.http import serve
     from keras_transformer.serving.server import Server
+    from keras_transformer.utils.devices import has_gpu
 
+    if args.gpu_memory_fraction and not has_gpu():
+        _refuse("--gpu-memory-fraction needs a GPU, and TensorFlow finds none. Leave it out.")
     if args.threads:
         tf.config.threading.set_intra_op_parallelism_threads(args.threads)
     start_log()
@@ -357,7 +374,6 @@ def run_page(args: argparse.Namespace, version: Path | None, name: str) -> None:
     from keras_transformer.serving.backend import PageServer
     from keras_transformer.serving.http import serve
     from keras_transformer.serving.settings import PageSettings
-    from pipelines.cli.process import start_log
 
     settings = PageSettings(
         backend=args.backend,
@@ -435,6 +451,7 @@ def _own_command(args: argparse.Namespace, base: Path | None, name: str) -> list
         "rest-port": args.rest_port,
         "threads": args.threads,
         "timeout": f"{args.timeout:g}",
+        **({"gpu-memory-fraction": fraction} if (fraction := args.gpu_memory_fraction) else {}),
         **{option: os.path.abspath(file) for option, file in files.items() if file},
     }
     given = [f"--{option}={value}" for option, value in options.items()]

@@ -70,9 +70,9 @@ class DataConfig:
     """Longest sentence in tokens, including eos, on either side; longer pairs are dropped and
     counted in the log."""
     static_shapes: int | None = Field(default=None, gt=0)
-    """Largest number of shapes of batches, for XLA, which compiles a step once for each, such as 6.
-    With it, TensorFlow compiles the steps on a single GPU. By default batches are padded to their
-    longest sentences, which is faster without XLA."""
+    """Largest number of shapes of batches, for XLA, which compiles a step once for each; by default
+    6 on GPUs and with JAX, unless training.jit_compile is false. Otherwise, batches are padded to
+    their longest sentences."""
     max_length_ratio: float | None = Field(default=None, ge=1)
     """Largest ratio of the lengths of both sides in tokens; other training pairs are dropped."""
     drop_duplicates: bool = False

@@ -68,8 +68,11 @@ class TrainingConfig:
     replicas: int | None = Field(default=None, gt=0)
     """Number of GPUs to train on, or of logical CPU devices without a GPU; by default all GPUs, or
     one CPU device."""
-    precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
-    """Keras dtype policy. The loss is scaled with mixed_float16."""
+    precision: Literal["auto", "float32", "mixed_bfloat16", "mixed_float16"] = "auto"
+    """Keras dtype policy; by default mixed_bfloat16 on GPUs that multiply in bfloat16, and float32
+    elsewhere. The loss is scaled with mixed_float16."""
+    jit_compile: bool | None = None
+    """Whether XLA compiles the steps; by default on GPUs, if data.static_shapes is set."""
     seed: int = Field(default=1, ge=0, lt=2**32)
     """Seed of the initial weights, of dropout and of the order of the batches."""
     init_from: str | None = None

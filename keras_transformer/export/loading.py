@@ -39,25 +39,26 @@ class LoadedTranslator:
 
     @overload
     def __call__(  # type: ignore[overload-overlap]  # a str is also a Sequence[str]
-        self, text: str, batch_size: int = 64, progress: bool = False
+        self, text: str, batch_size: int | None = None, progress: bool = False
     ) -> str: ...
 
     @overload
     def __call__(
-        self, text: Sequence[str], batch_size: int = 64, progress: bool = False
+        self, text: Sequence[str], batch_size: int | None = None, progress: bool = False
     ) -> list[str]: ...
 
     @overload
     def __call__(
-        self, text: tf.Tensor, batch_size: int = 64, progress: bool = False
+        self, text: tf.Tensor, batch_size: int | None = None, progress: bool = False
     ) -> tf.Tensor: ...
 
-    def __call__(self, text, batch_size=64, progress=False):
+    def __call__(self, text, batch_size=None, progress=False):
         """Return the translation of a string, of each string of a list, or of a tensor.
 
         Args:
             text: A string, a list of strings, or a string tensor or array [B].
-            batch_size: Number of sentences of a list that are translated at once.
+            batch_size: Number of sentences of a list that are translated at once; by default 64,
+                or 256 with a GPU.
             progress: Whether to show a progress bar for a list.
 
         Returns:

@@ -11,6 +11,7 @@ from keras_transformer.layers import fast
 from keras_transformer.layers.adaptation import KernelLayer
 from keras_transformer.layers.feed_forward import linear
 from keras_transformer.layers.initial import serialized_initializer
+from keras_transformer.utils.devices import fuses_formulas
 from keras_transformer.utils.ids import check_ids
 
 
@@ -92,7 +93,7 @@ class TokenEmbedding(KernelLayer):
             # For several replicas, Keras builds a model with the mean of their ids.
             inputs = ops.cast(inputs, "int32")
         inputs = ops.where(inputs < 0, size, inputs)  # Not counted from the end.
-        if keras.backend.backend() == "jax":
+        if fuses_formulas():
             return self.embed(lambda matrix: fast.take_rows(matrix, inputs, self.compute_dtype))
         return self.embed(lambda matrix: ops.take(matrix, inputs, axis=0))
 

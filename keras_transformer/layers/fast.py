@@ -82,11 +82,11 @@ def _layer_norm_with_gradient(epsilon: float) -> Callable[..., Any]:
 
 
 def take_rows(matrix: Any, ids: Any, dtype: Any) -> Any:
-    """Return `ops.take(matrix, ids, axis=0)`, with a gradient that suits the device, with JAX.
+    """Return `ops.take(matrix, ids, axis=0)`, with a gradient that suits the device.
 
     On a CPU, the gradient of each row is added to the gradient of the matrix. A GPU does this one
     by one for a frequent token, as padding is, so elsewhere the gradient is a product of matrices,
-    as for every other weight.
+    as for every other weight. With TensorFlow, call it where there is a GPU.
 
     Args:
         matrix: float or int [V, D].
@@ -98,7 +98,22 @@ def take_rows(matrix: Any, ids: Any, dtype: Any) -> Any:
     """
     if not keras.backend.is_float_dtype(matrix.dtype) or matrix.shape[0] > _MAX_MULTIPLIED:
         return ops.take(matrix, ids, axis=0)
-    return _take_on_jax()(matrix.shape[0], dtype, ops.convert_to_tensor(matrix), ids)
+    size, matrix = matrix.shape[0], ops.convert_to_tensor(matrix)
+    if keras.backend.backend() == "jax":
+        return _take_on_jax()(size, dtype, matrix, ids)
+
+    @ops.custom_gradient
+    def take(matrix):
+        return ops.take(matrix, ids, axis=0), lambda rows: _multiplied(size, dtype, ids, rows)
+
+    return take(matrix)
+
+
+def _multiplied(size, dtype, ids, rows):
+    """Return the sum [V, D] of the rows [..., D] of each id, as a product in a dtype."""
+    rows = ops.reshape(rows, (-1, rows.shape[-1]))
+    one_hot = ops.one_hot(ops.reshape(ids, (-1,)), size, dtype=dtype)
+    return ops.cast(ops.transpose(one_hot) @ ops.cast(rows, dtype), rows.dtype)
 
 
 @functools.cache
@@ -116,12 +131,8 @@ def _take_on_jax() -> Callable[[int, Any, Any, Any], Any]:
         def added(ids, rows):
             return ops.zeros((size, rows.shape[-1]), rows.dtype).at[ids].add(rows)
 
-        def multiplied(ids, rows):
-            one_hot = ops.one_hot(ids, size, dtype=dtype)
-            return ops.cast(ops.transpose(one_hot) @ ops.cast(rows, dtype), rows.dtype)
-
-        flat = ops.reshape(ids, (-1,)), ops.reshape(rows, (-1, rows.shape[-1]))
-        return jax.lax.platform_dependent(*flat, cpu=added, default=multiplied), None
+        multiplied = functools.partial(_multiplied, size, dtype)
+        return jax.lax.platform_dependent(ids, rows, cpu=added, default=multiplied), None
 
     differentiable = jax.custom_vjp(take, nondiff_argnums=(0, 1))
     differentiable.defvjp(forward, backward)

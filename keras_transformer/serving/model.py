@@ -36,25 +36,28 @@ class Model:
 
     Attributes:
         signature_defs: The description of each signature, a `SignatureDef`.
+        gpu_memory: The bytes that all models may take on the GPU that runs it; None on a CPU.
         sizes: What it needs for a row; None if it is not an export of this package.
         paces: How fast each signature is.
         warmup_seconds: How long the warm-up requests took.
 
     Args:
         version: The version directory.
+        gpu_memory_fraction: The share of a GPU's memory that the process may take; None for all
+            that is free. The first model decides.
 
     Raises:
         ValueError: If a file is damaged.
         ServingError: If a warm-up request fails.
     """
 
-    def __init__(self, version: Path):
+    def __init__(self, version: Path, gpu_memory_fraction: float | None = None):
         _register_text_ops()
         check_files(version)
         with _whole(version / GRAPH):
             saved = saved_model_pb2.SavedModel.FromString((version / GRAPH).read_bytes())
             meta = _served_graph(version, saved)
-            self._session = _load(version, meta)
+            self._session = _load(version, meta, gpu_memory_fraction)
         # Copies, because a part of a message keeps the whole.
         self.signature_defs = {
             name: type(about).FromString(about.SerializeToString())
@@ -62,8 +65,11 @@ class Model:
         }
         del saved, meta
         trim_memory()
+        devices = self._session.list_devices()
+        gpus = [each.memory_limit_bytes for each in devices if each.device_type == "GPU"]
+        self.gpu_memory = min(gpus, default=None)
         self.sizes = Sizes.read(version)
-        self.paces = {name: Pace() for name in self.signature_defs}
+        self.paces = {name: Pace(on_gpu=bool(gpus)) for name in self.signature_defs}
         self._trimmed = 0.0
         self.warmup_seconds = self._warm_up(version / _WARMUP)
 
@@ -201,7 +207,7 @@ def _served_graph(version: Path, saved: Any) -> Any:
     return saved.meta_graphs[tags.index(["serve"]) if tags else 0]
 
 
-def _load(version: Path, meta: Any) -> Any:
+def _load(version: Path, meta: Any, gpu_memory_fraction: float | None) -> Any:
     """Return a session with a graph and its variables, as TensorFlow Serving has it.
 
     `tf.saved_model.load` takes twice the memory: it keeps Python objects for all functions.
@@ -217,6 +223,7 @@ def _load(version: Path, meta: Any) -> Any:
         intra_op_parallelism_threads=tf.config.threading.get_intra_op_parallelism_threads(),
         inter_op_parallelism_threads=-1,  # Small operations are not worth another thread.
     )
+    config.gpu_options.per_process_gpu_memory_fraction = gpu_memory_fraction or 0
     config.experimental.optimize_for_static_graph = True  # Keeps no copies of the graph.
     config.experimental.disable_output_partition_graphs = True
     session = tf.compat.v1.Session(graph=graph, config=config)

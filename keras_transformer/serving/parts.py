@@ -11,32 +11,43 @@ from keras_transformer.config.record import ExportRecord
 
 Arrays = Mapping[str, np.ndarray]
 
-PART_SECONDS = 0.25
-"""How long a part should take."""
 _BYTES_PER_TOKEN = 8  # As a rule, fewer.
 _KEPT = 0.7  # How much earlier runs count.
 
 
 class Pace:
-    """How long a signature takes for a unit of work, which is a row times its bytes.
+    """How long a signature takes for a number of rows and the bytes of the longest.
+
+    On a CPU, time grows with their product. On a GPU, a row takes nearly the time of a batch, and
+    a run may take longer: a shorter one would leave the GPU idle.
+
+    Args:
+        on_gpu: Whether the signature runs on a GPU.
 
     >>> pace = Pace()
     >>> for _ in range(30):
-    ...     pace.add(units=100, seconds=0.5)
-    >>> round(pace.seconds(200), 2)
-    1.0
+    ...     pace.add(rows=10, longest=10, seconds=0.1)
+    >>> round(pace.seconds(20, 10), 2), pace.is_slow(24, 10), pace.is_slow(26, 10)
+    (0.2, False, True)
     """
 
-    def __init__(self) -> None:
-        self._units, self._seconds = 2000.0, 0.5  # A guess, until something has run.
+    def __init__(self, on_gpu: bool = False) -> None:
+        # What a run takes besides its rows, in rows, and the seconds of a slow run.
+        self._fixed, self._most = (128, 1.0) if on_gpu else (0, 0.25)
+        # A guess, until something has run.
+        self._units, self._seconds = 5e4 if on_gpu else 2000.0, 0.5
 
-    def seconds(self, units: float) -> float:
-        """Return how long an amount of work is expected to take."""
-        return units * self._seconds / self._units
+    def seconds(self, rows: int, longest: int) -> float:
+        """Return how long a run is expected to take."""
+        return (self._fixed + rows) * longest * self._seconds / self._units
 
-    def add(self, units: float, seconds: float) -> None:
+    def is_slow(self, rows: int, longest: int) -> bool:
+        """Return whether a run would keep other requests waiting."""
+        return self.seconds(rows, longest) > self._most
+
+    def add(self, rows: int, longest: int, seconds: float) -> None:
         """Learn from a run."""
-        self._units = _KEPT * self._units + units
+        self._units = _KEPT * self._units + (self._fixed + rows) * longest
         self._seconds = _KEPT * self._seconds + seconds
 
 

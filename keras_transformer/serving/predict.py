@@ -10,14 +10,14 @@ import numpy as np
 from keras_transformer.serving.errors import Code, ServingError, invalid
 from keras_transformer.serving.metrics import Metrics
 from keras_transformer.serving.model import Model
-from keras_transformer.serving.parts import PART_SECONDS, Arrays, join
+from keras_transformer.serving.parts import Arrays, join
 from keras_transformer.serving.queues import Batcher, Turn, Workers
 from keras_transformer.serving.settings import Settings
 from keras_transformer.serving.versions import Served, Versions
+from keras_transformer.utils.devices import usual_batch_size
 from keras_transformer.utils.memory import available_memory
 
 _BYTES_PER_VALUE = 64  # Of an answer, while it becomes a message.
-_MOST_ROWS = 64  # Of a part; more are no faster.
 
 
 class Predictor:
@@ -36,7 +36,8 @@ class Predictor:
         self.settings, self._metrics = settings, metrics
         self.versions = Versions(settings, metrics)
         self._workers = Workers(threads, settings.limits.waiting)
-        self._memory = available_memory() // (4 * threads)
+        self._threads, self._memory = threads, available_memory() // (4 * threads)
+        self._most_rows = usual_batch_size()  # Of a part; more are no faster.
         metrics.watch_pending(lambda: self._workers.pending)
 
     async def run(
@@ -80,10 +81,10 @@ class Predictor:
         sizes = model.lengths(fitted)
         check_rows(len(sizes), max(most, 1))
         longest = int(max(sizes, default=0))
-        expected = model.paces[signature].seconds(len(sizes) * longest)
+        is_slow = model.paces[signature].is_slow(len(sizes), longest)
         try:
             async with asyncio.timeout(seconds):
-                if batching is None or expected > PART_SECONDS:  # It would delay other requests.
+                if batching is None or is_slow:  # It would delay other requests.
                     outputs = await self._call(
                         served, signature, fitted, [client], output_filter, most_values
                     )
@@ -118,12 +119,12 @@ class Predictor:
             if rows and is_row_wise:
                 rows = self._next_rows(model, signature, sizes[start:])
                 part = {name: array[start : start + rows] for name, array in inputs.items()}
-            units = rows * max(sizes[start : start + rows], default=0)
-            before, turn.estimate = turn.seconds, pace.seconds(units)
+            longest = int(max(sizes[start : start + rows], default=0))
+            before, turn.estimate = turn.seconds, pace.seconds(rows, longest)
             with self._metrics.runtime(served.name):
                 outputs = await self._workers.run(model.run, signature, part, turn=turn)
-            if units:
-                pace.add(units, turn.seconds - before)
+            if rows:
+                pace.add(rows, longest, turn.seconds - before)
             # A run of fewer outputs would be compiled for each choice.
             outputs = {name: outputs[name] for name in output_filter or outputs}
             values = self._check_values(outputs, most_values, values)
@@ -138,16 +139,19 @@ class Predictor:
             ServingError: If even one row needs too much memory.
         """
         longest = rows = 0
-        for size in sizes[:_MOST_ROWS]:
+        most = self._memory
+        if model.gpu_memory is not None:
+            most = min(most, model.gpu_memory // (4 * self._threads))
+        for size in sizes[: self._most_rows]:
             longest = max(longest, int(size))
             needed = (rows + 1) * model.memory(signature, longest)
-            is_slow = model.paces[signature].seconds((rows + 1) * longest) > PART_SECONDS
-            if rows and (is_slow or needed > self._memory):
+            is_slow = model.paces[signature].is_slow(rows + 1, longest)
+            if rows and (is_slow or needed > most):
                 break
-            if needed > self._memory:
+            if needed > most:
                 raise invalid(
                     f"A text of {size} bytes may need {needed >> 20} MiB for {signature}, and a "
-                    f"request may take {self._memory >> 20} MiB here. Send a shorter text."
+                    f"request may take {most >> 20} MiB here. Send a shorter text."
                 )
             rows += 1
         return rows
@@ -169,7 +173,7 @@ class Predictor:
             run = functools.partial(self._call, served, signature)
             pace = served.model.paces[signature]
             served.batchers[signature] = Batcher(
-                run, served.batching, served.free, self._metrics.batch, pace.seconds
+                run, served.batching, served.free, self._metrics.batch, pace.is_slow
             )
         return served.batchers[signature]
 

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from keras_transformer.serving.errors import Code, ServingError, invalid
-from keras_transformer.serving.parts import PART_SECONDS, Arrays
-from keras_transformer.utils.cores import available_cores
+from keras_transformer.serving.parts import Arrays
+from keras_transformer.utils.devices import usual_batch_size, usual_runs
 from keras_transformer.utils.memory import available_memory
 
 Run = Callable[[Arrays, Sequence[str]], Awaitable[Arrays]]
@@ -235,13 +235,13 @@ class Batching:
     16
     """
 
-    max_batch_size: int = 64
+    max_batch_size: int = dataclasses.field(default_factory=usual_batch_size)
     """Rows of a batch; a request of more is refused."""
     batch_timeout_micros: int = 5000
     """Microseconds that the first request of a batch waits for others."""
     max_enqueued_batches: int = 100
     """Batches that may wait, half of them of one client; further requests are refused."""
-    num_batch_threads: int = dataclasses.field(default_factory=available_cores)
+    num_batch_threads: int = dataclasses.field(default_factory=usual_runs)
     """Batches that run at a time."""
 
     def __post_init__(self) -> None:
@@ -307,7 +307,7 @@ class Batcher:
         settings: Sizes and times.
         free: Limits how many batches run at a time; all signatures of a model share it.
         observe: Called with the rows of each batch, and the seconds that its first request waited.
-        seconds: Returns how long a number of rows times the length of the longest will take.
+        is_slow: Returns whether a number of rows, and the length of the longest, take too long.
     """
 
     def __init__(
@@ -316,10 +316,10 @@ class Batcher:
         settings: Batching,
         free: asyncio.Semaphore,
         observe: Callable[[int, float], None] = lambda rows, seconds: None,
-        seconds: Callable[[float], float] = lambda units: 0,
+        is_slow: Callable[[int, int], bool] = lambda rows, longest: False,
     ):
         self._run, self._settings, self._free, self._observe = run, settings, free, observe
-        self._seconds = seconds
+        self._is_slow = is_slow
         self._waiting: collections.deque[_Task] = collections.deque()
         self._rows = 0
         self._full = asyncio.Event()
@@ -397,7 +397,7 @@ class Batcher:
         rows = longest = 0
         while self._waiting and rows + self._waiting[0].rows <= self._settings.max_batch_size:
             longest = max(longest, self._waiting[0].longest)
-            if batch and self._seconds((rows + self._waiting[0].rows) * longest) > PART_SECONDS:
+            if batch and self._is_slow(rows + self._waiting[0].rows, longest):
                 break
             task = self._waiting.popleft()
             self._count(-task.rows)

@@ -15,6 +15,7 @@ from keras_transformer.serving.predict import Predictor
 from keras_transformer.serving.queues import Batching
 from keras_transformer.serving.rest import RestApi
 from keras_transformer.serving.settings import Settings
+from keras_transformer.utils.devices import device_name, usual_runs
 from keras_transformer.utils.versions import numbered_versions
 
 
@@ -124,13 +125,15 @@ class Server(WebServer):
 
     def __str__(self) -> str:
         host = self._settings.host
-        return f"REST at {host}:{self.rest_port}, gRPC at {host}:{self.port}"
+        at = f"REST at {host}:{self.rest_port}, gRPC at {host}:{self.port}"
+        return f"{at}, serving on {device_name()}"
 
 
 def _threads(settings: Settings) -> int:
     """Return the number of runs of models at a time."""
+    usual = settings.workers or usual_runs()
     if not settings.batching:
-        return settings.workers
+        return usual
     chosen = (config.choose(numbered_versions(config.base)) for config in settings.models)
     paths = (path for versions in chosen for path in versions.values())
-    return max((Batching.read(path).num_batch_threads for path in paths), default=settings.workers)
+    return max((Batching.read(path).num_batch_threads for path in paths), default=usual)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from keras_transformer.serving.model_config import ModelConfig
-from keras_transformer.utils.cores import available_cores
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -96,8 +95,8 @@ class Settings(WebSettings):
     """The file that lists them; it is followed."""
     port: int = 8500
     """Port for gRPC; 0 for a free one."""
-    workers: int = dataclasses.field(default_factory=available_cores)
-    """Requests that run at a time; the others wait."""
+    workers: int | None = None
+    """Requests that run at a time, by default one per core, or two on a GPU; the others wait."""
     batching: bool = False
     """Whether requests of several clients are joined."""
     page: bool = True
@@ -106,6 +105,8 @@ class Settings(WebSettings):
     """Polling interval for new versions, in seconds."""
     retry_seconds: float = 60
     """Seconds until a version that did not load is tried again."""
+    gpu_memory_fraction: float | None = None
+    """Share of a GPU's memory that all models together may take; by default all that is free."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

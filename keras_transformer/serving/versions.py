@@ -19,6 +19,7 @@ from keras_transformer.serving.model import Model
 from keras_transformer.serving.model_config import ModelConfig, parse_model_config
 from keras_transformer.serving.queues import Batcher, Batching
 from keras_transformer.serving.settings import Settings
+from keras_transformer.utils.devices import has_gpu, usual_batch_size
 from keras_transformer.utils.errors import one_line
 from keras_transformer.utils.memory import trim_memory
 from keras_transformer.utils.versions import numbered_versions
@@ -261,9 +262,13 @@ class Versions:
         loop = asyncio.get_running_loop()
         with self._metrics.load(path):
             batching = Batching.read(path) if self._settings.batching else None
-            model = await loop.run_in_executor(self._loader, Model, path)
+            fraction = self._settings.gpu_memory_fraction
+            model = await loop.run_in_executor(self._loader, Model, path, fraction)
         log.info("version %d of %s is ready after %.1f s", number, name, time.monotonic() - started)
         self._metrics.warmup(name, model.warmup_seconds)
+        if batching and batching.max_batch_size < usual_batch_size() and has_gpu():
+            message = "max_batch_size of %s is %d; a GPU answers more requests with %d"
+            log.warning(message, name, batching.max_batch_size, usual_batch_size())
         free = asyncio.Semaphore(batching.num_batch_threads if batching else 1)
         return Served(name, number, path, model, batching, free)
 

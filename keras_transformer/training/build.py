@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.model import Transformer
@@ -17,6 +16,7 @@ from keras_transformer.training.recipe import run_recipe
 from keras_transformer.training.run_directory import claim
 from keras_transformer.training.validation import Validation, greedy_validation
 from keras_transformer.translation.saved import SavedTranslator
+from keras_transformer.utils.devices import has_gpu
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,24 +63,22 @@ def compiled_model(
         machines: The devices of the run.
         teachers: Models for distillation.
     """
-    data, training = config.data, config.training
+    training, compiles = config.training, config.training.jit_compile
+    if compiles is None:  # For batches of many shapes, XLA would compile as many steps.
+        compiles = has_gpu() and config.data.static_shapes is not None
     is_single, is_whole = machines.replicas == 1, training.accumulation == 1
-    # XLA compiles the steps on one GPU, for batches of few shapes. It refuses parts of which it
-    # counts the rows.
-    is_on_gpu = bool(tf.config.list_physical_devices("GPU"))
-    is_compiled = data.static_shapes is not None and is_single and is_whole and is_on_gpu
     keras.utils.set_random_seed(training.seed)  # The teachers have drawn random numbers.
     with machines.strategy.scope():
         model = TrainingTransformer(
             config.model,
-            parts=machines.parts if is_single and is_whole else 1,
+            parts=machines.parts if is_single and is_whole and not compiles else 1,
             accumulation=training.accumulation,
             clip_norm=training.clip_norm,
             teachers=teachers,
             distillation=training.distillation,
             dtype=training.precision,
         )
-        model.compile(**{**run_recipe(model, training), "jit_compile": is_compiled})
+        model.compile(**{**run_recipe(model, training), "jit_compile": compiles})
     return model
 
 

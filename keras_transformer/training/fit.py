@@ -95,6 +95,14 @@ def _log_start(
     parameters, replicas = f"{built.model.count_params():,}", checked.machines.replicas
     kind = "GPU" if tf.config.list_physical_devices("GPU") else "CPU device"
     log.info("%s parameters, %d batches per epoch, %d %s", parameters, steps, replicas, kind)
+    is_compiled = built.model.jit_compile or built.model.compiles_gradients
+    log.info(
+        "precision: %s, shapes of batches: %s, XLA: %s (for the devices of this machine, unless "
+        "training.precision, data.static_shapes and training.jit_compile say otherwise)",
+        training.precision,
+        config.data.static_shapes or "any",
+        "on" if is_compiled else "off",
+    )
     counts = training.epochs * steps, training.warmup_steps, training.batch_tokens
     message = "steps in all: %s, warm-up: %s, tokens per batch: up to %s"
     log.info(message, *(f"{count:,}" for count in counts))

@@ -20,7 +20,7 @@ from keras_transformer.training.machines import read_cluster
 from keras_transformer.training.prepare import PreparedText, prepare_text, static_widths
 from keras_transformer.training.recipe import run_recipe
 from keras_transformer.training.resume import EpochState
-from keras_transformer.training.run_directory import claim, is_finished, locked_directory
+from keras_transformer.training.run_directory import claim, is_finished, locked_directory, settle
 from keras_transformer.training.stopping import FiniteLoss
 from keras_transformer.training.validation import validation_sample
 
@@ -35,8 +35,7 @@ def train_on_jax(config: ExperimentConfig, directory: str | os.PathLike) -> None
     Epochs are validated by likelihood, and a run resumes after its last complete epoch.
 
     Args:
-        config: The experiment. `data.static_shapes` must be set, because XLA compiles a step for
-            each shape of a batch.
+        config: The experiment.
         directory: The run directory.
 
     Raises:
@@ -46,7 +45,7 @@ def train_on_jax(config: ExperimentConfig, directory: str | os.PathLike) -> None
     Example, in a process with the environment variable KERAS_BACKEND=jax:
 
     ```python
-    data = {"train_source": "train.tsv", "validation_source": "valid.tsv", "static_shapes": 6}
+    data = {"train_source": "train.tsv", "validation_source": "valid.tsv"}
     config = ExperimentConfig.from_dict({"model": {"vocab_size": 8000}, "data": data})
     train_on_jax(config, "runs/en_de")
     ```
@@ -56,6 +55,7 @@ def train_on_jax(config: ExperimentConfig, directory: str | os.PathLike) -> None
             f"train_on_jax needs the JAX backend, received {keras.backend.backend()}. Set the "
             "environment variable KERAS_BACKEND=jax, or call train."
         )
+    config = settle(config, Path(directory))
     _check_options(config)
     if read_cluster():
         raise ValueError(
@@ -75,10 +75,7 @@ def _check_options(config: ExperimentConfig) -> None:
     Raises:
         ValueError: If options are not available; all of them are named.
     """
-    data, training = config.data, config.training
-    problems = []
-    if data.static_shapes is None:
-        problems.append("data.static_shapes must be set, to 6 for example")
+    training, problems = config.training, []
     unavailable = {
         "training.accumulation": (training.accumulation, 1),
         "training.average": (training.average, "last"),

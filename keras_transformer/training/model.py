@@ -22,6 +22,9 @@ class TrainingTransformer(Transformer):
     a step needs the memory of a part. Dropout aside, both make the update of the whole batch,
     however many tokens and padding the parts have.
 
+    With TensorFlow, `compile(jit_compile=True)` compiles a whole step by XLA on a single replica;
+    on several, it compiles the gradient of each, and their sum and the update stay outside.
+
     With TensorFlow, the logs of `fit` have a `gradient_norm`: the norm of the whole batch's
     gradient, all weights and all replicas taken together, before clipping. The logs of a batch have
     the norm of its step, and the logs of an epoch the mean over its steps.
@@ -93,6 +96,7 @@ class TrainingTransformer(Transformer):
         self.parts = parts
         self.accumulation = accumulation
         self.clip_norm = clip_norm
+        self.compiles_gradients = False
         if _has_tensorflow():
             self.gradient_norm = keras.metrics.Mean("gradient_norm")
         self.distillation = distillation if teachers else 0.0
@@ -105,17 +109,26 @@ class TrainingTransformer(Transformer):
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         is_divided = self.parts > 1 or self.accumulation > 1
-        if is_divided and kwargs.get("jit_compile", "auto") == "auto":
-            kwargs["jit_compile"] = False  # XLA would compile a step for each shape of a batch.
+        if self.parts > 1 and kwargs.get("jit_compile", "auto") == "auto":
+            kwargs["jit_compile"] = False  # Parts are for CPUs, where XLA makes them slower.
         super().compile(*args, **kwargs)
-        is_needed = is_divided or self.distillation
+        # XLA of TensorFlow compiles for one device, so without the sums over replicas.
+        self.compiles_gradients = (
+            _has_tensorflow()
+            and self.jit_compile
+            and self.distribute_strategy.num_replicas_in_sync > 1
+        )
+        if self.compiles_gradients:
+            self.jit_compile = False
+        is_needed = is_divided or self.distillation or self.compiles_gradients
         # A subclass may have a value that is not a mean over tokens.
         is_mean = type(self.loss) is LabelSmoothedCrossEntropy and self.loss.reduction == "mean"
         if is_needed and not is_mean:
             raise ValueError(
-                "Steps that divide a batch, and distillation, need a loss whose mean over the "
-                "batch follows from its parts, LabelSmoothedCrossEntropy; received "
-                f"{self.loss!r}. Use that loss, or parts=1, accumulation=1 and no teachers."
+                "Steps that divide a batch, steps of several replicas that XLA compiles, and "
+                "distillation need a loss whose mean over the batch follows from its parts, "
+                f"LabelSmoothedCrossEntropy; received {self.loss!r}. Use that loss, or parts=1, "
+                "accumulation=1, jit_compile=False and no teachers."
             )
 
     def compute_loss(
@@ -147,6 +160,21 @@ class TrainingTransformer(Transformer):
         return distilled_cross_entropy(
             labels, logits, self._teach(inputs), self.loss.label_smoothing, self.distillation
         )
+
+    def _is_compiled_by_xla(self):
+        return super()._is_compiled_by_xla() or self.compiles_gradients
+
+    def _plain_steps(self):
+        make_step, compiles_gradients = super()._plain_steps(), self.compiles_gradients
+
+        def plain_step(iterator):
+            self.compiles_gradients = False  # It may be traced now.
+            try:
+                return make_step(iterator)
+            finally:
+                self.compiles_gradients = compiles_gradients
+
+        return plain_step
 
     def train_step(self, *args: Any) -> Any:  # On JAX, a state comes before the data.
         if not _has_tensorflow():

@@ -14,7 +14,7 @@ from keras_transformer.training.dry_run_report import DryRun, make_trial_steps
 from keras_transformer.training.fit import fit_epochs
 from keras_transformer.training.machines import others_may_be_lost, read_cluster
 from keras_transformer.training.prepare import preparation_report, prepare_text
-from keras_transformer.training.run_directory import claim, locked_directory
+from keras_transformer.training.run_directory import claim, locked_directory, settle
 from keras_transformer.translation.translator import Translator
 
 
@@ -69,6 +69,7 @@ def train(
     """
     _check_backend("train", "; on JAX, call train_on_jax")
     directory, cluster = Path(directory), read_cluster()
+    config = settle(config, directory)
     if finished := finished_translator(config, directory, choose_again):
         return finished
     is_chief = cluster is None or cluster.is_chief
@@ -113,6 +114,7 @@ def dry_run(config: ExperimentConfig, directory: str | os.PathLike) -> DryRun:
             "`dry_run` supports one machine, received a TF_CONFIG with several tasks. Unset it."
         )
     directory = Path(directory)
+    config = settle(config, directory)
     with locked_directory(directory):
         checked = check_run(config, directory, resumes=False)
         text = prepare_text(config, checked, checked.machines.replicas)
@@ -149,6 +151,7 @@ def prepare(config: ExperimentConfig, directory: str | os.PathLike) -> str:
     ['data/text.tsv: kept 2 of 3 sentence pairs', '  dropped 1 with an empty side']
     """
     directory = Path(directory)
+    config = settle(config, directory)
     with locked_directory(directory):
         checked = check_run(config, directory, resumes=False, has_devices=False)
         return preparation_report(config, checked)

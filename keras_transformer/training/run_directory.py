@@ -24,11 +24,14 @@ from keras_transformer.translation.saved import (
     weights_file,
 )
 from keras_transformer.utils.checksums import check_files, recorded_files, sample_checksum
+from keras_transformer.utils.devices import fuses_formulas, has_bfloat16
 from keras_transformer.utils.files import read_json, write_json
 
 log = logging.getLogger(__name__)
 
 _INPUTS = "inputs.json"
+_STATIC_SHAPES = 6
+"""Shapes of batches for XLA: more pad less, and take longer to compile."""
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 
 
@@ -114,6 +117,33 @@ def _remove_temporary_files(directory: Path) -> None:
                 path.unlink(missing_ok=True)
 
 
+def settle(config: ExperimentConfig, directory: Path) -> ExperimentConfig:
+    """Return a configuration whose precision and static shapes are chosen.
+
+    A run that has begun keeps what was chosen for it. A new one gets what is fastest on the devices
+    of the backend.
+
+    Raises:
+        ValueError: If the directory has a config.yaml that is damaged.
+    """
+    check_files(directory, ["config.yaml"])
+    path, precision = directory / "config.yaml", config.training.precision
+    shapes, compiles = config.data.static_shapes, config.training.jit_compile
+    if path.exists():
+        before = ExperimentConfig.from_file(path)
+        chosen, own = before.training.precision, before.data.static_shapes
+    else:
+        chosen = "mixed_bfloat16" if has_bfloat16() else "float32"
+        own = _STATIC_SHAPES if compiles or (compiles is None and fuses_formulas()) else None
+    return dataclasses.replace(
+        config,
+        data=dataclasses.replace(config.data, static_shapes=own if shapes is None else shapes),
+        training=dataclasses.replace(
+            config.training, precision=chosen if precision == "auto" else precision
+        ),
+    )
+
+
 def check_claim(directory: Path, config: ExperimentConfig) -> None:
     """Check that a run can start or resume in a directory with this configuration.
 
@@ -141,6 +171,7 @@ def _differences(before: ExperimentConfig, config: ExperimentConfig) -> Sequence
         ("data", "cache"),
         ("training", "checkpoint_minutes"),
         ("training", "checkpoint_steps"),
+        ("training", "jit_compile"),
     }
     differences = []
     for section in ("model", "data", "training"):

@@ -20,16 +20,13 @@ def whole_step(model: Any, data: Any) -> dict[str, Any]:
     Returns:
         The metrics by name, and the `gradient_norm` of this step.
     """
-    import tensorflow as tf
-
-    inputs, labels, weights = keras.utils.unpack_x_y_sample_weight(data)
-    with tf.GradientTape() as tape:
-        outputs = model(inputs, training=True)
-        loss = model.compute_loss(inputs, labels, outputs, weights)
-        scaled = model.optimizer.scale_loss(loss)
-    gradients = tape.gradient(scaled, model.trainable_variables)
-    model.compute_metrics(inputs, labels, outputs, weights)
-    return _finished(model, gradients, loss, rows=ops.shape(labels)[0])
+    data = keras.utils.unpack_x_y_sample_weight(data)
+    if not model.compiles_gradients:
+        loss, gradients = _gradients(model, data)
+    else:
+        compiled = _compiled(lambda count: _gradients(model, data, count))
+        loss, gradients = compiled(_count_tokens(data))
+    return _finished(model, gradients, loss, rows=ops.shape(data[1])[0])
 
 
 def step_in_parts(model: Any, data: Any) -> dict[str, Any]:
@@ -42,12 +39,11 @@ def step_in_parts(model: Any, data: Any) -> dict[str, Any]:
             "distribution strategy. Use parts=1 there."
         )
     data = keras.utils.unpack_x_y_sample_weight(data)
-    count = ops.sum(token_weights(*data[1:]))
-    count = ops.where(count > 0, count, 1.0)
-    losses = []
+    count, rows, losses = _count_tokens(data), ops.shape(data[1])[0], []
     with tf.GradientTape() as tape:
         for part in range(model.parts):
-            inputs, labels, weights = _rows_of_part(data, part, model.parts)
+            start, end = rows * part // model.parts, rows * (part + 1) // model.parts
+            inputs, labels, weights = _map(lambda x, start=start, end=end: x[start:end], data)
             logits = model(inputs, training=True)
             share = ops.sum(token_weights(labels, weights)) / count
             losses.append(share * model.compute_loss(inputs, labels, logits, weights))
@@ -57,7 +53,7 @@ def step_in_parts(model: Any, data: Any) -> dict[str, Any]:
         loss = ops.sum(ops.stack(losses))
         scaled = model.optimizer.scale_loss(loss)
     gradients = tape.gradient(scaled, model.trainable_variables)
-    return _finished(model, gradients, loss, rows=ops.shape(data[1])[0])
+    return _finished(model, gradients, loss, rows)
 
 
 def accumulated_step(model: Any, data: Any) -> dict[str, Any]:
@@ -69,34 +65,67 @@ def accumulated_step(model: Any, data: Any) -> dict[str, Any]:
     import tensorflow as tf
 
     data = keras.utils.unpack_x_y_sample_weight(data)
-    parts, variables = model.accumulation, model.trainable_variables
-    count = sum_over_replicas(ops.sum(token_weights(*data[1:])))
-    count = ops.where(count > 0, count, 1.0)
-
-    def add_part(part, loss, sums):
-        inputs, labels, weights = _rows_of_part(data, part, parts)
-        with tf.GradientTape() as tape:
-            logits = model(inputs, training=True)
-            values = model.token_losses(inputs, labels, logits)
-            share = ops.sum(token_weights(labels, weights) * values) / count
-            scaled = model.optimizer.scale_loss(share)
-        gradients = tape.gradient(scaled, variables)
-        model.compute_metrics(inputs, labels, logits, weights)
-        sums = [total + tf.convert_to_tensor(g) for total, g in zip(sums, gradients, strict=True)]
-        return part + 1, loss + share, sums
-
-    start = 0, 0.0, [tf.zeros(variable.shape, variable.dtype) for variable in variables]
-    _, loss, gradients = tf.while_loop(
-        lambda part, *_: part < parts, add_part, start, parallel_iterations=1
+    rows, parts = ops.shape(data[1])[0], model.accumulation
+    # XLA needs parts of one size, so rows of padding complete the batch.
+    size = (rows + parts - 1) // parts
+    padded = _map(
+        lambda x: tf.pad(x, [[0, size * parts - rows]] + [[0, 0]] * (len(x.shape) - 1)), data
     )
-    return _finished(model, gradients, loss, rows=ops.shape(data[1])[0])
+    divided = _map(lambda x: ops.reshape(x, (parts, size, *ops.shape(x)[1:])), padded)
+
+    def gradients_of_parts(count):
+        def add_part(part, loss, sums):
+            own, gradients = _gradients(model, _map(lambda x: x[part], divided), count)
+            return part + 1, loss + own, [a + b for a, b in zip(sums, gradients, strict=True)]
+
+        variables = model.trainable_variables
+        start = 0, 0.0, [tf.zeros(variable.shape, variable.dtype) for variable in variables]
+        return tf.while_loop(lambda part, *_: part < parts, add_part, start, parallel_iterations=1)[
+            1:
+        ]
+
+    compute = _compiled(gradients_of_parts) if model.compiles_gradients else gradients_of_parts
+    loss, gradients = compute(_count_tokens(data))
+    return _finished(model, gradients, loss, rows)
 
 
-def _rows_of_part(data, part, parts):
-    """Return the rows of a part in the inputs, labels and weights of a batch."""
-    rows = ops.shape(data[1])[0]
-    of_part = slice(rows * part // parts, rows * (part + 1) // parts)
-    return keras.tree.map_structure(lambda each: None if each is None else each[of_part], data)
+def _gradients(model, data, count=None):
+    """Return the loss on this replica, and its gradients times the optimizer's loss scale.
+
+    The loss is that of Keras; or, with the tokens of the whole batch as `count`, the sum over the
+    tokens of `data` divided by it, which needs no other replica.
+    """
+    import tensorflow as tf
+
+    inputs, labels, weights = data
+    with tf.GradientTape() as tape:
+        logits = model(inputs, training=True)
+        if count is None:
+            loss = model.compute_loss(inputs, labels, logits, weights)
+        else:
+            values = model.token_losses(inputs, labels, logits)
+            loss = ops.sum(token_weights(labels, weights) * values) / count
+        scaled = model.optimizer.scale_loss(loss)
+    gradients = tape.gradient(scaled, model.trainable_variables)
+    model.compute_metrics(inputs, labels, logits, weights)
+    return loss, [None if g is None else tf.convert_to_tensor(g) for g in gradients]
+
+
+def _compiled(function):
+    """Return a function that XLA compiles, of what each replica does between sums over them."""
+    import tensorflow as tf
+
+    return tf.function(function, jit_compile=True, autograph=False)
+
+
+def _count_tokens(data):
+    """Return the number of tokens, weighted, of the batch of all replicas; at least 1 of none."""
+    count = sum_over_replicas(ops.sum(token_weights(*data[1:])))
+    return ops.where(count > 0, count, 1.0)
+
+
+def _map(function, data):
+    return keras.tree.map_structure(lambda x: None if x is None else function(x), data)
 
 
 def _finished(model, gradients, loss, rows):

@@ -8,12 +8,13 @@ import tensorflow as tf
 from tqdm import tqdm
 
 from keras_transformer.utils.cores import available_cores
+from keras_transformer.utils.devices import has_gpu, usual_batch_size
 
 
 def translate_in_batches(
     translate: Callable[[tf.Tensor], tf.Tensor],
     sentences: Sequence[str],
-    batch_size: int = 64,
+    batch_size: int | None = None,
     progress: bool = False,
 ) -> list[str]:
     """Translate any number of sentences in batches of similar length, and return them in order.
@@ -24,7 +25,7 @@ def translate_in_batches(
     Args:
         translate: A function from string [B] to string [B].
         sentences: The sentences to translate.
-        batch_size: B, the number of sentences per batch.
+        batch_size: B, the number of sentences per batch; by default 64, or 256 with a GPU.
         progress: Whether to show a progress bar.
 
     Returns:
@@ -41,6 +42,8 @@ def translate_in_batches(
         raise TypeError(
             "sentences must be a list of strings, received a single string. Put it into a list."
         )
+    if batch_size is None:
+        batch_size = usual_batch_size()
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, received {batch_size}. Try 64.")
     order = sorted(range(len(sentences)), key=lambda i: -len(sentences[i]))
@@ -71,7 +74,7 @@ def concurrent_batches() -> int:
     Cores that share the small operations of one batch mostly wait for each other. More batches
     than TensorFlow runs operations at a time would only take memory.
     """
-    if tf.config.get_visible_devices("GPU"):
+    if has_gpu():
         return 1
     threads = tf.config.threading.get_inter_op_parallelism_threads()
     return min(available_cores(), threads or available_cores())

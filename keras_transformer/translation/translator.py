@@ -208,22 +208,22 @@ class Translator:
 
     @overload
     def __call__(  # type: ignore[overload-overlap]  # a str is also a Sequence[str]
-        self, sentences: str, batch_size: int = 64, progress: bool = False
+        self, sentences: str, batch_size: int | None = None, progress: bool = False
     ) -> str: ...
 
     @overload
     def __call__(
-        self, sentences: Sequence[str], batch_size: int = 64, progress: bool = False
+        self, sentences: Sequence[str], batch_size: int | None = None, progress: bool = False
     ) -> list[str]: ...
 
-    def __call__(self, sentences, batch_size=64, progress=False):
+    def __call__(self, sentences, batch_size=None, progress=False):
         """Translate a string, or strings in batches of similar length.
 
         See `translate_in_batches`.
 
         Args:
             sentences: A string, or any number of strings.
-            batch_size: The number of sentences per batch.
+            batch_size: The number of sentences per batch; by default 64, or 256 with a GPU.
             progress: Whether to show a progress bar.
 
         Returns:

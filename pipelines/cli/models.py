@@ -70,7 +70,7 @@ def _check_parser(makes_trees: bool, args: argparse.Namespace) -> None:
 
 
 def translate_in_parts(
-    translate: Translate, sentences: Sequence[str], batch_size: int
+    translate: Translate, sentences: Sequence[str], batch_size: int | None
 ) -> Iterator[str]:
     """Yield the translations in order while the later sentences are not yet translated.
 
@@ -79,10 +79,14 @@ def translate_in_parts(
     Args:
         translate: Translates the sentences of a part.
         sentences: The sentences. More than a batch have a progress bar.
-        batch_size: The sentences of a batch.
+        batch_size: The sentences of a batch; None for the usual number.
     """
     from tqdm import tqdm
 
+    from keras_transformer.utils.devices import usual_batch_size
+
+    if batch_size is None:
+        batch_size = usual_batch_size()
     part = max(32 * batch_size, 1)
     short = len(sentences) <= batch_size
     with tqdm(total=len(sentences), unit=" sentences", disable=short) as bar:

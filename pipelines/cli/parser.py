@@ -82,8 +82,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--batch-size",
         type=int,
-        default=64,
         metavar="N",
-        help="sentences per batch (default 64)",
+        help="sentences per batch (default 64, or 256 with a GPU)",
     )
     add_search_options(parser)

@@ -12,16 +12,28 @@ def start_log() -> None:
     logging.getLogger("keras_transformer").setLevel(logging.INFO)
 
 
+def take_gpu_memory_as_needed() -> None:
+    """Let TensorFlow take a GPU's memory as it needs it, unless the environment decides.
+
+    By default it takes all of it at once. It reads the variable at its first use of a GPU.
+    """
+    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
+
+
 def import_tensorflow(training: bool = False) -> None:
     """Import TensorFlow without its start-up report, unless it is imported already.
+
+    Also calls `take_gpu_memory_as_needed`.
 
     Args:
         training: Whether the command trains. On processors without AVX-512, TensorFlow does not
             use oneDNN's kernels by default; training is faster with them, and decoding a single
             sentence is slower. TF_ENABLE_ONEDNN_OPTS of the environment takes precedence.
     """
-    if training and "tensorflow" not in sys.modules:  # It reads the variable on import.
-        os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+    if "tensorflow" not in sys.modules:
+        take_gpu_memory_as_needed()
+        if training:  # It reads the variable on import.
+            os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit != resource.RLIM_INFINITY:  # Where it is reached, TensorFlow may abort the process.
         message = "the address space is limited to %.1f GB; if the process aborts, raise ulimit -v"

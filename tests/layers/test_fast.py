@@ -58,6 +58,20 @@ def test_the_cross_entropy_and_its_gradient_are_those_of_the_formula(epsilon):
     np.testing.assert_allclose(gradient, expected_gradient, atol=1e-6)
 
 
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="needs TensorFlow")
+def test_the_product_for_gpus_is_the_gradient_of_taking_rows():
+    towards, matrix = ops.array(normal(2, 3, 4)), normal(5, 4)
+    (value, gradient), (expected, expected_gradient) = (
+        value_and_gradient(lambda x, take=take: ops.sum(take(x) * towards), matrix)
+        for take in (
+            lambda x: take_rows(x, ops.array(IDS), "float32"),
+            lambda x: ops.take(x, IDS, axis=0),
+        )
+    )
+    assert value == pytest.approx(expected, rel=1e-6)
+    np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-6)
+
+
 @only_jax
 def test_takes_the_rows_of_floats_and_integers():
     matrix = np.arange(10).reshape(5, 2)

@@ -94,20 +94,23 @@ assert "tensorflow" not in sys.modules
 
 
 @pytest.mark.parametrize(
-    ("training", "given", "expected"), [(True, None, "1"), (True, "0", "0"), (False, None, "None")]
+    ("training", "given", "expected"),
+    [(True, None, "1 true"), (True, "0", "0 0"), (False, None, "None true")],
 )
-def test_training_uses_onednn_unless_the_environment_decides(
+def test_onednn_and_the_growth_of_gpu_memory_are_on_unless_the_environment_decides(
     training, given, expected, monkeypatch
 ):
-    monkeypatch.delenv("TF_ENABLE_ONEDNN_OPTS", raising=False)
-    if given:
-        monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", given)
+    names = "TF_ENABLE_ONEDNN_OPTS", "TF_FORCE_GPU_ALLOW_GROWTH"
+    for name in names:
+        monkeypatch.delenv(name, raising=False)
+        if given:
+            monkeypatch.setenv(name, given)
     code = f"""
 import os
 from pipelines.cli.process import import_tensorflow
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"  # TensorFlow is then left to its first user.
 import_tensorflow(training={training})
-print(os.environ.get("TF_ENABLE_ONEDNN_OPTS"))
+print(*map(os.environ.get, {names}))
 """
     assert run_python("-c", code).stdout == f"{expected}\n"
 

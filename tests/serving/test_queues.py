@@ -1,17 +1,22 @@
 """The queues in front of a model: alone, with a model that needs no TensorFlow, and in a server."""
 
 import asyncio
+import math
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from keras_transformer.serving.errors import Code, ServingError
+from keras_transformer.serving.model import Model
+from keras_transformer.serving.parts import Pace
 from keras_transformer.serving.queues import Batcher, Batching, Turn, Workers
 from tests.helpers.model_server import ModelServer
-from tests.serving.conftest import connect, save
+from tests.serving.conftest import connect, grpc_error, save
 
 
 def run(scenario, **settings):
@@ -176,12 +181,25 @@ def test_a_batch_is_no_longer_than_a_part():
             return {"y": inputs["x"]}
 
         settings = Batching(batch_timeout_micros=20_000)
-        batcher = Batcher(count, settings, asyncio.Semaphore(1), seconds=lambda units: units / 15)
+        batcher = Batcher(
+            count, settings, asyncio.Semaphore(1), is_slow=lambda *units: math.prod(units) > 3
+        )
         requests = (batcher.submit({"x": np.arange(rows)}, f"c{rows}") for rows in (2, 1, 3))
         await asyncio.gather(*requests)
         assert sizes == [(3, ["c1", "c2"]), (3, ["c3"])]
 
     asyncio.run(main())
+
+
+def test_a_gpu_is_given_large_batches_after_single_rows():
+    """Although each of them took nearly the time of a batch."""
+    paces = Pace(), Pace(on_gpu=True)
+    for pace in paces:
+        for _ in range(50):
+            pace.add(rows=1, longest=80, seconds=0.13)
+    assert [pace.is_slow(2, 80) for pace in paces] == [True, False]
+    assert not paces[1].is_slow(256, 80)
+    assert paces[1].is_slow(256, 800) and paces[1].is_slow(1, 800)
 
 
 def values(answers):
@@ -396,3 +414,56 @@ def test_an_output_of_other_length_is_still_answered(batched):
         return batched.predict({"text": [text, "x"]}, "first")["translation"]
 
     assert at_once(first, ["a", "b"]) == [[b"a"], [b"b"]]
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """A GPU with 64 MiB, as far as the server sees. It yields the settings of each session."""
+    gpu = SimpleNamespace(device_type="GPU", memory_limit_bytes=64 << 20)
+    session, configs = tf.compat.v1.Session, []
+
+    def start(graph, config):
+        configs.append(config)
+        started = session(graph=graph, config=config)
+        started.list_devices = lambda: [gpu]
+        return started
+
+    monkeypatch.setattr(tf.compat.v1, "Session", start)
+    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: ["GPU:0"])
+    details = {"device_name": "NVIDIA H200"}
+    monkeypatch.setattr(tf.config.experimental, "get_device_details", lambda device: details)
+    return configs
+
+
+def test_a_gpu_has_large_parts_and_its_own_memory(gpu, tmp_path, monkeypatch):
+    save(tmp_path / "1", row_wise=("score", "heads"))
+    run, rows = Model.run, []
+
+    def count(self, signature, inputs):
+        rows.append(len(inputs["text"]))
+        return run(self, signature, inputs)
+
+    monkeypatch.setattr(Model, "run", count)
+    with ModelServer(tmp_path, "model", gpu_memory_fraction=0.25) as server:
+        assert str(server.server).endswith(", serving on GPU:0 (NVIDIA H200)")
+        client = connect(server, "model")
+        client.predict({"text": 600 * ["a"]}, "score")
+        assert rows == [256, 256, 88]
+        # A quarter of the GPU's memory is for two runs.
+        _, message = grpc_error(client.predict, {"text": ["a" * 300]}, "heads")
+        assert "may need 11 MiB for heads, and a request may take 8 MiB here" in message
+    assert [each.gpu_options.per_process_gpu_memory_fraction for each in gpu] == [0.25]
+
+
+def test_small_batches_on_a_gpu_are_reported(gpu, tmp_path, caplog):
+    version = save(tmp_path / "1")
+    for text, messages in {
+        "": [],
+        "max_batch_size { value: 64 }": [
+            "max_batch_size of model is 64; a GPU answers more requests with 256"
+        ],
+    }.items():
+        (version / "batching_params.pbtxt").write_text(text)
+        with ModelServer(tmp_path, "model", batching=True) as server:
+            connect(server, "model").predict({"text": 64 * ["a"]})
+        assert caplog.messages == messages

@@ -3,11 +3,13 @@ import functools
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from keras_transformer import TransformerConfig
+from keras_transformer import TransformerConfig, layers, losses
 from keras_transformer.losses import LabelSmoothedCrossEntropy
 from keras_transformer.metrics import NegativeLogLikelihood, TokenAccuracy
 from keras_transformer.training.model import TrainingTransformer
+from keras_transformer.utils import compiled_steps
 from tests.helpers.arrays import assert_same_weights
 
 B, S, T, V = 5, 6, 7, 13
@@ -24,10 +26,18 @@ def batch():
 
 
 def compiled(
-    parts=1, dtype=None, teachers=(), loss=None, kind="parts", clip_norm=None, run_eagerly=False
+    parts=1,
+    dtype=None,
+    teachers=(),
+    loss=None,
+    kind="parts",
+    clip_norm=None,
+    run_eagerly=False,
+    jit_compile=False,
+    model_class=TrainingTransformer,
 ):
     sizes = {"num_layers": 1, "d_model": 8, "d_ff": 11, "num_heads": 2, "dropout": 0.0}
-    model = TrainingTransformer(
+    model = model_class(
         TransformerConfig(V, **sizes),
         **{kind: parts},
         teachers=teachers,
@@ -38,21 +48,25 @@ def compiled(
         keras.optimizers.SGD(1.0),
         loss or LabelSmoothedCrossEntropy(0.1),
         metrics=[NegativeLogLikelihood(), TokenAccuracy()],
-        jit_compile=False,
+        jit_compile=jit_compile,
         run_eagerly=run_eagerly,
     )
     return model
 
 
 @functools.cache
-def fitted(parts, rows=B, weighted=False, dtype=None, with_teacher=False, kind="parts"):
+def fitted(
+    parts, rows=B, weighted=False, dtype=None, with_teacher=False, kind="parts", jit_compile=False
+):
     """Return the weights after a step, and what `fit` reports.
 
     Steps on a whole batch, which others are compared with, run without a graph.
     """
     keras.utils.set_random_seed(1)
     teachers = [compiled()] if with_teacher else []
-    model = compiled(parts, dtype, teachers, kind=kind, run_eagerly=parts == 1)
+    run_eagerly = parts == 1 and not jit_compile
+    options = {"run_eagerly": run_eagerly, "jit_compile": jit_compile}
+    model = compiled(parts, dtype, teachers, kind=kind, **options)
     inputs, labels, weights = keras.tree.map_structure(lambda values: values[:rows], batch())
     history = model.fit(
         inputs, labels, sample_weight=weights if weighted else None, batch_size=B, verbose=0
@@ -83,6 +97,77 @@ def test_a_step_in_parts_is_the_step_on_the_whole_batch(parts, rows, weighted, k
     in_parts = fitted(parts, rows, weighted, kind=kind)
     assert_same_step(in_parts, fitted(1, rows, weighted))
     assert in_parts[1].keys() == {"loss", "nll", "accuracy", "gradient_norm"}
+
+
+@pytest.mark.parametrize(
+    "parts, with_teacher",
+    [(1, False), *(pytest.param(2, taught, marks=pytest.mark.slow) for taught in (False, True))],
+)
+def test_a_step_that_xla_compiles_is_the_plain_step(monkeypatch, parts, with_teacher):
+    """On a GPU, formulas take the place of what is fast on a CPU."""
+    expected = fitted(1, weighted=True, with_teacher=with_teacher)
+    for module in (losses, layers.embedding, layers.residual):
+        monkeypatch.setattr(module, "fuses_formulas", lambda: True)
+    options = {"kind": "accumulation", "with_teacher": with_teacher, "jit_compile": True}
+    assert_same_step(fitted(parts, weighted=True, **options), expected)
+
+
+def test_a_compiled_step_has_nothing_that_a_gpu_does_one_by_one(monkeypatch):
+    """A scatter adds the rows of a frequent token in turn, and a condition waits for the host."""
+    for module in (losses, layers.embedding, layers.residual):
+        monkeypatch.setattr(module, "fuses_formulas", lambda: True)
+    model, (inputs, labels, _) = compiled(jit_compile=True), batch()
+    model.optimizer.build(model.trainable_variables)
+    step = tf.function(model.train_step, jit_compile=True, autograph=False)
+    given = tf.nest.map_structure(lambda ids: tf.constant(ids, tf.int32), (inputs, labels))
+    program = step.experimental_get_compiler_ir(given)(stage="optimized_hlo")
+    assert " dot(" in program
+    for operation in ("scatter", "conditional", "sort", "while"):
+        assert f" {operation}(" not in program
+
+
+class Strings(TrainingTransformer):
+    """Add 0 to the logits by way of strings, which XLA refuses."""
+
+    def call(self, inputs, training=None):
+        numbers = tf.strings.to_number(tf.strings.as_string(inputs["source"]))
+        return super().call(inputs, training=training) + 0 * tf.reduce_sum(numbers)
+
+
+def batches(*lengths):
+    """Return a data set of batches whose sources have these lengths."""
+    inputs, labels, _ = batch()
+    ids = tf.TensorSpec([None, None], tf.int32)
+    return tf.data.Dataset.from_generator(
+        lambda: (({**inputs, "source": inputs["source"][:, :n]}, labels) for n in lengths),
+        output_signature=({"source": ids, "target": ids}, ids),
+    ).apply(tf.data.experimental.assert_cardinality(len(lengths)))
+
+
+@pytest.mark.parametrize(
+    "model_class, most, message",
+    [
+        pytest.param(Strings, 9, "XLA refuses a step", id="refused"),
+        pytest.param(
+            *(TrainingTransformer, 1, "for up to 1 shapes"),
+            marks=pytest.mark.slow,
+            id="many shapes",
+        ),
+    ],
+)
+def test_steps_that_xla_does_not_compile_are_plain(caplog, monkeypatch, model_class, most, message):
+    """No batch is lost, and a line says so once."""
+    monkeypatch.setattr(compiled_steps, "MAX_SHAPES", most)
+    found = []
+    for jit_compile in (True, False):
+        keras.utils.set_random_seed(1)
+        model = compiled(jit_compile=jit_compile, model_class=model_class)
+        losses_of_epoch = model.fit(batches(6, 4, 6, 5), verbose=0, shuffle=False).history["loss"]
+        found.append((model.get_weights(), {"loss": losses_of_epoch[0]}))
+    assert_same_step(*found)
+    assert int(model.optimizer.iterations) == 4
+    (line,) = [record.message for record in caplog.records if "XLA" in record.message]
+    assert message in line and (most == 1 or "AsString" in line)
 
 
 @pytest.mark.slow

@@ -34,6 +34,7 @@ CASES = {
     ("distilled", "sgd"): (2,),
     ("clipped", "sgd"): (4,),
     ("clipped", "adam"): (2,),
+    ("compiled", "sgd"): (2,),
     ("functional", "sgd"): (2,),
 }
 # Replicas of a run of 20 steps, and parts that follow one another on each of them.
@@ -51,6 +52,8 @@ def build(kind):
             return TrainingTransformer(config, teachers=[Transformer(config)], distillation=0.5)
         if kind == "clipped":
             return TrainingTransformer(config, accumulation=2, clip_norm=0.7)
+        if kind == "compiled":
+            return TrainingTransformer(config, accumulation=2)
         return Transformer(config)
     source = keras.Input((None,), dtype="int32")
     embedding = layers.TokenEmbedding(V, 8)
@@ -82,6 +85,7 @@ def train(kind, optimizer, strategy):
             {"sgd": keras.optimizers.SGD(1.0), "adam": FusedAdam(0.01)}[optimizer],
             LabelSmoothedCrossEntropy(0.1),
             metrics=[NegativeLogLikelihood(), TokenAccuracy()],
+            jit_compile=kind == "compiled",
         )
     history = model.fit(*batch(kind), batch_size=4, verbose=0).history
     return model.get_weights(), {name: values[0] for name, values in history.items()}
@@ -202,7 +206,7 @@ def test_a_step_on_replicas_is_that_of_a_single_device(folder, kind, optimizer, 
     weights, logs = steps(folder, kind, optimizer, replicas)
     expected_weights, expected_logs = steps(folder, kind, optimizer, 0)
     assert_same_weights(weights, expected_weights, atol=1e-5)
-    norm = {"gradient_norm"} if kind in ("distilled", "clipped") else set()
+    norm = {"gradient_norm"} if kind in ("distilled", "clipped", "compiled") else set()
     assert logs.keys() == {"loss", "nll", "accuracy"} | norm
     assert logs == pytest.approx(expected_logs, rel=1e-5)
 

@@ -20,6 +20,7 @@ from keras_transformer.training.run_directory import (
     is_finished,
     locked_directory,
     run_facts,
+    settle,
 )
 from keras_transformer.translation.translator import Translator
 from tests.helpers.tiny import (
@@ -201,6 +202,31 @@ def test_a_run_resumes_with_its_configuration_or_more_epochs(tmp_path):
     check_claim(tmp_path, dataclasses.replace(experiment, decoding=DecodingConfig(beam_size=9)))
     with pytest.raises(ValueError, match="received training.epochs=2 instead of 3. "):
         check_claim(tmp_path, toy_experiment(TEXT, epochs=2))
+
+
+@pytest.mark.parametrize(
+    "given, on_gpu, on_cpu",
+    [
+        ({}, ("mixed_bfloat16", 6), ("float32", None)),
+        ({"precision": "float32"}, ("float32", 6), ("float32", None)),
+        ({"jit_compile": False}, ("mixed_bfloat16", None), ("float32", None)),
+        ({"jit_compile": True}, ("mixed_bfloat16", 6), ("float32", 6)),
+    ],
+)
+def test_a_run_keeps_the_precision_and_shapes_that_suit_its_devices(
+    tmp_path, monkeypatch, given, on_gpu, on_cpu
+):
+    def settled(has_gpu, folder):
+        for name in ("has_bfloat16", "fuses_formulas"):
+            monkeypatch.setattr(run_directory, name, lambda: has_gpu)
+        found = settle(toy_experiment(TEXT, **given), folder)
+        return found, (found.training.precision, found.data.static_shapes)
+
+    assert settled(False, tmp_path)[1] == on_cpu
+    config, found = settled(True, tmp_path)
+    assert found == on_gpu
+    claim(tmp_path, config, [tiny_tokenizer()], {})
+    assert settled(False, tmp_path) == (config, found)
 
 
 def test_every_option_that_differs_from_the_run_is_named(tmp_path):

@@ -45,10 +45,20 @@ def test_each_core_translates_a_batch_at_a_time(cores, monkeypatch):
     assert most == [cores]
 
 
-def test_a_gpu_translates_one_batch_at_a_time(monkeypatch):
-    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: [f"a {kind}"])
+@pytest.mark.parametrize(("gpus", "rows", "batches"), [([], 64, 8), (["GPU:0"], 256, 1)])
+def test_a_gpu_translates_one_large_batch_at_a_time(gpus, rows, batches, monkeypatch):
+    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: gpus)
+    monkeypatch.setattr(tf.config.threading, "get_inter_op_parallelism_threads", lambda: 0)
     monkeypatch.setattr(batching, "available_cores", lambda: 8)
-    assert batching.concurrent_batches() == 1
+    assert batching.concurrent_batches() == batches
+    sizes = []
+
+    def upper(texts):
+        sizes.append(len(texts))
+        return tf.strings.upper(texts)
+
+    translate_in_batches(upper, ["a"] * 300)
+    assert max(sizes) == rows and sum(sizes) == 300
 
 
 def out_of_memory(texts):

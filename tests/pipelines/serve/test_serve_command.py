@@ -79,6 +79,7 @@ def test_without_tensorflows_server_the_one_in_python_runs(model, path, capsys):
     "options, end",
     [
         ("--no-page", "--no-page"),
+        ("--gpu-memory-fraction 0.5", "--gpu-memory-fraction=0.5"),
         ("--allowed-hosts a b --allowed-origins c", "--allowed-hosts a b --allowed-origins c"),
         ("--tls-cert /c --tls-key /k", "--tls-cert=/c --tls-key=/k"),
     ],
@@ -129,19 +130,39 @@ def test_a_file_of_models_is_given_to_each_server(option, model, path, capsys, m
         ("--model en_de --model-config-file x", "give either --model or --model-config-file"),
         ("--model-config-file x --name y", "--name is for --model; --model-config-file names"),
         ("--backend http://a --name x --model-config-file y", "--model-config-file is for a model"),
+        ("--backend http://a --name x --gpu-memory-fraction 1", "--gpu-memory-fraction is for a m"),
+        ("--model x --gpu-memory-fraction 0", "--gpu-memory-fraction must be above 0 and at most"),
+        ("--model x --gpu-memory-fraction 1.5", "--gpu-memory-fraction must be above 0 and at mo"),
     ],
 )
-def test_options_that_exclude_each_other_are_named(options, message, capsys):
+def test_wrong_options_are_named(options, message, capsys):
     with pytest.raises(SystemExit):
         serve.main(options.split())
     assert capsys.readouterr().err.startswith(f"error: {message}")
 
 
-@pytest.mark.parametrize("option", ["--allowed-hosts", "--allowed-origins"])
+@pytest.mark.slow
+def test_a_share_of_a_gpu_needs_one(model, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    command = ["-m", "pipelines.serve", "--engine", "python", "--model", model]
+    process = subprocess.run(
+        [sys.executable, *command, "--gpu-memory-fraction", "0.5"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    line = process.stderr.splitlines()[-1]
+    assert process.returncode == 2
+    assert line.startswith("error: --gpu-memory-fraction needs a GPU, and TensorFlow finds none.")
+
+
+@pytest.mark.parametrize(
+    "option", ["--allowed-hosts", "--allowed-origins", "--gpu-memory-fraction"]
+)
 def test_what_tensorflows_server_lacks_is_named(option, model, path):
     program(path, "tensorflow_model_server")
     with pytest.raises(SystemExit, match=f"server has no {option}. Leave .* --engine python"):
-        serve.main(["--model", str(model), option, "x"])
+        serve.main(["--model", str(model), option, "1"])
 
 
 def test_a_mistake_in_the_file_of_models_is_one_line(path, tmp_path, capfd):

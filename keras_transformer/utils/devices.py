@@ -1,0 +1,67 @@
+"""The GPUs of this process, and what depends on whether there are any.
+
+Imports are in the functions: a server needs no Keras, and its page no TensorFlow.
+"""
+
+from keras_transformer.utils.cores import available_cores
+
+
+def has_gpu() -> bool:
+    """Return whether TensorFlow computes on a GPU."""
+    import tensorflow as tf
+
+    return bool(tf.config.get_visible_devices("GPU"))
+
+
+def has_bfloat16() -> bool:
+    """Return whether all accelerators of the backend multiply in bfloat16; False without any.
+
+    NVIDIA's GPUs do so from compute capability 8.0 on.
+    """
+    import keras
+
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return jax.default_backend() != "cpu"
+    import tensorflow as tf
+
+    details = map(tf.config.experimental.get_device_details, tf.config.get_visible_devices("GPU"))
+    capabilities = [about.get("compute_capability", (0, 0)) for about in details]
+    return bool(capabilities) and min(capabilities) >= (8, 0)
+
+
+def fuses_formulas() -> bool:
+    """Return whether XLA fuses a formula with its gradient: with JAX, or TensorFlow on a GPU.
+
+    There the plain formula is the fast one. Elsewhere each operation takes a pass over memory.
+    """
+    import keras
+
+    backend = keras.backend.backend()
+    return backend == "jax" or (backend == "tensorflow" and has_gpu())
+
+
+def device_name() -> str:
+    """Return where models run: `the CPU`, or the first GPU, as `GPU:0 (NVIDIA H200)`."""
+    import tensorflow as tf
+
+    if not has_gpu():
+        return "the CPU"
+    first, *_ = tf.config.get_visible_devices("GPU")
+    details = tf.config.experimental.get_device_details(first)
+    return f"GPU:0 ({details.get('device_name', 'unknown')})"
+
+
+def usual_batch_size() -> int:
+    """Return the sentences of a batch: 64, or 256 on a GPU, where they take little longer."""
+    return 256 if has_gpu() else 64
+
+
+def usual_runs() -> int:
+    """Return how many runs a server has at a time.
+
+    On a CPU, that is one per core. On a GPU, one run reads and writes text while the other one
+    computes; each further one would only take memory.
+    """
+    return 2 if has_gpu() else available_cores()
