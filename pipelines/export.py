@@ -34,6 +34,7 @@ _ABOUT_MODEL = {
 _OF_SAVED_MODELS = {
     **dict.fromkeys(["languages", *_ABOUT_MODEL]),
     "compiled": False,
+    "device": "cpu",
     "precision": "float32",
 }
 """The defaults of options that other formats do not have."""
@@ -68,15 +69,24 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.exp
         "pipelines.serve does",
     )
     parser.add_argument(
+        "--device",
+        choices=["cpu", "gpu"],
+        default="cpu",
+        help="the device that --compiled is for (default cpu); gpu implies --compiled. A model "
+        "that is not compiled runs on both",
+    )
+    parser.add_argument(
         "--precision",
-        choices=["float32", "bfloat16"],
+        choices=["float32", "bfloat16", "float16"],
         default="float32",
         help="type of weights and matrix products (default float32); bfloat16 weights take half "
         "the space, and batches take less time on processors with bfloat16 instructions "
-        "(amx_bf16 in /proc/cpuinfo), but not with --compiled",
+        "(amx_bf16 in /proc/cpuinfo), but not with --compiled; float16 is for --device gpu",
     )
     add_search_options(parser)
     args = parser.parse_args(argv)
+    if args.precision == "float16" and args.device != "gpu":
+        parser.error("--precision float16 needs --device gpu; use bfloat16 on a CPU")
     if args.languages and len(args.languages) < 2:
         parser.error(f"--languages needs source and target, received {args.languages[0]}")
     if args.format in _OTHER_FORMATS:
@@ -100,7 +110,11 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.exp
     from keras_transformer.training.run_directory import run_facts
     from keras_transformer.translation import Translator
 
-    kind = {"compiled": args.compiled, "precision": args.precision}
+    kind = {
+        "compiled": args.compiled or args.device == "gpu",
+        "device": args.device,
+        "precision": args.precision,
+    }
     translator = Translator.load(args.checkpoint, **kind, **search_options(args))
     carried = run_facts(args.checkpoint)
     if search_options(args) or args.precision != "float32":

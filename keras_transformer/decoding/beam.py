@@ -175,6 +175,7 @@ class _BeamSearch:
             few_rows=self.single_sentence,
             excluded=None if self.rules_come_last else self.options.excluded,
             are_log_probs=self.rules_come_last,
+            device=self.options.device,
         )
         log_probs = tf.where(log_probs > BAN / 2, log_probs, IMPOSSIBLE)
         log_probs, parents, tokens = self.style.continuations(

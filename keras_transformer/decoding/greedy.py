@@ -91,7 +91,7 @@ def greedy_search(
         logits, state = step(ids, tf.range(tf.size(ids)), position, state)
         logits = apply_rules(given.rules, logits, history, position)
         allowed = logits if given.excluded is None else logits + given.excluded
-        ids = best_tokens(allowed)
+        ids = best_tokens(allowed, given.device)
         is_scored = position < lengths
         if style.forces_eos:
             is_last = position + 1 >= limits

@@ -79,6 +79,8 @@ class SearchOptions:
             probability counts, and 0 for others. A step that adds it to its logits itself takes
             their probability away, too.
         style: Whose search it is in its details: "paper", "marian" or "transformers".
+        device: "cpu", or "gpu" for a graph that XLA compiles for a GPU: which of several equivalent
+            operations to choose.
         bos_id: The id that `step` receives first.
         eos_id: The id that ends a translation.
         pad_id: The id that fills the positions after the end.
@@ -92,6 +94,7 @@ class SearchOptions:
     select: Select | None = None
     excluded: Any = None
     style: str = "paper"
+    device: str = "cpu"
     bos_id: int = BOS_ID
     eos_id: int = EOS_ID
     pad_id: int = PAD_ID
@@ -105,6 +108,7 @@ class SearchKeywords(TypedDict, total=False):
     select: Select | None
     excluded: Any
     style: str
+    device: str
     bos_id: int
     eos_id: int
     pad_id: int

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from keras_transformer.config.record import ExportRecord
 from keras_transformer.export.model_card import model_card
-from keras_transformer.export.serving_files import BATCHING, write_serving_files
+from keras_transformer.export.serving_files import batching_parameters, write_serving_files
 from keras_transformer.export.signatures import describe_signatures, trace_signatures
 from keras_transformer.export.warmup import replay, warmup_requests, write_warmup
 from keras_transformer.text.files import save_tokenizers
@@ -53,8 +53,8 @@ def export_saved_model(
     path/serving contains configuration files for the server. Existing ones are kept.
 
     A translator with a compiled search becomes a model for servers started with
-    --xla_cpu_compilation_enabled. Warm-up requests compile it, here and in the server, which takes
-    minutes for a large model.
+    --xla_cpu_compilation_enabled, which allows XLA on GPUs, too. Warm-up requests compile it, here
+    and in the server, which takes minutes for a large model.
 
     Args:
         translator: The translator to export, with its decoding options.
@@ -95,9 +95,11 @@ def export_saved_model(
         save_tokenizers(extra, tokenizers, translator.model.config.has_joint_vocabulary)
         card = model_card(Path(os.path.abspath(path)).name, record)
         (temporary / "README.md").write_text(card, encoding="utf-8")
-        (temporary / "batching_params.pbtxt").write_text(BATCHING, encoding="utf-8")
+        (temporary / "batching_params.pbtxt").write_text(
+            batching_parameters(translator.device), encoding="utf-8"
+        )
         record_files(temporary, _files_to_keep(temporary))
-        write_serving_files(path)
+        write_serving_files(path, translator.device)
         return _publish(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -143,6 +145,7 @@ def _record(
         facts=facts,
         signatures=signatures,
         compiled=translator.compiled,
+        device=translator.device,
         precision=_precision(model),
         parameters=model.count_params(),
         vocabulary={

@@ -41,7 +41,7 @@ def warmup_requests(
     longest = translator.decoding.max_source_length
     sizes = [(rows, min(length, longest)) for rows, length in SIZES]
     if translator.compiled:
-        shapes = search_shapes(longest)
+        shapes = search_shapes(longest, translator.device)
         lengths = sorted({length for _, length in shapes})
         # The shortest texts that are too long for the shape before.
         shortest = dict(zip(lengths, [1, *(length + 1 for length in lengths)], strict=False))

@@ -4,10 +4,10 @@ This is the forward pass of `layers.Decoder` for a few queries per sentence, wri
 `keras.ops`, for every search and backend. Its plain equivalent is the decoder's `call` on all
 positions, without dropout; `tests/translation/test_cached_step.py` compares the two.
 
-Products suit CPUs, by the static shapes of a TensorFlow graph. oneDNN, TensorFlow's default on CPUs
-with AVX-512, divides every product among all threads, however small, and waking them takes longer
-than a step's products do. Sizes are constants because a graph may be served on another machine than
-the one that writes it.
+Unless the device is a GPU, products suit CPUs, by the static shapes of a TensorFlow graph. oneDNN,
+TensorFlow's default on CPUs with AVX-512, divides every product among all threads, however small,
+and waking them takes longer than a step's products do. Sizes are constants because a graph may be
+served on another machine than the one that writes it.
 """
 
 import functools
@@ -25,7 +25,7 @@ from keras_transformer.layers import (
     FeedForward,
     MultiHeadAttention,
 )
-from keras_transformer.layers.attention import split_heads
+from keras_transformer.layers.attention import join_heads, split_heads
 from keras_transformer.layers.decoder import check_memory
 from keras_transformer.layers.feed_forward import linear
 from keras_transformer.layers.masks import mask_bias
@@ -145,6 +145,7 @@ def decoder_step(
     caches: Sequence[Any],
     write: Callable[[Any, Any], Any],
     self_bias: Any = None,
+    device: str = "cpu",
 ) -> tuple[Any, list[Any]]:
     """Run a decoder on the next position of N beams per sentence, without dropout.
 
@@ -162,6 +163,7 @@ def decoder_step(
         self_bias: float32 [B, N, P'], the `mask_bias` of which written keys a beam may attend to:
             its own and those of the beams that it continues. All by default, which is right for
             N = 1.
+        device: "cpu", or "gpu" for operations that suit a GPU.
 
     Returns:
         The output [B * N, D], and the caches as `write` returned them.
@@ -177,24 +179,27 @@ def decoder_step(
         width = layer.num_heads * layer.key_dim
         parts = 3 if layer.key_dim == layer.value_dim else [width, 2 * width]
         query, key, value = (
-            _split_rows(part, layer.num_heads, beams) for part in ops.split(outputs, parts, axis=-1)
+            _split_rows(part, layer.num_heads, beams, device)
+            for part in ops.split(outputs, parts, axis=-1)
         )
         keys, values = write(cache[0], key), write(cache[1], value)
         written.append((keys, values))
-        outputs = multiply_rows(_attend(query, keys, values, self_bias), *own.self_output)
+        outputs = _attend(query, keys, values, self_bias, device)
+        outputs = multiply_rows(outputs, *own.self_output)
         x = layer.self_attention_residual(x, outputs, training=False)
 
         if memory:
             # The beams of a sentence are several queries to one memory, which is never repeated.
             outputs = layer.cross_attention_residual.prepare(x)
-            query = _split_rows(multiply_rows(outputs, *own.memory_query), layer.num_heads, beams)
+            outputs = multiply_rows(outputs, *own.memory_query)
+            query = _split_rows(outputs, layer.num_heads, beams, device)
             keys, values = memory
-            outputs = _attend(query, keys, values, memory_bias)
+            outputs = _attend(query, keys, values, memory_bias, device)
             outputs = multiply_rows(outputs, *own.memory_output)
             x = layer.cross_attention_residual(x, outputs, training=False)
 
         outputs = layer.feed_forward_residual.prepare(x)
-        is_fused = beams == 1 and not _are_few(outputs)
+        is_fused = device == "gpu" or (beams == 1 and not _are_few(outputs))
         outputs = _feed_forward(layer.feed_forward, outputs, own.inner, own.outer, is_fused)
         x = layer.feed_forward_residual(x, outputs, training=False)
     return x if decoder.final_norm is None else decoder.final_norm(x), written
@@ -252,18 +257,20 @@ def encode_sentence(model: Transformer, source: Any, mask: Any = None) -> Any:
     return ops.expand_dims(x if encoder.final_norm is None else encoder.final_norm(x), 0)
 
 
-def _split_rows(rows, num_heads, length=None):
+def _split_rows(rows, num_heads, length=None, device="cpu"):
     """Return the heads [B, H, T, K] of rows [B * T, H * K], T = `length`, or of rows [1, T, H * K].
 
-    Copying a few short heads takes less time than transposing them.
+    On a CPU, copying a few short heads takes less time than transposing them.
     """
     if length == 1:  # Nothing needs to move.
         return ops.reshape(rows, (-1, num_heads, 1, rows.shape[-1] // num_heads))
     x = rows if length is None else ops.reshape(rows, (-1, length, rows.shape[-1]))
+    if device == "gpu":
+        return split_heads(x, num_heads)
     return ops.stack(ops.split(x, num_heads, axis=-1), axis=1)
 
 
-def _attend(query, key, value, bias):
+def _attend(query, key, value, bias, device="cpu"):
     """Return the outputs of `layers.attention.attention` as rows [B * T, H * K].
 
     The output of a query with no key to attend to is finite and meaningless.
@@ -277,7 +284,9 @@ def _attend(query, key, value, bias):
     weights = powers / ops.sum(powers, axis=-1, keepdims=True)
     outputs = heads_matmul(ops.cast(weights, value.dtype), value)
     num_heads, length, size = outputs.shape[1:]
-    if length != 1:
+    if device == "gpu":
+        outputs = join_heads(outputs)
+    elif length != 1:
         outputs = ops.concatenate(ops.unstack(outputs, num_heads, axis=1), axis=-1)
     return ops.reshape(outputs, (-1, num_heads * size))
 

@@ -1,6 +1,8 @@
 """A search that XLA compiles for a few shapes, for any number and length of sentences."""
 
+import functools
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import tensorflow as tf
 
@@ -8,16 +10,28 @@ from keras_transformer.config import PAD_ID
 from keras_transformer.decoding import SearchResult
 
 SOURCE_LENGTHS = (16, 24, 32, 64, 128)
-"""The lengths S that sources are padded to; longer ones are padded to the maximum length."""
+"""The lengths S that sources are padded to on a CPU; longer ones are padded to the maximum."""
 
 BATCH_SIZES = (1, 8, 64)
-"""The batch sizes B that batches are padded to; larger batches are searched in parts."""
+"""The batch sizes B that batches are padded to on a CPU; larger ones are searched in parts."""
 
 MAX_BATCH_TOKENS = 4096
-"""The maximum of B * S: a search needs the memory of its largest shape."""
+"""The maximum of B * S on a CPU: a search needs the memory of its largest shape."""
 
 FIRST_STAGE = 24
 """The tokens that the cache has room for at first; each later stage has room for 4 times more."""
+
+GPU_SOURCE_LENGTHS = (32, 96, 256)
+"""`SOURCE_LENGTHS` of a GPU, which compiles each shape for seconds."""
+
+GPU_BATCH_SIZES = (1, 8, 64, 256)
+"""`BATCH_SIZES` of a GPU, on which a step takes nearly the same time for few and for many rows."""
+
+GPU_MAX_BATCH_TOKENS = 32768
+"""`MAX_BATCH_TOKENS` of a GPU."""
+
+GPU_FIRST_STAGE = 32
+"""`FIRST_STAGE` of a GPU. The last stage may have twice its room, which saves compiling a loop."""
 
 
 class CompiledSearch:
@@ -32,6 +46,9 @@ class CompiledSearch:
         max_source_length: The length of the longest source.
         longest: `longest(length)`, the maximum number of tokens of a translation, for a source of
             that length.
+        device: The device that the shapes are chosen for, "cpu" or "gpu". With "gpu", only the
+            compiled functions run on the GPU, between one copy of their inputs and one of their
+            outputs.
 
     Call arguments:
         source: int32 [B, S], padded.
@@ -56,44 +73,53 @@ class CompiledSearch:
         search: Callable[[tf.Tensor, tf.Tensor, tf.Tensor, tuple[int, ...]], SearchResult],
         max_source_length: int,
         longest: Callable[[int], int],
+        device: str = "cpu",
     ):
-        self._source_lengths = source_lengths(max_source_length)
+        self.device = device
+        self._source_lengths = source_lengths(max_source_length, device)
         self._functions = [
-            self._compile(search, length, stage_lengths(longest(length)))
+            self._compile(search, length, stage_lengths(longest(length), device))
             for length in self._source_lengths
         ]
 
     def __call__(
         self, source: tf.Tensor, max_lengths: tf.Tensor, num_words: tf.Tensor
     ) -> SearchResult:
-        index = _round_up(tf.shape(source)[1], self._source_lengths)
-        source = _pad(source, tf.gather(self._source_lengths, index), axis=1, value=PAD_ID)
-        batch = tf.shape(source)[0]
-        largest = tf.gather([batch_sizes(length)[-1] for length in self._source_lengths], index)
+        sizes = batch_sizes(1, self.device)
+        with host(self.device):
+            index = _round_up(tf.shape(source)[1], self._source_lengths)
+            source = _pad(source, tf.gather(self._source_lengths, index), axis=1, value=PAD_ID)
+            batch = tf.shape(source)[0]
+            largest = [batch_sizes(length, self.device)[-1] for length in self._source_lengths]
+            largest = tf.gather(largest, index)
 
         def search_part(start, *found):
-            end = tf.minimum(start + largest, batch)
-            rows = tf.gather(BATCH_SIZES, _round_up(end - start, BATCH_SIZES))
-            part = _pad(source[start:end], rows, axis=0, value=PAD_ID)
-            # Rows of padding stop at their first token.
-            limits = _pad(max_lengths[start:end], rows, axis=0, value=1)
-            words = _pad(num_words[start:end], rows, axis=0, value=0)
+            with host(self.device):
+                end = tf.minimum(start + largest, batch)
+                rows = tf.gather(sizes, _round_up(end - start, sizes))
+                part = _pad(source[start:end], rows, axis=0, value=PAD_ID)
+                # Rows of padding stop at their first token.
+                limits = _pad(max_lengths[start:end], rows, axis=0, value=1)
+                words = _pad(num_words[start:end], rows, axis=0, value=0)
             branches = [
-                lambda f=f, length=length: f(tf.reshape(part, [-1, length]), limits, words)
-                for f, length in zip(self._functions, self._source_lengths, strict=True)
+                functools.partial(self._run, number, part, limits, words)
+                for number in range(len(self._functions))
             ]
             result = tf.switch_case(index, branches)
-            parts = [tensor[: end - start] for tensor in result]
-            return end, *(tf.concat(pair, axis=0) for pair in zip(found, parts, strict=True))
+            with host(self.device):
+                parts = [tensor[: end - start] for tensor in result]
+                return end, *(tf.concat(pair, axis=0) for pair in zip(found, parts, strict=True))
 
         functions = [function.get_concrete_function() for function in self._functions]
         shapes = [function.structured_outputs.ids.shape for function in functions]
-        max_length, n = tf.gather([shape[2] for shape in shapes], index), shapes[0][1]
-        nothing = (
-            tf.zeros([0, n, max_length], tf.int32),
-            tf.zeros([0, n]),
-            tf.zeros([0, n], tf.int32),
-        )
+        n = shapes[0][1]
+        with host(self.device):
+            max_length = tf.gather([shape[2] for shape in shapes], index)
+            nothing = (
+                tf.zeros([0, n, max_length], tf.int32),
+                tf.zeros([0, n]),
+                tf.zeros([0, n], tf.int32),
+            )
         _, ids, scores, lengths = tf.while_loop(
             lambda start, *found: start < batch,
             search_part,
@@ -105,53 +131,72 @@ class CompiledSearch:
                 tf.TensorShape([None, n]),
             ),
         )
-        return SearchResult(ids[:, :, : tf.maximum(tf.reduce_max(lengths), 0)], scores, lengths)
+        with host(self.device):
+            longest = tf.maximum(tf.reduce_max(lengths), 0)
+            return SearchResult(ids[:, :, :longest], scores, lengths)
+
+    def _run(self, number, source, max_lengths, num_words):
+        with host(self.device):
+            source = tf.reshape(source, [-1, self._source_lengths[number]])
+            inputs = [_to_border(x, self.device) for x in (source, max_lengths, num_words)]
+        result = self._functions[number](*inputs)
+        with host(self.device):
+            return SearchResult(*(_from_border(x) for x in result))
 
     def _compile(self, search, source_length, stage_lengths):
-        ids = tf.TensorSpec([None, source_length], tf.int32)
-        numbers = tf.TensorSpec([None], tf.int32)
+        border = tf.int64 if self.device == "gpu" else tf.int32
+        ids, numbers = (tf.TensorSpec(shape, border) for shape in ([None, source_length], [None]))
 
         @tf.function(input_signature=[ids, numbers, numbers], autograph=False, jit_compile=True)
-        def compiled(source, max_lengths, num_words):
-            return search(source, max_lengths, num_words, stage_lengths)
+        def compiled(*inputs):
+            result = search(*map(_from_border, inputs), stage_lengths)
+            return SearchResult(*(_to_border(x, self.device) for x in result))
 
         return compiled
 
 
-def search_shapes(max_source_length: int) -> list[tuple[int, int]]:
-    """Return all shapes (B, S) of sources that are compiled.
+def host(device: str) -> AbstractContextManager:
+    """Return a context in which operations stay on the CPU if others run on a GPU."""
+    return tf.device("/CPU:0") if device == "gpu" else nullcontext()
+
+
+def search_shapes(max_source_length: int, device: str = "cpu") -> list[tuple[int, int]]:
+    """Return all shapes (B, S) of sources that are compiled for a device.
 
     >>> search_shapes(20)
     [(1, 16), (8, 16), (64, 16), (1, 20), (8, 20), (64, 20)]
     """
-    lengths = source_lengths(max_source_length)
-    return [(batch, length) for length in lengths for batch in batch_sizes(length)]
+    lengths = source_lengths(max_source_length, device)
+    return [(batch, length) for length in lengths for batch in batch_sizes(length, device)]
 
 
-def source_lengths(max_source_length: int) -> tuple[int, ...]:
+def source_lengths(max_source_length: int, device: str = "cpu") -> tuple[int, ...]:
     """Return the lengths S that sources are padded to."""
-    shorter = [length for length in SOURCE_LENGTHS if length < max_source_length]
+    lengths = GPU_SOURCE_LENGTHS if device == "gpu" else SOURCE_LENGTHS
+    shorter = [length for length in lengths if length < max_source_length]
     return (*shorter, max_source_length)
 
 
-def batch_sizes(source_length: int) -> tuple[int, ...]:
+def batch_sizes(source_length: int, device: str = "cpu") -> tuple[int, ...]:
     """Return the batch sizes B for sources of length S.
 
     >>> batch_sizes(64), batch_sizes(65)
     ((1, 8, 64), (1, 8))
     """
-    first, *others = BATCH_SIZES
-    return (first, *(size for size in others if size * source_length <= MAX_BATCH_TOKENS))
+    first, *others = GPU_BATCH_SIZES if device == "gpu" else BATCH_SIZES
+    most = GPU_MAX_BATCH_TOKENS if device == "gpu" else MAX_BATCH_TOKENS
+    return (first, *(size for size in others if size * source_length <= most))
 
 
-def stage_lengths(max_length: int) -> tuple[int, ...]:
+def stage_lengths(max_length: int, device: str = "cpu") -> tuple[int, ...]:
     """Return the `lengths` of `Stages` for translations of at most `max_length` tokens.
 
-    >>> stage_lengths(20), stage_lengths(100)
-    ((20,), (24, 96, 100))
+    >>> stage_lengths(20), stage_lengths(100), stage_lengths(150, "gpu")
+    ((20,), (24, 96, 100), (32, 150))
     """
-    lengths, length = [], FIRST_STAGE
-    while length < max_length:
+    lengths, length = [], GPU_FIRST_STAGE if device == "gpu" else FIRST_STAGE
+    last_step = 2 if device == "gpu" else 1
+    while last_step * length < max_length:
         lengths.append(length)
         length *= 4
     return (*lengths, max_length)
@@ -160,6 +205,19 @@ def stage_lengths(max_length: int) -> tuple[int, ...]:
 def _round_up(number, sizes):
     """Return the index of the smallest of ascending `sizes` that is at least `number`."""
     return tf.math.count_nonzero(number > tf.constant(sizes[:-1], tf.int32), dtype=tf.int32)
+
+
+def _to_border(tensor, device):
+    """Return integers in a type that TensorFlow keeps in the memory of the device.
+
+    On a GPU, it expects int32 in the memory of the CPU, where XLA has none.
+    """
+    is_moved = device == "gpu" and tensor.dtype == tf.int32
+    return tf.cast(tensor, tf.int64) if is_moved else tensor
+
+
+def _from_border(tensor):
+    return tf.cast(tensor, tf.int32) if tensor.dtype == tf.int64 else tensor
 
 
 def _pad(tensor, size, axis, value):

@@ -73,6 +73,7 @@ class DecoderStep:
             the cache grows by concatenation.
         drops_sentences: Whether the search may drop finished sentences, in a graph of variable
             shapes.
+        device: "cpu", or "gpu" for operations that suit a GPU.
 
     >>> decoder = Decoder(num_layers=1, d_model=8, d_ff=16, num_heads=2)
     >>> decoder.build((None, None, 8))
@@ -97,12 +98,14 @@ class DecoderStep:
         weights: Sequence[LayerWeights] | None = None,
         stage_lengths: tuple[int, ...] | None = None,
         drops_sentences: bool = True,
+        device: str = "cpu",
     ):
         self.decoder = decoder
         self.embed = embed
         self.project = project
         self.batch = batch
         self.beam_size = beam_size
+        self.device = device
         # In a state, "nothing" is (), as None would be a leaf.
         memory_bias = () if memory_mask is None else mask_bias(memory_mask)
         self.memory = project_memory(decoder, memory), memory_bias
@@ -154,6 +157,7 @@ class DecoderStep:
             cache,
             write=lambda cached, heads: self._write(cached, heads, position),
             self_bias=None if mask is None else mask_bias(mask),
+            device=self.device,
         )
         return tf.cast(self.project(x), tf.float32), (cache, visible, memory)
 
@@ -206,6 +210,7 @@ class ModelStep:
             that are fast for a few rows, and a loop without dropping sentences. Needs a static B
             of 1 and no `stage_lengths`.
         prepared: The result of `prepare_weights`, if it is known already.
+        device: "cpu", or "gpu" for operations that suit a GPU.
 
     Raises:
         ValueError: If `single_sentence` is given with `stage_lengths` or another batch size.
@@ -228,6 +233,7 @@ class ModelStep:
         stage_lengths: tuple[int, ...] | None = None,
         single_sentence: bool = False,
         prepared: PreparedWeights | None = None,
+        device: str = "cpu",
     ):
         if single_sentence and (stage_lengths is not None or source.shape[0] != 1):
             raise ValueError(
@@ -235,6 +241,7 @@ class ModelStep:
                 f"shape {source.shape} and stage_lengths={stage_lengths}. Leave it out."
             )
         self.model = model
+        self.device = device
         self.logit_bias = logit_bias
         if model.output_bias is not None:
             bias = tf.cast(model.output_bias, tf.float32)
@@ -260,6 +267,7 @@ class ModelStep:
             weights=[layer_weights(layer, projections) for layer, projections in layers],
             stage_lengths=stage_lengths,
             drops_sentences=not single_sentence,
+            device=device,
         )
         self._step = step
         self.stages, self.select, self.initial_state = step.stages, step.select, step.initial_state
@@ -277,7 +285,10 @@ class ModelStep:
         return tf.cast(tf.cast(x, tf.float32) + tf.gather(self.positions, position), x.dtype)
 
     def _project(self, x):
-        if self.single_sentence:
+        if self.device == "gpu":  # Logits are not rounded to the type of the weights.
+            kernel = tf.cast(self.prepared.output_kernel, x.dtype)
+            logits = tf.raw_ops.BatchMatMulV3(x=x, y=kernel, Tout=tf.float32)
+        elif self.single_sentence:
             logits = few_rows_logits(x, tf.cast(self._embeddings, x.dtype))
         else:
             logits = multiply_rows(x, self.prepared.output_kernel)

@@ -61,6 +61,8 @@ class TokenSearch:
         decoding: The search and its options.
         prefix: The ids that every translation starts with.
         compiled: Whether XLA compiles the search.
+        device: The device that it is compiled for, "cpu" or "gpu"; by default a GPU if TensorFlow
+            sees one.
         tree_tokens: The tokens of trees, if the results are to be trees over the words of the
             sources; see `decoding.TreeStep`.
 
@@ -73,7 +75,8 @@ class TokenSearch:
             trees need it.
 
     Raises:
-        ValueError: If trees are to have a prefix, or an option that bans tokens.
+        ValueError: If trees are to have a prefix, or an option that bans tokens, or a device is
+            unknown or given without `compiled`.
 
     Returns:
         A `SearchResult` with N translations of each source.
@@ -91,6 +94,7 @@ class TokenSearch:
         prefix: Sequence[int] = (),
         compiled: bool = False,
         tree_tokens: TreeTokens | None = None,
+        device: str | None = None,
     ):
         if tree_tokens is not None and (given := decoding.not_for_trees()):
             raise ValueError(
@@ -101,6 +105,7 @@ class TokenSearch:
         self._tree_tokens = tree_tokens
         self.decoding = decoding
         self.compiled = compiled
+        self.device = _device(device, compiled)
         excluded = np.zeros(model.config.target_size, "float32")
         excluded[decoding.excluded_ids] = -1e9
         self._logit_bias = excluded if decoding.renormalize else None
@@ -160,6 +165,7 @@ class TokenSearch:
                     functools.partial(self._search, **options),
                     self.decoding.max_source_length,
                     self.longest,
+                    self.device,
                 )
             return self._compiled[key](source, max_lengths, num_words)
 
@@ -211,6 +217,7 @@ class TokenSearch:
             stage_lengths=stage_lengths,
             single_sentence=single_sentence,
             prepared=self._prepared,
+            device=self.device,
         )
         step: ModelStep | TreeStep = model_step
         state, stages, select = model_step.initial_state(), model_step.stages, model_step.select
@@ -230,6 +237,7 @@ class TokenSearch:
             "rules": self._rules,
             "excluded": self._excluded,
             "style": decoding.style,
+            "device": self.device,
             "stages": stages,
             "select": select,
         }
@@ -254,6 +262,17 @@ class TokenSearch:
             single_sentence=single_sentence,
             **options,
         )
+
+
+def _device(device, compiled):
+    """Return the device that operations are chosen for."""
+    if device not in (None, "cpu", "gpu") or (device == "gpu" and not compiled):
+        raise ValueError(
+            f"device must be 'cpu' or, for a compiled search, 'gpu'; received {device!r} and "
+            f"compiled={compiled}. Leave it out, or set compiled=True."
+        )
+    has_gpu = compiled and device is None and tf.config.get_visible_devices("GPU")
+    return "gpu" if has_gpu else device or "cpu"
 
 
 def _keys(source):

@@ -26,6 +26,8 @@ from keras_transformer.translation.teacher_forcing import (
 )
 
 _TEXT = tf.TensorSpec([None], tf.string, name="text")
+_HOST = "/CPU:0"
+"""Where texts and the integers about them are; a GPU would compute them in many small steps."""
 _IDS = tf.TensorSpec([None, None], tf.int32)
 
 
@@ -48,10 +50,12 @@ class Translator:
             learned positions, sources and translations have at most that many tokens.
         compiled: Whether XLA compiles the search. It is then faster, above all for a single
             sentence, after some seconds at the first call with each shape.
+        device: The device that XLA compiles it for, "cpu" or "gpu"; by default a GPU if TensorFlow
+            sees one. Results are the same up to rounding; see `compiled_search` for the shapes.
 
     Raises:
         ValueError: If the model or the tokenizer is something else, or the size of a tokenizer
-            differs from that of the model's vocabulary.
+            differs from that of the model's vocabulary, or the device is unknown.
 
     >>> from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
     >>> tokenizer = SentencePieceTokenizer(train_sentencepiece(["a b c d e f g"], 270))
@@ -71,6 +75,7 @@ class Translator:
         target_tokenizer: Tokenizer | None = None,
         decoding: DecodingConfig | None = None,
         compiled: bool = False,
+        device: str | None = None,
     ):
         if not (isinstance(model, Transformer) and isinstance(tokenizer, Tokenizer)):
             raise ValueError(
@@ -99,12 +104,17 @@ class Translator:
             )
         prefix = self.target_tokenizer.tokenize([self.decoding.prefix])[0].numpy().tolist()
         trees = tree_tokens(self.target_tokenizer)
-        self._token_search = TokenSearch(model, self.decoding, prefix, compiled, trees)
+        self._token_search = TokenSearch(model, self.decoding, prefix, compiled, trees, device)
 
     @property
     def compiled(self) -> bool:
         """Whether XLA compiles the search."""
         return self._token_search.compiled
+
+    @property
+    def device(self) -> str:
+        """The device that the search is for, "cpu" or "gpu"; a portable one runs on both."""
+        return self._token_search.device
 
     @property
     def makes_trees(self) -> bool:
@@ -127,8 +137,8 @@ class Translator:
         """Return a translator with a plain model: itself if the model has no LoRA."""
         if not self.model.has_lora:
             return self
-        tokenizers = self.tokenizer, self.target_tokenizer
-        plain = Translator(self.model.without_lora(), *tokenizers, self.decoding, self.compiled)
+        how = self.tokenizer, self.target_tokenizer, self.decoding, self.compiled, self.device
+        plain = Translator(self.model.without_lora(), *how)
         plain.origin = self.origin
         return plain
 
@@ -138,6 +148,7 @@ class Translator:
         path: str | os.PathLike,
         *,
         compiled: bool = False,
+        device: str | None = None,
         precision: str = "float32",
         **decoding: Any,
     ) -> "Translator":
@@ -148,8 +159,11 @@ class Translator:
                 exported SavedModel: a version, or the directory of all versions, whose highest is
                 loaded.
             compiled: Whether XLA compiles the search.
-            precision: Type of weights and matrix products, "float32" or "bfloat16". Normalization,
-                softmax and everything after the logits are computed in float32 in both.
+            device: The device that XLA compiles it for, "cpu" or "gpu"; by default a GPU if
+                TensorFlow sees one.
+            precision: Type of weights and matrix products, "float32", "bfloat16" or, for GPUs,
+                "float16". Normalization, softmax and everything after the logits are computed in
+                float32 in all.
             **decoding: Fields of `DecodingConfig` that override the saved ones.
 
         Returns:
@@ -173,7 +187,7 @@ class Translator:
             model = model.with_dtype(precision)
         tokenizers = read_tokenizers(saved.vocabularies, saved.config.data.subwords)
         search = dataclasses.replace(saved.config.decoding, **decoding)
-        translator = cls(model, *tokenizers, search, compiled)
+        translator = cls(model, *tokenizers, search, compiled, device)
         translator.origin = saved.config.origin
         return translator
 
@@ -240,7 +254,7 @@ class Translator:
         # Greedy search is faster without scores. Others share a graph with other methods.
         scores = self.decoding.beam_size > 1 or self.decoding.temperature is not None
         best = self._search_text(text, num_hypotheses=1, scores=scores)[1]
-        return self.target_tokenizer.write(best.ids[:, 0], text)
+        return self._write(best.ids[:, 0], text)
 
     @graph_method(_TEXT)
     def translate_with_scores(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -257,7 +271,7 @@ class Translator:
         """
         best = self._search_text(text, num_hypotheses=1)[1]
         return {
-            "translation": self.target_tokenizer.write(best.ids[:, 0], text),
+            "translation": self._write(best.ids[:, 0], text),
             "score": best.scores[:, 0],
             "length": best.lengths[:, 0],
         }
@@ -280,9 +294,10 @@ class Translator:
         n = self.decoding.num_hypotheses or self.decoding.beam_size
         found = self._search_text(text, num_hypotheses=n)[1]
         batch, length = tf.shape(found.ids)[0], tf.shape(found.ids)[2]
-        ids, texts = tf.reshape(found.ids, [batch * n, length]), tf.repeat(text, n)
-        translations = self.target_tokenizer.write(ids, texts)
-        return {"translations": tf.reshape(translations, [-1, n]), "scores": found.scores}
+        with tf.device(_HOST):
+            ids, texts = tf.reshape(found.ids, [batch * n, length]), tf.repeat(text, n)
+            translations = tf.reshape(self._write(ids, texts), [-1, n])
+        return {"translations": translations, "scores": found.scores}
 
     @graph_method(_TEXT, tf.TensorSpec([None], tf.string, name="translation"))
     def score(self, text: tf.Tensor, translation: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -303,9 +318,10 @@ class Translator:
             - `length`: int32 [B], the number of tokens of the translation, including eos.
         """
         # `tf.stack` fails on inputs of different lengths.
-        text, translation = tf.unstack(tf.stack([text, translation]))
-        longest = self._token_search.longest(self.decoding.max_source_length)
-        target, lengths = encode(self.target_tokenizer, translation, longest)
+        with tf.device(_HOST):
+            text, translation = tf.unstack(tf.stack([text, translation]))
+            longest = self._token_search.longest(self.decoding.max_source_length)
+            target, lengths = encode(self.target_tokenizer, translation, longest)
         return {"score": self.score_ids(self.encode_text(text)[0], target), "length": lengths}
 
     @graph_method(_IDS, _IDS)
@@ -373,14 +389,20 @@ class Translator:
         target = best.ids[:, 0]
         log_probs = self._token_search.log_probs
         found = inspect_ids(self.model, source, target, log_probs, self.decoding)
-        candidates = self.target_tokenizer.pieces(found["candidates"])
+        with tf.device(_HOST):
+            candidates = self.target_tokenizer.pieces(found["candidates"])
         return {**self._pieces(source, target), **found, "candidates": candidates}
 
+    def _write(self, ids, texts):
+        with tf.device(_HOST):
+            return self.target_tokenizer.write(ids, texts)
+
     def _pieces(self, source, target):
-        return {
-            "source_tokens": self.tokenizer.pieces(source),
-            "target_tokens": self.target_tokenizer.pieces(target),
-        }
+        with tf.device(_HOST):
+            return {
+                "source_tokens": self.tokenizer.pieces(source),
+                "target_tokens": self.target_tokenizer.pieces(target),
+            }
 
     @graph_method()
     def _search_text(self, text, num_hypotheses, scores=True):
@@ -389,13 +411,14 @@ class Translator:
         num_words = self.count_words(text, lengths)
         found = self.search(source, lengths, num_hypotheses, scores, num_words)
         # An empty text has an empty translation.
-        is_text = (lengths > 1 if num_words is None else num_words > 0)[:, tf.newaxis]
-        nothing = tf.one_hot(0, num_hypotheses, on_value=0.0, off_value=UNFILLED_SCORE)
-        return source, SearchResult(
-            ids=tf.where(is_text[:, :, tf.newaxis], found.ids, PAD_ID),
-            scores=tf.where(is_text, found.scores, nothing),
-            lengths=tf.where(is_text, found.lengths, 0),
-        )
+        with tf.device(_HOST):
+            is_text = (lengths > 1 if num_words is None else num_words > 0)[:, tf.newaxis]
+            nothing = tf.one_hot(0, num_hypotheses, on_value=0.0, off_value=UNFILLED_SCORE)
+            return source, SearchResult(
+                ids=tf.where(is_text[:, :, tf.newaxis], found.ids, PAD_ID),
+                scores=tf.where(is_text, found.scores, nothing),
+                lengths=tf.where(is_text, found.lengths, 0),
+            )
 
     def count_words(self, text: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor | None:
         """Return the number of words that trees are searched for, int32 [B]; None without trees.
@@ -406,9 +429,10 @@ class Translator:
         """
         if not isinstance(self.target_tokenizer, TreeTokenizer):
             return None
-        # Only the beginning of a long text is encoded, and some words have no tokens at all.
-        most = tf.maximum(lengths - 1, 1)
-        return tf.minimum(self.target_tokenizer.count_words(text), most)
+        with tf.device(_HOST):
+            # Only the beginning of a long text is encoded, and some words have no tokens at all.
+            most = tf.maximum(lengths - 1, 1)
+            return tf.minimum(self.target_tokenizer.count_words(text), most)
 
     def encode_text(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return ids int32 [B, S] with eos and padding, and lengths int32 [B] including eos.
@@ -416,7 +440,8 @@ class Translator:
         Args:
             text: string [B].
         """
-        return encode(self.tokenizer, text, self.decoding.max_source_length)
+        with tf.device(_HOST):
+            return encode(self.tokenizer, text, self.decoding.max_source_length)
 
     def search(
         self,

@@ -8,16 +8,17 @@ from keras_transformer.decoding.candidates import best_continuations, best_token
 VOCAB_SIZES = pytest.mark.parametrize("vocab_size", [2, 7, 24, 130])
 
 
+WAYS = pytest.mark.parametrize("way", [{}, {"few_rows": True}, {"device": "gpu"}], ids=str)
+
+
 @VOCAB_SIZES
-@pytest.mark.parametrize("few_rows", [False, True])
-def test_the_best_continuations_are_the_first_of_all_sorted(vocab_size, few_rows):
+@WAYS
+def test_the_best_continuations_are_the_first_of_all_sorted(vocab_size, way):
     random = np.random.default_rng(vocab_size)
     batch, beam_size = 5, 3
     logits = 5 * random.normal(size=[batch * beam_size, vocab_size]).astype(np.float32)
     live = random.normal(size=[batch, beam_size]).astype(np.float32)
-    values, beams, tokens = best_continuations(
-        tf.constant(logits), tf.constant(live), 6, few_rows=few_rows
-    )
+    values, beams, tokens = best_continuations(tf.constant(logits), tf.constant(live), 6, **way)
 
     log_probs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
     totals = (live.reshape(-1, 1) + log_probs).reshape(batch, -1)
@@ -47,13 +48,13 @@ def test_a_beam_that_is_not_live_comes_last():
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize("few_rows", [False, True])
+@WAYS
 @pytest.mark.parametrize("offset", [0.0, 1e6, -1e6])
-def test_log_probabilities_are_exact_for_large_logits(offset, few_rows, compiled):
+def test_log_probabilities_are_exact_for_large_logits(offset, way, compiled):
     logits = tf.constant([[3.0, 2.0, -1e9, -400.0], [1.0, 1.0, -1e9, -1e6]]) + offset
     live = tf.constant([[-0.25, -0.5]])
     search = tf.function(best_continuations, jit_compile=compiled)
-    values, beams, tokens = search(logits, live, 4, few_rows=few_rows)
+    values, beams, tokens = search(logits, live, 4, **way)
     likely, half = -np.log(1 + np.exp(-1)), -np.log(2)
     expected = [[likely - 0.25, half - 0.5, half - 0.5, likely - 1.25]]
     np.testing.assert_allclose(values, expected, atol=1e-6)
@@ -61,10 +62,11 @@ def test_log_probabilities_are_exact_for_large_logits(offset, few_rows, compiled
 
 
 @VOCAB_SIZES
-def test_the_best_token_equals_argmax(vocab_size):
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_the_best_token_equals_argmax(vocab_size, device):
     logits = np.random.default_rng(vocab_size).integers(0, 9, [70, vocab_size]).astype(np.float32)
     assert vocab_size == 2 or (np.sort(logits)[:, -2:] == logits.max(1, keepdims=True)).all(1).any()
-    np.testing.assert_array_equal(best_tokens(tf.constant(logits)), logits.argmax(axis=1))
+    np.testing.assert_array_equal(best_tokens(tf.constant(logits), device), logits.argmax(axis=1))
     unknown = tf.function(best_tokens, input_signature=[tf.TensorSpec([None, None])])
     np.testing.assert_array_equal(unknown(logits), logits.argmax(axis=1))
 

@@ -58,7 +58,7 @@ def test_a_server_can_parse_them(described, messages):
 @pytest.mark.parametrize("name", ["en_de", 'a "b"', "Größe"])
 def test_a_model_may_have_any_name(name, tmp_path):
     (tmp_path / name).mkdir()
-    write_serving_files(tmp_path / name)
+    write_serving_files(tmp_path / name, "cpu")
     text = (tmp_path / name / "serving" / "models.config").read_text(encoding="utf-8")
     models = text_format.Parse(text, model_server_config_pb2.ModelServerConfig())
     assert models.model_config_list.config[0].name == name
@@ -67,18 +67,18 @@ def test_a_model_may_have_any_name(name, tmp_path):
 def test_a_link_keeps_its_name(tmp_path):
     (tmp_path / "disk").mkdir()
     (tmp_path / "en_de").symlink_to(tmp_path / "disk")
-    write_serving_files(tmp_path / "en_de")
+    write_serving_files(tmp_path / "en_de", "cpu")
     assert 'name: "en_de"' in (tmp_path / "disk" / "serving" / "models.config").read_text()
 
 
 def test_files_that_the_operator_edited_are_kept(tmp_path):
-    write_serving_files(tmp_path)
+    write_serving_files(tmp_path, "cpu")
     files = sorted((tmp_path / "serving").iterdir())
     batching, models, monitoring = files
     written = models.read_text()
     batching.write_text("max_batch_size { value: 8 }")
     models.unlink()
-    write_serving_files(tmp_path)
+    write_serving_files(tmp_path, "cpu")
     assert batching.read_text() == "max_batch_size { value: 8 }"
     assert models.read_text() == written
     assert sorted((tmp_path / "serving").iterdir()) == files

@@ -3,6 +3,7 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
+from keras_transformer.export.serving_files import batching_parameters
 from keras_transformer.export.warmup import Request, replay, warmup_requests, write_warmup
 from keras_transformer.serving.queues import Batching
 from keras_transformer.translation.translator import Translator
@@ -41,14 +42,18 @@ def test_every_signature_is_warmed_up_with_every_size(requests, graph):
     assert len(requests) < 1000  # A server refuses more.
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-def test_no_request_exceeds_the_maximum_batch_size(exported, compiled):
+@pytest.mark.parametrize(
+    ("compiled", "device", "most"), [(False, "cpu", 8), (True, "cpu", 64), (True, "gpu", 256)]
+)
+def test_no_request_exceeds_the_maximum_batch_size(compiled, device, most, exported, tmp_path):
     translator = exported.translator
     parts = (translator.model, translator.tokenizer, None, translator.decoding)
-    requests = warmup_requests(Translator(*parts, compiled), {"n": {"inputs": {"text": "string"}}})
+    translator = Translator(*parts, compiled, device)
+    requests = warmup_requests(translator, {"n": {"inputs": {"text": "string"}}})
     rows = {len(request.inputs["text"]) for request in requests}
-    assert max(rows) == (64 if compiled else 8)
-    assert max(rows) <= Batching.read(exported.version).max_batch_size
+    assert max(rows) == most
+    (tmp_path / "batching_params.pbtxt").write_text(batching_parameters(device))
+    assert max(rows) <= Batching.read(tmp_path).max_batch_size
 
 
 def test_the_requests_are_answered(requests, serve):

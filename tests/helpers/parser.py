@@ -53,14 +53,14 @@ def write_treebank(directory, sections=("02", "03", "22")):
     return Path(directory)
 
 
-def parser(word_tags="none", compiled=False, subwords="bpe", **decoding):
+def parser(word_tags="none", compiled=False, subwords="bpe", device=None, **decoding):
     """Return a parser whose random weights distinguish sentences, one for the same options."""
     search = {"beam_size": 3, "extra_length": 9, "max_source_length": 24, **decoding}
-    return _parser(word_tags, compiled, subwords, DecodingConfig(**search))
+    return _parser(word_tags, compiled, subwords, device, DecodingConfig(**search))
 
 
 @functools.cache
-def _parser(word_tags, compiled, subwords, decoding):
+def _parser(word_tags, compiled, subwords, device, decoding):
     tree = parse_tree("(S (NP (NN a)) (VP (VB a) (PP (IN a))))")
     vocabulary = tree_vocabulary([tree], 160, word_tags=word_tags)
     lines = [*toy_sentences(80), "the dog/NN ( sees )"]
@@ -69,7 +69,7 @@ def _parser(word_tags, compiled, subwords, decoding):
     else:
         source = SentencePieceTokenizer(train_sentencepiece(lines, 340))
     model = tiny_model(340, 160, num_layers=1)
-    return Translator(model, source, TreeTokenizer(vocabulary), decoding, compiled)
+    return Translator(model, source, TreeTokenizer(vocabulary), decoding, compiled, device)
 
 
 TEXTS = [*toy_sentences(14), *ODD, "( ) [ ] { }", ". , !", "-LRB- x/y", "\u200b", "a\u00a0b c"]

@@ -34,7 +34,7 @@ def test_options_reach_the_export(run, tmp_path, monkeypatch):
 
     monkeypatch.setattr("keras_transformer.export.export_saved_model", export_saved_model)
     (tmp_path / "scores.json").write_text('{"bleu": 37.7}')
-    arguments = ["--checkpoint", run, "--output", "toy", "--compiled", "--beam-size", "2"]
+    arguments = ["--checkpoint", run, "--output", "toy", "--device", "gpu", "--beam-size", "2"]
     (tmp_path / "about.md").write_text("Toys.\n")
     arguments += ["--precision", "bfloat16"]
     arguments += ["--min-length", "3", "--description", str(tmp_path / "about.md")]
@@ -43,7 +43,7 @@ def test_options_reach_the_export(run, tmp_path, monkeypatch):
     arguments += ["--languages", "en", "de", "--attribution", "A. Turing"]
     export.main([*arguments, "--scores", str(tmp_path / "scores.json")])
     translator = exported["translator"]
-    assert translator.compiled
+    assert (translator.compiled, translator.device) == (True, "gpu")
     assert translator.model.dtype_policy.name == "bfloat16"
     assert (translator.decoding.beam_size, translator.decoding.min_length) == (2, 3)
     assert exported["facts"]["scores"] == {"bleu": 37.7}

@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -6,6 +8,7 @@ from keras_transformer.config import DecodingConfig
 from keras_transformer.decoding import SearchResult
 from keras_transformer.translation import compiled_search
 from keras_transformer.translation.compiled_search import CompiledSearch, search_shapes
+from keras_transformer.translation.search import TokenSearch
 from keras_transformer.translation.translator import Translator
 from tests.helpers.tiny import (
     NO_UTF8,
@@ -31,19 +34,25 @@ def echo(source, limits, num_words, stage_lengths):
     )
 
 
+GPU = {"device": "gpu"}
+
+
 @pytest.mark.parametrize(
-    ("batch", "length", "rows", "columns"),
+    ("batch", "length", "rows", "columns", "device"),
     [
-        (0, 17, [], 20),
-        (1, 3, [1], 16),
-        (2, 16, [8, 8], 16),
-        (8, 17, [8] * 8, 20),
-        (70, 20, [64] * 64 + [8] * 6, 20),
-        (65, 1, [64] * 64 + [1], 16),
+        (0, 17, [], 20, {}),
+        (1, 3, [1], 16, {}),
+        (2, 16, [8, 8], 16, {}),
+        (8, 17, [8] * 8, 20, {}),
+        (70, 20, [64] * 64 + [8] * 6, 20, {}),
+        (65, 1, [64] * 64 + [1], 16, {}),
+        (0, 17, [], 20, GPU),
+        (65, 1, [256] * 65, 20, GPU),
+        (257, 20, [256] * 256 + [1], 20, GPU),
     ],
 )
-def test_any_batch_is_searched_in_one_of_the_compiled_shapes(batch, length, rows, columns):
-    search = CompiledSearch(echo, max_source_length=20, longest=lambda length: length + 3)
+def test_any_batch_is_searched_in_one_of_the_compiled_shapes(batch, length, rows, columns, device):
+    search = CompiledSearch(echo, max_source_length=20, longest=lambda length: length + 3, **device)
     source = tf.random.uniform([batch, length], 1, 9, tf.int32)
     limits = tf.range(batch) % length + 1
     result = search(source, limits, tf.zeros_like(limits))
@@ -53,7 +62,7 @@ def test_any_batch_is_searched_in_one_of_the_compiled_shapes(batch, length, rows
     assert np.array_equal(result.lengths[:, 1], limits)
     assert result.scores[:, 0].numpy().tolist() == rows
     assert result.scores[:, 1].numpy().tolist() == [columns] * batch
-    assert set(zip(rows, [columns] * batch, strict=True)) <= set(search_shapes(20))
+    assert set(zip(rows, [columns] * batch, strict=True)) <= set(search_shapes(20, **device))
 
 
 def test_batches_of_long_sources_are_searched_in_smaller_parts():
@@ -62,6 +71,7 @@ def test_batches_of_long_sources_are_searched_in_smaller_parts():
     assert result.scores.numpy().tolist() == [[8, 200]] * 19
     assert [batch for batch, size in search_shapes(200) if size == 200] == [1, 8]
     assert {size for _, size in search_shapes(200)} == {16, 24, 32, 64, 128, 200}
+    assert [batch for batch, size in search_shapes(512, "gpu") if size == 512] == [1, 8, 64]
 
 
 # Each size, for sources of up to 16 and up to 24 tokens, is compiled on its own; so are N
@@ -82,19 +92,21 @@ RULES = {"min_length": 3, "no_repeat_ngram_size": 2, "prefix": "eins"}
     ],
     ids=["greedy", "beam", "rules", "sampling"],
 )
-def test_a_compiled_translator_translates_like_a_portable_one(shapes, options, monkeypatch):
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_a_compiled_translator_translates_like_a_portable_one(shapes, options, device, monkeypatch):
     # Translations outgrow the cache, and batches need more than one part.
-    monkeypatch.setattr(compiled_search, "FIRST_STAGE", shapes["first_stage"])
-    monkeypatch.setattr(compiled_search, "BATCH_SIZES", shapes["sizes"])
+    prefix = "GPU_" if device == "gpu" else ""
+    monkeypatch.setattr(compiled_search, f"{prefix}FIRST_STAGE", shapes["first_stage"])
+    monkeypatch.setattr(compiled_search, f"{prefix}BATCH_SIZES", shapes["sizes"])
     options = {
         "extra_length": 6,
         "max_source_length": shapes["max_source_length"],
         **options,
     }
     plain = tiny_translator(**options)
-    compiled = Translator(
-        tiny_model(), tiny_tokenizer(), decoding=DecodingConfig(**options), compiled=True
-    )
+    decoding = DecodingConfig(**options)
+    parts = tiny_model(), tiny_tokenizer()
+    compiled = Translator(*parts, decoding=decoding, compiled=True, device=device)
     expected, received = plain.n_best(TEXTS), compiled.n_best(TEXTS)
     assert received["translations"].numpy().tolist() == expected["translations"].numpy().tolist()
     np.testing.assert_allclose(received["scores"], expected["scores"], atol=1e-4)
@@ -136,3 +148,21 @@ def test_prepared_weights_keep_what_a_subclass_overrides():
     model = tiny_model(num_layers=1)
     prepared = Scoring(model, tiny_tokenizer(), decoding=options).with_prepared_weights()
     assert prepared.n_best(TEXTS[-1:])["scores"].numpy().tolist() == [[-7.0]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_a_step_on_a_gpu_multiplies_once_per_map_and_copies_no_cache(beam_size):
+    model = tiny_model(num_layers=1)
+    options = DecodingConfig(beam_size=beam_size, extra_length=6, max_source_length=16)
+    search = TokenSearch(model, options, compiled=True, device="gpu").with_prepared_weights()
+    search(tf.zeros([2, 16], tf.int32), tf.ones([2], tf.int32))
+    (compiled,) = search._compiled.values()
+    inputs = [tf.zeros(shape, tf.int64) for shape in ([2, 16], [2], [2])]
+    program = compiled._functions[-1].experimental_get_compiler_ir(*inputs)("optimized_hlo")
+    (name,) = re.findall(r"body=%([\w.\-]+)", program)
+    body = re.search(rf"^%{re.escape(name)} .*?^}}", program, re.DOTALL | re.MULTILINE)[0]
+    # Joined projections, two maps of the memory, and two products of each attention.
+    assert len(re.findall(r" dot\(", body)) == 10 + 1
+    assert "dynamic-update-slice" in program
+    assert not re.findall(r"= f32\[2,\d+,\d+,\d+\]\S* (?:copy|transpose)\(", body)

@@ -12,7 +12,11 @@ VARIANTS = pytest.mark.parametrize(
     [{}, {"norm": "pre", "position": "learned", "max_length": 7, "share_embeddings": "none"}],
     ids=["paper", "variant"],
 )
-LENGTHS = pytest.mark.parametrize("lengths", [None, (2, 4, T)], ids=["growing", "fixed"])
+WAYS = pytest.mark.parametrize(
+    "way",
+    [{}, {"stage_lengths": (2, 4, T)}, {"stage_lengths": (2, T), "device": "gpu"}],
+    ids=["growing", "fixed", "fixed, on a GPU"],
+)
 
 
 def build(**variant):
@@ -42,14 +46,14 @@ def run(step, tokens, parents):
 
 
 @VARIANTS
-@LENGTHS
+@WAYS
 @pytest.mark.parametrize("beams", [1, 3])
-def test_cached_steps_equal_the_full_pass(variant, lengths, beams):
+def test_cached_steps_equal_the_full_pass(variant, way, beams):
     model, source = build(**variant), sources()
     tokens = np.random.randint(4, V, size=(B * beams, T)).astype("int32")
     bias = np.linspace(-2, 2, V).astype("float32")
     expected = model({"source": np.repeat(source, beams, axis=0), "target": tokens}) + bias
-    step = ModelStep(model, tf.constant(source), beams, T, logit_bias=bias, stage_lengths=lengths)
+    step = ModelStep(model, tf.constant(source), beams, T, logit_bias=bias, **way)
     own = np.tile(np.arange(B * beams)[:, None], T)
     np.testing.assert_allclose(run(step, tokens, own), expected, atol=1e-5)
 
@@ -76,8 +80,8 @@ def test_single_sentence_is_rejected_for_a_batch_and_for_fixed_shapes(options):
         ModelStep(build(), source, 1, T, single_sentence=True, **options)
 
 
-@LENGTHS
-def test_a_beam_attends_to_what_its_parents_attended_to(lengths):
+@WAYS
+def test_a_beam_attends_to_what_its_parents_attended_to(way):
     model, source = build(), sources()
     beams = 3
     random = np.random.default_rng(5)
@@ -94,7 +98,7 @@ def test_a_beam_attends_to_what_its_parents_attended_to(lengths):
         )
         whole = model({"source": np.repeat(source, beams, axis=0), "target": histories})
         expected.append(whole[:, -1])
-    step = ModelStep(model, tf.constant(source), beams, T, stage_lengths=lengths)
+    step = ModelStep(model, tf.constant(source), beams, T, **way)
     received = run(step, tokens, parents)
     np.testing.assert_allclose(received, np.stack(expected, axis=1), atol=1e-5)
 

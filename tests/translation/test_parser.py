@@ -138,9 +138,11 @@ def test_options_that_contradict_the_rules_of_trees_are_refused(options):
 
 
 @pytest.mark.slow
-def test_a_compiled_parser_finds_the_same_trees(monkeypatch):
-    monkeypatch.setattr(compiled_search, "BATCH_SIZES", (1, 9))  # Fewer shapes to compile.
-    compiled = parser("target", compiled=True, beam_size=2)
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_a_compiled_parser_finds_the_same_trees(device, monkeypatch):
+    for sizes in ("BATCH_SIZES", "GPU_BATCH_SIZES"):
+        monkeypatch.setattr(compiled_search, sizes, (1, 9))  # Fewer shapes to compile.
+    compiled = parser("target", compiled=True, device=device, beam_size=2)
     assert compiled(TEXTS) == parser("target", beam_size=2)(TEXTS)
     assert compiled(TEXTS[0]) == parser("target", beam_size=2)(TEXTS[0])
 
