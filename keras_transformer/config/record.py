@@ -33,7 +33,7 @@ class ExportRecord:
     """What each signature does, and its inputs and outputs, each with its type and shape."""
     compiled: bool = False
     """Whether XLA compiles the search, which the server has to be started for."""
-    device: str = "cpu"
+    device: str = "any"
     """The device that a compiled search is for, "cpu" or "gpu"."""
     precision: str = "float32"
     """Type of weights and matrix products."""

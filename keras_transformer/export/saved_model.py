@@ -145,7 +145,7 @@ def _record(
         facts=facts,
         signatures=signatures,
         compiled=translator.compiled,
-        device=translator.device,
+        device=translator.device if translator.compiled else "any",
         precision=_precision(model),
         parameters=model.count_params(),
         vocabulary={

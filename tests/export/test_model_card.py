@@ -69,7 +69,9 @@ def test_the_card_has_the_content_of_the_record(facts, tokens):
     assert headings[:4] == ["toy model", "Signatures", "Export", "Scores"]
     sections = [yaml.safe_load(x.content) for x in tokens if x.info == "yaml"]
     assert dict(zip(headings[2:], sections, strict=True)) == {
-        "Export": {key: facts[key] for key in ("command", "compiled", "precision", "parameters")},
+        "Export": {
+            key: facts[key] for key in ("command", "compiled", "device", "precision", "parameters")
+        },
         **{
             key.capitalize(): facts[key]
             for key in ("scores", "vocabulary", "model", "decoding", "versions")
