@@ -31,6 +31,7 @@ from dataclasses import dataclass, field, replace
 from importlib import metadata
 from itertools import islice, product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -72,19 +73,17 @@ class Sizes:
     device: str = "gpu"
     models: Sequence[str] = ("base", "big")
     trainers: Sequence[str] = tuple(TRAINERS)
-    vocab_size: int = 8000
     batch_tokens: int = 25_000
     train_batches: int = 20
     served: Sequence[str] = tuple(SERVED)
-    sentences: int = 1000
-    vocabularies: Sequence[int] = (8000, 37_000)
+    vocabularies: Sequence[int] = (8000, 37_000)  # The first one for training too.
     lengths: Sequence[int] = (20, 60)
     beams: Sequence[int] = (1, 4)
     batches: Sequence[int] = (64, 256, 1)
     engines: Sequence[str] = (*FORMS, *PEERS, SLOWEST)
     steps: int = 150  # Of an epoch of the whole run.
     repeats: int = 3
-    changes: Mapping[str, int] = field(default_factory=dict)  # Of all models.
+    changes: Mapping[str, Any] = field(default_factory=dict)  # Of all models.
 
     def config(self, model: str, vocab_size: int) -> TransformerConfig:
         """Return the sizes of a model."""
@@ -92,10 +91,20 @@ class Sizes:
 
 
 TRIAL = Sizes(
-    **{"device": "cpu", "models": ["tiny"], "trainers": [OURS, ON_JAX, EAGER], "vocab_size": 300},
-    **{"batch_tokens": 200, "train_batches": 1, "served": ["CPU", "float32"], "sentences": 1},
-    **{"vocabularies": [320], "lengths": [4], "beams": [4], "batches": [2], "steps": 2},
-    **{"engines": ["ours", *PEERS], "repeats": 1, "changes": {"num_layers": 1}},
+    device="cpu",
+    models=["tiny"],
+    trainers=[OURS, ON_JAX, EAGER],
+    batch_tokens=200,
+    train_batches=1,
+    served=["CPU", "float32"],
+    vocabularies=[300],
+    lengths=[4],
+    beams=[4],
+    batches=[2],
+    engines=["ours", *PEERS],
+    steps=2,
+    repeats=1,
+    changes={"num_layers": 1},
 )
 
 
@@ -109,22 +118,23 @@ def compiled(environment: dict[str, str]) -> list[dict[str, str]]:
 def training_groups(sizes: Sizes, text: Record) -> Iterator[Group]:
     """Yield a group for each model, of all trainers."""
     for model in sizes.models:
-        options = {"batches": text["batches"], "device": sizes.device}
-        options["config"] = sizes.config(model, sizes.vocab_size)
-        workers = []
-        for trainer in sizes.trainers:
-            is_ours = trainer == OURS
-            environment = {"KERAS_BACKEND": TRAINERS[trainer]}
-            worker = Worker(
+        # PyTorch's eager steps of big would not fit on a card with the others.
+        trainers = [name for name in sizes.trainers if (model, name) != ("big", EAGER)]
+        config = sizes.config(model, sizes.vocabularies[0])
+        options = {"config": config, "batches": text["batches"], "device": sizes.device}
+        environments = {name: [{"KERAS_BACKEND": TRAINERS[name]}] for name in trainers}
+        environments[OURS] = compiled(environments[OURS][0])
+        workers = [
+            Worker(
                 "benchmarks.gpu_training:train",
-                {"trainer": trainer, **options},
+                {"trainer": name, **options},
                 [{}],
-                once=[{"action": "peak"}, {"action": "profile"}] if is_ours else [],
-                labels={"trainer": trainer},
-                environments=compiled(environment) if is_ours else [environment],
+                once=[{"action": "peak"}, {"action": "profile"}] if name == OURS else [],
+                labels={"trainer": name},
+                environments=environments[name],
             )
-            if (model, trainer) != ("big", EAGER):  # It does not fit on a card with the others.
-                workers.append(worker)
+            for name in trainers
+        ]
         memory = 60 if model == "big" else 40
         yield Group("training", {"model": model}, workers, memory, sizes.repeats)
 
@@ -138,7 +148,7 @@ def serving_groups(sizes: Sizes, text: Record) -> Iterator[Group]:
         options = {"name": name, "form": form, "model": SHIPPED, "batches": batches}
         worker = Worker(
             "benchmarks.gpu_decoding:serve",
-            options | {key: text[key] for key in ("sentences", "folder")},
+            options | {"sentences": text["sentences"], "folder": text["folder"]},
             [{"batch": batch} for batch in batches],
             once=[{"other": "CPU"}] if batches else [],
             labels={"form": name},
@@ -152,33 +162,37 @@ def decoding_groups(sizes: Sizes, text: Record) -> Iterator[Group]:
     """Yield a group for each length and vocabulary, of our exports and the peers."""
     for length, size in product(sizes.lengths, sizes.vocabularies):
         config = sizes.config(sizes.models[0], size)
-        workers = []
-        for beam, engine in product(sizes.beams, sizes.engines):
-            if engine == SLOWEST and length != sizes.lengths[0]:
-                continue
-            search = beam, length, sizes.device, text["sources"], text["pieces"]
-            task = Decoding(config, text["vocabularies"][size], *search)
-            worker = Worker(
+        engines = [e for e in sizes.engines if e != SLOWEST or length == sizes.lengths[0]]
+        search = length, sizes.device, text["sources"], text["pieces"]
+        workers = [
+            Worker(
                 "benchmarks.gpu_decoding:decode",
-                {"engine": engine, "task": task, "batches": sizes.batches},
+                {
+                    "engine": engine,
+                    "task": Decoding(config, text["vocabularies"][size], beam, *search),
+                    "batches": sizes.batches,
+                },
                 [{"batch": batch} for batch in sizes.batches],
                 labels={"engine": engine, "beam": beam},
                 environments=compiled({}) if engine in FORMS and FORMS[engine][0] else [{}],
             )
-            workers.append(worker)
+            for beam, engine in product(sizes.beams, engines)
+        ]
         labels = {"vocabulary": size, "length": length}
         yield Group("decoding", labels, workers, 18, sizes.repeats)
 
 
 def equality_groups(sizes: Sizes, text: Record) -> Iterator[Group]:
     """Yield the group of equal weights: of the CPU and the GPU, of one and two replicas."""
+    # With few threads, two replicas that XLA compiles for a CPU wait for each other forever.
+    common = NO_TF32 | {"TF_NUM_INTRAOP_THREADS": "16"}
     workers = [
         Worker(
             "benchmarks.gpu_training:write_weights",
             {"case": case, "folder": text["folder"]},
             [{"other": other}] if other else [],
             labels={"case": case},
-            environments=[NO_TF32 | (NO_GPU if case == "CPU" else {})],
+            environments=[common | (NO_GPU if case == "CPU" else {})],
         )
         for case, other in (("CPU", ""), ("GPU", "CPU"), ("two replicas", "GPU"))
     ]
@@ -193,7 +207,7 @@ def feeding_groups(sizes: Sizes, text: Record) -> Iterator[Group]:
         "data.train_target": text["target"],
         "data.validation_source": text["source"],
         "data.validation_target": text["target"],
-        "model.vocab_size": sizes.vocab_size,
+        "model.vocab_size": sizes.vocabularies[0],
         "training.epochs": 2,
         "training.steps_per_epoch": sizes.steps,
         "training.warmup_steps": sizes.steps // 2,
@@ -236,7 +250,7 @@ def prepare_text(args: argparse.Namespace, sizes: Sizes, folder: str) -> Record:
     from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
 
     pairs = read_pairs(args.source, args.target)
-    model = train_sentencepiece((line for pair in pairs for line in pair), sizes.vocab_size)
+    model = train_sentencepiece((line for pair in pairs for line in pair), sizes.vocabularies[0])
     vocabularies = {size: f"{folder}/{size}.model" for size in sizes.vocabularies}
     for size, path in vocabularies.items():
         Path(path).write_bytes(enlarge(model, size))
@@ -256,34 +270,20 @@ def prepare_text(args: argparse.Namespace, sizes: Sizes, folder: str) -> Record:
         "target": args.target,
         "vocabularies": vocabularies,
         "batches": f"{folder}/batches.npz",
-        "sentences": read_lines(args.test)[: sizes.sentences],
+        "sentences": read_lines(args.test),
         "sources": [source for source, _ in rows],
         "pieces": [pieces for _, pieces in rows],
     }
 
 
-def describe() -> Record:
-    """Return the card, the versions and the command."""
-    fields = "name,driver_version,memory.total,clocks.max.sm"
-    names = ("tensorflow", "keras", "jax", "torch", "transformers", "ctranslate2")
-    return {
-        "card": subprocess.getoutput(f"nvidia-smi --query-gpu={fields} --format=csv,noheader"),
-        "machine": describe_machine(),
-        "python": platform.python_version(),
-        **{d.name: d.version for d in metadata.distributions() if d.name in names},
-        "command": f"python -m benchmarks.gpu {' '.join(sys.argv[1:])}",
-        "date": time.strftime("%Y-%m-%d %H:%M"),
-    }
-
-
-def measure(args: argparse.Namespace) -> list[Record]:
-    """Measure the parts, append each record to the output, and return the records."""
+def measure(args: argparse.Namespace) -> None:
+    """Measure the parts, and append each record to the output."""
     start, records = time.monotonic(), list[Record]()
     sizes = TRIAL if args.trial else Sizes()
 
     def write(record: Record) -> None:
         records.append({**record, "at": round(time.monotonic() - start, 1)})
-        line = json.dumps(records[-1])
+        line = json.dumps(records[-1], default=str)
         with args.output.open("a", encoding="utf-8") as file:
             file.write(line + "\n")
         print(line[:300], flush=True)
@@ -293,7 +293,18 @@ def measure(args: argparse.Namespace) -> list[Record]:
     os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "2"}
     if args.trial:
         os.environ |= NO_GPU | {"JAX_PLATFORMS": "cpu"}
-    write({"part": "machine", **describe()})
+    fields = "name,driver_version,memory.total,clocks.max.sm"
+    names = ("tensorflow", "keras", "jax", "torch", "transformers", "ctranslate2")
+    write(
+        {
+            "part": "machine",
+            "card": subprocess.getoutput(f"nvidia-smi --query-gpu={fields} --format=csv,noheader"),
+            "machine": describe_machine(),
+            "python": platform.python_version(),
+            **{d.name: d.version for d in metadata.distributions() if d.name in names},
+            "command": f"python -m benchmarks.gpu {' '.join(sys.argv[1:])}",
+        }
+    )
     memory = re.search(r"(\d+) MiB", records[0]["card"])
     with tempfile.TemporaryDirectory() as folder:
         text = prepare_text(args, sizes, folder)
@@ -303,17 +314,16 @@ def measure(args: argparse.Namespace) -> list[Record]:
             record=write,
             deadline=start + 60 * args.minutes,
             memory=int(memory[1]) // 1024 if memory else 60,
-            cores=available_cores() * 5 // 4,
+            cores=available_cores() + 4,
             limit=LIMIT,
         ).run()
-    return records
 
 
 TABLES: dict[str, tuple[Sequence[str], Sequence[str], Sequence[str]]] = {
     "training": (
         ("model", "trainer"),
         (EAGER, COMPILED, ON_JAX),
-        ("tflops", "padding", "loss", "first_pass"),
+        ("tflops", "loss", "first_pass"),
     ),
     "serving": (("batch", "form"), (), ()),
     "decoding": (("vocabulary", "length", "beam", "batch", "engine"), PEERS, ()),

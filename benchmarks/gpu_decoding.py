@@ -39,15 +39,9 @@ def load_form(form: str, translator: Any) -> Any:
 def serve(
     name: str, form: str, model: str, sentences: Sequence[str], batches: Sequence[int], folder: str
 ) -> Prepared:
-    """Prepare the translations of an export; a run measures a batch size, or compares them.
+    """Prepare the translations of an export, and write them to the folder as `name`.
 
-    Args:
-        name: Name of the file with the translations.
-        form: A key of `FORMS`.
-        model: Directory of a saved translator.
-        sentences: The sentences.
-        batches: Batch sizes of the runs; size 1 is measured for 50 sentences.
-        folder: Directory of the files with translations.
+    A run measures a batch size (size 1 for 50 sentences only), or compares the translations.
     """
     import tensorflow as tf
 
@@ -84,16 +78,12 @@ class Decoding:
     """What all engines do, each with random weights of the same sizes."""
 
     config: TransformerConfig
-    vocabulary: str
-    """File of a SentencePiece model."""
+    vocabulary: str  # File of a SentencePiece model.
     beam: int
-    length: int
-    """Tokens of each translation, with its end."""
+    length: int  # Tokens of each translation, with its end.
     device: str
-    sources: Sequence[str]
-    """As many texts as the largest batch has."""
-    pieces: Sequence[Sequence[str]]
-    """Their tokens."""
+    sources: Sequence[str]  # As many texts as the largest batch has.
+    pieces: Sequence[Sequence[str]]  # Their tokens.
 
 
 def decode(engine: str, task: Decoding, batches: Sequence[int]) -> Prepared:

@@ -46,14 +46,7 @@ def matrix_operations(config: TransformerConfig, batch: Batch) -> int:
 
 
 def train(trainer: str, config: TransformerConfig, batches: str, device: str) -> Prepared:
-    """Prepare a trainer by its first pass over the batches; a run is another pass.
-
-    Args:
-        trainer: A key of `TRAINERS`.
-        config: Sizes of the model.
-        batches: A file of `save_batches`.
-        device: "gpu", which trains in bfloat16, or "cpu".
-    """
+    """Prepare a trainer by its first pass over a file of batches; a run is another pass."""
     on_gpu = device == "gpu"
     arrays = load_batches(batches)
     case = config, arrays, "mixed_bfloat16" if on_gpu else "float32"
@@ -67,7 +60,6 @@ def train(trainer: str, config: TransformerConfig, batches: str, device: str) ->
     one_pass()
     first_pass = time.perf_counter() - start
     tokens = sum(int(np.count_nonzero(ids)) for batch in arrays for ids in batch)
-    padding = 1 - tokens / sum(ids.size for batch in arrays for ids in batch)
     operations = sum(matrix_operations(config, batch) for batch in arrays)
 
     def run(action: str = "pass") -> Record:
@@ -79,7 +71,7 @@ def train(trainer: str, config: TransformerConfig, batches: str, device: str) ->
         loss = float(one_pass())
         seconds = time.perf_counter() - start
         found = {"seconds": seconds, "count": tokens, "tflops": operations / seconds / 1e12}
-        return found | {"padding": padding, "loss": loss, "first_pass": first_pass}
+        return found | {"loss": loss, "first_pass": first_pass}
 
     return {}, run
 
@@ -111,10 +103,8 @@ def profile(one_pass: Callable[[], float], steps: int) -> Record:
         tf.profiler.experimental.start(folder, options)
         one_pass()
         tf.profiler.experimental.stop()
-        files = list(Path(folder).rglob("*.xplane.pb"))
-        if not files:
-            raise RuntimeError("The profiler wrote no file.")
-        space = xplane_pb2.XSpace.FromString(files[0].read_bytes())
+        file = next(Path(folder).rglob("*.xplane.pb"))
+        space = xplane_pb2.XSpace.FromString(file.read_bytes())
     events = list(kernel_events(space.planes))
     if not events:
         raise RuntimeError(f"No kernels in {[plane.name for plane in space.planes]}.")
@@ -159,11 +149,9 @@ def fused_operations(planes: Sequence[Any]) -> dict[tuple[str, str], str]:
             parts = {part.id: part.instructions for part in module.computations}
             for instruction in (i for part in parts.values() for i in part):
                 inner = [i for key in instruction.called_computation_ids for i in parts[key]]
-                names = [i.metadata.op_name for i in inner if i.metadata.op_name]
-                name = (
-                    instruction.metadata.op_name or (Counter(names).most_common(1) or [[""]])[0][0]
-                )
-                found[module.name, instruction.name] = name
+                names = Counter(i.metadata.op_name for i in inner if i.metadata.op_name)
+                common = max(names, key=lambda name: names[name], default="")
+                found[module.name, instruction.name] = instruction.metadata.op_name or common
     return found
 
 
@@ -200,14 +188,7 @@ def kernel_kind(name: str, operation: str) -> str:
 
 
 def summarize(events: Sequence[tuple[int, int, str, str]], steps: int) -> Record:
-    """Return milliseconds of a step by kind of kernel, and the kernels that take longest.
-
-    >>> ms = 10**9
-    >>> events = [(0, 4 * ms, "gemm", ""), (3 * ms, 6 * ms, "gemm", ""), (8 * ms, 9 * ms, "f", "x")]
-    >>> found = summarize(events, steps=1)
-    >>> found["span"], found["waits"], found["kinds"]
-    (9.0, 2.0, {'products': 7.0, 'other': 1.0})
-    """
+    """Return milliseconds of a step by kind of kernel, and the kernels that take longest."""
     kinds: defaultdict[str, float] = defaultdict(float)
     kernels: defaultdict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0])
     busy, until = 0, 0

@@ -28,41 +28,27 @@ LAST_CHARACTERS = 1500
 
 @dataclass
 class Worker:
-    """A process that prepares a cell, and then runs commands.
+    """A process that prepares a cell, and then runs commands, which are arguments of its runs."""
 
-    Args:
-        cell: "module:function" of a function that returns a `Prepared`.
-        options: Its arguments.
-        commands: Arguments of each run, in turns with other workers; a part of its record.
-        once: Commands that run once, after the turns.
-        labels: What all its records have.
-        environments: More environment variables. If it fails to prepare, it tries the next ones.
-    """
-
-    cell: str
-    options: Record
-    commands: Sequence[Record] = ()
-    once: Sequence[Record] = ()
-    labels: Record = field(default_factory=dict)
-    environments: Sequence[dict[str, str]] = ({},)
+    cell: str  # "module:function" of a function that returns a `Prepared`.
+    options: Record  # Its arguments.
+    commands: Sequence[Record] = ()  # In turns with other workers.
+    once: Sequence[Record] = ()  # After the turns.
+    labels: Record = field(default_factory=dict)  # What all its records have.
+    environments: Sequence[dict[str, str]] = ({},)  # If it fails to prepare, it tries the next one.
     is_ready: bool = field(default=False, init=False)
     is_closed: bool = field(default=False, init=False)
 
     def start(self, log: Path) -> None:
         """Start to prepare; what the process prints goes to the file `log`."""
         environment, *self.environments = self.environments
-        self.is_closed, self.log, self.started, self.paused = False, log, time.monotonic(), 0.0
+        self.is_closed, self.log, self.started = False, log, time.monotonic()
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
         arguments = theirs, str(log), environment, self.cell, self.options
         self._process = context.Process(target=_work, args=arguments)
         self._process.start()
         theirs.close()
-
-    @property
-    def seconds(self) -> float:
-        """Seconds since the start, without pauses."""
-        return time.monotonic() - self.started - self.paused
 
     def answer(self, seconds: float) -> Record | None:
         """Return the next answer, or None if there is none within the given time."""
@@ -84,25 +70,18 @@ class Worker:
             found = {"error": f"no answer within {seconds:.0f} s"}
         return found
 
-    def pause(self) -> None:
-        self._paused_at = time.monotonic()
-        self._signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        self._signal(signal.SIGCONT)
-        self.paused += time.monotonic() - self._paused_at
-
-    def close(self) -> None:
-        """End the process and those that it started."""
-        self.is_closed = True
-        self._signal(signal.SIGKILL)
-
-    def _signal(self, number):
+    def signal(self, number: int) -> None:
+        """Send a signal to the process and those that it started."""
         for send in (os.killpg, os.kill):  # It leads a group soon after its start.
             try:
                 return send(self._process.pid, number)
             except ProcessLookupError:
                 pass
+
+    def close(self) -> None:
+        """End the process and those that it started."""
+        self.is_closed = True
+        self.signal(signal.SIGKILL)
 
 
 def _work(pipe, log, environment, cell, options):
@@ -131,21 +110,13 @@ def _work(pipe, log, environment, cell, options):
 
 @dataclass
 class Group:
-    """Workers that are measured in turns.
-
-    Args:
-        part: Name of the part of the benchmark.
-        labels: What all records of the group have.
-        workers: The workers.
-        memory: GB of the device's memory that they need.
-        repeats: Number of turns.
-    """
+    """Workers that are measured in turns."""
 
     part: str
-    labels: Record
+    labels: Record  # What all its records have.
     workers: list[Worker]
-    memory: int
-    repeats: int = 1
+    memory: int  # GB of the device's memory that they need.
+    repeats: int = 1  # Number of turns.
     started: bool = field(default=False, init=False)
 
     @property
@@ -155,25 +126,15 @@ class Group:
 
 @dataclass
 class Schedule:
-    """Prepares the groups that fit at the same time, and measures each on a quiet device.
+    """Prepares the groups that fit at the same time, and measures each on a quiet device."""
 
-    Args:
-        groups: The groups, in order of value.
-        folder: A folder for logs.
-        record: Called with each record as soon as there is one.
-        deadline: `time.monotonic()` at which all must end.
-        memory: GB that the device has.
-        cores: Number of workers that may prepare at the same time.
-        limit: Seconds that a worker may take to prepare.
-    """
-
-    groups: list[Group]
-    folder: Path
-    record: Callable[[Record], None]
-    deadline: float
-    memory: int
-    cores: int
-    limit: float
+    groups: list[Group]  # In order of value.
+    folder: Path  # For logs.
+    record: Callable[[Record], None]  # Called with each record as soon as there is one.
+    deadline: float  # `time.monotonic()` at which all must end.
+    memory: int  # GB that the device has.
+    cores: int  # Number of workers that may prepare at the same time.
+    limit: float  # Seconds that a worker may take to prepare, with pauses.
 
     def run(self) -> None:
         waiting = list(self.groups)
@@ -211,12 +172,12 @@ class Schedule:
         """Record what a group's workers have prepared, or that they failed to."""
         for worker in group.unready:
             found = worker.answer(0.05)
-            if found is None and worker.seconds > self.limit:
+            taken = time.monotonic() - worker.started
+            if found is None and taken > self.limit:
                 found = {"error": f"not prepared within {self.limit:.0f} s"}
             if found is None:
                 continue
-            times = {"prepared": round(worker.seconds, 1), "paused": round(worker.paused, 1)}
-            self._write(group, worker, times | found)
+            self._write(group, worker, {"prepared": round(taken, 1), **found})
             worker.is_ready = "error" not in found
             if not worker.is_ready:
                 worker.close()
@@ -230,7 +191,7 @@ class Schedule:
         once = [(worker, command) for worker in group.workers for command in worker.once]
         try:
             for worker in paused:
-                worker.pause()
+                worker.signal(signal.SIGSTOP)
             for worker, command in turn * group.repeats + once:
                 seconds = min(RUN_LIMIT, self.deadline - time.monotonic())
                 if not worker.is_closed and seconds > 0:
@@ -239,7 +200,7 @@ class Schedule:
             for worker in group.workers:
                 worker.close()
             for worker in paused:
-                worker.resume()
+                worker.signal(signal.SIGCONT)
 
     def _write(self, group, worker, found):
         self.record({"part": group.part, **group.labels, **worker.labels, **found})
