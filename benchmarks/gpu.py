@@ -1,74 +1,234 @@
-"""Measure training and translation on a GPU, in order of value, compared with other libraries.
+"""Measure training and translation on a GPU, in order of value, next to other libraries.
 
     python -m benchmarks.gpu --minutes 6 --source train.en.gz --target train.de.gz \\
         --test test_2016.en.gz --output results.jsonl
     python -m benchmarks.gpu --report results.jsonl
 
-Slow preparation (imports, compilation, exports) takes place at the same time in many processes, and
-each measurement while the others stand still. Every result is appended to the output at once, so
-that nothing is lost if time runs out. A part that fails is recorded, and the others go on.
-Libraries that are not installed are among the failures.
+1. The text is encoded once, for all.
+2. Each part is a few groups of cells that are compared (`GROUPS`), and each cell is a process. As
+   many groups as the card and the cores have room for import, compile and warm up at the same time.
+3. The first group that is ready is measured: its cells in turns, while all other processes stand
+   still. Then its processes end, which makes room for others.
+4. Each result is appended to the output at once, as a line of JSON. What fails or takes too long,
+   such as a library that is not installed, is recorded and costs its own cell only.
+5. At the end of the time, what is left is recorded as not reached, and the tables are printed.
+
+`--trial` runs a little of all parts on the CPU.
 """
 
 import argparse
 import json
 import os
 import platform
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import metadata
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.gpu_report import tables
-from benchmarks.gpu_training import COMPILED, EAGER, NO_TF32, ON_JAX, OURS, matrix_operations
+from benchmarks.costs import Cost
+from benchmarks.gpu_decoding import FORMS, Decoding
+from benchmarks.gpu_training import COMPILED, EAGER, ON_JAX, OURS, TRAINERS
 from benchmarks.gpu_worker import ALONE, Group, Record, Schedule, Worker
 from benchmarks.machine import describe_machine
-from benchmarks.trainers import Batch, save_batches
-from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-from keras_transformer.data import EncodedPairs, TokenBatches, read_lines, read_pairs
-from keras_transformer.data.batching import choose_widths
+from benchmarks.report import table_line
+from benchmarks.trainers import save_batches
+from keras_transformer.config import TransformerConfig
 from keras_transformer.presets import PRESETS
 from keras_transformer.utils.cores import available_cores
 
-PARTS = ("training", "serving", "decoding", "equality", "feeding")
-BATCHES = (64, 256, 1)
-BEAMS = (1, 4)
-SOURCE_TOKENS = 16
-"""Tokens of a source that is decoded, with its end."""
+PEERS, SLOWEST = ("Hugging Face, bfloat16", "CTranslate2"), "Hugging Face, float32"
+"""Engines that ours are compared with, and one that is measured for the first length only."""
+NO_GPU, NO_TF32 = {"CUDA_VISIBLE_DEVICES": "-1"}, {"NVIDIA_TF32_OVERRIDE": "0"}
+SERVED = {
+    "CPU": ("ours, portable", NO_GPU),
+    "float32": ("ours", NO_TF32),
+    "float32 with TF32": ("ours", {}),
+    "bfloat16": ("ours, bfloat16", {}),
+    "portable": ("ours, portable", NO_TF32),
+}
+"""Forms of the shipped model, each with its export and environment; the first is the reference."""
 SHIPPED = "saved_models/multi30k_en_de"
-GIGABYTES = {"tiny": 2, "base": 25, "big": 52}
-"""Memory that all trainers of a model need together."""
-PACKAGES = ("tensorflow", "keras", "jax", "torch", "transformers", "ctranslate2")
+SOURCE_TOKENS = 16
+"""Tokens of a source that is decoded with random weights, with its end."""
+LIMIT = 240
+"""Seconds that a cell may take to prepare."""
+AUTOTUNING = "", "experimental_enable_fusion_autotuner=false", "autotune_level=0"
+"""Flags of XLA in this order, for the known failure "Autotuner could not compile any configs"."""
 
 
-def train_vocabulary(lines: Iterable[str], vocab_size: int) -> bytes:
-    """Return a SentencePiece model, trained without TensorFlow."""
-    import io
+@dataclass(frozen=True)
+class Sizes:
+    """What is measured; the defaults are for a GPU."""
 
-    import sentencepiece
+    device: str = "gpu"
+    models: Sequence[str] = ("base", "big")
+    trainers: Sequence[str] = tuple(TRAINERS)
+    batch_tokens: int = 25_000
+    train_batches: int = 20
+    served: Sequence[str] = tuple(SERVED)
+    vocabularies: Sequence[int] = (8000, 37_000)  # The first one for training too.
+    lengths: Sequence[int] = (20, 60)
+    beams: Sequence[int] = (1, 4)
+    batches: Sequence[int] = (64, 256, 1)
+    engines: Sequence[str] = (*FORMS, *PEERS, SLOWEST)
+    steps: int = 150  # Of an epoch of the whole run.
+    repeats: int = 3
+    changes: Mapping[str, Any] = field(default_factory=dict)  # Of all models.
 
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines),
-        model_writer=model,
-        model_type="bpe",
-        vocab_size=vocab_size,
-        pad_id=PAD_ID,
-        unk_id=UNK_ID,
-        bos_id=BOS_ID,
-        eos_id=EOS_ID,
-        minloglevel=2,
-    )
-    return model.getvalue()
+    def config(self, model: str, vocab_size: int) -> TransformerConfig:
+        """Return the sizes of a model."""
+        return replace(PRESETS[model].model, vocab_size=vocab_size, **self.changes)
+
+
+TRIAL = Sizes(
+    device="cpu",
+    models=["tiny"],
+    trainers=[OURS, ON_JAX, EAGER],
+    batch_tokens=200,
+    train_batches=1,
+    served=["CPU", "float32"],
+    vocabularies=[300],
+    lengths=[4],
+    beams=[4],
+    batches=[2],
+    engines=["ours", *PEERS],
+    steps=2,
+    repeats=1,
+    changes={"num_layers": 1},
+)
+
+
+def compiled(environment: dict[str, str]) -> list[dict[str, str]]:
+    """Return the environments in which to prepare what XLA compiles, until one succeeds."""
+    flags = [f"--xla_gpu_{flag}" if flag else "" for flag in AUTOTUNING]
+    given = os.environ.get("XLA_FLAGS", "")
+    return [environment | {"XLA_FLAGS": f"{given} {flag}".strip()} for flag in flags]
+
+
+def training_groups(sizes: Sizes, text: Record) -> Iterator[Group]:
+    """Yield a group for each model, of all trainers."""
+    for model in sizes.models:
+        # PyTorch's eager steps of big would not fit on a card with the others.
+        trainers = [name for name in sizes.trainers if (model, name) != ("big", EAGER)]
+        config = sizes.config(model, sizes.vocabularies[0])
+        options = {"config": config, "batches": text["batches"], "device": sizes.device}
+        environments = {name: [{"KERAS_BACKEND": TRAINERS[name]}] for name in trainers}
+        environments[OURS] = compiled(environments[OURS][0])
+        workers = [
+            Worker(
+                "benchmarks.gpu_training:train",
+                {"trainer": name, **options},
+                [{}],
+                once=[{"action": "peak"}, {"action": "profile"}] if name == OURS else [],
+                labels={"trainer": name},
+                environments=environments[name],
+            )
+            for name in trainers
+        ]
+        memory = 60 if model == "big" else 40
+        yield Group("training", {"model": model}, workers, memory, sizes.repeats)
+
+
+def serving_groups(sizes: Sizes, text: Record) -> Iterator[Group]:
+    """Yield the group of the shipped model: its strings on the CPU, and its forms on the GPU."""
+    workers = []
+    for name in sizes.served:
+        form, environment = SERVED[name]
+        batches = () if name == "CPU" else (1, 64, 256)
+        options = {"name": name, "form": form, "model": SHIPPED, "batches": batches}
+        worker = Worker(
+            "benchmarks.gpu_decoding:serve",
+            options | {"sentences": text["sentences"], "folder": text["folder"]},
+            [{"batch": batch} for batch in batches],
+            once=[{"other": "CPU"}] if batches else [],
+            labels={"form": name},
+            environments=compiled(environment) if FORMS[form][0] else [environment],
+        )
+        workers.append(worker)
+    yield Group("serving", {}, workers, 10)
+
+
+def decoding_groups(sizes: Sizes, text: Record) -> Iterator[Group]:
+    """Yield a group for each length and vocabulary, of our exports and the peers."""
+    for length, size in product(sizes.lengths, sizes.vocabularies):
+        config = sizes.config(sizes.models[0], size)
+        engines = [e for e in sizes.engines if e != SLOWEST or length == sizes.lengths[0]]
+        search = length, sizes.device, text["sources"], text["pieces"]
+        workers = [
+            Worker(
+                "benchmarks.gpu_decoding:decode",
+                {
+                    "engine": engine,
+                    "task": Decoding(config, text["vocabularies"][size], beam, *search),
+                    "batches": sizes.batches,
+                },
+                [{"batch": batch} for batch in sizes.batches],
+                labels={"engine": engine, "beam": beam},
+                environments=compiled({}) if engine in FORMS and FORMS[engine][0] else [{}],
+            )
+            for beam, engine in product(sizes.beams, engines)
+        ]
+        labels = {"vocabulary": size, "length": length}
+        yield Group("decoding", labels, workers, 18, sizes.repeats)
+
+
+def equality_groups(sizes: Sizes, text: Record) -> Iterator[Group]:
+    """Yield the group of equal weights: of the CPU and the GPU, of one and two replicas."""
+    # With few threads, two replicas that XLA compiles for a CPU wait for each other forever.
+    common = NO_TF32 | {"TF_NUM_INTRAOP_THREADS": "16"}
+    workers = [
+        Worker(
+            "benchmarks.gpu_training:write_weights",
+            {"case": case, "folder": text["folder"]},
+            [{"other": other}] if other else [],
+            labels={"case": case},
+            environments=[common | (NO_GPU if case == "CPU" else {})],
+        )
+        for case, other in (("CPU", ""), ("GPU", "CPU"), ("two replicas", "GPU"))
+    ]
+    yield Group("equality", {}, workers, 8)
+
+
+def feeding_groups(sizes: Sizes, text: Record) -> Iterator[Group]:
+    """Yield the group of a whole run with default settings."""
+    settings = {
+        "preset": sizes.models[0],
+        "data.train_source": text["source"],
+        "data.train_target": text["target"],
+        "data.validation_source": text["source"],
+        "data.validation_target": text["target"],
+        "model.vocab_size": sizes.vocabularies[0],
+        "training.epochs": 2,
+        "training.steps_per_epoch": sizes.steps,
+        "training.warmup_steps": sizes.steps // 2,
+        "training.validation_pairs": min(256, sizes.steps),
+        "training.batch_tokens": sizes.batch_tokens,
+        **{f"model.{name}": value for name, value in sizes.changes.items()},
+    }
+    words = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
+    options = {"settings": words, "limit": LIMIT - 20}
+    # It is measured as it prepares, because no other group starts.
+    yield Group("feeding", {}, [Worker("benchmarks.gpu_training:feed", options)], ALONE)
+
+
+GROUPS = {
+    "training": training_groups,
+    "serving": serving_groups,
+    "decoding": decoding_groups,
+    "equality": equality_groups,
+    "feeding": feeding_groups,
+}
+"""The parts in order of value."""
 
 
 def enlarge(vocabulary: bytes, vocab_size: int) -> bytes:
@@ -81,263 +241,148 @@ def enlarge(vocabulary: bytes, vocab_size: int) -> bytes:
     return model.SerializeToString()
 
 
-def static_batches(
-    pairs: Sequence[tuple[str, str]], processor: Any, batch_tokens: int, count: int, shapes: int
-) -> list[Batch]:
-    """Return the first batches of an epoch over a text, each of one of a few shapes."""
-    parts = []
-    for lines in zip(*pairs, strict=True):
-        ids = processor.encode(list(lines), num_threads=available_cores())
-        counts = [len(sentence) for sentence in ids]
-        parts += [np.concatenate(ids).astype(np.int32), np.concatenate([[0], np.cumsum(counts)])]
-    encoded = EncodedPairs(*parts)
-    widths = choose_widths(np.maximum(encoded.source_lengths, encoded.target_lengths), shapes)
-    batches = TokenBatches(encoded, batch_tokens, seed=1, widths=widths)
-    return [(inputs["source"], labels) for inputs, labels in islice(batches, count)]
-
-
-def training_groups(args: argparse.Namespace, folder: Path, text: Record) -> Iterator[Group]:
-    """Yield a group for each model: ours by TensorFlow and JAX, and PyTorch in one process."""
-    for model in args.models:
-        options = {
-            "model": model,
-            "vocab_size": args.vocab_size,
-            "precision": "mixed_bfloat16" if args.device == "gpu" else "float32",
-            "batches": str(folder / "batches.npz"),
-            "device": args.device,
-            "limit": 0.85 * args.limit,
-        }
-        extra = [{"trainer": OURS, "action": action} for action in ("profile", "peak")]
-        names = {OURS: "tensorflow", ON_JAX: "jax", EAGER: "torch"}
-        yield Group(
-            "training",
-            {"model": model},
-            [
-                Worker(
-                    "benchmarks.gpu_training:train",
-                    {"trainers": trainers, **options},
-                    [{"trainer": name} for name in trainers],
-                    extra if trainers == [OURS] else [],
-                    environment={"KERAS_BACKEND": names[trainers[0]]},
-                )
-                for trainers in ([OURS], [ON_JAX], [EAGER, COMPILED])
-            ],
-            GIGABYTES.get(model, 25),
-            args.repeats,
-        )
-
-
-def serving_group(args: argparse.Namespace, folder: Path, text: Record) -> Iterator[Group]:
-    """Yield the group of the shipped model: its strings on the CPU, and each form on the GPU."""
-    sentences = read_lines(args.test)[: args.sentences]
-    timed = {"batches": (1, 64, 256)}
-    forms: list[tuple[str, str, Record, dict[str, str]]] = [
-        ("CPU", "ours, portable", {"batches": ()}, {"CUDA_VISIBLE_DEVICES": "-1"}),
-        ("float32 without TF32", "ours", {"tf32": False, **timed}, NO_TF32),
-        ("float32 with TF32", "ours", timed, {}),
-        ("bfloat16", "ours, bfloat16", timed, {}),
-        ("portable float32 without TF32", "ours, portable", {"tf32": False, **timed}, NO_TF32),
-    ]
-    yield Group(
-        "serving",
-        {},
-        [
-            Worker(
-                "benchmarks.gpu_decoding:serve",
-                {"form": form, "model": SHIPPED, "sentences": sentences, **options},
-                [{"batch": batch} for batch in options["batches"]],
-                labels={"form": name},
-                environment=environment,
-            )
-            for name, form, options, environment in forms
-        ],
-        10,
-        1,
-    )
-
-
-def decoding_groups(args: argparse.Namespace, folder: Path, text: Record) -> Iterator[Group]:
-    """Yield a group for each length and vocabulary: ours in all forms, and the peers."""
-    model = args.models[0]
-    for length in args.lengths:
-        for size in args.vocabularies:
-            vocabulary = str(folder / f"{size}.model")
-            common = {"model": model, "length": length}
-            workers = [
-                Worker(
-                    "benchmarks.gpu_decoding:decode",
-                    {
-                        **common,
-                        **{"form": form, "vocabulary": vocabulary, "beam": beam},
-                        **{"sources": text["sources"], "batches": args.batch_sizes},
-                    },
-                    [{"batch": batch} for batch in args.batch_sizes],
-                    labels={"engine": form, "beam": beam},
-                )
-                for beam in BEAMS
-                for form in ("ours, bfloat16", "ours", "ours, portable")
-            ]
-            cells = [{"beam": b, "batch": batch} for b in BEAMS for batch in args.batch_sizes]
-            dtypes = ("bfloat16", "float32") if length == args.lengths[0] else ("bfloat16",)
-            theirs = [
-                {"engine": f"Hugging Face, {dtype}", "dtype": dtype, **cell}
-                for dtype in dtypes
-                for cell in cells
-            ]
-            ids, pieces = text["ids"], text["pieces"]
-            of_peer = {**common, "device": args.device}
-            workers += [
-                Worker(
-                    "benchmarks.gpu_decoding:hugging_face",
-                    {**of_peer, "vocab_size": size, "rows": ids, "commands": theirs},
-                    theirs,
-                ),
-                Worker(
-                    "benchmarks.gpu_decoding:ctranslate2",
-                    {**of_peer, "vocabulary": vocabulary, "pieces": pieces, "commands": cells},
-                    cells,
-                    labels={"engine": "CTranslate2"},
-                ),
-            ]
-            labels = {"vocabulary": size, "length": length}
-            yield Group("decoding", labels, workers, 13, args.repeats)
-
-
-def equality_group(args: argparse.Namespace, folder: Path, text: Record) -> Iterator[Group]:
-    """Yield the group of equal weights: of the CPU and the GPU, of one and two replicas."""
-    pairs = [{"pair": ["CPU", "GPU"]}, {"pair": ["one replica", "two replicas"]}]
-    worker = Worker("benchmarks.gpu_training:equality", {"device": args.device}, pairs)
-    yield Group("equality", {}, [worker], 8, 1)
-
-
-def feeding_group(args: argparse.Namespace, folder: Path, text: Record) -> Iterator[Group]:
-    """Yield the group of a whole run with default settings."""
-    options = {
-        "data.train_source": args.source,
-        "data.train_target": args.target,
-        "data.validation_source": args.source,
-        "data.validation_target": args.target,
-        "model.vocab_size": args.vocab_size,
-        "training.epochs": 2,
-        "training.steps_per_epoch": args.steps,
-        "training.warmup_steps": args.steps // 2,
-        "training.validation_pairs": 256,
-        "training.batch_tokens": args.batch_tokens,
-    }
-    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    worker = Worker(
-        "benchmarks.gpu_training:feed", {"preset": args.models[0], "options": words}, [{}]
-    )
-    yield Group("feeding", {"steps": args.steps}, [worker], ALONE, 1)
-
-
-GROUPS = {
-    "training": training_groups,
-    "serving": serving_group,
-    "decoding": decoding_groups,
-    "equality": equality_group,
-    "feeding": feeding_group,
-}
-
-
-def prepare_text(args: argparse.Namespace, folder: Path) -> Record:
-    """Write vocabularies and batches to a folder, and return facts and the sources to decode."""
+def prepare_text(args: argparse.Namespace, sizes: Sizes, folder: str) -> Record:
+    """Write vocabularies and batches to a folder, and return what groups need."""
     import sentencepiece
 
+    from keras_transformer.data import TokenBatches, encode_pairs, read_lines, read_pairs
+    from keras_transformer.data.batching import choose_widths
+    from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
+
     pairs = read_pairs(args.source, args.target)
-    model = train_vocabulary((line for pair in pairs for line in pair), args.vocab_size)
-    for size in args.vocabularies:
-        (folder / f"{size}.model").write_bytes(enlarge(model, size))
+    model = train_sentencepiece((line for pair in pairs for line in pair), sizes.vocabularies[0])
+    vocabularies = {size: f"{folder}/{size}.model" for size in sizes.vocabularies}
+    for size, path in vocabularies.items():
+        Path(path).write_bytes(enlarge(model, size))
+    encoded = encode_pairs(pairs, SentencePieceTokenizer(model))
+    longest = np.maximum(encoded.source_lengths, encoded.target_lengths)
+    batches = TokenBatches(encoded, sizes.batch_tokens, seed=1, widths=choose_widths(longest, 4))
+    first = [(inputs["source"], labels) for inputs, labels in islice(batches, sizes.train_batches)]
+    save_batches(first, Path(folder, "batches.npz"))
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-    batches = static_batches(pairs, processor, args.batch_tokens, args.batches, args.shapes)
-    save_batches(batches, folder / "batches.npz")
-    pieces, length = processor.encode([pair[0] for pair in pairs], out_type=str), SOURCE_TOKENS - 1
-    chosen = [i for i, row in enumerate(pieces) if len(row) == length]
-    chosen = (chosen or list(range(len(pairs)))) * max(args.batch_sizes)
-    chosen = chosen[: max(args.batch_sizes)]
-    tokens = sum(int(np.count_nonzero(ids)) for batch in batches for ids in batch)
+    sources = [source for source, _ in pairs]
+    rows = list(zip(sources, processor.encode(sources, out_type=str), strict=True))
+    rows = [row for row in rows if len(row[1]) == SOURCE_TOKENS - 1] or rows[:1]
+    rows = (rows * max(sizes.batches))[: max(sizes.batches)]
     return {
-        "tokens": tokens,
-        "padding": 1 - tokens / sum(ids.size for batch in batches for ids in batch),
-        "batches": len(batches),
-        "shapes": len({source.shape for source, _ in batches}),
-        "products": {
-            name: sum(
-                matrix_operations(replace(PRESETS[name].model, vocab_size=args.vocab_size), batch)
-                for batch in batches
-            )
-            for name in args.models
-        },
-        "sources": [pairs[i][0] for i in chosen],
-        "pieces": [pieces[i] for i in chosen],
-        "ids": np.random.default_rng(1).integers(4, 1000, [len(chosen), SOURCE_TOKENS]).tolist(),
+        "folder": folder,
+        "source": args.source,
+        "target": args.target,
+        "vocabularies": vocabularies,
+        "batches": f"{folder}/batches.npz",
+        "sentences": read_lines(args.test),
+        "sources": [source for source, _ in rows],
+        "pieces": [pieces for _, pieces in rows],
     }
 
 
-def describe(args: argparse.Namespace) -> tuple[Record, int]:
-    """Return the card, the versions and the command, and the GB of the card's memory."""
-    query = "--query-gpu=name,driver_version,memory.total,clocks.max.sm"
-    card = "no GPU"
-    if args.device == "gpu":
-        try:
-            command = ["nvidia-smi", query, "--format=csv,noheader,nounits"]
-            card = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        except (OSError, subprocess.CalledProcessError) as error:
-            card = f"unknown: {error}"
-    fields = card.strip().splitlines()[0].split(", ")
-    versions = {}
-    for name in PACKAGES:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            versions[name] = "not installed"
-    record = {
-        "card": ", ".join(fields),
-        "machine": describe_machine(),
-        "python": platform.python_version(),
-        **versions,
-        "command": f"python -m benchmarks.gpu {' '.join(sys.argv[1:])}",
-        "date": time.strftime("%Y-%m-%d %H:%M"),
-    }
-    return record, int(fields[2]) // 1024 if len(fields) > 2 else 32
-
-
-def measure(args: argparse.Namespace) -> list[Record]:
-    """Measure all parts, append each record to the output, and return the records."""
-    records: list[Record] = []
-    start = time.monotonic()
+def measure(args: argparse.Namespace) -> None:
+    """Measure the parts, and append each record to the output."""
+    start, records = time.monotonic(), list[Record]()
+    sizes = TRIAL if args.trial else Sizes()
 
     def write(record: Record) -> None:
-        record = {**record, "at": round(time.monotonic() - start, 1)}
-        records.append(record)
-        line = json.dumps(record)
+        records.append({**record, "at": round(time.monotonic() - start, 1)})
+        line = json.dumps(records[-1], default=str)
         with args.output.open("a", encoding="utf-8") as file:
             file.write(line + "\n")
         print(line[:300], flush=True)
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended from outside"))
-    os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
-    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
-    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
-    if args.device == "cpu":
-        os.environ |= {"CUDA_VISIBLE_DEVICES": "-1", "JAX_PLATFORMS": "cpu"}
-    about, memory = describe(args)
-    write({"part": "machine", **about})
+    os.environ |= {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "2"}
+    if args.trial:
+        os.environ |= NO_GPU | {"JAX_PLATFORMS": "cpu"}
+    fields = "name,driver_version,memory.total,clocks.max.sm"
+    names = ("tensorflow", "keras", "jax", "torch", "transformers", "ctranslate2")
+    write(
+        {
+            "part": "machine",
+            "card": subprocess.getoutput(f"nvidia-smi --query-gpu={fields} --format=csv,noheader"),
+            "machine": describe_machine(),
+            "python": platform.python_version(),
+            **{d.name: d.version for d in metadata.distributions() if d.name in names},
+            "command": f"python -m benchmarks.gpu {' '.join(sys.argv[1:])}",
+        }
+    )
+    memory = re.search(r"(\d+) MiB", records[0]["card"])
     with tempfile.TemporaryDirectory() as folder:
-        text = prepare_text(args, Path(folder))
-        facts = {k: v for k, v in text.items() if k not in ("sources", "pieces", "ids")}
-        write({"part": "training", **facts})
-        schedule = Schedule(
-            [g for part in args.only for g in GROUPS[part](args, Path(folder), text)],
-            Path(folder),
-            write,
-            start + 60 * args.minutes,
-            memory,
-            available_cores() * 5 // 4,
-            args.limit,
+        text = prepare_text(args, sizes, folder)
+        Schedule(
+            [group for part in args.only for group in GROUPS[part](sizes, text)],
+            folder=Path(folder),
+            record=write,
+            deadline=start + 60 * args.minutes,
+            memory=int(memory[1]) // 1024 if memory else 60,
+            cores=available_cores() + 4,
+            limit=LIMIT,
+        ).run()
+
+
+TABLES: dict[str, tuple[Sequence[str], Sequence[str], Sequence[str]]] = {
+    "training": (
+        ("model", "trainer"),
+        (EAGER, COMPILED, ON_JAX),
+        ("tflops", "loss", "first_pass"),
+    ),
+    "serving": (("batch", "form"), (), ()),
+    "decoding": (("vocabulary", "length", "beam", "batch", "engine"), PEERS, ()),
+}
+"""Of a part with speeds: what tells its cells apart, peers in the last of that, more columns."""
+
+
+def speeds(
+    records: Sequence[Record], names: Sequence[str], peers: Sequence[str], more: Sequence[str]
+) -> Iterator[str]:
+    """Yield the lines of a table of runs, each cell with its ratio to peers; see `TABLES`.
+
+    >>> runs = [{"of": name, "seconds": s, "count": 6} for name, s in (("a", 2), ("b", 3))]
+    >>> print(*speeds(runs, ["of"], ["b"], []), sep="\\n")
+    | of | ms a run | a second | spread | to b |
+    |---|--:|--:|--:|--:|
+    | a | 2,000.0 | 3 | 0% | 1.50 |
+    | b | 3,000.0 | 2 | 0% | 1.00 |
+    """
+    runs: dict[tuple, list[Record]] = {}
+    for record in records:
+        if "seconds" in record:
+            runs.setdefault(tuple(record[name] for name in names), []).append(record)
+    costs = {key: Cost([run["seconds"] for run in runs[key]], (), 0) for key in runs}
+    columns = [*names, "ms a run", "a second", "spread", *(f"to {peer}" for peer in peers), *more]
+    yield table_line(columns)
+    yield f"|{'|'.join(['---'] + ['--:'] * (len(columns) - 1))}|"
+    for key, cost in sorted(costs.items(), key=lambda item: item[0][:-1]):
+        others = [costs.get((*key[:-1], peer)) for peer in peers]
+        last = runs[key][-1]
+        cells = (
+            *(*key, f"{1000 * cost.median:,.1f}"),
+            *(f"{last['count'] / cost.median:,.0f}", f"{cost.spread:.0%}"),
+            *(f"{other.median / cost.median:.2f}" if other else "" for other in others),
+            *(f"{last[name]:.4g}" for name in more),
         )
-        schedule.run()
-    return records
+        yield table_line(cells)
+
+
+def tables(records: Sequence[Record]) -> Iterator[str]:
+    """Yield the lines of all tables, of other results, and of failures."""
+    for part in ("machine", *GROUPS):
+        of_part = [record for record in records if record["part"] == part and "error" not in record]
+        yield from ("", f"### {part}", "") if of_part else ()
+        if part in TABLES and of_part:
+            yield from (*speeds(of_part, *TABLES[part]), "")
+        for record in of_part:
+            if part in TABLES and ("seconds" in record or "prepared" in record):
+                continue
+            for name, value in record.items():
+                if isinstance(value, list):  # Such as the kernels of a profile.
+                    yield from (f"- {name}:", *(f"    - {item}" for item in value))
+                elif name not in ("part", "at"):
+                    yield f"- {name}: {value}"
+            yield ""
+    for record in records:
+        if "error" in record:
+            yield from (f"- failed: { {**record, 'error': ''} }", "")
+            yield from (*(f"      {line}" for line in record["error"].splitlines()[-12:]), "")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -347,33 +392,19 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--report", nargs="+", type=Path, help="print the tables of these files")
     parser.add_argument("--minutes", type=float, default=6, help="when all ends (default 6)")
     parser.add_argument("--output", type=Path, default=Path("gpu.jsonl"), help="file of results")
-    parser.add_argument("--only", type=lambda text: text.split(","), default=list(PARTS))
+    parser.add_argument("--only", type=lambda text: text.split(","), default=list(GROUPS))
     parser.add_argument("--source", help="text to train on, or .gz")
     parser.add_argument("--target", help="its translations, line by line")
     parser.add_argument("--test", help="sentences for the shipped model")
-    parser.add_argument("--device", choices=["gpu", "cpu"], default="gpu")
-    parser.add_argument("--models", nargs="+", choices=list(PRESETS), default=["base", "big"])
-    parser.add_argument("--vocab-size", type=int, default=8000, help="for training (8000)")
-    parser.add_argument("--vocabularies", nargs="+", type=int, default=[8000, 37_000])
-    parser.add_argument("--lengths", nargs="+", type=int, default=[20, 60], help="of translations")
-    parser.add_argument("--batch-sizes", nargs="+", type=int, default=BATCHES, help="of decoding")
-    parser.add_argument("--sentences", type=int, default=1000, help="of --test")
-    parser.add_argument("--batch-tokens", type=int, default=25_000, help="of a training batch")
-    parser.add_argument("--batches", type=int, default=20, help="of a training pass (20)")
-    parser.add_argument("--shapes", type=int, default=4, help="shapes of training batches (4)")
-    parser.add_argument("--limit", type=float, default=240, help="seconds to prepare a part (240)")
-    parser.add_argument("--steps", type=int, default=150, help="of an epoch of the whole run")
-    parser.add_argument("--repeats", type=int, default=3, help="turns (3)")
+    parser.add_argument("--trial", action="store_true", help="a little of all, on the CPU")
     args = parser.parse_args(argv)
-    if args.report:
-        for path in args.report:
-            lines = path.read_text(encoding="utf-8").splitlines()
-            print(f"## {path.name}", *tables([json.loads(line) for line in lines]), sep="\n")
-        return
-    wrong = [part for part in args.only if part not in PARTS]
-    if wrong or not (args.source and args.target and args.test):
-        parser.error(f"give --source, --target and --test, and --only of {', '.join(PARTS)}")
-    print(*tables(measure(args)), sep="\n")
+    if not args.report:
+        if not (args.source and args.target and args.test and set(args.only) <= set(GROUPS)):
+            parser.error(f"give --source, --target and --test, and --only of {','.join(GROUPS)}")
+        measure(args)
+    for path in args.report or [args.output]:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        print(f"## {path.name}", *tables([json.loads(line) for line in lines]), sep="\n")
 
 
 if __name__ == "__main__":

@@ -1,15 +1,14 @@
 """Training cells of `benchmarks.gpu`: whole steps, a profile, equal weights, and a whole run."""
 
-import os
+import csv
 import re
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,10 @@ import numpy as np
 from benchmarks.gpu_worker import Prepared, Record
 from benchmarks.trainers import Batch, load_batches, of_pytorch, ours, ours_on_jax
 from keras_transformer.config import TransformerConfig
-from keras_transformer.presets import PRESETS
 
-NO_TF32 = {"NVIDIA_TF32_OVERRIDE": "0"}
 OURS, ON_JAX, EAGER, COMPILED = "ours", "ours (JAX)", "PyTorch", "PyTorch, torch.compile"
+TRAINERS = {OURS: "tensorflow", ON_JAX: "jax", EAGER: "torch", COMPILED: "torch"}
+"""The trainers, each with its library."""
 
 
 def matrix_operations(config: TransformerConfig, batch: Batch) -> int:
@@ -46,91 +45,42 @@ def matrix_operations(config: TransformerConfig, batch: Batch) -> int:
     return 3 * 2 * rows * products
 
 
-def train(
-    trainers: Sequence[str],
-    model: str,
-    vocab_size: int,
-    precision: str,
-    batches: str,
-    device: str,
-    limit: float = 200,
-) -> Prepared:
-    """Prepare trainers by their first pass over the batches; a run is another pass of one.
+def train(trainer: str, config: TransformerConfig, batches: str, device: str) -> Prepared:
+    """Prepare a trainer by its first pass over a file of batches; a run is another pass."""
+    on_gpu = device == "gpu"
+    arrays = load_batches(batches)
+    case = config, arrays, "mixed_bfloat16" if on_gpu else "float32"
+    if trainer == OURS:
+        one_pass = ours(*case, jit_compile=True)
+    elif trainer == ON_JAX:
+        one_pass = ours_on_jax(*case)
+    else:
+        one_pass = of_pytorch(*case, "cuda" if on_gpu else "cpu", compiled=trainer == COMPILED)
+    start = time.perf_counter()
+    one_pass()
+    first_pass = time.perf_counter() - start
+    tokens = sum(int(np.count_nonzero(ids)) for batch in arrays for ids in batch)
+    operations = sum(matrix_operations(config, batch) for batch in arrays)
 
-    Args:
-        trainers: Names of trainers that use the same library.
-        model: Name of the preset.
-        vocab_size: Tokens of the vocabulary.
-        precision: The Keras dtype policy.
-        batches: A file of `save_batches`.
-        device: "gpu" or "cpu".
-        limit: Seconds after which a first pass fails, so that the trainers before it are not lost.
-    """
-
-    def too_late(*_):
-        raise TimeoutError(f"no first pass within {limit:.0f} s")
-
-    signal.signal(signal.SIGALRM, too_late)
-    signal.setitimer(signal.ITIMER_REAL, limit)
-    config = replace(PRESETS[model].model, vocab_size=vocab_size)
-    case = config, load_batches(batches), precision
-    passes: dict[str, Callable[[], float]] = {}
-    facts: Record = {"first_pass": {}}
-    for name in trainers:
-        start = time.perf_counter()
-        try:
-            passes[name] = _trainer(name, case, device)
-            passes[name]()
-        except Exception as error:  # The others can still train; a run raises it again.
-            facts["failed"] = f"{name}: {str(error)[-1000:]}"
-        facts["first_pass"][name] = round(time.perf_counter() - start, 1)
-    signal.setitimer(signal.ITIMER_REAL, 0)
-
-    def run(trainer: str, action: str = "pass") -> Record:
+    def run(action: str = "pass") -> Record:
         if action == "peak":
-            return {"operations": peak_operations(precision, 8192 if device == "gpu" else 64)}
+            return {"peak tflops": peak_tflops(8192 if on_gpu else 64)}
         if action == "profile":
-            return profile(passes[trainer], len(case[1]))
+            return profile(one_pass, len(arrays))
         start = time.perf_counter()
-        loss = passes[trainer]()
+        loss = float(one_pass())
         seconds = time.perf_counter() - start
-        return {"seconds": seconds, "loss": float(loss), "memory": _memory(trainer)}
+        found = {"seconds": seconds, "count": tokens, "tflops": operations / seconds / 1e12}
+        return found | {"loss": loss, "first_pass": first_pass}
 
-    return facts, run
-
-
-def _trainer(name, case, device):
-    if name == OURS:
-        return ours(*case, jit_compile=True)
-    if name == ON_JAX:
-        return ours_on_jax(*case)
-    return of_pytorch(*case, "cuda" if device == "gpu" else "cpu", compiled=name == COMPILED)
+    return {}, run
 
 
-def _memory(trainer):
-    """Return the peak bytes of the device's memory in use, or None where they are not counted."""
-    try:
-        if trainer == OURS:
-            import tensorflow as tf
-
-            return tf.config.experimental.get_memory_info("GPU:0")["peak"]
-        if trainer == ON_JAX:
-            import jax
-
-            return jax.devices()[0].memory_stats()["peak_bytes_in_use"]
-        import torch
-
-        return torch.cuda.max_memory_allocated() or None
-    except (RuntimeError, TypeError, ValueError):
-        return None
-
-
-def peak_operations(precision: str, size: int) -> float:
-    """Return the operations per second of a large matrix product in TensorFlow."""
+def peak_tflops(size: int) -> float:
+    """Return the TFLOP/s of a large matrix product in bfloat16 in TensorFlow."""
     import tensorflow as tf
 
-    dtype = tf.bfloat16 if precision == "mixed_bfloat16" else tf.float32
-    left, right = (tf.cast(tf.random.normal([size, size]), dtype) for _ in range(2))
+    left, right = (tf.cast(tf.random.normal([size, size]), tf.bfloat16) for _ in range(2))
     seconds = []
     for _ in range(6):
         start = time.perf_counter()
@@ -138,7 +88,7 @@ def peak_operations(precision: str, size: int) -> float:
             product = tf.matmul(left, right)
         product[0, 0].numpy()  # Waits for the device.
         seconds.append((time.perf_counter() - start) / 20)
-    return 2 * size**3 / float(np.median(seconds[1:]))
+    return 2 * size**3 / float(np.median(seconds[1:])) / 1e12
 
 
 def profile(one_pass: Callable[[], float], steps: int) -> Record:
@@ -153,18 +103,17 @@ def profile(one_pass: Callable[[], float], steps: int) -> Record:
         tf.profiler.experimental.start(folder, options)
         one_pass()
         tf.profiler.experimental.stop()
-        files = list(Path(folder).rglob("*.xplane.pb"))
-        if not files:
-            raise RuntimeError("The profiler wrote no file.")
-        space = xplane_pb2.XSpace.FromString(files[0].read_bytes())
+        file = next(Path(folder).rglob("*.xplane.pb"))
+        space = xplane_pb2.XSpace.FromString(file.read_bytes())
     events = list(kernel_events(space.planes))
     if not events:
         raise RuntimeError(f"No kernels in {[plane.name for plane in space.planes]}.")
     return summarize(events, steps)
 
 
-def kernel_events(planes: Iterable[Any]) -> Iterable[tuple[int, int, str, str]]:
+def kernel_events(planes: Sequence[Any]) -> Iterator[tuple[int, int, str, str]]:
     """Yield start and end in ps, name and operation of what ran on the streams of a GPU."""
+    operations = fused_operations(planes)
     for plane in planes:
         if not plane.name.startswith("/device:GPU"):
             continue
@@ -178,25 +127,46 @@ def kernel_events(planes: Iterable[Any]) -> Iterable[tuple[int, int, str, str]]:
                     names.get(stat.metadata_id, ""): stat.str_value or names.get(stat.ref_value, "")
                     for stat in (*metadata.stats, *event.stats)
                 }
-                operation = stats.get("tf_op") or stats.get("hlo_op") or stats.get("name") or ""
+                compiled = operations.get((stats.get("hlo_module"), stats.get("hlo_op")))
+                operation = compiled or stats.get("tf_op") or stats.get("hlo_op") or ""
                 start = line.timestamp_ns * 1000 + event.offset_ps
                 yield start, start + event.duration_ps, metadata.name, operation
 
 
-KINDS = (
-    ("copies to the device", r"memcpyh2d|htod"),
-    ("copies from the device", r"memcpyd2h|dtoh"),
-    ("copies on the device", r"memcpy|memset|dtod|p2p"),
-    ("products", r"gemm|cutlass|nvjet|cublas|xmma|matmul|splitk"),
-    ("optimizer", r"adam|optimizer|apply_gradient|update_step"),
-    ("loss", r"loss|cross_entropy|entropy"),
-    ("attention", r"attention|softmax"),
-    ("embeddings", r"embedding|gather|scatter|position"),
-    ("dropout", r"dropout|random|philox|threefry|rng"),
-    ("normalization", r"norm"),
-    ("feed-forward", r"feed_forward|ffn|relu"),
-)
-"""Kinds of kernels, each by what its name or operation has; the first one counts."""
+def fused_operations(planes: Sequence[Any]) -> dict[tuple[str, str], str]:
+    """Return TensorFlow's name of what XLA compiled, by module and instruction.
+
+    Of a fusion, it is the name that most of its instructions have.
+    """
+    from tensorflow.compiler.xla.service import hlo_pb2
+
+    found = {}
+    for plane in planes:
+        if plane.name != "/host:metadata":
+            continue
+        for stat in (stat for event in plane.event_metadata.values() for stat in event.stats):
+            module = hlo_pb2.HloProto.FromString(stat.bytes_value).hlo_module
+            parts = {part.id: part.instructions for part in module.computations}
+            for instruction in (i for part in parts.values() for i in part):
+                inner = [i for key in instruction.called_computation_ids for i in parts[key]]
+                names = Counter(i.metadata.op_name for i in inner if i.metadata.op_name)
+                common = max(names, key=lambda name: names[name], default="")
+                found[module.name, instruction.name] = instruction.metadata.op_name or common
+    return found
+
+
+KINDS = {
+    "copies": r"memcpy|memset|htod|dtoh|dtod",
+    "products": r"gemm|cutlass|nvjet|cublas|xmma|matmul|splitk",
+    "optimizer": r"adam|optimizer|global_norm|l2loss|update_step",
+    "loss": r"loss|cross_entropy",
+    "dropout": r"dropout|random|philox|threefry|rng",
+    "residuals and normalization": r"residual|norm",
+    "embeddings": r"embedding|gather|scatter|position",
+    "attention": r"attention|softmax",
+    "feed-forward": r"feed_forward|ffn|relu",
+}
+"""Kinds of kernels, each with what its name or operation has; the first one counts."""
 
 
 def kernel_kind(name: str, operation: str) -> str:
@@ -207,25 +177,18 @@ def kernel_kind(name: str, operation: str) -> str:
     >>> kernel_kind("loop_add_fusion_3", "model/decoder/attention/softmax/sub")
     'attention'
     >>> kernel_kind("MemcpyD2D", ""), kernel_kind("fusion_1", "")
-    ('copies on the device', 'other')
+    ('copies', 'other')
     """
-    of_name, text = name.lower(), f"{name} {operation}".lower()
-    for number, (kind, pattern) in enumerate(KINDS):
+    for kind, pattern in KINDS.items():
         # An operation may be called a product or a copy that a fused kernel only prepares.
-        if re.search(pattern, of_name if number < 4 else text):
+        text = name if kind in ("copies", "products") else f"{name} {operation}"
+        if re.search(pattern, text, re.IGNORECASE):
             return kind
     return "other"
 
 
 def summarize(events: Sequence[tuple[int, int, str, str]], steps: int) -> Record:
-    """Return milliseconds of a step by kind of kernel, and the kernels that take longest.
-
-    >>> ms = 10**9
-    >>> events = [(0, 4 * ms, "gemm", ""), (3 * ms, 6 * ms, "gemm", ""), (8 * ms, 9 * ms, "f", "x")]
-    >>> found = summarize(events, steps=1)
-    >>> found["span"], found["waits"], found["kinds"]
-    (9.0, 2.0, {'products': 7.0, 'other': 1.0})
-    """
+    """Return milliseconds of a step by kind of kernel, and the kernels that take longest."""
     kinds: defaultdict[str, float] = defaultdict(float)
     kernels: defaultdict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0])
     busy, until = 0, 0
@@ -246,97 +209,65 @@ def summarize(events: Sequence[tuple[int, int, str, str]], steps: int) -> Record
     }
 
 
-# What differs between the processes of `equality`: name, number of logical GPUs (0: the CPU).
-_DEVICES = {"CPU": 0, "GPU": 1, "one replica": 1, "two replicas": 2}
+REPLICAS = {"CPU": 1, "GPU": 1, "two replicas": 2}
+"""Cases of `write_weights`, each with its number of logical devices."""
 
 
-def equality(device: str) -> Prepared:
-    """Prepare weights after the same steps on the CPU, on the GPU, and on two logical GPUs."""
-    folder = Path(tempfile.mkdtemp())
-    processes = {}
-    for case, count in _DEVICES.items():
-        hidden = count == 0 or device == "cpu"
-        environment = NO_TF32 | ({"CUDA_VISIBLE_DEVICES": "-1"} if hidden else {})
-        command = [sys.executable, "-m", "benchmarks.gpu_training", case, str(folder / case)]
-        processes[case] = subprocess.Popen(
-            command, env=os.environ | environment, stderr=subprocess.PIPE, text=True
-        )
-    errors = {case: process.communicate()[1] for case, process in processes.items()}
-
-    def run(pair: Sequence[str]) -> Record:
-        for case in pair:
-            if processes[case].returncode:
-                return {"error": f"{case}: {errors[case][-1000:]}"}
-        left, right = (np.load(folder / f"{case}.npy") for case in pair)
-        return {"difference": float(np.abs(left - right).max())}
-
-    return {}, run
-
-
-def write_weights(case: str, path: str) -> None:
-    """Make steps of SGD in float32 without dropout, and write all weights to a file."""
+def write_weights(case: str, folder: str) -> Prepared:
+    """Prepare the weights after 20 steps of SGD in float32; a run compares those of two cases."""
+    import keras
     import tensorflow as tf
 
+    from keras_transformer.losses import LabelSmoothedCrossEntropy
+    from keras_transformer.training import TrainingTransformer
+
     tf.config.experimental.enable_tensor_float_32_execution(False)
-    replicas = _DEVICES[case] if "replica" in case else 0
     kind = "GPU" if tf.config.list_physical_devices("GPU") else "CPU"
-    if replicas:
+    strategy = tf.distribute.get_strategy()
+    if (replicas := REPLICAS[case]) > 1:
         limit = {"memory_limit": 2000} if kind == "GPU" else {}
         tf.config.set_logical_device_configuration(
             tf.config.list_physical_devices(kind)[0],
             [tf.config.LogicalDeviceConfiguration(**limit)] * replicas,
         )
-    import keras
-
-    from keras_transformer.losses import LabelSmoothedCrossEntropy
-    from keras_transformer.training import TrainingTransformer
-
-    rng = np.random.default_rng(0)
-    source, target, labels = (rng.integers(4, 53, (8, n)).astype("int32") for n in (9, 7, 7))
-    for i in range(8):
-        source[i, 9 - i % 5 :] = target[i, 7 - i % 4 :] = labels[i, 7 - i % 4 :] = 0
-    batches = tf.data.Dataset.from_tensors(({"source": source, "target": target}, labels))
-    strategy = tf.distribute.get_strategy()
-    if replicas:
         strategy = tf.distribute.MirroredStrategy(
             [f"{kind}:{i}" for i in range(replicas)],
             # NCCL refuses two ranks on one card.
             cross_device_ops=tf.distribute.ReductionToOneDevice(),
         )
+    rng = np.random.default_rng(0)
+    source, target, labels = (rng.integers(4, 53, (8, n)).astype("int32") for n in (9, 7, 7))
+    for i in range(8):
+        source[i, 9 - i % 5 :] = target[i, 7 - i % 4 :] = labels[i, 7 - i % 4 :] = 0
+    batches = tf.data.Dataset.from_tensors(({"source": source, "target": target}, labels))
     with strategy.scope():
         keras.utils.set_random_seed(1)
         sizes = {"num_layers": 2, "d_model": 24, "d_ff": 40, "num_heads": 3, "dropout": 0.0}
         model = TrainingTransformer(TransformerConfig(vocab_size=53, **sizes))
         model.compile(keras.optimizers.SGD(0.1), LabelSmoothedCrossEntropy(0.1), jit_compile=True)
     model.fit(batches.unbatch().batch(8).repeat(20), epochs=1, verbose=0)
-    np.save(path, np.concatenate([weights.ravel() for weights in model.get_weights()]))
+    weights = np.concatenate([weights.ravel() for weights in model.get_weights()])
+    np.save(f"{folder}/{case}.npy", weights)
+
+    def run(other: str) -> Record:
+        return {"difference": float(np.abs(weights - np.load(f"{folder}/{other}.npy")).max())}
+
+    return {"devices": kind}, run
 
 
-def feed(preset: str, options: Sequence[str]) -> Prepared:
-    """Prepare nothing: a run is a training run with these options, up to its second epoch's end."""
-
-    def run() -> Record:
-        with tempfile.TemporaryDirectory() as folder:
-            command = [sys.executable, "-m", "pipelines.train", "--preset", preset, *options]
-            command += ["--output", f"{folder}/run"]
-            start = time.perf_counter()
-            done = subprocess.run(command, capture_output=True, text=True)
-            lines = (done.stdout + done.stderr).splitlines()
-            metrics = Path(folder, "run", "metrics.csv")
-            if done.returncode or not metrics.exists():
-                return {"error": "\n".join(lines)[-1500:]}
-            from keras_transformer.training.csv_tables import read_metrics
-
-            rows = read_metrics(metrics.parent)
-        return {
-            "command": " ".join(command[1:-2]),
-            "seconds": time.perf_counter() - start,
-            "metrics": {name: rows[name] for name in ("step", "tokens_per_second", "seconds")},
-            "log": lines[:25],
-        }
-
-    return {}, run
-
-
-if __name__ == "__main__":
-    write_weights(*sys.argv[1:])
+def feed(settings: Sequence[str], limit: float) -> Prepared:
+    """Return the pace of a training run with these options of `pipelines.train`, and its log."""
+    command = [sys.executable, "-m", "pipelines.train", *settings]
+    with tempfile.TemporaryDirectory() as folder:
+        metrics, log = Path(folder, "run", "metrics.csv"), Path(folder, "log")
+        with log.open("w") as file, suppress(subprocess.TimeoutExpired):
+            output = ["--output", str(metrics.parent)]
+            subprocess.run(command + output, stdout=file, stderr=file, timeout=limit)
+        lines = log.read_text(errors="replace").splitlines()
+        if not metrics.exists():
+            raise RuntimeError("\n".join(lines))
+        rows = list(csv.DictReader(metrics.open()))
+    names = ("step", "seconds", "tokens_per_second")
+    paces = [", ".join(f"{name} {float(row[name]):.6g}" for name in names) for row in rows]
+    log_lines = [line for line in lines if not re.match(r"[IWE]0000|WARNING: All log", line)]
+    return {"paces": paces, "log": log_lines[:25]}, lambda: {}

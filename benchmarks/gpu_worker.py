@@ -1,151 +1,122 @@
 """Processes that prepare cells of a benchmark at the same time, and run them one at a time.
 
-A process reads a task and then commands from standard input, one line of JSON each, and answers
-each with a line of JSON: `{"prepare": "module:function", "options": {...}}` with the facts that
-the function returns, each command with what the function's second result makes of it. An answer
-with `error` is that of a failure.
+A cell is a function that imports, compiles and warms up, and then returns facts and another
+function, which makes one measurement. Nothing that this module imports needs TensorFlow.
 """
 
 import importlib
-import json
+import multiprocessing
 import os
-import queue
 import signal
-import subprocess
-import sys
-import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 Record = dict[str, Any]
 Prepared = tuple[Record, Callable[..., Record]]
-"""What a cell's function returns: facts, and what runs a command, given as keyword arguments."""
-_LAST_CHARACTERS = 1500
+"""What a cell returns: facts, and what runs a command, given as keyword arguments."""
 ALONE = 10**6
-_PATIENCE = 120
-"""Seconds that later groups wait for the first one to be prepared."""
+"""Memory of a group beside which no other one starts."""
+RUN_LIMIT = 60
+"""Seconds that a run may take."""
+LAST_CHARACTERS = 1500
+"""Length of a recorded error: its end."""
 
 
+@dataclass
 class Worker:
-    """A process that prepares cells, and then runs each of its commands.
+    """A process that prepares a cell, and then runs commands, which are arguments of its runs."""
 
-    Args:
-        prepare: "module:function" of a function that returns a `Prepared`.
-        options: Its arguments.
-        commands: Arguments of each run, repeated in turns with other workers; a part of its record.
-        once: Commands that come once, after the turns.
-        labels: What all its records have.
-        environment: More environment variables.
-    """
-
-    def __init__(
-        self,
-        prepare: str,
-        options: Record,
-        commands: Sequence[Record] = (),
-        once: Sequence[Record] = (),
-        labels: Mapping[str, str] | None = None,
-        environment: Mapping[str, str] | None = None,
-    ):
-        self.task = {"prepare": prepare, "options": options}
-        self.commands, self.once = list(commands), list(once)
-        self.labels, self.environment = dict(labels or {}), dict(environment or {})
-        self.paused = 0.0
-        self.is_ready = self.is_closed = False
-        self._answers: queue.Queue[str] = queue.Queue()
+    cell: str  # "module:function" of a function that returns a `Prepared`.
+    options: Record  # Its arguments.
+    commands: Sequence[Record] = ()  # In turns with other workers.
+    once: Sequence[Record] = ()  # After the turns.
+    labels: Record = field(default_factory=dict)  # What all its records have.
+    environments: Sequence[dict[str, str]] = ({},)  # If it fails to prepare, it tries the next one.
+    is_ready: bool = field(default=False, init=False)
+    is_closed: bool = field(default=False, init=False)
 
     def start(self, log: Path) -> None:
         """Start to prepare; what the process prints goes to the file `log`."""
-        self._log, self.started = log, time.monotonic()
-        with log.open("w") as errors:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "benchmarks.gpu_worker"],
-                **{"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors},
-                env=os.environ | self.environment,
-                text=True,
-                start_new_session=True,  # So that its own processes pause and end with it.
-            )
-        threading.Thread(target=self._read, daemon=True).start()
-        self._send(self.task)
-
-    @property
-    def seconds(self) -> float:
-        """Seconds since the start, without pauses."""
-        return time.monotonic() - self.started - self.paused
+        environment, *self.environments = self.environments
+        self.is_closed, self.log, self.started = False, log, time.monotonic()
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        arguments = theirs, str(log), environment, self.cell, self.options
+        self._process = context.Process(target=_work, args=arguments)
+        self._process.start()
+        theirs.close()
 
     def answer(self, seconds: float) -> Record | None:
-        """Return the next answer, or None if there is none yet after the given time."""
+        """Return the next answer, or None if there is none within the given time."""
         try:
-            line = self._answers.get(timeout=max(seconds, 0.001))
-        except queue.Empty:
-            return None
-        if line:
-            return json.loads(line)
-        self.close()
-        return {"error": "ended: " + self._log.read_text(errors="replace")[-_LAST_CHARACTERS:]}
+            return self._pipe.recv() if self._pipe.poll(seconds) else None
+        except (EOFError, OSError):
+            self.close()
+            return {"error": "ended: " + self.log.read_text(errors="replace")[-LAST_CHARACTERS:]}
 
     def ask(self, command: Record, seconds: float) -> Record:
         """Run a command; a process that takes longer is ended."""
-        self._send(command)
+        try:
+            self._pipe.send(command)
+        except OSError:
+            pass  # It has ended, which its answer says.
         found = self.answer(seconds)
         if found is None:
             self.close()
             found = {"error": f"no answer within {seconds:.0f} s"}
         return found
 
-    def pause(self) -> None:
-        self._paused_at = time.monotonic()
-        self._signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        self._signal(signal.SIGCONT)
-        self.paused += time.monotonic() - self._paused_at
+    def signal(self, number: int) -> None:
+        """Send a signal to the process and those that it started."""
+        for send in (os.killpg, os.kill):  # It leads a group soon after its start.
+            try:
+                return send(self._process.pid, number)
+            except ProcessLookupError:
+                pass
 
     def close(self) -> None:
         """End the process and those that it started."""
         self.is_closed = True
-        self._signal(signal.SIGKILL)
+        self.signal(signal.SIGKILL)
 
-    def _signal(self, number):
+
+def _work(pipe, log, environment, cell, options):
+    os.setsid()  # So that its own processes pause and end with it.
+    os.environ.update(environment)
+    with open(log, "w") as file:
+        for standard in (1, 2):
+            os.dup2(file.fileno(), standard)
+
+    def attempt(function, **arguments):
         try:
-            os.killpg(self._process.pid, number)
-        except ProcessLookupError:
-            pass
+            return function(**arguments)
+        except Exception:
+            return {"error": traceback.format_exc()[-LAST_CHARACTERS:]}
 
-    def _send(self, message):
-        try:
-            print(json.dumps(message), file=self._process.stdin, flush=True)
-        except OSError:  # It has ended, which its answer says.
-            pass
+    def prepare():
+        module, name = cell.split(":")
+        return getattr(importlib.import_module(module), name)(**options)
 
-    def _read(self):
-        for line in self._process.stdout:
-            self._answers.put(line)
-        self._process.wait()
-        self._answers.put("")
+    found = attempt(prepare)
+    facts, run = found if isinstance(found, tuple) else (found, None)
+    pipe.send(facts)
+    while run:
+        pipe.send(attempt(run, **pipe.recv()))
 
 
 @dataclass
 class Group:
-    """Workers that are measured in turns.
-
-    Args:
-        part: Name of the part of the benchmark.
-        labels: What all records of the group have.
-        workers: The workers.
-        memory: GB of the device's memory that they need; `ALONE` keeps other groups away.
-        repeats: Number of turns.
-    """
+    """Workers that are measured in turns."""
 
     part: str
-    labels: Record
+    labels: Record  # What all its records have.
     workers: list[Worker]
-    memory: int
-    repeats: int = 3
+    memory: int  # GB of the device's memory that they need.
+    repeats: int = 1  # Number of turns.
     started: bool = field(default=False, init=False)
 
     @property
@@ -155,37 +126,26 @@ class Group:
 
 @dataclass
 class Schedule:
-    """Prepares the groups that fit at the same time, and measures each on a quiet device.
+    """Prepares the groups that fit at the same time, and measures each on a quiet device."""
 
-    Args:
-        groups: The groups, in order of value.
-        folder: A folder for logs.
-        record: Called with each record as soon as there is one.
-        deadline: `time.monotonic()` at which all must end.
-        memory: GB that the device has.
-        cores: Number of workers that may prepare at the same time.
-        prepare_limit: Seconds that a worker may take to prepare.
-        run_limit: Seconds that a command may take.
-    """
-
-    groups: list[Group]
-    folder: Path
-    record: Callable[[Record], None]
-    deadline: float
-    memory: int
-    cores: int
-    prepare_limit: float
-    run_limit: float = 60.0
+    groups: list[Group]  # In order of value.
+    folder: Path  # For logs.
+    record: Callable[[Record], None]  # Called with each record as soon as there is one.
+    deadline: float  # `time.monotonic()` at which all must end.
+    memory: int  # GB that the device has.
+    cores: int  # Number of workers that may prepare at the same time.
+    limit: float  # Seconds that a worker may take to prepare, with pauses.
 
     def run(self) -> None:
         waiting = list(self.groups)
         try:
             while waiting and time.monotonic() < self.deadline:
                 self._start(waiting)
-                for group in waiting:
+                running = [group for group in waiting if group.started]
+                for group in running:
                     self._collect(group)
-                if group := self._next(waiting):
-                    self._measure(group)
+                if group := next((group for group in running if not group.unready), None):
+                    self._measure(group, [other for other in running if other is not group])
                     waiting.remove(group)
         finally:
             for group in waiting:
@@ -193,26 +153,16 @@ class Schedule:
                 for worker in group.workers if group.started else ():
                     worker.close()
 
-    def _next(self, waiting):
-        """Return the first group if it is ready, or a later one if the first one is slow."""
-        running = [group for group in waiting if group.started]
-        taken = max((w.seconds for w in running[0].unready), default=0.0)
-        for group in running[: 1 if taken < _PATIENCE else None]:
-            if not group.unready:
-                return group
-        return None
-
     def _start(self, waiting):
-        """Start groups in their order, as far as they fit beside those that have started."""
+        """Start the groups that fit beside those that have started, in their order."""
         running = [group for group in waiting if group.started]
         memory = sum(group.memory for group in running)
         cores = sum(len(group.unready) for group in running)
-        for group in waiting:
-            if group.started:
+        for group in (group for group in waiting if not group.started):
+            memory_then, cores_then = memory + group.memory, cores + len(group.workers)
+            if running and (memory_then > self.memory or cores_then > self.cores):
                 continue
-            memory, cores = memory + group.memory, cores + len(group.workers)
-            if running and (memory > self.memory or cores > self.cores):
-                return
+            memory, cores = memory_then, cores_then
             group.started = True
             running.append(group)
             for i, worker in enumerate(group.workers):
@@ -220,78 +170,37 @@ class Schedule:
 
     def _collect(self, group):
         """Record what a group's workers have prepared, or that they failed to."""
-        for worker in group.unready if group.started else ():
+        for worker in group.unready:
             found = worker.answer(0.05)
-            taken = worker.seconds
-            if found is None and taken > self.prepare_limit:
-                worker.close()
-                found = {"error": f"not prepared within {self.prepare_limit:.0f} s"}
+            taken = time.monotonic() - worker.started
+            if found is None and taken > self.limit:
+                found = {"error": f"not prepared within {self.limit:.0f} s"}
             if found is None:
                 continue
+            self._write(group, worker, {"prepared": round(taken, 1), **found})
             worker.is_ready = "error" not in found
             if not worker.is_ready:
                 worker.close()
-            about = {"prepared": round(taken, 1), "paused": round(worker.paused, 1)}
-            self._write(group, worker, {**about, **found})
+                if worker.environments:
+                    worker.start(worker.log)
 
-    def _measure(self, group):
-        """Run a group's commands in turns while everything else stands still."""
-        others = [
-            worker
-            for other in self.groups
-            if other.started and other is not group
-            for worker in other.workers
-            if not worker.is_closed
-        ]
-        for worker in others:
-            worker.pause()
-        commands = [
-            (worker, command)
-            for i in range(max((len(worker.commands) for worker in group.workers), default=0))
-            for worker in group.workers
-            for command in worker.commands[i : i + 1]
-        ]
+    def _measure(self, group, others):
+        """Run a group's commands in turns while all else stands still."""
+        paused = [worker for other in others for worker in other.workers if not worker.is_closed]
+        turn = [(worker, command) for worker in group.workers for command in worker.commands]
         once = [(worker, command) for worker in group.workers for command in worker.once]
         try:
-            for worker, command in commands * group.repeats + once:
-                seconds = min(self.run_limit, self.deadline - time.monotonic())
+            for worker in paused:
+                worker.signal(signal.SIGSTOP)
+            for worker, command in turn * group.repeats + once:
+                seconds = min(RUN_LIMIT, self.deadline - time.monotonic())
                 if not worker.is_closed and seconds > 0:
-                    self._write(group, worker, {**command, **worker.ask(command, seconds)})
+                    self._write(group, worker, command | worker.ask(command, seconds))
         finally:
             for worker in group.workers:
                 worker.close()
-            for worker in others:
-                worker.resume()
+            for worker in paused:
+                worker.signal(signal.SIGCONT)
 
     def _write(self, group, worker, found):
         self.record({"part": group.part, **group.labels, **worker.labels, **found})
-
-
-def main() -> None:
-    with os.fdopen(os.dup(1), "w", buffering=1) as answers:
-        os.dup2(2, 1)  # What libraries print is no answer.
-
-        def answer(function, **arguments):
-            try:
-                found = function(**arguments)
-                if isinstance(found, tuple):
-                    answers.write(json.dumps(found[0]) + "\n")
-                    return found[1]
-            except Exception:
-                traceback.print_exc()
-                found = {"error": traceback.format_exc()[-_LAST_CHARACTERS:]}
-            answers.write(json.dumps(found) + "\n")
-
-        task = json.loads(sys.stdin.readline())
-
-        def prepare(options):
-            module, name = task["prepare"].split(":")
-            return getattr(importlib.import_module(module), name)(**options)
-
-        run = answer(prepare, options=task["options"])
-        for line in sys.stdin if run else ():
-            answer(run, **json.loads(line))
-
-
-if __name__ == "__main__":
-    main()
