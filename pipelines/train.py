@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.tra
     print(f"The model is in {output}. Score it, or export it for serving:")
     run = shlex.quote(output)
     text = "--source FILE --target FILE"
-    if experiment.data.train_languages:
+    if experiment.data.validation_languages:
         text += " --target-language LANGUAGE --add-tag"
     elif experiment.data.task == "parsing":
         text = "--trees FILE"

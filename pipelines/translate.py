@@ -30,11 +30,13 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.tra
     check_text_options(parser, args)
     n_best = args.num_hypotheses is not None
     import_tensorflow()
-    from pipelines.cli.models import load_model, translate_in_parts
+    from pipelines.cli.models import load_model, translate_in_parts, warn_of_long
 
     sys.stdout.reconfigure(encoding="utf-8")
     translate = load_model(args, n_best)
-    for translation in translate_in_parts(translate, read_text(args), args.batch_size):
+    sentences = read_text(args)
+    warn_of_long(args, sentences)
+    for translation in translate_in_parts(translate, sentences, args.batch_size):
         print(translation if n_best else one_line(translation))
 
 

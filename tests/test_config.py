@@ -1,4 +1,5 @@
 import dataclasses
+import itertools
 import re
 
 import pytest
@@ -374,6 +375,53 @@ def test_symbols_that_are_added_to_text_come_from_a_vocabulary():
 )
 def test_corpora_may_have_languages(values):
     assert DataConfig(**TWO | values).train_languages
+
+
+def corpora(*values):
+    """The corpora of `TWO` as one list, with other values."""
+    both = [
+        {"source": "a.en", "target": "a.de", "language": "de"},
+        {"source": "b.en", "target": "b.fr", "language": "fr"},
+    ]
+    changed = [one | other for one, other in itertools.zip_longest(both, values, fillvalue={})]
+    validation = {name: value for name, value in TWO.items() if name.startswith("validation")}
+    return validation | {"corpora": changed}
+
+
+def test_a_list_of_corpora_is_what_the_parallel_lists_were(tmp_path):
+    lists = DataConfig(**TWO, train_weights=[2, 1])
+    weighted = corpora({"weight": 2}, {"weight": 1})
+    assert DataConfig(**weighted).training_corpora == lists.training_corpora
+    config = ExperimentConfig.from_dict({"model": {"vocab_size": 100}, "data": weighted})
+    config.to_file(tmp_path / "config.yaml")
+    assert ExperimentConfig.from_file(tmp_path / "config.yaml") == config
+    one = DataConfig(corpora=[{"source": "a.tsv", "tag": "web"}], validation_source="b.tsv")
+    assert [corpus.full_tag for corpus in one.training_corpora] == ["web"]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (corpora() | {"train_weights": [1]}, "both corpora and train_weights; move it into corp"),
+        (TWO | corpora(), "received both corpora and train_source and train_target and train_lan"),
+        (TFDS | corpora(), "text is either in files or in a TFDS dataset, received corpora, "),
+        (corpora({"source": None}), "corpora.0.source must be a valid string, received None"),
+        (corpora({"langauge": "de"}), "corpora.0.langauge is not an option"),
+        (corpora({"weight": -1}), r"the weights of corpora must be at least 0.* \[-1.0, 1.0\]"),
+        (corpora({"weight": 1}) | {"temperature": 2}, "received the weights of corpora=.1.0"),
+        (corpora({"language": None}), "all corpora or none have a language, received 1 of 2"),
+        (corpora({"tag": "web"}), "among the languages of corpora without a tag, received de"),
+        (corpora({}, {}, {"source": "c", "language": "d", "tag": "a b"}), "tag .* received 'a b'"),
+        (corpora() | {"vocabulary_corpora": 3}, "vocabulary_corpora must be at most 2"),
+        ({"corpora": [{"source": "a"}]}, "needs corpora, validation_source, received no"),
+        ({"task": "parsing", "validation_source": "b", "filters": ["tags"], "corpora": [
+            {"source": "a", "tag": "web"}]}, r"filters=\['tags'\]; leave .* tag of corpora; leave"),
+        (DATA | {"filters": ["tags", "tag"]}, "filters must be among messages, .* received 'tag'"),
+    ],
+)  # fmt: skip
+def test_a_list_of_corpora_is_checked(values, message):
+    with pytest.raises(ValueError, match=message):
+        DataConfig(**values)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from keras_transformer.config.filters import chosen_filters
 from keras_transformer.config.strict import configuration
 
 _FILES = ("train_source", "train_target", "validation_source", "validation_target")
@@ -19,6 +20,32 @@ PATTERN_PREFIX = "re:"
 """What a regular expression among the user symbols begins with."""
 AUGMENTATIONS = "join", "no_final_punctuation", "upper", "title", "typos", "symbols"
 """Ways to change training text, in the order in which they apply."""
+
+
+@configuration()
+class CorpusConfig:
+    """Parallel text in files, one entry of `DataConfig.corpora`.
+
+    >>> CorpusConfig(source="news.en", target="news.de", language="de", tag="news").full_tag
+    'de_news'
+    """
+
+    source: str
+    """Text in the source language, in the form of train_source."""
+    target: str | None = None
+    """The same sentences in the target language, line by line; without it, source has both."""
+    weight: float | None = None
+    """How often a pass has each pair: 2 means twice, and 0.5 a random half."""
+    language: str | None = None
+    """Target language, such as de, for a model of several languages."""
+    tag: str | None = None
+    """Domain or origin of the text, such as news: >>news<< is put in front of each source sentence,
+    or >>de_news<< with a language."""
+
+    @property
+    def full_tag(self) -> str:
+        """The tag of the sources without its brackets; empty if they have none."""
+        return "_".join(filter(None, (self.language, self.tag)))
 
 
 @configuration()
@@ -40,16 +67,18 @@ class DataConfig:
     """For parsing, where part-of-speech tags are: in no text, in the source, as in We/PRP, or in
     the target, so that the model predicts them."""
     train_source: str | list[str] | None = None
-    """Training text in the source language, one sentence per line, plain or gzip; or, without
-    train_target, a TSV file of both languages. A list names several corpora."""
+    """Training text in the source language, one sentence per line, plain, gzip or xz; or, without
+    train_target, a TSV file of both languages. For several files, see corpora."""
     train_target: str | list[str] | None = None
     """The same sentences in the target language, line by line; as many files as train_source."""
+    corpora: list[CorpusConfig] = Field(default_factory=list)
+    """Training text in several files, instead of train_source: for each corpus, source and, if you
+    like, target, weight (times that a pass has each pair), language (of the target, for a model of
+    several) and tag (domain or origin)."""
     train_weights: list[float] = Field(default_factory=list)
-    """How often a pass has each pair of the corpora, one number for each: 2 means twice, and 0.5 a
-    random half that differs from pass to pass. By default, once."""
+    """The weights of corpora, if train_source is a list."""
     train_languages: list[str] = Field(default_factory=list)
-    """Target language of each corpus, such as de, for a model of several languages: >>de<< is put
-    in front of each source sentence, and becomes its first token."""
+    """The languages of corpora, if train_source is a list."""
     temperature: float = Field(default=1.0, ge=1)
     """Temperature T of the mixture of corpora: one of n pairs gets a share of a pass that is
     proportional to n^(1/T). With 1, each pair comes once; higher values favor small corpora."""
@@ -60,8 +89,8 @@ class DataConfig:
     """The same sentences in the target language, line by line; as many files as
     validation_source."""
     validation_languages: list[str] = Field(default_factory=list)
-    """Target language of each validation file, as train_languages. The mean of their BLEU selects
-    the checkpoint."""
+    """Target language of each validation file, among those of corpora. The mean of their BLEU
+    selects the checkpoint."""
     tfds: str | None = None
     """Name of a TFDS translation dataset to use instead of files, such as wmt14_translate/de-en; or
     multi30k, which comes with this package."""
@@ -84,6 +113,9 @@ class DataConfig:
     """Largest ratio of the lengths of both sides in tokens; other training pairs are dropped."""
     drop_duplicates: bool = False
     """Whether to drop training pairs that occurred before."""
+    filters: list[str] = Field(default_factory=list)
+    """What else is dropped: messages or prose, which are sets of filters, or single filters, such
+    as identical, placeholders and near_duplicates. The command prepare shows what each finds."""
     cache: str | None = None
     """Directory of encoded text that runs share. By default, a run keeps its own."""
     subwords: Literal["bpe", "unigram", "wordpiece", "word"] = "bpe"
@@ -106,7 +138,7 @@ class DataConfig:
     """Most sentences that a vocabulary is trained on. Of a longer text, it is every second, every
     fourth and so on."""
     vocabulary_corpora: int | None = Field(default=None, gt=0)
-    """Number of corpora of train_source, the first ones, whose text a vocabulary is trained on; by
+    """Number of corpora, the first ones, whose text a vocabulary is trained on; by
     default all. The labels of trees are those of all corpora."""
     subword_dropout: float = Field(default=0.0, ge=0, lt=1)
     """Rate of BPE-dropout: each pass segments the training text again and skips this share of the
@@ -138,15 +170,21 @@ class DataConfig:
     @model_validator(mode="after")
     def _check(self):
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        given = [name for name in _FILES + _DATASET if getattr(self, name) != defaults[name]]
+        text = "corpora" if self.corpora else "train_source"
         problems = text_source_problems(
-            [name for name in _FILES + _DATASET if getattr(self, name) != defaults[name]],
-            files=_FILES,
+            [*given, text] if self.corpora else given,
+            files=("corpora", *_FILES),
             dataset=_DATASET,
-            required_files=("train_source", "validation_source"),
+            required_files=(text, "validation_source"),
             required_dataset=("tfds", "source_language", "target_language"),
             languages=(self.source_language, self.target_language),
         )
         problems += self._corpora_problems() + self._task_problems()
+        try:
+            chosen_filters(self.filters)
+        except ValueError as error:
+            problems.append(str(error))
         if self.subword_dropout and self.subwords not in ("bpe", "word"):
             problems.append(
                 "subword_dropout needs the merges of subwords='bpe' or the words of 'word', "
@@ -170,12 +208,30 @@ class DataConfig:
                 if is_given
             ]
         names = ["train_target", "validation_target", "tfds"]
-        names += ["train_languages", "validation_languages"]
+        names += ["train_languages", "validation_languages", "filters"]
+        given = [f"{name}={getattr(self, name)!r}" for name in names if getattr(self, name)]
+        given += [
+            f"{name} of corpora"
+            for name in ("target", "language", "tag")
+            if any(getattr(corpus, name) for corpus in self.corpora)
+        ]
         return [
             "parsing takes its sources and targets from the trees of train_source, received "
-            f"{name}={getattr(self, name)!r}; leave it out"
-            for name in names
-            if getattr(self, name)
+            f"{each}; leave it out"
+            for each in given
+        ]
+
+    @property
+    def training_corpora(self) -> list[CorpusConfig]:
+        """The training text: `corpora`, the files of train_source, or the TFDS dataset."""
+        sources = as_list(self.train_source) if self.tfds is None else [self.tfds]
+        if self.corpora or not sources:
+            return self.corpora
+        options = (as_list(self.train_target), self.train_weights, self.train_languages)
+        columns = (option or [None] * len(sources) for option in options)
+        return [
+            CorpusConfig(source=source, target=target, weight=weight, language=language)
+            for source, target, weight, language in zip(sources, *columns, strict=True)
         ]
 
     def _symbol_problems(self) -> list[str]:
@@ -213,7 +269,7 @@ class DataConfig:
         return problems
 
     def _corpora_problems(self) -> list[str]:
-        """Return what is wrong with the lists of files."""
+        """Return what is wrong with the files."""
         problems = []
         for split in ("train", "validation"):
             sources, targets = (
@@ -226,41 +282,58 @@ class DataConfig:
                 )
             if getattr(self, f"{split}_source") == []:
                 problems.append(f"{split}_source must name a file, received an empty list")
-        corpora = max(1, len(as_list(self.train_source)))
-        if self.vocabulary_corpora is not None and self.vocabulary_corpora > corpora:
+        number = len(self.corpora) or max(1, len(as_list(self.train_source)))
+        for name, one, unit in (
+            ("train_weights", "one number", " numbers"),
+            ("train_languages", "one language", ""),
+        ):
+            values = getattr(self, name)
+            if values and not self.corpora and len(values) != number:
+                problems.append(
+                    f"{name} must have {one} for each corpus, received {len(values)}{unit} for "
+                    f"{number}"
+                )
+        names = ("train_source", "train_target", "train_weights", "train_languages")
+        if self.corpora and (given := [name for name in names if getattr(self, name)]):
             problems.append(
-                f"vocabulary_corpora must be at most {corpora}, the number of corpora, received "
+                f"corpora replaces {', '.join(names)}, received both corpora and "
+                f"{' and '.join(given)}; move {'it' if len(given) == 1 else 'them'} into corpora"
+            )
+        if not problems:
+            problems = self._weight_problems() + self._language_problems()
+        if self.vocabulary_corpora is not None and self.vocabulary_corpora > number:
+            problems.append(
+                f"vocabulary_corpora must be at most {number}, the number of corpora, received "
                 f"{self.vocabulary_corpora}"
-            )
-        return problems + self._weight_problems(corpora) + self._language_problems(corpora)
-
-    def _weight_problems(self, corpora: int) -> list[str]:
-        """Return what is wrong with the weights of the training corpora."""
-        weights, temperature = self.train_weights, self.temperature
-        problems = []
-        if weights and len(weights) != corpora:
-            problems.append(
-                "train_weights must have one number for each corpus, received "
-                f"{len(weights)} numbers for {corpora}"
-            )
-        if weights and not (min(weights) >= 0 and 0 < sum(weights) < math.inf):
-            problems.append(f"train_weights must be at least 0, and not all 0, received {weights}")
-        if weights and temperature != 1:
-            problems.append(
-                "the sizes of the corpora decide their weights with a temperature, received "
-                f"train_weights={weights} and temperature={temperature}; leave one of them out"
             )
         return problems
 
-    def _language_problems(self, corpora: int) -> list[str]:
-        """Return what is wrong with the target languages of the corpora."""
-        train, validation = self.train_languages, self.validation_languages
-        validations = 1 if self.task == "parsing" else max(1, len(as_list(self.validation_source)))
+    def _weight_problems(self) -> list[str]:
+        """Return what is wrong with the weights of the training corpora."""
+        name = "the weights of corpora" if self.corpora else "train_weights"
+        given = [corpus.weight for corpus in self.training_corpora]
+        weights = [1.0 if weight is None else weight for weight in given]
         problems = []
-        if train and len(train) != corpora:
+        if weights and not (min(weights) >= 0 and 0 < sum(weights) < math.inf):
+            problems.append(f"{name} must be at least 0, and not all 0, received {weights}")
+        if any(weight is not None for weight in given) and self.temperature != 1:
             problems.append(
-                "train_languages must have one language for each corpus, received "
-                f"{len(train)} for {corpora}"
+                "the sizes of the corpora decide their weights with a temperature, received "
+                f"{name}={weights} and temperature={self.temperature}; leave one of them out"
+            )
+        return problems
+
+    def _language_problems(self) -> list[str]:
+        """Return what is wrong with the target languages and the tags of the corpora."""
+        corpora, validation = self.training_corpora, self.validation_languages
+        name = "the languages of corpora" if self.corpora else "train_languages"
+        validations = 1 if self.task == "parsing" else max(1, len(as_list(self.validation_source)))
+        train = [corpus.language for corpus in corpora if corpus.language is not None]
+        problems = []
+        if 0 < len(train) < len(corpora):
+            problems.append(
+                f"either all corpora or none have a language, received {len(train)} of "
+                f"{len(corpora)}; add the others"
             )
         if validation and len(validation) != validations:
             problems.append(
@@ -268,28 +341,32 @@ class DataConfig:
                 f"{len(validation)} for {validations}"
             )
         if bool(train) != bool(validation):
-            given, missing = ("train", "validation") if train else ("validation", "train")
+            given, missing = (name, "validation_languages")
+            if validation:
+                given, missing = missing, given
             problems.append(
-                "train_languages and validation_languages must be set together, received "
-                f"{given}_languages without {missing}_languages; give both"
+                f"{name} and validation_languages must be set together, received {given} without "
+                f"{missing}; give both"
             )
-        elif unknown := sorted(set(validation) - set(train)):
+        elif unknown := sorted(set(validation) - {c.language for c in corpora if not c.tag}):
             problems.append(
-                f"validation_languages must be among train_languages, received {', '.join(unknown)}"
+                f"validation_languages must be among {name}{' without a tag' * bool(self.corpora)}"
+                f", received {', '.join(unknown)}"
             )
         if validations > 1 and not validation:
             problems.append(
                 f"several validation files need validation_languages, received {validations} files "
                 "without it"
             )
-        if bad := [each for each in train if not re.fullmatch("[A-Za-z0-9_-]+", each)]:
+        tags = [*train, *(corpus.tag for corpus in corpora if corpus.tag is not None)]
+        if bad := [each for each in tags if not re.fullmatch("[A-Za-z0-9_-]+", each)]:
             problems.append(
-                "a language must have letters from a to z, digits, - and _ only, received "
+                "a language or a tag must have letters from a to z, digits, - and _ only, received "
                 f"{', '.join(map(repr, bad))}; try de, or pt-BR"
             )
-        if train and self.subwords == "wordpiece":
+        if tags and self.subwords == "wordpiece":
             problems.append(
-                "train_languages need a vocabulary with tags, received subwords='wordpiece'; "
+                f"{name} and tags need a vocabulary with tags, received subwords='wordpiece'; "
                 "choose 'bpe' or 'unigram'"
             )
         return problems

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from keras_transformer.config.filters import FILTERS
+
 _LOGGER = logging.getLogger(__name__)
 
 REASONS = {
@@ -28,6 +30,7 @@ class CleaningRules:
         max_length_ratio: Largest ratio of the lengths of both sides in tokens, without eos; None
             for any.
         drop_duplicates: Whether to keep only the first of equal pairs.
+        filters: Names of `FILTERS`, whose pairs are dropped too.
 
     Raises:
         ValueError: If `max_length` is below 2, or `max_length_ratio` below 1.
@@ -39,6 +42,7 @@ class CleaningRules:
     max_length: int = 128
     max_length_ratio: float | None = None
     drop_duplicates: bool = False
+    filters: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.max_length < 2:
@@ -52,7 +56,11 @@ class CleaningRules:
             )
 
     def reasons(
-        self, source_counts: np.ndarray, target_counts: np.ndarray, is_repeated: np.ndarray | bool
+        self,
+        source_counts: np.ndarray,
+        target_counts: np.ndarray,
+        is_repeated: np.ndarray | bool,
+        found: Iterable[np.ndarray] = (),
     ) -> np.ndarray:
         """Return why each pair is dropped.
 
@@ -60,9 +68,10 @@ class CleaningRules:
             source_counts: Integers [n]: tokens of each source, without eos.
             target_counts: Integers [n]: tokens of each target, without eos.
             is_repeated: Booleans [n]: whether the pair occurred before.
+            found: Booleans [n] for each filter: whether it finds the pair.
 
         Returns:
-            Integers [n]: positions in `REASONS`, and -1 for a pair that is kept.
+            Integers [n]: positions in `reason_names`, and -1 for a pair that is kept.
 
         >>> rules = CleaningRules(max_length=6, max_length_ratio=2)
         >>> rules.reasons(np.array([3, 0, 6, 5]), np.array([2, 1, 4, 2]), False)
@@ -75,7 +84,7 @@ class CleaningRules:
             if self.max_length_ratio is None
             else longer > shorter * self.max_length_ratio
         )
-        rules = [shorter == 0, longer >= self.max_length, is_uneven, is_repeated]
+        rules = [shorter == 0, longer >= self.max_length, is_uneven, is_repeated, *found]
         return np.select(rules, np.arange(len(rules)), -1)
 
 
@@ -85,7 +94,8 @@ def reason_names(rules: CleaningRules) -> dict[str, str]:
     >>> reason_names(CleaningRules(max_length=50))["too_long"]
     'longer than 50 tokens'
     """
-    return {reason: text.format(**vars(rules)) for reason, text in REASONS.items()}
+    names = {reason: text.format(**vars(rules)) for reason, text in REASONS.items()}
+    return names | {name: FILTERS[name] for name in rules.filters}
 
 
 def log_report(rules: CleaningRules, kept: int, dropped: collections.Counter[str]) -> None:
@@ -95,8 +105,8 @@ def log_report(rules: CleaningRules, kept: int, dropped: collections.Counter[str
         ValueError: If none is kept.
     """
     # What the defaults drop is always said.
-    reasons = [r for r in REASONS if r in ("empty", "too_long") or dropped[r]]
     names = reason_names(rules)
+    reasons = [r for r in names if r in ("empty", "too_long") or dropped[r]]
     *first, last = (f"{dropped[reason]:,} {names[reason]}" for reason in reasons)
     counts = f"{', '.join(first)} and {last}"
     total = f"{kept + dropped.total():,}"
@@ -117,14 +127,25 @@ def repeated(pairs: Iterable[tuple[str, str]]) -> np.ndarray:
     >>> repeated([("a", "b"), ("a", "c"), (" a", "b")]).tolist()
     [False, False, True]
     """
-    hashes = np.fromiter(map(_hash, pairs), np.uint64)
+    lines = ("\n".join(side.strip() for side in pair) for pair in pairs)
+    return earlier(np.fromiter(map(text_hash, lines), np.uint64)) >= 0
+
+
+def earlier(hashes: np.ndarray) -> np.ndarray:
+    """Return where each number occurred first, and -1 for the first ones themselves.
+
+    >>> earlier(np.array([5, 7, 5, 5])).tolist()
+    [-1, -1, 0, 0]
+    """
     order = np.argsort(hashes, kind="stable")
-    in_order = hashes[order]
-    is_repeated = np.zeros(len(hashes), bool)
-    is_repeated[order[1:]] = in_order[1:] == in_order[:-1]
-    return is_repeated
+    in_order, places = hashes[order], np.arange(len(hashes))
+    starts = np.where(np.append(True, in_order[1:] != in_order[:-1])[: len(order)], places, 0)
+    first = np.empty(len(hashes), np.int64)
+    first[order] = order[np.maximum.accumulate(starts)]
+    return np.where(first == places, -1, first)
 
 
-def _hash(pair: tuple[str, str]) -> int:
-    text = "\n".join(side.strip() for side in pair).encode("utf-8", "surrogatepass")
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
+def text_hash(text: str) -> int:
+    """Return 8 bytes of a hash as a number."""
+    content = text.encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")

@@ -12,12 +12,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from keras_transformer.data.cleaning import CleaningRules, log_report, repeated
 from keras_transformer.data.encoding import EncodedChunk, EncodedPairs, chunked, encode_chunk
+from keras_transformer.data.filters import TextFilters
+from keras_transformer.data.languages import tag_sources
+from keras_transformer.data.sources import Corpus
 from keras_transformer.utils.checksums import FILE, check_files, record_files
 from keras_transformer.utils.files import read_json, write_json
 from keras_transformer.utils.progress import progress
@@ -32,15 +35,6 @@ _LOCK = "writing.lock"
 _DIGITS = 16
 _CHUNKS_PER_STEP = 32
 """Chunks between two records, about 260,000 pairs: what a kill may cost."""
-
-
-class Corpus(NamedTuple):
-    """Parallel text that can be read more than once."""
-
-    name: str
-    """Its name in reports."""
-    pairs: Callable[[], Iterator[tuple[str, str]]]
-    """Starts to read the text."""
 
 
 def digest(facts: Mapping[str, Any]) -> str:
@@ -58,6 +52,7 @@ def encode_to_files(
     tokenizers: "tuple[Tokenizer, Tokenizer]",
     rules: CleaningRules,
     directory: Path,
+    validation: Sequence[tuple[str, str]] = (),
 ) -> tuple[EncodedPairs, list[dict[str, Any]]]:
     """Encode text into memory-mapped files, or use the files that are there.
 
@@ -72,6 +67,7 @@ def encode_to_files(
         rules: Which pairs to drop.
         directory: Directory of the files: tokens of 2 bytes (4 if the vocabulary has more than
             65,536), where each sentence begins in 8 bytes, record.json, and checksums.
+        validation: The validation text, for the filter `in_validation`.
 
     Returns:
         The pairs, one corpus after another, and a report on each corpus: its "name", the pairs
@@ -97,7 +93,7 @@ def encode_to_files(
                 path.unlink()
             record = files.record()  # Another process may have completed it.
             if not record["complete"]:
-                _encode(corpora, tokenizers, rules, files, record)
+                _encode(corpora, tokenizers, rules, files, record, validation)
     reports = record["corpora"]
     dropped = sum((collections.Counter(report["dropped"]) for report in reports), start=_NONE)
     log_report(rules, sum(report["kept"] for report in reports), dropped)
@@ -113,6 +109,7 @@ def _encode(
     rules: CleaningRules,
     files: "_Files",
     record: dict[str, Any],
+    validation: Sequence[tuple[str, str]],
 ) -> None:
     """Encode the text that the record lacks, and complete the record."""
     reports = record["corpora"]
@@ -120,6 +117,7 @@ def _encode(
     if rules.drop_duplicates:
         _LOGGER.info("looking for duplicates")
         is_repeated = repeated(itertools.chain.from_iterable(c.pairs() for c in corpora))
+    filters = TextFilters(rules.filters, corpora, validation)
     if done := sum(report["read"] for report in reports):
         _LOGGER.info("continuing to encode after %s pairs", f"{done:,}")
     first = 0
@@ -133,7 +131,9 @@ def _encode(
             for count, chunk in enumerate(chunked(rest), start=1):
                 start = first + report["read"]
                 part = is_repeated[start : start + len(chunk)] if len(is_repeated) else False
-                append(encoded := encode_chunk(chunk, tokenizers, rules, part))
+                found = filters.found(chunk, number, start)
+                tagged = list(tag_sources(chunk, corpus.tag)) if corpus.tag else chunk
+                append(encoded := encode_chunk(tagged, tokenizers, rules, part, found))
                 report["read"] += len(chunk)
                 report["kept"] += len(encoded.source_counts)
                 report["dropped"] = {

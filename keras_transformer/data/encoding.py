@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID
-from keras_transformer.data.cleaning import REASONS, CleaningRules, log_report
+from keras_transformer.data.cleaning import CleaningRules, log_report, reason_names
 
 if TYPE_CHECKING:
     from keras_transformer.text import Tokenizer
@@ -160,6 +160,7 @@ def encode_chunk(
     tokenizers: "tuple[Tokenizer, Tokenizer]",
     rules: CleaningRules,
     is_repeated: np.ndarray | bool = False,
+    found: Iterable[np.ndarray] = (),
 ) -> EncodedChunk:
     """Tokenize and clean a few thousand sentence pairs.
 
@@ -168,20 +169,21 @@ def encode_chunk(
         tokenizers: Of source and target.
         rules: Which pairs to drop.
         is_repeated: Booleans [n]: whether each pair occurred before.
+        found: Booleans [n] for each of the rules' filters: whether it finds the pair.
     """
     (source_ids, source_counts), (target_ids, target_counts) = (
         tokenizer.encode(_stripped([pair[side] for pair in chunk], tokenizer))
         for side, tokenizer in enumerate(tokenizers)
     )
-    reasons = rules.reasons(source_counts, target_counts, is_repeated)
-    keep = reasons < 0
-    counts = np.bincount(reasons[~keep], minlength=len(REASONS)).tolist()
+    reasons = rules.reasons(source_counts, target_counts, is_repeated, found)
+    keep, names = reasons < 0, reason_names(rules)
+    counts = np.bincount(reasons[~keep], minlength=len(names)).tolist()
     return EncodedChunk(
         source_ids[np.repeat(keep, source_counts)],
         source_counts[keep],
         target_ids[np.repeat(keep, target_counts)],
         target_counts[keep],
-        collections.Counter(dict(zip(REASONS, counts, strict=True))),
+        collections.Counter(dict(zip(names, counts, strict=True))),
     )
 
 

@@ -27,6 +27,15 @@ def tag_sources(pairs: Iterable[tuple[str, str]], language: str) -> Iterator[tup
         yield (f"{tag} {source}" if source.strip() else source), target
 
 
+def without_tag(source: str) -> str:
+    """Return a source sentence without the tag in front of it.
+
+    >>> without_tag(">>de<< a dog"), without_tag("a dog")
+    ('a dog', 'a dog')
+    """
+    return source.partition("<<")[2].lstrip() if starts_with_tag(source) else source
+
+
 def temperature_weights(sizes: Sequence[int], temperature: float) -> list[float]:
     """Return how often a pass has each pair of some corpora, by temperature sampling.
 

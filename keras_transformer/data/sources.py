@@ -1,18 +1,31 @@
-"""Parallel text in files: two aligned files, or one of tab-separated pairs, plain or gzip."""
+"""Parallel text in files: two aligned files, or one of tab-separated pairs, plain, gzip or xz."""
 
 import codecs
 import gzip
+import lzma
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any, NamedTuple
 
-_GZIP_MAGIC = b"\x1f\x8b"
+_GZIP_MAGIC, _XZ_MAGIC = b"\x1f\x8b", b"\xfd7zXZ"
+
+
+class Corpus(NamedTuple):
+    """Parallel text that can be read more than once."""
+
+    name: str
+    """Its name in reports."""
+    pairs: Callable[[], Iterator[tuple[str, str]]]
+    """Starts to read the text."""
+    tag: str = ""
+    """The tag that its sources get, such as de for >>de<<; none if empty."""
 
 
 def read_lines(path: str | os.PathLike) -> list[str]:
-    r"""Return the lines of a UTF-8 file, plain or gzip.
+    r"""Return the lines of a UTF-8 file, plain, gzip or xz.
 
     Only \n and \r\n end a line; every other character, including U+2028, is kept. A byte order
     mark is dropped.
@@ -25,7 +38,7 @@ def read_lines(path: str | os.PathLike) -> list[str]:
 
     Raises:
         FileNotFoundError: If the file does not exist.
-        ValueError: If the file is not UTF-8 (with the line number), or its gzip data are damaged.
+        ValueError: If the file is not UTF-8 (with the line number), or its compression is damaged.
 
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp(), "train.en")
@@ -144,9 +157,11 @@ def stream_lines(path: str | os.PathLike) -> Iterator[str]:
     """Yield the lines of a file; see `read_lines`."""
     path = existing_file(path)
     with path.open("rb") as file:
-        is_gzip = file.read(2) == _GZIP_MAGIC
+        start = file.read(len(_XZ_MAGIC))
+    kind = "gzip" if start.startswith(_GZIP_MAGIC) else "xz" if start == _XZ_MAGIC else "text"
     # Binary files break lines at \n alone, where text mode also breaks at a lone \r.
-    with gzip.open(path) if is_gzip else path.open("rb") as file:
+    opened: Any = {"gzip": gzip.open, "xz": lzma.open}.get(kind, open)
+    with opened(path, "rb") as file:
         number = 0
         try:
             for number, line in enumerate(file, start=1):
@@ -159,8 +174,8 @@ def stream_lines(path: str | os.PathLike) -> Iterator[str]:
                 f"0x{error.object[error.start]:02x} at position {error.start} of the line. Convert "
                 "the file, for example with iconv -f latin1 -t utf-8."
             ) from error
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
             raise ValueError(
-                f"{path} must be a complete gzip file, received damaged data after line {number} "
+                f"{path} must be a complete {kind} file, received damaged data after line {number} "
                 f"({error}). Download or compress it again."
             ) from error

@@ -19,12 +19,14 @@ PATTERNS: dict[str, str] = {
     # %s, %1$d, %-5.2f, %*d, %lu, %%; no space as a flag, and no digit before: in "100 %der" and
     # "100%ige", the sign is a percent sign.
     "printf": (
-        r"(?<![\d%])%(?:\d+\$)?[-+#0']*(?:\d+|\*(?:\d+\$)?)?(?:\.(?:\d+|\*))?" + _CONVERSION + "|%%"
+        r"(?<![\d%])%(?:\d{1,2}\$)?[-+#0']{0,5}(?:\d{1,4}|\*(?:\d{1,2}\$)?)?(?:\.(?:\d{1,4}|\*))?"
+        + _CONVERSION
+        + "|%%"
     ),
     # {}, {0}, {name!r:>10}, {0:.2f} and %(name)s.
     "python": (
         rf"\{{(?:{_FIELD}|\d*)(?:![rsa])?(?::[^{{}}\s]*)?\}}"
-        r"|%\([^()\s]+\)[-+#0]*\d*(?:\.\d+)?[diouxXeEfFgGcrsa]"
+        r"|%\([^()\s]+\)[-+#0]{0,5}\d{0,4}(?:\.\d{1,4})?[diouxXeEfFgGcrsa]"
     ),
     # {name}, {0, number, integer}, and the head of {count, plural, ...}, whose cases are text.
     "icu": (
@@ -33,7 +35,7 @@ PATTERNS: dict[str, str] = {
         r"|\{(?:[A-Za-z_]\w*|\d+)\}"
     ),
     # %1, %L1 and %n.
-    "qt": r"(?<![\d%])%(?:L?[1-9]\d?(?![\d$]|[-+#.\d]*[a-zA-Z])|n(?![a-z]))",
+    "qt": rf"(?<![\d%])%(?:L?[1-9]\d?(?!\d|\$|(?:\.\d+)?{_CONVERSION})|n(?![a-z]))",
     # ${name}, $(name), %{name}, $name and %NAME.
     "variables": (
         r"[$%]\{[\w.:-]+\}|\$\([\w.:-]+\)|(?<![\w$])\$[A-Za-z_]\w+|(?<![\d%])%[A-Z][A-Z0-9_]{3,}%?"

@@ -3,17 +3,16 @@
 import dataclasses
 import functools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from keras_transformer.config import DataConfig, ExperimentConfig
-from keras_transformer.config.data import as_list
+from keras_transformer.config.data import CorpusConfig, as_list
 from keras_transformer.data import read_pairs, read_tfds, read_trees
-from keras_transformer.data.encoded_files import Corpus
 from keras_transformer.data.languages import tag_sources
-from keras_transformer.data.sources import existing_file, stream_pairs
+from keras_transformer.data.sources import Corpus, existing_file, stream_pairs
 from keras_transformer.data.tfds import stream_tfds, tfds_version
 from keras_transformer.data.trees import stream_tree_pairs, tree_files, tree_pair
 
@@ -73,8 +72,6 @@ class TrainingText:
 
     corpora: list[Corpus]
     """Its sentence pairs."""
-    tagged: list[Corpus]
-    """The same with tags in front of the sources, if they have target languages."""
     facts: Mapping[str, Any]
     """What identifies it; see `text_facts`."""
     folder: Path
@@ -88,32 +85,29 @@ def training_text(config: ExperimentConfig, directory: Path) -> TrainingText:
         FileNotFoundError, ImportError, ValueError: See `text_facts`.
     """
     data = config.data
-    corpora = tagged = _training_corpora(data)
-    if data.train_languages:
-        tagged = [
-            Corpus(f"{corpus.name} ({language})", functools.partial(_tagged, corpus, language))
-            for corpus, language in zip(corpora, data.train_languages, strict=True)
-        ]
     folder = directory / "text" if data.cache is None else Path(data.cache)
-    return TrainingText(corpora, tagged, text_facts(data), folder)
+    return TrainingText(training_corpora(data), text_facts(data), folder)
 
 
-def _training_corpora(data: DataConfig) -> list[Corpus]:
-    if data.tfds is not None:
-        arguments = data.tfds, data.train_split, *_languages(data)
-        name = f"{data.tfds} {data.train_split}"
-        return [Corpus(name, functools.partial(stream_tfds, *arguments))]
-    read = stream_pairs
-    if data.task == "parsing":
-        read = functools.partial(stream_tree_pairs, tagged=data.word_tags == "source")
-    return [
-        Corpus(" and ".join(paths), functools.partial(read, *paths))
-        for paths in _files(data.train_source, data.train_target)
-    ]
+def training_corpora(data: DataConfig) -> list[Corpus]:
+    """Return the training text by corpus, without reading it."""
+    corpora = []
+    for corpus in data.training_corpora:
+        paths = _paths(corpus)
+        name, pairs = " and ".join(paths), functools.partial(stream_pairs, *paths)
+        if data.tfds is not None:
+            name = f"{data.tfds} {data.train_split}"
+            pairs = functools.partial(stream_tfds, data.tfds, data.train_split, *_languages(data))
+        elif data.task == "parsing":
+            tagged = data.word_tags == "source"
+            pairs = functools.partial(stream_tree_pairs, *paths, tagged=tagged)
+        tag = corpus.full_tag
+        corpora.append(Corpus(f"{name} ({tag})" if tag else name, pairs, tag))
+    return corpora
 
 
-def _tagged(corpus: Corpus, language: str) -> Iterator[tuple[str, str]]:
-    return tag_sources(corpus.pairs(), language)
+def _paths(corpus: CorpusConfig) -> list[str]:
+    return [path for path in (corpus.source, corpus.target) if path is not None]
 
 
 def _files(*sides: str | list[str] | None) -> list[tuple[str, ...]]:
@@ -132,9 +126,13 @@ def text_facts(data: DataConfig) -> dict[str, Any]:
         ImportError, ValueError: If a TFDS dataset is not known.
     """
     # Text without tags keeps the names of earlier versions.
-    tags: dict[str, Any] = {}
-    if data.train_languages:
-        tags["train_languages"] = data.train_languages
+    corpora, tags = data.training_corpora, dict[str, Any]()
+    for name, values in (
+        ("train_languages", [corpus.language for corpus in corpora]),
+        ("tags", [corpus.tag for corpus in corpora]),
+    ):
+        if any(values):
+            tags[name] = values
     if data.tfds is not None:
         return {
             "tfds": tfds_version(data.tfds),
@@ -147,7 +145,7 @@ def text_facts(data: DataConfig) -> dict[str, Any]:
         status = existing_file(path).stat()
         return [os.path.realpath(path), status.st_size, status.st_mtime_ns]
 
-    files: Sequence[Sequence[Any]] = _files(data.train_source, data.train_target)
+    files: Sequence[Sequence[Any]] = [_paths(corpus) for corpus in corpora]
     if data.task == "parsing":
         files = [tree_files(path) for [path] in files]
         tags["word_tags"] = data.word_tags
@@ -160,7 +158,13 @@ def text_files(data: DataConfig) -> list[Path]:
     Raises:
         FileNotFoundError: If a file does not exist.
     """
-    options = (data.train_source, data.train_target, data.validation_source, data.validation_target)
+    corpora = [] if data.tfds is not None else data.training_corpora
+    options = (
+        [corpus.source for corpus in corpora],
+        [corpus.target for corpus in corpora if corpus.target is not None],
+        data.validation_source,
+        data.validation_target,
+    )
     paths = [existing_file(path) for option in options for path in as_list(option)]
     if data.task == "parsing":
         return [file for path in paths for file in tree_files(path)]

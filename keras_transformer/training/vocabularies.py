@@ -8,7 +8,8 @@ from pathlib import Path
 from keras_transformer.config import DataConfig, ExperimentConfig
 from keras_transformer.config.data import language_tag
 from keras_transformer.data.augmentation import with_cases
-from keras_transformer.data.encoded_files import Corpus, digest, locked
+from keras_transformer.data.encoded_files import digest, locked
+from keras_transformer.data.sources import Corpus
 from keras_transformer.text import (
     SentencePieceTokenizer,
     Tokenizer,
@@ -120,8 +121,9 @@ def _check_text(tokenizer: Tokenizer, data: DataConfig, origin: Path) -> None:
 
 
 def _tags(data: DataConfig) -> list[str]:
-    """Return the tags of the target languages."""
-    return list(map(language_tag, dict.fromkeys(data.train_languages)))
+    """Return the tags of the corpora."""
+    tags = dict.fromkeys(corpus.full_tag for corpus in data.training_corpora)
+    return [language_tag(tag) for tag in tags if tag]
 
 
 def _check_tags(tokenizer: Tokenizer, data: DataConfig, origin: Path) -> None:

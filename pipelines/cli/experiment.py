@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from pipelines.cli.errors import MISTAKE, Failed
 
 _NOTHING_GIVEN = """\
@@ -138,11 +140,29 @@ def _given(options: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         elif isinstance(value, tuple):
             sections.setdefault(section, {})[name] = list(value)
         elif isinstance(value, list):  # Repeated, or separated by commas.
-            items = [item for text in value for item in text.split(",")]
+            items = [item for text in value for item in _items(text)]
             sections.setdefault(section, {})[name] = items
         else:  # "None" removes a value of the file.
             sections.setdefault(section, {})[name] = None if value == "None" else value
     yield from sections.items()
+
+
+def _items(text: str) -> list[Any]:
+    """Return the items that a text lists: separated by commas, or in the notation of YAML.
+
+    >>> _items("2,0.5"), _items("{source: a.en, target: a.de}")
+    (['2', '0.5'], [{'source': 'a.en', 'target': 'a.de'}])
+    """
+    if not text.startswith(("{", "[")):
+        return text.split(",")
+    try:
+        found = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(
+            f"{text!r:.80} must be YAML, such as {{source: a.en, target: a.de}}: "
+            f"{' '.join(str(error).split())}. Correct it."
+        ) from error
+    return found if isinstance(found, list) else [found]
 
 
 def _sections_of(start: str, output: str | None) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Models by path: run directories, saved translators and exported SavedModels."""
 
 import argparse
+import dataclasses
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -11,6 +12,10 @@ from pipelines.cli.text import one_line
 
 if TYPE_CHECKING:
     import tensorflow as tf
+
+_MOST_TOKENS_PER_BYTE = 11
+_LINES_AT_ONCE = 8192
+_SHOWN = 80
 
 Translate = Callable[[Sequence[str], bool], list[str]]
 """Translates sentences, with or without a progress bar."""
@@ -58,6 +63,48 @@ def load_model(args: argparse.Namespace, n_best: bool = False, *, trees: bool = 
     search = _n_best_lines(translator.n_best, translator.decoding.num_hypotheses)
     return lambda sentences, progress: translate_in_batches(
         search, sentences, args.batch_size, progress
+    )
+
+
+def warn_of_long(args: argparse.Namespace, sentences: Sequence[str]) -> None:
+    """Print a line for each sentence whose end the model does not read.
+
+    Args:
+        args: The options of `add_model_options`.
+        sentences: All sentences.
+    """
+    from keras_transformer.text.files import read_tokenizers
+    from keras_transformer.translation.saved import find_translator
+
+    try:
+        saved = find_translator(args.model)
+    except (FileNotFoundError, ValueError):  # Of an export without its vocabularies.
+        return
+    decoding = dataclasses.replace(saved.config.decoding, **search_options(args))
+    limit = decoding.max_source_length
+    # Lone surrogates, as in a wrongly decoded file name, have no UTF-8 encoding.
+    texts = [text.encode("utf-8", "surrogatepass") for text in sentences]
+    # Normalization makes at most 11 bytes of one, and each is at most one token.
+    long = [i for i, text in enumerate(texts) if _MOST_TOKENS_PER_BYTE * len(text) + 2 > limit]
+    if not long:
+        return
+    tokenizer, _ = read_tokenizers(saved.vocabularies, saved.config.data.subwords)
+    for start in range(0, len(long), _LINES_AT_ONCE):
+        places = long[start : start + _LINES_AT_ONCE]
+        rows = tokenizer.tokenize([texts[i] for i in places])
+        cut = rows[:, limit - 1 :]
+        for place, count, rest in zip(
+            places, rows.row_lengths().numpy(), tokenizer.detokenize(cut).numpy(), strict=True
+        ):
+            if count >= limit:
+                print(_cut_line(place + 1, count + 1, limit, rest.decode()), file=sys.stderr)
+
+
+def _cut_line(line: int, count: int, limit: int, rest: str) -> str:
+    shown = rest if len(rest) <= _SHOWN else f"{rest[:_SHOWN]} ..."
+    return (
+        f"warning: line {line:,} has {count:,} tokens, of which the first {limit:,} are read "
+        f"(max_source_length). Left out: {shown}"
     )
 
 

@@ -1,4 +1,5 @@
 import gzip
+import lzma
 
 import pytest
 
@@ -7,11 +8,12 @@ from keras_transformer.data import read_lines, read_pairs
 
 def write(path, content, compress=False):
     data = content if isinstance(content, bytes) else content.encode()
-    path.write_bytes(gzip.compress(data) if compress else data)
+    compressors = {False: bytes, True: gzip.compress, "xz": lzma.compress}
+    path.write_bytes(compressors[compress](data))
     return path
 
 
-@pytest.mark.parametrize("compress", [False, True])
+@pytest.mark.parametrize("compress", [False, True, "xz"])
 def test_lines_are_kept_exactly(tmp_path, compress):
     lines = ["", " a  b\t", "x\u2028y\x85z\x0b\x0c", "with\rreturn", "🐕", ""]
     path = write(tmp_path / "lines", "".join(line + "\n" for line in lines), compress)
@@ -30,6 +32,7 @@ def test_windows_line_ends_and_byte_order_mark_are_dropped(tmp_path):
 def test_gzip_is_detected_by_content_not_by_name(tmp_path):
     assert read_lines(write(tmp_path / "a.txt", "x\n", compress=True)) == ["x"]
     assert read_lines(write(tmp_path / "b.gz", "x\n")) == ["x"]
+    assert read_lines(write(tmp_path / "c.gz", "x\n", compress="xz")) == ["x"]
 
 
 def test_parallel_files_may_differ_in_compression(tmp_path):
@@ -39,7 +42,7 @@ def test_parallel_files_may_differ_in_compression(tmp_path):
     assert read_pairs(source, target) == pairs
 
 
-@pytest.mark.parametrize("compress", [False, True])
+@pytest.mark.parametrize("compress", [False, True, "xz"])
 def test_a_tsv_file_has_two_columns(tmp_path, compress):
     path = write(tmp_path / "a.tsv", "a dog\tein Hund\n\tkein\n", compress)
     assert read_pairs(path) == [("a dog", "ein Hund"), ("", "kein")]
@@ -74,7 +77,7 @@ def test_a_missing_file_is_named(tmp_path):
         read_lines(tmp_path / "absent.en")
 
 
-@pytest.mark.parametrize("compress", [False, True])
+@pytest.mark.parametrize("compress", [False, True, "xz"])
 def test_text_that_is_not_utf8_is_rejected(tmp_path, compress):
     path = write(tmp_path / "latin1", b"first\nsch\xf6n\n", compress)
     with pytest.raises(ValueError, match=r"latin1, line 2: .* byte 0xf6 at position 3"):
@@ -90,3 +93,6 @@ def test_a_damaged_gzip_file_is_rejected(tmp_path):
     flipped[-6] ^= 1
     with pytest.raises(ValueError, match="CRC check failed"):
         read_lines(write(tmp_path / "flipped.gz", bytes(flipped)))
+    cut = write(tmp_path / "cut.xz", lzma.compress(gzip.decompress(whole))[:-40])
+    with pytest.raises(ValueError, match=r"cut\.xz must be a complete xz file, received damaged"):
+        read_lines(cut)

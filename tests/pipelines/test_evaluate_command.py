@@ -1,4 +1,5 @@
 import json
+import re
 import sys
 
 import pytest
@@ -64,6 +65,14 @@ def test_a_tag_that_the_model_lacks_is_refused(tagged, model, text):
         evaluate.main(["--model", tagged, *options])
     with pytest.raises(SystemExit, match="received >>fr<<. .* has no tags"):
         evaluate.main(["--model", model, *options])
+
+
+def test_the_end_of_a_long_source_is_reported(model, text, capsys):
+    evaluate.main(["--model", model, *text, "--max-source-length", "4"])
+    warnings = [line for line in capsys.readouterr().err.splitlines() if "Left out" in line]
+    numbers = [int(re.match(r"warning: line (\d+) has ", line)[1]) for line in warnings]
+    long = [i for i, (source, _) in enumerate(PAIRS, start=1) if len(source.split()) > 4]
+    assert set(long) <= set(numbers) and numbers == sorted(numbers)
 
 
 def test_a_tag_is_added_to_every_source(tagged, text, capsys, monkeypatch):

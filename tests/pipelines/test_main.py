@@ -143,6 +143,7 @@ def test_ctrl_c_ends_a_command_with_a_line_while_it_imports(name, tmp_path):
         "import_marian": "--model x --output y",
         "train": f"--preset tiny --output {tmp_path}/run {data}",
         "prepare": f"--preset tiny --output {tmp_path}/run {data}",
+        "split": f"--source {text} --output x",
         "evaluate": f"--model x --source {text}",
         "translate": "--model x one",
         "parse": "--model x one",

