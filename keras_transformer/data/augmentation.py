@@ -2,7 +2,7 @@
 
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
@@ -131,6 +131,27 @@ def _titled(word: re.Match) -> str:
 
 def _ends_once(text: str) -> bool:
     return text.endswith(_ENDS) and not text[:-1].endswith(_ENDS)
+
+
+def with_cases(
+    lines: Iterable[str], rates: Mapping[str, float], symbols: Sequence[str]
+) -> Iterator[str]:
+    """Yield lines, a share of them in the cases of an augmentation, for a vocabulary to learn.
+
+    Otherwise, it would spell capital letters one by one.
+
+    Args:
+        lines: The text.
+        rates: Share of the lines by name of `AUGMENTATIONS`; only "upper" and "title" count.
+        symbols: The user symbols.
+
+    >>> list(with_cases(["a %s", "b c"], {"upper": 1.0}, ["%s"]))
+    ['A %s', 'B C']
+    """
+    changes, draw = Changes(symbols), random.Random(0)
+    for line in lines:
+        names = [name for name in ("upper", "title") if draw.random() < rates.get(name, 0)]
+        yield changes.apply(names, (line, ""), None, draw)[0] if names else line
 
 
 class Augmentation:

@@ -351,22 +351,8 @@ def train_sentencepiece(
     >>> SentencePieceTokenizer(train_sentencepiece(["a dog", "a cat"], vocab_size=269)).vocab_size
     269
     """
-    if model_type not in ("bpe", "unigram"):
-        raise ValueError(
-            f"model_type must be 'bpe' or 'unigram', received {model_type!r}. "
-            "Use 'bpe' for the paper's byte pair encoding."
-        )
-    if not 0.98 <= character_coverage <= 1:
-        raise ValueError(
-            f"character_coverage must be between 0.98 and 1, received {character_coverage}. "
-            "Use 1.0 for alphabetic languages."
-        )
-    if vocab_size < 1:
-        raise ValueError(f"vocab_size must be positive, received {vocab_size}. Try 8000.")
-    for tag in language_tags:
-        if not is_language_tag(tag):
-            raise ValueError(f"language_tags must be such as >>de<<, received {tag!r}.")
-    _check_text_options(user_symbols, normalization, byte_fallback)
+    _check_sizes(vocab_size, model_type, character_coverage)
+    _check_text_options(language_tags, user_symbols, normalization, byte_fallback)
     options: dict[str, Any] = {
         "vocab_size": vocab_size,
         "model_type": model_type,
@@ -384,9 +370,30 @@ def train_sentencepiece(
         raise _explained(error, vocab_size) from error
 
 
+def _check_sizes(vocab_size: int, model_type: str, character_coverage: float) -> None:
+    if model_type not in ("bpe", "unigram"):
+        raise ValueError(
+            f"model_type must be 'bpe' or 'unigram', received {model_type!r}. "
+            "Use 'bpe' for the paper's byte pair encoding."
+        )
+    if not 0.98 <= character_coverage <= 1:
+        raise ValueError(
+            f"character_coverage must be between 0.98 and 1, received {character_coverage}. "
+            "Use 1.0 for alphabetic languages."
+        )
+    if vocab_size < 1:
+        raise ValueError(f"vocab_size must be positive, received {vocab_size}. Try 8000.")
+
+
 def _check_text_options(
-    user_symbols: Sequence[str], normalization: str, byte_fallback: bool
+    language_tags: Sequence[str],
+    user_symbols: Sequence[str],
+    normalization: str,
+    byte_fallback: bool,
 ) -> None:
+    for tag in language_tags:
+        if not is_language_tag(tag):
+            raise ValueError(f"language_tags must be such as >>de<<, received {tag!r}.")
     for symbol in user_symbols:
         if not can_be_symbol(symbol):
             raise ValueError(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from keras_transformer.config import DataConfig, ExperimentConfig
 from keras_transformer.config.data import language_tag
+from keras_transformer.data.augmentation import with_cases
 from keras_transformer.data.encoded_files import digest, locked
 from keras_transformer.data.sources import Corpus
 from keras_transformer.text import (
@@ -156,6 +157,8 @@ def _trained(data: DataConfig, text: TrainingText, sides: tuple[int, ...], size:
         facts["corpora"] = data.vocabulary_corpora
     if data.normalization not in (None, "nfkc"):
         facts["normalization"] = data.normalization
+    if any(cases := (data.augment_upper, data.augment_title)):
+        facts["cases"] = cases
     if data.user_symbols:
         facts["symbols"] = data.user_symbols, data.max_user_symbols
     path = text.folder / f"vocabulary-{digest(facts)}.model"
@@ -227,7 +230,7 @@ def _train_tokenizer(
         names = ", ".join(f"{symbol} ({count:,} times)" for symbol, count in most)
         log.info("%d user symbols%s", len(symbols), f"; the most frequent: {names}" * bool(most))
     model = train_sentencepiece(
-        _decoded(sentences),
+        with_cases(_decoded(sentences), data.augmentation, list(symbols)),
         size,
         model_type=data.subwords,
         character_coverage=coverage,

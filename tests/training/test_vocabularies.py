@@ -101,6 +101,9 @@ def test_the_vocabulary_has_the_normalization_and_the_symbols_that_it_is_trained
     assert source is target and source.decode([pairs.source_ids])[0].count("#1") == 1
     (other, _), _, _ = encoded_text(plain, tmp_path)
     assert (other.normalization, other.user_symbols) == ("nfkc", [])
+    (cased, _), _, _ = encoded_text(toy_experiment(messages(tmp_path, augment_upper=0.5)), tmp_path)
+    text = [sentence.upper() for sentence in toy_sentences(9)]
+    assert len(cased.encode(text)[0]) < 0.8 * len(source.encode(text)[0])
 
 
 @pytest.mark.parametrize(
