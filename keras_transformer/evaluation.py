@@ -169,7 +169,7 @@ def bleu_interval(hypotheses: Sequence[str], references: Sequence[str]) -> float
     >>> lines = ["a dog runs on the beach", "a cat sleeps in the sun"] * 9
     >>> bleu_interval(lines, lines)
     0.0
-    >>> 10 < bleu_interval(["a dog runs on the sand", lines[1]] * 9, lines) < 20
+    >>> 5 < bleu_interval(["a dog runs on the sand", lines[1]] * 9, lines) < 7
     True
     """
     bleu = BLEU(tokenize="13a")

@@ -11,6 +11,7 @@ from keras_transformer.config import ExperimentConfig
 from keras_transformer.training.averaging import MovingAverage
 from keras_transformer.training.build import Built
 from keras_transformer.training.check import Checked
+from keras_transformer.training.checkpoints import Checkpoints
 from keras_transformer.training.csv_tables import EpochTable, MetricsTable
 from keras_transformer.training.machines import StopTogether
 from keras_transformer.training.prepare import PreparedText
@@ -39,8 +40,8 @@ def fit_epochs(
     training, checkpoints, machines = config.training, checked.checkpoints, checked.machines
     model, validation, batches = built.model, built.validation, text.batches
     _log_start(config, checked, text, built)
-    machines.check_same_text(batches, checkpoints.position())
     position = checkpoints.position()
+    machines.check_same_text(batches, position)
     state = EpochState(batches, checkpoints)
     limit = RunLimit(training, checkpoints, position.epochs * len(batches) + position.steps)
     average = MovingAverage(training.ema_decay, checkpoints) if training.average == "ema" else None
@@ -94,6 +95,10 @@ def fit_epochs(
                 )
             # All machines know the same, even if files of the chief reach them later.
             is_finished, position = model.stop_training, Position(state.epoch + 1, 0)
+    _log_end(checkpoints, limit)
+
+
+def _log_end(checkpoints: Checkpoints, limit: RunLimit) -> None:
     if checkpoints.out_of_patience():
         log.info("no better epoch in the last %d: training is finished", checkpoints.patience)
     elif limit.is_reached():

@@ -96,16 +96,18 @@ def check_warmup(
     if warmup <= steps:
         return
     # `paper_recipe` advises a warm-up of at most a quarter of all steps.
-    remedies = [
-        f"training.warmup_steps to {max(1, steps // 4):,} or less",
-        f"training.epochs to {math.ceil(4 * warmup / steps_per_epoch):,} or more",
-    ]
+    remedies = [f"training.warmup_steps to {max(1, steps // 4):,} or less"]
     batch_tokens = training.batch_tokens * steps // (4 * warmup)
-    if training.steps_per_epoch is not None:
-        of_epoch = math.ceil(4 * warmup / training.epochs)
-        remedies.append(f"training.steps_per_epoch to {of_epoch:,} or more")
-    elif batch_tokens >= smallest_batch:
-        remedies.append(f"training.batch_tokens to {batch_tokens:,} or less")
+    if steps == training.max_steps:
+        remedies.append(f"training.max_steps to {4 * warmup:,} or more")
+    else:
+        epochs = math.ceil(4 * warmup / steps_per_epoch)
+        remedies.append(f"training.epochs to {epochs:,} or more")
+        if training.steps_per_epoch is not None:
+            of_epoch = math.ceil(4 * warmup / training.epochs)
+            remedies.append(f"training.steps_per_epoch to {of_epoch:,} or more")
+        elif batch_tokens >= smallest_batch:
+            remedies.append(f"training.batch_tokens to {batch_tokens:,} or less")
     problem = (
         f"received {warmup:,} warm-up steps for {steps:,} steps: the learning rate would rise to "
         f"{steps / warmup:.1%} of its highest value only"

@@ -43,10 +43,9 @@ def train(
     Args:
         config: The experiment.
         directory: The run directory.
-        choose_again: Whether to choose the final weights of a finished run again, from the
-            checkpoints that are there.
-        finish: Whether to end the run now: to train no more, and to choose the final weights from
-            the checkpoints that are there. Without it, the same call later trains on.
+        choose_again: Whether to choose the weights of a finished run again, from its checkpoints.
+        finish: Whether to end the run now and choose from the checkpoints that are there. Without
+            it, the same call later trains on.
 
     Returns:
         The translator of the trained model.

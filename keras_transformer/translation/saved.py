@@ -129,7 +129,7 @@ def _in_directory(directory: Path) -> SavedTranslator:
         config=config,
         vocabularies=vocabularies,
         read_model=lambda: (
-            _read_model(model) if model.exists() else _read_best_epoch(directory, config.model)
+            _read_chosen(model) if model.exists() else _read_best_epoch(directory, config.model)
         ),
         facts={name: sections[name] for name in ("data", "training") if is_run} | config.origin,
     )
@@ -152,6 +152,23 @@ def _read_best_epoch(directory: Path, config: TransformerConfig) -> Transformer:
     message = "%s is not finished: these are the weights of %s of %s, the best so far"
     log.warning(message, directory, position_of(path), epochs)
     return model
+
+
+def _read_chosen(path: Path) -> Transformer:
+    """Read a model.keras, and say so if its run has trained on since it was chosen."""
+    chosen, directory = path.with_name("chosen.json"), path.parent
+    last = max(directory.glob("checkpoints/epoch-*.weights.h5"), default=None, key=position_of)
+    if last is not None and chosen.exists():
+        then, now = read_json(chosen).get("trained_epochs"), position_of(last).epochs
+        if then is not None and now > then:
+            log.warning(
+                "%s: these are the weights that were chosen after epoch %d, and the run has "
+                "trained on to epoch %d; train --finish chooses again",
+                directory,
+                then,
+                now,
+            )
+    return _read_model(path)
 
 
 def _in_export(version: Path) -> SavedTranslator:

@@ -177,3 +177,8 @@ def test_a_task_has_one_gpu(monkeypatch, tmp_path):
 def test_a_task_is_one_replica(tmp_path):
     with pytest.raises(ValueError, match="must be the number of tasks of TF_CONFIG, 3, received 2"):
         connect_machines(toy_experiment(TEXT, replicas=2), tmp_path, Cluster(ADDRESSES, 0))
+
+
+def test_the_minutes_of_a_run_are_those_of_one_clock(tmp_path):
+    with pytest.raises(ValueError, match="max_minutes needs a single machine.* training.max_steps"):
+        connect_machines(toy_experiment(TEXT, max_minutes=1), tmp_path, Cluster(ADDRESSES, 0))

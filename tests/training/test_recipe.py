@@ -50,6 +50,11 @@ def test_each_remedy_of_a_warm_up_longer_than_the_run_helps(recipe):
         assert 20 * 7 * 25_000 / batch_tokens == pytest.approx(4 * 4000, rel=0.01)
 
 
+def test_a_limit_of_steps_is_raised_for_the_warm_up():
+    limited = {"epochs": 20, "steps_per_epoch": 900, "max_steps": 50}
+    assert remedies(**limited) == {"warmup_steps": 12, "max_steps": 16_000}
+
+
 def test_batches_that_no_sentence_fits_are_not_advised():
     assert "batch_tokens" not in remedies(epochs=1, batch_tokens=2048)
 

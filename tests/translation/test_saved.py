@@ -233,6 +233,11 @@ def test_what_is_not_a_translator_is_named(translator, tmp_path):
         Translator.load(tmp_path)
 
 
+def said(caplog):
+    name = "keras_transformer.translation.saved"
+    return [record.getMessage() for record in caplog.records if record.name == name]
+
+
 def test_a_run_that_is_not_finished_is_used_with_its_best_epoch(tmp_path, caplog):
     run = shutil.copytree(toy_training()[0], tmp_path / "run")
     for name in ("model.keras", "chosen.json"):
@@ -243,7 +248,7 @@ def test_a_run_that_is_not_finished_is_used_with_its_best_epoch(tmp_path, caplog
     model.load_weights(best)
     loaded = Translator.load(run)
     assert_equal(loaded, Translator(model, loaded.tokenizer, decoding=loaded.decoding))
-    assert caplog.messages == [
+    assert said(caplog) == [
         f"{run} is not finished: these are the weights of epoch {epoch} of 3, the best so far"
     ]
     assert weights_file(run) == best
@@ -255,6 +260,15 @@ def test_a_run_that_is_not_finished_is_used_with_its_best_epoch(tmp_path, caplog
         path.rename(path.with_name("step-0001-000001.weights.h5"))
     with pytest.raises(FileNotFoundError, match="model.keras does not exist.* a complete epoch"):
         Translator.load(run)
+
+
+@pytest.mark.parametrize(("then", "is_warned"), [(2, True), (3, False)])
+def test_a_run_that_has_trained_on_since_the_choice_says_so(tmp_path, caplog, then, is_warned):
+    run = shutil.copytree(toy_training()[0], tmp_path / "run")
+    (run / "chosen.json").write_text(json.dumps({"trained_epochs": then}))
+    assert_equal(Translator.load(run), toy_training()[1])
+    message = "chosen after epoch 2, and the run has trained on to epoch 3; train --finish chooses"
+    assert [message in each for each in said(caplog)] == [True] * is_warned
 
 
 @pytest.mark.slow
