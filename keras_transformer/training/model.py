@@ -124,8 +124,8 @@ class TrainingTransformer(Transformer):
             self.jit_compile = False
             if not has_gpu():
                 message = (
-                    "Steps of several CPU devices that XLA compiles can wait for each other without "
-                    "end where TensorFlow has few threads. Set TF_NUM_INTRAOP_THREADS to 16."
+                    "Steps that XLA compiles for several CPU devices can wait for each other "
+                    "without end where TensorFlow has few threads. Set TF_NUM_INTRAOP_THREADS=16."
                 )
                 warnings.warn(message, stacklevel=2)
         is_needed = is_divided or self.distillation or self.compiles_gradients
