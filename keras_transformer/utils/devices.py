@@ -30,8 +30,8 @@ def has_bfloat16() -> bool:
     if keras.backend.backend() == "jax":
         import jax
 
-        capabilities = [getattr(device, "compute_capability", "8.0") for device in jax.devices()]
-        return jax.default_backend() != "cpu" and min(map(float, capabilities)) >= 8
+        known = [float(getattr(device, "compute_capability", 8)) for device in jax.devices()]
+        return jax.default_backend() != "cpu" and min(known) >= 8
     import tensorflow as tf
 
     details = map(tf.config.experimental.get_device_details, tf.config.get_visible_devices("GPU"))
