@@ -6,7 +6,7 @@ models that exist), `prepare` (text and vocabularies), `build` (the model), `fit
 
 - what is trained: `model`, `steps`, `recipe`, on the text of `corpora` and `vocabularies`;
 - on which devices: `devices`, `machines`, or `jax_run`;
-- what is saved: `run_directory`, `checkpoints`, `checkpoint_files`, `resume`, `averaging`;
+- what is saved: `run_directory`, `checkpoints`, `resume`, `averaging`;
 - what is shown: `validation`, `progress`, `csv_tables`, `tensorboard`, `dry_run_report`;
 - what ends it early: `stopping`.
 """

@@ -37,7 +37,7 @@ ORIGIN = ("license", "attribution", "languages")
 """What is known of a model that another program trained, by the names in an export's record."""
 ORIGIN_FILE = "origin.json"
 """The same of the model that a run started from, in its directory."""
-_CONFIG, _MODEL = "config.yaml", "model.keras"
+_CONFIG, _MODEL, _CHOSEN = "config.yaml", "model.keras", "chosen.json"
 _KINDS = (
     "the directory of a run (the --output of pipelines.train), of a saved Translator or "
     f"of an exported SavedModel (with its {GRAPH})"
@@ -136,7 +136,12 @@ def _in_directory(directory: Path) -> SavedTranslator:
 
 
 def _best_epoch(directory: Path) -> Path | None:
-    """Return the checkpoint of the best complete epoch of a run, or of the last without scores."""
+    """Return the checkpoint of the best complete epoch of a run, or of the last without scores.
+
+    A run that has chosen its weights has none: it is damaged if it lacks them.
+    """
+    if (directory / _CHOSEN).exists():
+        return None
     checkpoints = directory / "checkpoints"
     best = best_first(checkpoints)
     return best[0] if best else max(checkpoints.glob("epoch-*.weights.h5"), default=None)
@@ -156,7 +161,7 @@ def _read_best_epoch(directory: Path, config: TransformerConfig) -> Transformer:
 
 def _read_chosen(path: Path) -> Transformer:
     """Read a model.keras, and say so if its run has trained on since it was chosen."""
-    chosen, directory = path.with_name("chosen.json"), path.parent
+    chosen, directory = path.with_name(_CHOSEN), path.parent
     last = max(directory.glob("checkpoints/epoch-*.weights.h5"), default=None, key=position_of)
     if last is not None and chosen.exists():
         then, now = read_json(chosen).get("trained_epochs"), position_of(last).epochs

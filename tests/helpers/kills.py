@@ -179,7 +179,8 @@ def values(directory):
     arrays = {}
 
     def add(name, item):
-        if isinstance(item, h5py.Dataset):
+        is_time = name.startswith(("run/log-", "run/run-seconds"))
+        if isinstance(item, h5py.Dataset) and not is_time:
             arrays[name] = item[()]
 
     with h5py.File(directory / "checkpoints" / f"epoch-{EPOCHS:04d}.weights.h5", "r") as file:

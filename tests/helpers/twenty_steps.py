@@ -31,7 +31,8 @@ def newest_checkpoint(run):
     arrays = {}
 
     def add(name, item):
-        if isinstance(item, h5py.Dataset):
+        is_time = name.startswith(("run/log-", "run/run-seconds"))
+        if isinstance(item, h5py.Dataset) and not is_time:
             arrays[name] = item[()]
 
     with h5py.File(sorted((run / "checkpoints").glob("epoch-*"))[-1]) as file:

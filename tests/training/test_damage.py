@@ -71,6 +71,7 @@ def quick():
     """Leave out what takes time: a step adds to a weight, and nothing is translated or drawn."""
 
     def fit(self, dataset, epochs, initial_epoch, callbacks, **options):
+        self.stop_training = False
         callbacks = keras.callbacks.CallbackList(callbacks, model=self)
         self.optimizer.build(self.trainable_variables)
         callbacks.on_train_begin()
@@ -89,7 +90,6 @@ def quick():
     with pytest.MonkeyPatch.context() as context:
         context.setattr(TrainingTransformer, "fit", fit)
         context.setattr(Validation, "measure", measure)
-        context.setattr(choose, "output_scores", lambda *texts: {"val_bleu": 2.0})
         context.setattr(choose.Translator, "__call__", lambda self, sources: sources)
         context.setattr(Summaries, "_is_time_to_draw", lambda self: False)
         yield

@@ -240,8 +240,10 @@ def said(caplog):
 
 def test_a_run_that_is_not_finished_is_used_with_its_best_epoch(tmp_path, caplog):
     run = shutil.copytree(toy_training()[0], tmp_path / "run")
-    for name in ("model.keras", "chosen.json"):
-        (run / name).unlink()
+    (run / "model.keras").unlink()
+    with pytest.raises(FileNotFoundError, match="model.keras does not exist"):  # It was finished.
+        Translator.load(run)
+    (run / "chosen.json").unlink()
     (best,) = (run / "checkpoints").glob("best-*-bleu-*")
     epoch = int(best.name.split("-")[1])
     model = Transformer(toy_training()[1].model.config)
