@@ -53,36 +53,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.exp
         help="a SavedModel (default), a directory for CTranslate2, or a folder for "
         "MarianMTModel.from_pretrained of Hugging Face",
     )
-    group = parser.add_argument_group(
-        "about the model", "For the model card and the server's page."
-    )
-    group.add_argument(
-        "--languages", nargs="+", metavar="CODE", help="source and target, such as en de"
-    )
-    for name, (kind_of_value, text) in _ABOUT_MODEL.items():
-        group.add_argument(f"--{name}", metavar=kind_of_value, help=text)
-    parser.add_argument(
-        "--compiled",
-        action="store_true",
-        help="compile the search with XLA when the model is loaded: faster, especially for single "
-        "sentences, but only for a server started with --xla_cpu_compilation_enabled, as "
-        "pipelines.serve does",
-    )
-    parser.add_argument(
-        "--device",
-        choices=["cpu", "gpu"],
-        default="cpu",
-        help="the device that --compiled is for (default cpu); gpu implies --compiled. A model "
-        "that is not compiled runs on both",
-    )
-    parser.add_argument(
-        "--precision",
-        choices=["float32", "bfloat16", "float16"],
-        default="float32",
-        help="type of weights and matrix products (default float32); bfloat16 weights take half "
-        "the space, and batches take less time on processors with bfloat16 instructions "
-        "(amx_bf16 in /proc/cpuinfo), but not with --compiled; float16 is for --device gpu",
-    )
+    _add_saved_model_options(parser)
     add_search_options(parser)
     args = parser.parse_args(argv)
     if args.precision == "float16" and args.device != "gpu":
@@ -123,6 +94,40 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.exp
         texts["examples"] = _read_examples(args.examples)
     facts |= carried | texts
     print(export_saved_model(translator, args.output, facts))
+
+
+def _add_saved_model_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that other formats do not have."""
+    group = parser.add_argument_group(
+        "about the model", "For the model card and the server's page."
+    )
+    group.add_argument(
+        "--languages", nargs="+", metavar="CODE", help="source and target, such as en de"
+    )
+    for name, (kind_of_value, text) in _ABOUT_MODEL.items():
+        group.add_argument(f"--{name}", metavar=kind_of_value, help=text)
+    parser.add_argument(
+        "--compiled",
+        action="store_true",
+        help="compile the search with XLA when the model is loaded: faster, especially for single "
+        "sentences, but only for a server started with --xla_cpu_compilation_enabled, as "
+        "pipelines.serve does",
+    )
+    parser.add_argument(
+        "--device",
+        choices=["cpu", "gpu"],
+        default="cpu",
+        help="the device that --compiled is for (default cpu); gpu implies --compiled. A model "
+        "that is not compiled runs on both",
+    )
+    parser.add_argument(
+        "--precision",
+        choices=["float32", "bfloat16", "float16"],
+        default="float32",
+        help="type of weights and matrix products (default float32); bfloat16 weights take half "
+        "the space, and batches take less time on processors with bfloat16 instructions "
+        "(amx_bf16 in /proc/cpuinfo), but not with --compiled; float16 is for --device gpu",
+    )
 
 
 def _read_examples(path: str) -> list[str]:

@@ -44,6 +44,8 @@ def model_card(name: str, record: ExportRecord) -> str:
     """
     facts = record.to_dict()
     signatures = facts.pop("signatures")
+    if facts["device"] == "any":
+        del facts["device"]
     description = facts.pop("description", None)
     title = f"# {name}\n\n" + (f"{description}\n\n" if description else "")
     for key in ("license", "attribution"):

@@ -59,7 +59,8 @@ def test_the_card_begins_with_the_description(facts, tokens):
 def test_the_card_begins_with_license_and_attribution(described):
     record = ExportRecord.read(described.version)
     facts = {"license": "cc-by-4.0", "attribution": "OPUS-MT", "languages": ["en", "de"]}
-    card = model_card("toy", dataclasses.replace(record, facts=facts))
+    card = model_card("toy", dataclasses.replace(record, facts=facts, device="gpu"))
+    assert ("device: gpu" in card, "device" in model_card("toy", record)) == (True, False)
     assert card.startswith("# toy\n\nLicense: cc-by-4.0\n\nAttribution: OPUS-MT\n\n")
     assert "languages:\n- en\n- de\n" in card
 
@@ -69,9 +70,7 @@ def test_the_card_has_the_content_of_the_record(facts, tokens):
     assert headings[:4] == ["toy model", "Signatures", "Export", "Scores"]
     sections = [yaml.safe_load(x.content) for x in tokens if x.info == "yaml"]
     assert dict(zip(headings[2:], sections, strict=True)) == {
-        "Export": {
-            key: facts[key] for key in ("command", "compiled", "device", "precision", "parameters")
-        },
+        "Export": {key: facts[key] for key in ("command", "compiled", "precision", "parameters")},
         **{
             key.capitalize(): facts[key]
             for key in ("scores", "vocabulary", "model", "decoding", "versions")

@@ -182,7 +182,7 @@ def test_versions_that_fail_to_load_are_counted(folder):
 
 
 def test_the_file_of_an_export_is_served_as_it_is(folder):
-    write_serving_files(folder / "one")
+    write_serving_files(folder / "one", "cpu")
     with start(folder / "one" / "serving" / "models.config") as server:
         assert answer(connect(server), "one") == "2:A"
 

@@ -92,7 +92,7 @@ def test_the_line_has_the_options_of_the_one_in_python(options, end, model, path
 
 @pytest.mark.parametrize("option", ["--model-config-file", "--model_config_file"])
 def test_a_file_of_models_is_given_to_each_server(option, model, path, capsys, monkeypatch):
-    write_serving_files(model)
+    write_serving_files(model, "cpu")
     file = model / "serving" / "models.config"
     monkeypatch.chdir(file.parent)
     command = dry_run(capsys, option, "models.config")

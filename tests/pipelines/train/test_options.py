@@ -62,7 +62,9 @@ def test_a_model_to_start_from_gives_everything_but_the_text(train_with, run):
         start,
         model=dataclasses.replace(start.model, dropout=0.3),
         data=DataConfig(**MINIMAL["data"]),
-        training=dataclasses.replace(start.training, warmup_steps=9, init_from=run),
+        training=dataclasses.replace(
+            start.training, warmup_steps=9, init_from=run, precision="auto"
+        ),
     )
     options = "--training.warmup_steps 9 --model.dropout 0.3 --output x".split()
     assert train_with(TEXT, "--training.init_from", run, *options) == (expected, "x")
@@ -74,8 +76,8 @@ def test_a_model_to_start_from_gives_its_kind_of_subwords_but_not_its_devices(
 ):
     start = ExperimentConfig.from_file(f"{run}/config.yaml")
     data = dataclasses.replace(start.data, subwords="wordpiece")
-    devices = {"precision": "mixed_bfloat16", "replicas": 2, "teachers": ["elsewhere"]}
-    recipe = dataclasses.replace(start.training, seed=5, **devices)
+    devices = {"precision": "mixed_bfloat16", "replicas": 2, "jit_compile": True}
+    recipe = dataclasses.replace(start.training, seed=5, teachers=["elsewhere"], **devices)
     directory = tmp_path / "start"
     directory.mkdir()
     dataclasses.replace(start, data=data, training=recipe).to_file(directory / "config.yaml")
@@ -83,7 +85,10 @@ def test_a_model_to_start_from_gives_its_kind_of_subwords_but_not_its_devices(
     config, _ = train_with(TEXT, "--training.init_from", directory, "--output", "x")
     assert config.data == DataConfig(**MINIMAL["data"], subwords="wordpiece")
     assert config.training.seed == 5
-    assert (config.training.precision, config.training.replicas) == ("float32", None)
+    assert {name: getattr(config.training, name) for name in devices} == {
+        **dict.fromkeys(devices),
+        "precision": "auto",
+    }
     assert config.training.teachers == []
 
 
