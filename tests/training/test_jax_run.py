@@ -62,7 +62,7 @@ def test_a_run_on_two_jax_devices_resumes_and_tensorflow_finishes_it(config):
 
     translator = train(config, folder / "straight")
     report = json.loads((folder / "straight" / "chosen.json").read_text())
-    assert report["chosen"] == "average" and len(report["checkpoints"]) == 2
+    assert report["validation_bleu"].keys() == {"last", "last 2"}
 
     last = folder / "straight" / "checkpoints" / "epoch-0002.weights.h5"
     load_checkpoint(translator.model, last)
