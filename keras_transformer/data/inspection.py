@@ -13,6 +13,9 @@ from keras_transformer.data.filters import TextFilters
 from keras_transformer.data.sources import Corpus
 from keras_transformer.utils.progress import progress
 
+_SHOWN = 300
+"""The most characters of a side that an example shows."""
+
 
 @dataclass
 class Findings:
@@ -115,5 +118,6 @@ def _texts(corpora: Sequence[Corpus], places: set[int]) -> dict[int, str]:
     for place, (name, line, pair) in enumerate(itertools.islice(numbered, last + 1)):
         if place in places:
             where = f"{name}, line {line:,}" if len(corpora) > 1 else f"line {line:,}"
-            texts[place] = "\n    ".join((f"  {where}", *pair))
+            sides = (side if len(side) <= _SHOWN else f"{side[:_SHOWN]}…" for side in pair)
+            texts[place] = "\n    ".join((f"  {where}", *sides))
     return texts

@@ -149,3 +149,9 @@ def test_examples_are_a_sample_with_places_and_what_they_repeat():
     )
     again = inspect_text(corpora, TextFilters(("near_duplicates", "tags"), corpora), examples=3)
     assert again == found
+
+
+def test_examples_show_the_beginning_of_long_texts():
+    corpora = [Corpus("long.tsv", lambda: iter([("<b>" + "a" * 400, "b" * 300)]))]
+    found = inspect_text(corpora, TextFilters(("tags",), corpora), examples=1)
+    assert found.examples["tags"] == [f"  line 1\n    <b>{'a' * 297}…\n    {'b' * 300}"]
