@@ -138,7 +138,7 @@ def _log_start(
     log.info("%s of an epoch is the validation %s (greedy)", selecting, NAMES[selecting])
     if built.validation and (count := len(built.validation.pairs)) < len(text.validation_pairs):
         whole = f"{len(text.validation_pairs):,}"
-        message = "epochs are validated on %s of %s pairs; that of all is within ± with 95%%"
+        message = "epochs are validated on %s of %s pairs; ± is the 95%% interval for all of them"
         log.info(message, f"{count:,}", whole)
     if any(position := checked.checkpoints.position()):
         log.info("resuming after %s of %d", position, training.epochs)
