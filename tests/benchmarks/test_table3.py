@@ -9,6 +9,7 @@ from benchmarks.table3 import report
 from benchmarks.table3_rows import BASE, PAPER, experiments
 from keras_transformer.config import DataConfig, ExperimentConfig, TrainingConfig
 from keras_transformer.presets import PRESETS, count_parameters
+from keras_transformer.training.run_directory import settle
 from tests.helpers.tiny import write_toy_text
 
 TEXT = {"train_source": "train.tsv", "validation_source": "valid.tsv"}
@@ -160,7 +161,8 @@ def test_two_rows_train_at_the_same_time(tmp_path, sweep, capfd):
         assert cells(line)[0] == name and 10 < perplexity < 10_000
         vocabulary = (tmp_path / "sweep" / name / "vocabulary.model").read_bytes()
         assert vocabulary == (tmp_path / "sweep" / "vocabulary.model").read_bytes()
-        assert ExperimentConfig.from_file(tmp_path / "sweep" / name / "config.yaml") == rows[name]
+        config = ExperimentConfig.from_file(tmp_path / "sweep" / name / "config.yaml")
+        assert config == settle(rows[name], tmp_path)
     assert lines[4].startswith("| C: a third of the layers is worse | perplexity | +1.19 | ")
     assert list(report(rows, tmp_path / "sweep")) == lines
 

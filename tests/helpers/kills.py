@@ -75,7 +75,8 @@ def start(config, directory):
         os.dup2(log, 1)
         os.dup2(log, 2)
         steps = os.open(f"{directory}.steps", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        for number in (signal.SIGINT, signal.SIGTERM):  # A job in the background ignores the first.
+            signal.signal(number, signal.default_int_handler)
         end = EpochState.on_train_batch_end
 
         def record(self, batch, logs=None):

@@ -11,7 +11,7 @@ from keras_transformer.evaluation import score
 from keras_transformer.training import train
 from keras_transformer.training.check import find_start
 from keras_transformer.training.csv_tables import read_history
-from keras_transformer.training.run_directory import run_facts
+from keras_transformer.training.run_directory import run_facts, settle
 from keras_transformer.translation import Translator
 from keras_transformer.translation.saved import find_translator
 from tests.helpers.arrays import assert_same_weights
@@ -93,7 +93,7 @@ def test_a_run_starts_with_the_weights_and_subwords_of_another(tmp_path, source,
         caplog.messages
     )
     assert_same_files(tmp_path / "run", source, "vocabulary.model")
-    assert ExperimentConfig.from_file(tmp_path / "run" / "config.yaml") == config
+    assert ExperimentConfig.from_file(tmp_path / "run" / "config.yaml") == settle(config, tmp_path)
     assert contents(source) == before
 
 
