@@ -144,7 +144,7 @@ def test_of_two_vocabularies_the_source_has_the_tags(data):
 @pytest.mark.slow
 def test_a_run_and_its_export_translate_into_the_language_of_each_row(data, caplog):
     caplog.set_level("INFO")
-    recipe = {"epochs": 12, "batch_tokens": 300, "warmup_steps": 40, "learning_rate_scale": 1.0}
+    recipe = {"epochs": 20, "batch_tokens": 120, "warmup_steps": 40, "learning_rate_scale": 1.0}
     translate = train(toy_experiment(data, **recipe), "run")
     mixture = "0.83 of train_de.en and train_de.de (de), 2.50 of train_fr.en and train_fr.fr (fr)"
     assert f"times that a pass has each pair: {mixture}" in caplog.messages
