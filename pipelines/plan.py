@@ -153,11 +153,14 @@ def propose(files: Mapping[str, str], hours: float) -> tuple[dict[str, Any], lis
     with tempfile.TemporaryDirectory() as folder:
         sample = _write_sample(files, pairs, Path(folder))
         share, batch_tokens = sample.pairs / pairs, 25_000 if has_gpu() else 4096
-        first = _try(sizes[0], amount, sample.data, share, batch_tokens)
-        if first.steps_per_pass < _LEAST_STEPS:
-            batch_tokens = max(2048, batch_tokens * first.steps_per_pass // _LEAST_STEPS)
+        trial = _try(sizes[0], amount, sample.data, share, batch_tokens)
+        if trial.steps_per_pass < _LEAST_STEPS:
+            batch_tokens = max(2048, batch_tokens * trial.steps_per_pass // _LEAST_STEPS)
+            trial = _try(sizes[0], amount, sample.data, share, batch_tokens)
         for size in sizes:
-            trials.append(_try(size, amount, sample.data, share, batch_tokens))
+            if trials:
+                trial = _try(size, amount, sample.data, share, batch_tokens)
+            trials.append(trial)
             note(trials[-1].line(amount.passes))
             if trials[-1].hours(amount.passes) > hours:
                 break  # A larger one takes longer.

@@ -8,9 +8,7 @@ from keras_transformer.utils.cores import available_cores
 
 def has_gpu() -> bool:
     """Return whether TensorFlow computes on a GPU."""
-    import tensorflow as tf
-
-    return bool(tf.config.get_visible_devices("GPU"))
+    return count_gpus() > 0
 
 
 def count_gpus() -> int:
