@@ -133,10 +133,10 @@ class SafeStop(keras.callbacks.Callback):
     """Hold back Ctrl-C, SIGTERM and SIGHUP while a step runs or an epoch is saved.
 
     After the step, which is saved, or after the epoch, the handler of the signal does what it would
-    have done at once, such as to raise KeyboardInterrupt. A signal during validation saves the
-    last step and is not held back; the run resumes with the validation. Neither is a second signal.
-    Signals without a handler in Python stay as they are. Put it after the callbacks that save and
-    report.
+    have done at once, such as to raise KeyboardInterrupt. A signal during validation is not held
+    back. It ends `fit`, the last step is saved, and the run resumes with the validation. Neither is
+    a second signal held back. Signals without a handler in Python stay as they are. Put it after
+    the callbacks that save and report.
 
     Args:
         save: Saves the state after a step.
@@ -148,6 +148,7 @@ class SafeStop(keras.callbacks.Callback):
         self._handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
         self._doing: Literal["steps", "validation", "saving"] | None = None
         self._held: int | None = None
+        self._is_last_step_to_save = False
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
@@ -162,6 +163,11 @@ class SafeStop(keras.callbacks.Callback):
                 signal.signal(number, self._hold)
         try:
             yield
+        except BaseException:
+            # The handler cannot save: it may run while TensorFlow traces a function.
+            if self._is_last_step_to_save:
+                self.save()
+            raise
         finally:
             self._restore()
 
@@ -177,9 +183,13 @@ class SafeStop(keras.callbacks.Callback):
             message = "%s: the run ends %s; a second signal ends it at once"
             log.warning(message, signal.Signals(number).name, what)
             return
-        if self._doing == "validation":
-            self.save()
-        self._handlers[number](number, frame)
+        self._is_last_step_to_save = self._doing == "validation"
+        try:
+            self._handlers[number](number, frame)
+        except BaseException:
+            # Python ignores what is raised in a destructor. Then the next callback raises it.
+            self._held = number
+            raise
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._doing = "steps"
@@ -195,6 +205,7 @@ class SafeStop(keras.callbacks.Callback):
     def begin_saving(self) -> None:
         """Hold signals back from now on until the end of the epoch."""
         self._doing = "saving"
+        self._is_last_step_to_save = False
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._doing = None

@@ -117,7 +117,12 @@ def stop_around_epochs(text, count, choose):
             lost.append(before[-1] + 1 - after[len(before)])
         time.sleep(choose.uniform(0, 0.5))
         os.kill(pid, number)
-        os.waitpid(pid, 0)
+        seen = len(steps_of(directory))
+        while os.waitpid(pid, os.WNOHANG) == (0, 0):
+            if len(steps_of(directory)) > seen + 3 * steps:
+                os.kill(pid, signal.SIGKILL)
+                sys.exit(f"{number.name} was lost\n" + Path(f"{directory}.log").read_text())
+            time.sleep(0.01)
         signals.append(number.name)
         done = run_checkpoints(directory, config.training).position().epochs
         unsaved += [epoch for epoch in reported_epochs(directory) if epoch > done]

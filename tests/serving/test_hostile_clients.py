@@ -124,7 +124,7 @@ def test_a_body_in_tiny_chunks_lets_others_pass(plain):
     def send():
         with connection(plain) as one:
             one.sendall(b"POST /v1/models/shout:predict HTTP/1.1\r\nHost: localhost\r\n")
-            one.sendall(b"Transfer-Encoding: chunked\r\n\r\n" + 90_000 * b"1\r\n \r\n")
+            one.sendall(b"Transfer-Encoding: chunked\r\n\r\n" + 360_000 * b"1\r\n \r\n")
             one.sendall(b"0\r\n\r\n")
             one.recv(1 << 16)
         done.set()

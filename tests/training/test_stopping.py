@@ -8,6 +8,7 @@ import types
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from keras_transformer.config import TrainingConfig
 from keras_transformer.data import TokenBatches, encode_pairs
@@ -158,6 +159,30 @@ def test_validation_ends_at_once_and_the_steps_before_it_are_saved(number, stop,
         stop.on_train_batch_end(last)
         signal.raise_signal(number)
     assert saved == [True, True]
+
+
+def test_a_signal_while_validation_is_traced_saves_outside_the_graph(number, stop):
+    graphs = []
+    stop.save = lambda: graphs.append(tf.inside_function())
+    with pytest.raises(Ended), stop.installed():
+        stop.on_train_batch_end(2)
+        tf.function(lambda: signal.raise_signal(number))()
+    assert graphs == [False]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_signal_in_a_destructor_is_not_lost(number, stop, saved):
+    class Destroyed:
+        def __del__(self):
+            signal.raise_signal(number)  # Python ignores what this raises.
+
+    with pytest.raises(Ended), stop.installed():
+        stop.on_train_batch_end(2)
+        Destroyed()
+        stop.begin_saving()
+        stop.on_epoch_end(0)
+        pytest.fail("The run goes on.")
+    assert saved == []
 
 
 def test_a_signal_waits_until_an_epoch_is_saved_and_reported(number, stop, saved, caplog):
