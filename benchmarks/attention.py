@@ -10,7 +10,6 @@ task that one head can solve: looking up the value of a key among pairs of keys 
 
 import argparse
 import os
-import platform
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -51,7 +50,7 @@ NOTES = """
   pairs of {symbols} keys and values. loss: nats on unseen sets, mean over {seeds} seeds, at the
   better learning rate of {rates}; guessing has {guess:.2f}. largest weight at first: of a query on
   a key, mean before training.
-- {machine}. Python {python}, TensorFlow {tensorflow}, Keras {keras}."""
+- {machine}."""
 
 
 def training_step(name: str, length: int) -> Callable[[], float]:
@@ -162,10 +161,7 @@ def report(args: argparse.Namespace) -> Iterator[str]:
         seeds=args.seeds,
         rates=" and ".join(map(str, LEARNING_RATES)),
         guess=np.log(SYMBOLS),
-        machine=describe_machine(),
-        python=platform.python_version(),
-        tensorflow=tf.__version__,
-        keras=keras.__version__,
+        machine=describe_machine("tensorflow", "keras"),
     )
 
 

@@ -16,7 +16,6 @@ are measured with random weights of their own.
 import argparse
 import importlib.util
 import os
-import platform
 import shutil
 import sys
 import tempfile
@@ -82,7 +81,7 @@ NOTES = """
   most probable translation, and ours the most probable one that ends.
 - peak MB: peak memory of the engine's process. others: the most cores that other processes kept
   busy during a run. Rows are comparable only if this is small.
-- {machine}. Python {python}, {versions}."""
+- {machine}, {versions}."""
 
 
 def translators(names: Sequence[str], checkpoint: str | None) -> Iterator[tuple[str, Translator]]:
@@ -279,7 +278,6 @@ def report(args: argparse.Namespace) -> Iterator[str]:
         repeats=args.repeats,
         their_threads=" and ".join(map(str, numbers_of_threads(args.threads))),
         machine=describe_machine(),
-        python=platform.python_version(),
         versions=", ".join(versions),
     )
     yield from scores

@@ -19,7 +19,6 @@
 import argparse
 import json
 import os
-import platform
 import re
 import signal
 import subprocess
@@ -28,7 +27,6 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import metadata
 from itertools import islice, product
 from pathlib import Path
 from typing import Any
@@ -60,6 +58,7 @@ SERVED = {
 SHIPPED = "saved_models/multi30k_en_de"
 SOURCE_TOKENS = 16
 """Tokens of a source that is decoded with random weights, with its end."""
+PACKAGES = "tensorflow", "keras", "jax", "torch", "transformers", "ctranslate2"
 LIMIT = 240
 """Seconds that a cell may take to prepare."""
 AUTOTUNING = "", "experimental_enable_fusion_autotuner=false", "autotune_level=0"
@@ -294,14 +293,11 @@ def measure(args: argparse.Namespace) -> None:
     if args.trial:
         os.environ |= NO_GPU | {"JAX_PLATFORMS": "cpu"}
     fields = "name,driver_version,memory.total,clocks.max.sm"
-    names = ("tensorflow", "keras", "jax", "torch", "transformers", "ctranslate2")
     write(
         {
             "part": "machine",
             "card": subprocess.getoutput(f"nvidia-smi --query-gpu={fields} --format=csv,noheader"),
-            "machine": describe_machine(),
-            "python": platform.python_version(),
-            **{d.name: d.version for d in metadata.distributions() if d.name in names},
+            "machine": describe_machine(*PACKAGES),
             "command": f"python -m benchmarks.gpu {' '.join(sys.argv[1:])}",
         }
     )

@@ -9,7 +9,6 @@ take turns, each in its own process, and generate 20 tokens for every sentence.
 """
 
 import argparse
-import platform
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -53,7 +52,7 @@ NOTES = """
   differently among translations of the maximum length, which random weights always reach.
 - peak MB: peak memory of the engine's process. others: the most cores that other processes kept
   busy during a run.
-- {machine}. Python {python}, {versions}."""
+- {machine}, {versions}."""
 
 OPUS = {
     "activation": "swish",
@@ -108,7 +107,6 @@ def report(args: argparse.Namespace) -> Iterator[str]:
         repeats=args.repeats,
         their_threads=" and ".join(map(str, numbers_of_threads(args.threads))),
         machine=describe_machine(),
-        python=platform.python_version(),
         versions=", ".join(versions),
     )
 

@@ -11,7 +11,6 @@ import argparse
 import itertools
 import math
 import os
-import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -55,7 +54,7 @@ NOTES = """
 - ms: a forward pass of {batch} sequences, median of {repeats} turns of half a second or one pass.
   spread: (slowest - fastest turn) / median. peak MB: peak memory of the layer's process beyond that
   after a pass of length 2. others: cores kept busy by other processes, at most, during a turn.
-- {machine}. Python {python}, TensorFlow {tensorflow}, Keras {keras}."""
+- {machine}."""
 
 
 class Complexity(NamedTuple):
@@ -174,10 +173,7 @@ def report(args: argparse.Namespace) -> Iterator[str]:
         heads=HEADS,
         batch=BATCH_SIZE,
         repeats=args.repeats,
-        machine=describe_machine(),
-        python=platform.python_version(),
-        tensorflow=tf.__version__,
-        keras=keras.__version__,
+        machine=describe_machine("tensorflow", "keras"),
     )
     if args.plot:
         from keras_transformer.plots import save_figure

@@ -1,13 +1,21 @@
-"""The machine of a measurement: its processor, and the other load on it."""
+"""The machine of a measurement: its processor, its Python, and the other load on it."""
 
+import contextlib
 import os
 import platform
+import random
+import socket
 import time
+from importlib import metadata
 from pathlib import Path
 
 
-def describe_machine() -> str:
-    """Return the processor, vector instructions, cores and memory in one line."""
+def describe_machine(*packages: str) -> str:
+    """Return the processor, its cores and the memory in one line, with Python's version.
+
+    Args:
+        packages: Packages whose versions follow, as far as they are installed.
+    """
     cpu, flags = platform.machine(), set()
     for line in _read("/proc/cpuinfo").splitlines():
         name, _, value = line.partition(":")
@@ -17,7 +25,12 @@ def describe_machine() -> str:
             flags = set(value.split())
     widest = next((name for name in ("avx512f", "avx2", "avx") if name in flags), "no AVX")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return f"{cpu} ({widest}), {os.cpu_count()} cores, {memory:.0f} GiB"
+    versions = [f"Python {platform.python_version()}"]
+    for name in packages:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            versions.append(f"{name} {metadata.version(name)}")
+    about = f"{cpu} ({widest}), {os.cpu_count()} cores, {memory:.0f} GiB"
+    return f"{about}. {', '.join(versions)}"
 
 
 def peak_memory() -> int:
@@ -27,6 +40,19 @@ def peak_memory() -> int:
     """
     status = dict(line.split(":", 1) for line in _read("/proc/self/status").splitlines())
     return 1024 * int(status["VmHWM"].split()[0])
+
+
+def free_ports(count: int) -> list[int]:
+    """Return free ports, outside the range from which the system chooses them for others."""
+    choose = random.SystemRandom()  # Processes of tests have the same seed.
+    with contextlib.ExitStack() as stack:
+        ports: list[int] = []
+        while len(ports) < count:
+            taken = stack.enter_context(socket.socket())
+            with contextlib.suppress(OSError):
+                taken.bind(("localhost", choose.randrange(20_000, 32_000)))
+                ports.append(taken.getsockname()[1])
+        return ports
 
 
 class Stopwatch:

@@ -15,7 +15,6 @@ import contextlib
 import json
 import random
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -28,6 +27,7 @@ from pathlib import Path
 
 from benchmarks.hostile_clients import measure
 from benchmarks.load import Sample, report
+from benchmarks.machine import free_ports
 from pipelines.cli import plain_errors
 
 Send = Callable[[list[str]], list[str]]
@@ -202,16 +202,16 @@ def serving(
     model: Path, batching: bool
 ) -> Iterator[tuple["subprocess.Popen[bytes]", tuple[int, int]]]:
     """Run a server, and yield its process and its gRPC and REST ports."""
-    ports = _free_port(), _free_port()
-    options = ["--port", str(ports[0]), "--rest-port", str(ports[1]), *["--batching"][:batching]]
+    grpc_port, rest_port = free_ports(2)
+    options = ["--port", str(grpc_port), "--rest-port", str(rest_port), *["--batching"][:batching]]
     program = [sys.executable, "-m", "pipelines.serve", "--engine", "python", "--model", str(model)]
     with (
         tempfile.TemporaryFile() as log,
         subprocess.Popen([*program, *options], stdout=log, stderr=log) as process,
     ):
         try:
-            _wait_until_ready(process, ports[1], log)
-            yield process, ports
+            _wait_until_ready(process, rest_port, log)
+            yield process, (grpc_port, rest_port)
         finally:
             process.terminate()
 
@@ -228,12 +228,6 @@ def _wait_until_ready(process, port, log):
             log.seek(0)
             raise RuntimeError(f"The server did not start: {log.read().decode()[-2000:]}")
         time.sleep(0.2)
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ import json
 import math
 import multiprocessing
 import os
-import platform
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -67,7 +66,7 @@ NOTES = """
 - A difference is positive if the row that the paper found better is better here too. base is the
   mean of its seeds ({seeds}); the spread of seeds is the largest minus the smallest of them. Other
   rows have one seed, so a difference below that spread shows nothing.
-- {machine}. Python {python}, TensorFlow {tensorflow}, Keras {keras}."""
+- {machine}."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,10 +155,7 @@ def report(rows: Mapping[str, ExperimentConfig], output: Path, processes: int = 
         yield from directions
     yield NOTES.format(
         seeds=sum(name.startswith(BASE) for name in rows),
-        machine=describe_machine(),
-        python=platform.python_version(),
-        tensorflow=tf.__version__,
-        keras=keras.__version__,
+        machine=describe_machine("tensorflow", "keras"),
     )
 
 

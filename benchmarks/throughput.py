@@ -12,8 +12,6 @@ import argparse
 import itertools
 import json
 import os
-import platform
-import socket
 import statistics
 import subprocess
 import sys
@@ -21,11 +19,10 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.machine import describe_machine
+from benchmarks.machine import describe_machine, free_ports
 from benchmarks.report import print_report, table_line
 from benchmarks.turns import ROOT
 from keras_transformer.data import read_lines
@@ -41,7 +38,7 @@ NOTES = """
 - processes: of one run, on the same machine; each batch is split between them. shapes:
   `data.static_shapes`, which JAX needs; "any" pads a batch to its longest sentences.
 - Options of all runs: {options}.
-- {machine}. Python {python}, {versions}."""
+- {machine}."""
 SHAPES = 4
 VALIDATION = 2
 """Pairs to validate on; that time does not count."""
@@ -121,15 +118,6 @@ def tokens_per_second(case: Case, options: Sequence[str], folder: Path) -> float
     return read_history(run)["tokens_per_second"][-1]
 
 
-def free_ports(number: int) -> list[int]:
-    """Return ports that no program uses now."""
-    with ExitStack() as stack:
-        servers = [
-            stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(number)
-        ]
-        return [server.getsockname()[1] for server in servers]
-
-
 def write_text(args: argparse.Namespace, folder: Path) -> list[str]:
     """Write a little validation text, and return the options that name all text."""
     options = []
@@ -146,7 +134,6 @@ def report(args: argparse.Namespace) -> Iterator[str]:
     """Measure all cases in turns, and yield the lines of a Markdown table and its notes."""
     chosen = cases(args.backends, args.processes, args.precisions)
     speeds: dict[Case, list[float]] = {case: [] for case in chosen}
-    versions = [f"{name} {metadata.version(name)}" for name in ("keras", *args.backends)]
     with tempfile.TemporaryDirectory() as validation:
         options = [*DEFAULTS.split(), *args.options, *write_text(args, Path(validation))]
         for case in list(speeds) * args.repeats:
@@ -166,9 +153,7 @@ def report(args: argparse.Namespace) -> Iterator[str]:
     yield NOTES.format(
         repeats=args.repeats,
         options=" ".join([*DEFAULTS.split(), *args.options]),
-        machine=describe_machine(),
-        python=platform.python_version(),
-        versions=", ".join(versions),
+        machine=describe_machine("keras", *args.backends),
     )
 
 

@@ -10,11 +10,9 @@ whole steps: forward, backward and Adam. They take turns, each in a process of i
 import argparse
 import importlib.util
 import os
-import platform
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from importlib import metadata
 from itertools import islice
 from pathlib import Path
 
@@ -53,7 +51,7 @@ NOTES = """
 - loss: mean over the batches of the last run, to show that all learn.
 - Ours uses `optimizers.FusedAdam`, KerasHub Keras's Adam, PyTorch its fused Adam.
 - peak MB: of the trainer's process. others: the most cores that other processes used during a run.
-- {machine}. Python {python}, {versions}."""
+- {machine}."""
 
 
 def read_batches(
@@ -131,13 +129,7 @@ def report(args: argparse.Namespace) -> Iterator[str]:
             f"{model}: {count} of {BATCHES[model][0]:,} target tokens at most"
             for model, count in counts.items()
         ),
-        machine=describe_machine(),
-        python=platform.python_version(),
-        versions=", ".join(
-            f"{name} {metadata.version(name)}"
-            for name in ("tensorflow", "keras", "keras-hub", "torch")
-            if importlib.util.find_spec(name.replace("-", "_"))
-        ),
+        machine=describe_machine("tensorflow", "keras", "keras-hub", "torch"),
     )
 
 

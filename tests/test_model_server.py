@@ -22,9 +22,9 @@ import tensorflow as tf
 import urllib3
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
+from benchmarks.machine import free_ports
 from keras_transformer.export import export_saved_model
 from pipelines import client
-from tests.helpers.ports import free_ports
 from tests.helpers.tiny import (
     NO_UTF8,
     ODD,

@@ -17,9 +17,9 @@ import pytest
 import yaml
 from markdown_it import MarkdownIt
 
+from benchmarks.machine import free_ports
 from keras_transformer.training import train
 from keras_transformer.training.machines import Cluster, read_cluster
-from tests.helpers.ports import free_ports
 from tests.helpers.tf_config import tf_config
 from tests.helpers.tiny import ROOT
 from tests.helpers.twenty_steps import (
