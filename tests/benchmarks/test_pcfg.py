@@ -1,6 +1,4 @@
-import pytest
-
-from benchmarks import parsing_baseline
+from benchmarks.parsing import parse_with_grammar
 from benchmarks.pcfg import Grammar, rules, shape
 from keras_transformer.trees import Tree, parse_tree
 
@@ -68,16 +66,4 @@ def test_a_sentence_that_the_rules_cannot_build_has_no_tree():
     assert Grammar(TREES, 1, 1, "tags").parse(["V", "N"]) is None
     assert Grammar(TREES, 1, 1, "tags").parse(["X"]) is None
     reference = Tree("S", (Tree("V", word="go"), Tree("N", word="home")))
-    row = parsing_baseline.evaluate(Grammar(TREES, 1, 1), [reference], "words")
-    assert row[2:4] == ["1", "100.00"]  # It gets a single bracket.
-
-
-@pytest.mark.parametrize("source", ["words", "tags"])
-def test_scores_are_reported_for_each_grammar(tmp_path, capsys, source):
-    path = tmp_path / "trees.mrg"
-    path.write_text("\n".join(map(str, TREES)), encoding="utf-8")
-    arguments = ["--train", str(path), "--dev", str(path), "--source", source]
-    parsing_baseline.main([*arguments, "--vertical", "2", "--horizontal", "1", "2"])
-    rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()[2:4]]
-    assert [row[0] for row in rows] == [f"| {source}"] * 2
-    assert [row[5:8] for row in rows] == [["0", "100.00", "100.00"]] * 2
+    assert parse_with_grammar(Grammar(TREES, 1, 1), [reference]) == [reference]
