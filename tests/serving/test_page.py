@@ -1,6 +1,5 @@
 """The page: its files, what it says about the model, and BLEU for it."""
 
-import asyncio
 import json
 import re
 
@@ -193,16 +192,6 @@ def test_the_card_in_front_is_that_of_the_highest_version_at_the_time(tmp_path):
             (tmp_path / number).mkdir()
             (tmp_path / number / "README.md").write_text(f"Card {number}")
             assert known() == {"name": "shout", "version": number, "card": f"Card {number}"}
-
-
-def test_the_page_follows_the_version_that_is_served(tmp_path):
-    versions = [None, tmp_path / "1", tmp_path / "2"]
-    page = Page("x", lambda: versions[0], Limits())
-    assert asyncio.run(page._model()) == {"name": "x"}
-    versions.pop(0)
-    assert asyncio.run(page._model()) == {"name": "x", "version": "1"}
-    versions.pop(0)
-    assert asyncio.run(page._model()) == {"name": "x", "version": "2"}
 
 
 def bleu(port, body):

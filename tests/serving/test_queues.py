@@ -125,8 +125,9 @@ def test_a_client_may_have_half_of_the_places():
         with pytest.raises(ServingError, match="Threadpool Exhausted"):
             await ask("greedy", 1, "greedy")
         tasks += await begin(*(ask(f"{i}", 1, f"{i}") for i in range(49)))
-        with pytest.raises(ServingError, match="Threadpool Exhausted"):
+        with pytest.raises(ServingError, match="Threadpool Exhausted") as error:
             await ask("late", 1, "late")
+        assert (error.value.code, error.value.http_status) == (Code.RESOURCE_EXHAUSTED, 503)
         gate.set()
         await asyncio.gather(*tasks)
         assert len(log) == 99
@@ -202,6 +203,15 @@ def test_a_gpu_is_given_large_batches_after_single_rows():
     assert paces[1].is_slow(256, 800) and paces[1].is_slow(1, 800)
 
 
+async def occupy(ask, sizes, gate):
+    """Return a request that runs until the gate opens."""
+    gate.clear()
+    first = asyncio.create_task(ask(0))
+    while not sizes:
+        await asyncio.sleep(0.01)
+    return first
+
+
 def values(answers):
     return [answer["y"].tolist() for answer in answers]
 
@@ -252,10 +262,7 @@ def test_requests_of_other_shapes_do_not_disturb():
 
 def test_a_client_may_have_half_of_the_queue():
     async def scenario(ask, sizes, gate):
-        gate.clear()
-        first = asyncio.create_task(ask(0))
-        while not sizes:
-            await asyncio.sleep(0.01)
+        first = await occupy(ask, sizes, gate)
         waiting = [asyncio.create_task(ask(i, client="greedy")) for i in range(3)]
         await asyncio.sleep(0)
         with pytest.raises(ServingError, match="queue .* is full"):
@@ -270,10 +277,7 @@ def test_a_client_may_have_half_of_the_queue():
 
 def test_a_full_queue_refuses_and_recovers():
     async def scenario(ask, sizes, gate):
-        gate.clear()
-        first = asyncio.create_task(ask(0))
-        while not sizes:
-            await asyncio.sleep(0.01)
+        first = await occupy(ask, sizes, gate)
         waiting = [asyncio.create_task(ask(i)) for i in range(6)]
         await asyncio.sleep(0)
         with pytest.raises(ServingError, match="queue .* is full") as error:
@@ -288,10 +292,7 @@ def test_a_full_queue_refuses_and_recovers():
 
 def test_a_client_that_leaves_frees_its_place():
     async def scenario(ask, sizes, gate):
-        gate.clear()
-        first = asyncio.create_task(ask(0))
-        while not sizes:
-            await asyncio.sleep(0.01)
+        first = await occupy(ask, sizes, gate)
         gone = asyncio.create_task(ask(1))
         await asyncio.sleep(0)
         gone.cancel()

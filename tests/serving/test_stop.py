@@ -10,17 +10,16 @@ import sys
 import threading
 import time
 
-import grpc
 import pytest
 import urllib3
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from benchmarks.machine import free_ports
 from keras_transformer.serving.http import serve
 from keras_transformer.serving.model_config import ModelConfig
 from keras_transformer.serving.server import Server
 from keras_transformer.serving.settings import Limits, Settings
 from tests.helpers.model_server import ModelServer
-from tests.helpers.ports import free_ports
 from tests.helpers.tiny import ROOT
 from tests.serving.conftest import connect, grpc_error, wait_for_users
 
@@ -215,19 +214,3 @@ def test_a_request_that_takes_too_long_fails(base):
         deadline = time.monotonic() + 20
         while client.post({"inputs": ["a"]})[0] != 200:  # The thread is free again.
             assert time.monotonic() < deadline
-
-
-def test_a_full_pool_refuses(base):
-    with ModelServer(base, "shout", workers=1, limits=Limits(waiting=4)) as server:
-        client = connect(server)
-        threads = [threading.Thread(target=client.post, args=[SLOW]) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        wait_for_users(client, 2)
-        status, answer = client.post({"inputs": ["a"]})
-        assert (status, answer["error"][:27]) == (503, "Server Threadpool Exhausted")
-        with pytest.raises(grpc.RpcError) as error:
-            client.predict({"text": ["a"]})
-        assert error.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-        for thread in threads:
-            thread.join()
