@@ -97,12 +97,6 @@ def test_a_run_that_resumes_knows_the_best_epoch(tmp_path):
     assert names(tmp_path) == ["best-0003-bleu-20.5000.weights.h5", "epoch-0004.weights.h5"]
 
 
-def test_an_epoch_that_is_trained_again_keeps_its_best(tmp_path):
-    for _ in range(2):
-        run_epochs(Checkpoints(tmp_path, keep=1), [12.34564])
-        assert names(tmp_path) == ["best-0001-bleu-12.3456.weights.h5", "epoch-0001.weights.h5"]
-
-
 def test_a_checkpoint_that_cannot_be_written_replaces_none(tmp_path, monkeypatch):
     checkpoints = Checkpoints(tmp_path, keep=1)
     model = run_epochs(checkpoints, [20.0])
@@ -266,6 +260,6 @@ def test_the_best_epochs_are_kept_in_order(tmp_path):
 
 def test_an_epoch_that_is_trained_again_is_one_of_the_best_once(tmp_path):
     checkpoints = Checkpoints(tmp_path, keep=1, keep_best=3)
-    for bleu in (10.0, 10.5, 9.5):  # As on a machine that doesn't repeat results exactly.
+    for bleu in (10.0, 10.0, 10.5, 9.5):  # As on a machine that doesn't repeat results exactly.
         run_epochs(checkpoints, [bleu])
         assert [path.name[5:-11] for path in checkpoints.best()] == [f"0001-bleu-{bleu:.4f}"]
