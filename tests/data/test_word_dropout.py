@@ -51,12 +51,17 @@ def test_a_choice_depends_on_seed_pass_and_place_alone(tokenizer, pairs):
     assert whole != varied(1, 0, range(20), seed=5)
 
 
-def test_batches_have_other_words_in_each_pass(tokenizer, pairs):
-    vary = WordDropout(pairs, tokenizer, rate=2.0)
-    batches = TokenBatches(pairs, 120, vary=vary, seed=1)
-    first, second = ([inputs["source"].tolist() for inputs, _ in batches] for _ in range(2))
+def test_batches_have_other_words_in_each_pass_and_resume(tokenizer, pairs):
+    def batches():
+        return TokenBatches(pairs, 120, vary=WordDropout(pairs, tokenizer, rate=2.0), seed=1)
+
+    whole = batches()
+    first, second = ([inputs["source"].tolist() for inputs, _ in whole] for _ in range(2))
     assert len(first) == len(second)
     assert first != second
+    resumed = batches()
+    resumed.epoch, resumed.step = 1, 7
+    assert [inputs["source"].tolist() for inputs, _ in resumed] == second[7:]
 
 
 def test_no_batch_is_left_out_because_the_number_of_tokens_stays(tokenizer):

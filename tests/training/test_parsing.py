@@ -143,15 +143,6 @@ def test_word_dropout_varies_the_batches_of_words(tmp_path):
 
 
 @pytest.mark.slow
-def test_word_dropout_resumes_in_an_epoch_as_if_uninterrupted(tmp_path, killed_at_step):
-    config = short_run(tmp_path, checkpoint_steps=2)
-    expected = train(config, tmp_path / "whole").model
-    with killed_at_step(2, 3):
-        train(config, tmp_path / "killed")
-    assert_same_weights(train(config, tmp_path / "killed").model, expected)
-
-
-@pytest.mark.slow
 def test_a_parser_starts_from_another(tmp_path):
     first = train(short_run(tmp_path, epochs=1), tmp_path / "first")
     stands_still = {"epochs": 1, "learning_rate_scale": 1e-12}
