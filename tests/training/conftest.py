@@ -7,14 +7,22 @@ from keras_transformer.training.resume import SaveCheckpoints
 from keras_transformer.training.validation import Validation
 from keras_transformer.translation import Translator
 from tests.helpers.batch_norm_model import make_model
-from tests.helpers.tiny import toy_training
+from tests.helpers.experiment import leave_scores_out
+from tests.helpers.tiny import toy_run
 
 
 @pytest.fixture
 def without_search(monkeypatch):
     """Let every translator return what it is given: tracing the search takes most of a run."""
-    toy_training()  # The run that all tests share has searched.
+    toy_run()  # The run that all tests share has searched.
     monkeypatch.setattr(Translator, "__call__", lambda self, sentences, *_: list(sentences))
+
+
+@pytest.fixture
+def without_scores(monkeypatch):
+    """Give all epochs and averages the same scores; see `leave_scores_out`."""
+    toy_run()  # The run that all tests share has scores.
+    leave_scores_out(monkeypatch)
 
 
 @pytest.fixture

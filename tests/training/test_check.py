@@ -100,7 +100,7 @@ def test_a_run_starts_with_the_weights_and_subwords_of_another(tmp_path, source,
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["saved", "exported", "without data", "compiled", "bfloat16"])
 def test_a_run_starts_from_a_saved_or_exported_translator(
-    tmp_path, source, continued, kind, without_search
+    tmp_path, source, continued, kind, without_scores
 ):
     start, precision = tmp_path / "toy", "bfloat16" if kind == "bfloat16" else "float32"
     translator = Translator.load(
@@ -139,7 +139,7 @@ def test_an_exported_model_needs_its_vocabulary(tmp_path, source, export, contin
 @pytest.mark.slow
 @pytest.mark.parametrize("exported", [False, True])
 def test_separate_vocabularies_are_taken_over(
-    tmp_path, continued, export, exported, without_search
+    tmp_path, continued, export, exported, without_scores
 ):
     sizes = {"vocab_size": 330, "target_vocab_size": 350, "share_embeddings": "target"}
     first = toy_experiment(write_toy_text(tmp_path, train=60), sizes, epochs=1)
@@ -155,7 +155,7 @@ def test_separate_vocabularies_are_taken_over(
 
 
 @pytest.mark.slow
-def test_the_schedule_and_the_optimizer_start_anew(tmp_path, continued, without_search):
+def test_the_schedule_and_the_optimizer_start_anew(tmp_path, continued, without_scores):
     config = continued(epochs=2, warmup_steps=3, learning_rate_scale=0.01, steps_per_epoch=3)
     train(config, tmp_path / "run")
     # The rates of the fourth and the seventh step, for an optimizer that has made none before.
@@ -165,7 +165,7 @@ def test_the_schedule_and_the_optimizer_start_anew(tmp_path, continued, without_
 
 @pytest.mark.slow
 def test_an_interrupted_run_resumes_as_if_uninterrupted(
-    tmp_path, source, continued, interrupted_in_epoch, without_search
+    tmp_path, source, continued, interrupted_in_epoch, without_scores
 ):
     start = shutil.copytree(source, tmp_path / "start")
     config = continued(start, epochs=3)
@@ -239,7 +239,7 @@ def with_two_vocabularies(source, start):
 
 @pytest.mark.slow
 def test_a_run_keeps_and_resumes_with_two_vocabularies_of_one_size(
-    tmp_path, source, continued, without_search
+    tmp_path, source, continued, without_scores
 ):
     with_two_vocabularies(source, tmp_path / "start")
     config = continued(tmp_path / "start", epochs=1)
@@ -296,7 +296,7 @@ def test_a_student_of_other_sizes_takes_over_the_vocabulary(
 
 @pytest.mark.slow
 def test_a_run_may_start_from_one_model_and_have_others_as_teachers(
-    tmp_path, source, taught, without_search
+    tmp_path, source, taught, without_scores
 ):
     other = tmp_path / "other"
     train(taught(), other)
@@ -317,7 +317,7 @@ def test_a_run_may_start_from_one_model_and_have_others_as_teachers(
 
 @pytest.mark.slow
 def test_an_interrupted_run_resumes_with_its_teachers(
-    tmp_path, taught, interrupted_in_epoch, without_search
+    tmp_path, taught, interrupted_in_epoch, without_scores
 ):
     with interrupted_in_epoch(2):
         train(taught(epochs=3), tmp_path / "run")

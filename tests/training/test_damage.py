@@ -7,14 +7,14 @@ import keras
 import pytest
 
 from keras_transformer.export import load_saved_model
-from keras_transformer.training import TrainingTransformer, choose, run, train
+from keras_transformer.training import TrainingTransformer, run, train
 from keras_transformer.training.csv_tables import read_history, read_metrics
 from keras_transformer.training.run_directory import run_facts
-from keras_transformer.training.tensorboard import Summaries
 from keras_transformer.training.validation import Validation
 from keras_transformer.translation import Translator
 from pipelines import serve
 from pipelines.cli.errors import explain
+from tests.helpers.experiment import leave_scores_out
 from tests.helpers.tiny import export_quickly, toy_experiment, toy_sentences, write_toy_text
 
 pytestmark = pytest.mark.slow
@@ -83,15 +83,9 @@ def quick():
             callbacks.on_train_batch_end(0, {"loss": 5.0})
             callbacks.on_epoch_end(epoch, {"loss": 5.0})
 
-    def measure(self):
-        self.translations = [target for _, target in self.pairs]
-        return {"val_nll": 1.0, "val_accuracy": 0.5, "val_bleu": 2.0}
-
     with pytest.MonkeyPatch.context() as context:
         context.setattr(TrainingTransformer, "fit", fit)
-        context.setattr(Validation, "measure", measure)
-        context.setattr(choose.Translator, "__call__", lambda self, sources: sources)
-        context.setattr(Summaries, "_is_time_to_draw", lambda self: False)
+        leave_scores_out(context)
         yield
 
 

@@ -143,7 +143,7 @@ def test_word_dropout_varies_the_batches_of_words(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_parser_starts_from_another(tmp_path):
+def test_a_parser_starts_from_another(tmp_path, without_scores):
     first = train(short_run(tmp_path, epochs=1), tmp_path / "first")
     stands_still = {"epochs": 1, "learning_rate_scale": 1e-12}
     config = short_run(tmp_path, init_from=str(tmp_path / "first"), **stands_still)

@@ -78,7 +78,7 @@ def test_an_interrupted_run_resumes_as_if_uninterrupted(
 
 
 @pytest.mark.slow
-def test_an_epoch_does_not_go_on_with_another_text(tmp_path, killed_at_step, without_search):
+def test_an_epoch_does_not_go_on_with_another_text(tmp_path, killed_at_step, without_scores):
     data = write_toy_text(tmp_path, train=60)
     config = toy_experiment(data, epochs=1, checkpoint_steps=1)
     with killed_at_step(1, 2):
@@ -97,7 +97,7 @@ def test_an_epoch_does_not_go_on_with_another_text(tmp_path, killed_at_step, wit
 
 
 @pytest.mark.slow
-def test_training_stops_without_progress_and_is_then_finished(tmp_path, without_search):
+def test_training_stops_without_progress_and_is_then_finished(tmp_path, without_scores):
     data = write_toy_text(tmp_path, train=60)
     # No step changes anything, so the first epoch stays the best.
     config = toy_experiment(data, epochs=9, patience=2, learning_rate_scale=1e-12)
@@ -107,7 +107,7 @@ def test_training_stops_without_progress_and_is_then_finished(tmp_path, without_
 
 
 @pytest.mark.slow
-def test_a_run_ends_within_an_epoch_and_can_be_made_longer_or_shorter(tmp_path, without_search):
+def test_a_run_ends_within_an_epoch_and_can_be_made_longer_or_shorter(tmp_path, without_scores):
     config = toy_experiment(write_toy_text(tmp_path, train=60), max_steps=8)
 
     def trained(**ends):
@@ -129,7 +129,7 @@ def test_a_run_ends_within_an_epoch_and_can_be_made_longer_or_shorter(tmp_path, 
 
 
 @pytest.mark.slow
-def test_a_run_can_be_ended_within_an_epoch_and_go_on(tmp_path, killed_at_step, without_search):
+def test_a_run_can_be_ended_within_an_epoch_and_go_on(tmp_path, killed_at_step, without_scores):
     config = toy_experiment(write_toy_text(tmp_path, train=60), checkpoint_steps=1)
     directory = tmp_path / "run"
     with killed_at_step(1, 3):

@@ -108,7 +108,7 @@ def test_a_finished_run_stays_as_it_is(tmp_path, caplog):
 
 
 @pytest.mark.slow
-def test_the_weights_of_a_finished_run_can_be_chosen_again(tmp_path, without_search):
+def test_the_weights_of_a_finished_run_can_be_chosen_again(tmp_path, without_scores):
     directory = tmp_path / "run"
     config = toy_experiment(write_toy_text(tmp_path, train=60))
     expected = train(config, directory)
@@ -164,7 +164,7 @@ def test_a_directory_in_use_is_refused_before_anything_is_read(tmp_path):
 
 
 @pytest.mark.slow
-def test_text_may_come_from_a_tfds_dataset(tmp_path, monkeypatch, caplog, without_search):
+def test_text_may_come_from_a_tfds_dataset(tmp_path, monkeypatch, caplog, without_scores):
     sets = {
         ("toy", "train[:60]", "en", "de"): toy_pairs(60),
         ("toy", "dev", "en", "de"): VALIDATION,
@@ -197,7 +197,7 @@ def test_validation_text_is_checked_before_training_text_is_read(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_log_tells_greedy_from_beam_search(tmp_path, caplog, without_search):
+def test_the_log_tells_greedy_from_beam_search(tmp_path, caplog, without_scores):
     caplog.set_level("INFO", logger="keras_transformer")
     data = write_toy_text(tmp_path, train=60)
     train(toy_experiment(data, epochs=1), tmp_path / "run")

@@ -41,7 +41,7 @@ def test_a_run_does_not_resume_without_its_vocabulary(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_vocabulary_that_is_given_is_kept_and_the_other_trained(tmp_path, without_search):
+def test_a_vocabulary_that_is_given_is_kept_and_the_other_trained(tmp_path, without_scores):
     directory = tmp_path / "run"
     directory.mkdir()
     given = tiny_tokenizer()
@@ -54,7 +54,7 @@ def test_a_vocabulary_that_is_given_is_kept_and_the_other_trained(tmp_path, with
 
 
 @pytest.mark.slow
-def test_subword_dropout_makes_no_sentence_that_fits_no_batch(tmp_path, without_search):
+def test_subword_dropout_makes_no_sentence_that_fits_no_batch(tmp_path, without_scores):
     data = write_toy_text(tmp_path, train=60) | {"subword_dropout": 0.9}
     with pytest.raises(ValueError, match="batch_tokens must be at least") as error:
         train(toy_experiment(data, batch_tokens=3), tmp_path / "run")
@@ -123,7 +123,7 @@ def test_a_model_to_start_from_must_treat_text_alike(tmp_path, options, mistake)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("subword_dropout", [0.0, 0.1])
-def test_a_run_with_augmentation_keeps_white_space(tmp_path, without_search, subword_dropout):
+def test_a_run_with_augmentation_keeps_white_space(tmp_path, without_scores, subword_dropout):
     rates = {f"augment_{name}": 0.2 for name in AUGMENTATIONS}
     data = messages(tmp_path, subword_dropout=subword_dropout, **rates)
     translator = train(toy_experiment(data, epochs=2), tmp_path / "run")
