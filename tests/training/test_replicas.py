@@ -33,12 +33,11 @@ CASES = {
     ("transformer", "adam"): (2,),
     ("distilled", "sgd"): (2,),
     ("clipped", "sgd"): (4,),
-    ("clipped", "adam"): (2,),
     ("compiled", "sgd"): (2,),
     ("functional", "sgd"): (2,),
 }
 # Replicas of a run of 20 steps, and parts that follow one another on each of them.
-RUNS = [(1, 1), (1, 4), (2, 1), (2, 3), (4, 2)]
+RUNS = [(1, 1), (1, 4), (2, 1), (2, 3)]
 
 
 def build(kind):
@@ -72,7 +71,7 @@ def batch(kind):
     return (source if kind == "functional" else {"source": source, "target": target}), labels
 
 
-def train(kind, optimizer, strategy):
+def train(kind, optimizer, strategy, run_eagerly):
     """Make one step on a batch; return the new weights and what `fit` reports."""
     from keras_transformer.losses import LabelSmoothedCrossEntropy
     from keras_transformer.metrics import NegativeLogLikelihood, TokenAccuracy
@@ -85,7 +84,8 @@ def train(kind, optimizer, strategy):
             {"sgd": keras.optimizers.SGD(1.0), "adam": FusedAdam(0.01)}[optimizer],
             LabelSmoothedCrossEntropy(0.1),
             metrics=[NegativeLogLikelihood(), TokenAccuracy()],
-            jit_compile=kind == "compiled",
+            jit_compile=kind == "compiled" and not run_eagerly,
+            run_eagerly=run_eagerly,
         )
     history = model.fit(*batch(kind), batch_size=4, verbose=0).history
     return model.get_weights(), {name: values[0] for name, values in history.items()}
@@ -162,11 +162,12 @@ def main(folder, *numbers):
         for (kind, optimizer), wanted in CASES.items():
             if replicas not in (0, *wanted):
                 continue
-            weights, logs = train(kind, optimizer, strategy)
+            # Without a graph to trace, the step of a single device takes less time.
+            weights, logs = train(kind, optimizer, strategy, run_eagerly=replicas == 0)
             path = Path(folder, f"{kind}-{optimizer}-{replicas}")
             np.savez(path.with_suffix(".npz"), *weights)
             path.with_suffix(".json").write_text(json.dumps(logs))
-        if replicas != 1:  # A run on one replica has no strategy either.
+        if replicas in (0, 2):  # A run on one replica has no strategy.
             run_with_accumulation(Path(folder), replicas or 1, strategy)
         if replicas == 2:
             np.savez(Path(folder, "dropped.npz"), *drop(strategy))
