@@ -27,7 +27,7 @@ def twenty_steps(folder, **training):
 
 
 def newest_checkpoint(run):
-    """Return the arrays of the checkpoint of the last epoch, with the state of the optimizer."""
+    """Return the arrays of the last epoch: weights, the optimizer's state and a moving average."""
     arrays = {}
 
     def add(name, item):
@@ -37,6 +37,7 @@ def newest_checkpoint(run):
 
     with h5py.File(sorted((run / "checkpoints").glob("epoch-*"))[-1]) as file:
         file.visititems(add)
+    assert any(name.startswith("optimizer") for name in arrays), list(arrays)
     return arrays
 
 

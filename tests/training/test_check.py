@@ -315,17 +315,6 @@ def test_a_run_may_start_from_one_model_and_have_others_as_teachers(
     assert loss("both", [source, other]) == pytest.approx((one + two) / 2, rel=1e-5)
 
 
-@pytest.mark.slow
-def test_an_interrupted_run_resumes_with_its_teachers(
-    tmp_path, taught, interrupted_in_epoch, without_scores
-):
-    with interrupted_in_epoch(2):
-        train(taught(epochs=3), tmp_path / "run")
-    received = train(taught(epochs=3), tmp_path / "run")
-    expected = train(taught(epochs=3), tmp_path / "uninterrupted")
-    assert_same_weights(received.model, expected.model, atol=1e-4)
-
-
 def test_teachers_with_another_vocabulary_are_refused_by_name(tmp_path, source, taught):
     odd = shutil.copytree(source, tmp_path / "odd")
     tiny_tokenizer(379).save(odd / "vocabulary.model")
