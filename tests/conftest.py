@@ -22,6 +22,8 @@ LONG = (
     "tests/benchmarks/test_training_benchmark.py",
     "tests/training/test_cluster.py",
     "tests/training/test_check.py",
+    "tests/training/test_parsing.py",
+    "tests/translation/test_compiled_search.py",
     "tests/parity/test_keras_hub.py",
 )
 
