@@ -3,8 +3,8 @@
     python -m benchmarks.alignment --model saved_models/multi30k_en_de \
         --source val.en.gz --target val.de.gz
 
-AER is the alignment error rate (Och and Ney, 2003). Every second caption is scored; the row "lowest
-AER on the other half" chooses a head on the others. `alignments.tsv` has the lines of the captions
+AER is the alignment error rate (Och and Ney, 2003). Every second caption is scored; the others are
+the half that one row chooses a head on. `alignments.tsv` has the lines of the captions
 in Multi30k's validation text, English and German, and the links of their words, from 0: i-j is
 sure and i?j is possible.
 """
@@ -76,10 +76,10 @@ def report(options: argparse.Namespace) -> Iterator[str]:
     best = min(found, key=lambda name: scores(found[name], half=1)[0])
     last = f"{translator.model.config.decoder_layers}.mean.output"
     rows = {
-        "diagonal": [diagonal(*caption) for caption in captions],
+        "between words at the same relative places": [diagonal(*caption) for caption in captions],
         f"mean of the last layer, `{last}`": found[last],
-        f"lowest AER on the other half, `{best}`": found[best],
-        f"chosen without alignments, `{chosen}`": found[chosen],
+        f"head with the lowest AER on the other half, `{best}`": found[best],
+        f"head chosen without alignments, `{chosen}`": found[chosen],
     }
     yield "| links | AER | precision | recall |\n|---|--:|--:|--:|"
     for name, links in rows.items():

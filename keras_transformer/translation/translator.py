@@ -415,9 +415,9 @@ class Translator:
         """Return links between the words of texts and of their translations.
 
         A word of a translation is linked to the words of the text that its tokens attend to most.
-        Words are what is between white space. Tags of languages have no links, nor have words
-        beyond the limits of the search. Few attention heads align words well. By default, the head
-        is chosen whose links, read as a dictionary, predict the translations best.
+        Words are separated by white space. Language tags have no links, and neither do words beyond
+        the limits of the search. Few attention heads align words well. By default, the head is
+        chosen whose links, read as a dictionary, predict the translations best.
 
         Args:
             sources: Any number of texts.
