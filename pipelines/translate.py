@@ -2,16 +2,19 @@
 
 Usage:
     python -m pipelines.translate --model saved_models/quickstart "The old dog sleeps."
+    python -m pipelines.translate --model runs/en_de --input test.en --alignments test.align
 
 With --num-hypotheses N, each sentence has N lines, best first: rank, score and translation,
 separated by tabs.
 """
 
+import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from pipelines.cli.errors import plain_errors
-from pipelines.cli.parser import Parser, add_model_options
+from pipelines.cli.parser import Parser, add_model_options, search_options
 from pipelines.cli.process import import_tensorflow
 from pipelines.cli.text import add_text_options, check_text_options, one_line, read_text
 
@@ -26,18 +29,94 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.tra
     )
     add_model_options(parser)
     add_text_options(parser, "to translate")
+    _add_alignment_options(parser)
     args = parser.parse_args(argv)
     check_text_options(parser, args)
-    n_best = args.num_hypotheses is not None
+    _check_alignment_options(parser, args)
     import_tensorflow()
-    from pipelines.cli.models import load_model, translate_in_parts, warn_of_long
 
     sys.stdout.reconfigure(encoding="utf-8")
+    if args.alignments:
+        _align(args)
+    else:
+        _translate(args)
+
+
+def _translate(args: argparse.Namespace) -> None:
+    from pipelines.cli.models import load_model, translate_in_parts, warn_of_long
+
+    n_best = args.num_hypotheses is not None
     translate = load_model(args, n_best)
     sentences = read_text(args)
     warn_of_long(args, sentences)
     for translation in translate_in_parts(translate, sentences, args.batch_size):
         print(translation if n_best else one_line(translation))
+
+
+def _add_alignment_options(parser: Parser) -> None:
+    group = parser.add_argument_group(
+        "alignments", "Links between the words of each line and of its translation."
+    )
+    group.add_argument(
+        "--alignments",
+        metavar="FILE",
+        help="also write them to it, a line each, in the Pharaoh format: 0-0 1-2 links the first "
+        "words, and the second of the line to the third of the translation",
+    )
+    group.add_argument(
+        "--target", metavar="FILE", help="translations to align, a line each, instead of new ones"
+    )
+    group.add_argument(
+        "--alignment-head",
+        metavar="NAME",
+        help="attention head, such as 2.1.input; by default, it is chosen on the lines themselves",
+    )
+
+
+def _check_alignment_options(parser: Parser, args: argparse.Namespace) -> None:
+    if args.alignments and args.num_hypotheses is not None:
+        parser.error("give --alignments or --num-hypotheses, not both")
+    for option, value in (("--target", args.target), ("--alignment-head", args.alignment_head)):
+        if value is not None and not args.alignments:
+            parser.error(f"{option} needs --alignments")
+
+
+def _align(args: argparse.Namespace) -> None:
+    """Print translations, unless they are given, and write the alignments."""
+    from keras_transformer.data import read_lines
+    from keras_transformer.training import prepare_cpu
+    from keras_transformer.translation import Translator
+    from keras_transformer.translation.alignment import check_head, head_names
+    from keras_transformer.utils.files import whole_file
+    from pipelines.cli.models import translate_in_parts, warn_of_long
+
+    prepare_cpu()
+    translator = Translator.load(args.model, **search_options(args))
+    sentences = read_text(args)
+    head = args.alignment_head
+    check_head(head, head_names(translator.model.config), sentences)  # Before translating.
+    warn_of_long(args, sentences)
+    with whole_file(Path(args.alignments)) as temporary, open(temporary, "w") as file:
+        if args.target:
+            translations = read_lines(args.target)
+        else:
+            translations = []
+            for translation in translate_in_parts(
+                lambda texts, advance: translator(texts, args.batch_size, advance),
+                sentences,
+                args.batch_size,
+            ):
+                print(one_line(translation))
+                translations.append(translation)
+        found = translator.align(sentences, translations, head)
+        for links in found.links:
+            print(" ".join(f"{source}-{target}" for source, target in links), file=file)
+    if head is None:
+        print(
+            f"The alignments are from the attention head {found.head}, which was chosen on this "
+            f"text. For the same head on other text, give --alignment-head {found.head}",
+            file=sys.stderr,
+        )
 
 
 if __name__ == "__main__":

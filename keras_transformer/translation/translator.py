@@ -14,6 +14,14 @@ from keras_transformer.decoding.search import UNFILLED_SCORE
 from keras_transformer.model import Transformer
 from keras_transformer.text import Tokenizer, TreeTokenizer
 from keras_transformer.text.files import read_tokenizers
+from keras_transformer.translation.alignment import (
+    Alignments,
+    align_words,
+    attended_tokens,
+    check_head,
+    head_names,
+    split_words,
+)
 from keras_transformer.translation.batching import Advance, translate_in_batches
 from keras_transformer.translation.graph_method import forget_graphs, graph_method
 from keras_transformer.translation.saved import find_translator, write_translator
@@ -400,6 +408,63 @@ class Translator:
         with tf.device(_HOST):
             candidates = self.target_tokenizer.pieces(found["candidates"])
         return {**self._pieces(source, target), **found, "candidates": candidates}
+
+    def align(
+        self, sources: Sequence[str], translations: Sequence[str], head: str | None = None
+    ) -> Alignments:
+        """Return links between the words of texts and of their translations.
+
+        A word of a translation is linked to the words of the text that its tokens attend to most.
+        Words are separated by white space. Language tags have no links, and neither do words beyond
+        the limits of the search. Few attention heads align words well. By default, the head is
+        chosen whose links, read as a dictionary, predict the translations best.
+
+        Args:
+            sources: Any number of texts.
+            translations: A translation of each, of this model or any other.
+            head: The attention head as layer.head.step, such as the one that was chosen for other
+                text: "2.1.input" is the first head of the second layer at the step that reads a
+                token of the translation, and "4.mean.output" the mean over the heads of the fourth
+                layer at the step that predicts it. By default, one is chosen on the first 500
+                pairs.
+
+        Returns:
+            The `links` of each pair, as numbers of words from 0, and the `head`.
+
+        Raises:
+            TypeError: If an argument is a single string.
+            ValueError: If the numbers of texts differ, the model has no such head, it is not given
+                for fewer than 100 pairs, or the translations are trees.
+
+        Example:
+
+        ```python
+        found = translator.align(["A dog runs."], ["Ein Hund rennt."], head="2.1.input")
+        found.links  # [[(0, 0), (1, 1), (2, 2)]]
+        ```
+        """
+        if isinstance(sources, str) or isinstance(translations, str):
+            raise TypeError("sources and translations must be lists of strings, received a string.")
+        if len(sources) != len(translations):
+            raise ValueError(
+                "There must be a translation for each source, received "
+                f"{len(sources)} sources and {len(translations)} translations."
+            )
+        if self.makes_trees:
+            raise ValueError("A parser cannot align: its trees have the words of the text.")
+        names = head_names(self.model.config)
+        both = zip(sources, translations, strict=True)
+        check_head(head, names, [source for source, text in both if text.split()])
+        longest = self.decoding.max_source_length
+        pairs = (
+            split_words(self.tokenizer, sources, longest),
+            split_words(self.target_tokenizer, translations, self._token_search.longest(longest)),
+        )
+        return align_words(self._attended, *pairs, names, head)
+
+    @graph_method(_IDS, _IDS)
+    def _attended(self, source, target):
+        return attended_tokens(self.model, source, target)
 
     def _write(self, ids, texts):
         with tf.device(_HOST):

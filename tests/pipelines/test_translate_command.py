@@ -85,14 +85,50 @@ def test_a_translation_stays_on_its_line(capsys, monkeypatch):
         ("{saved_model} --input none --batch-size 2", "none must be a text file"),
         ("{saved_model} --num-hypotheses 3 one", "num_hypotheses must be at most beam_size, .* 3 "),
         ("{run} --beam-size 0 one", "beam_size must be greater than 0, received '0'"),
+        ("{run} --alignments {tmp_path}/a one", "at least 100 pairs of text, received 1"),
+        (
+            "{run} --alignments {tmp_path}/a --alignment-head 1.9.input one",
+            "must be a layer, a head and a step .*, received '1.9.input'",
+        ),
+        (
+            "{run} --alignments {tmp_path}/a --alignment-head 1.1.input --target /dev/null one",
+            "received 1 sources and 0 translations",
+        ),
+        ("{run} --alignments a --num-hypotheses 2 one", "--alignments or --num-hypotheses, not"),
+        ("{run} --target a one", "--target needs --alignments"),
         ("none one", "There is no directory none. Give the directory of"),
         ("{tmp_path} one", "/config.yaml does not exist. Give the dir"),
     ],
 )
-def test_what_cannot_be_done_is_an_error(options, message, saved_model, run, tmp_path):
+def test_what_cannot_be_done_is_an_error(options, message, saved_model, run, tmp_path, capsys):
     options = options.format(saved_model=saved_model, run=run, tmp_path=tmp_path)
-    with pytest.raises(SystemExit, match=f"error: .*{message}"):
+    with pytest.raises(SystemExit):
         translate.main(["--model", *options.split()])
+    out, err = capsys.readouterr()
+    assert re.search(f"error: .*{message}", err)
+    assert out == ""
+    assert not any(tmp_path.iterdir())
+
+
+def test_alignments_are_written_next_to_the_translations(model, translator, tmp_path, capsys):
+    sentences = [*toy_sentences(110), ""]
+    (tmp_path / "text").write_text("".join(f"{line}\n" for line in sentences), encoding="utf-8")
+    options = ["--model", model, "--input", str(tmp_path / "text")]
+    translate.main([*options, "--alignments", str(tmp_path / "links")])
+    out, err = capsys.readouterr()
+    translations = translator(sentences)
+    assert out.split("\n")[:-1] == translations
+    head = re.search(r"give --alignment-head (\S+)$", err.strip())[1]
+    found = translator.align(sentences, translations)
+    assert head == found.head
+    links = (tmp_path / "links").read_text().split("\n")
+    assert links == [*(" ".join(f"{i}-{j}" for i, j in row) for row in found.links), ""]
+
+    (tmp_path / "target").write_bytes("\r\n".join([*translations, ""]).encode())
+    options += ["--target", str(tmp_path / "target"), "--alignment-head", head]
+    translate.main([*options, "--alignments", str(tmp_path / "same")])
+    assert capsys.readouterr() == ("", "")
+    assert (tmp_path / "same").read_text().split("\n") == links
 
 
 def test_n_best_translations_have_rank_and_score(run, translator, capsys):
