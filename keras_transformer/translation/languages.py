@@ -35,8 +35,7 @@ def find_language(name: str, tokenizer: Tokenizer, option: str = "language") -> 
 
     Args:
         name: A code of the tokenizer, such as "deu_Latn", or a code or an English name that means
-            one of its languages, such as "de", "deu", "de-DE" and "German". Names, and codes of
-            another length, need the package langcodes.
+            one of its languages, such as "de", "de-DE" and "German"; these need the package babel.
         tokenizer: A tokenizer with `languages`.
         option: What the name was given as, for the message.
 
@@ -75,20 +74,25 @@ def _plain(code: str) -> str:
 
 
 def _by_standard(name: str, codes: Sequence[str]) -> list[str]:
-    """Return the codes that mean a language, by the registry of BCP 47."""
+    """Return the codes that mean a language by the names and aliases of Unicode's CLDR."""
     try:
-        import langcodes
-
-        wanted = langcodes.get(name) if langcodes.tag_is_valid(name) else langcodes.find(name)
-    except (ImportError, LookupError):
+        from babel import Locale
+        from babel.core import get_global
+    except ImportError:
         return []
-    wanted = wanted.maximize()
-    tags = {code: langcodes.get(code.removesuffix("_XX")).maximize() for code in codes}
-    same = [code for code, tag in tags.items() if tag.language == wanted.language]
-    same = same or [
-        code for code, tag in tags.items() if langcodes.closest_match(wanted, [tag], 9)[1] < 9
-    ]
-    return [code for code in same if tags[code].script == wanted.script] or same
+    aliases, likely = get_global("language_aliases"), get_global("likely_subtags")
+    named = {text.lower(): code for code, text in Locale("en").languages.items()}
+    wanted = named.get(name.lower(), name).replace("-", "_")
+
+    def language(code):
+        first = code.split("_")[0].lower()
+        return aliases.get(first, first)
+
+    found = [code for code in codes if language(code) == language(wanted)]
+    parts = wanted.split("_")[1:]
+    if parts and len(parts[0]) != 4:  # A region, which may tell the script.
+        parts = likely.get(f"{language(wanted)}_{parts[0].upper()}", "_").split("_")[1:]
+    return [code for code in found if parts and parts[0].title() in code.split("_")] or found
 
 
 def language_columns(

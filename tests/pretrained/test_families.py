@@ -12,6 +12,7 @@ from keras_transformer.export import export_saved_model, load_saved_model
 from keras_transformer.pretrained import import_model
 from keras_transformer.pretrained.hugging_face import read_hugging_face
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
+from keras_transformer.translation.languages import find_language
 from keras_transformer.translation.translator import Translator
 
 models = pytest.importorskip("tests.helpers.multilingual_models")
@@ -175,12 +176,15 @@ def nllb(tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("name", "code"),
-    [("deu_Latn", "deu_Latn"), ("deu", "deu_Latn"), ("DEU-latn", "deu_Latn"), ("yue", "yue_Hant")],
+    [
+        *(("deu_Latn", "deu_Latn"), ("deu", "deu_Latn"), ("DEU-latn", "deu_Latn")),
+        *(("de", "deu_Latn"), ("de-AT", "deu_Latn"), ("German", "deu_Latn"), ("pt_BR", "por_Latn")),
+        *(("zh-Hant", "zho_Hant"), ("zh_TW", "zho_Hant"), ("Simplified Chinese", "zho_Hans")),
+    ],
 )
 def test_a_language_is_found_by_what_it_is_called(nllb, name, code):
-    texts = models.TEXTS[:2]
-    expected = nllb(texts, source_language="eng_Latn", target_language=code)
-    assert nllb(texts, source_language="eng", target_language=name) == expected
+    pytest.importorskip("babel", reason="Babel is not installed")
+    assert find_language(name, nllb.tokenizer) == code
 
 
 @pytest.mark.parametrize(
