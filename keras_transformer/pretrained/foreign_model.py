@@ -66,6 +66,12 @@ class ForeignSide:
         return self.start in (None, self.pad, self.unk, self.eos)
 
     @property
+    def language_codes(self) -> dict[int, str]:
+        """The code of each language by its id."""
+        codes = {piece: code for code, piece in self.languages.items()}
+        return {i: codes[piece] for i, piece in enumerate(self.pieces) if piece in codes}
+
+    @property
     def order(self) -> list[int | None]:
         """The other program's id for each of our ids; None if it has no such token."""
         special = [self.pad, self.unk, self.start, self.eos]

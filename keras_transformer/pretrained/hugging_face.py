@@ -126,8 +126,9 @@ def _family(path: Path, options: Mapping[str, Any]) -> Family:
 
 
 def _check_options(path: Path, options: Mapping[str, Any], family: Family) -> None:
-    if ignored := [name for name, usual in _IGNORED.items() if options.get(name, usual) != usual]:
-        log.info("%s: %s have no effect, as in Transformers 5", path, ", ".join(ignored))
+    others = [name for name, usual in _IGNORED.items() if options.get(name, usual) != usual]
+    if family is FAMILIES["marian"] and others:
+        log.info("%s: %s have no effect, as in Transformers 5", path, ", ".join(others))
     problems = []
     if options.get("is_encoder_decoder") not in (None, True):
         problems.append(

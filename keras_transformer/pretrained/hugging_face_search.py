@@ -156,7 +156,7 @@ def _problems(
     if (search.get("num_beams") or 1) > 1:
         expected["early_stopping"] = (False, True, None)
     start = options["decoder_start_token_id"]
-    languages = [target.pieces.index(piece) for piece in target.languages.values()]
+    languages = list(target.language_codes)
     expected |= {
         "forced_bos_token_id": (None, *languages),
         # Without it, only translations that reach the limit have another last token.
@@ -198,9 +198,8 @@ def _decoding(
         *(search.get("bad_words_ids") or []),
         *([i] for i in search.get("suppress_tokens") or []),
     ]
-    codes = {target.pieces.index(piece): code for code, piece in target.languages.items()}
     return DecodingConfig(
-        target_language=codes.get(search.get("forced_bos_token_id")),
+        target_language=target.language_codes.get(search.get("forced_bos_token_id")),
         beam_size=search.get("num_beams") or 1,
         num_hypotheses=None if hypotheses == 1 else hypotheses,
         length_penalty=float(

@@ -20,8 +20,13 @@ def with_languages(decoding: DecodingConfig, tokenizer: Tokenizer) -> DecodingCo
     """Return options whose languages are codes of a tokenizer.
 
     Raises:
-        ValueError: If it has no such language.
+        ValueError: If it has no such language, or translations are to begin with a text.
     """
+    if tokenizer.languages and decoding.prefix:
+        raise ValueError(
+            "prefix must be empty for a model of many languages, whose translations begin with "
+            f"their language; received {decoding.prefix!r}. Leave it out."
+        )
     sides = ("source_language", "target_language")
     names = {side: getattr(decoding, side) for side in sides if getattr(decoding, side)}
     if not names:
@@ -90,6 +95,8 @@ def _by_standard(name: str, codes: Sequence[str]) -> list[str]:
 
     found = [code for code in codes if language(code) == language(wanted)]
     parts = wanted.split("_")[1:]
+    if any(len(part) > 4 for part in parts):
+        return []
     if parts and len(parts[0]) != 4:  # A region, which may tell the script.
         parts = likely.get(f"{language(wanted)}_{parts[0].upper()}", "_").split("_")[1:]
     return [code for code in found if parts and parts[0].title() in code.split("_")] or found
