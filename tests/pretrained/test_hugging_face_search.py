@@ -73,6 +73,7 @@ def test_the_options_of_opus_are_taken_over():
         # Values without an effect.
         ({"early_stopping": False, "forced_bos_token_id": None, "sequence_bias": None}, {}),
         ({"num_beams": 1, "early_stopping": True}, {"beam_size": 1}),
+        ({"early_stopping": True}, {"style": "transformers_early"}),
         ({"temperature": 0.5, "min_p": 0.1}, {}),
     ],
     ids=str,
