@@ -121,7 +121,7 @@ def read_languages(
             "family, only mBART-50 can be imported, such as "
             "facebook/mbart-large-50-many-to-many-mmt."
         )
-    added = {}
+    added: Sequence[str] = ()
     if (folder / "vocab.json").exists():
         spm = read_spm(folder / _SPM)[0]
         pieces = read_vocabulary(folder / "vocab.json")
@@ -132,8 +132,9 @@ def read_languages(
         spm, pieces, added = _read_fairseq(folder, tokenizer)
         languages = {piece: piece for piece in pieces if _CODE.fullmatch(piece)}
     size, path = options["vocab_size"], folder / "config.json"
-    if missing := [piece for piece in _SPECIAL if piece not in pieces] or not languages:
-        what = f"lacks {', '.join(missing)}" if missing is not True else "has no languages"
+    missing = [piece for piece in _SPECIAL if piece not in pieces]
+    if missing or not languages:
+        what = f"lacks {', '.join(missing)}" if missing else "has no languages"
         raise ValueError(f"The vocabulary in {folder} {what}. Restore the tokenizer's files.")
     if len(pieces) > size:
         raise ValueError(

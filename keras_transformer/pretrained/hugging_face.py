@@ -286,7 +286,8 @@ def _take_ends(
     Returns:
         Options of `TransformerConfig`, and the weights by our paths.
     """
-    layers, found = dict(family.layers), {}
+    layers = dict(family.layers)
+    found: dict[str, np.ndarray] = {}
     if not layers:
         return {"position": take_position(theirs, folder, d_model)}, found
     for stack, side in (("encoder", "source"), ("decoder", "target")):

@@ -115,7 +115,8 @@ def join_vocabulary(
     # last, and changes nothing.
     lowest = min((piece.score for piece in proto.pieces), default=0.0) - 1.0
     text_kinds = kind.NORMAL, kind.USER_DEFINED, kind.BYTE, kind.UNUSED
-    joined, silent = [], frozenset(silent)
+    joined = []
+    silent = frozenset(silent)
     for i, name in enumerate(pieces):
         piece = kind(piece=name, score=lowest, type=kind.UNUSED)
         if i == UNK_ID:
