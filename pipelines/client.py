@@ -188,7 +188,7 @@ def as_line(prediction: object) -> str:
 def _languages(args: argparse.Namespace) -> dict[str, str]:
     """Return the inputs of a request besides its text."""
     sides = ("source_language", "target_language")
-    return {side: getattr(args, side) for side in sides if getattr(args, side)}
+    return {side: code for side in sides if (code := getattr(args, side, None))}
 
 
 def over_rest(args: argparse.Namespace) -> Predict:
