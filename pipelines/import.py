@@ -1,7 +1,7 @@
 """Import a model of another program: NLLB, M2M100, mBART-50, OPUS-MT or Marian.
 
 Usage:
-    python -m pipelines.import_model nllb-200-distilled-600M --output runs/nllb
+    python -m pipelines.import nllb-200-distilled-600M --output runs/nllb
 
 The output is a model like any other, for evaluate, translate, figures, export and for
 --training.init_from of train.
@@ -16,7 +16,7 @@ from pipelines.cli.process import import_tensorflow, start_log
 
 
 @plain_errors()
-def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.import_model") -> None:
+def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.import") -> None:
     parser = Parser(prog=prog, description=__doc__.split("\n")[0])
     parser.add_argument(
         "folder",
