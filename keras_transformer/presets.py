@@ -59,7 +59,8 @@ def count_parameters(config: TransformerConfig) -> int:
     positions = 2 * config.max_length if config.position == "learned" else 0
     output_bias = target if config.use_output_bias else 0
     rows = subwords[config.share_embeddings] + positions
-    return layers + final_norms + rows * d_model + output_bias
+    embedding_norms = 2 * norm if config.embedding_norm else 0
+    return layers + final_norms + embedding_norms + rows * d_model + output_bias
 
 
 def _attention_parameters(config, num_heads):

@@ -71,6 +71,13 @@ def _parse(argv: Sequence[str] | None, prog: str) -> argparse.Namespace:
         "--signature",
         help="signature to call (default serving_default); several outputs are printed as JSON",
     )
+    for option, side in (("--from", "source"), ("--to", "target")):
+        parser.add_argument(
+            option,
+            dest=f"{side}_language",
+            metavar="CODE",
+            help=f"{side} language for a model of many languages; needs the other, too",
+        )
     address = parser.add_mutually_exclusive_group()
     address.add_argument(
         "--url", default="localhost:8501", help="the server's REST API (default localhost:8501)"
@@ -105,6 +112,10 @@ def _parse(argv: Sequence[str] | None, prog: str) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if args.sentences and args.input:
         parser.error("give sentences or --input, not both")
+    if (args.source_language is None) != (args.target_language is None):
+        parser.error("give both --from and --to, or neither")
+    if args.source_language and not args.signature:
+        args.signature = "translate"
     if min(args.batch_size, args.in_flight, args.timeout) <= 0:
         parser.error("--batch-size, --in-flight and --timeout must be positive")
     return args
@@ -174,6 +185,12 @@ def as_line(prediction: object) -> str:
     return json.dumps(prediction, ensure_ascii=False, sort_keys=True)
 
 
+def _languages(args: argparse.Namespace) -> dict[str, str]:
+    """Return the inputs of a request besides its text."""
+    sides = ("source_language", "target_language")
+    return {side: code for side in sides if (code := getattr(args, side, None))}
+
+
 def over_rest(args: argparse.Namespace) -> Predict:
     """Return a function that sends texts to the REST API at --url."""
     import urllib3
@@ -203,12 +220,14 @@ def over_rest(args: argparse.Namespace) -> Predict:
     version = "" if args.version is None else f"/versions/{args.version}"
     url = f"{address.rstrip('/')}/v1/models/{model}{version}:predict"
     signature = {"signature_name": args.signature} if args.signature else {}
+    languages = _languages(args)
 
     def predict(texts):
         if not texts:  # A server that batches leaves zero rows without an answer.
             return []
         try:
-            response = pool.request("POST", url, json={**signature, "instances": texts})
+            instances = [{"text": text, **languages} for text in texts] if languages else texts
+            response = pool.request("POST", url, json={**signature, "instances": instances})
         except urllib3.exceptions.ReadTimeoutError as error:
             raise _server_error(args, address, 504, str(error)) from error
         except urllib3.exceptions.HTTPError as error:
@@ -280,7 +299,9 @@ def over_grpc(args: argparse.Namespace) -> Predict:
         if args.version is not None:
             request.model_spec.version.value = args.version
         request.model_spec.signature_name = args.signature or ""
-        request.inputs["text"].CopyFrom(tf.make_tensor_proto(texts))
+        columns = {name: len(texts) * [code] for name, code in _languages(args).items()}
+        for name, column in {"text": texts, **columns}.items():
+            request.inputs[name].CopyFrom(tf.make_tensor_proto(column))
         try:
             outputs = stub.Predict(request, timeout=args.timeout).outputs
         except grpc.RpcError as error:

@@ -9,6 +9,7 @@ from pipelines.cli.errors import plain_errors
 
 COMMANDS = {
     "quickstart": "pipelines.quickstart.__main__",
+    "import": "pipelines.import",
     "import_marian": "pipelines.import_marian",
     "plan": "pipelines.plan",
     "prepare": "pipelines.prepare",

@@ -22,8 +22,12 @@ SIZES = {
 }
 VARIANTS = pytest.mark.parametrize(
     "variant",
-    [{}, {"norm": "pre", "position": "learned", "max_length": 10, "share_embeddings": "none"}],
-    ids=["paper", "variant"],
+    [
+        {},
+        {"norm": "pre", "position": "learned", "max_length": 10, "share_embeddings": "none"},
+        {"norm": "pre", "embedding_norm": True, "position_offset": 2},
+    ],
+    ids=["paper", "variant", "embedding_norm"],
 )
 
 

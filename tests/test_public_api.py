@@ -53,7 +53,7 @@ WITHOUT_DOCTEST = {
     "keras_transformer.export.export_saved_model",
     "keras_transformer.export.load_saved_model",
     "keras_transformer.plots.sentence_attention",
-    "keras_transformer.pretrained.import_marian",
+    "keras_transformer.pretrained.import_model",
     "keras_transformer.pretrained.save_hugging_face",
     "keras_transformer.training.dry_run",
     "keras_transformer.training.prepare_cpu",

@@ -22,9 +22,10 @@ class DecodingConfig:
     """Number of hypotheses kept for each sentence; 1 is greedy search."""
     length_penalty: float = Field(default=0.6, ge=0)
     """Exponent alpha of the length penalty (Wu et al., 2016)."""
-    style: Literal["paper", "marian", "transformers"] = "paper"
+    style: Literal["paper", "marian", "transformers", "transformers_early"] = "paper"
     """Which beam search to reproduce: the paper's, or, as imported models expect, the one of
-    Marian or of Hugging Face's Transformers; see `decoding.styles`. In the latter two, scores are
+    Marian or of Hugging Face's Transformers, without and with its early_stopping; see
+    `decoding.styles`. In all but the paper's, scores are
     log-probability / length ** length_penalty."""
     renormalize: bool = True
     """Whether the probability of tokens that are never chosen, such as padding, is divided among
@@ -49,6 +50,11 @@ class DecodingConfig:
     off."""
     allow_unknown: bool = False
     """Whether translations may contain the unknown token."""
+    source_language: str | None = None
+    """Language of the source, for models of many languages: a code of the model, such as eng_Latn,
+    or a name or code that means it, such as English or en."""
+    target_language: str | None = None
+    """Language of the translation, likewise."""
     prefix: str = ""
     """Text that every translation starts with."""
     temperature: float | None = Field(default=None, ge=0.001, le=100)

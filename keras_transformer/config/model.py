@@ -77,6 +77,10 @@ class TransformerConfig:
     share_embeddings: Literal["all", "target", "inputs", "none"] = "all"
     """Whether one matrix serves as source embedding, target embedding and softmax weights (all;
     Section 3.4), as the last two (target), the first two (inputs), or each has its own (none)."""
+    position_offset: int = Field(default=0, ge=0)
+    """Number of the first position of sines and cosines."""
+    embedding_norm: bool = False
+    """Whether layer normalization is applied to the sums of embeddings and positions."""
 
     @property
     def has_joint_vocabulary(self) -> bool:
@@ -121,6 +125,10 @@ class TransformerConfig:
         if self.position == "tensor2tensor" and self.d_model < 4:
             problems.append(
                 f"position='tensor2tensor' needs a d_model of at least 4, received {self.d_model}"
+            )
+        if self.position == "learned" and self.position_offset:
+            problems.append(
+                f"position='learned' needs position_offset=0, received {self.position_offset}"
             )
         if self.share_embeddings in ("all", "inputs") and self.target_vocab_size is not None:
             problems.append(

@@ -208,7 +208,10 @@ class _BeamSearch:
         penalty = tf.gather(self.penalties, self.style.final_length(length, beams.limits))
         bound = live[:, :1] / penalty
         worst = finished[:, self.num_needed - 1 : self.num_needed]
-        limits = tf.where(bound > worst, beams.limits, 0)
+        goes_on = bound > worst
+        if self.style.stops_when_full:
+            goes_on &= finished[:, -1:] <= IMPOSSIBLE
+        limits = tf.where(goes_on, beams.limits, 0)
         return length, Beams(ids, parents, history, live, finished, limits), state
 
     def _next_logits(self, position, beams, state):

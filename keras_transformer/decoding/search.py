@@ -78,7 +78,7 @@ class SearchOptions:
         excluded: float32 [V], -1e9 for tokens that no translation contains although their
             probability counts, and 0 for others. A step that adds it to its logits itself takes
             their probability away, too.
-        style: Whose search it is in its details: "paper", "marian" or "transformers".
+        style: Whose search it is in its details: a name of `STYLES`.
         device: "cpu", or "gpu" for a graph that XLA compiles for a GPU: which of several equivalent
             operations to choose.
         bos_id: The id that `step` receives first.

@@ -23,6 +23,8 @@ class Style:
 
     penalty: ClassVar[Literal["wu", "power"]] = "wu"
     """The length penalty; see `length_penalty`."""
+    stops_when_full: bool = False
+    """Whether a sentence stops as soon as N translations of it are finished."""
     forces_eos: ClassVar[bool] = False
     """Whether unfinished translations end with eos at the maximum length, at no cost."""
     must_fill: ClassVar[bool] = False
@@ -87,12 +89,19 @@ class Marian(Style):
 
 
 class Transformers(Style):
-    """Hugging Face's: only the N best continuations may end, and all beams end at the limit."""
+    """Hugging Face's: only the N best continuations may end, and all beams end at the limit.
+
+    Args:
+        stops_when_full: Whether a sentence stops at N finished translations, its `early_stopping`.
+    """
 
     penalty = "power"
     forces_eos = True
     must_fill = True
     rules_on_log_probs = True
+
+    def __init__(self, stops_when_full: bool = False):
+        self.stops_when_full = stops_when_full
 
     def continuations(self, found, position, beams, eos_id):
         log_probs, parents, tokens = found
@@ -108,7 +117,12 @@ class Transformers(Style):
         return length
 
 
-STYLES = {"paper": Style(), "marian": Marian(), "transformers": Transformers()}
+STYLES = {
+    "paper": Style(),
+    "marian": Marian(),
+    "transformers": Transformers(),
+    "transformers_early": Transformers(stops_when_full=True),
+}
 """The styles by the names of `DecodingConfig.style`."""
 
 

@@ -111,6 +111,7 @@ def _new_spec(config):
     options = {
         "pre_norm": config.norm == "pre",
         "activation": common_spec.Activation[_ACTIVATIONS[config.activation]],
+        "layernorm_embedding": config.embedding_norm,
     }
     encoder = transformer_spec.TransformerEncoderSpec(
         config.num_layers, config.num_heads, **options
@@ -143,14 +144,16 @@ def _set_model(spec, translator):
     if model.output_bias is not None:
         spec.decoder.projection.bias = _array(model.output_bias)
     positions = max(_LONGEST_INPUT, search.longest(search.max_source_length))
-    for side, stack, position in (
-        (spec.encoder, model.encoder, model.source_position),
-        (spec.decoder, model.decoder, model.target_position),
+    for side, stack, position, embedding_norm in (
+        (spec.encoder, model.encoder, model.source_position, model.source_norm),
+        (spec.decoder, model.decoder, model.target_position, model.target_norm),
     ):
         known = getattr(position, "max_length", positions)  # Of learned ones.
         side.position_encodings.encodings = _array(position.encoding(min(positions, known)))
-        if stack.final_norm is not None:
-            _set_norm(side.layer_norm, stack.final_norm)
+        norms = {"layer_norm": stack.final_norm, "layernorm_embedding": embedding_norm}
+        for name, norm in norms.items():
+            if norm is not None:
+                _set_norm(getattr(side, name), norm)
         for layer_spec, layer in zip(side.layer, stack.layers, strict=True):
             _set_layer(layer_spec, layer)
 

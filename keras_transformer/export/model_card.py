@@ -59,7 +59,9 @@ def model_card(name: str, record: ExportRecord) -> str:
         max_source_length=record.decoding["max_source_length"],
     )
     export = {key: value for key, value in facts.items() if not isinstance(value, Mapping)}
-    sections = [title + head + _table(signatures), _block("bash", _requests(name, signatures))]
+    languages = {key: record.decoding.get(key) for key in ("source_language", "target_language")}
+    requests = _block("bash", _requests(name, signatures, languages))
+    sections = [title + head + _table(signatures), requests]
     for key, value in {"export": export, **facts}.items():
         if isinstance(value, Mapping):
             text = yaml.safe_dump(dict(value), sort_keys=False, allow_unicode=True, width=96)
@@ -78,10 +80,12 @@ def _table(signatures: Mapping[str, Mapping[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _requests(model: str, signatures: Mapping[str, Mapping[str, Any]]) -> str:
+def _requests(
+    model: str, signatures: Mapping[str, Mapping[str, Any]], languages: Mapping[str, str | None]
+) -> str:
     lines = []
     for name, about in signatures.items():
-        texts = {key: f"Some {key}." for key in about["inputs"]}
+        texts = {key: languages.get(key, f"Some {key}.") for key in about["inputs"]}
         instance = texts if len(texts) > 1 else texts["text"]
         body = shlex.quote(json.dumps({"signature_name": name, "instances": [instance]}))
         url = shlex.quote(f"localhost:8501/v1/models/{quote(model)}:predict")

@@ -36,6 +36,9 @@ def export_saved_model(
     The inputs of its signatures are strings [B], and B is the first axis of every output:
 
     - `serving_default`, from `text` to `translation`;
+    - `translate`, of a model of many languages: from `text`, `source_language` and
+      `target_language`, codes of `Translator.languages`, to `translation`. The other signatures
+      translate between the languages of the translator's `decoding`, which must name both;
     - `translate_with_scores`, `n_best`, `score`, `attend` and `inspect`: the methods of
       `Translator`, with the same arguments and results (`attend` is `Translator.attention`).
 

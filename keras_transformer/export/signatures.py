@@ -24,8 +24,15 @@ def trace_signatures(translator: Translator) -> dict[str, Any]:
     def serving_default(text):
         return {"translation": translator.translate(text)}
 
-    functions = {name: getattr(translator, method) for name, method in METHODS.items()}
-    functions = {"serving_default": serving_default, **functions}
+    @tf.function(input_signature=translator.translate_between.input_signature, autograph=False)
+    def translate(text, source_language, target_language):
+        languages = source_language, target_language
+        return {"translation": translator.translate_between(text, *languages)}
+
+    functions = {"serving_default": serving_default}
+    if translator.languages:
+        functions["translate"] = translate
+    functions |= {name: getattr(translator, method) for name, method in METHODS.items()}
     return {name: function.get_concrete_function() for name, function in functions.items()}
 
 
@@ -39,7 +46,7 @@ def describe_signatures(signatures: Mapping[str, Any]) -> dict[str, dict[str, An
         For each signature, what it `does`, and the type and shape of its `inputs` and `outputs`
         by name.
     """
-    methods = {"serving_default": "translate", **METHODS}
+    methods = {"serving_default": "translate", "translate": "translate_between", **METHODS}
     return {
         name: {
             "does": getattr(Translator, methods[name]).__doc__.split("\n")[0],

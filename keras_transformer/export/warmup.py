@@ -47,8 +47,14 @@ def warmup_requests(
         shortest = dict(zip(lengths, [1, *(length + 1 for length in lengths)], strict=False))
         sizes = [(rows, shortest[length]) for rows, length in shapes]
     tokenizers = {"text": translator.tokenizer, "translation": translator.target_tokenizer}
+    sides = ("source_language", "target_language")
+    codes = {side: (getattr(translator.decoding, side) or "").encode() for side in sides}
+
+    def value(key, length):
+        return codes[key] if key in codes else _text(tokenizers[key], length)
+
     return [
-        Request(name, {key: rows * [_text(tokenizers[key], length)] for key in about["inputs"]})
+        Request(name, {key: rows * [value(key, length)] for key in about["inputs"]})
         for rows, length in sizes
         for name, about in signatures.items()
         if rows == 1 or name not in _ONE_ROW

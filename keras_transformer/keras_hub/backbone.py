@@ -72,8 +72,7 @@ class TransformerBackbone(keras_hub.models.Backbone):
             attention_mask(inputs[f"{side}_padding_mask"]) for side in ("encoder", "decoder")
         )
         memory = encode(transformer, inputs["encoder_token_ids"], source_mask)
-        x = transformer.target_embedding(inputs["decoder_token_ids"])
-        x = transformer.target_dropout(transformer.target_position(x))
+        x = transformer.target_dropout(transformer.embed_target(inputs["decoder_token_ids"]))
         x = transformer.decoder(x, memory, memory_mask=source_mask, attention_mask=target_mask)
         # The output embedding may be no part of the graph, so the backbone tracks the whole model.
         self.transformer = transformer
@@ -128,5 +127,4 @@ def attention_mask(padding_mask: Any) -> Any:
 
 def encode(transformer: Transformer, ids: Any, mask: Any) -> Any:
     """Return the encoder's output [B, S, D] for ids [B, S] and a mask of keys, bool [B, 1, S]."""
-    x = transformer.source_position(transformer.source_embedding(ids))
-    return transformer.encoder(transformer.source_dropout(x), mask)
+    return transformer.encoder(transformer.source_dropout(transformer.embed_source(ids)), mask)

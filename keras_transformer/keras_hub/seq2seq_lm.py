@@ -212,11 +212,12 @@ class _Step:
         keys_and_values, (memory_heads, memory_bias) = cache
         x = model.target_embedding(ops.take(prompt, position, axis=1))
         encoding = ops.take(self.positions, position, axis=0)
+        x = ops.cast(ops.cast(x, "float32") + encoding, x.dtype)
         is_written = ops.arange(self.length) <= position
         x, keys_and_values = decoder_step(
             model.decoder,
             self.weights,
-            ops.cast(ops.cast(x, "float32") + encoding, x.dtype),
+            x if model.target_norm is None else model.target_norm(x),
             memory_heads,
             memory_bias,
             keys_and_values,

@@ -45,6 +45,7 @@ class SinusoidalPositionEncoding(keras.layers.Layer):
         order: `"interleaved"`, as in the paper; `"sines_cosines"`, all sines before all cosines;
             or `"tensor2tensor"`, likewise with the wavelengths of the authors' library, whose
             exponents end at 1 instead of 1 - 2 / D.
+        offset: The number of the first position, at least 0.
 
     Call arguments:
         inputs: float [B, T, D] with an even D.
@@ -53,20 +54,23 @@ class SinusoidalPositionEncoding(keras.layers.Layer):
         float [B, T, D].
 
     Raises:
-        ValueError: If D is odd, or too small for the order, or the order is unknown.
+        ValueError: If D is odd, or too small for the order, or an argument is out of range.
 
     >>> layer = SinusoidalPositionEncoding()
     >>> [float(x) for x in layer(ops.zeros((1, 1, 4)))[0, 0]]
     [0.0, 1.0, 0.0, 1.0]
     """
 
-    def __init__(self, order: str = "interleaved", **kwargs: Any):
+    def __init__(self, order: str = "interleaved", offset: int = 0, **kwargs: Any):
         super().__init__(**kwargs)
+        if offset < 0:
+            raise ValueError(f"offset must be at least 0, received {offset}.")
         if order not in ENCODINGS:
             raise ValueError(
                 f"order must be one of {', '.join(map(repr, ENCODINGS))}, received {order!r}."
             )
         self.order = order
+        self.offset = offset
         self.supports_masking = True
         self.input_spec = keras.layers.InputSpec(ndim=3, name="inputs")
 
@@ -82,7 +86,8 @@ class SinusoidalPositionEncoding(keras.layers.Layer):
 
     def encoding(self, length: Any) -> Any:
         """Return the vectors added at positions 0 to `length` - 1, float32 [length, D]."""
-        return ENCODINGS[self.order](ops.arange(length, dtype="float32"), self.d_model)
+        positions = ops.arange(length, dtype="float32") + self.offset
+        return ENCODINGS[self.order](positions, self.d_model)
 
     def call(self, inputs: Any) -> Any:
         encoding = self.encoding(ops.shape(inputs)[1])
@@ -92,7 +97,7 @@ class SinusoidalPositionEncoding(keras.layers.Layer):
         return input_shape
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "order": self.order}
+        return {**super().get_config(), "order": self.order, "offset": self.offset}
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

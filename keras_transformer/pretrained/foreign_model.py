@@ -53,11 +53,23 @@ class ForeignSide:
     """The id of padding, or None without one."""
     start: int | None = None
     """The id that the decoder starts from, or None if that is a vector of zeros."""
+    languages: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """The piece of each language by its code, in a model of many languages."""
+    silent: Sequence[str] = ()
+    """Pieces that are no text, such as those of languages."""
+    language_comes_last: bool = False
+    """Whether the language of a source follows eos instead of preceding the text."""
 
     @property
     def adds_start(self) -> bool:
         """Whether our bos is an extra token: the other program starts from a token with a use."""
         return self.start in (None, self.pad, self.unk, self.eos)
+
+    @property
+    def language_codes(self) -> dict[int, str]:
+        """The code of each language by its id."""
+        codes = {piece: code for code, piece in self.languages.items()}
+        return {i: codes[piece] for i, piece in enumerate(self.pieces) if piece in codes}
 
     @property
     def order(self) -> list[int | None]:
@@ -242,7 +254,7 @@ def take_layers(
         value = take_weight(theirs, name_of(weight), origin)
         if are_transposed and weight.name.endswith("_kernel"):
             value = value.T
-        taken[weight.path] = _shaped(value, weight.shape(config), name_of(weight), origin)
+        taken[weight.path] = shaped(value, weight.shape(config), name_of(weight), origin)
     return taken
 
 
@@ -264,7 +276,7 @@ def _check_present(missing: Iterable[str], origin: Path) -> None:
         )
 
 
-def _shaped(value: np.ndarray, shape: tuple[int, ...], name: str, origin: Path) -> np.ndarray:
+def shaped(value: np.ndarray, shape: tuple[int, ...], name: str, origin: Path) -> np.ndarray:
     # Marian's vectors are matrices of one row.
     if value.shape != shape and value.shape != (1, *shape):
         raise ValueError(
@@ -324,6 +336,14 @@ def _tokenizer(
     name: str, side: ForeignSide, normalization: Normalization
 ) -> SentencePieceTokenizer:
     try:
-        return SentencePieceTokenizer(join_vocabulary(side.spm, side.our_pieces, normalization))
+        joined = join_vocabulary(
+            side.spm,
+            side.our_pieces,
+            normalization,
+            languages=side.languages,
+            language_comes_last=side.language_comes_last,
+            silent=side.silent,
+        )
+        return SentencePieceTokenizer(joined)
     except ValueError as error:
         raise ValueError(f"The vocabulary of the {name} is damaged: {error}") from error

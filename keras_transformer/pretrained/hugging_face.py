@@ -1,4 +1,4 @@
-"""Models in the format of Hugging Face's `MarianMTModel`, such as OPUS-MT's."""
+"""Models in the formats of Hugging Face: Marian, M2M100, NLLB and mBART-50."""
 
 import logging
 from collections.abc import Collection, Mapping
@@ -9,12 +9,15 @@ import numpy as np
 
 from keras_transformer.config import TransformerConfig
 from keras_transformer.layers.position import ENCODINGS
+from keras_transformer.pretrained.families import FAMILIES, Family, read_languages
 from keras_transformer.pretrained.foreign_model import (
     ForeignModel,
     ForeignSide,
     LayerWeight,
     check_all_taken,
+    shaped,
     take_layers,
+    take_weight,
     validated,
     vocabulary_sizes,
 )
@@ -40,30 +43,13 @@ _IGNORED = {
 _KINDS = {
     "bart": "BART",
     "fsmt": "fairseq's WMT models",
-    "m2m_100": "M2M100 or NLLB",
-    "mbart": "mBART",
     "mt5": "mT5",
-    "nllb-moe": "NLLB",
+    "nllb-moe": "NLLB with experts",
     "pegasus": "PEGASUS",
     "t5": "T5",
     "umt5": "umT5",
 }
 """Other models that translate, by the `model_type` of Hugging Face."""
-_DEFAULTS: dict[str, Any] = {
-    "vocab_size": 58101,
-    "d_model": 1024,
-    **{f"{stack}_layers": 12 for stack in ("encoder", "decoder")},
-    **{f"{stack}_ffn_dim": 4096 for stack in ("encoder", "decoder")},
-    **{f"{stack}_attention_heads": 16 for stack in ("encoder", "decoder")},
-    "activation_function": "gelu",
-    "scale_embedding": False,
-    "pad_token_id": 58100,
-    "decoder_start_token_id": 58100,
-    "share_encoder_decoder_embeddings": True,
-    "tie_word_embeddings": True,
-}
-"""The defaults of options in config.json."""
-
 _ATTENTIONS = {"self_attention": "self_attn", "cross_attention": "encoder_attn"}
 _PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
 _LINEARS = {"inner": "fc1", "outer": "fc2"}
@@ -79,10 +65,10 @@ _ROUNDING = 4e-3
 
 
 def read_hugging_face(folder: Path, ignore: Collection[str] = ()) -> ForeignModel:
-    """Read a folder that `MarianMTModel.save_pretrained` and its tokenizer wrote.
+    """Read a folder that `save_pretrained` of a model and its tokenizer wrote.
 
     Args:
-        folder: The folder, with config.json, vocab.json, source.spm, target.spm and weights in
+        folder: The folder, with config.json, the files of the tokenizer, and weights in
             model.safetensors or pytorch_model.bin.
         ignore: Options of the search that may have values without a counterpart.
 
@@ -91,11 +77,16 @@ def read_hugging_face(folder: Path, ignore: Collection[str] = ()) -> ForeignMode
         ValueError: If a file is damaged, or the model is of another kind.
     """
     path = folder / "config.json"
-    options = _DEFAULTS | read_json(path)
-    _check_options(path, options)
+    options = read_json(path)
+    family = _family(path, options)
+    options = {**family.defaults, **options}
+    _check_options(path, options, family)
     tokenizer_file = folder / "tokenizer_config.json"
     tokenizer = read_json(tokenizer_file) if tokenizer_file.exists() else {}
-    source, target = _sides(folder, options, tokenizer)
+    if family is FAMILIES["marian"]:
+        source, target = _sides(folder, options, tokenizer)
+    else:
+        source = target = read_languages(folder, options, tokenizer)
     # If generation_config.json exists, Hugging Face takes no search from config.json.
     search_path, search = path, {"forced_eos_token_id": target.eos, **options}
     if (generation := folder / "generation_config.json").exists():
@@ -108,9 +99,9 @@ def read_hugging_face(folder: Path, ignore: Collection[str] = ()) -> ForeignMode
         is_shared=options["share_encoder_decoder_embeddings"],
         is_tied=options["tie_word_embeddings"],
     )
-    position = take_position(theirs, folder, options["d_model"])
-    config = validated(path, lambda: _config(options, source, target, embeddings, position))
-    weights = take_layers(theirs, config, weight_name, folder, are_transposed=True)
+    layers, ends = _take_ends(theirs, folder, family, options["d_model"])
+    config = validated(path, lambda: _config(options, source, target, embeddings, layers))
+    weights = ends | take_layers(theirs, config, weight_name, folder, are_transposed=True)
     for use, matrix in embeddings.items():
         side = source if use == "source" else target
         weights[f"{use}_embedding/embeddings"] = side.rows(matrix, config.d_model)
@@ -121,17 +112,23 @@ def read_hugging_face(folder: Path, ignore: Collection[str] = ()) -> ForeignMode
     return ForeignModel(config, decoding, source, target, weights, languages)
 
 
-def _check_options(path: Path, options: Mapping[str, Any]) -> None:
-    if (kind := options.get("model_type", "marian")) != "marian":
+def _family(path: Path, options: Mapping[str, Any]) -> Family:
+    kind = options.get("model_type", "marian")
+    if not isinstance(kind, str) or kind not in FAMILIES:
         known = f" ({_KINDS[kind]})" if isinstance(kind, str) and kind in _KINDS else ""
         raise ValueError(
-            f"{path} describes a model of type {kind!r}{known}, whose layers differ from Marian's. "
-            "Only type 'marian' can be imported: choose an OPUS-MT model of your languages "
+            f"{path} describes a model of type {kind!r}{known}, whose layers cannot be imported. "
+            "Choose a model of NLLB, M2M100, mBART-50 or OPUS-MT "
             "(Helsinki-NLP/opus-mt-SOURCE-TARGET), or run this one with Transformers or "
             "CTranslate2."
         )
-    if ignored := [name for name, usual in _IGNORED.items() if options.get(name, usual) != usual]:
-        log.info("%s: %s have no effect, as in Transformers 5", path, ", ".join(ignored))
+    return FAMILIES[kind]
+
+
+def _check_options(path: Path, options: Mapping[str, Any], family: Family) -> None:
+    others = [name for name, usual in _IGNORED.items() if options.get(name, usual) != usual]
+    if family is FAMILIES["marian"] and others:
+        log.info("%s: %s have no effect, as in Transformers 5", path, ", ".join(others))
     problems = []
     if options.get("is_encoder_decoder") not in (None, True):
         problems.append(
@@ -143,7 +140,7 @@ def _check_options(path: Path, options: Mapping[str, Any]) -> None:
         problems.append(f"activation_function must be {names}, received {activation!r}")
     problems += [
         f"{name} must be of type {type(default).__name__}, received {options[name]!r}"
-        for name, default in _DEFAULTS.items()
+        for name, default in family.defaults.items()
         if type(options[name]) is not type(default)
     ]
     if problems:
@@ -195,7 +192,7 @@ def _side(path, spm, pieces, tokenizer, options):
     return ForeignSide(spm, pieces, pad=pad, start=start, **ids)
 
 
-def _config(options, source, target, embeddings, position):
+def _config(options, source, target, embeddings, layers):
     is_input_shared = embeddings["source"] is embeddings["target"]
     is_output_tied = embeddings["output"] is embeddings["target"]
     share = {
@@ -221,8 +218,8 @@ def _config(options, source, target, embeddings, position):
         use_bias=True,
         use_output_bias=True,
         scale_embeddings=options["scale_embedding"],
-        position=position,
         share_embeddings=share,
+        **layers,
     )
 
 
@@ -279,6 +276,39 @@ def take_embeddings(
     if is_shared and np.array_equal(found["source"], found["target"]):
         found["target"] = found["source"]
     return {use: found[use] for use in _USES}
+
+
+def _take_ends(
+    theirs: dict[str, np.ndarray], folder: Path, family: Family, d_model: int
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Take the weights before and after the layers.
+
+    Returns:
+        Options of `TransformerConfig`, and the weights by our paths.
+    """
+    layers = dict(family.layers)
+    found: dict[str, np.ndarray] = {}
+    if not layers:
+        return {"position": take_position(theirs, folder, d_model)}, found
+    for stack, side in (("encoder", "source"), ("decoder", "target")):
+        norms = {"layer_norm": f"{stack}/final_norm"}
+        if layers.get("embedding_norm"):
+            norms["layernorm_embedding"] = f"{side}_norm"
+        for name, place in norms.items():
+            for ours, suffix in (("gamma", "weight"), ("beta", "bias")):
+                weight = f"model.{stack}.{name}.{suffix}"
+                value = take_weight(theirs, weight, folder)
+                found[f"{place}/{ours}"] = shaped(value, (d_model,), weight, folder)
+        if layers["position"] == "learned":
+            weight = f"model.{stack}.embed_positions.weight"
+            table = take_weight(theirs, weight, folder)
+            length = layers.setdefault("max_length", len(table) - family.unused_positions)
+            shape = (length + family.unused_positions, d_model)
+            table = shaped(table, shape, weight, folder)[family.unused_positions :]
+            found[f"{side}_position/embeddings"] = table
+        else:  # Older versions of Transformers saved what they computed.
+            theirs.pop(f"model.{stack}.embed_positions.weights", None)
+    return layers, found
 
 
 def take_position(theirs: dict[str, np.ndarray], folder: Path, d_model: int) -> str:

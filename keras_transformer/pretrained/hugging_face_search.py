@@ -20,7 +20,6 @@ _OWN = "keras_transformer"
 _MAX_LENGTH = 512
 """The limit of models that state none. Hugging Face's is 20, which cuts most sentences off."""
 _NEUTRAL: dict[str, Any] = {
-    "early_stopping": False,
     "num_beam_groups": 1,
     "diversity_penalty": 0.0,
     "encoder_no_repeat_ngram_size": 0,
@@ -29,7 +28,7 @@ _NEUTRAL: dict[str, Any] = {
     **dict.fromkeys(
         """
         begin_suppress_tokens constraints dola_layers exponential_decay_length_penalty
-        force_words_ids forced_bos_token_id forced_decoder_ids max_time penalty_alpha
+        force_words_ids forced_decoder_ids max_time penalty_alpha
         sequence_bias stop_strings token_healing watermarking_config
         """.split()
     ),
@@ -46,6 +45,7 @@ _NEUTRAL_IN_SAMPLING: dict[str, Any] = {
 _LISTS = ("bad_words_ids", "suppress_tokens")
 _OTHER_PROBLEMS = (
     *_LISTS,
+    *("early_stopping", "forced_bos_token_id"),
     *("decoder_start_token_id", "eos_token_id", "forced_eos_token_id", "repetition_penalty"),
 )
 """Further options whose values may not be importable."""
@@ -96,7 +96,7 @@ def write_search(decoding: DecodingConfig) -> dict[str, Any]:
 
     They also have the search itself, from which `read_search` returns the same.
     """
-    is_theirs = decoding.style == "transformers"
+    is_theirs = decoding.style in ("transformers", "transformers_early")
     options: dict[str, Any] = {
         _OWN: dataclasses.asdict(decoding),
         **SPECIAL_IDS,
@@ -117,7 +117,7 @@ def write_search(decoding: DecodingConfig) -> dict[str, Any]:
     options["num_beams"] = decoding.beam_size
     if decoding.beam_size > 1:
         options["length_penalty"] = decoding.length_penalty
-        options["early_stopping"] = False if is_theirs else "never"
+        options["early_stopping"] = decoding.style == "transformers_early" if is_theirs else "never"
     return options
 
 
@@ -153,11 +153,14 @@ def _problems(
     """Yield which options have values that cannot be imported, and what is required of them."""
     neutral = _NEUTRAL | (_NEUTRAL_IN_SAMPLING if search.get("do_sample") else {})
     expected: dict[str, tuple] = {name: (value, None, []) for name, value in neutral.items()}
-    if (search.get("num_beams") or 1) == 1:
-        del expected["early_stopping"]
+    if (search.get("num_beams") or 1) > 1:
+        expected["early_stopping"] = (False, True, None)
     start = options["decoder_start_token_id"]
+    languages = list(target.language_codes)
     expected |= {
-        "forced_eos_token_id": (target.eos, [target.eos]),
+        "forced_bos_token_id": (None, *languages),
+        # Without it, only translations that reach the limit have another last token.
+        "forced_eos_token_id": (target.eos, [target.eos], *([None] if languages else [])),
         "eos_token_id": (target.eos, [target.eos], None),
         "decoder_start_token_id": (start, None),
     }
@@ -196,12 +199,13 @@ def _decoding(
         *([i] for i in search.get("suppress_tokens") or []),
     ]
     return DecodingConfig(
+        target_language=target.language_codes.get(search.get("forced_bos_token_id")),
         beam_size=search.get("num_beams") or 1,
         num_hypotheses=None if hypotheses == 1 else hypotheses,
         length_penalty=float(
             1.0 if search.get("length_penalty") is None else search["length_penalty"]
         ),
-        style="transformers",
+        style="transformers_early" if search.get("early_stopping") else "transformers",
         renormalize=bool(search.get("renormalize_logits")),
         length_factor=0.0,
         extra_length=longest,

@@ -15,7 +15,7 @@ from keras_transformer.translation.translator import Translator
 log = logging.getLogger(__name__)
 
 
-def import_marian(
+def import_model(
     path: str | os.PathLike,
     normalization: Normalization = "none",
     ignore: Sequence[str] = (),
@@ -23,18 +23,18 @@ def import_marian(
     license: str | None = None,
     attribution: str | None = None,
 ) -> Translator:
-    """Return a translator with the weights, vocabularies and search of a Marian model.
+    """Return a translator with the weights, vocabularies and search of another program's model.
 
     Nothing in the files is executed, and nothing is downloaded.
 
     Args:
-        path: The folder of a model: one of Hugging Face's `MarianMTModel`, with config.json, or a
-            release of OPUS-MT, with a .npz file and a decoder.yml, NAME.decoder.yml or
-            config.NAME.yml. Of several such files, give one.
+        path: The folder of a model: one of Hugging Face, of the family Marian, NLLB, M2M100 or
+            mBART-50, with config.json; or a release of OPUS-MT, with a .npz file and a decoder.yml,
+            NAME.decoder.yml or config.NAME.yml. Of several such files, give one.
         normalization: What is done to text first: `"none"`, as Hugging Face does, or `"opus"`, the
             replacements of the scripts with which OPUS-MT trained its models.
         ignore: Options of the search without a counterpart here that may be left out, such as
-            `["early_stopping"]`. By default, they are an error.
+            `["num_beam_groups"]`. By default, they are an error.
         license: The license of the model; by default what its README.md, config.json or LICENSE
             says. Exports of the translator name it.
         attribution: Who must be credited, found in the same way.
@@ -47,7 +47,7 @@ def import_marian(
     Example:
 
     ```python
-    translator = import_marian("opus-mt-en-de")
+    translator = import_model("opus-mt-en-de")
     translator("A dog runs on the beach.")
     translator.save("runs/opus_en_de")
     ```
@@ -66,6 +66,10 @@ def import_marian(
     translator = model.to_translator(normalization)
     translator.origin = origin
     return translator
+
+
+import_marian = import_model
+"""The earlier name of `import_model`."""
 
 
 def _read(path: Path, folder: Path, ignore: Sequence[str]) -> ForeignModel:

@@ -128,6 +128,9 @@ def _obstacles(translator: Translator) -> Iterator[str]:
     config, decoding = translator.model.config, translator.decoding
     if config.norm != "post":
         yield f"norm must be 'post', received {config.norm!r}"
+    for name in ("position_offset", "embedding_norm"):
+        if value := getattr(config, name):
+            yield f"{name} must be {type(value)()!r}, received {value!r}"
     if abs(config.layer_norm_epsilon - LAYER_NORM_EPSILON) > LAYER_NORM_EPSILON:
         yield f"layer_norm_epsilon must be at most 2e-5, received {config.layer_norm_epsilon}"
     heads = {"num_heads": config.num_heads, "decoder_num_heads": config.decoder_num_heads}

@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import ClassVar, Self
 
 import numpy as np
@@ -36,12 +37,19 @@ class Tokenizer(tf.Module, abc.ABC):
         vocab_size: Number of pieces in the vocabulary (V), including control pieces.
         keeps_white_space: Whether a text comes back with all of its white space.
 
+        languages: The id of each language by its code, such as `{"eng_Latn": 256047}`, in the
+            vocabulary of a model of many languages; otherwise empty.
+        language_comes_last: Whether the language of a source follows eos instead of preceding the
+            text.
+
     Raises:
         TypeError: If `model` is not bytes.
         ValueError: If `model` is not a vocabulary of this kind.
     """
 
     keeps_white_space = False
+    languages: Mapping[str, int] = MappingProxyType({})
+    language_comes_last = False
 
     _KIND: ClassVar[str]
     """Name of the kind of vocabulary, for error messages."""

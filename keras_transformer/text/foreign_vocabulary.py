@@ -7,7 +7,7 @@ pad, unk, bos, eos, then the others.
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
 import tensorflow as tf
@@ -59,10 +59,20 @@ class ForeignVocabulary:
     normalization: Normalization = "none"
     """What is done to text first: nothing, as Hugging Face does, or what the scripts of OPUS-MT do
     (see `normalize_opus`)."""
+    languages: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """The piece of each language by its code, such as `{"en": "__en__"}`."""
+    language_comes_last: bool = False
+    """Whether the language of a source follows eos instead of preceding the text."""
 
 
 def join_vocabulary(
-    model: bytes, pieces: Sequence[str], normalization: Normalization = "none"
+    model: bytes,
+    pieces: Sequence[str],
+    normalization: Normalization = "none",
+    *,
+    languages: Mapping[str, str] | None = None,
+    language_comes_last: bool = False,
+    silent: Collection[str] = (),
 ) -> bytes:
     """Return a SentencePiece model that splits text as another one does, with other ids.
 
@@ -73,6 +83,9 @@ def join_vocabulary(
         pieces: The pieces in the order of their ids, the first four being pad, unk, bos and eos.
             Pieces that the model lacks are never part of a text, and are written unchanged.
         normalization: See `ForeignVocabulary`.
+        languages: See `ForeignVocabulary`.
+        language_comes_last: See `ForeignVocabulary`.
+        silent: Pieces that are no text, and are not written.
 
     Raises:
         ValueError: If `model` is not a SentencePiece model, or pieces occur twice.
@@ -103,11 +116,12 @@ def join_vocabulary(
     lowest = min((piece.score for piece in proto.pieces), default=0.0) - 1.0
     text_kinds = kind.NORMAL, kind.USER_DEFINED, kind.BYTE, kind.UNUSED
     joined = []
+    silent = frozenset(silent)
     for i, name in enumerate(pieces):
         piece = kind(piece=name, score=lowest, type=kind.UNUSED)
         if i == UNK_ID:
             piece.type = kind.UNKNOWN
-        elif i in (PAD_ID, BOS_ID, EOS_ID):
+        elif i in (PAD_ID, BOS_ID, EOS_ID) or name in silent:
             piece.type = kind.CONTROL
         elif name in known and known[name].type in text_kinds:
             piece.CopyFrom(known[name])
@@ -122,7 +136,9 @@ def join_vocabulary(
     for i, name in ((PAD_ID, "pad"), (UNK_ID, "unk"), (BOS_ID, "bos"), (EOS_ID, "eos")):
         setattr(spec, f"{name}_id", i)
         setattr(spec, f"{name}_piece", pieces[i])
-    facts = dataclasses.asdict(ForeignVocabulary(len(pieces), normalization))
+    facts = dataclasses.asdict(
+        ForeignVocabulary(len(pieces), normalization, dict(languages or {}), language_comes_last)
+    )
     return proto.SerializeToString() + _entry(json.dumps(facts).encode())
 
 

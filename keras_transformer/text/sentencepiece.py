@@ -65,7 +65,13 @@ class SentencePieceTokenizer(Tokenizer):
         pieces = [self._processor.id_to_piece(i) for i in range(size)]
         tags = {piece: i for i, piece in enumerate(pieces) if is_language_tag(piece)}
         is_foreign = self._foreign is not None
-        self._tags = LanguageTags(tags, any_text=is_foreign) if tags or is_foreign else None
+        if self._foreign is not None and self._foreign.languages:
+            ids = {piece: i for i, piece in enumerate(pieces)}
+            self.languages = {code: ids[piece] for code, piece in self._foreign.languages.items()}
+            self.language_comes_last = self._foreign.language_comes_last
+            self._tags = None
+        else:
+            self._tags = LanguageTags(tags, any_text=is_foreign) if tags or is_foreign else None
         if self._foreign is not None:
             self._table = StringTable({p: i for i, p in enumerate(pieces) if i > EOS_ID})
         period = self._processor.piece_to_id("<0x2E>")

@@ -68,6 +68,12 @@ def run_tokenizers(
         tokenizers = read_tokenizers(trained.vocabularies, data.subwords)
         _check_tags(tokenizers[0], data, trained.path)
         _check_task(tokenizers[1], data, trained.path)
+        if tokenizers[0].languages:
+            raise ValueError(
+                f"A run cannot start from {trained.path}, a model of "
+                f"{len(tokenizers[0].languages)} languages: training data has no languages for "
+                "its sentences. Choose a model of two languages, or one with tags such as >>de<<."
+            )
         for tokenizer in tokenizers:
             _check_text(tokenizer, data, trained.path)
         return tokenizers

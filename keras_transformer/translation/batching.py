@@ -57,10 +57,11 @@ def _work(sentences: Sequence[str]) -> int:
 
 
 def translate_in_batches(
-    translate: Callable[[tf.Tensor], tf.Tensor],
+    translate: Callable[..., tf.Tensor],
     sentences: Sequence[str],
     batch_size: int | None = None,
     progress: bool | Advance = False,
+    columns: Sequence[Sequence[str]] = (),
 ) -> list[str]:
     """Translate any number of sentences in batches of similar length, and return them in order.
 
@@ -68,11 +69,12 @@ def translate_in_batches(
     `tf.device` around the call does not apply there. With a GPU, batches follow one another.
 
     Args:
-        translate: A function from string [B] to string [B].
+        translate: A function from string [B], and string [B] of each column, to string [B].
         sentences: The sentences to translate.
         batch_size: B, the number of sentences per batch; by default 64, or 256 with a GPU.
         progress: Whether to show a progress bar; or a function to call with the sentences of each
             batch that is done.
+        columns: Further strings of each sentence, such as its languages.
 
     Returns:
         The translations, in the order of the sentences.
@@ -98,7 +100,8 @@ def translate_in_batches(
     def translate_batch(batch):
         # Lone surrogates, as in a wrongly decoded file name, have no UTF-8 encoding.
         texts = [sentences[i].encode("utf-8", "surrogatepass") for i in batch]
-        return translate(tf.constant(texts)).numpy()
+        others = (tf.constant([column[i] for i in batch]) for column in columns)
+        return translate(tf.constant(texts), *others).numpy()
 
     translations = [""] * len(sentences)
     with (

@@ -237,7 +237,7 @@ def encode_sentence(model: Transformer, source: Any, mask: Any = None) -> Any:
     """
     encoder, bias = model.encoder, None if mask is None else mask_bias(mask)
     has_key = None if mask is None else ops.any(mask, axis=-1)
-    x = ops.squeeze(model.source_position(model.source_embedding(source)), 0)
+    x = ops.squeeze(model.embed_source(source), 0)
     for layer in encoder.layers:
         attention, feed_forward = layer.self_attention, layer.feed_forward
         outputs = layer.self_attention_residual.prepare(x)

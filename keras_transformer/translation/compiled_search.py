@@ -41,7 +41,7 @@ class CompiledSearch:
     takes requests.
 
     Args:
-        search: `search(source, max_lengths, num_words, stage_lengths) -> SearchResult` for ids
+        search: `search(source, max_lengths, *numbers, stage_lengths) -> SearchResult` for ids
             [B, S], the arguments of the call, and the `lengths` of `Stages`.
         max_source_length: The length of the longest source.
         longest: `longest(length)`, the maximum number of tokens of a translation, for a source of
@@ -49,11 +49,13 @@ class CompiledSearch:
         device: The device that the shapes are chosen for, "cpu" or "gpu". With "gpu", only the
             compiled functions run on the GPU, between one copy of their inputs and one of their
             outputs.
+        num_inputs: The number of arguments of the call besides the source.
 
     Call arguments:
         source: int32 [B, S], padded.
         max_lengths: int32 [B], the maximum number of tokens of each translation.
-        num_words: int32 [B], the number of words of each source, for a search that counts them.
+        *numbers: int32 [B] each, what else the search is given for each source, such as its number
+            of words.
 
     Returns:
         A `SearchResult`. A row does not depend on the shape that it was padded to.
@@ -70,12 +72,14 @@ class CompiledSearch:
 
     def __init__(
         self,
-        search: Callable[[tf.Tensor, tf.Tensor, tf.Tensor, tuple[int, ...]], SearchResult],
+        search: Callable[..., SearchResult],
         max_source_length: int,
         longest: Callable[[int], int],
         device: str = "cpu",
+        num_inputs: int = 2,
     ):
         self.device = device
+        self._num_inputs = num_inputs
         self._source_lengths = source_lengths(max_source_length, device)
         self._functions = [
             self._compile(search, length, stage_lengths(longest(length), device))
@@ -83,7 +87,7 @@ class CompiledSearch:
         ]
 
     def __call__(
-        self, source: tf.Tensor, max_lengths: tf.Tensor, num_words: tf.Tensor
+        self, source: tf.Tensor, max_lengths: tf.Tensor, *numbers: tf.Tensor
     ) -> SearchResult:
         sizes = batch_sizes(1, self.device)
         with host(self.device):
@@ -100,9 +104,9 @@ class CompiledSearch:
                 part = _pad(source[start:end], rows, axis=0, value=PAD_ID)
                 # Rows of padding stop at their first token.
                 limits = _pad(max_lengths[start:end], rows, axis=0, value=1)
-                words = _pad(num_words[start:end], rows, axis=0, value=0)
+                others = [_pad(each[start:end], rows, axis=0, value=0) for each in numbers]
             branches = [
-                functools.partial(self._run, number, part, limits, words)
+                functools.partial(self._run, number, part, limits, *others)
                 for number in range(len(self._functions))
             ]
             result = tf.switch_case(index, branches)
@@ -135,10 +139,10 @@ class CompiledSearch:
             longest = tf.maximum(tf.reduce_max(lengths), 0)
             return SearchResult(ids[:, :, :longest], scores, lengths)
 
-    def _run(self, number, source, max_lengths, num_words):
+    def _run(self, number, source, *numbers):
         with host(self.device):
             source = tf.reshape(source, [-1, self._source_lengths[number]])
-            inputs = [_to_border(x, self.device) for x in (source, max_lengths, num_words)]
+            inputs = [_to_border(x, self.device) for x in (source, *numbers)]
         result = self._functions[number](*inputs)
         with host(self.device):
             return SearchResult(*(_from_border(x) for x in result))
@@ -147,7 +151,9 @@ class CompiledSearch:
         border = tf.int64 if self.device == "gpu" else tf.int32
         ids, numbers = (tf.TensorSpec(shape, border) for shape in ([None, source_length], [None]))
 
-        @tf.function(input_signature=[ids, numbers, numbers], autograph=False, jit_compile=True)
+        signature = [ids, *self._num_inputs * [numbers]]
+
+        @tf.function(input_signature=signature, autograph=False, jit_compile=True)
         def compiled(*inputs):
             result = search(*map(_from_border, inputs), stage_lengths)
             return SearchResult(*(_to_border(x, self.device) for x in result))

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from keras_transformer.decoding.search import Select, Stages, State, take_rows
+from keras_transformer.decoding.search import BAN, Select, Stages, State, take_rows
 from keras_transformer.layers import Decoder
 from keras_transformer.layers.masks import mask_bias, padding_mask
 from keras_transformer.model import Transformer
@@ -211,6 +211,7 @@ class ModelStep:
             of 1 and no `stage_lengths`.
         prepared: The result of `prepare_weights`, if it is known already.
         device: "cpu", or "gpu" for operations that suit a GPU.
+        first_tokens: int32 [B], the token that each translation begins with, at no cost, or None.
 
     Raises:
         ValueError: If `single_sentence` is given with `stage_lengths` or another batch size.
@@ -234,6 +235,7 @@ class ModelStep:
         single_sentence: bool = False,
         prepared: PreparedWeights | None = None,
         device: str = "cpu",
+        first_tokens: tf.Tensor | None = None,
     ):
         if single_sentence and (stage_lengths is not None or source.shape[0] != 1):
             raise ValueError(
@@ -270,19 +272,34 @@ class ModelStep:
             device=device,
         )
         self._step = step
+        self._first_tokens = first_tokens
+        self._rows = beam_size * source.shape[0] if source.shape[0] else -1
+        self._beam_size = beam_size
         self.stages, self.select, self.initial_state = step.stages, step.select, step.initial_state
 
     def __call__(
         self, ids: tf.Tensor, parents: tf.Tensor, position: tf.Tensor, state: State
     ) -> tuple[tf.Tensor, State]:
         """Return the logits float32 [B * N, V] of the next token, and the state; see `Step`."""
-        return self._step(ids, parents, position, state)
+        logits, state = self._step(ids, parents, position, state)
+        if self._first_tokens is not None:
+            # A condition, because the search may drop rows after the first position.
+            size = logits.shape[-1]
+            logits = tf.cond(position == 0, lambda: self._forced(size), lambda: logits)
+        return logits, state
+
+    def _forced(self, size):
+        """Return logits [B * N, V] that leave nothing but the first tokens."""
+        ids = tf.tile(self._first_tokens[:, tf.newaxis], [1, self._beam_size])
+        ids = tf.reshape(ids, [self._rows])
+        return tf.one_hot(ids, size, on_value=0.0, off_value=BAN)
 
     def _embed(self, ids, position):
         # `ops.take` has three more operations, for negative ids.
         x = self.model.target_embedding.embed(lambda rows: tf.gather(rows, ids))
         # The sum is rounded once, as in training.
-        return tf.cast(tf.cast(x, tf.float32) + tf.gather(self.positions, position), x.dtype)
+        x = tf.cast(tf.cast(x, tf.float32) + tf.gather(self.positions, position), x.dtype)
+        return x if self.model.target_norm is None else self.model.target_norm(x)
 
     def _project(self, x):
         if self.device == "gpu":  # Logits are not rounded to the type of the weights.

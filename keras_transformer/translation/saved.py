@@ -45,7 +45,7 @@ _KINDS = (
 
 _PARTS = {
     *(f"{side}_embedding" for side in ("source", "target", "output")),
-    *("source_position", "target_position", "encoder", "decoder"),
+    *("source_position", "target_position", "source_norm", "target_norm", "encoder", "decoder"),
 }
 """The layers of a `Transformer` that have weights."""
 

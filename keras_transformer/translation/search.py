@@ -1,7 +1,6 @@
 """From text to ids, and from these to the ids of translations: encoder and search in one graph."""
 
 import copy
-import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -26,19 +25,36 @@ _MULTIPLIER = 6364136223846793005
 """Knuth's 64-bit multiplier; sums of its powers rarely collide."""
 
 
-def encode(tokenizer: Tokenizer, text: tf.Tensor, max_length: int) -> tuple[tf.Tensor, tf.Tensor]:
+def encode(
+    tokenizer: Tokenizer,
+    text: tf.Tensor,
+    max_length: int,
+    languages: tf.Tensor | None = None,
+    language_comes_last: bool = False,
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Return ids int32 [B, T] with eos and padding, and lengths int32 [B] including eos.
 
     Args:
         tokenizer: The tokenizer.
         text: string [B].
         max_length: The most tokens of a text, eos included; the rest is cut off.
+        languages: int32 [B], the id of the language of each text, which is its first token.
+        language_comes_last: Whether the language follows eos instead.
     """
-    ids = tokenizer.tokenize(text, max_length - 1)
+    ids = tokenizer.tokenize(text, max_length - 1 - (languages is not None))
     lengths = tf.cast(ids.row_lengths(), tf.int32)
-    padded = tf.pad(ids.to_tensor(PAD_ID), [[0, 0], [0, 1]], constant_values=PAD_ID)
-    is_end = tf.range(tf.shape(padded)[1]) == lengths[:, tf.newaxis]
-    return tf.where(is_end, EOS_ID, padded), lengths + 1
+    ends = [tf.fill(tf.shape(lengths), EOS_ID)]
+    padded = ids.to_tensor(PAD_ID)
+    if languages is not None and language_comes_last:
+        ends.append(languages)
+    elif languages is not None:
+        padded, lengths = tf.concat([languages[:, tf.newaxis], padded], axis=1), lengths + 1
+    padded = tf.pad(padded, [[0, 0], [0, len(ends)]], constant_values=PAD_ID)
+    places = tf.range(tf.shape(padded)[1])
+    for end in ends:
+        is_end = places == lengths[:, tf.newaxis]
+        padded, lengths = tf.where(is_end, end[:, tf.newaxis], padded), lengths + 1
+    return padded, lengths
 
 
 def tree_tokens(tokenizer: Tokenizer) -> TreeTokens | None:
@@ -73,6 +89,8 @@ class TokenSearch:
         scores: Whether to compute scores. Greedy search is faster without them.
         num_words: int32 [B], the number of words of each source, at most max(lengths - 1, 1). Only
             trees need it.
+        first_tokens: int32 [B], the token that each translation begins with, at no cost: its
+            language in a model of many. By default, the search chooses it.
 
     Raises:
         ValueError: If trees are to have a prefix, or an option that bans tokens, or a device is
@@ -144,8 +162,10 @@ class TokenSearch:
         num_hypotheses: int = 1,
         scores: bool = True,
         num_words: tf.Tensor | None = None,
+        first_tokens: tf.Tensor | None = None,
     ) -> SearchResult:
         source_lengths = lengths
+        rows = [] if first_tokens is None else [first_tokens]
         num_words = tf.zeros_like(lengths) if num_words is None else num_words
         # The paper's limit counts tokens without eos, and `lengths` includes it on both sides.
         if self.decoding.length_factor != 1:
@@ -159,27 +179,28 @@ class TokenSearch:
             max_lengths = tf.maximum(max_lengths, self._tree_tokens.shortest(num_words))
         options = {"num_hypotheses": num_hypotheses, "scores": scores}
         if self.compiled:
-            key = num_hypotheses, scores, self.model.kernel_version
+            key = num_hypotheses, scores, len(rows), self.model.kernel_version
             if key not in self._compiled:
                 self._compiled[key] = CompiledSearch(
-                    functools.partial(self._search, **options),
+                    lambda *inputs: self._search(*inputs[:-1], stage_lengths=inputs[-1], **options),
                     self.decoding.max_source_length,
                     self.longest,
                     self.device,
+                    num_inputs=2 + len(rows),
                 )
-            return self._compiled[key](source, max_lengths, num_words)
+            return self._compiled[key](source, max_lengths, num_words, *rows)
 
         def search_single_sentence():
             # With `tf.ensure_shape`, TensorFlow's optimizer would infer a single row in the other
             # branch too, and compute wrong constants.
             row = tf.reshape(source[0, : source_lengths[0]], [1, -1])
-            limits = max_lengths[:1], num_words[:1]
+            limits = (values[:1] for values in (max_lengths, num_words, *rows))
             return self._search(row, *limits, single_sentence=True, **options)
 
         return tf.cond(
             tf.shape(source)[0] == 1,
             search_single_sentence,
-            lambda: self._search(source, max_lengths, num_words, **options),
+            lambda: self._search(source, max_lengths, num_words, *rows, **options),
         )
 
     def log_probs(self, logits: tf.Tensor) -> tf.Tensor:
@@ -197,8 +218,9 @@ class TokenSearch:
         source,
         max_lengths,
         num_words,
-        stage_lengths=None,
+        first_tokens=None,
         *,
+        stage_lengths=None,
         num_hypotheses,
         scores,
         single_sentence=False,
@@ -218,6 +240,7 @@ class TokenSearch:
             single_sentence=single_sentence,
             prepared=self._prepared,
             device=self.device,
+            first_tokens=first_tokens,
         )
         step: ModelStep | TreeStep = model_step
         state, stages, select = model_step.initial_state(), model_step.stages, model_step.select

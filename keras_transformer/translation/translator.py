@@ -24,6 +24,12 @@ from keras_transformer.translation.alignment import (
 )
 from keras_transformer.translation.batching import Advance, translate_in_batches
 from keras_transformer.translation.graph_method import forget_graphs, graph_method
+from keras_transformer.translation.languages import (
+    Languages,
+    language_columns,
+    language_ids,
+    with_languages,
+)
 from keras_transformer.translation.saved import find_translator, write_translator
 from keras_transformer.translation.search import TokenSearch, encode, tree_tokens
 from keras_transformer.translation.teacher_forcing import (
@@ -37,6 +43,9 @@ _TEXT = tf.TensorSpec([None], tf.string, name="text")
 _HOST = "/CPU:0"
 """Where texts and the integers about them are; a GPU would compute them in many small steps."""
 _IDS = tf.TensorSpec([None, None], tf.int32)
+_LANGUAGES = [
+    tf.TensorSpec([None], tf.string, name=f"{side}_language") for side in ("source", "target")
+]
 
 
 class Translator:
@@ -49,6 +58,9 @@ class Translator:
     Bytes that are not UTF-8 count as U+FFFD. A text of more than `decoding.max_source_length`
     tokens is cut off. With a `TreeTokenizer` for the target, translations are trees over the words
     of the text.
+
+    A model of many languages translates from `decoding.source_language` to
+    `decoding.target_language`, unless a call names others.
 
     Args:
         model: A trained `Transformer`.
@@ -94,7 +106,7 @@ class Translator:
         self.model = model
         self.tokenizer = tokenizer
         self.target_tokenizer = tokenizer if target_tokenizer is None else target_tokenizer
-        self.decoding = DecodingConfig() if decoding is None else decoding
+        self.decoding = with_languages(decoding or DecodingConfig(), tokenizer)
         if model.config.position == "learned":
             limits = ("max_source_length", "max_length")
             given = {name: getattr(self.decoding, name) for name in limits}
@@ -123,6 +135,11 @@ class Translator:
     def device(self) -> str:
         """The device that the search is for, "cpu" or "gpu"; a portable one runs on both."""
         return self._token_search.device
+
+    @property
+    def languages(self) -> list[str]:
+        """The codes of the languages that a call can name; none for a model of fixed languages."""
+        return list(self.tokenizer.languages)
 
     @property
     def makes_trees(self) -> bool:
@@ -234,7 +251,12 @@ class Translator:
 
     @overload
     def __call__(  # type: ignore[overload-overlap]  # a str is also a Sequence[str]
-        self, sentences: str, batch_size: int | None = None, progress: bool | Advance = False
+        self,
+        sentences: str,
+        batch_size: int | None = None,
+        progress: bool | Advance = False,
+        source_language: str | None = None,
+        target_language: str | None = None,
     ) -> str: ...
 
     @overload
@@ -243,9 +265,13 @@ class Translator:
         sentences: Sequence[str],
         batch_size: int | None = None,
         progress: bool | Advance = False,
+        source_language: Languages = None,
+        target_language: Languages = None,
     ) -> list[str]: ...
 
-    def __call__(self, sentences, batch_size=None, progress=False):
+    def __call__(
+        self, sentences, batch_size=None, progress=False, source_language=None, target_language=None
+    ):
         """Translate a string, or strings in batches of similar length.
 
         See `translate_in_batches`.
@@ -255,22 +281,63 @@ class Translator:
             batch_size: The number of sentences per batch; by default 64, or 256 with a GPU.
             progress: Whether to show a progress bar; or a function to call with the sentences of
                 each batch that is done.
+            source_language: The language of all sentences, or a list with one for each: codes of
+                `languages`, or names and codes that mean one, such as "German" and "de". By
+                default, that of `decoding`.
+            target_language: The language of the translations, likewise.
 
         Returns:
             A string for a string; otherwise a list of the translations, in the order of the
             sentences.
+
+        Raises:
+            ValueError: If the model has no such language.
         """
         texts = [sentences] if isinstance(sentences, str) else sentences
-        translations = translate_in_batches(self.translate, texts, batch_size, progress)
+        named = {"source_language": source_language, "target_language": target_language}
+        if source_language is None and target_language is None:
+            translations = translate_in_batches(self.translate, texts, batch_size, progress)
+        else:
+            defaults = {name: getattr(self.decoding, name) for name in named}
+            columns = language_columns(named, defaults, self.tokenizer, len(texts))
+            translations = translate_in_batches(
+                self.translate_between, texts, batch_size, progress, columns
+            )
         return translations[0] if isinstance(sentences, str) else translations
 
     @graph_method(_TEXT)
     def translate(self, text: tf.Tensor) -> tf.Tensor:
         """Return the translations, string [B], of texts, string [B]."""
-        # Greedy search is faster without scores. Others share a graph with other methods.
-        scores = self.decoding.beam_size > 1 or self.decoding.temperature is not None
-        best = self._search_text(text, num_hypotheses=1, scores=scores)[1]
+        best = self._search_text(text, num_hypotheses=1, scores=self._has_free_scores)[1]
         return self._write(best.ids[:, 0], text)
+
+    @graph_method(_TEXT, *_LANGUAGES)
+    def translate_between(
+        self, text: tf.Tensor, source_language: tf.Tensor, target_language: tf.Tensor
+    ) -> tf.Tensor:
+        """Return the translations, string [B], of texts between the languages of each row.
+
+        Args:
+            text: string [B].
+            source_language: string [B], codes of `languages`.
+            target_language: string [B], likewise.
+        """
+        with tf.device(_HOST):
+            # `tf.stack` fails on inputs of different lengths.
+            columns = tf.unstack(tf.stack([text, source_language, target_language]))
+            text, *given = columns
+            names = ("source_language", "target_language")
+            ids = [
+                language_ids(codes, self.tokenizer, name)
+                for codes, name in zip(given, names, strict=True)
+            ]
+        best = self._search_text(text, 1, self._has_free_scores, ids)[1]
+        return self._write(best.ids[:, 0], text)
+
+    @property
+    def _has_free_scores(self):
+        """Whether scores take no time: a greedy search is faster without, others share a graph."""
+        return self.decoding.beam_size > 1 or self.decoding.temperature is not None
 
     @graph_method(_TEXT)
     def translate_with_scores(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -337,7 +404,8 @@ class Translator:
         with tf.device(_HOST):
             text, translation = tf.unstack(tf.stack([text, translation]))
             longest = self._token_search.longest(self.decoding.max_source_length)
-            target, lengths = encode(self.target_tokenizer, translation, longest)
+            languages = self._languages(text, "target_language")
+            target, lengths = encode(self.target_tokenizer, translation, longest, languages)
         return {"score": self.score_ids(self.encode_text(text)[0], target), "length": lengths}
 
     @graph_method(_IDS, _IDS)
@@ -353,6 +421,8 @@ class Translator:
         def score_some(source, target):
             logits, _ = decode_whole(self.model, source, target)
             log_probs = self._token_search.log_probs(logits)
+            if self.languages:  # The language of a translation has no cost.
+                log_probs = tf.concat([tf.zeros_like(log_probs[:, :1]), log_probs[:, 1:]], axis=1)
             alpha, style = self.decoding.length_penalty, self.decoding.style
             return score_tokens(log_probs, target, alpha, style=style)
 
@@ -478,14 +548,20 @@ class Translator:
             }
 
     @graph_method()
-    def _search_text(self, text, num_hypotheses, scores=True):
-        """Return the ids [B, S] of the texts, and the result of the search."""
-        source, lengths = self.encode_text(text)
+    def _search_text(self, text, num_hypotheses, scores=True, languages=None):
+        """Return the ids [B, S] of the texts, and the result of the search.
+
+        `languages` are the ids of those of source and target, int32 [B] each.
+        """
+        names = ("source_language", "target_language")
+        source_language, target_language = languages or (self._languages(text, n) for n in names)
+        source, lengths = self.encode_text(text, source_language)
         num_words = self.count_words(text, lengths)
-        found = self.search(source, lengths, num_hypotheses, scores, num_words)
+        found = self.search(source, lengths, num_hypotheses, scores, num_words, target_language)
         # An empty text has an empty translation.
         with tf.device(_HOST):
-            is_text = (lengths > 1 if num_words is None else num_words > 0)[:, tf.newaxis]
+            empty = 1 if source_language is None else 2
+            is_text = (lengths > empty if num_words is None else num_words > 0)[:, tf.newaxis]
             nothing = tf.one_hot(0, num_hypotheses, on_value=0.0, off_value=UNFILLED_SCORE)
             return source, SearchResult(
                 ids=tf.where(is_text[:, :, tf.newaxis], found.ids, PAD_ID),
@@ -507,14 +583,31 @@ class Translator:
             most = tf.maximum(lengths - 1, 1)
             return tf.minimum(self.target_tokenizer.count_words(text), most)
 
-    def encode_text(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def _languages(self, text, name):
+        """Return the ids of a language of `decoding` for texts, or None if the model has none."""
+        if not self.languages:
+            return None
+        if (code := getattr(self.decoding, name)) is None:
+            raise ValueError(
+                f"A model of {len(self.languages)} languages needs {name}, received none. Give it "
+                f"to the call or to Translator.load, or --{name.replace('_', '-')} to a command."
+            )
+        return tf.fill(tf.shape(text), self.tokenizer.languages[code])
+
+    def encode_text(
+        self, text: tf.Tensor, languages: tf.Tensor | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return ids int32 [B, S] with eos and padding, and lengths int32 [B] including eos.
 
         Args:
             text: string [B].
+            languages: int32 [B], the ids of their languages; by default, that of `decoding`.
         """
         with tf.device(_HOST):
-            return encode(self.tokenizer, text, self.decoding.max_source_length)
+            if languages is None:
+                languages = self._languages(text, "source_language")
+            longest, last = self.decoding.max_source_length, self.tokenizer.language_comes_last
+            return encode(self.tokenizer, text, longest, languages, last)
 
     def search(
         self,
@@ -523,6 +616,10 @@ class Translator:
         num_hypotheses: int = 1,
         scores: bool = True,
         num_words: tf.Tensor | None = None,
+        first_tokens: tf.Tensor | None = None,
     ) -> SearchResult:
         """Return the ids of the best translations of ids [B, S]; see `TokenSearch`."""
-        return self._token_search(source, lengths, num_hypotheses, scores, num_words)
+        if first_tokens is None:
+            first_tokens = self._languages(lengths, "target_language")
+        options = num_hypotheses, scores, num_words, first_tokens
+        return self._token_search(source, lengths, *options)

@@ -11,6 +11,9 @@ MODEL_HELP = (
     "run directory (pipelines.train --output), directory of Translator.save, or exported SavedModel"
 )
 
+_SHORT = {"source_language": ["--from"], "target_language": ["--to"]}
+"""Other names of options of the search."""
+
 
 class Parser(argparse.ArgumentParser):
     """An `ArgumentParser` that answers a mistake in one line, with the option that was meant."""
@@ -51,7 +54,10 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
     for name, field in TypeAdapter(DecodingConfig).json_schema()["properties"].items():
         # DecodingConfig converts and checks the value.
         group.add_argument(
-            option_of(name), metavar="VALUE", help=field["description"].replace("%", "%%")
+            option_of(name),
+            *_SHORT.get(name, []),
+            metavar="VALUE",
+            help=field["description"].replace("%", "%%"),
         )
 
 

@@ -1,5 +1,7 @@
 """The styles of beam search, each compared with a search in a few lines of Python."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -45,7 +47,7 @@ def search_like_marian(tree, limit, alpha, beam_size, number):
     return sorted(finished, reverse=True)
 
 
-def search_like_transformers(tree, limit, alpha, beam_size, number):
+def search_like_transformers(tree, limit, alpha, beam_size, number, stops_when_full=False):
     live, finished = [(0.0, ())], []
     for length in range(1, limit + 1):
         candidates = extend(tree, live, number)[: 2 * beam_size]
@@ -56,6 +58,8 @@ def search_like_transformers(tree, limit, alpha, beam_size, number):
         finished = sorted(finished, reverse=True)[:beam_size]
         live = [each for each in candidates if each[1][-1] != EOS][:beam_size]
         is_full = len(finished) == beam_size
+        if is_full and stops_when_full:
+            break
         if is_full and live and live[0][0] / length**alpha <= finished[-1][0]:
             break
     return finished
@@ -65,6 +69,7 @@ SEARCHES = {
     "paper": search_like_the_paper,
     "marian": search_like_marian,
     "transformers": search_like_transformers,
+    "transformers_early": functools.partial(search_like_transformers, stops_when_full=True),
 }
 # The last two beams hold every translation: their search is exhaustive.
 CASES = [(style, (5, 5), n) for style in SEARCHES for n in (2, 3, 4)]

@@ -56,6 +56,15 @@ def test_equals_the_papers_formula_far_beyond_any_training_length():
     np.testing.assert_allclose(encoding(position + 1, d_model)[-1], expected, atol=5e-3)
 
 
+def test_positions_are_counted_from_an_offset():
+    layer = SinusoidalPositionEncoding(offset=2)
+    layer.build((None, None, 6))
+    np.testing.assert_allclose(as_array(layer.encoding(7)), encoding(9)[2:], atol=1e-6)
+    assert SinusoidalPositionEncoding.from_config(layer.get_config()).offset == 2
+    with pytest.raises(ValueError, match="offset must be at least 0, received -1"):
+        SinusoidalPositionEncoding(offset=-1)
+
+
 def test_encoding_is_what_is_added():
     layer = SinusoidalPositionEncoding()
     layer.build((None, None, 6))

@@ -28,7 +28,7 @@ def test_help_lists_each_command_with_a_line(options, capsys):
     ("given", "message"),
     [
         ("trian", "error: trian is not a command, did you mean train? See keras-tra"),
-        ("xyz", "error: xyz is not a command; choose from quickstart, import_marian, plan, "),
+        ("xyz", "error: xyz is not a command; choose from quickstart, import, import_marian, "),
     ],
 )
 def test_a_mistyped_command_is_answered_in_a_line(given, message, capsys):
@@ -140,6 +140,7 @@ def test_ctrl_c_ends_a_command_with_a_line_while_it_imports(name, tmp_path):
     data = f"--data.train_source {text} --data.validation_source {text}"
     options = {
         "quickstart": "",
+        "import": "x --output y",
         "import_marian": "--model x --output y",
         "plan": f"--source {text} --target {text} --validation-source {text} "
         f"--validation-target {text} --output {tmp_path}/plan.yaml",

@@ -73,6 +73,7 @@ def test_the_options_of_opus_are_taken_over():
         # Values without an effect.
         ({"early_stopping": False, "forced_bos_token_id": None, "sequence_bias": None}, {}),
         ({"num_beams": 1, "early_stopping": True}, {"beam_size": 1}),
+        ({"early_stopping": True}, {"style": "transformers_early"}),
         ({"temperature": 0.5, "min_p": 0.1}, {}),
     ],
     ids=str,
@@ -85,7 +86,7 @@ def test_what_has_a_counterpart_is_taken_over(options, expected):
 @pytest.mark.parametrize(
     ("options", "rules"),
     [
-        ({"early_stopping": True}, ["early_stopping must be False, received True"]),
+        ({"early_stopping": "never"}, ["early_stopping must be False, received 'never'"]),
         ({"forced_bos_token_id": A}, [f"forced_bos_token_id must be None, received {A}"]),
         ({"forced_eos_token_id": None}, [f"forced_eos_token_id must be {EOS}, received None"]),
         ({"bad_words_ids": [[PAD], [A]]}, [f"bad_words_ids {TEXT_ONLY}, received [[2]]"]),

@@ -152,11 +152,13 @@ def test_the_cache_has_the_compute_dtype():
 
 
 @NORMS
-@pytest.mark.parametrize("use_bias", [False, True])
+@pytest.mark.parametrize(
+    "options", [{}, {"use_bias": True}, {"embedding_norm": True, "position_offset": 2}]
+)
 @pytest.mark.parametrize("length", [1, S])
-def test_a_single_sentence_is_encoded_as_in_a_batch(norm, use_bias, length):
+def test_a_single_sentence_is_encoded_as_in_a_batch(norm, options, length):
     sizes = {"d_model": 8, "d_ff": 11, "num_heads": H, "key_dim": 4, "value_dim": 3}
-    config = TransformerConfig(vocab_size=13, num_layers=2, norm=norm, use_bias=use_bias, **sizes)
+    config = TransformerConfig(vocab_size=13, num_layers=2, norm=norm, **options, **sizes)
     model = Transformer(config)
     randomize(model)
     source = np.random.randint(4, 13, size=(1, length)).astype("int32")

@@ -1,0 +1,233 @@
+"""The architectures of Hugging Face's models that translate, and vocabularies of many languages."""
+
+import base64
+import binascii
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from keras_transformer.pretrained.foreign_model import ForeignSide
+from keras_transformer.pretrained.vocabulary_file import read_spm, read_vocabulary
+from keras_transformer.utils.files import read_json
+
+_SIZES = {
+    "d_model": 1024,
+    **{f"{stack}_layers": 12 for stack in ("encoder", "decoder")},
+    **{f"{stack}_ffn_dim": 4096 for stack in ("encoder", "decoder")},
+    **{f"{stack}_attention_heads": 16 for stack in ("encoder", "decoder")},
+    "share_encoder_decoder_embeddings": True,
+    "tie_word_embeddings": True,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """A kind of encoder and decoder: what its config.json leaves out, and what it never states."""
+
+    title: str
+    """What people call it."""
+    defaults: Mapping[str, Any]
+    """The defaults of options in config.json."""
+    layers: Mapping[str, Any]
+    """Options of `TransformerConfig` that all models of the family share."""
+    unused_positions: int = 0
+    """Rows of a table of positions before the first one that is used."""
+
+
+FAMILIES = {
+    "marian": Family(
+        title="Marian",
+        defaults={
+            **_SIZES,
+            "vocab_size": 58101,
+            "activation_function": "gelu",
+            "scale_embedding": False,
+            "pad_token_id": 58100,
+            "decoder_start_token_id": 58100,
+        },
+        layers={},
+    ),
+    "m2m_100": Family(
+        title="M2M100 and NLLB",
+        defaults={
+            **_SIZES,
+            "vocab_size": 128112,
+            "activation_function": "relu",
+            "scale_embedding": True,
+            "pad_token_id": 1,
+            "decoder_start_token_id": 2,
+        },
+        layers={"norm": "pre", "position": "tensor2tensor", "position_offset": 2},
+    ),
+    "mbart": Family(
+        title="mBART-50",
+        defaults={
+            **_SIZES,
+            "vocab_size": 50265,
+            "activation_function": "gelu",
+            "scale_embedding": False,
+            "pad_token_id": 1,
+            "decoder_start_token_id": 2,
+        },
+        layers={"norm": "pre", "position": "learned", "embedding_norm": True},
+        unused_positions=2,
+    ),
+}
+"""By the `model_type` of Hugging Face."""
+
+_SPM, _JSON = "sentencepiece.bpe.model", "tokenizer.json"
+_SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
+"""The first pieces of fairseq's vocabularies."""
+_CODE = re.compile(r"[a-z]{2,3}_[A-Z][A-Za-z]{1,3}")
+"""A language of NLLB, such as eng_Latn, or mBART, such as en_XX."""
+_M2M100 = {
+    "m2m100": """
+        af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu
+        ha he hi hr ht hu hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr
+        ms my ne nl no ns oc or pa pl ps pt ro ru sd si sk sl so sq sr ss su sv sw ta th tl tn tr
+        uk ur uz vi wo xh yi yo zh zu
+    """,
+    "wmt21": "en ha is ja cs ru zh de",
+}
+"""The languages of M2M100, which its files do not list, in the order of their ids."""
+_MBART_50 = """
+    ar_AR cs_CZ de_DE en_XX es_XX et_EE fi_FI fr_XX gu_IN hi_IN it_IT ja_XX kk_KZ ko_KR lt_LT lv_LV
+    my_MM ne_NP nl_XX ro_RO ru_RU si_LK tr_TR vi_VN zh_CN af_ZA az_AZ bn_IN fa_IR he_IL hr_HR id_ID
+    ka_GE km_KH mk_MK ml_IN mn_MN mr_IN pl_PL ps_AF pt_XX sv_SE sw_KE ta_IN te_IN th_TH tl_XX uk_UA
+    ur_PK xh_ZA gl_ES sl_SI
+"""
+
+
+def read_languages(
+    folder: Path, options: Mapping[str, Any], tokenizer: Mapping[str, Any]
+) -> ForeignSide:
+    """Return the vocabulary of a model of many languages, which both sides share.
+
+    Args:
+        folder: The folder, with sentencepiece.bpe.model, tokenizer.json or both; M2M100 also has
+            vocab.json.
+        options: The options of config.json, with defaults.
+        tokenizer: The options of tokenizer_config.json.
+
+    Raises:
+        FileNotFoundError: If a file is missing.
+        ValueError: If a file is damaged, or files belong to different models.
+    """
+    if str(tokenizer.get("tokenizer_class")).removesuffix("Fast") == "MBartTokenizer":
+        raise ValueError(
+            f"{folder} is a model of mBART-25, whose decoder starts from a language. Of this "
+            "family, only mBART-50 can be imported, such as "
+            "facebook/mbart-large-50-many-to-many-mmt."
+        )
+    added: Sequence[str] = ()
+    if (folder / "vocab.json").exists():
+        spm = read_spm(folder / _SPM)[0]
+        pieces = read_vocabulary(folder / "vocab.json")
+        names = _M2M100.get(tokenizer.get("language_codes") or "m2m100", "").split()
+        languages = {code: f"__{code}__" for code in names}
+        pieces += [piece for piece in languages.values() if piece not in pieces]
+    else:
+        spm, pieces, added = _read_fairseq(folder, tokenizer)
+        languages = {piece: piece for piece in pieces if _CODE.fullmatch(piece)}
+    size, path = options["vocab_size"], folder / "config.json"
+    missing = [piece for piece in _SPECIAL if piece not in pieces]
+    if missing or not languages:
+        what = f"lacks {', '.join(missing)}" if missing else "has no languages"
+        raise ValueError(f"The vocabulary in {folder} {what}. Restore the tokenizer's files.")
+    if len(pieces) > size:
+        raise ValueError(
+            f"{path} has a vocab_size of {size:,}, and the tokenizer {len(pieces):,} tokens. They "
+            "belong to different models; restore both."
+        )
+    unused = [f"<unused {i}>" for i in range(len(pieces), size)]
+    pieces += unused
+    for key in ("pad_token_id", "decoder_start_token_id"):
+        if not 0 <= options[key] < size:
+            raise ValueError(
+                f"{key} in {path} must be an id below {size}, received {options[key]}. Restore it."
+            )
+    return ForeignSide(
+        spm,
+        pieces,
+        pad=options["pad_token_id"],
+        start=options["decoder_start_token_id"],
+        unk=pieces.index("<unk>"),
+        eos=pieces.index("</s>"),
+        languages=languages,
+        silent=[*_SPECIAL, *languages.values(), *added, *unused],
+        language_comes_last=bool(tokenizer.get("legacy_behaviour")),
+    )
+
+
+def _read_fairseq(
+    folder: Path, tokenizer: Mapping[str, Any]
+) -> tuple[bytes, list[str], Sequence[str]]:
+    """Return SentencePiece model, pieces by id, and those that are no part of text."""
+    has_json, has_spm = (folder / _JSON).exists(), (folder / _SPM).exists()
+    if not (has_json or has_spm):
+        raise FileNotFoundError(f"{folder} must have {_SPM} or {_JSON}, but has neither.")
+    if has_json:
+        path = folder / _JSON
+        content = read_json(path)
+        try:
+            pieces, added = _json_pieces(content)
+            spm = read_spm(folder / _SPM)[0] if has_spm else _rebuilt_spm(content)
+        except (AttributeError, KeyError, TypeError, ValueError, binascii.Error) as error:
+            raise ValueError(f"{path} is damaged, or of another kind: {error}.") from error
+        return spm, pieces, added
+    spm, spm_pieces = read_spm(folder / _SPM)
+    listed = dict(tokenizer)
+    if (path := folder / "special_tokens_map.json").exists():
+        listed = read_json(path) | listed
+    tokens = listed.get("extra_special_tokens") or listed.get("additional_special_tokens") or []
+    codes = [str(code) for code in tokens if _CODE.fullmatch(str(code))]
+    if not codes and str(tokenizer.get("tokenizer_class")).startswith("MBart50"):
+        codes = _MBART_50.split()
+    # fairseq has padding as a token more.
+    return spm, [*_SPECIAL, *spm_pieces[3:], *codes, "<mask>"], ["<mask>"]
+
+
+def _json_pieces(content: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Return the pieces of tokenizer.json by id, and those that are added to the model's."""
+    vocabulary = content["model"]["vocab"]
+    if isinstance(vocabulary, dict):
+        ids = dict(vocabulary)
+    else:
+        ids = {piece: i for i, (piece, _) in enumerate(vocabulary)}
+    added = {token["content"]: token["id"] for token in content.get("added_tokens") or []}
+    ids |= added
+    if sorted(ids.values()) != list(range(len(ids))):
+        raise ValueError("the ids of its tokens must be 0, 1, 2 and so on")
+    return sorted(ids, key=lambda piece: ids[piece]), list(added)
+
+
+def _rebuilt_spm(content: Mapping[str, Any]) -> bytes:
+    """Return the SentencePiece model that a tokenizer.json was made from, but for its ids."""
+    from sentencepiece import sentencepiece_model_pb2 as schema
+
+    model, proto = content["model"], schema.ModelProto()
+    kind = model.get("type") or ("BPE" if "merges" in model else "Unigram")
+    if kind == "BPE":
+        scores = dict.fromkeys(model["vocab"], 0.0)
+        merges = (m.split(" ") if isinstance(m, str) else m for m in model["merges"])
+        for rank, (left, right) in enumerate(merges, start=1):
+            scores[left + right] = scores[left + right] or -float(rank)
+        proto.trainer_spec.model_type = proto.trainer_spec.BPE
+    elif kind == "Unigram":
+        scores = dict(model["vocab"])
+        proto.trainer_spec.model_type = proto.trainer_spec.UNIGRAM
+    else:
+        raise ValueError(f"its model must be BPE or Unigram, received {kind!r}")
+    added = {token["content"] for token in content.get("added_tokens") or []}
+    proto.pieces.add(piece="<unk>", type=schema.ModelProto.SentencePiece.UNKNOWN)
+    for piece, score in scores.items():
+        if piece not in added and piece not in _SPECIAL and not _CODE.fullmatch(piece):
+            proto.pieces.add(piece=piece, score=score)
+    normalizer = content.get("normalizer") or {}
+    for part in normalizer.get("normalizers", [normalizer]):
+        if part.get("type") == "Precompiled":
+            charsmap = base64.b64decode(part["precompiled_charsmap"], validate=True)
+            proto.normalizer_spec.precompiled_charsmap = charsmap
+    return proto.SerializeToString()

@@ -1,0 +1,228 @@
+"""Models of many languages: the same ids, logits and translations as Hugging Face's."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformer import Transformer
+from keras_transformer.config import DecodingConfig
+from keras_transformer.export import export_saved_model, load_saved_model
+from keras_transformer.pretrained import import_model
+from keras_transformer.pretrained.hugging_face import read_hugging_face
+from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
+from keras_transformer.translation.languages import find_language
+from keras_transformer.translation.translator import Translator
+
+models = pytest.importorskip("tests.helpers.multilingual_models")
+torch = models.torch
+
+pytestmark = [pytest.mark.parity, pytest.mark.slow]
+
+CASES = {
+    "m2m100": {"family": "m2m100", "search": {"early_stopping": True, "num_beams": 5}},
+    "m2m100_untied": {
+        "family": "m2m100",
+        "tie_word_embeddings": False,
+        "scale_embedding": False,
+        "encoder_layers": 3,
+        "decoder_layers": 1,
+        "max_shard_size": "50KB",
+    },
+    "nllb": {"family": "nllb", "search": {"forced_eos_token_id": None, "max_length": 30}},
+    "nllb_legacy": {"family": "nllb", "legacy": True, "activation_function": "gelu"},
+    "mbart50": {"family": "mbart50", "search": {"early_stopping": True}},
+    "mbart50_untied": {
+        "family": "mbart50",
+        "tie_word_embeddings": False,
+        "activation_function": "swish",
+        "decoder_attention_heads": 2,
+        "decoder_ffn_dim": 24,
+        "search": {"length_penalty": 0.5},
+    },
+}
+COUNT = 60
+
+
+def their_ids(folder):
+    """Return their id of each of ours; -1 if it has none."""
+    order = read_hugging_face(folder).source.order
+    return np.array([-1 if i is None else i for i in order])
+
+
+class Pair:
+    """A model of Hugging Face and ours."""
+
+    def __init__(self, folder, name):
+        case = dict(CASES[name])
+        self.family = case.pop("family")
+        self.codes = models.CODES[self.family]
+        seed = list(CASES).index(name)
+        self.theirs, self.tokenizer = models.write_model(folder, self.family, seed=seed, **case)
+        self.folder, self.ours = folder, import_model(folder)
+        self.order = their_ids(folder)
+        self.tokenizer.src_lang = self.codes[0]
+
+    def ids(self, texts):
+        ids, _ = self.ours.encode_text(tf.constant(texts), self.language(0, len(texts)))
+        return ids.numpy()
+
+    def language(self, number, count):
+        return tf.fill([count], self.ours.tokenizer.languages[self.codes[number]])
+
+    def generate(self, texts, number, **options):
+        """Return their ids for texts, after the token that the decoder starts from."""
+        is_m2m100 = self.family == "m2m100"
+        find = self.tokenizer.get_lang_id if is_m2m100 else self.tokenizer.convert_tokens_to_ids
+        encoded = self.tokenizer(texts, return_tensors="pt", padding=True)
+        found = self.theirs.generate(
+            **encoded, forced_bos_token_id=find(self.codes[number]), **options
+        )
+        return [ids[ids != 1].tolist() for ids in found[:, 1:].numpy()]
+
+
+@pytest.fixture(scope="module", params=CASES)
+def pair(request, tmp_path_factory):
+    return Pair(tmp_path_factory.mktemp(request.param), request.param)
+
+
+def test_the_ids_are_the_same(pair):
+    texts = models.sentences(400)
+    found = [pair.order[row[row != 0]].tolist() for row in pair.ids(texts)]
+    for text, ids, expected in zip(texts, found, pair.tokenizer(texts).input_ids, strict=True):
+        assert ids == expected, text
+
+
+def test_the_logits_are_the_same(pair):
+    texts = models.sentences(20)
+    source, vocab_size = pair.ids(texts), len(pair.order)
+    target = np.random.default_rng(7).integers(4, vocab_size, [20, 12], "int32")
+    target[:, 0], target[:, 1] = 2, pair.language(1, 20)
+    theirs = torch.tensor(pair.order[source])
+    with torch.no_grad():
+        expected = pair.theirs(
+            input_ids=theirs,
+            attention_mask=theirs != 1,
+            decoder_input_ids=torch.tensor(np.where(target == 2, 2, pair.order[target])),
+        ).logits.numpy()
+    received = np.array(pair.ours.model({"source": source, "target": target}, training=False))
+    ours = [i for i in range(vocab_size) if i != 2]  # They start from another of their tokens.
+    np.testing.assert_allclose(received[:, :, ours], expected[:, :, pair.order[ours]], atol=1e-4)
+    assert np.abs(expected).max() > 5
+
+
+@pytest.mark.parametrize("beam_size", [1, None])
+def test_translations_are_the_same_in_two_languages(pair, beam_size):
+    texts = [text for text in models.sentences(COUNT) if text]
+    beams = {"num_beams": beam_size} if beam_size else {}
+    search = {"beam_size": beam_size} if beam_size else {}
+    pair.ours.save(pair.folder / "saved")
+    translator = Translator.load(pair.folder / "saved", **search)
+    source, lengths = translator.encode_text(tf.constant(texts), pair.language(0, len(texts)))
+    expected = [pair.generate(texts, number, **beams) for number in (1, 2)]
+    rows = np.arange(len(texts)) % 2
+    targets = tf.where(rows == 0, pair.language(1, len(texts)), pair.language(2, len(texts)))
+    found = translator.search(source, lengths, first_tokens=targets).ids[:, 0].numpy()
+    longest = translator.decoding.longest(2)
+    for row, ids in enumerate(found):
+        theirs = expected[rows[row]][row]
+        ids = pair.order[ids[ids != 0]].tolist()
+        if len(theirs) == longest and theirs[-1] != 2:  # Without forced_eos_token_id.
+            ids, theirs = ids[:-1], theirs[:-1]
+        assert ids == theirs, texts[row]
+
+
+def test_an_export_translates_each_row_into_its_language(pair, tmp_path):
+    texts = models.sentences(12)
+    names = [pair.codes[1 + row % 2] for row in range(12)]
+    expected = pair.ours(texts, source_language=pair.codes[0], target_language=names)
+    pair.ours.save(pair.folder / "saved")
+    fixed = {"source_language": pair.codes[0], "target_language": pair.codes[1]}
+    translator = Translator.load(pair.folder / "saved", **fixed)
+    loaded = load_saved_model(export_saved_model(translator, tmp_path / "model"))
+    assert loaded(texts[::2]) == expected[::2]
+    columns = {"source_language": 12 * [pair.codes[0]], "target_language": names}
+    inputs = {key: tf.constant(value) for key, value in {"text": texts, **columns}.items()}
+    found = loaded.signatures["translate"](**inputs)["translation"].numpy()
+    assert [text.decode() for text in found] == expected
+    with pytest.raises(tf.errors.InvalidArgumentError, match="target_language must be one of"):
+        loaded.signatures["translate"](**{**inputs, "target_language": tf.constant(12 * ["xx"])})
+
+
+def test_folders_of_older_releases_are_read(tmp_path):
+    options = {"files": "spm", "search": {"max_length": 9}}
+    for family, codes in models.CODES.items():
+        folder = tmp_path / family
+        model, tokenizer = models.write_model(folder, family, **options)
+        weights = {name: value.clone() for name, value in model.state_dict().items()}
+        if family != "mbart50":
+            weights["model.encoder.embed_positions.weights"] = torch.zeros(130, 24)
+        (folder / "model.safetensors").unlink()
+        torch.save(weights, folder / "pytorch_model.bin")
+        translator = import_model(folder)
+        tokenizer.src_lang = codes[0]
+        text, language = models.TEXTS[0], tf.constant([translator.tokenizer.languages[codes[0]]])
+        ids = translator.encode_text(tf.constant([text]), language)[0].numpy()[0]
+        assert their_ids(folder)[ids].tolist() == tokenizer(text).input_ids
+
+
+@pytest.fixture(scope="module")
+def nllb(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("nllb")
+    models.write_model(folder, "nllb")
+    return import_model(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        *(("deu_Latn", "deu_Latn"), ("deu", "deu_Latn"), ("DEU-latn", "deu_Latn")),
+        *(("de", "deu_Latn"), ("de-AT", "deu_Latn"), ("German", "deu_Latn"), ("pt_BR", "por_Latn")),
+        *(("zh-Hant", "zho_Hant"), ("zh_TW", "zho_Hant"), ("Simplified Chinese", "zho_Hans")),
+    ],
+)
+def test_a_language_is_found_by_what_it_is_called(nllb, name, code):
+    pytest.importorskip("babel", reason="Babel is not installed")
+    assert find_language(name, nllb.tokenizer) == code
+
+
+@pytest.mark.parametrize(
+    ("languages", "message"),
+    [
+        (("eng_Latn", "deu_Latin"), "target_language must be .*'deu_Latin'. Near ones .*deu_Latn"),
+        (("eng_Latn", "zho"), "'zho', which may be zho_Hans, zho_Hant"),
+        (("eng_Latn", None), "Give target_language, too"),
+        (("eng_Latn", ["deu_Latn"]), "one for each of the 2 sentences; received 1"),
+    ],
+)
+def test_a_language_that_the_model_lacks_is_an_error(nllb, languages, message):
+    with pytest.raises(ValueError, match=message):
+        nllb(models.TEXTS[:2], None, False, *languages)
+
+
+def test_a_model_without_languages_takes_none(nllb):
+    with pytest.raises(ValueError, match="needs source_language, received none"):
+        nllb(models.TEXTS[:2])
+    with pytest.raises(ValueError, match="source_language needs a model of many languages"):
+        tokenizer = SentencePieceTokenizer(train_sentencepiece(["a b c"], 266))
+        model = Transformer.from_size("tiny", tokenizer.vocab_size, num_layers=1)
+        Translator(model, tokenizer, decoding=DecodingConfig(source_language="en"))
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "message"),
+    [
+        ("config.json", {"vocab_size": 700}, "vocab_size of 700, and the tokenizer 8"),
+        ("config.json", {"decoder_start_token_id": 9999}, "must be an id below"),
+        ("config.json", {"max_position_embeddings": 4, "d_model": 48}, "48"),
+        ("tokenizer_config.json", {"tokenizer_class": "MBartTokenizer"}, "mBART-25"),
+        ("tokenizer.json", {"model": {"type": "WordPiece", "vocab": {}}}, "tokenizer.json"),
+    ],
+)
+def test_a_damaged_folder_is_an_error(file, change, message, tmp_path):
+    models.write_model(tmp_path, "nllb")
+    content = json.loads((tmp_path / file).read_text())
+    (tmp_path / file).write_text(json.dumps({**content, **change}))
+    with pytest.raises(ValueError, match=message):
+        import_model(tmp_path)
