@@ -1,7 +1,7 @@
 """A search that XLA compiles for a few shapes, for any number and length of sentences."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 import tensorflow as tf
@@ -41,7 +41,7 @@ class CompiledSearch:
     takes requests.
 
     Args:
-        search: `search(source, max_lengths, num_words, stage_lengths) -> SearchResult` for ids
+        search: `search(source, max_lengths, needs, stage_lengths) -> SearchResult` for ids
             [B, S], the arguments of the call, and the `lengths` of `Stages`.
         max_source_length: The length of the longest source.
         longest: `longest(length)`, the maximum number of tokens of a translation, for a source of
@@ -49,16 +49,17 @@ class CompiledSearch:
         device: The device that the shapes are chosen for, "cpu" or "gpu". With "gpu", only the
             compiled functions run on the GPU, between one copy of their inputs and one of their
             outputs.
+        needs_shape: The shape of what a sentence needs.
 
     Call arguments:
         source: int32 [B, S], padded.
         max_lengths: int32 [B], the maximum number of tokens of each translation.
-        num_words: int32 [B], the number of words of each source, for a search that counts them.
+        needs: int32 [B, ...], what a search must know of each sentence, such as its number of words.
 
     Returns:
         A `SearchResult`. A row does not depend on the shape that it was padded to.
 
-    >>> def search(source, max_lengths, num_words, stage_lengths):
+    >>> def search(source, max_lengths, needs, stage_lengths):
     ...     ids = tf.zeros([tf.shape(source)[0], 1, stage_lengths[-1]], tf.int32) + 5
     ...     scores = tf.zeros_like(ids[:, :, 0], tf.float32)
     ...     return SearchResult(ids, scores, max_lengths[:, tf.newaxis])
@@ -74,17 +75,17 @@ class CompiledSearch:
         max_source_length: int,
         longest: Callable[[int], int],
         device: str = "cpu",
+        needs_shape: Sequence[int] = (),
     ):
         self.device = device
+        self._needs_shape = tuple(needs_shape)
         self._source_lengths = source_lengths(max_source_length, device)
         self._functions = [
             self._compile(search, length, stage_lengths(longest(length), device))
             for length in self._source_lengths
         ]
 
-    def __call__(
-        self, source: tf.Tensor, max_lengths: tf.Tensor, num_words: tf.Tensor
-    ) -> SearchResult:
+    def __call__(self, source: tf.Tensor, max_lengths: tf.Tensor, needs: tf.Tensor) -> SearchResult:
         sizes = batch_sizes(1, self.device)
         with host(self.device):
             index = _round_up(tf.shape(source)[1], self._source_lengths)
@@ -100,9 +101,9 @@ class CompiledSearch:
                 part = _pad(source[start:end], rows, axis=0, value=PAD_ID)
                 # Rows of padding stop at their first token.
                 limits = _pad(max_lengths[start:end], rows, axis=0, value=1)
-                words = _pad(num_words[start:end], rows, axis=0, value=0)
+                needed = _pad(needs[start:end], rows, axis=0, value=0)
             branches = [
-                functools.partial(self._run, number, part, limits, words)
+                functools.partial(self._run, number, part, limits, needed)
                 for number in range(len(self._functions))
             ]
             result = tf.switch_case(index, branches)
@@ -135,19 +136,20 @@ class CompiledSearch:
             longest = tf.maximum(tf.reduce_max(lengths), 0)
             return SearchResult(ids[:, :, :longest], scores, lengths)
 
-    def _run(self, number, source, max_lengths, num_words):
+    def _run(self, number, source, max_lengths, needs):
         with host(self.device):
             source = tf.reshape(source, [-1, self._source_lengths[number]])
-            inputs = [_to_border(x, self.device) for x in (source, max_lengths, num_words)]
+            inputs = [_to_border(x, self.device) for x in (source, max_lengths, needs)]
         result = self._functions[number](*inputs)
         with host(self.device):
             return SearchResult(*(_from_border(x) for x in result))
 
     def _compile(self, search, source_length, stage_lengths):
         border = tf.int64 if self.device == "gpu" else tf.int32
-        ids, numbers = (tf.TensorSpec(shape, border) for shape in ([None, source_length], [None]))
+        shapes = [None, source_length], [None], [None, *self._needs_shape]
+        signature = [tf.TensorSpec(shape, border) for shape in shapes]
 
-        @tf.function(input_signature=[ids, numbers, numbers], autograph=False, jit_compile=True)
+        @tf.function(input_signature=signature, autograph=False, jit_compile=True)
         def compiled(*inputs):
             result = search(*map(_from_border, inputs), stage_lengths)
             return SearchResult(*(_to_border(x, self.device) for x in result))
