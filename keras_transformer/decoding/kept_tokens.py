@@ -136,7 +136,7 @@ class KeptTokensStep:
         return logits, (inner, counts)
 
     def _bans(self, counts: _Counts) -> tf.Tensor:
-        """Return what is added to the logits: of the K tokens, of eos and of others [B, N, K + 2]."""
+        """Return what is added to logits: of the K tokens, eos and others, [B, N, K + 2]."""
         left = tf.reduce_sum(counts.fewest, axis=2, keepdims=True)
         is_full = (left > 0) & (counts.room[:, :, tf.newaxis] <= left + 1)
         is_banned = tf.concat(

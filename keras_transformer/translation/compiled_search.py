@@ -54,7 +54,7 @@ class CompiledSearch:
     Call arguments:
         source: int32 [B, S], padded.
         max_lengths: int32 [B], the maximum number of tokens of each translation.
-        needs: int32 [B, ...], what a search must know of each sentence, such as its number of words.
+        needs: int32 [B, ...], what else a search must know of each sentence.
 
     Returns:
         A `SearchResult`. A row does not depend on the shape that it was padded to.

@@ -16,6 +16,7 @@ from keras_transformer.text import Tokenizer, TreeTokenizer
 from keras_transformer.text.files import read_tokenizers
 from keras_transformer.translation.batching import Advance, translate_in_batches
 from keras_transformer.translation.graph_method import forget_graphs, graph_method
+from keras_transformer.translation.protected import ProtectedTranslation
 from keras_transformer.translation.saved import find_translator, write_translator
 from keras_transformer.translation.search import TokenSearch, encode, tree_tokens
 from keras_transformer.translation.teacher_forcing import (
@@ -104,7 +105,12 @@ class Translator:
             )
         prefix = self.target_tokenizer.tokenize([self.decoding.prefix])[0].numpy().tolist()
         trees = tree_tokens(self.target_tokenizer)
-        self._token_search = TokenSearch(model, self.decoding, prefix, compiled, trees, device)
+        self._protected = ProtectedTranslation(
+            self.tokenizer, self.target_tokenizer, self.decoding.protect
+        )
+        kept = self._protected.kept_tokens
+        search = TokenSearch(model, self.decoding, prefix, compiled, trees, device, kept)
+        self._token_search = search
 
     @property
     def compiled(self) -> bool:
@@ -259,10 +265,35 @@ class Translator:
     @graph_method(_TEXT)
     def translate(self, text: tf.Tensor) -> tf.Tensor:
         """Return the translations, string [B], of texts, string [B]."""
-        # Greedy search is faster without scores. Others share a graph with other methods.
-        scores = self.decoding.beam_size > 1 or self.decoding.temperature is not None
-        best = self._search_text(text, num_hypotheses=1, scores=scores)[1]
-        return self._write(best.ids[:, 0], text)
+        if self.decoding.protect:
+            protect, terms = (tf.fill(tf.shape(text), x) for x in (self.decoding.protect, ""))
+            return self.translate_with_terms(text, terms, protect)["translation"]
+        return self._write(self._best_ids(text)[1], text)
+
+    @graph_method(_TEXT, *(tf.TensorSpec([None], tf.string, name=x) for x in ("terms", "protect")))
+    def translate_with_terms(
+        self, text: tf.Tensor, terms: tf.Tensor, protect: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Return translations that use given terms and keep spans of the text.
+
+        Args:
+            text: string [B].
+            terms: string [B], lines of source, tab and target; "" for none.
+            protect: string [B], names of what is kept, as in `DecodingConfig.protect`; "" for
+                nothing.
+
+        Returns:
+            A dictionary: `translation`, string [B].
+        """
+
+        def search(text, kept):
+            with tf.device(None):
+                return self._best_ids(text, kept)
+
+        # `tf.stack` fails on inputs of different lengths.
+        with tf.device(_HOST):
+            text, terms, protect = tf.unstack(tf.stack([text, terms, protect]))
+            return {"translation": self._protected(search, text, protect, terms)}
 
     @graph_method(_TEXT)
     def translate_with_scores(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -412,12 +443,19 @@ class Translator:
                 "target_tokens": self.target_tokenizer.pieces(target),
             }
 
+    def _best_ids(self, text, kept=None):
+        """Return the ids of the texts [B, S], and those of their translations [B, T]."""
+        # Greedy search is faster without scores. Others share a graph with other methods.
+        scores = self.decoding.beam_size > 1 or self.decoding.temperature is not None
+        source, best = self._search_text(text, num_hypotheses=1, scores=scores, kept=kept)
+        return source, best.ids[:, 0]
+
     @graph_method()
-    def _search_text(self, text, num_hypotheses, scores=True):
+    def _search_text(self, text, num_hypotheses, scores=True, kept=None):
         """Return the ids [B, S] of the texts, and the result of the search."""
         source, lengths = self.encode_text(text)
         num_words = self.count_words(text, lengths)
-        found = self.search(source, lengths, num_hypotheses, scores, num_words)
+        found = self._token_search(source, lengths, num_hypotheses, scores, num_words, kept)
         # An empty text has an empty translation.
         with tf.device(_HOST):
             is_text = (lengths > 1 if num_words is None else num_words > 0)[:, tf.newaxis]
