@@ -26,7 +26,14 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.tra
     )
     add_model_options(parser)
     add_text_options(parser, "to translate")
+    parser.add_argument(
+        "--terms",
+        metavar="FILE",
+        help="lines of source, tab and target: how words must be translated; see docs/protect.md",
+    )
     args = parser.parse_args(argv)
+    if args.terms and args.num_hypotheses is not None:
+        parser.error("give --terms or --num-hypotheses, not both")
     check_text_options(parser, args)
     n_best = args.num_hypotheses is not None
     import_tensorflow()

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from keras_transformer.config.decoding import ALL_KINDS
 from keras_transformer.text import Tokenizer
 from keras_transformer.translation.compiled_search import search_shapes
 from keras_transformer.translation.translator import Translator
@@ -47,8 +48,13 @@ def warmup_requests(
         shortest = dict(zip(lengths, [1, *(length + 1 for length in lengths)], strict=False))
         sizes = [(rows, shortest[length]) for rows, length in shapes]
     tokenizers = {"text": translator.tokenizer, "translation": translator.target_tokenizer}
+    options = {"terms": b"", "protect": ALL_KINDS.encode()}
+
+    def value(key, length):
+        return options[key] if key in options else _text(tokenizers[key], length)
+
     return [
-        Request(name, {key: rows * [_text(tokenizers[key], length)] for key in about["inputs"]})
+        Request(name, {key: rows * [value(key, length)] for key in about["inputs"]})
         for rows, length in sizes
         for name, about in signatures.items()
         if rows == 1 or name not in _ONE_ROW

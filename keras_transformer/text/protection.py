@@ -4,6 +4,9 @@ The regular expressions are RE2's, which has no lookaround. Instead, one express
 or what must not precede one, such as a word, so that a text is scanned from left to right.
 """
 
+import re
+from collections.abc import Mapping
+
 import tensorflow as tf
 
 from keras_transformer.config.data import PATTERN_PREFIX
@@ -128,6 +131,34 @@ class Protection:
 
         marked = _for_each(spans, mark, text)
         return tf.strings.regex_replace(marked, f"{_OPEN}{_CLOSE}|{_PAIRED}", "")
+
+
+def write_terms(terms: Mapping[str, str]) -> str:
+    r"""Return terms as `Protection.split` reads them, one a line.
+
+    Args:
+        terms: Targets by source.
+
+    Raises:
+        ValueError: If a source has no letter, a target no text, or one of both more than a line.
+
+    >>> write_terms({"invoice*": "Rechnung", "note": "Notiz"})
+    'invoice*\tRechnung\nnote\tNotiz'
+    """
+    lines = [f"{source.strip()}\t{target.strip()}" for source, target in terms.items()]
+    wrong = [
+        line
+        for line in lines
+        if not re.fullmatch(r"[^\t\r\n]*\w[^\t\r\n]*\t[^\t\r\n]+", line)
+        or len(line.encode("utf-8", "surrogatepass")) > _LONGEST_TERM
+    ]
+    if wrong:
+        raise ValueError(
+            "terms must have a source with a letter and a target in one line of at most "
+            f"{_LONGEST_TERM} bytes, received {', '.join(map(repr, wrong[:3]))}. Change or remove "
+            f"{'it' if len(wrong) == 1 else 'these'}."
+        )
+    return "\n".join(lines)
 
 
 def _clean(text):

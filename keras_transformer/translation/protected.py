@@ -1,6 +1,7 @@
 """Translation that keeps spans of the source, and uses given terms, whatever the model predicts.
 
-There are three ways, each for the texts that the one before has not kept:
+There are three ways, each for the texts whose spans the one before has lost, or whose tags it does
+not nest as the source does:
 
 1. If the vocabulary has user symbols, spans become symbols, which the search must place, and come
    back as they were. Otherwise, the model translates the text as it is.
@@ -23,13 +24,14 @@ from keras_transformer.text.protection import Protection, cut_edges, is_odd, joi
 _ANY_NUMBER = 2**20
 _ROWS = 64
 """Pieces that are translated at a time."""
-_MOST_TOKENS = 4096
-"""Tokens of a text among which symbols are looked for."""
+_TAG = r"(?s)</?[A-Za-z](?:.*[^/])?>"
+_VOID = r"(?is)<(?:br|hr|img|input|area|col|link|meta|wbr)\b.*"
+"""Tags that are not closed."""
 _ONE_BYTE = "<0x01>"
 """The piece that stands for a kept symbol between search and text."""
 
-SearchIds = Callable[[tf.Tensor, tf.Tensor | None], tuple[tf.Tensor, tf.Tensor]]
-"""`search(text, kept) -> (source, ids)` of texts [B], with the counts of `KeptTokensStep`."""
+SearchIds = Callable[[tf.Tensor, tf.Tensor | None], tf.Tensor]
+"""`search(text, kept) -> ids` of texts [B], with the counts of `KeptTokensStep`."""
 
 
 class Symbols(NamedTuple):
@@ -40,7 +42,7 @@ class Symbols(NamedTuple):
         source_ids: Their ids in the source vocabulary.
         target_ids: Their ids in the target vocabulary.
         is_span: bool [K], which of them are spans; others, such as ~, may occur anywhere.
-        stand_ins: For openings tags, closing tags and other spans, in this order, the numbers of
+        stand_ins: For opening tags, closing tags and other spans, in this order, the numbers of
             the symbols that can replace one. Those of the first two belong together.
     """
 
@@ -87,6 +89,7 @@ class ProtectedTranslation:
     Args:
         source: The tokenizer of the source.
         target: The tokenizer of the target.
+        max_source_length: The most tokens of a text that the model reads, eos included.
         protect: What `DecodingConfig.protect` names.
 
     Attributes:
@@ -103,7 +106,10 @@ class ProtectedTranslation:
         The translations, string [B].
     """
 
-    def __init__(self, source: Tokenizer, target: Tokenizer, protect: str = ""):
+    def __init__(
+        self, source: Tokenizer, target: Tokenizer, max_source_length: int, protect: str = ""
+    ):
+        self._max_source_length = max_source_length
         self._source, self._target = source, target
         self._protection = Protection(protect)
         self.symbols = find_symbols(source, target, self._protection)
@@ -123,7 +129,7 @@ class ProtectedTranslation:
             has_term = tf.math.unsorted_segment_sum(
                 tf.cast(is_term, tf.int32), pieces.value_rowids(), pieces.nrows()
             )
-            _, ids = search(tf.strings.join([tag, middle]), None)
+            ids = search(tf.strings.join([tag, middle]), None)
             output, is_kept = self._target.write(ids, middle), has_term == 0
         else:
             output, is_kept = self._with_symbols(search, tag, middle, pieces, is_on)
@@ -151,14 +157,15 @@ class ProtectedTranslation:
         return tf.strings.substr(text, tf.zeros_like(length), length), rest
 
     def _keeps(self, text, output, protect):
-        """Return whether outputs [B] have the spans of texts [B] as often, bool [B]."""
+        """Return whether outputs have the spans of texts as often, and tags nest, bool [B]."""
         none = tf.fill(tf.shape(text), "")
-        sides = []
+        sides, nested = [], []
         for each in (text, output):
             pieces, _ = self._protection.split(each, protect, none)
             is_span = is_odd(pieces)
             rows = tf.boolean_mask(pieces.value_rowids(), is_span)
             spans = tf.boolean_mask(pieces.values, is_span)
+            nested.append(_nests(rows, spans, tf.size(text)))
             sides.append((rows, tf.strings.join([tf.strings.as_string(rows), spans], " ")))
         (rows, spans), (_, found) = sides
         distinct, index = tf.unique(tf.concat([spans, found], axis=0))
@@ -168,7 +175,8 @@ class ProtectedTranslation:
             for side in (given, translated)
         ]
         is_wrong = tf.cast(tf.gather(counts[0] != counts[1], given), tf.int32)
-        return tf.math.unsorted_segment_sum(is_wrong, rows, tf.size(text)) == 0
+        is_kept = tf.math.unsorted_segment_sum(is_wrong, rows, tf.size(text)) == 0
+        return is_kept & (nested[1] | ~nested[0])
 
     def _between(self, search, tag, pieces):
         """Return texts [B] of which only what is between the spans is translated."""
@@ -185,7 +193,7 @@ class ProtectedTranslation:
             if self.symbols is not None:
                 kept = tf.stack([[0] * len(self.symbols.names), self._most()])
                 kept = tf.repeat(kept[tf.newaxis], tf.size(part), axis=0)
-            _, ids = search(part, kept)
+            ids = search(part, kept)
             return start + _ROWS, tf.concat([found, self._target.write(ids, part)], axis=0)
 
         _, found = tf.while_loop(
@@ -215,16 +223,14 @@ class ProtectedTranslation:
         written = tf.strings.join([tag, join(pieces.with_values(replaced))])
         counted = self._count(self._tokenize(written), symbols.source_ids)
         most = tf.where(symbols.is_span & is_on[:, tf.newaxis], counted, _ANY_NUMBER)
-        # Each is a token that the model reads, or the search might have no room for it.
+        # Each is a token that the model reads, so the search has room for it.
         fits &= tf.reduce_all(fewest <= counted, axis=1)
         fewest = tf.where(fits[:, tf.newaxis], fewest, 0)
         # The number of symbols must be static.
         kept = tf.reshape(tf.stack([fewest, most], axis=1), [-1, 2, size])
-        source, ids = search(written, kept)
-        # A text may be longer than the model reads.
-        is_read = self._count(source, symbols.source_ids) >= fewest
+        ids = search(written, kept)
         found = self._count(ids, symbols.target_ids)
-        fits &= tf.reduce_all(is_read & (found >= fewest), axis=1)
+        fits &= tf.reduce_all(found >= fewest, axis=1)
         # What each symbol of a text stands for.
         stands = tf.tile(names[tf.newaxis], [batch, 1])
         others = tf.where(~is_symbol)
@@ -280,7 +286,7 @@ class ProtectedTranslation:
         return numbers, is_symbol, fits
 
     def _tokenize(self, text):
-        return self._source.tokenize(text, _MOST_TOKENS).to_tensor(PAD_ID)
+        return self._source.tokenize(text, self._max_source_length - 1).to_tensor(PAD_ID)
 
     def _count(self, ids, tokens):
         """Return how often tokens occur in ids [B, T], int32 [B, K]."""
@@ -305,6 +311,33 @@ class ProtectedTranslation:
         count = tf.shape(parts)[1]  # One more than are put back.
         put = tf.pad(put.to_tensor(""), [[0, 0], [0, count]], constant_values="")[:, :count]
         return tf.strings.reduce_join(tf.strings.join([parts, put]), axis=1)
+
+
+def _nests(rows, spans, batch):
+    """Return whether each closing tag closes the last open one, bool [B].
+
+    Args:
+        rows: int64 [N], the texts of spans, ascending.
+        spans: string [N].
+        batch: B.
+    """
+    is_tag = tf.strings.regex_full_match(spans, _TAG) & ~tf.strings.regex_full_match(spans, _VOID)
+    rows, spans = (tf.boolean_mask(each, is_tag) for each in (rows, spans))
+    closes = tf.strings.regex_full_match(spans, "(?s)</.*")
+    names = tf.strings.regex_replace(spans, r"(?s)^</?([\w:.-]*).*$", r"\1")
+    # Within a depth, tags open and close in turn.
+    size = tf.size(spans, tf.int64)
+    depth = tf.cumsum(tf.where(closes, tf.constant(-1, tf.int64), 1)) + tf.cast(closes, tf.int64)
+    order = tf.argsort(rows * (2 * size + 1) + depth, stable=True)
+    rows, depth, closes, names = (tf.gather(each, order) for each in (rows, depth, closes, names))
+    is_second = _ranks(rows, batch) % 2 == 1
+    places = tf.range(size)
+    partner = tf.where(is_second, places - 1, tf.minimum(places + 1, size - 1))
+    is_right = closes == is_second
+    for each in (rows, depth, names):
+        is_right &= tf.gather(each, partner) == each
+    wrong = tf.cast(~is_right, tf.int32)
+    return tf.math.unsorted_segment_sum(wrong, rows, batch) == 0
 
 
 def _ranks(rows, batch):

@@ -9,11 +9,14 @@ from typing import Any, overload
 import tensorflow as tf
 
 from keras_transformer.config import PAD_ID, DecodingConfig
+from keras_transformer.config.data import PATTERN_PREFIX
+from keras_transformer.config.decoding import protect_problems
 from keras_transformer.decoding import SearchResult, score_tokens
 from keras_transformer.decoding.search import UNFILLED_SCORE
 from keras_transformer.model import Transformer
 from keras_transformer.text import Tokenizer, TreeTokenizer
 from keras_transformer.text.files import read_tokenizers
+from keras_transformer.text.protection import write_terms
 from keras_transformer.translation.batching import Advance, translate_in_batches
 from keras_transformer.translation.graph_method import forget_graphs, graph_method
 from keras_transformer.translation.protected import ProtectedTranslation
@@ -106,7 +109,10 @@ class Translator:
         prefix = self.target_tokenizer.tokenize([self.decoding.prefix])[0].numpy().tolist()
         trees = tree_tokens(self.target_tokenizer)
         self._protected = ProtectedTranslation(
-            self.tokenizer, self.target_tokenizer, self.decoding.protect
+            self.tokenizer,
+            self.target_tokenizer,
+            self.decoding.max_source_length,
+            self.decoding.protect,
         )
         kept = self._protected.kept_tokens
         search = TokenSearch(model, self.decoding, prefix, compiled, trees, device, kept)
@@ -121,6 +127,11 @@ class Translator:
     def device(self) -> str:
         """The device that the search is for, "cpu" or "gpu"; a portable one runs on both."""
         return self._token_search.device
+
+    @property
+    def protects(self) -> bool:
+        """Whether spans of a text are kept by default, or by symbols of the vocabulary."""
+        return bool(self.decoding.protect or self._protected.symbols)
 
     @property
     def makes_trees(self) -> bool:
@@ -232,7 +243,13 @@ class Translator:
 
     @overload
     def __call__(  # type: ignore[overload-overlap]  # a str is also a Sequence[str]
-        self, sentences: str, batch_size: int | None = None, progress: bool | Advance = False
+        self,
+        sentences: str,
+        batch_size: int | None = None,
+        progress: bool | Advance = False,
+        *,
+        terms: Mapping[str, str] | None = None,
+        protect: Sequence[str] | None = None,
     ) -> str: ...
 
     @overload
@@ -241,9 +258,12 @@ class Translator:
         sentences: Sequence[str],
         batch_size: int | None = None,
         progress: bool | Advance = False,
+        *,
+        terms: Mapping[str, str] | None = None,
+        protect: Sequence[str] | None = None,
     ) -> list[str]: ...
 
-    def __call__(self, sentences, batch_size=None, progress=False):
+    def __call__(self, sentences, batch_size=None, progress=False, *, terms=None, protect=None):
         """Translate a string, or strings in batches of similar length.
 
         See `translate_in_batches`.
@@ -253,14 +273,46 @@ class Translator:
             batch_size: The number of sentences per batch; by default 64, or 256 with a GPU.
             progress: Whether to show a progress bar; or a function to call with the sentences of
                 each batch that is done.
+            terms: What must be translated how, such as `{"invoice*": "Rechnung"}`. A key is whole
+                words, in any case; a * at its end stands for any letters.
+            protect: What is kept as it is, such as `["printf", "html"]` or `["all"]`: the names of
+                `DecodingConfig.protect`, which is the default.
 
         Returns:
             A string for a string; otherwise a list of the translations, in the order of the
             sentences.
+
+        Raises:
+            ValueError: If a term or a name cannot be used.
         """
         texts = [sentences] if isinstance(sentences, str) else sentences
-        translations = translate_in_batches(self.translate, texts, batch_size, progress)
+        translate = self.translate
+        if terms or protect is not None:
+            glossary = write_terms(terms or {})
+            names = self._names(protect)
+
+            def translate(text):
+                options = (tf.fill(tf.shape(text), each) for each in (glossary, names))
+                return self.translate_with_terms(text, *options)["translation"]
+
+        translations = translate_in_batches(translate, texts, batch_size, progress)
         return translations[0] if isinstance(sentences, str) else translations
+
+    def _names(self, protect: Sequence[str] | None) -> str:
+        """Return what is kept as it is, as in `DecodingConfig.protect`."""
+        if protect is None:
+            return self.decoding.protect
+        names = " ".join([protect] if isinstance(protect, str) else protect)
+        own = self.decoding.protect.replace(",", " ").split()
+        problems = protect_problems(names) or [
+            f"protect must have regular expressions when the model is loaded, received {word!r}; "
+            f"call Translator.load with protect={names!r}"
+            for word in names.replace(",", " ").split()
+            if word.startswith(PATTERN_PREFIX) and word not in own
+        ]
+        if problems:
+            raise ValueError(f"{'; '.join(problems)}.")
+        return names
 
     @graph_method(_TEXT)
     def translate(self, text: tf.Tensor) -> tf.Tensor:
@@ -268,7 +320,7 @@ class Translator:
         if self.decoding.protect:
             protect, terms = (tf.fill(tf.shape(text), x) for x in (self.decoding.protect, ""))
             return self.translate_with_terms(text, terms, protect)["translation"]
-        return self._write(self._best_ids(text)[1], text)
+        return self._write(self._best_ids(text), text)
 
     @graph_method(_TEXT, *(tf.TensorSpec([None], tf.string, name=x) for x in ("terms", "protect")))
     def translate_with_terms(
@@ -444,11 +496,11 @@ class Translator:
             }
 
     def _best_ids(self, text, kept=None):
-        """Return the ids of the texts [B, S], and those of their translations [B, T]."""
+        """Return the ids of the best translations [B, T]."""
         # Greedy search is faster without scores. Others share a graph with other methods.
         scores = self.decoding.beam_size > 1 or self.decoding.temperature is not None
-        source, best = self._search_text(text, num_hypotheses=1, scores=scores, kept=kept)
-        return source, best.ids[:, 0]
+        best = self._search_text(text, num_hypotheses=1, scores=scores, kept=kept)[1]
+        return best.ids[:, 0]
 
     @graph_method()
     def _search_text(self, text, num_hypotheses, scores=True, kept=None):

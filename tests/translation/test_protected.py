@@ -64,6 +64,7 @@ def check(sources, translations, terms=""):
     ):
         for span in {*spans[1::2]}:
             assert kept[1::2].count(span) == spans[1::2].count(span), (source, translation, span)
+        assert nests(kept) or not nests(spans), (source, translation)
         targets = [piece for piece, is_its in zip(row, is_term, strict=True) if is_its]
         for target in {*targets}:
             assert translation.encode().count(target) >= targets.count(target)
@@ -71,23 +72,38 @@ def check(sources, translations, terms=""):
         assert translation.endswith(source[len(source.rstrip()) :])
 
 
-@pytest.mark.parametrize("has_symbols", [True, False])
+def nests(pieces):
+    """Return whether tags among pieces close in the order in which they opened."""
+    opened = []
+    for tag in pieces[1::2]:
+        name = tag.strip(b"</>").split()[0] if tag.strip(b"</>") else b""
+        if tag.startswith(b"</"):
+            if not opened or opened.pop() != name:
+                return False
+        elif tag.startswith(b"<") and not tag.endswith(b"/>"):
+            opened.append(name)
+    return not opened
+
+
 @pytest.mark.parametrize(
-    "decoding",
+    ("has_symbols", "decoding"),
     [
-        {},
-        {"beam_size": 3},
-        {"temperature": 1.5},
-        {"max_length": 3},
-        {"no_repeat_ngram_size": 1},
-        {"prefix": "one two"},
+        (True, {}),
+        (True, {"beam_size": 3}),
+        (True, {"temperature": 1.5}),
+        (True, {"max_length": 3, "prefix": "one two", "no_repeat_ngram_size": 1}),
+        (False, {"beam_size": 2}),
+        pytest.param(True, {"compiled": True}, marks=pytest.mark.slow),
     ],
     ids=str,
 )
-def test_hostile_texts_keep_their_spans(decoding, has_symbols):
+def test_hostile_texts_keep_their_spans_and_terms(has_symbols, decoding):
     sources = [hostile_text(seed) for seed in range(60)]
     translator = make_translator(has_symbols, **decoding)
-    check(sources, translate(translator, sources, TERMS), TERMS)
+    found = translate(translator, sources, TERMS)
+    check(sources, found, TERMS)
+    # Another batch changes nothing.
+    assert translate(translator, sources[5:25], TERMS) == found[5:25]
 
 
 def translate(translator, texts, terms="", protect="all"):
@@ -95,3 +111,41 @@ def translate(translator, texts, terms="", protect="all"):
     inputs = ([text.encode() for text in texts], [terms] * count, [protect] * count)
     found = translator.translate_with_terms(*map(tf.constant, inputs))["translation"]
     return [text.decode() for text in found.numpy()]
+
+
+def test_symbols_stand_for_spans_where_the_model_puts_them():
+    translator = make_translator()
+    sources = ["one %s dog", "%2$s sees <a href='x'>red</a>", "<b>%s</b>\\n", "one dog ${x} {y}"]
+    found = translator(sources, protect=["all"])
+    check(sources, found)
+    # Otherwise, spans would come in between the translations of the pieces.
+    pieces = [translator([piece.decode() for piece in row[::2]]) for row in split(sources)[0]]
+    assert any(row[0] not in text for row, text in zip(pieces, found, strict=True))
+
+
+def test_calls_and_configurations_protect_alike():
+    sources = ["one %s dog", "the {0} sees"]
+    configured = make_translator(protect="printf python")
+    assert configured(sources) == make_translator()(sources, protect=["printf", "python"])
+    assert configured(sources, protect=[]) == make_translator()(sources)
+    (found,) = make_translator()(["one dog"], terms={"dog*": "Hund"})
+    assert "Hund" in found
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"protect": ["tags"]}, "protect has the names .*received 'tags'"),
+        ({"protect": ["re:A+"]}, "when the model is loaded"),
+        ({"terms": {"dog": ""}}, "terms must have a source"),
+        ({"terms": {"+": "plus", "a\tb": "c"}}, "Change or remove these"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        make_translator()("one", **options)
+
+
+def test_patterns_that_only_python_has_are_refused():
+    with pytest.raises(ValueError, match="of RE2, received '\\(\\?=a\\)'"):
+        make_translator(protect="re:(?=a)")
