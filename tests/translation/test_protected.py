@@ -76,11 +76,13 @@ def nests(pieces):
     """Return whether tags among pieces close in the order in which they opened."""
     opened = []
     for tag in pieces[1::2]:
-        name = tag.strip(b"</>").split()[0] if tag.strip(b"</>") else b""
+        if not tag.startswith(b"<") or tag.endswith(b"/>"):
+            continue
+        name = tag.strip(b"</>").split()[0]
         if tag.startswith(b"</"):
             if not opened or opened.pop() != name:
                 return False
-        elif tag.startswith(b"<") and not tag.endswith(b"/>"):
+        else:
             opened.append(name)
     return not opened
 
