@@ -30,7 +30,14 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.tra
     add_model_options(parser)
     add_text_options(parser, "to translate")
     _add_alignment_options(parser)
+    parser.add_argument(
+        "--terms",
+        metavar="FILE",
+        help="lines of source, tab and target: how words must be translated; see docs/protect.md",
+    )
     args = parser.parse_args(argv)
+    if args.terms and args.num_hypotheses is not None:
+        parser.error("give --terms or --num-hypotheses, not both")
     check_text_options(parser, args)
     _check_alignment_options(parser, args)
     import_tensorflow()

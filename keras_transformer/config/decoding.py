@@ -1,13 +1,51 @@
 """Options of decoding."""
 
 import math
+import re
 import struct
 from typing import Literal
 
 from pydantic import Field, model_validator
 
+from keras_transformer.config.data import PATTERN_PREFIX
 from keras_transformer.config.model import BOS_ID, PAD_ID, UNK_ID
 from keras_transformer.config.strict import configuration
+
+PROTECTED_KINDS = (
+    *("printf", "python", "icu", "qt", "variables", "html", "urls", "emails", "paths", "options"),
+    *("breaks", "numbers"),
+)
+"""Kinds of text that a translation can keep; see `keras_transformer.text.protection`."""
+ALL_KINDS = "all"
+"""Stands for all of them except numbers."""
+
+
+def protect_problems(protect: str) -> list[str]:
+    """Return what is wrong with `DecodingConfig.protect`.
+
+    >>> protect_problems("html re:[A-Z]+-[0-9]+"), len(protect_problems("tags re:("))
+    ([], 2)
+    """
+    problems = []
+    for word in protect.replace(",", " ").split():
+        if not word.startswith(PATTERN_PREFIX):
+            if word not in (*PROTECTED_KINDS, ALL_KINDS):
+                problems.append(
+                    f"protect has the names {', '.join(PROTECTED_KINDS)} and {ALL_KINDS}, received "
+                    f"{word!r}; write {PATTERN_PREFIX} before a regular expression"
+                )
+            continue
+        try:
+            groups = re.compile(word.removeprefix(PATTERN_PREFIX)).groups
+            problem = "a group; write (?:...) instead of (...)" if groups else ""
+        except re.error as error:
+            problem = str(error)
+        if problem:
+            problems.append(
+                f"protect must have regular expressions without groups after {PATTERN_PREFIX}, "
+                f"received {word!r} ({problem})"
+            )
+    return problems
 
 
 @configuration()
@@ -57,6 +95,11 @@ class DecodingConfig:
     """Language of the translation, likewise."""
     prefix: str = ""
     """Text that every translation starts with."""
+    protect: str = ""
+    """What a translation keeps as it is in the source: printf, python, icu, qt, variables, html,
+    urls, emails, paths, options, breaks and numbers, or all for all but numbers, or re: and a
+    regular expression without white space and commas; several are separated by spaces. By
+    default, nothing is guaranteed."""
     temperature: float | None = Field(default=None, ge=0.001, le=100)
     """Sample translations instead of searching for the best one: at 1 from the model's own
     distribution, below 1 from a sharper one. By default, decoding searches."""
@@ -84,7 +127,7 @@ class DecodingConfig:
         ['min_length=3']
         """
         names = ["min_length", "no_repeat_ngram_size", "repetition_penalty"]
-        names += ["allow_unknown", "prefix"]
+        names += ["allow_unknown", "prefix", "protect"]
         plain = DecodingConfig()
         return [
             f"{name}={getattr(self, name)!r}"
@@ -106,7 +149,7 @@ class DecodingConfig:
 
     @model_validator(mode="after")
     def _check(self):
-        problems = []
+        problems = protect_problems(self.protect)
         if self.temperature is None and (self.num_hypotheses or 1) > self.beam_size:
             problems.append(
                 "num_hypotheses must be at most beam_size, received "

@@ -40,7 +40,9 @@ def export_saved_model(
       `target_language`, codes of `Translator.languages`, to `translation`. The other signatures
       translate between the languages of the translator's `decoding`, which must name both;
     - `translate_with_scores`, `n_best`, `score`, `attend` and `inspect`: the methods of
-      `Translator`, with the same arguments and results (`attend` is `Translator.attention`).
+      `Translator`, with the same arguments and results (`attend` is `Translator.attention`);
+    - `translate_with_terms`, likewise, if the vocabulary has placeholders among its user symbols,
+      or `decoding.protect` is set.
 
     The version directory appears under its final name only when it is complete, so a running model
     server can watch `path`. It also contains:

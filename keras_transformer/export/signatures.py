@@ -15,6 +15,8 @@ METHODS = {
     "inspect": "inspect",
 }
 """The method of `Translator` behind each signature other than `serving_default`."""
+_WITH_TERMS = "translate_with_terms"
+"""The signature of models that protect spans, and its method."""
 
 
 def trace_signatures(translator: Translator) -> dict[str, Any]:
@@ -30,9 +32,10 @@ def trace_signatures(translator: Translator) -> dict[str, Any]:
         return {"translation": translator.translate_between(text, *languages)}
 
     functions = {"serving_default": serving_default}
-    if translator.languages:
+    if translator.languages and not translator.decoding.protect:
         functions["translate"] = translate
-    functions |= {name: getattr(translator, method) for name, method in METHODS.items()}
+    methods = METHODS | ({_WITH_TERMS: _WITH_TERMS} if translator.protects else {})
+    functions |= {name: getattr(translator, method) for name, method in methods.items()}
     return {name: function.get_concrete_function() for name, function in functions.items()}
 
 
@@ -46,7 +49,12 @@ def describe_signatures(signatures: Mapping[str, Any]) -> dict[str, dict[str, An
         For each signature, what it `does`, and the type and shape of its `inputs` and `outputs`
         by name.
     """
-    methods = {"serving_default": "translate", "translate": "translate_between", **METHODS}
+    methods = {
+        "serving_default": "translate",
+        "translate": "translate_between",
+        **METHODS,
+        _WITH_TERMS: _WITH_TERMS,
+    }
     return {
         name: {
             "does": getattr(Translator, methods[name]).__doc__.split("\n")[0],

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from keras_transformer.config.decoding import ALL_KINDS
 from keras_transformer.text import Tokenizer
 from keras_transformer.translation.compiled_search import search_shapes
 from keras_transformer.translation.translator import Translator
@@ -48,10 +49,11 @@ def warmup_requests(
         sizes = [(rows, shortest[length]) for rows, length in shapes]
     tokenizers = {"text": translator.tokenizer, "translation": translator.target_tokenizer}
     sides = ("source_language", "target_language")
-    codes = {side: (getattr(translator.decoding, side) or "").encode() for side in sides}
+    options = {side: (getattr(translator.decoding, side) or "").encode() for side in sides}
+    options |= {"terms": b"", "protect": ALL_KINDS.encode()}
 
     def value(key, length):
-        return codes[key] if key in codes else _text(tokenizers[key], length)
+        return options[key] if key in options else _text(tokenizers[key], length)
 
     return [
         Request(name, {key: rows * [value(key, length)] for key in about["inputs"]})

@@ -199,7 +199,7 @@ def _decoding(
         *([i] for i in search.get("suppress_tokens") or []),
     ]
     return DecodingConfig(
-        target_language=target.language_codes.get(search.get("forced_bos_token_id")),
+        target_language=target.language_codes.get(search.get("forced_bos_token_id") or -1),
         beam_size=search.get("num_beams") or 1,
         num_hypotheses=None if hypotheses == 1 else hypotheses,
         length_penalty=float(

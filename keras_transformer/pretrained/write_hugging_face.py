@@ -161,6 +161,8 @@ def _obstacles(translator: Translator) -> Iterator[str]:
             )
     if decoding.prefix:
         yield f"decoding.prefix must be empty, received {decoding.prefix!r}"
+    if decoding.protect:
+        yield f"decoding.protect must be empty, received {decoding.protect!r}"
 
 
 def _options(translator: Translator) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """A search that XLA compiles for a few shapes, for any number and length of sentences."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 import tensorflow as tf
@@ -41,7 +41,7 @@ class CompiledSearch:
     takes requests.
 
     Args:
-        search: `search(source, max_lengths, *numbers, stage_lengths) -> SearchResult` for ids
+        search: `search(source, max_lengths, *needs, stage_lengths) -> SearchResult` for ids
             [B, S], the arguments of the call, and the `lengths` of `Stages`.
         max_source_length: The length of the longest source.
         longest: `longest(length)`, the maximum number of tokens of a translation, for a source of
@@ -49,18 +49,18 @@ class CompiledSearch:
         device: The device that the shapes are chosen for, "cpu" or "gpu". With "gpu", only the
             compiled functions run on the GPU, between one copy of their inputs and one of their
             outputs.
-        num_inputs: The number of arguments of the call besides the source.
+        needs_shapes: The shape of each of the needs of a sentence.
 
     Call arguments:
         source: int32 [B, S], padded.
         max_lengths: int32 [B], the maximum number of tokens of each translation.
-        *numbers: int32 [B] each, what else the search is given for each source, such as its number
+        *needs: int32 [B, ...], what else the search must know of each sentence, such as its number
             of words.
 
     Returns:
         A `SearchResult`. A row does not depend on the shape that it was padded to.
 
-    >>> def search(source, max_lengths, num_words, stage_lengths):
+    >>> def search(source, max_lengths, needs, stage_lengths):
     ...     ids = tf.zeros([tf.shape(source)[0], 1, stage_lengths[-1]], tf.int32) + 5
     ...     scores = tf.zeros_like(ids[:, :, 0], tf.float32)
     ...     return SearchResult(ids, scores, max_lengths[:, tf.newaxis])
@@ -76,10 +76,10 @@ class CompiledSearch:
         max_source_length: int,
         longest: Callable[[int], int],
         device: str = "cpu",
-        num_inputs: int = 2,
+        needs_shapes: Sequence[Sequence[int]] = ((),),
     ):
         self.device = device
-        self._num_inputs = num_inputs
+        self._needs_shapes = [tuple(shape) for shape in needs_shapes]
         self._source_lengths = source_lengths(max_source_length, device)
         self._functions = [
             self._compile(search, length, stage_lengths(longest(length), device))
@@ -87,7 +87,7 @@ class CompiledSearch:
         ]
 
     def __call__(
-        self, source: tf.Tensor, max_lengths: tf.Tensor, *numbers: tf.Tensor
+        self, source: tf.Tensor, max_lengths: tf.Tensor, *needs: tf.Tensor
     ) -> SearchResult:
         sizes = batch_sizes(1, self.device)
         with host(self.device):
@@ -104,9 +104,9 @@ class CompiledSearch:
                 part = _pad(source[start:end], rows, axis=0, value=PAD_ID)
                 # Rows of padding stop at their first token.
                 limits = _pad(max_lengths[start:end], rows, axis=0, value=1)
-                others = [_pad(each[start:end], rows, axis=0, value=0) for each in numbers]
+                needed = [_pad(each[start:end], rows, axis=0, value=0) for each in needs]
             branches = [
-                functools.partial(self._run, number, part, limits, *others)
+                functools.partial(self._run, number, part, limits, *needed)
                 for number in range(len(self._functions))
             ]
             result = tf.switch_case(index, branches)
@@ -149,9 +149,9 @@ class CompiledSearch:
 
     def _compile(self, search, source_length, stage_lengths):
         border = tf.int64 if self.device == "gpu" else tf.int32
-        ids, numbers = (tf.TensorSpec(shape, border) for shape in ([None, source_length], [None]))
-
-        signature = [ids, *self._num_inputs * [numbers]]
+        needs = [[None, *shape] for shape in self._needs_shapes]
+        shapes = [[None, source_length], [None], *needs]
+        signature = [tf.TensorSpec(shape, border) for shape in shapes]
 
         @tf.function(input_signature=signature, autograph=False, jit_compile=True)
         def compiled(*inputs):

@@ -27,12 +27,12 @@ def with_languages(decoding: DecodingConfig, tokenizer: Tokenizer) -> DecodingCo
             "prefix must be empty for a model of many languages, whose translations begin with "
             f"their language; received {decoding.prefix!r}. Leave it out."
         )
-    sides = ("source_language", "target_language")
-    names = {side: getattr(decoding, side) for side in sides if getattr(decoding, side)}
-    if not names:
-        return decoding
-    codes = {side: find_language(name, tokenizer, side) for side, name in names.items()}
-    return dataclasses.replace(decoding, **codes)
+    source, target = decoding.source_language, decoding.target_language
+    return dataclasses.replace(
+        decoding,
+        source_language=source and find_language(source, tokenizer, "source_language"),
+        target_language=target and find_language(target, tokenizer, "target_language"),
+    )
 
 
 def find_language(name: str, tokenizer: Tokenizer, option: str = "language") -> str:

@@ -15,6 +15,7 @@ from keras_transformer.decoding import (
     make_rules,
     sample_search,
 )
+from keras_transformer.decoding.kept_tokens import KeptTokensStep
 from keras_transformer.decoding.styles import get_style
 from keras_transformer.model import Transformer
 from keras_transformer.text import Tokenizer, TreeTokenizer
@@ -81,6 +82,7 @@ class TokenSearch:
             sees one.
         tree_tokens: The tokens of trees, if the results are to be trees over the words of the
             sources; see `decoding.TreeStep`.
+        kept_tokens: The K tokens whose numbers a call may state.
 
     Call arguments:
         source: int [B, S], each row with eos and padding.
@@ -91,6 +93,8 @@ class TokenSearch:
             trees need it.
         first_tokens: int32 [B], the token that each translation begins with, at no cost: its
             language in a model of many. By default, the search chooses it.
+        kept: int32 [B, 2, K], how often each of `kept_tokens` occurs in a translation, at least and
+            at most; see `KeptTokensStep`. A translation has fewer than `lengths` of them.
 
     Raises:
         ValueError: If trees are to have a prefix, or an option that bans tokens, or a device is
@@ -113,6 +117,7 @@ class TokenSearch:
         compiled: bool = False,
         tree_tokens: TreeTokens | None = None,
         device: str | None = None,
+        kept_tokens: Sequence[int] = (),
     ):
         if tree_tokens is not None and (given := decoding.not_for_trees()):
             raise ValueError(
@@ -121,6 +126,7 @@ class TokenSearch:
             )
         self.model = model
         self._tree_tokens = tree_tokens
+        self._kept_tokens = tuple(kept_tokens)
         self.decoding = decoding
         self.compiled = compiled
         self.device = _device(device, compiled)
@@ -163,10 +169,12 @@ class TokenSearch:
         scores: bool = True,
         num_words: tf.Tensor | None = None,
         first_tokens: tf.Tensor | None = None,
+        kept: tf.Tensor | None = None,
     ) -> SearchResult:
         source_lengths = lengths
         rows = [] if first_tokens is None else [first_tokens]
         num_words = tf.zeros_like(lengths) if num_words is None else num_words
+        needs = num_words if kept is None else kept
         # The paper's limit counts tokens without eos, and `lengths` includes it on both sides.
         if self.decoding.length_factor != 1:
             product = self.decoding.length_factor * tf.cast(lengths, tf.float32)
@@ -177,30 +185,32 @@ class TokenSearch:
             max_lengths = tf.minimum(max_lengths, self.decoding.max_length)
         if self._tree_tokens is not None:
             max_lengths = tf.maximum(max_lengths, self._tree_tokens.shortest(num_words))
-        options = {"num_hypotheses": num_hypotheses, "scores": scores}
+        if kept is not None:
+            max_lengths = tf.maximum(max_lengths, tf.reduce_sum(kept[:, 0], axis=1) + 1)
+        options = {"num_hypotheses": num_hypotheses, "scores": scores, "keeps": kept is not None}
         if self.compiled:
-            key = num_hypotheses, scores, len(rows), self.model.kernel_version
+            key = *options.values(), len(rows), self.model.kernel_version
             if key not in self._compiled:
                 self._compiled[key] = CompiledSearch(
                     lambda *inputs: self._search(*inputs[:-1], stage_lengths=inputs[-1], **options),
                     self.decoding.max_source_length,
                     self.longest,
                     self.device,
-                    num_inputs=2 + len(rows),
+                    [each.shape[1:] for each in (needs, *rows)],
                 )
-            return self._compiled[key](source, max_lengths, num_words, *rows)
+            return self._compiled[key](source, max_lengths, needs, *rows)
 
         def search_single_sentence():
             # With `tf.ensure_shape`, TensorFlow's optimizer would infer a single row in the other
             # branch too, and compute wrong constants.
             row = tf.reshape(source[0, : source_lengths[0]], [1, -1])
-            limits = (values[:1] for values in (max_lengths, num_words, *rows))
+            limits = (values[:1] for values in (max_lengths, needs, *rows))
             return self._search(row, *limits, single_sentence=True, **options)
 
         return tf.cond(
             tf.shape(source)[0] == 1,
             search_single_sentence,
-            lambda: self._search(source, max_lengths, num_words, *rows, **options),
+            lambda: self._search(source, max_lengths, needs, *rows, **options),
         )
 
     def log_probs(self, logits: tf.Tensor) -> tf.Tensor:
@@ -210,22 +220,27 @@ class TokenSearch:
     def longest(self, source_length: int) -> int:
         """Return the most tokens of a translation for the length of its source, both with eos."""
         longest = self.decoding.longest(source_length)
-        shortest = 0 if self._tree_tokens is None else self._tree_tokens.shortest(source_length)
-        return max(longest, shortest)
+        if self._tree_tokens is not None:
+            return max(longest, self._tree_tokens.shortest(source_length))
+        return max(longest, source_length) if self._kept_tokens else longest
 
     def _search(
         self,
         source,
         max_lengths,
-        num_words,
+        needs,
         first_tokens=None,
         *,
         stage_lengths=None,
         num_hypotheses,
         scores,
+        keeps,
         single_sentence=False,
     ):
-        """Return the result for sources [B, S]; `stage_lengths` are those of `Stages`."""
+        """Return the result for sources [B, S]; `stage_lengths` are those of `Stages`.
+
+        `needs` are the counts of kept tokens, or else the number of words.
+        """
         decoding = self.decoding
         is_sampled = decoding.temperature is not None
         beam_size = num_hypotheses if is_sampled else decoding.beam_size
@@ -242,18 +257,17 @@ class TokenSearch:
             device=self.device,
             first_tokens=first_tokens,
         )
-        step: ModelStep | TreeStep = model_step
+        step: ModelStep | TreeStep | KeptTokensStep = model_step
         state, stages, select = model_step.initial_state(), model_step.stages, model_step.select
-        if self._tree_tokens is not None:
-            step = trees = TreeStep(
-                model_step,
-                self._tree_tokens,
-                num_words=num_words,
-                max_lengths=max_lengths,
-                beam_size=beam_size,
-            )
-            state = trees.initial_state(state)
-            stages, select = trees.stages(stages), trees.select(select)
+        limits = {"max_lengths": max_lengths, "beam_size": beam_size}
+        ruled: TreeStep | KeptTokensStep | None = None
+        if keeps:
+            ruled = KeptTokensStep(model_step, self._kept_tokens, counts=needs, **limits)
+        elif self._tree_tokens is not None:
+            ruled = TreeStep(model_step, self._tree_tokens, num_words=needs, **limits)
+        if ruled is not None:
+            step, state = ruled, ruled.initial_state(state)
+            stages, select = ruled.stages(stages), ruled.select(select)
         options = {
             "max_lengths": max_lengths,
             "length_penalty": decoding.length_penalty,

@@ -9,11 +9,14 @@ from typing import Any, overload
 import tensorflow as tf
 
 from keras_transformer.config import PAD_ID, DecodingConfig
+from keras_transformer.config.data import PATTERN_PREFIX
+from keras_transformer.config.decoding import protect_problems
 from keras_transformer.decoding import SearchResult, score_tokens
 from keras_transformer.decoding.search import UNFILLED_SCORE
 from keras_transformer.model import Transformer
 from keras_transformer.text import Tokenizer, TreeTokenizer
 from keras_transformer.text.files import read_tokenizers
+from keras_transformer.text.protection import write_terms
 from keras_transformer.translation.alignment import (
     Alignments,
     align_words,
@@ -30,6 +33,7 @@ from keras_transformer.translation.languages import (
     language_ids,
     with_languages,
 )
+from keras_transformer.translation.protected import ProtectedTranslation
 from keras_transformer.translation.saved import find_translator, write_translator
 from keras_transformer.translation.search import TokenSearch, encode, tree_tokens
 from keras_transformer.translation.teacher_forcing import (
@@ -124,7 +128,15 @@ class Translator:
             )
         prefix = self.target_tokenizer.tokenize([self.decoding.prefix])[0].numpy().tolist()
         trees = tree_tokens(self.target_tokenizer)
-        self._token_search = TokenSearch(model, self.decoding, prefix, compiled, trees, device)
+        self._protected = ProtectedTranslation(
+            self.tokenizer,
+            self.target_tokenizer,
+            self.decoding.max_source_length,
+            self.decoding.protect,
+        )
+        kept = self._protected.kept_tokens
+        search = TokenSearch(model, self.decoding, prefix, compiled, trees, device, kept)
+        self._token_search = search
 
     @property
     def compiled(self) -> bool:
@@ -140,6 +152,11 @@ class Translator:
     def languages(self) -> list[str]:
         """The codes of the languages that a call can name; none for a model of fixed languages."""
         return list(self.tokenizer.languages)
+
+    @property
+    def protects(self) -> bool:
+        """Whether spans of a text are kept by default, or by symbols of the vocabulary."""
+        return bool(self.decoding.protect or self._protected.symbols)
 
     @property
     def makes_trees(self) -> bool:
@@ -257,6 +274,9 @@ class Translator:
         progress: bool | Advance = False,
         source_language: str | None = None,
         target_language: str | None = None,
+        *,
+        terms: Mapping[str, str] | None = None,
+        protect: Sequence[str] | None = None,
     ) -> str: ...
 
     @overload
@@ -267,10 +287,21 @@ class Translator:
         progress: bool | Advance = False,
         source_language: Languages = None,
         target_language: Languages = None,
+        *,
+        terms: Mapping[str, str] | None = None,
+        protect: Sequence[str] | None = None,
     ) -> list[str]: ...
 
     def __call__(
-        self, sentences, batch_size=None, progress=False, source_language=None, target_language=None
+        self,
+        sentences,
+        batch_size=None,
+        progress=False,
+        source_language=None,
+        target_language=None,
+        *,
+        terms=None,
+        protect=None,
     ):
         """Translate a string, or strings in batches of similar length.
 
@@ -285,31 +316,90 @@ class Translator:
                 `languages`, or names and codes that mean one, such as "German" and "de". By
                 default, that of `decoding`.
             target_language: The language of the translations, likewise.
+            terms: What must be translated how, such as `{"invoice*": "Rechnung"}`. A key is whole
+                words, in any case; a * at its end stands for any letters.
+            protect: What is kept as it is, such as `["printf", "html"]` or `["all"]`: the names of
+                `DecodingConfig.protect`, which is the default.
 
         Returns:
             A string for a string; otherwise a list of the translations, in the order of the
             sentences.
 
         Raises:
-            ValueError: If the model has no such language.
+            ValueError: If the model has no such language, a term or a name cannot be used, or both
+                are given.
         """
         texts = [sentences] if isinstance(sentences, str) else sentences
         named = {"source_language": source_language, "target_language": target_language}
-        if source_language is None and target_language is None:
-            translations = translate_in_batches(self.translate, texts, batch_size, progress)
-        else:
+        translate, columns = self.translate, ()
+        if any(languages is not None for languages in named.values()):
+            if terms or protect or self.decoding.protect:
+                raise ValueError(
+                    "A call must have languages, or terms and protected spans, received both. Load "
+                    "the translator with its source_language and target_language to protect."
+                )
             defaults = {name: getattr(self.decoding, name) for name in named}
             columns = language_columns(named, defaults, self.tokenizer, len(texts))
-            translations = translate_in_batches(
-                self.translate_between, texts, batch_size, progress, columns
-            )
+            translate = self.translate_between
+        elif terms or protect is not None:
+            glossary = write_terms(terms or {})
+            names = self._names(protect)
+
+            def translate(text):
+                options = (tf.fill(tf.shape(text), each) for each in (glossary, names))
+                return self.translate_with_terms(text, *options)["translation"]
+
+        translations = translate_in_batches(translate, texts, batch_size, progress, columns)
         return translations[0] if isinstance(sentences, str) else translations
+
+    def _names(self, protect: Sequence[str] | None) -> str:
+        """Return what is kept as it is, as in `DecodingConfig.protect`."""
+        if protect is None:
+            return self.decoding.protect
+        names = " ".join([protect] if isinstance(protect, str) else protect)
+        own = self.decoding.protect.replace(",", " ").split()
+        problems = protect_problems(names) or [
+            f"protect must have regular expressions when the model is loaded, received {word!r}; "
+            f"call Translator.load with protect={names!r}"
+            for word in names.replace(",", " ").split()
+            if word.startswith(PATTERN_PREFIX) and word not in own
+        ]
+        if problems:
+            raise ValueError(f"{'; '.join(problems)}.")
+        return names
 
     @graph_method(_TEXT)
     def translate(self, text: tf.Tensor) -> tf.Tensor:
         """Return the translations, string [B], of texts, string [B]."""
-        best = self._search_text(text, num_hypotheses=1, scores=self._has_free_scores)[1]
-        return self._write(best.ids[:, 0], text)
+        if self.decoding.protect:
+            protect, terms = (tf.fill(tf.shape(text), x) for x in (self.decoding.protect, ""))
+            return self.translate_with_terms(text, terms, protect)["translation"]
+        return self._write(self._best_ids(text), text)
+
+    @graph_method(_TEXT, *(tf.TensorSpec([None], tf.string, name=x) for x in ("terms", "protect")))
+    def translate_with_terms(
+        self, text: tf.Tensor, terms: tf.Tensor, protect: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Return translations that use given terms and keep spans of the text.
+
+        Args:
+            text: string [B].
+            terms: string [B], lines of source, tab and target; "" for none.
+            protect: string [B], names of what is kept, as in `DecodingConfig.protect`; "" for
+                nothing.
+
+        Returns:
+            A dictionary: `translation`, string [B].
+        """
+
+        def search(text, kept):
+            with tf.device(None):
+                return self._best_ids(text, kept)
+
+        # `tf.stack` fails on inputs of different lengths.
+        with tf.device(_HOST):
+            text, terms, protect = tf.unstack(tf.stack([text, terms, protect]))
+            return {"translation": self._protected(search, text, protect, terms)}
 
     @graph_method(_TEXT, *_LANGUAGES)
     def translate_between(
@@ -331,13 +421,7 @@ class Translator:
                 language_ids(codes, self.tokenizer, name)
                 for codes, name in zip(given, names, strict=True)
             ]
-        best = self._search_text(text, 1, self._has_free_scores, ids)[1]
-        return self._write(best.ids[:, 0], text)
-
-    @property
-    def _has_free_scores(self):
-        """Whether scores take no time: a greedy search is faster without, others share a graph."""
-        return self.decoding.beam_size > 1 or self.decoding.temperature is not None
+        return self._write(self._best_ids(text, languages=ids), text)
 
     @graph_method(_TEXT)
     def translate_with_scores(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -547,8 +631,15 @@ class Translator:
                 "target_tokens": self.target_tokenizer.pieces(target),
             }
 
+    def _best_ids(self, text, kept=None, languages=None):
+        """Return the ids of the best translations [B, T]."""
+        # Greedy search is faster without scores. Others share a graph with other methods.
+        scores = self.decoding.beam_size > 1 or self.decoding.temperature is not None
+        best = self._search_text(text, 1, scores, languages, kept)[1]
+        return best.ids[:, 0]
+
     @graph_method()
-    def _search_text(self, text, num_hypotheses, scores=True, languages=None):
+    def _search_text(self, text, num_hypotheses, scores=True, languages=None, kept=None):
         """Return the ids [B, S] of the texts, and the result of the search.
 
         `languages` are the ids of those of source and target, int32 [B] each.
@@ -557,7 +648,9 @@ class Translator:
         source_language, target_language = languages or (self._languages(text, n) for n in names)
         source, lengths = self.encode_text(text, source_language)
         num_words = self.count_words(text, lengths)
-        found = self.search(source, lengths, num_hypotheses, scores, num_words, target_language)
+        found = self.search(
+            source, lengths, num_hypotheses, scores, num_words, target_language, kept
+        )
         # An empty text has an empty translation.
         with tf.device(_HOST):
             empty = 1 if source_language is None else 2
@@ -617,9 +710,10 @@ class Translator:
         scores: bool = True,
         num_words: tf.Tensor | None = None,
         first_tokens: tf.Tensor | None = None,
+        kept: tf.Tensor | None = None,
     ) -> SearchResult:
         """Return the ids of the best translations of ids [B, S]; see `TokenSearch`."""
         if first_tokens is None:
             first_tokens = self._languages(lengths, "target_language")
-        options = num_hypotheses, scores, num_words, first_tokens
+        options = num_hypotheses, scores, num_words, first_tokens, kept
         return self._token_search(source, lengths, *options)

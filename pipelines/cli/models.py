@@ -27,7 +27,7 @@ def load_model(args: argparse.Namespace, n_best: bool = False, *, trees: bool = 
     An exported SavedModel runs as it is, unless there are options of the search.
 
     Args:
-        args: The options of `add_model_options`.
+        args: The options of `add_model_options`, and --terms where a command has it.
         n_best: Whether the function returns the --num-hypotheses best translations of a sentence,
             one per line: rank, score and translation, separated by tabs.
         trees: Whether the model must be a parser.
@@ -48,7 +48,9 @@ def load_model(args: argparse.Namespace, n_best: bool = False, *, trees: bool = 
     options = search_options(args)
     # A run directory may also contain an export, which may be older than the run's model.
     is_export = not (Path(args.model) / "config.yaml").exists()
-    version = find_saved_model(args.model) if is_export and not options else None
+    terms = _read_terms(args.terms) if getattr(args, "terms", None) else None
+    is_as_saved = is_export and not options and terms is None
+    version = find_saved_model(args.model) if is_as_saved else None
     if version is not None:
         if trees:
             vocabulary = ExportRecord.read(version).vocabulary
@@ -59,11 +61,38 @@ def load_model(args: argparse.Namespace, n_best: bool = False, *, trees: bool = 
     if trees:
         _check_parser(translator.makes_trees, args)
     if not n_best:
-        return lambda sentences, progress: translator(sentences, args.batch_size, progress)
+        return lambda sentences, progress: translator(
+            sentences, args.batch_size, progress, terms=terms
+        )
     search = _n_best_lines(translator.n_best, translator.decoding.num_hypotheses)
     return lambda sentences, progress: translate_in_batches(
         search, sentences, args.batch_size, progress
     )
+
+
+def _read_terms(path: str) -> dict[str, str]:
+    """Return the terms of a file with lines of source, tab and target.
+
+    Raises:
+        ValueError: If a line has no tab, or more than one, or a source occurs twice.
+    """
+    from keras_transformer.data import read_lines
+
+    terms: dict[str, str] = {}
+    wrong = []
+    for number, line in enumerate(read_lines(path), start=1):
+        if not line.strip():
+            continue
+        source, tab, target = line.partition("\t")
+        if not tab or "\t" in target or source in terms:
+            wrong.append(f"line {number}, {line!r}")
+        terms[source] = target
+    if wrong:
+        raise ValueError(
+            f"--terms must have lines of source, tab and target, each source once, received {path} "
+            f"with {', '.join(wrong[:3])}. Change or remove {'it' if len(wrong) == 1 else 'these'}."
+        )
+    return terms
 
 
 def warn_of_long(args: argparse.Namespace, sentences: Sequence[str]) -> None:

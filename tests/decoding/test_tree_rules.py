@@ -14,6 +14,7 @@ from keras_transformer.decoding import (
     sample_search,
     take_rows,
 )
+from keras_transformer.decoding.kept_tokens import KeptTokensStep
 from keras_transformer.decoding.search import Stages
 from keras_transformer.decoding.tree_rules import TreeStep, TreeTokens
 from keras_transformer.model import Transformer
@@ -26,6 +27,7 @@ TOKENS = TreeTokens(opens=[5, 7, 9], closes=[6, 8, 10], words=[4])
 TAGGED = TreeTokens(opens=[5, 7, 9], closes=[6, 8, 10], words=[4, 12], tags=[14, 13])
 KINDS, NAMES = [TOKENS, TAGGED], ["plain", "tagged"]
 WAYS = ["plain", "select", "compiled"]
+KEPT = [9, 4, 7]
 EOS, VOCAB = 3, 15
 
 
@@ -63,9 +65,21 @@ def random_sentences(seed, batch, longest, tokens=TOKENS):
 
 
 def search(
-    words, limits, state, *, tokens=TOKENS, beam_size=None, way="plain", samples=None, **options
+    words,
+    limits,
+    state,
+    *,
+    tokens=TOKENS,
+    beam_size=None,
+    way="plain",
+    samples=None,
+    style="paper",
+    **options,
 ):
-    """Return the result of greedy search, or beam search, or samples, in a graph."""
+    """Return the result of greedy search, or beam search, or samples, in a graph.
+
+    Without tokens of trees, `words` are the counts of `KEPT`.
+    """
     rows = beam_size or samples or 1
     room = int(max(limits))
     lengths = (room // 3 + 1, room // 2 + 2, room + 3)
@@ -74,16 +88,13 @@ def search(
 
     @tf.function(autograph=False, jit_compile=way == "compiled")
     def run(words, limits, keys, preference):
-        step = TreeStep(
-            random_step(rows),
-            tokens,
-            num_words=words,
-            max_lengths=limits,
-            beam_size=rows,
-            **options,
-        )
+        common = {"max_lengths": limits, "beam_size": rows, **options}
+        if tokens is None:
+            step = KeptTokensStep(random_step(rows), KEPT, counts=words, **common)
+        else:
+            step = TreeStep(random_step(rows), tokens, num_words=words, **common)
         state = step.initial_state((keys, preference))
-        common = {"stages": step.stages(stages), "select": step.select(select)}
+        common = {"stages": step.stages(stages), "select": step.select(select), "style": style}
         if samples:
             keys = tf.cast(keys, tf.int64)
             common |= {"num_samples": samples, "keys": keys, "temperature": 3.0}
@@ -157,6 +168,34 @@ def test_every_result_is_a_tree_over_the_words_of_its_sentence(tokens, beam_size
     words, limits, state = random_sentences(1, batch, longest, tokens)
     result = search(words, limits, state, beam_size=beam_size, way=way, **options)
     assert check(result, words, limits, **options) >= batch * (beam_size or 1) * share
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("style", ["paper", "marian", "transformers"])
+@pytest.mark.parametrize(
+    ("kind", "way"),
+    [
+        *itertools.product([{}, {"beam_size": 3}, {"samples": 3}], ["plain", "select"]),
+        *(
+            pytest.param(kind, "compiled", marks=pytest.mark.slow)
+            for kind in ({}, {"beam_size": 3}, {"samples": 3})
+        ),
+    ],
+)
+def test_kept_tokens_occur_as_often_as_they_should(kind, way, style, seed):
+    random = np.random.default_rng(seed)
+    _, _, state = random_sentences(seed, batch := 80, 20)
+    fewest = random.integers(0, 4, [batch, 3]) * random.integers(0, 2, [batch, 1])
+    most = fewest + random.choice([0, 0, 1, 100], [batch, 3])
+    limits = np.int32(fewest.sum(1) + 1 + random.integers(0, 12, batch))
+    counts = np.int32(np.stack([fewest, most], axis=1))
+    result = search(counts, limits, state, tokens=None, way=way, style=style, **kind)
+    found = np.stack([(result.ids.numpy() == token).sum(2) for token in KEPT], axis=2)
+    exists = result.lengths.numpy()[:, :, np.newaxis] > 0
+    assert (exists[:, 0]).all()
+    assert (~exists | (found >= fewest[:, np.newaxis])).all()
+    assert (~exists | (found <= most[:, np.newaxis])).all()
+    assert (result.lengths.numpy() <= limits[:, np.newaxis]).all()
 
 
 def test_samples_are_trees():

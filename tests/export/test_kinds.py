@@ -56,13 +56,17 @@ def of_word_pieces(folder):
     return Translator(tiny_model(305), tokenizer, decoding=search)
 
 
-def of_verbatim_text(folder):
+def of_verbatim_text(folder, protect=""):
     lines = [side for pair in toy_pairs(200) for side in pair]
     model = train_sentencepiece(
         lines, 380, normalization="identity", user_symbols=["%s", "~"], language_tags=[">>de<<"]
     )
-    search = DecodingConfig(beam_size=2, extra_length=6, max_source_length=24)
+    search = DecodingConfig(beam_size=2, extra_length=6, max_source_length=24, protect=protect)
     return Translator(tiny_model(380), SentencePieceTokenizer(model), decoding=search)
+
+
+def of_protected_text(folder):
+    return of_verbatim_text(folder, protect="all")
 
 
 # A function that makes the translator, the texts, and the signatures other than the default.
@@ -71,10 +75,21 @@ KINDS = {
     "trees": (of_trees, [text.encode() for text in parser.TEXTS] + NO_UTF8, ["n_best", "score"]),
     "word pieces": (of_word_pieces, TEXTS, METHODS),
     "verbatim": (of_verbatim_text, [*TEXTS, b" one  ~two %s", b">>de<< one"], {}),
+    "protected": (
+        of_protected_text,
+        [*TEXTS, b" %s one\\n", b">>de<< one %1$s", b"<b>two {0}\n"],
+        {},
+    ),
 }
 
 
-TOLERANCES = {"imported": 1e-5, "trees": 1e-4, "word pieces": 1e-5, "verbatim": 1e-5}
+TOLERANCES = {
+    "imported": 1e-5,
+    "trees": 1e-4,
+    "word pieces": 1e-5,
+    "verbatim": 1e-5,
+    "protected": 1e-5,
+}
 
 
 @pytest.fixture(scope="module")

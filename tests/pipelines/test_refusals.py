@@ -15,6 +15,10 @@ OF_SAVED_MODELS = "applies to --format saved_model, received hugging_face"
 # Commands of which a mistake is known without a look at a file: exit status 2.
 USAGE = [
     ("translate --model x --input y one", "give sentences or --input, not both"),
+    (
+        "translate --model x --terms y --num-hypotheses 2 one",
+        "give --terms or --num-hypotheses, not both",
+    ),
     ("parse --model x --input y one", "give sentences or --input, not both"),
     (
         "parse --model x --draw tree.gif one",

@@ -41,6 +41,18 @@ def test_the_end_of_a_long_line_is_reported(model, run, saved_model, capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_spans_and_terms_are_in_the_translation(model, tmp_path, capsys):
+    (tmp_path / "terms").write_text("dog*\tDackel\n\nred\tdunkel rot\n", encoding="utf-8")
+    options = ["--model", model, "--terms", str(tmp_path / "terms"), "--protect", "printf html"]
+    translate.main([*options, "red %s dogs <b>one</b> %1$d", "two"])
+    first, _ = lines(capsys)
+    assert all(first.count(x) == 1 for x in ("%s", "<b>", "</b>", "%1$d", "Dackel", "dunkel rot"))
+    (tmp_path / "terms").write_text("dog\tHund\ndog\tDackel\ncat\n", encoding="utf-8")
+    with pytest.raises(SystemExit):
+        translate.main([*options, "two"])
+    assert "line 2, 'dog\\tDackel', line 3, 'cat'" in capsys.readouterr().err
+
+
 def test_a_file_is_translated_line_by_line(run, translator, tmp_path, capsys):
     text = "".join(f"{sentence}\r\n" for sentence in SENTENCES)
     (tmp_path / "input").write_bytes(gzip.compress(text.encode()))

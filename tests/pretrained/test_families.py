@@ -133,6 +133,8 @@ def test_translations_are_the_same_in_two_languages(pair, beam_size):
         assert ids == theirs, texts[row]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("pair", ["nllb_legacy", "mbart50"], indirect=True)
 def test_an_export_translates_each_row_into_its_language(pair, tmp_path):
     texts = models.sentences(12)
     names = [pair.codes[1 + row % 2] for row in range(12)]
@@ -164,7 +166,10 @@ def test_folders_of_older_releases_are_read(tmp_path):
         tokenizer.src_lang = codes[0]
         text, language = models.TEXTS[0], tf.constant([translator.tokenizer.languages[codes[0]]])
         ids = translator.encode_text(tf.constant([text]), language)[0].numpy()[0]
-        assert their_ids(folder)[ids].tolist() == tokenizer(text).input_ids
+        expected = tokenizer(text).input_ids
+        # Transformers 5 puts <mask> before languages that it is given; NLLB's releases, after them.
+        expected[0] -= family == "nllb"
+        assert their_ids(folder)[ids].tolist() == expected
 
 
 @pytest.fixture(scope="module")

@@ -160,7 +160,9 @@ def test_everything_that_cannot_be_expressed_is_named(tmp_path):
     sizes = {"num_layers": 1, "d_model": 12, "d_ff": 20, "num_heads": 3, "key_dim": 5}
     sizes |= {"norm": "pre"}
     config = TransformerConfig(tokenizer.vocab_size, **sizes, layer_norm_epsilon=1e-3)
-    translator = Translator(Transformer(config), tokenizer, decoding=DecodingConfig(prefix="a"))
+    translator = Translator(
+        Transformer(config), tokenizer, decoding=DecodingConfig(prefix="a", protect="all")
+    )
     with pytest.raises(ValueError, match="cannot express this translator") as error:
         save_hugging_face(translator, tmp_path / "model")
     message = str(error.value)
@@ -170,6 +172,7 @@ def test_everything_that_cannot_be_expressed_is_named(tmp_path):
         "key_dim and value_dim must be d_model / num_heads = 4, received 5 and 5",
         "tokenizers must be SentencePieceTokenizers",
         "decoding.prefix must be empty, received 'a'",
+        "decoding.protect must be empty, received 'all'",
     ):
         assert part in message
     assert list(tmp_path.iterdir()) == []

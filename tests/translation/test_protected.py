@@ -1,0 +1,153 @@
+"""Spans and terms in translations, with models whose weights are random."""
+
+import functools
+import random
+
+import pytest
+import tensorflow as tf
+
+from keras_transformer.config import DecodingConfig
+from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
+from keras_transformer.text.protection import Protection
+from keras_transformer.translation.translator import Translator
+from tests.helpers.tiny import ODD, tiny_model, tiny_tokenizer, toy_pairs
+
+SYMBOLS = ["\\n", "%s", "_", "<b>", "</b>", "%d", "<i>", "</i>", "{0}", "~", "&amp;", "%1$s", "%%"]
+SPANS = [
+    *SYMBOLS,
+    *("%1", "%2$s", "%-5.2f", "{name!r:>10}", "%(count)d", "{n, plural, one {# file}}"),
+    *("${HOME}", "$(dir)", "%SERVER%", '<a href="x">', "</a>", "<br/>", "&#8230;", "\n", "\t"),
+    *("https://keras.io/api", "a.b@example.org", "/etc/fstab", "C:\\new\\dir", "--help", "-v"),
+]
+PARTS = ["%", "{", "}", "<", "<b", "/>", "&", "$", "100%", "5%d", "\\", "\ufdd0", "\ufdd1", "\x01"]
+WORDS = ["one", "dog", "sees", "ﬁ", "漢字", "кот", "red-blue", "and/or", "Dogs", "the"]
+TERMS = "dog*\tHund\none dog\tein %s\\1 Hund\nsees the\tC\nred\tdunkel rot\nthe\t<b>\nкот\tKater"
+
+
+@functools.cache
+def make_translator(has_symbols=True, compiled=False, **decoding):
+    """Return a translator with random weights, which knows symbols or not."""
+    lines = [text for pair in toy_pairs(200) for text in pair]
+    tokenizer = tiny_tokenizer()
+    if has_symbols:
+        options = {"user_symbols": SYMBOLS, "normalization": "identity"}
+        tokenizer = SentencePieceTokenizer(train_sentencepiece(lines, 380, **options))
+    config = DecodingConfig(**{"beam_size": 1, "extra_length": 4, **decoding})
+    return Translator(tiny_model(), tokenizer, decoding=config, compiled=compiled)
+
+
+def hostile_text(seed):
+    """Return a text of spans, parts of spans and words, in any order."""
+    choose = random.Random(seed)
+    pools = [SPANS, PARTS, WORDS, ODD[:8], choose.sample(SPANS, 2)]
+    weights = [choose.choice([0, 1, 3]) for _ in pools]
+    pools, weights = ([WORDS, SPANS], [1, 1]) if not any(weights) else (pools, weights)
+    count = choose.choice([0, 1, 3, 8, 15, 40])
+    space = choose.choice(["", " ", "", "\n"])
+    return space.join(choose.choice(choose.choices(pools, weights)[0]) for _ in range(count))
+
+
+def split(texts, terms=""):
+    """Return the pieces of texts, and for each whether it is the target of a term."""
+    count = len(texts)
+    rows, is_term = Protection().split(texts, ["all"] * count, [terms] * count)
+    return rows.to_list(), rows.with_values(is_term).to_list()
+
+
+def check(sources, translations, terms=""):
+    """Assert that translations keep the spans and terms of their sources."""
+    pieces, flags = split(sources, terms)
+    expected = [b"".join(row).decode() for row in pieces]
+    given, found = (split(texts)[0] for texts in (expected, translations))
+    for source, translation, row, is_term, spans, kept in zip(
+        sources, translations, pieces, flags, given, found, strict=True
+    ):
+        for span in {*spans[1::2]}:
+            assert kept[1::2].count(span) == spans[1::2].count(span), (source, translation, span)
+        assert nests(kept) or not nests(spans), (source, translation)
+        targets = [piece for piece, is_its in zip(row, is_term, strict=True) if is_its]
+        for target in {*targets}:
+            assert translation.encode().count(target) >= targets.count(target)
+        assert translation.startswith(source[: len(source) - len(source.lstrip())])
+        assert translation.endswith(source[len(source.rstrip()) :])
+
+
+def nests(pieces):
+    """Return whether tags among pieces close in the order in which they opened."""
+    opened = []
+    for tag in pieces[1::2]:
+        if not tag.startswith(b"<") or tag.endswith(b"/>"):
+            continue
+        name = tag.strip(b"</>").split()[0]
+        if tag.startswith(b"</"):
+            if not opened or opened.pop() != name:
+                return False
+        else:
+            opened.append(name)
+    return not opened
+
+
+@pytest.mark.parametrize(
+    ("has_symbols", "decoding"),
+    [
+        (True, {}),
+        (True, {"beam_size": 3}),
+        (True, {"temperature": 1.5}),
+        (True, {"max_length": 3, "prefix": "one two", "no_repeat_ngram_size": 1}),
+        (False, {"beam_size": 2}),
+        pytest.param(True, {"compiled": True}, marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_hostile_texts_keep_their_spans_and_terms(has_symbols, decoding):
+    sources = [hostile_text(seed) for seed in range(60)]
+    translator = make_translator(has_symbols, **decoding)
+    found = translate(translator, sources, TERMS)
+    check(sources, found, TERMS)
+    # Another batch changes nothing.
+    assert translate(translator, sources[5:25], TERMS) == found[5:25]
+
+
+def translate(translator, texts, terms="", protect="all"):
+    count = len(texts)
+    inputs = ([text.encode() for text in texts], [terms] * count, [protect] * count)
+    found = translator.translate_with_terms(*map(tf.constant, inputs))["translation"]
+    return [text.decode() for text in found.numpy()]
+
+
+def test_symbols_stand_for_spans_where_the_model_puts_them():
+    translator = make_translator()
+    sources = ["one %s dog", "%2$s sees <a href='x'>red</a>", "<b>%s</b>\\n", "one dog ${x} {y}"]
+    found = translator(sources, protect=["all"])
+    check(sources, found)
+    # Otherwise, spans would come in between the translations of the pieces.
+    pieces = [translator([piece.decode() for piece in row[::2]]) for row in split(sources)[0]]
+    assert any(row[0] not in text for row, text in zip(pieces, found, strict=True))
+
+
+def test_calls_and_configurations_protect_alike():
+    sources = ["one %s dog", "the {0} sees"]
+    configured = make_translator(protect="printf python")
+    assert configured(sources) == make_translator()(sources, protect=["printf", "python"])
+    assert configured(sources, protect=[]) == make_translator()(sources)
+    (found,) = make_translator()(["one dog"], terms={"dog*": "Hund"})
+    assert "Hund" in found
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"protect": ["tags"]}, "protect has the names .*received 'tags'"),
+        ({"protect": ["re:A+"]}, "when the model is loaded"),
+        ({"terms": {"dog": ""}}, "terms must have a source"),
+        ({"terms": {"+": "plus", "a\tb": "c"}}, "Change or remove these"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        make_translator()("one", **options)
+
+
+def test_patterns_that_only_python_has_are_refused():
+    with pytest.raises(ValueError, match="of RE2, received '\\(\\?=a\\)'"):
+        make_translator(protect="re:(?=a)")
