@@ -66,6 +66,8 @@ class PublishedBleu:
     signature: str
 
 
+_LENGTH_TOLERANCE = 1.25
+"""Length of translations, relative to references or the other way round, that is not reported."""
 _SAMPLES = 500
 """Resampled texts for a confidence interval."""
 
@@ -156,6 +158,31 @@ def score(
         published={
             name: published_bleu(hypotheses, references, name, str(language)) for name in published
         },
+    )
+
+
+def length_problem(hypotheses: Sequence[str], references: Sequence[str]) -> str | None:
+    """Return what is wrong with the length of translations, None if nothing is.
+
+    Args:
+        hypotheses: Translations.
+        references: Reference translations.
+
+    >>> length_problem(["Ein Hund"], ["Ein Hund rennt schnell"])
+    'the translations have 50% of the words of the references; a higher length penalty makes those \
+of a beam search longer'
+    >>> length_problem(["Ein Hund rennt"], ["Der Hund rennt"])
+    """
+    words, expected = (
+        sum(len(text.split()) for text in texts) for texts in (hypotheses, references)
+    )
+    ratio = words / max(expected, 1)
+    if 1 / _LENGTH_TOLERANCE <= ratio <= _LENGTH_TOLERANCE:
+        return None
+    penalty, length = ("higher", "longer") if ratio < 1 else ("lower", "shorter")
+    return (
+        f"the translations have {ratio:.0%} of the words of the references; a {penalty} length "
+        f"penalty makes those of a beam search {length}"
     )
 
 

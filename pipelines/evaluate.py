@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.eva
     start_log()
     import_tensorflow()
     from keras_transformer.data.languages import tag_sources
-    from keras_transformer.evaluation import published_tokenizer, score
+    from keras_transformer.evaluation import length_problem, published_tokenizer, score
     from pipelines.cli.models import load_model, warn_of_long
 
     _check(args)
@@ -65,6 +65,8 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.eva
     references = [target for _, target in pairs]
     scores = score(translations, references, args.published, args.target_language)
     _report(args, scores, translations)
+    if problem := length_problem(translations, references):
+        print(f"warning: {problem}", file=sys.stderr)
 
 
 def _report(args: argparse.Namespace, scores: "JsonScores", outputs: Sequence[str]) -> None:

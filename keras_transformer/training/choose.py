@@ -10,6 +10,7 @@ from typing import Any
 
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.data import encode_pairs
+from keras_transformer.evaluation import length_problem
 from keras_transformer.model import Transformer
 from keras_transformer.training.averaging import average_checkpoints, load_moving_average
 from keras_transformer.training.check import Checked
@@ -214,12 +215,10 @@ def _choose(
     finish: bool,
 ) -> Translator:
     """Score the candidates, and save the best one."""
-    selecting, training = SELECTING[config.data.task], config.training
+    training = config.training
     translator = Translator(Transformer(config.model), *text.tokenizers, config.decoding)
     share = training.batch_tokens // checked.machines.replicas
-    found = _measure(config, text, translator, candidates, share)
-    chosen = max(found, key=lambda name: found[name][selecting])
-    log.info("chosen: %s (%s)", chosen, candidates[chosen])
+    chosen, found = _measure(config, text, translator, candidates, share)
     candidates[chosen].load(translator.model)
     trained = trained_epochs(checked.directory, checked.checkpoints)
     report: dict[str, Any] = {
@@ -245,8 +244,11 @@ def _measure(
     translator: Translator,
     candidates: Mapping[str, _Candidate],
     share: int,
-) -> dict[str, dict[str, float]]:
-    """Return the scores of each candidate on the whole validation text, and log them as a table."""
+) -> tuple[str, dict[str, dict[str, float]]]:
+    """Return the best candidate on the whole validation text, and the scores of all.
+
+    They are logged as a table.
+    """
     pairs, decoding = text.validation_pairs, config.decoding
     search = "greedy" if decoding.beam_size == 1 else f"beam {decoding.beam_size}"
     if decoding.temperature is not None:
@@ -257,18 +259,26 @@ def _measure(
     validation = Validation(batches, pairs, translator, config.data)
     measured: dict[str, dict[str, float]] = {}
     found: dict[str, dict[str, float]] = {}
+    outputs: dict[str, Sequence[str]] = {}
     for name, candidate in candidates.items():
         # The last epoch may also be the best one, under another name of the file.
         key = str(candidate)
         if key not in measured:
             candidate.load(translator.model)
             measured[key] = validation.measure()
+            outputs[key] = validation.translations
         found[name] = measured[key]
         if len(found) == 1:
             log.info(_row("candidate", [_SHOWN[score] for score in _shown(found)], "checkpoints"))
         values = [f"{found[name][f'val_{score}']:.3f}" for score in _shown(found)]
         log.info(_row(name, values, key))
-    return found
+    chosen = max(found, key=lambda name: found[name][SELECTING[config.data.task]])
+    log.info("chosen: %s (%s)", chosen, candidates[chosen])
+    references = [reference for _, reference in pairs]
+    problem = length_problem(outputs[str(candidates[chosen])], references)
+    if problem and config.data.task == "translation":
+        log.warning(problem)
+    return chosen, found
 
 
 def _shown(found: Mapping[str, Mapping[str, float]]) -> list[str]:

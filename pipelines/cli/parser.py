@@ -11,8 +11,9 @@ MODEL_HELP = (
     "run directory (pipelines.train --output), directory of Translator.save, or exported SavedModel"
 )
 
-_SHORT = {"source_language": ["--from"], "target_language": ["--to"]}
-"""Other names of options of the search."""
+# Text also has a --source-language and a --target-language.
+_OPTIONS = {"source_language": "from", "target_language": "to"}
+"""Names of the options of a search that do not have the name of their field."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -54,8 +55,7 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
     for name, field in TypeAdapter(DecodingConfig).json_schema()["properties"].items():
         # DecodingConfig converts and checks the value.
         group.add_argument(
-            option_of(name),
-            *_SHORT.get(name, []),
+            option_of(_OPTIONS.get(name, name)),
             metavar="VALUE",
             help=field["description"].replace("%", "%%"),
         )
@@ -66,7 +66,8 @@ def search_options(args: argparse.Namespace) -> dict[str, Any]:
     from keras_transformer.config import DecodingConfig
 
     names = (field.name for field in dataclasses.fields(DecodingConfig))
-    return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    given = {name: getattr(args, _OPTIONS.get(name, name)) for name in names}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def option_of(field: str) -> str:

@@ -1,6 +1,7 @@
 import json
 import re
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -30,7 +31,9 @@ def test_scores_are_printed_and_written(model, translator, text, tmp_path, capsy
     expected = score(translations, [target for _, target in PAIRS])
     files = ["--json", str(tmp_path / "s.json"), "--translations", str(tmp_path / "out.txt")]
     evaluate.main(["--model", model, *text, *files])
-    assert capsys.readouterr().out == f"{expected}\n"
+    captured = capsys.readouterr()
+    assert captured.out == f"{expected}\n"
+    assert "words of the references" not in captured.err
     written = json.loads((tmp_path / "s.json").read_text())
     assert written == expected.to_dict()
     assert {"bleu", "chrf", "signature"} <= written.keys()
@@ -38,6 +41,12 @@ def test_scores_are_printed_and_written(model, translator, text, tmp_path, capsy
     lines = (tmp_path / "out.txt").read_text(encoding="utf-8").split("\n")
     assert lines == [*translations, ""]
     assert {path.name for path in tmp_path.iterdir()} == {"out.txt", "s.json", "source", "target"}
+
+
+def test_translations_that_are_too_short_are_reported(model, text, capsys):
+    Path(text[-1]).write_text("".join(f"{3 * target}\n" for _, target in PAIRS), encoding="utf-8")
+    evaluate.main(["--model", model, *text])
+    assert "words of the references; a higher length penalty" in capsys.readouterr().err
 
 
 def test_tab_separated_text_is_scored(run, text, tmp_path, capsys):

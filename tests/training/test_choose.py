@@ -27,7 +27,7 @@ def chosen(tmp_path, monkeypatch):
     rows = (f"{n},{bleu},{nll}\n" for n, (bleu, nll, _) in enumerate(SCORES, start=1))
     (tmp_path / "epochs.csv").write_text(f"epoch,val_bleu,val_nll\n{''.join(rows)}")
 
-    def chosen(average, damage=None, bleu=lambda value: -value, **how):
+    def chosen(average, damage=None, bleu=lambda value: -value, translation="eins", **how):
         data = {"train_source": "train.tsv", "validation_source": "valid.tsv"}
         config = toy_experiment(data, average=average)
         shutil.rmtree(tmp_path / "checkpoints", ignore_errors=True)
@@ -49,6 +49,7 @@ def chosen(tmp_path, monkeypatch):
 
         def measure(self):
             seen.append(float(self.translator.model.get_weights()[0].flat[0]))
+            self.translations = [translation if bleu(seen[-1]) == -1.0 else "eins"]
             return {"val_nll": 1.0, "val_bleu": bleu(seen[-1]), "val_chrf": 2.0}
 
         monkeypatch.setattr(choose.Validation, "measure", measure)
@@ -105,6 +106,13 @@ def test_where_the_average_loses_the_best_single_epoch_is_chosen(chosen, average
     _, report = chosen(average, bleu=lambda weight: 30.0 if weight == best else 29.0)
     assert report["chosen"] == name
     assert report["validation_bleu"][name] == max(report["validation_bleu"].values()) == 30.0
+
+
+@pytest.mark.parametrize(("translation", "share"), [("eins", None), ("eins zwei", "200%")])
+def test_a_wrong_length_of_the_best_translations_is_reported(chosen, translation, share, caplog):
+    chosen("last", translation=translation)
+    found = [message for message in caplog.messages if "words of the references" in message]
+    assert [message.split()[3] for message in found] == ([share] if share else [])
 
 
 @pytest.mark.parametrize(
