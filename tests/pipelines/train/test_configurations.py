@@ -31,7 +31,8 @@ def test_a_committed_configuration_needs_nothing_more(trained, name):
         sets = {"multi30k": "multi30k", "wmt14": f"wmt14_translate/{target}-{source}"}
         assert data.tfds == sets[name.partition("_")[0]]
         return
-    folder = "multi30k" if name.startswith("multi30k") else f"wmt14_{source}_{target}"
+    corpus = name.partition("_")[0]
+    folder = f"wmt14_{source}_{target}" if corpus == "wmt14" else corpus
     targets = [target, *others]
     assert data.train_languages == data.validation_languages == (targets if others else [])
     for paths, languages in (
@@ -42,7 +43,7 @@ def test_a_committed_configuration_needs_nothing_more(trained, name):
     ):
         for path, language in zip(as_list(paths), languages, strict=True):
             assert path.startswith(f"data/{folder}/")
-            assert path.removesuffix(".gz").endswith(f".{language}")
+            assert path.removesuffix(".gz").removesuffix(".xz").endswith(f".{language}")
 
 
 @pytest.mark.parametrize(
