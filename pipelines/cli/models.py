@@ -61,9 +61,8 @@ def load_model(args: argparse.Namespace, n_best: bool = False, *, trees: bool = 
     if trees:
         _check_parser(translator.makes_trees, args)
     if not n_best:
-        return lambda sentences, progress: translator(
-            sentences, args.batch_size, progress, terms=terms
-        )
+        given = {} if terms is None else {"terms": terms}  # A parser has none.
+        return lambda sentences, progress: translator(sentences, args.batch_size, progress, **given)
     search = _n_best_lines(translator.n_best, translator.decoding.num_hypotheses)
     return lambda sentences, progress: translate_in_batches(
         search, sentences, args.batch_size, progress
