@@ -1,7 +1,7 @@
 """What translations of software messages keep, and this project's trainer beside Marian's.
 
-    python -m benchmarks.messages score --source test.en --reference test.de ours.de marian.de
-    python -m benchmarks.messages train --minutes 60 --marian marian/bin/python --output hour \\
+    python -m benchmarks.messages --source test.en --reference test.de ours.de marian.de
+    python -m benchmarks.messages --minutes 60 --marian marian/bin/python --output hour \\
       --config pipelines/configs/software_en_de.yaml
 
 The second command trains on the text of the configuration, with `keras-transformer train` and with
@@ -14,7 +14,6 @@ import argparse
 import os
 import random
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -120,7 +119,7 @@ def train(options: argparse.Namespace) -> dict[str, Path]:
         text[name] = output / f"{name}.txt"
         text[name].write_text("".join(f"{line}\n" for line in read_lines(getattr(data, name))))
     ours = ["keras-transformer", "train", "--config", str(options.config), "--output"]
-    ours += [str(output / "ours"), *shlex.split(options.train_options)]
+    ours += [str(output / "ours"), "--training.precision", options.precision]
     vocabulary = output / "marian.spm"
     sizes = (
         f"--enc-depth {model.num_layers} --dim-emb {model.d_model} "
@@ -184,26 +183,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    commands = parser.add_subparsers(dest="command", required=True)
-    scoring = commands.add_parser("score", help="score files of translations")
-    scoring.add_argument("--source", required=True)
-    scoring.add_argument("--reference", required=True)
-    scoring.add_argument("translations", nargs="+", type=Path)
-    training = commands.add_parser("train", help="train this project's model and Marian's")
-    training.add_argument("--config", type=Path, required=True)
-    training.add_argument("--marian", required=True, help="the Python that has pymarian")
+    scoring = parser.add_argument_group("score files of translations")
+    scoring.add_argument("--source", metavar="FILE")
+    scoring.add_argument("--reference", metavar="FILE")
+    scoring.add_argument("translations", nargs="*", type=Path)
+    training = parser.add_argument_group("or train this project's model and Marian's first")
+    training.add_argument("--config", type=Path, metavar="FILE")
+    training.add_argument("--marian", metavar="PYTHON", help="the Python that has pymarian")
     training.add_argument("--minutes", type=float, default=60, help="on one core; 60 by default")
-    training.add_argument("--train-options", default="", help="of keras-transformer train")
-    training.add_argument("--output", type=Path, required=True, help="a new directory")
-    for each in (scoring, training):
-        each.add_argument("--lines", type=int, default=30, help="to show; 30 by default")
-        each.add_argument("--report", type=Path, help="a file for the report")
+    training.add_argument("--precision", default="float32", help="of this project's model")
+    training.add_argument("--output", type=Path, metavar="DIRECTORY", help="a new directory")
+    parser.add_argument("--lines", type=int, default=30, help="to show; 30 by default")
+    parser.add_argument("--report", type=Path, help="a file for the report")
     options = parser.parse_args(arguments)
-    if options.command == "train":
+    if options.config:
+        if not (options.marian and options.output):
+            parser.error("--config needs --marian and --output")
         data = ExperimentConfig.from_file(options.config).data
         source, reference = data.validation_source, data.validation_target
         files = train(options)
     else:
+        if not (options.source and options.reference and options.translations):
+            parser.error("give --source, --reference and files of translations, or --config")
         source, reference = options.source, options.reference
         files = {path.stem: path for path in options.translations}
     systems = {name: read_lines(path) for name, path in files.items()}

@@ -48,7 +48,7 @@ def test_a_report_has_the_scores_the_shares_and_the_lines(tmp_path, capsys):
         path.write_text("".join(f"{line}\n" for line in lines))
     output = tmp_path / "report.md"
     options = ["--source", str(paths["source"]), "--reference", str(paths["reference"])]
-    messages.main(["score", *options, "--lines", "2", "--report", str(output), str(paths["lost"])])
+    messages.main([*options, "--lines", "2", "--report", str(output), str(paths["lost"])])
     header, _, whole, reference, lost, _, *shown, _, _ = output.read_text().splitlines()
     assert header.startswith("|  | BLEU | chrF | placeholders | tags")
     assert whole == "| in the source |  |  | 3 | 2 | 1 | 1 | 2 | 1 |"
