@@ -139,8 +139,8 @@ def train(options: argparse.Namespace) -> dict[str, Path]:
     run = ["keras-transformer", "train", "--finish", "--output", str(output / "ours")]
     subprocess.run(run, check=True)
     run = ["keras-transformer", "translate", "--model", str(output / "ours")]
-    run += ["--input", str(text["validation_source"]), "--output", str(hypotheses["ours"])]
-    subprocess.run(run, check=True)
+    with open(hypotheses["ours"], "wb") as file:
+        subprocess.run([*run, "--input", str(text["validation_source"])], check=True, stdout=file)
     search = f"-m {output}/marian.npz -v {vocabulary} {vocabulary} -b 5 --normalize 1 --quiet"
     paths = [str(text["validation_source"]), str(hypotheses["marian"])]
     run = [options.marian, "-c", MARIAN, "translate", f"{search} --cpu-threads 1", *paths]
