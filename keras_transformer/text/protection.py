@@ -244,7 +244,7 @@ def join(pieces: tf.RaggedTensor) -> tf.Tensor:
 def cut_edges(text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     r"""Return the white space and breaks before texts [B], the texts between, and those after.
 
-    >>> [part.numpy()[0].decode() for part in cut_edges(tf.constant([r" a b\\n "]))]
+    >>> [part.numpy()[0].decode() for part in cut_edges(tf.constant([r" a b\n "]))]
     [' ', 'a b', '\\n ']
     """
     before = tf.strings.regex_replace(text, rf"(?s)^({_EDGE}).*$", r"\1")
