@@ -1,4 +1,4 @@
-"""What translations of software messages keep, and this project's trainer beside Marian's.
+"""What translations of software messages keep, and this project's trainer compared with Marian's.
 
     python -m benchmarks.messages --source test.en --reference test.de ours.de marian.de
     python -m benchmarks.messages --minutes 60 --marian marian/bin/python --output hour \\

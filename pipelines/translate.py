@@ -36,8 +36,11 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.tra
         help="lines of source, tab and target: how words must be translated; see docs/protect.md",
     )
     args = parser.parse_args(argv)
-    if args.terms and args.num_hypotheses is not None:
-        parser.error("give --terms or --num-hypotheses, not both")
+    for option, value in (("--terms", args.terms), ("--protect", args.protect)):
+        if value and args.num_hypotheses is not None:
+            parser.error(f"give {option} or --num-hypotheses, not both")
+    if args.terms and args.alignments:
+        parser.error("give --terms or --alignments, not both")
     check_text_options(parser, args)
     _check_alignment_options(parser, args)
     import_tensorflow()

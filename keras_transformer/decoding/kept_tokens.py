@@ -13,7 +13,8 @@ from keras_transformer.decoding.search import (
     Stages,
     State,
     Step,
-    take_rows,
+    select_around,
+    stages_around,
 )
 
 
@@ -92,20 +93,11 @@ class KeptTokensStep:
 
     def stages(self, stages: Stages | None) -> Stages | None:
         """Return the `stages` of the search, given those of the step inside."""
-        if stages is None:
-            return None
-        return Stages(
-            stages.lengths, lambda state, length: (stages.enlarge(state[0], length), state[1])
-        )
+        return stages_around(stages)
 
     def select(self, select: Select | None) -> Select | None:
         """Return the `select` of the search, given the one of the step inside."""
-        if select is None:
-            return None
-        return lambda state, sentences: (
-            select(state[0], sentences),
-            take_rows(state[1], sentences),
-        )
+        return select_around(select)
 
     def __call__(
         self, ids: tf.Tensor, parents: tf.Tensor, position: tf.Tensor, state: State

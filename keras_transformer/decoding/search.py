@@ -269,6 +269,25 @@ def repeat_rows(state: State, n: int) -> State:
     return tf.nest.map_structure(lambda tensor: tf.repeat(tensor, n, axis=0), state)
 
 
+def stages_around(stages: Stages | None) -> Stages | None:
+    """Return the stages of a step whose state is that of the step inside and one of its own."""
+    if stages is None:
+        return None
+    return Stages(
+        stages.lengths, lambda state, length: (stages.enlarge(state[0], length), state[1])
+    )
+
+
+def select_around(select: Select | None) -> Select | None:
+    """Return the `Select` of a step whose state is that of the step inside and one of its own."""
+    if select is None:
+        return None
+    return lambda state, sentences: (
+        select(state[0], sentences),
+        take_rows(state[1], sentences),
+    )
+
+
 def take_rows(state: State, rows: tf.Tensor) -> State:
     """Return the rows, int32 [R], of every tensor of `state`.
 

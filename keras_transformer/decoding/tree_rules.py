@@ -8,7 +8,15 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import EOS_ID
-from keras_transformer.decoding.search import BAN, Select, Stages, State, Step, take_rows
+from keras_transformer.decoding.search import (
+    BAN,
+    Select,
+    Stages,
+    State,
+    Step,
+    select_around,
+    stages_around,
+)
 
 _NOTHING, _TAG, _END, _FIRST_WORD = range(4)
 """The actions of tokens. Those of words follow in order, then those that open brackets, for each
@@ -174,20 +182,11 @@ class TreeStep:
 
     def stages(self, stages: Stages | None) -> Stages | None:
         """Return the `stages` of the search, given those of the step inside."""
-        if stages is None:
-            return None
-        return Stages(
-            stages.lengths, lambda state, length: (stages.enlarge(state[0], length), state[1])
-        )
+        return stages_around(stages)
 
     def select(self, select: Select | None) -> Select | None:
         """Return the `select` of the search, given the one of the step inside."""
-        if select is None:
-            return None
-        return lambda state, sentences: (
-            select(state[0], sentences),
-            take_rows(state[1], sentences),
-        )
+        return select_around(select)
 
     def __call__(
         self, ids: tf.Tensor, parents: tf.Tensor, position: tf.Tensor, state: State

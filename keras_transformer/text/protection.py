@@ -96,7 +96,7 @@ class Protection:
 
         Returns:
             The pieces of each text, string [B, None]: text, span, text and so on, with text at both
-            ends, which may be empty. In place of a term is its target. And which of all pieces are
+            ends, which may be empty. A term is replaced by its target. And which of all pieces are
             such targets, bool [N].
         """
         text, terms = (_clean(tf.convert_to_tensor(each)) for each in (text, terms))
@@ -186,7 +186,7 @@ def _mark_words(text):
 
 
 def _mark_terms(marked, terms):
-    """Return marked texts [B] with the targets of terms, marked, in place of their sources."""
+    """Return marked texts [B] with the targets of terms, marked, instead of their sources."""
     pieces = _split(marked)
     is_span = is_odd(pieces)
     values = tf.where(

@@ -218,7 +218,7 @@ def _choose(
     training = config.training
     translator = Translator(Transformer(config.model), *text.tokenizers, config.decoding)
     share = training.batch_tokens // checked.machines.replicas
-    chosen, found = _measure(config, text, translator, candidates, share)
+    chosen, found = _best_of(config, text, translator, candidates, share)
     candidates[chosen].load(translator.model)
     trained = trained_epochs(checked.directory, checked.checkpoints)
     report: dict[str, Any] = {
@@ -238,7 +238,7 @@ def _choose(
     return translator
 
 
-def _measure(
+def _best_of(
     config: ExperimentConfig,
     text: PreparedText,
     translator: Translator,

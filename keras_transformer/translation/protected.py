@@ -58,7 +58,10 @@ def find_symbols(source: Tokenizer, target: Tokenizer, protection: Protection) -
     for tokenizer in (source, target):
         if not isinstance(tokenizer, SentencePieceTokenizer) or not tokenizer.user_symbols:
             return None
-    places = [{piece: i for i, piece in enumerate(x._pieces_by_id)} for x in (source, target)]
+    places = [
+        {piece: i for i, piece in enumerate(x.id_to_piece(range(x.vocab_size)))}
+        for x in (source, target)
+    ]
     if _ONE_BYTE not in places[1]:
         return None
     names = [name for name in source.user_symbols if name in target.user_symbols]
@@ -303,7 +306,7 @@ class ProtectedTranslation:
 
     def _put_back(self, symbols, ids, stands, is_kept, text):
         """Return the texts [B] of ids, with what symbols stand for, string [B, K]."""
-        mark = self._target._pieces_by_id.index(_ONE_BYTE)
+        mark = self._target.id_to_piece(range(self._target.vocab_size)).index(_ONE_BYTE)
         table = np.full(max(symbols.target_ids) + 2, len(symbols.names), np.int32)
         table[symbols.target_ids] = np.arange(len(symbols.names))
         numbers = tf.gather(table, tf.clip_by_value(ids, 0, len(table) - 1))

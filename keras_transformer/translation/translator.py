@@ -407,6 +407,8 @@ class Translator:
     ) -> tf.Tensor:
         """Return the translations, string [B], of texts between the languages of each row.
 
+        They do not follow `DecodingConfig.protect`.
+
         Args:
             text: string [B].
             source_language: string [B], codes of `languages`.

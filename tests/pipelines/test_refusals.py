@@ -19,6 +19,14 @@ USAGE = [
         "translate --model x --terms y --num-hypotheses 2 one",
         "give --terms or --num-hypotheses, not both",
     ),
+    (
+        "translate --model x --protect all --num-hypotheses 2 one",
+        "give --protect or --num-hypotheses, not both",
+    ),
+    (
+        "translate --model x --terms y --alignments z one",
+        "give --terms or --alignments, not both",
+    ),
     ("parse --model x --input y one", "give sentences or --input, not both"),
     (
         "parse --model x --draw tree.gif one",
