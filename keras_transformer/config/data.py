@@ -115,7 +115,8 @@ class DataConfig:
     """Whether to drop training pairs that occurred before."""
     filters: list[str] = Field(default_factory=list)
     """What else is dropped: messages or prose, which are sets of filters, or single filters, such
-    as identical, placeholders and near_duplicates. The command prepare shows what each finds."""
+    as identical, placeholders and near_duplicates. The command prepare shows what each finds;
+    vocabularies are trained on what is kept."""
     cache: str | None = None
     """Directory of encoded text that runs share. By default, a run keeps its own."""
     subwords: Literal["bpe", "unigram", "wordpiece", "word"] = "bpe"

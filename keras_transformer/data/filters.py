@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 
 from keras_transformer.data.cleaning import earlier, text_hash
+from keras_transformer.data.encoding import chunked
 from keras_transformer.data.languages import without_tag
 from keras_transformer.data.sources import Corpus
 from keras_transformer.text.patterns import PATTERNS, PLACEHOLDERS
@@ -209,6 +210,23 @@ class TextFilters:
                 differ = _DIFFER[name]
                 row[:] = [bool(each[0] and each[1]) and differ(*each) for each in pairs]
         return found
+
+    def kept(self, corpora: Sequence[Corpus]) -> Iterator[tuple[str, str]]:
+        """Yield the pairs of the text that no filter finds.
+
+        Args:
+            corpora: The text that the filters were made for.
+
+        >>> corpus = Corpus("a", lambda: iter([("%d files", "Dateien"), ("OK", "Gut")]))
+        >>> list(TextFilters(["placeholders"], [corpus]).kept([corpus]))
+        [('OK', 'Gut')]
+        """
+        first = 0
+        for number, corpus in enumerate(corpora):
+            for chunk in chunked(corpus.pairs()):
+                is_found = self.found(chunk, number, first).any(axis=0)
+                yield from itertools.compress(chunk, ~is_found)
+                first += len(chunk)
 
     def _is_other(self, name: str, corpus: int, pair: tuple[str, str]) -> bool:
         if pair[0] == pair[1]:  # Often names; the filter identical finds them.

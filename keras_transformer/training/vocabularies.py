@@ -7,9 +7,10 @@ from pathlib import Path
 
 from keras_transformer.config import DataConfig, ExperimentConfig
 from keras_transformer.config.data import language_tag
+from keras_transformer.config.filters import chosen_filters
 from keras_transformer.data.augmentation import with_cases
 from keras_transformer.data.encoded_files import digest, locked
-from keras_transformer.data.sources import Corpus
+from keras_transformer.data.filters import TextFilters
 from keras_transformer.text import (
     SentencePieceTokenizer,
     Tokenizer,
@@ -23,7 +24,7 @@ from keras_transformer.text import (
 from keras_transformer.text.files import find_vocabularies, read_tokenizers
 from keras_transformer.text.symbols import choose_symbols
 from keras_transformer.text.tree_tokenizer import tree_vocabulary
-from keras_transformer.training.corpora import TrainingText
+from keras_transformer.training.corpora import TrainingText, read_validation
 from keras_transformer.translation.saved import SavedTranslator
 from keras_transformer.trees import parse_tree
 from keras_transformer.utils.checksums import check_files
@@ -167,6 +168,8 @@ def _trained(data: DataConfig, text: TrainingText, sides: tuple[int, ...], size:
         facts["cases"] = cases
     if data.user_symbols:
         facts["symbols"] = data.user_symbols, data.max_user_symbols
+    if filters := chosen_filters(data.filters):
+        facts["filters"] = filters
     path = text.folder / f"vocabulary-{digest(facts)}.model"
     if path.exists():
         return path
@@ -181,7 +184,11 @@ def _trained(data: DataConfig, text: TrainingText, sides: tuple[int, ...], size:
             return path
         log.info("reading text to train a vocabulary on")
         corpora = text.corpora[: data.vocabulary_corpora]
-        lines = sample_sentences(corpora, sides, data.vocabulary_sentences)
+        pairs: Iterable[tuple[str, str]] = chain.from_iterable(c.pairs() for c in corpora)
+        if filters:
+            held_out = read_validation(data) if "in_validation" in filters else ()
+            pairs = TextFilters(filters, corpora, held_out).kept(corpora)
+        lines = sample_sentences(pairs, sides, data.vocabulary_sentences)
         counts = f"{size:,}", f"{len(lines):,}"
         log.info("training a vocabulary of %s tokens on %s sentences", *counts)
         tags = _tags(data) if 0 in sides else []
@@ -189,24 +196,24 @@ def _trained(data: DataConfig, text: TrainingText, sides: tuple[int, ...], size:
     return path
 
 
-def sample_sentences(corpora: Iterable[Corpus], sides: Sequence[int], most: int) -> list[bytes]:
-    """Return sentences of all corpora in UTF-8: those of the first side, then those of the second.
+def sample_sentences(
+    pairs: Iterable[tuple[str, str]], sides: Sequence[int], most: int
+) -> list[bytes]:
+    """Return sentences of a text in UTF-8: those of the first side, then those of the second.
 
     If there are more than `most`, only every second pair counts, or every fourth and so on, until
     there are not: the sample depends on the text alone, which is read once and not held.
 
     Args:
-        corpora: The text.
+        pairs: The text.
         sides: Sides to take sentences from: 0 for the source, 1 for the target.
         most: Largest number of sentences.
 
-    >>> corpus = Corpus("letters", lambda: zip("abcdef", "ABCDEF"))
-    >>> sample_sentences([corpus], sides=(0, 1), most=6)
+    >>> sample_sentences(zip("abcdef", "ABCDEF"), sides=(0, 1), most=6)
     [b'a', b'c', b'e', b'A', b'C', b'E']
     """
     kept: list[list[bytes]] = [[] for _ in sides]
     step = 1
-    pairs = chain.from_iterable(corpus.pairs() for corpus in corpora)
     with progress("reading", "pairs") as advance:
         for number, pair in enumerate(pairs):
             if number % step:

@@ -106,6 +106,20 @@ def test_the_vocabulary_has_the_normalization_and_the_symbols_that_it_is_trained
     assert len(cased.encode(text)[0]) < 0.8 * len(source.encode(text)[0])
 
 
+def test_the_vocabulary_is_trained_on_the_pairs_that_the_filters_keep(tmp_path):
+    data = write_toy_text(tmp_path, train=60)
+    source, target = (Path(data[name]) for name in ("train_source", "train_target"))
+    script, placeholders = ("жжжж", "Ende"), ("%d ĸ", "Ende")
+    in_validation = Path(data["validation_source"]).read_text().split("\n")[0].upper() + "!", "ŧ"
+    more = zip(script, placeholders, in_validation, ("a dog ŋ", "Ende"), strict=True)
+    for path, lines in zip((source, target), more, strict=True):
+        path.write_text(path.read_text() + "\n".join(lines) + "\n")
+    for filters, letters in ([], "жĸŋŧ"), (["messages"], "ŋ"):
+        (tokenizer, _), _, _ = encoded_text(toy_experiment(data | {"filters": filters}), tmp_path)
+        pieces = "".join(tokenizer.id_to_piece(range(tokenizer.vocab_size)))
+        assert "".join(sorted({*"жĸŋŧ"}.intersection(pieces), key="жĸŋŧ".index)) == letters
+
+
 @pytest.mark.parametrize(
     ("options", "mistake"),
     [
