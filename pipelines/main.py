@@ -17,6 +17,7 @@ COMMANDS = {
     "train": "pipelines.train",
     "evaluate": "pipelines.evaluate",
     "translate": "pipelines.translate",
+    "translate_corpus": "pipelines.translate_corpus",
     "parse": "pipelines.parse",
     "figures": "pipelines.figures",
     "export": "pipelines.export",
@@ -55,7 +56,7 @@ def _help(prog: str) -> str:
     lines = [f"usage: {prog} COMMAND [OPTIONS]", "", "commands:"]
     for name, module in COMMANDS.items():
         about = importlib.import_module(module).__doc__.split("\n")[0]
-        lines.append(f"  {name:<15}{about}")
+        lines.append(f"  {name:<18}{about}")
     return "\n".join([*lines, "", f"{prog} COMMAND --help lists the options of a command."])
 
 

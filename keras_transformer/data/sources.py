@@ -155,6 +155,19 @@ def existing_file(path: str | os.PathLike) -> Path:
 
 def stream_lines(path: str | os.PathLike) -> Iterator[str]:
     """Yield the lines of a file; see `read_lines`."""
+    for number, line in enumerate(stream_bytes(path), start=1):
+        try:
+            yield line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{path}, line {number}: text must be UTF-8, received byte "
+                f"0x{error.object[error.start]:02x} at position {error.start} of the line. Convert "
+                "the file, for example with iconv -f latin1 -t utf-8."
+            ) from error
+
+
+def stream_bytes(path: str | os.PathLike) -> Iterator[bytes]:
+    """Yield the lines of a file without their ends, UTF-8 or not; see `read_lines`."""
     path = existing_file(path)
     with path.open("rb") as file:
         start = file.read(len(_XZ_MAGIC))
@@ -167,13 +180,7 @@ def stream_lines(path: str | os.PathLike) -> Iterator[str]:
             for number, line in enumerate(file, start=1):
                 if number == 1:
                     line = line.removeprefix(codecs.BOM_UTF8)
-                yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{path}, line {number}: text must be UTF-8, received byte "
-                f"0x{error.object[error.start]:02x} at position {error.start} of the line. Convert "
-                "the file, for example with iconv -f latin1 -t utf-8."
-            ) from error
+                yield line.removesuffix(b"\n").removesuffix(b"\r")
         except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
             raise ValueError(
                 f"{path} must be a complete {kind} file, received damaged data after line {number} "

@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import functools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -95,11 +96,16 @@ def _read_terms(path: str) -> dict[str, str]:
 
 
 def warn_of_long(args: argparse.Namespace, sentences: Sequence[str]) -> None:
-    """Print a line for each sentence whose end the model does not read.
+    """Print a line for each sentence whose end the model does not read."""
+    for warning in find_cuts(args)(sentences):
+        print(warning, file=sys.stderr)
+
+
+def find_cuts(args: argparse.Namespace) -> Callable[[Sequence[str]], Iterator[str]]:
+    """Return a function that yields a warning for each sentence whose end the model does not read.
 
     Args:
         args: The options of `add_model_options`.
-        sentences: All sentences.
     """
     from keras_transformer.text.files import read_tokenizers
     from keras_transformer.translation.saved import find_translator
@@ -107,25 +113,29 @@ def warn_of_long(args: argparse.Namespace, sentences: Sequence[str]) -> None:
     try:
         saved = find_translator(args.model)
     except (FileNotFoundError, ValueError):  # Of an export without its vocabularies.
-        return
-    decoding = dataclasses.replace(saved.config.decoding, **search_options(args))
-    limit = decoding.max_source_length
-    # Lone surrogates, as in a wrongly decoded file name, have no UTF-8 encoding.
-    texts = [text.encode("utf-8", "surrogatepass") for text in sentences]
-    # Normalization makes at most 11 bytes of one, and each is at most one token.
-    long = [i for i, text in enumerate(texts) if _MOST_TOKENS_PER_BYTE * len(text) + 2 > limit]
-    if not long:
-        return
-    tokenizer, _ = read_tokenizers(saved.vocabularies, saved.config.data.subwords)
-    for start in range(0, len(long), _LINES_AT_ONCE):
-        places = long[start : start + _LINES_AT_ONCE]
-        rows = tokenizer.tokenize([texts[i] for i in places])
-        cut = rows[:, limit - 1 :]
-        for place, count, rest in zip(
-            places, rows.row_lengths().numpy(), tokenizer.detokenize(cut).numpy(), strict=True
-        ):
-            if count >= limit:
-                print(_cut_line(place + 1, count + 1, limit, rest.decode()), file=sys.stderr)
+        return lambda sentences: iter(())
+    limit = dataclasses.replace(saved.config.decoding, **search_options(args)).max_source_length
+    vocabularies = functools.cache(
+        lambda: read_tokenizers(saved.vocabularies, saved.config.data.subwords)
+    )
+
+    def find(sentences: Sequence[str]) -> Iterator[str]:
+        # Lone surrogates, as in a wrongly decoded file name, have no UTF-8 encoding.
+        texts = [text.encode("utf-8", "surrogatepass") for text in sentences]
+        # Normalization makes at most 11 bytes of one, and each is at most one token.
+        long = [i for i, text in enumerate(texts) if _MOST_TOKENS_PER_BYTE * len(text) + 2 > limit]
+        for start in range(0, len(long), _LINES_AT_ONCE):
+            places = long[start : start + _LINES_AT_ONCE]
+            tokenizer, _ = vocabularies()
+            rows = tokenizer.tokenize([texts[i] for i in places])
+            cut = rows[:, limit - 1 :]
+            for place, count, rest in zip(
+                places, rows.row_lengths().numpy(), tokenizer.detokenize(cut).numpy(), strict=True
+            ):
+                if count >= limit:
+                    yield _cut_line(place + 1, count + 1, limit, rest.decode())
+
+    return find
 
 
 def _cut_line(line: int, count: int, limit: int, rest: str) -> str:

@@ -21,7 +21,7 @@ def test_help_lists_each_command_with_a_line(options, capsys):
     printed = capsys.readouterr().out
     for name, module in main.COMMANDS.items():
         about = importlib.import_module(module).__doc__.split("\n")[0]
-        assert f"\n  {name:<15}{about}\n" in printed
+        assert f"\n  {name:<18}{about}\n" in printed
 
 
 @pytest.mark.parametrize(
@@ -149,6 +149,7 @@ def test_ctrl_c_ends_a_command_with_a_line_while_it_imports(name, tmp_path):
         "split": f"--source {text} --output x",
         "evaluate": f"--model x --source {text}",
         "translate": "--model x one",
+        "translate_corpus": f"--model x --input {text} --output {tmp_path}/out",
         "parse": "--model x one",
         "figures": "--model x --output y one",
         "export": "--checkpoint x --output y",

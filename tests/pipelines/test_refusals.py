@@ -27,6 +27,12 @@ USAGE = [
         "translate --model x --terms y --alignments z one",
         "give --terms or --alignments, not both",
     ),
+    ("translate_corpus --model x --input y --output z --workers 2", "--workers needs --engine ray"),
+    (
+        "translate_corpus --model x --input y --output z --engine ray --cpus-per-worker 0",
+        "--cpus-per-worker must be at least 1, received 0",
+    ),
+    ("translate_corpus --model x --input y --output z --lines 0", "--lines must be at least 1"),
     ("parse --model x --input y one", "give sentences or --input, not both"),
     (
         "parse --model x --draw tree.gif one",

@@ -1,0 +1,253 @@
+"""Translate the files of a corpus, shard by shard, in this process or on a Ray cluster.
+
+Usage:
+    python -m pipelines.translate_corpus --model saved_models/en_de --input news.txt.gz --output out
+    python -m pipelines.translate_corpus --model /shared/en_de --input 'corpus/*.gz' \
+        --output out --engine ray --address auto
+
+A command that was stopped continues when it is given again.
+"""
+
+import argparse
+import functools
+import glob
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pipelines.cli.errors import plain_errors
+from pipelines.cli.models import Translate, find_cuts, load_model
+from pipelines.cli.parser import Parser, add_model_options, search_options
+from pipelines.cli.process import import_tensorflow, start_log
+from pipelines.cli.text import one_line
+
+if TYPE_CHECKING:
+    from keras_transformer.data.shards import Shard, ShardedCorpus
+
+_ATTEMPTS = 5
+"""How often a shard is tried again after its worker or machine was lost."""
+_IN_FLIGHT = 2
+"""Shards per worker that are with Ray at a time, so that no worker waits for the next."""
+
+
+class Answers(NamedTuple):
+    """The translations of a shard."""
+
+    lines: list[str]
+    """The translation of each line, or its n-best list."""
+    cut: list[str]
+    """Warnings of lines that are longer than the model reads."""
+    seconds: float
+    """How long they took, without loading the model."""
+
+
+@plain_errors(lambda: "Interrupted. Give the same command again to continue.")
+def main(
+    argv: Sequence[str] | None = None, prog: str = "python -m pipelines.translate_corpus"
+) -> None:
+    parser = Parser(prog=prog, description=__doc__.split("\n")[0])
+    add_model_options(parser)
+    parser.add_argument(
+        "--input", required=True, nargs="+", metavar="FILE", help="files or patterns; .gz and .xz"
+    )
+    parser.add_argument("--output", required=True, type=Path, metavar="DIRECTORY")
+    parser.add_argument(
+        "--lines", type=int, default=100_000, metavar="N", help="lines of a shard (default 100000)"
+    )
+    parser.add_argument(
+        "--engine",
+        choices=["process", "ray"],
+        default="process",
+        help="this process (default), or workers of Ray",
+    )
+    _add_ray_options(parser)
+    args = parser.parse_args(argv)
+    _check(parser, args)
+    start_log()
+    import_tensorflow()
+    from keras_transformer.data.shards import ShardedCorpus
+
+    paths = [Path(path) for given in args.input for path in sorted(glob.glob(given)) or [given]]
+    facts = {"model": _model_checksum(args.model), "options": search_options(args)}
+    corpus = ShardedCorpus(paths, args.output, lines=args.lines, facts=facts)
+    engine = _on_ray if args.engine == "ray" else _in_this_process
+    _translate(corpus, engine(args, corpus))
+
+
+def _add_ray_options(parser: Parser) -> None:
+    group = parser.add_argument_group(
+        "Ray", "For --engine ray, which needs pip install 'keras-transformer-mt[ray]'."
+    )
+    group.add_argument(
+        "--address", help="of a cluster, such as auto; by default, Ray starts on this machine"
+    )
+    group.add_argument(
+        "--workers", type=int, metavar="N", help="processes (default: as many as there is room for)"
+    )
+    group.add_argument("--cpus-per-worker", type=int, metavar="N", help="cores of each (default 1)")
+    group.add_argument(
+        "--gpus-per-worker", type=float, metavar="N", help="GPUs of each (default 0)"
+    )
+
+
+def _check(parser: Parser, args: argparse.Namespace) -> None:
+    for name in ("address", "workers", "cpus_per_worker", "gpus_per_worker"):
+        value = getattr(args, name)
+        option = f"--{name.replace('_', '-')}"
+        if value is not None and args.engine != "ray":
+            parser.error(f"{option} needs --engine ray")
+        if name in ("workers", "cpus_per_worker") and value is not None and value < 1:
+            parser.error(f"{option} must be at least 1, received {value}")
+    if args.lines < 1:
+        parser.error(f"--lines must be at least 1, received {args.lines}")
+
+
+def _model_checksum(model: str) -> str:
+    """Return what identifies the model: a checksum of the checksums of its files."""
+    from keras_transformer.utils.checksums import FILE, sample_checksum
+    from keras_transformer.utils.versions import find_saved_model
+
+    version = None if (Path(model) / "config.yaml").exists() else find_saved_model(model)
+    record = Path(version or model) / FILE
+    return sample_checksum(record) if record.exists() else os.path.abspath(model)
+
+
+def _translate(corpus: "ShardedCorpus", answers: "Iterator[tuple[Shard, Answers]]") -> None:
+    """Write the answers of an engine as they come, and report."""
+    from keras_transformer.data.shards import BAD_LINES
+    from keras_transformer.training.progress import duration
+
+    total = sum(shard.count for shard in corpus.shards)
+    done = sum(shard.count for shard in corpus.shards if shard.name in corpus.finished)
+    if done:
+        print(f"continuing: {done:,} of {total:,} lines are finished", file=sys.stderr)
+    before, busy, started = done, 0.0, time.monotonic()
+    for shard, found in answers:
+        corpus.write(shard, found.lines)
+        for warning in found.cut[:1]:
+            more = f" (and {len(found.cut) - 1:,} more)" if found.cut[1:] else ""
+            print(f"{shard.name}: {warning}{more}", file=sys.stderr)
+        done, busy = done + shard.count, busy + found.seconds
+        seconds = time.monotonic() - started
+        speed = (done - before) / seconds
+        left = duration((total - done) / speed) if speed else "?"
+        print(
+            f"{shard.name}: {done:,} of {total:,} lines, {speed:,.0f} lines/s, {left} left",
+            file=sys.stderr,
+        )
+    seconds = time.monotonic() - started
+    print(f"{total:,} lines in {len(corpus.shards):,} files in {corpus.directory}")
+    if busy:
+        print(
+            f"{done - before:,} of them in {duration(seconds)}; "
+            f"{busy / seconds:.2f} workers were busy on average"
+        )
+    if corpus.bad_lines:
+        print(
+            f"without a translation, as they are not UTF-8: {corpus.bad_lines:,}, see {BAD_LINES}"
+        )
+
+
+def translate_lines(args: argparse.Namespace, lines: Sequence[str]) -> Answers:
+    """Translate the lines of a shard; what any engine does.
+
+    Equal lines are translated once. A process loads the model the first time only.
+
+    Args:
+        args: The options of `add_model_options`.
+        lines: The lines.
+    """
+    translate, cuts = _loaded(tuple(sorted(vars(args).items())))
+    started = time.monotonic()
+    distinct = list(dict.fromkeys(lines))
+    found = dict(zip(distinct, translate(distinct, lambda batch: None), strict=True))
+    n_best = args.num_hypotheses is not None
+    answers = [found[line] if n_best else one_line(found[line]) for line in lines]
+    return Answers(answers, list(cuts(lines)), time.monotonic() - started)
+
+
+@functools.lru_cache(maxsize=1)
+def _loaded(
+    options: tuple[tuple[str, Any], ...],
+) -> tuple[Translate, Callable[[Sequence[str]], Iterator[str]]]:
+    args = argparse.Namespace(**dict(options))
+    import_tensorflow()
+    if cpus := getattr(args, "cpus", None):
+        import tensorflow as tf
+
+        # A core translates a batch; see `prepare_cpu`.
+        tf.config.threading.set_inter_op_parallelism_threads(cpus)
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+    return load_model(args, args.num_hypotheses is not None), find_cuts(args)
+
+
+def _model_options(args: argparse.Namespace, **changed: Any) -> argparse.Namespace:
+    """Return the options of `add_model_options` alone, for a worker."""
+    parser = Parser()
+    add_model_options(parser)
+    names = vars(parser.parse_args(["--model", ""]))
+    return argparse.Namespace(**{name: getattr(args, name) for name in names} | changed)
+
+
+def _in_this_process(
+    args: argparse.Namespace, corpus: "ShardedCorpus"
+) -> "Iterator[tuple[Shard, Answers]]":
+    options = _model_options(args)
+    for shard, lines in corpus.missing():
+        yield shard, translate_lines(options, lines)
+
+
+def _on_ray(args: argparse.Namespace, corpus: "ShardedCorpus") -> "Iterator[tuple[Shard, Answers]]":
+    """Yield answers in the order in which the workers of a Ray cluster finish."""
+    try:
+        import ray
+    except ImportError as error:
+        raise ImportError(
+            "--engine ray needs Ray: pip install 'keras-transformer-mt[ray]'"
+        ) from error
+    cpus, gpus = args.cpus_per_worker or 1, args.gpus_per_worker or 0
+    given = {"num_cpus": args.workers * cpus} if args.workers and not args.address else {}
+    ray.init(args.address, include_dashboard=False, logging_level="error", **given)
+    try:
+        room = int(ray.cluster_resources().get("CPU", 0) // cpus)
+        most = _IN_FLIGHT * (args.workers or max(room, 1))
+        options = ray.put(_model_options(args, cpus=cpus, model=os.path.abspath(args.model)))
+        # By its name, also where this file is run as a program; Ray would copy a function of that.
+        from pipelines.translate_corpus import translate_lines
+
+        # No retry of exceptions: the same lines would raise them again.
+        task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=_ATTEMPTS)(translate_lines)
+        running: dict[Any, Shard] = {}
+        for shard, lines in corpus.missing():
+            running[task.remote(options, lines)] = shard
+            if len(running) >= most:
+                yield _next(running)
+        while running:
+            yield _next(running)
+    finally:
+        ray.shutdown()
+
+
+def _next(running: "dict[Any, Shard]") -> "tuple[Shard, Answers]":
+    """Wait for a shard, and remove it."""
+    import ray
+
+    (ready,), _ = ray.wait(list(running), num_returns=1)
+    shard = running.pop(ready)
+    try:
+        return shard, ray.get(ready)
+    except ray.exceptions.RayTaskError as error:
+        raise ValueError(f"{shard.name} cannot be translated: {error.cause!r}") from error
+    except ray.exceptions.WorkerCrashedError as error:
+        raise ValueError(
+            f"{shard.name} cannot be translated: its worker ended {_ATTEMPTS + 1} times, perhaps "
+            "for lack of memory. Give fewer workers or a smaller --batch-size, and the same "
+            "command again."
+        ) from error
+
+
+if __name__ == "__main__":
+    main()
