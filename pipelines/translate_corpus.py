@@ -120,8 +120,8 @@ def _translate(corpus: "ShardedCorpus", answers: "Iterator[tuple[Shard, Answers]
     from keras_transformer.data.shards import BAD_LINES
     from keras_transformer.training.progress import duration
 
-    total = sum(shard.count for shard in corpus.shards)
-    done = sum(shard.count for shard in corpus.shards if shard.name in corpus.finished)
+    total = sum(shard.size for shard in corpus.shards)
+    done = sum(shard.size for shard in corpus.shards if shard.name in corpus.finished)
     if done:
         print(f"continuing: {done:,} of {total:,} lines are finished", file=sys.stderr)
     before, busy, started = done, 0.0, time.monotonic()
@@ -130,7 +130,7 @@ def _translate(corpus: "ShardedCorpus", answers: "Iterator[tuple[Shard, Answers]
         for warning in found.cut[:1]:
             more = f" (and {len(found.cut) - 1:,} more)" if found.cut[1:] else ""
             print(f"{shard.name}: {warning}{more}", file=sys.stderr)
-        done, busy = done + shard.count, busy + found.seconds
+        done, busy = done + shard.size, busy + found.seconds
         seconds = time.monotonic() - started
         speed = (done - before) / seconds
         left = duration((total - done) / speed) if speed else "?"

@@ -26,7 +26,7 @@ class Shard(NamedTuple):
     """The file of the corpus."""
     first: int
     """Number of lines before it in that file."""
-    count: int
+    size: int
     """Number of its lines."""
 
 
@@ -123,7 +123,7 @@ class ShardedCorpus:
         for source, group in itertools.groupby(self.shards, key=lambda shard: shard.source):
             lines = stream_bytes(source)
             for shard in group:
-                part = itertools.islice(lines, shard.count)
+                part = itertools.islice(lines, shard.size)
                 if shard.name in self.finished:
                     for _ in part:
                         pass
