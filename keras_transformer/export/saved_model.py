@@ -160,6 +160,7 @@ def _record(
             "source": source.vocab_size,
             "target": target.vocab_size,
             "shared": source is target,
+            **({"languages": sorted(source.languages)} if source.languages else {}),
             **_text_facts(source),
         },
         model=dataclasses.asdict(model.config),

@@ -148,15 +148,24 @@ def _introduction(facts: Mapping[str, Any]) -> dict[str, Any]:
     >>> _introduction({"license": "CC-BY 4.0", "data": {"source_language": "en", "tfds": None}})
     {'languages': [], 'license': 'CC-BY 4.0', 'examples': []}
     """
+    return {
+        "languages": languages_of(facts),
+        "license": _string(facts.get("license")),
+        "examples": strings(facts.get("examples"))[:_MOST_EXAMPLES],
+    }
+
+
+def languages_of(facts: Mapping[str, Any]) -> list[str]:
+    """Return the codes of a model's languages, the source first, or none if they are not known.
+
+    >>> languages_of({"languages": ["en", "de", "fr"]})
+    ['en', 'de', 'fr']
+    """
     data = facts.get("data")
     data = data if isinstance(data, dict) else {}
     pair = [data.get("source_language"), data.get("target_language")]  # Of a TFDS dataset.
-    languages = _strings(facts.get("languages")) or _strings(pair)
-    return {
-        "languages": languages if len(languages) > 1 else [],
-        "license": _string(facts.get("license")),
-        "examples": _strings(facts.get("examples"))[:_MOST_EXAMPLES],
-    }
+    languages = strings(facts.get("languages")) or strings(pair)
+    return languages if len(languages) > 1 else []
 
 
 def _facts(record: ExportRecord) -> list[tuple[str, str]]:
@@ -203,7 +212,7 @@ def _string(value: Any) -> str:
     return _text(value).strip() if isinstance(value, str) else ""
 
 
-def _strings(values: Any) -> list[str]:
+def strings(values: Any) -> list[str]:
     """Return the strings of a list that are not blank."""
     values = values if isinstance(values, list) else []
     return [text for value in values if (text := _string(value))]
