@@ -90,7 +90,7 @@ class Settings(WebSettings):
     """What a server of a model serves, and where."""
 
     models: Sequence[ModelConfig]
-    """The models; the page shows the first."""
+    """The models."""
     model_config_file: Path | None = None
     """The file that lists them; it is followed."""
     port: int = 8500

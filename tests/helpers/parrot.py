@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 _STRINGS = tf.TensorSpec([None], tf.string, name="text")
+_TERMS, _PROTECT = (tf.TensorSpec([None], tf.string, name=name) for name in ("terms", "protect"))
 _SCORES = tf.constant([-0.25, -1.5, -1e9])
 _CANDIDATES = ("▁perhaps", None, "ing", "</s>", "▁<b>")
 """The candidates of every step; None is the token that is chosen."""
@@ -21,6 +22,16 @@ class Parrot(tf.Module):
         best = self.translate(text)["translation"]
         rows = tf.stack([best, text, tf.fill(tf.shape(text), "")], axis=1)
         return {"translations": rows, "scores": tf.zeros_like(rows, tf.float32) + _SCORES}
+
+    @tf.function(input_signature=[_STRINGS, _TERMS, _PROTECT])
+    def translate_with_terms(self, text, terms, protect):
+        """Keep the text, and say what else was asked for."""
+        asked = tf.strings.regex_replace(tf.strings.join([terms, protect], "|"), "\\s", "_")
+        return {"translation": tf.strings.join([text, asked], " ")}
+
+    @tf.function(input_signature=[_STRINGS])
+    def translate_document(self, text):
+        return {"translation": tf.strings.join([text, "(divided)"], " ")}
 
     @tf.function(input_signature=[_STRINGS])
     def attend(self, text):

@@ -85,7 +85,7 @@ def test_a_stray_file_is_not_served(tmp_path, monkeypatch):
     (tmp_path / "page" / "index.html").write_bytes(b"a page")
     (tmp_path / "page" / ".DS_Store").write_bytes(b"")
     monkeypatch.setattr("importlib.resources.files", lambda name: tmp_path)
-    assert list(Page("x", lambda: None, Limits())._files) == ["/"]
+    assert list(Page(lambda: {"x": None}, Limits())._files) == ["/"]
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])

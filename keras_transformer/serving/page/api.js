@@ -56,8 +56,9 @@ function sentence(status, message, path) {
   return "The server had an error. Its log says more; you can try again.";
 }
 
-/** Return the model's name, card and facts. */
-export const readModel = () => ask("page/model.json");
+/** Return the name, card and facts of a model, by default the first, and the names of all. */
+export const readModel = (name) =>
+  ask(`page/model.json${name ? `?name=${encodeURIComponent(name)}` : ""}`);
 
 const modelPath = (name) => `v1/models/${encodeURIComponent(name)}`;
 
@@ -78,8 +79,8 @@ export async function readStatus(name) {
 }
 
 /** Return the outputs of a signature for some texts; each output has a row for each text. */
-export async function predict(name, signature, texts, signal) {
-  const body = { signature_name: signature, inputs: { text: texts } };
+export async function predict(name, signature, texts, signal, others = {}) {
+  const body = { signature_name: signature, inputs: { text: texts, ...others } };
   return (await ask(`${modelPath(name)}:predict`, body, signal)).outputs;
 }
 
