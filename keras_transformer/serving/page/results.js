@@ -44,7 +44,7 @@ function wayOf(model, text) {
 
 async function translateBy(way, model, texts, signal) {
   if (way === WITH_TERMS || way === DOCUMENT) {
-    const others = way === WITH_TERMS ? keptInputs(texts.length) : {};
+    const others = way === WITH_TERMS ? keptInputs() : {};
     const outputs = await predict(model.name, way, texts, signal, others);
     return outputsOf(outputs).map((text) => [{ text, score: null, way }]);
   }

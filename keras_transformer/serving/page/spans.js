@@ -34,11 +34,10 @@ export function readTerms() {
 export const keepsSomething = (text) =>
   readTerms().length > 0 || (byId("protect").checked && SPAN.test(text));
 
-/** Return the inputs of the signature for as many texts. */
-export function keptInputs(count) {
+/** Return the inputs of the signature besides the text. */
+export function keptInputs() {
   const terms = readTerms().map(({ source, target }) => `${source}\t${target}`);
-  const all = (value) => Array(count).fill(value);
-  return { terms: all(terms.join("\n")), protect: all(byId("protect").checked ? "all" : "") };
+  return { terms: terms.join("\n"), protect: byId("protect").checked ? "all" : "" };
 }
 
 /** Return a text and its translation as nodes, with chips for what is in both, and for terms. */
