@@ -5,7 +5,6 @@ import codecs
 import contextlib
 import functools
 import hmac
-import math
 import urllib.parse
 import weakref
 from collections.abc import Mapping, Sequence
@@ -24,7 +23,7 @@ from keras_transformer.serving.languages import (
     read_offer,
 )
 from keras_transformer.serving.metrics import Entry
-from keras_transformer.serving.model import DEFAULT
+from keras_transformer.serving.model import DEFAULT, DOCUMENT
 from keras_transformer.serving.predict import Predictor
 from keras_transformer.serving.queues import LARGE, off_loop
 from keras_transformer.serving.text_parts import Part, html_parts, join_parts, text_parts
@@ -36,10 +35,6 @@ PATHS = {
 }
 """The method of each path."""
 _WITH_TERMS, _N_BEST = "translate_with_terms", "n_best"
-_DOCUMENT = "translate_document"
-"""The signature that divides lines into sentences."""
-_SENTENCES = 8
-"""How many of the longest that the model reads a line may have, which is not run in parts."""
 _MOST_FIELDS = 64
 
 
@@ -195,11 +190,10 @@ class LibreTranslate:
         elif keeps_tags:
             columns = {"terms": count * [""], "protect": count * ["html"]}
             found = await self._predict(ask, _WITH_TERMS, {"text": rows, **columns})
-        elif len(ask.offer.targets) > 1:  # A tag of the target begins each text.
-            rows = [f">>{target}<< {row}" for row in rows]
-            found = await self._predict(ask, DEFAULT, {"text": rows})
         else:
-            signature = _DOCUMENT if _DOCUMENT in ask.served.model else DEFAULT
+            if len(ask.offer.targets) > 1:  # A tag of the target begins each text.
+                rows = [f">>{target}<< {row}" for row in rows]
+            signature = DOCUMENT if DOCUMENT in ask.served.model else DEFAULT
             found = await self._predict(ask, signature, {"text": rows})
         return [text.decode("utf-8", "replace") for text in found]
 
@@ -237,7 +231,8 @@ class LibreTranslate:
             name: np.array([text.encode("utf-8", "replace") for text in column], object)
             for name, column in columns.items()
         }
-        longest, most = max(map(len, inputs["text"]), default=0), _most_bytes(served, signature)
+        longest = max(map(len, inputs["text"]), default=0)
+        most = served.model.most_bytes(signature)
         if longest > most:  # The model would leave out the rest.
             raise invalid(
                 f"Invalid request: a line may have {most} bytes, received {longest}. Break it "
@@ -254,12 +249,6 @@ class LibreTranslate:
             )
             found += outputs[output].tolist()
         return found
-
-
-def _most_bytes(served: Served, signature: str) -> float:
-    """Return how long a line may be."""
-    sizes = served.model.sizes
-    return math.inf if sizes is None else sizes.most_bytes * _SENTENCES ** (signature == _DOCUMENT)
 
 
 async def _detected(

@@ -213,8 +213,12 @@ def test_lines_are_divided_into_sentences_if_the_model_can(tmp_path, monkeypatch
         assert translate(connect(server), "a\nb")[1] == {"translatedText": "a!\nb!"}
         [served] = server.server.predictor.versions.of("docs").served.values()
         monkeypatch.setattr(served.model, "sizes", SimpleNamespace(most_bytes=10, signatures=()))
-        status, answer = translate(connect(server), 81 * "a")  # It cannot be run in parts.
-        assert status == 400 and "a line may have 80 bytes" in answer["error"]
+        long = 41 * "a"  # It would run as a whole.
+        status, answer = translate(connect(server), long)
+        assert status == 400 and "a line may have 40 bytes" in answer["error"]
+        request = {"signature_name": "translate_document", "inputs": [long]}
+        status, answer = connect(server, "docs").post(request)
+        assert status == 400 and "may have 40 bytes, received 41" in answer["error"]
 
 
 def test_other_translations_are_those_of_n_best(tool):
