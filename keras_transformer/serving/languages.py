@@ -9,7 +9,7 @@ from babel.core import get_global
 
 from keras_transformer.config.record import ExportRecord
 from keras_transformer.serving.errors import Code, ServingError, invalid
-from keras_transformer.serving.page import languages_of, strings
+from keras_transformer.serving.page import languages_of
 from keras_transformer.serving.versions import Served
 
 MANY = "translate"
@@ -42,7 +42,9 @@ def read_offer(served: Served) -> Offer:
     except (OSError, RecursionError, ValueError):  # Not an export of this package.
         return Offer({}, {})
     protects = bool(record.decoding.get("protect"))
-    if MANY in served.model and (many := strings(record.vocabulary.get("languages"))):
+    many = record.vocabulary.get("languages")
+    if MANY in served.model and isinstance(many, list):
+        many = [code for code in many if isinstance(code, str)]
         return Offer(short_codes(many), short_codes(many), protects)
     # The options of a model of many languages name what it translates by default.
     languages = languages_of(record.facts) or languages_of({"data": record.decoding})

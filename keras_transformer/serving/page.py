@@ -156,7 +156,7 @@ def _introduction(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "languages": languages_of(facts),
         "license": _string(facts.get("license")),
-        "examples": strings(facts.get("examples"))[:_MOST_EXAMPLES],
+        "examples": _strings(facts.get("examples"))[:_MOST_EXAMPLES],
     }
 
 
@@ -169,7 +169,7 @@ def languages_of(facts: Mapping[str, Any]) -> list[str]:
     data = facts.get("data")
     data = data if isinstance(data, dict) else {}
     pair = [data.get("source_language"), data.get("target_language")]  # Of a TFDS dataset.
-    languages = strings(facts.get("languages")) or strings(pair)
+    languages = _strings(facts.get("languages")) or _strings(pair)
     return languages if len(languages) > 1 else []
 
 
@@ -217,7 +217,7 @@ def _string(value: Any) -> str:
     return _text(value).strip() if isinstance(value, str) else ""
 
 
-def strings(values: Any) -> list[str]:
+def _strings(values: Any) -> list[str]:
     """Return the strings of a list that are not blank."""
     values = values if isinstance(values, list) else []
     return [text for value in values if (text := _string(value))]
