@@ -77,9 +77,14 @@ export async function readStatus(name) {
   return { version: first?.version, state: first?.state ?? "ABSENT" };
 }
 
-/** Return the outputs of a signature for some texts; each output has a row for each text. */
-export async function predict(name, signature, texts, signal) {
-  const body = { signature_name: signature, inputs: { text: texts } };
+/**
+ * Return the outputs of a signature for some texts; each output has a row for each text.
+ *
+ * `options` are other inputs, each the same for all texts.
+ */
+export async function predict(name, signature, texts, signal, options = {}) {
+  const columns = Object.entries(options).map(([key, value]) => [key, texts.map(() => value)]);
+  const body = { signature_name: signature, inputs: { text: texts, ...Object.fromEntries(columns) } };
   return (await ask(`${modelPath(name)}:predict`, body, signal)).outputs;
 }
 

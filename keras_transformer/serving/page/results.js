@@ -18,9 +18,16 @@ const TOO_LONG = "This line is too long to be shown word by word.";
 // What a person has chosen, kept from one translation to the next.
 const chosen = { view: "Attention", isOpen: true };
 
-/** Return what a model says about each text: `[{text, score}, ...]`, the best first. */
-export async function translate(model, texts, signal) {
+/**
+ * Return what a model says about each text: `[{text, score}, ...]`, the best first.
+ *
+ * `languages` are those of `otherLanguages`.
+ */
+export async function translate(model, texts, languages, signal) {
   const has = (signature) => model.signatures.includes(signature);
+  if (languages) {
+    return plain(await predict(model.name, "translate", texts, signal, languages));
+  }
   if (has("n_best")) {
     const { translations, scores } = await predict(model.name, "n_best", texts, signal);
     return translations.map((row, line) =>
@@ -38,7 +45,10 @@ export async function translate(model, texts, signal) {
     );
     return translation.map((text, line) => [{ text, score: score[line] }]);
   }
-  const outputs = await predict(model.name, "serving_default", texts, signal);
+  return plain(await predict(model.name, "serving_default", texts, signal));
+}
+
+function plain(outputs) {
   const translations = Array.isArray(outputs) ? outputs : outputs.translation;
   return translations.map((text) => [{ text, score: null }]);
 }
