@@ -127,8 +127,9 @@ def about(version: Path) -> dict[str, Any]:
 
     Returns:
         `version`, `description`, `languages` (codes, the source first), `license`, `examples`
-        (sentences to try), `facts` (pairs of a name and a value), `card`, `max_source_length`, and
-        `makes_trees` of a parser, as far as they are known.
+        (sentences to try), `facts` (pairs of a name and a value), `card`, `max_source_length`,
+        `makes_trees` of a parser, and of a model of many languages `language_codes` and the
+        `source_language` and `target_language` of its export, as far as they are known.
     """
     known: dict[str, Any] = {"version": version.name}
     with contextlib.suppress(OSError, RecursionError, ValueError):
@@ -139,6 +140,10 @@ def about(version: Path) -> dict[str, Any]:
             known["max_source_length"] = length
         if record.vocabulary.get("target_tokenizer") == "TreeTokenizer":
             known["makes_trees"] = True
+        if "translate" in record.signatures:
+            known["language_codes"] = _strings(record.vocabulary.get("languages"))
+            for name in ("source_language", "target_language"):
+                known[name] = _string(record.decoding.get(name))
         known |= {name: value for name, value in _introduction(record.facts).items() if value}
         known["facts"] = _facts(record)
     with contextlib.suppress(OSError):

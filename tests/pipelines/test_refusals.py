@@ -27,6 +27,11 @@ USAGE = [
         "translate --model x --terms y --alignments z one",
         "give --terms or --alignments, not both",
     ),
+    (
+        "translate --model x --columns --to de --input y",
+        "give --columns or --to, not both",
+    ),
+    ("client --model x --columns --from a --to b", "give --columns or --from and --to, not both"),
     ("parse --model x --input y one", "give sentences or --input, not both"),
     (
         "parse --model x --draw tree.gif one",

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from keras_transformer import Transformer
 from keras_transformer.config import DecodingConfig
+from keras_transformer.data import encode_pairs
 from keras_transformer.export import export_saved_model, load_saved_model
 from keras_transformer.pretrained import import_model
 from keras_transformer.pretrained.hugging_face import read_hugging_face
@@ -92,6 +93,19 @@ def test_the_ids_are_the_same(pair):
     found = [pair.order[row[row != 0]].tolist() for row in pair.ids(texts)]
     for text, ids, expected in zip(texts, found, pair.tokenizer(texts).input_ids, strict=True):
         assert ids == expected, text
+
+
+@pytest.mark.parametrize("pair", ["m2m100", "nllb", "mbart50"], indirect=True)
+def test_the_text_of_a_training_run_has_their_ids(pair):
+    texts = [text for text in models.sentences(100) if text]
+    codes = pair.tokenizer.src_lang, pair.tokenizer.tgt_lang = pair.codes[:2]
+    encoded = encode_pairs(
+        zip(texts, texts[::-1], strict=True), pair.ours.tokenizer, languages=codes
+    )
+    inputs, labels = encoded.padded_batch(range(len(texts)))
+    theirs = pair.tokenizer(texts, text_target=texts[::-1])
+    for rows, expected in ((inputs["source"], theirs.input_ids), (labels, theirs.labels)):
+        assert [pair.order[row[row != 0]].tolist() for row in rows] == expected
 
 
 def test_the_logits_are_the_same(pair):

@@ -168,6 +168,17 @@ def test_the_record_and_the_card_of_an_export_are_shown():
             {"description": "", "facts": [("Weights", "float32")]},
         ),
         (
+            '{"signatures": {"translate": {}}, "vocabulary": {"languages": ["en", "de", 1]}, '
+            '"decoding": {"source_language": "en", "target_language": ["de"]}}',
+            {
+                "description": "",
+                "facts": [("Weights", "float32")],
+                "language_codes": ["en", "de"],
+                "source_language": "en",
+                "target_language": "",
+            },
+        ),
+        (
             '{"scores": {"f1": 91.26}, "vocabulary": {"target_tokenizer": "TreeTokenizer"}}',
             {
                 "description": "",

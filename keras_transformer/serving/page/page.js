@@ -5,6 +5,7 @@ import { listChoice } from "./controls.js";
 import { byId, fitText, make, plural, showText } from "./dom.js";
 import { takeFiles } from "./files.js";
 import { stopInspecting } from "./inspection.js";
+import { offerLanguages, otherLanguages } from "./languages.js";
 import { showModel, showState, terms } from "./model.js";
 import { resultItem, translate } from "./results.js";
 import { WITH_TERMS } from "./spans.js";
@@ -71,6 +72,7 @@ function takeModel(about) {
   offerModels(models, name);
   Object.assign(model, { name, version, max_source_length, examples });
   showModel(about);
+  offerLanguages(about);
   byId("examples").replaceChildren(byId("examples-label"), ...examples.map(exampleButton));
   offerExamples();
 }
@@ -144,15 +146,17 @@ async function translateText() {
   }
   startRun();
   const { signal } = running;
+  const languages = otherLanguages();
   let failure = null;
   let done = 0;
   try {
     if (!model.signatures.length) takeSignatures(await readSignatures(await nameOfModel()));
     for (const group of groupLines(lines)) {
       if (lines.length > LINES) say(`${terms.doing} ${done} of ${lines.length}…`, true);
-      const answers = await translate(model, group, signal);
+      const answers = await translate(model, group, languages, signal);
       if (!done) clearList(); // The last results stay until there are new ones.
-      show(group, answers, lines.length);
+      // Attention is that of the languages of the export.
+      show(languages ? { ...model, signatures: [] } : model, group, answers, lines.length);
       done += group.length;
     }
   } catch (error) {
@@ -185,13 +189,13 @@ function clearList() {
   list.replaceChildren();
 }
 
-function show(sources, answers, count) {
+function show(shown, sources, answers, count) {
   comparison += 1;
   byId("scores").replaceChildren();
   sources.forEach((source, index) => {
     const isFirst = !translations.length;
     translations.push(answers[index][0].text);
-    list.append(resultItem(model, source, answers[index], isFirst));
+    list.append(resultItem(shown, source, answers[index], isFirst));
   });
   byId("results-title").textContent = count === 1 ? terms.one : terms.several;
   byId("results").hidden = false;

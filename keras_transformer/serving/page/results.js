@@ -14,19 +14,24 @@ const LONG = 600; // Characters of a text that scrolls in its own box.
 const SENTENCE_ENDS = /[.!?]["”’)]*\s+\p{Lu}/gu;
 const SPLIT = "This line seems to have several sentences. With one per line, results are better.";
 
+const BETWEEN = "translate"; // It takes the languages of each text.
 const DOCUMENT = "translate_document"; // It divides a line into sentences.
 const TOO_LONG = "This line is too long to be shown word by word.";
 
 // What a person has chosen, kept from one translation to the next.
 const chosen = { view: "Attention", isOpen: true };
 
-/** Return what a model says about each text: `[{text, score}, ...]`, the best first. */
-export async function translate(model, texts, signal) {
-  const ways = texts.map((text) => wayOf(model, text));
+/**
+ * Return what a model says about each text: `[{text, score}, ...]`, the best first.
+ *
+ * `languages` are those of `otherLanguages`.
+ */
+export async function translate(model, texts, languages, signal) {
+  const ways = texts.map((text) => (languages ? BETWEEN : wayOf(model, text)));
   const answers = [];
   for (const way of new Set(ways)) {
     const own = texts.filter((_, line) => ways[line] === way);
-    const found = await translateBy(way, model, own, signal);
+    const found = await translateBy(way, model, own, languages, signal);
     ways.forEach((each, line) => {
       if (each === way) answers[line] = found.shift();
     });
@@ -42,11 +47,12 @@ function wayOf(model, text) {
   return ["n_best", "translate_with_scores"].find(has) ?? "serving_default";
 }
 
-async function translateBy(way, model, texts, signal) {
+async function translateBy(way, model, texts, languages, signal) {
+  if (way === BETWEEN) return plain(await predict(model.name, way, texts, signal, languages));
   if (way === WITH_TERMS || way === DOCUMENT) {
     const others = way === WITH_TERMS ? keptInputs() : {};
-    const outputs = await predict(model.name, way, texts, signal, others);
-    return outputsOf(outputs).map((text) => [{ text, score: null, way }]);
+    const found = plain(await predict(model.name, way, texts, signal, others));
+    return found.map(([best]) => [{ ...best, way }]);
   }
   if (way === "n_best") {
     const { translations, scores } = await predict(model.name, "n_best", texts, signal);
@@ -65,11 +71,13 @@ async function translateBy(way, model, texts, signal) {
     );
     return translation.map((text, line) => [{ text, score: score[line] }]);
   }
-  const outputs = await predict(model.name, "serving_default", texts, signal);
-  return outputsOf(outputs).map((text) => [{ text, score: null }]);
+  return plain(await predict(model.name, "serving_default", texts, signal));
 }
 
-const outputsOf = (outputs) => (Array.isArray(outputs) ? outputs : outputs.translation);
+function plain(outputs) {
+  const translations = Array.isArray(outputs) ? outputs : outputs.translation;
+  return translations.map((text) => [{ text, score: null }]);
+}
 
 /**
  * Return the list item of a result.

@@ -1,10 +1,14 @@
 """Translations, their scores and the model on the page."""
 
+import json
 import shutil
 
 import pytest
 
+from keras_transformer.config.record import ExportRecord
 from tests.helpers.browser import show, text_of, translate, width
+from tests.helpers.model_server import ModelServer
+from tests.helpers.parrot import Parrot
 from tests.serving.conftest import wait
 
 pytestmark = pytest.mark.slow
@@ -21,6 +25,37 @@ def test_the_page_says_what_the_model_is(open_page):
     assert card == (
         "# parrot\n\nRepeats <b>what</b> is said.\n\n- one\n- two\n\n```bash\na\nb\n```\n"
     )
+
+
+def test_a_person_chooses_among_many_languages(open_page, tmp_path):
+    codes = ["eng_Latn", "deu_Latn", "zho_Hans", "zho_Hant", "qqq_Latn", "fr"]
+    Parrot().save(tmp_path / "1", "n_best", "inspect", "between")
+    path = tmp_path / "1" / ExportRecord.FILE
+    path.parent.mkdir()
+    decoding = {"source_language": "eng_Latn", "target_language": "deu_Latn"}
+    facts = {"signatures": {"translate": {}}, "vocabulary": {"languages": codes}}
+    path.write_text(json.dumps({**facts, "decoding": decoding}))
+    with ModelServer(tmp_path, "parrot") as server:
+        page = open_page(server=server)
+        source, target = (page.get_by_label(name, exact=True) for name in ("From", "To"))
+        assert target.locator("option").all_inner_texts() == [
+            *("English (eng_Latn)", "French (fr)", "German (deu_Latn)", "qqq_Latn"),
+            *("Simplified Chinese (zho_Hans)", "Traditional Chinese (zho_Hant)"),
+        ]
+        items = translate(page, "A dog.")
+        assert items.locator(".translation").all_inner_texts() == ["A DOG."]
+        assert items.locator("details").count() == 1
+        source.select_option("fr")
+        target.select_option("zho_Hant")
+        items = translate(page, "A dog.", "A cat.")
+        assert items.locator(".translation").all_inner_texts() == [
+            "fr zho_Hant A dog.",
+            "fr zho_Hant A cat.",
+        ]
+        assert items.locator("details").count() == 0  # It would be about other languages.
+        page.reload()
+        page.locator("[data-state=ready]").wait_for()
+        assert (source.input_value(), target.input_value()) == ("fr", "zho_Hant")
 
 
 def test_each_line_is_translated(open_page):
