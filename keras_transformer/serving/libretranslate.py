@@ -36,6 +36,8 @@ PATHS = {
 """The method of each path."""
 _WITH_TERMS, _N_BEST = "translate_with_terms", "n_best"
 _MOST_FIELDS = 64
+_MOST_FORM = 1 << 20
+"""Bytes; nothing else runs while more are decoded."""
 
 
 class _Ask(NamedTuple):
@@ -266,6 +268,8 @@ def _read(body: bytes) -> dict[str, Any]:
     """Return the fields of a body, which is JSON or a form."""
     if body.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"{"):
         return parse(body)
+    if len(body) > _MOST_FORM:
+        raise invalid(f"Invalid request: a form may have {_MOST_FORM} bytes. Send JSON instead.")
     try:
         pairs = urllib.parse.parse_qsl(
             body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_MOST_FIELDS

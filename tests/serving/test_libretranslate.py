@@ -333,6 +333,8 @@ DEEP = '{"source": "en", "target": "de", "q": ' + 100_000 * "["
         (DEEP, "JSON Parse error"),
         (b"\xff\xfe", "missing q"),
         ("&".join(["q=a"] * 65), "a form may have 64 fields"),
+        ("q=" + (1 << 20) * "a", "a form may have 1048576 bytes"),
+        ({**GOOD, "q": 300_000 * " ", "format": "html"}, "262144 characters of HTML"),
         ({**GOOD, "q": 5}, "q parameter is not a string"),
         ({**GOOD, "q": {"a": "b"}}, "q parameter is not a string"),
         ({**GOOD, "q": [["a"]]}, "q parameter is not a string"),
