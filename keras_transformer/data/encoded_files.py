@@ -53,6 +53,7 @@ def encode_to_files(
     rules: CleaningRules,
     directory: Path,
     validation: Sequence[tuple[str, str]] = (),
+    languages: Sequence[str] = (),
 ) -> tuple[EncodedPairs, list[dict[str, Any]]]:
     """Encode text into memory-mapped files, or use the files that are there.
 
@@ -68,6 +69,7 @@ def encode_to_files(
         directory: Directory of the files: tokens of 2 bytes (4 if the vocabulary has more than
             65,536), where each sentence begins in 8 bytes, record.json, and checksums.
         validation: The validation text, for the filter `in_validation`.
+        languages: See `encode_pairs`.
 
     Returns:
         The pairs, one corpus after another, and a report on each corpus: its "name", the pairs
@@ -93,7 +95,7 @@ def encode_to_files(
                 path.unlink()
             record = files.record()  # Another process may have completed it.
             if not record["complete"]:
-                _encode(corpora, tokenizers, rules, files, record, validation)
+                _encode(corpora, tokenizers, rules, files, record, validation, languages)
     reports = record["corpora"]
     dropped = sum((collections.Counter(report["dropped"]) for report in reports), start=_NONE)
     log_report(rules, sum(report["kept"] for report in reports), dropped)
@@ -110,6 +112,7 @@ def _encode(
     files: "_Files",
     record: dict[str, Any],
     validation: Sequence[tuple[str, str]],
+    languages: Sequence[str],
 ) -> None:
     """Encode the text that the record lacks, and complete the record."""
     reports = record["corpora"]
@@ -133,7 +136,7 @@ def _encode(
                 part = is_repeated[start : start + len(chunk)] if len(is_repeated) else False
                 found = filters.found(chunk, number, start)
                 tagged = list(tag_sources(chunk, corpus.tag)) if corpus.tag else chunk
-                append(encoded := encode_chunk(tagged, tokenizers, rules, part, found))
+                append(encoded := encode_chunk(tagged, tokenizers, rules, part, found, languages))
                 report["read"] += len(chunk)
                 report["kept"] += len(encoded.source_counts)
                 report["dropped"] = {

@@ -106,6 +106,7 @@ def encode_pairs(
     source_tokenizer: "Tokenizer",
     target_tokenizer: "Tokenizer | None" = None,
     max_length: int = 128,
+    languages: Sequence[str] = (),
 ) -> EncodedPairs:
     """Tokenize sentence pairs, and drop and count those that are empty or too long.
 
@@ -115,6 +116,8 @@ def encode_pairs(
         source_tokenizer: Tokenizer of the sources.
         target_tokenizer: Tokenizer of the targets, if the languages have separate vocabularies.
         max_length: Most tokens of a source or target, eos included.
+        languages: For a model of many languages, the codes of source and target, whose tokens
+            begin the sentences.
 
     Returns:
         `EncodedPairs` of the pairs that are left, in order. The log says how many were dropped.
@@ -132,7 +135,7 @@ def encode_pairs(
     tokenizers = source_tokenizer, target_tokenizer or source_tokenizer
     chunks, dropped = [], collections.Counter[str]()
     for chunk in chunked(pairs):
-        encoded = encode_chunk(chunk, tokenizers, rules)
+        encoded = encode_chunk(chunk, tokenizers, rules, languages=languages)
         dropped += encoded.dropped
         chunks.append(encoded)
     log_report(rules, sum(len(chunk.source_counts) for chunk in chunks), dropped)
@@ -161,6 +164,7 @@ def encode_chunk(
     rules: CleaningRules,
     is_repeated: np.ndarray | bool = False,
     found: Iterable[np.ndarray] = (),
+    languages: Sequence[str] = (),
 ) -> EncodedChunk:
     """Tokenize and clean a few thousand sentence pairs.
 
@@ -170,11 +174,16 @@ def encode_chunk(
         rules: Which pairs to drop.
         is_repeated: Booleans [n]: whether each pair occurred before.
         found: Booleans [n] for each of the rules' filters: whether it finds the pair.
+        languages: See `encode_pairs`.
     """
-    (source_ids, source_counts), (target_ids, target_counts) = (
+    sides = (
         tokenizer.encode(_stripped([pair[side] for pair in chunk], tokenizer))
         for side, tokenizer in enumerate(tokenizers)
     )
+    if languages:
+        numbers = [each.languages[code] for each, code in zip(tokenizers, languages, strict=True)]
+        sides = (_begun(*side, number) for side, number in zip(sides, numbers, strict=True))
+    (source_ids, source_counts), (target_ids, target_counts) = sides
     reasons = rules.reasons(source_counts, target_counts, is_repeated, found)
     keep, names = reasons < 0, reason_names(rules)
     counts = np.bincount(reasons[~keep], minlength=len(names)).tolist()
@@ -185,6 +194,13 @@ def encode_chunk(
         target_counts[keep],
         collections.Counter(dict(zip(names, counts, strict=True))),
     )
+
+
+def _begun(ids: np.ndarray, counts: np.ndarray, token: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows of ids that begin with a token, unless they are empty."""
+    is_text = counts > 0
+    starts = np.cumsum(counts) - counts
+    return np.insert(ids, starts[is_text], token), counts + is_text
 
 
 def _stripped(texts: list[str], tokenizer: "Tokenizer") -> list[str]:

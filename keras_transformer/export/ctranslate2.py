@@ -38,7 +38,9 @@ def export_ctranslate2(translator: Translator, path: str | os.PathLike) -> Path:
     penalty divides log-probabilities by length ** length_penalty, without eos, instead of the
     formula of Wu et al. (2016). Positions end where the translator's do, or at 1,024. Give
     `suppress_sequences=[["<pad>"], ["<s>"]]`, so that these are never generated. In a multilingual
-    model, a tag such as ">>de<<" is the first subword of the source.
+    model, a tag such as ">>de<<" is the first subword of the source. In a model of many languages,
+    the subword of the source's language comes first, and that of the target is its `target_prefix`;
+    for an NLLB with `legacy_behaviour`, the source ends with "</s>" and its language instead.
 
     Args:
         translator: The translator to export.
@@ -135,7 +137,7 @@ def _set_model(spec, translator):
     spec.config.unk_token = target[UNK_ID]
     spec.config.bos_token = spec.config.decoder_start_token = target[BOS_ID]
     spec.config.eos_token = target[EOS_ID]
-    spec.config.add_source_eos = True
+    spec.config.add_source_eos = not translator.tokenizer.language_comes_last
     spec.config.layer_norm_epsilon = model.config.layer_norm_epsilon
 
     spec.encoder.embeddings[0].weight = _array(model.source_embedding.kernel("embeddings"))

@@ -161,6 +161,7 @@ def _record(
             "target": target.vocab_size,
             "shared": source is target,
             **_text_facts(source),
+            **({"languages": translator.languages} if translator.languages else {}),
         },
         model=dataclasses.asdict(model.config),
         decoding=dataclasses.asdict(translator.decoding),

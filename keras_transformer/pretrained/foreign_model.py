@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import logging
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -95,9 +96,10 @@ class ForeignSide:
                 f"its vocabulary, {len(self.pieces):,}, received shape {matrix.shape}. They belong "
                 "to different models; restore both."
             )
-        order = [len(matrix) if i is None else i for i in self.order]
-        padded = np.concatenate([matrix, np.zeros_like(matrix[:1])])
-        return padded[order]
+        order = np.array([-1 if i is None else i for i in self.order])
+        rows = matrix[order]  # The only copy: the matrix may take a gigabyte.
+        rows[order < 0] = 0
+        return rows
 
     def bias(self, bias: np.ndarray) -> np.ndarray:
         """Return the bias of the logits in the order of our ids."""
@@ -311,22 +313,22 @@ class ForeignModel:
     """The vocabulary of the source."""
     target: ForeignSide
     """The vocabulary of the target."""
-    weights: Mapping[str, np.ndarray]
+    weights: dict[str, np.ndarray]
     """Weights by their path in a `Transformer`, such as
     "encoder/layer_0/self_attention/query_kernel"."""
     languages: Sequence[Any] = ()
     """The codes of source and target, if the files name them."""
 
     def to_translator(self, normalization: Normalization = "none") -> Translator:
-        """Return a translator with these weights.
+        """Return a translator with these weights, which are given up one by one to save memory.
 
         Args:
             normalization: What is done to text first; see `ForeignVocabulary`.
         """
         model = Transformer(self.config, dtype="float32")
-        for weight in model.weights:
-            path = weight_place(weight.path)
-            weight.assign(self.weights[path])
+        # The largest comes last, when the memory of the others is free.
+        for weight in sorted(model.weights, key=lambda weight: math.prod(weight.shape)):
+            weight.assign(self.weights.pop(weight_place(weight.path)))
         source = _tokenizer("source", self.source, normalization)
         target = _tokenizer("target", self.target, normalization)
         return Translator(model, source, target, self.decoding)

@@ -102,9 +102,12 @@ def read_hugging_face(folder: Path, ignore: Collection[str] = ()) -> ForeignMode
     layers, ends = _take_ends(theirs, folder, family, options["d_model"])
     config = validated(path, lambda: _config(options, source, target, embeddings, layers))
     weights = ends | take_layers(theirs, config, weight_name, folder, are_transposed=True)
+    placed: list[np.ndarray] = []
     for use, matrix in embeddings.items():
-        side = source if use == "source" else target
-        weights[f"{use}_embedding/embeddings"] = side.rows(matrix, config.d_model)
+        if not any(matrix is other for other in placed):  # Those that are shared have one place.
+            side = source if use == "source" else target
+            weights[f"{use}_embedding/embeddings"] = side.rows(matrix, config.d_model)
+            placed.append(matrix)
     bias = theirs.pop("final_logits_bias", np.zeros(len(target.pieces), "float32"))
     weights["output_bias"] = target.bias(bias)
     check_all_taken(theirs, folder)

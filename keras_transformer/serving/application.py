@@ -4,7 +4,7 @@ import asyncio
 import logging
 import re
 import urllib.parse
-from collections.abc import Coroutine
+from collections.abc import Container, Coroutine
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
@@ -38,7 +38,12 @@ class Application:
         metrics: The server's metrics.
         settings: Which clients it answers, and limits on what a client may request.
         page: The page; None for a server without one.
+
+    Attributes:
+        paths: Paths of the API besides those that begin with /v1/.
     """
+
+    paths: Container[str] = ()
 
     def __init__(self, metrics: Metrics, settings: WebSettings, page: Page | None = None):
         self._metrics, self._limits, self._page = metrics, settings.limits, page
@@ -80,7 +85,7 @@ class Application:
         if request.method in ("GET", "HEAD") and path in _PROBES:
             return self._probe(path)
         self._senders.check(request)
-        if path.lower().startswith("/v1/"):
+        if path.lower().startswith("/v1/") or path in self.paths:
             with self._room.hold() as resize:
                 body = await read_body(request, self._limits, resize)
                 entry.bytes = len(body)
@@ -104,7 +109,7 @@ class Application:
         return {}
 
     async def _answer_rest(self, method: str, path: str, body: bytes, entry: Entry) -> Response:
-        """Answer a request whose path begins with /v1/."""
+        """Answer a request of the API."""
         raise NotImplementedError
 
 

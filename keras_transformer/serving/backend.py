@@ -38,7 +38,7 @@ class PassThrough(Application):
     """
 
     def __init__(self, settings: PageSettings):
-        page = Page(settings.name, lambda: _highest_version(settings.base), settings.limits)
+        page = Page(lambda: {settings.name: _highest_version(settings.base)}, settings.limits)
         super().__init__(Metrics(), settings, page)
         self._metrics.models = {settings.name}
         self._settings = settings

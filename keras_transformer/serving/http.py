@@ -3,6 +3,7 @@
 import asyncio
 import collections
 import contextlib
+import functools
 import gc
 import logging
 import math
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 
 _AT_ONCE = 1 << 14
 """Bytes that are read of a connection before the others. h11 needs 40 ms if each is a chunk."""
+_HANDSHAKE_SECONDS = 5
 _PROBE_SECONDS = 1
 STOP_MARGIN = 2
 """Seconds after `stop_seconds`, in which answers to dropped requests are sent."""
@@ -206,6 +208,21 @@ class _HttpServer(uvicorn.Server):
             timeout_graceful_shutdown=round(limits.stop_seconds + STOP_MARGIN),
         )
         super().__init__(config)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Open the port, where a TLS handshake and its end have less time than usual."""
+        loop: Any = asyncio.get_running_loop()
+        if self.config.ssl is None:
+            return await super().startup(sockets)
+        loop.create_server = functools.partial(
+            loop.create_server,
+            ssl_handshake_timeout=_HANDSHAKE_SECONDS,
+            ssl_shutdown_timeout=_HANDSHAKE_SECONDS,
+        )
+        try:
+            await super().startup(sockets)
+        finally:
+            del loop.create_server
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -24,10 +24,13 @@ from keras_transformer.utils.memory import trim_memory
 from keras_transformer.utils.versions import GRAPH
 
 DEFAULT = "serving_default"
+DOCUMENT = "translate_document"
+"""The signature that divides a text into sentences, and is not run in parts."""
 _WARMUP = "assets.extra/tf_serving_warmup_requests"
 _INIT = "__saved_model_init_op"
 _INIT_OPS = ("saved_model_main_op", "legacy_init_op")  # Collections of TensorFlow 1.
 _TRIM_SECONDS = 10  # Memory that is freed more often is soon needed again.
+_DOCUMENT_TEXTS = 4  # How many of the longest that the model reads a document may have.
 _BYTES_PER_VALUE = 16  # Of an output, with its copies.
 
 
@@ -118,6 +121,12 @@ class Model:
         """Return the length of each row, in bytes that the model reads."""
         found = lengths(inputs)
         return found if self.sizes is None else np.minimum(found, self.sizes.most_bytes)
+
+    def most_bytes(self, signature: str) -> float:
+        """Return the bytes of the longest text that a signature reads to its end, as a rule."""
+        if self.sizes is None:
+            return math.inf
+        return self.sizes.most_bytes * (_DOCUMENT_TEXTS if signature == DOCUMENT else 1)
 
     def memory(self, signature: str, length: int) -> int:
         """Return the most bytes that a row-wise signature takes for a row of a given size."""

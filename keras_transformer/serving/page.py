@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from keras_transformer.config.record import ExportRecord
-from keras_transformer.serving.errors import invalid
+from keras_transformer.serving.errors import Code, ServingError, invalid
 from keras_transformer.serving.http import read_body
 from keras_transformer.serving.queues import Turn, Workers
 from keras_transformer.serving.settings import Limits
@@ -61,13 +61,13 @@ class Page:
     """Answers requests for the page, which talks to the REST API of the same server.
 
     Args:
-        name: The model's name in requests.
-        find_version: Returns the version directory whose model card is shown, or None.
+        find_versions: Returns, by the name of each model in requests, the version directory whose
+            model card is shown, or None. The page shows the first model at first.
         limits: What a client may ask for.
     """
 
-    def __init__(self, name: str, find_version: Callable[[], Path | None], limits: Limits):
-        self._name, self._find_version, self._limits = name, find_version, limits
+    def __init__(self, find_versions: Callable[[], Mapping[str, Path | None]], limits: Limits):
+        self._find_versions, self._limits = find_versions, limits
         folder = resources.files("keras_transformer.serving") / "page"
         # Read once, so that no path of a request is looked up on disk.
         self._files = {
@@ -88,7 +88,7 @@ class Page:
             path: Its path, not decoded.
 
         Raises:
-            ServingError: If its body is malformed or too large.
+            ServingError: If its body is malformed or too large, or its model unknown.
         """
         response: Response | None = None
         if request.method in ("GET", "HEAD"):
@@ -96,17 +96,22 @@ class Page:
                 content, kind = self._files[path]
                 response = Response(content, media_type=kind)
             elif path == "/page/model.json":
-                response = JSONResponse(await self._model())
+                response = JSONResponse(await self._model(request.query_params.get("name")))
         elif request.method == "POST" and path == "/page/bleu":
             response = JSONResponse(await self._bleu(request))
         if response is not None:
             response.headers.update(HEADERS)
         return response
 
-    async def _model(self) -> dict[str, Any]:
-        version = self._find_version()
+    async def _model(self, name: str | None) -> dict[str, Any]:
+        versions = self._find_versions()
+        name = next(iter(versions)) if name is None else name
+        if name not in versions:
+            raise ServingError(Code.NOT_FOUND, f"There is no model {name[:200]}.")
+        version = versions[name]
         known = await asyncio.to_thread(about, version) if version else {}
-        return {"name": self._name, **known}
+        models = {"models": list(versions)} if len(versions) > 1 else {}
+        return {"name": name, **models, **known}
 
     async def _bleu(self, request: Request) -> dict[str, Any]:
         limits = dataclasses.replace(self._limits, request_bytes=MOST_BYTES)
@@ -122,8 +127,9 @@ def about(version: Path) -> dict[str, Any]:
 
     Returns:
         `version`, `description`, `languages` (codes, the source first), `license`, `examples`
-        (sentences to try), `facts` (pairs of a name and a value), `card`, `max_source_length`, and
-        `makes_trees` of a parser, as far as they are known.
+        (sentences to try), `facts` (pairs of a name and a value), `card`, `max_source_length`,
+        `makes_trees` of a parser, and of a model of many languages `language_codes` and the
+        `source_language` and `target_language` of its export, as far as they are known.
     """
     known: dict[str, Any] = {"version": version.name}
     with contextlib.suppress(OSError, RecursionError, ValueError):
@@ -134,6 +140,10 @@ def about(version: Path) -> dict[str, Any]:
             known["max_source_length"] = length
         if record.vocabulary.get("target_tokenizer") == "TreeTokenizer":
             known["makes_trees"] = True
+        if "translate" in record.signatures:
+            known["language_codes"] = _strings(record.vocabulary.get("languages"))
+            for name in ("source_language", "target_language"):
+                known[name] = _string(record.decoding.get(name))
         known |= {name: value for name, value in _introduction(record.facts).items() if value}
         known["facts"] = _facts(record)
     with contextlib.suppress(OSError):
@@ -148,15 +158,24 @@ def _introduction(facts: Mapping[str, Any]) -> dict[str, Any]:
     >>> _introduction({"license": "CC-BY 4.0", "data": {"source_language": "en", "tfds": None}})
     {'languages': [], 'license': 'CC-BY 4.0', 'examples': []}
     """
+    return {
+        "languages": languages_of(facts),
+        "license": _string(facts.get("license")),
+        "examples": _strings(facts.get("examples"))[:_MOST_EXAMPLES],
+    }
+
+
+def languages_of(facts: Mapping[str, Any]) -> list[str]:
+    """Return the codes of a model's languages, the source first, or none if they are not known.
+
+    >>> languages_of({"languages": ["en", "de", "fr"]})
+    ['en', 'de', 'fr']
+    """
     data = facts.get("data")
     data = data if isinstance(data, dict) else {}
     pair = [data.get("source_language"), data.get("target_language")]  # Of a TFDS dataset.
     languages = _strings(facts.get("languages")) or _strings(pair)
-    return {
-        "languages": languages if len(languages) > 1 else [],
-        "license": _string(facts.get("license")),
-        "examples": _strings(facts.get("examples"))[:_MOST_EXAMPLES],
-    }
+    return languages if len(languages) > 1 else []
 
 
 def _facts(record: ExportRecord) -> list[tuple[str, str]]:

@@ -9,8 +9,8 @@ import numpy as np
 
 from keras_transformer.serving.errors import Code, ServingError, invalid
 from keras_transformer.serving.metrics import Metrics
-from keras_transformer.serving.model import Model
-from keras_transformer.serving.parts import Arrays, join
+from keras_transformer.serving.model import DOCUMENT, Model
+from keras_transformer.serving.parts import Arrays, join, lengths
 from keras_transformer.serving.queues import Batcher, Turn, Workers
 from keras_transformer.serving.settings import Settings
 from keras_transformer.serving.versions import Served, Versions
@@ -72,6 +72,7 @@ class Predictor:
         self._check_outputs(served, signature, output_filter)
         model, batching = served.model, served.batching
         fitted = model.fit(signature, inputs, flatten=batching is None)
+        check_document(model, signature, fitted)
         heads = model.heads(signature)
         most = self.settings.limits.rows // heads
         if heads > 1:  # A short text's attention would have the size of the longest in the batch.
@@ -191,6 +192,22 @@ class Predictor:
     def stop(self) -> None:
         """Drop all requests."""
         self._workers.stop()
+
+
+def check_document(model: Model, signature: str, inputs: Arrays) -> None:
+    """Check that no document keeps others waiting for long.
+
+    Raises:
+        ServingError: If one is too long.
+    """
+    if signature != DOCUMENT:
+        return
+    longest, most = max(lengths(inputs), default=0), model.most_bytes(signature)
+    if longest > most:
+        raise invalid(
+            f"A text of {signature} may have {most} bytes, received {longest}. Break it between "
+            "paragraphs."
+        )
 
 
 def check_rows(rows: int, limit: int) -> None:

@@ -1,4 +1,4 @@
-"""The REST API of TensorFlow Serving, as an ASGI application."""
+"""The REST APIs of TensorFlow Serving and LibreTranslate, as an ASGI application."""
 
 import re
 import urllib.parse
@@ -12,6 +12,7 @@ from starlette.responses import Response
 from keras_transformer.serving import json_format
 from keras_transformer.serving.application import PREDICT, STATUS, Application, json_response
 from keras_transformer.serving.errors import Code, ServingError, invalid
+from keras_transformer.serving.libretranslate import PATHS, LibreTranslate
 from keras_transformer.serving.metrics import Entry, Metrics
 from keras_transformer.serving.model import DEFAULT
 from keras_transformer.serving.page import Page
@@ -30,9 +31,12 @@ class RestApi(Application):
         page: The page; None for a server without one.
     """
 
+    paths = PATHS
+
     def __init__(self, predictor: Predictor, metrics: Metrics, page: Page | None = None):
         super().__init__(metrics, predictor.settings, page)
         self._predictor = predictor
+        self._libretranslate = LibreTranslate(predictor)
 
     async def _answer_rest(self, method: str, path: str, body: bytes, entry: Entry) -> Response:
         if method == "POST" and (match := PREDICT.fullmatch(path)):
@@ -41,6 +45,9 @@ class RestApi(Application):
             if match["metadata"]:
                 return json_response(self._metadata(match))
             return self._status(match)
+        if path in PATHS:
+            answer = await self._libretranslate.answer(method, path, body, entry)
+            return await off_loop(json_response, answer, 200, None, large=len(body) > LARGE)
         raise invalid(f"Malformed request: {method} {path[:200]}")
 
     async def _predict(self, match: re.Match, body: bytes, entry: Entry) -> Response:

@@ -39,8 +39,7 @@ class Server(WebServer):
         metrics = Metrics()
         self.predictor = Predictor(settings, metrics, _threads(settings))
         metrics.models = self.predictor.versions
-        name = settings.models[0].name
-        page = Page(name, self._served_version, settings.limits) if settings.page else None
+        page = Page(self._served_versions, settings.limits) if settings.page else None
         super().__init__(RestApi(self.predictor, metrics, page), settings)
         self.grpc = GrpcApi(self.predictor, metrics)
         self._reader = ReadRequests(metrics)
@@ -48,10 +47,11 @@ class Server(WebServer):
         self._services: set[str] = set()
         self.port = 0
 
-    def _served_version(self) -> Path | None:
-        """Return the directory of the version that the page uses."""
-        served = self.predictor.versions.of(self._settings.models[0].name).served
-        return served[max(served)].path if served else None
+    def _served_versions(self) -> dict[str, Path | None]:
+        """Return the directory of the version of each model that the page uses."""
+        versions = self.predictor.versions
+        served = {name: versions.of(name).served for name in versions.ready()}
+        return {name: each[max(each)].path if each else None for name, each in served.items()}
 
     async def start(self) -> None:
         """Load the model, then open the ports.

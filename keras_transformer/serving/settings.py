@@ -90,7 +90,7 @@ class Settings(WebSettings):
     """What a server of a model serves, and where."""
 
     models: Sequence[ModelConfig]
-    """The models; the page shows the first."""
+    """The models."""
     model_config_file: Path | None = None
     """The file that lists them; it is followed."""
     port: int = 8500
@@ -101,12 +101,28 @@ class Settings(WebSettings):
     """Whether requests of several clients are joined."""
     page: bool = True
     """Whether / answers with a page for people."""
+    api_keys: Sequence[str] = ()
+    """Keys of which requests of LibreTranslate's API must have one; () for no keys."""
     poll_seconds: float = 1
     """Polling interval for new versions, in seconds."""
     retry_seconds: float = 60
     """Seconds until a version that did not load is tried again."""
     gpu_memory_fraction: float | None = None
     """Share of a GPU's memory that all models together may take; by default all that is free."""
+
+
+def read_keys(path: Path) -> list[str]:
+    """Return the API keys of a file, which has one a line; lines that begin with # are comments.
+
+    Raises:
+        OSError: If it cannot be read.
+        ValueError: If it has no key.
+    """
+    lines = path.read_text(encoding="utf-8").splitlines()
+    keys = [key for line in lines if (key := line.strip()) and not key.startswith("#")]
+    if not keys:
+        raise ValueError(f"{path} must have an API key on each line, and it has none. Add one.")
+    return keys
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

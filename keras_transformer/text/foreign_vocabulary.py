@@ -167,6 +167,47 @@ def split_vocabulary(model: bytes) -> bytes:
     return proto.SerializeToString()
 
 
+def select_pieces(model: bytes, used: Collection[int]) -> tuple[bytes, list[int]]:
+    """Return a SentencePiece model that has some of the ids of another one, and these ids.
+
+    Besides those that are used, these are the ids of pieces that are not learned, such as bytes and
+    languages; of pieces without letters; and of the single characters of pieces that are used.
+
+    Args:
+        model: A SentencePiece model.
+        used: The ids that are used.
+
+    >>> from keras_transformer.text import train_sentencepiece
+    >>> model = train_sentencepiece(["two dogs", "two cats"], vocab_size=276)
+    >>> from keras_transformer.text import SentencePieceTokenizer
+    >>> tokenizer = SentencePieceTokenizer(model)
+    >>> _, kept = select_pieces(model, set(tokenizer.tokenize(["to"])[0].numpy().tolist()))
+    >>> len(kept) < 276, {"t", "o"} <= set(tokenizer.id_to_piece(kept))
+    (True, True)
+    """
+    from sentencepiece import sentencepiece_model_pb2 as schema
+
+    proto: Any = schema.ModelProto.FromString(model)
+    foreign = read_foreign_vocabulary(model) or ForeignVocabulary(len(proto.pieces))
+    pieces, kind = proto.pieces[: foreign.vocab_size], schema.ModelProto.SentencePiece
+    characters = set("".join(pieces[i].piece for i in used))
+    kept = []
+    for i, piece in enumerate(pieces):
+        text = piece.piece.removeprefix("▁")
+        is_learned = piece.type in (kind.NORMAL, kind.UNUSED)
+        if i in used or not is_learned or text in characters or not any(map(str.isalpha, text)):
+            kept.append(i)
+    joined = join_vocabulary(
+        split_vocabulary(model),
+        [pieces[i].piece for i in kept],
+        foreign.normalization,
+        languages=foreign.languages,
+        language_comes_last=foreign.language_comes_last,
+        silent=[piece.piece for piece in pieces if piece.type == kind.CONTROL],
+    )
+    return joined, kept
+
+
 def read_foreign_vocabulary(model: bytes) -> ForeignVocabulary | None:
     """Return the metadata that `join_vocabulary` stored in a model, or None for other models."""
     from google.protobuf.unknown_fields import UnknownFieldSet

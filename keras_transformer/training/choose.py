@@ -25,6 +25,7 @@ from keras_transformer.training.run_directory import (
     trained_epochs,
 )
 from keras_transformer.training.validation import SELECTING, Validation, token_batches
+from keras_transformer.training.vocabularies import run_languages
 from keras_transformer.translation.saved import find_translator
 from keras_transformer.translation.translator import Translator
 from keras_transformer.utils.checkpoint_files import OTHER_METRICS, damage, position_of
@@ -253,7 +254,8 @@ def _best_of(
     search = "greedy" if decoding.beam_size == 1 else f"beam {decoding.beam_size}"
     if decoding.temperature is not None:
         search = "sampling"
-    encoded = encode_pairs(pairs, *text.tokenizers, config.data.max_length)
+    languages = run_languages(config, text.tokenizers[0])
+    encoded = encode_pairs(pairs, *text.tokenizers, config.data.max_length, languages)
     batches = token_batches(encoded, share)
     log.info("choosing the weights on all %s validation pairs (%s):", f"{len(pairs):,}", search)
     validation = Validation(batches, pairs, translator, config.data)

@@ -31,7 +31,7 @@ from keras_transformer.training.corpora import (
 )
 from keras_transformer.training.recipe import check_warmup
 from keras_transformer.training.run_directory import check_inputs, claim
-from keras_transformer.training.vocabularies import Tokenizers, run_tokenizers
+from keras_transformer.training.vocabularies import Tokenizers, run_languages, run_tokenizers
 
 log = logging.getLogger(__name__)
 
@@ -153,6 +153,7 @@ def encode_text(
         ValueError: If no pair is left, or a file is damaged.
     """
     rules = _cleaning_rules(config)
+    languages = run_languages(config, tokenizers[0])
     facts = {
         "text": text.facts,
         "vocabularies": [hashlib.sha256(each.model).hexdigest() for each in tokenizers],
@@ -160,6 +161,8 @@ def encode_text(
         # Rules without filters keep the names of earlier versions.
         "rules": {k: v for k, v in dataclasses.asdict(rules).items() if k != "filters" or v},
     }
+    if languages:
+        facts["languages"] = languages
     validation: Pairs = ()
     if "in_validation" in rules.filters:
         validation = read_validation(config.data)
@@ -171,7 +174,7 @@ def encode_text(
                 shutil.rmtree(path, ignore_errors=True)
             elif path.name.startswith("writing-"):  # Of a process that was killed.
                 path.unlink(missing_ok=True)
-    return encode_to_files(text.corpora, tokenizers, rules, folder, validation)
+    return encode_to_files(text.corpora, tokenizers, rules, folder, validation, languages)
 
 
 def _cleaning_rules(config: ExperimentConfig) -> CleaningRules:

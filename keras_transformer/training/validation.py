@@ -16,7 +16,7 @@ from keras_transformer.evaluation import bleu_interval, score, score_brackets
 from keras_transformer.metrics import NegativeLogLikelihood, TokenAccuracy
 from keras_transformer.text import Tokenizer
 from keras_transformer.training.corpora import Pairs
-from keras_transformer.training.vocabularies import Tokenizers
+from keras_transformer.training.vocabularies import Tokenizers, run_languages
 from keras_transformer.translation.translator import Translator
 from keras_transformer.trees import parse_tree
 
@@ -106,12 +106,12 @@ def greedy_validation(
         pairs: The validation text, of which `training.validation_pairs` are used.
         share: A replica's share of the tokens of a training batch, the size of the batches here.
     """
-    # Trees are longer than their sentences, so the final search sets the limit.
-    limits = {}
+    names = ["source_language", "target_language"]
     if config.data.task == "parsing":
-        names = ("extra_length", "length_factor", "max_length")
-        limits = {name: getattr(config.decoding, name) for name in names}
-    translator = Translator(model, *tokenizers, DecodingConfig(beam_size=1, **limits))
+        # Trees are longer than their sentences, so the final search sets the limit.
+        names += ["extra_length", "length_factor", "max_length"]
+    options = {name: getattr(config.decoding, name) for name in names}
+    translator = Translator(model, *tokenizers, DecodingConfig(beam_size=1, **options))
     some, encoded = validation_sample(config, tokenizers, pairs)
     return Validation(
         token_batches(encoded, share), some, translator, config.data, len(some) / len(pairs)
@@ -130,7 +130,8 @@ def validation_sample(
     """Return the pairs that epochs are validated on, and the same encoded."""
     log.info("text to validate on:")
     pairs = sample(pairs, config.training.validation_pairs, config.data.validation_languages)
-    return pairs, encode_pairs(pairs, *tokenizers, config.data.max_length)
+    languages = run_languages(config, tokenizers[0])
+    return pairs, encode_pairs(pairs, *tokenizers, config.data.max_length, languages)
 
 
 def sample(pairs: Pairs, count: int | None, languages: Sequence[str] = ()) -> Pairs:

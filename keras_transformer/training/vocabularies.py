@@ -25,6 +25,7 @@ from keras_transformer.text.files import find_vocabularies, read_tokenizers
 from keras_transformer.text.symbols import choose_symbols
 from keras_transformer.text.tree_tokenizer import tree_vocabulary
 from keras_transformer.training.corpora import TrainingText, read_validation
+from keras_transformer.translation.languages import with_languages
 from keras_transformer.translation.saved import SavedTranslator
 from keras_transformer.trees import parse_tree
 from keras_transformer.utils.checksums import check_files
@@ -69,12 +70,6 @@ def run_tokenizers(
         tokenizers = read_tokenizers(trained.vocabularies, data.subwords)
         _check_tags(tokenizers[0], data, trained.path)
         _check_task(tokenizers[1], data, trained.path)
-        if tokenizers[0].languages:
-            raise ValueError(
-                f"A run cannot start from {trained.path}, a model of "
-                f"{len(tokenizers[0].languages)} languages: training data has no languages for "
-                "its sentences. Choose a model of two languages, or one with tags such as >>de<<."
-            )
         for tokenizer in tokenizers:
             _check_text(tokenizer, data, trained.path)
         return tokenizers
@@ -95,6 +90,41 @@ def run_tokenizers(
     tokenizers = read_tokenizers(paths, data.subwords)
     _check_tags(tokenizers[0], data, paths[0])
     return tokenizers
+
+
+def run_languages(config: ExperimentConfig, source: Tokenizer) -> tuple[str, ...]:
+    """Return the codes of source and target of a run; none for a model of fixed languages.
+
+    Raises:
+        ValueError: If a model of many languages has no such language, or none is given; or text of
+            this kind cannot be trained on.
+    """
+    decoding = with_languages(config.decoding, source)
+    if not source.languages:
+        return ()
+    names = "source_language", "target_language"
+    codes = {name: getattr(decoding, name) for name in names}
+    problems = [
+        f"decoding.{name} must be a language of the model, received none; give a code such as "
+        f"{next(iter(source.languages))}"
+        for name, code in codes.items()
+        if code is None
+    ]
+    if source.language_comes_last:
+        problems.append(
+            "its sources must begin with their language, received an NLLB with legacy_behaviour, "
+            "where it comes last; choose one without"
+        )
+    problems += [
+        f"data.augment_{name} must be 0, received {rate}; leave it out"
+        for name, rate in config.data.augmentation.items()
+    ]
+    if problems:
+        raise ValueError(
+            f"A run that starts from a model of {len(source.languages)} languages has one pair of "
+            f"them: {'; '.join(problems)}."
+        )
+    return tuple(codes.values())
 
 
 def _check_task(target: Tokenizer, data: DataConfig, origin: Path) -> None:

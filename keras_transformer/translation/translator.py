@@ -420,7 +420,7 @@ class Translator:
             text, *given = columns
             names = ("source_language", "target_language")
             ids = [
-                language_ids(codes, self.tokenizer, name)
+                language_ids(codes, self._tokenizer_of(name), name)
                 for codes, name in zip(given, names, strict=True)
             ]
         return self._write(self._best_ids(text, languages=ids), text)
@@ -687,7 +687,10 @@ class Translator:
                 f"A model of {len(self.languages)} languages needs {name}, received none. Give it "
                 f"to the call or to Translator.load, or --{name.replace('_', '-')} to a command."
             )
-        return tf.fill(tf.shape(text), self.tokenizer.languages[code])
+        return tf.fill(tf.shape(text), self._tokenizer_of(name).languages[code])
+
+    def _tokenizer_of(self, language):
+        return self.tokenizer if language == "source_language" else self.target_tokenizer
 
     def encode_text(
         self, text: tf.Tensor, languages: tf.Tensor | None = None

@@ -24,6 +24,36 @@ def check_text_options(parser: argparse.ArgumentParser, args: argparse.Namespace
         parser.error("give sentences or --input, not both")
 
 
+def add_columns_option(parser: argparse.ArgumentParser) -> None:
+    """Add --columns, which takes the place of --from and --to."""
+    parser.add_argument(
+        "--columns",
+        action="store_true",
+        help="each line is a source language, a target language and a text, separated by tabs, "
+        "instead of --from and --to",
+    )
+
+
+def split_columns(lines: Sequence[str]) -> dict[str, list[str]]:
+    """Return the columns of lines for --columns by their names.
+
+    Raises:
+        ValueError: If a line has fewer than two tabs.
+
+    >>> split_columns(["en\\tde\\tA dog.", "en\\tfr\\tA dog."])["target_language"]
+    ['de', 'fr']
+    """
+    rows = [line.split("\t", 2) for line in lines]
+    if wrong := [repr(line) for line, row in zip(lines, rows, strict=True) if len(row) < 3]:
+        raise ValueError(
+            "With --columns, a line must be a source language, a target language and a text, "
+            f"separated by tabs; received {', '.join(wrong[:3])}. Correct the lines, or leave out "
+            "--columns."
+        )
+    names = "source_language", "target_language", "text"
+    return {name: [row[i] for row in rows] for i, name in enumerate(names)}
+
+
 def read_text(args: argparse.Namespace) -> Sequence[str]:
     """Return the sentences, or the lines of --input or of standard input."""
     if args.sentences:

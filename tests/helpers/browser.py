@@ -18,7 +18,7 @@ def translate(page, *lines):
 
 def show(place, view):
     """Show a view in the details of a result: the first on the page, or a given one."""
-    details = place.locator("details").first
+    details = place.locator("details:not([id])").first
     if details.get_attribute("open") is None:
         details.locator("summary").click()
     details.get_by_role("radio", name=view).check()

@@ -3,6 +3,10 @@
 import tensorflow as tf
 
 _STRINGS = tf.TensorSpec([None], tf.string, name="text")
+_TERMS, _PROTECT = (tf.TensorSpec([None], tf.string, name=name) for name in ("terms", "protect"))
+_LANGUAGES = [
+    tf.TensorSpec([None], tf.string, name=f"{side}_language") for side in ("source", "target")
+]
 _SCORES = tf.constant([-0.25, -1.5, -1e9])
 _CANDIDATES = ("▁perhaps", None, "ing", "</s>", "▁<b>")
 """The candidates of every step; None is the token that is chosen."""
@@ -16,11 +20,25 @@ class Parrot(tf.Module):
     def translate(self, text):
         return {"translation": tf.strings.upper(text, encoding="utf-8")}
 
+    @tf.function(input_signature=[_STRINGS, *_LANGUAGES])
+    def between(self, text, source_language, target_language):
+        return {"translation": tf.strings.join([source_language, target_language, text], " ")}
+
     @tf.function(input_signature=[_STRINGS])
     def n_best(self, text):
         best = self.translate(text)["translation"]
         rows = tf.stack([best, text, tf.fill(tf.shape(text), "")], axis=1)
         return {"translations": rows, "scores": tf.zeros_like(rows, tf.float32) + _SCORES}
+
+    @tf.function(input_signature=[_STRINGS, _TERMS, _PROTECT])
+    def translate_with_terms(self, text, terms, protect):
+        """Keep the text, and say what else was asked for."""
+        asked = tf.strings.regex_replace(tf.strings.join([terms, protect], "|"), "\\s", "_")
+        return {"translation": tf.strings.join([text, asked], " ")}
+
+    @tf.function(input_signature=[_STRINGS])
+    def translate_document(self, text):
+        return {"translation": tf.strings.join([text, "(divided)"], " ")}
 
     @tf.function(input_signature=[_STRINGS])
     def attend(self, text):
@@ -56,8 +74,12 @@ class Parrot(tf.Module):
         return {"source_tokens": _split(text), "target_tokens": _split(translation)}
 
     def save(self, path, *signatures):
-        """Write the model with `serving_default` and the given signatures."""
-        functions = {name: getattr(self, name) for name in signatures}
+        """Write the model with `serving_default` and the given signatures.
+
+        `between` is the signature `translate`.
+        """
+        names = {"between": "translate"}
+        functions = {names.get(name, name): getattr(self, name) for name in signatures}
         tf.saved_model.save(self, str(path), {"serving_default": self.translate, **functions})
 
 

@@ -19,6 +19,7 @@ from keras_transformer import Transformer, TransformerConfig
 from keras_transformer.config import EOS_ID, DecodingConfig, ExperimentConfig
 from keras_transformer.export import export_saved_model
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
+from keras_transformer.text.foreign_vocabulary import join_vocabulary
 from keras_transformer.training import train
 from keras_transformer.translation.translator import Translator
 from tests.helpers.shared import shared
@@ -79,6 +80,16 @@ def tiny_tokenizer(vocab_size=380, sides=(0, 1)):
     """Return a tokenizer for which each word of the toy language is one subword."""
     lines = [pair[side] for side in sides for pair in toy_pairs(200)]
     return SentencePieceTokenizer(train_sentencepiece(lines, vocab_size))
+
+
+@functools.cache
+def languages_tokenizer(comes_last=False):
+    """Return the tokenizer of a model of three languages, like those that are imported."""
+    own, codes = tiny_tokenizer(), ["eng_Latn", "deu_Latn", "zho_Hans"]
+    pieces = [*own.id_to_piece(range(own.vocab_size)), *codes]
+    languages = {"languages": dict(zip(codes, codes, strict=True)), "silent": codes}
+    joined = join_vocabulary(own.model, pieces, **languages, language_comes_last=comes_last)
+    return SentencePieceTokenizer(joined)
 
 
 def tiny_model(vocab_size=380, target_vocab_size=None, num_layers=2):

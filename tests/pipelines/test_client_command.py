@@ -33,6 +33,16 @@ class Shout(tf.Module):
         score = tf.cast(length, tf.float32) / 10
         return {**self.translate(text), "score": score, "length": length}
 
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None], tf.string, name=name)
+            for name in ("text", "source_language", "target_language")
+        ]
+    )
+    def between(self, text, source_language, target_language):
+        joined = tf.strings.join([source_language, target_language, text], " ")
+        return {"translation": joined}
+
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
     def first(self, text):
         return {"translation": self.translate(text)["translation"][:1]}
@@ -43,6 +53,7 @@ def served(tmp_path_factory):
     base = tmp_path_factory.mktemp("models") / "shout"
     model = Shout()
     signatures = {"serving_default": model.translate, "score": model.score, "first": model.first}
+    signatures["translate"] = model.between
     tf.saved_model.save(model, str(base / "3"), signatures)
     with ModelServer(base, "shout") as server:
         yield server
@@ -101,6 +112,16 @@ def failure(*arguments):
 
 def test_sentences_are_translated_in_order(address, capsys):
     assert ask(capsys, *address, *SENTENCES) == [text.upper() for text in SENTENCES]
+
+
+def test_requests_name_the_languages_of_their_rows(address, tmp_path, capsys):
+    assert ask(capsys, *address, "--from", "en", "--to", "de", "a", "b") == ["en de a", "en de b"]
+    (tmp_path / "lines").write_text("en\tde\ta dog\nde\tfr\t\nen\tde\tein\tTab\nen a\n")
+    columns = [*address, "--columns", "--input", str(tmp_path / "lines"), "--batch-size", "3"]
+    message = failure(*columns)
+    assert capsys.readouterr().out == "en de a dog\nde fr \nen de ein\tTab\n"
+    assert "separated by tabs; received 'en a'" in message
+    assert "The first 3 lines are done." in message
 
 
 @pytest.mark.parametrize("name", ["input.txt", "input.gz"])

@@ -33,6 +33,11 @@ USAGE = [
         "--cpus-per-worker must be at least 1, received 0",
     ),
     ("translate_corpus --model x --input y --output z --lines 0", "--lines must be at least 1"),
+    (
+        "translate --model x --columns --to de --input y",
+        "give --columns or --to, not both",
+    ),
+    ("client --model x --columns --from a --to b", "give --columns or --from and --to, not both"),
     ("parse --model x --input y one", "give sentences or --input, not both"),
     (
         "parse --model x --draw tree.gif one",

@@ -10,7 +10,7 @@ import pytest
 from keras_transformer.config import DecodingConfig
 from keras_transformer.translation import Translator
 from pipelines import translate
-from tests.helpers.tiny import run_python, toy_sentences
+from tests.helpers.tiny import languages_tokenizer, run_python, tiny_model, toy_sentences
 
 pytestmark = pytest.mark.slow  # They train a model and export it.
 
@@ -51,6 +51,26 @@ def test_spans_and_terms_are_in_the_translation(model, tmp_path, capsys):
     with pytest.raises(SystemExit):
         translate.main([*options, "two"])
     assert "line 2, 'dog\\tDackel', line 3, 'cat'" in capsys.readouterr().err
+
+
+def test_lines_name_their_languages(tmp_path, capsys):
+    tokenizer = languages_tokenizer()
+    search = DecodingConfig(extra_length=4)
+    translator = Translator(tiny_model(tokenizer.vocab_size), tokenizer, decoding=search)
+    translator.save(tmp_path / "model")
+    texts = toy_sentences(9)
+    targets = ["German", "zho_Hans", "eng_Latn"] * 3
+    rows = [f"eng_Latn\t{target}\t{text}\n" for text, target in zip(texts, targets, strict=True)]
+    (tmp_path / "rows").write_text("".join(rows), encoding="utf-8")
+    options = ["--model", str(tmp_path / "model"), "--columns", "--input"]
+    translate.main([*options, str(tmp_path / "rows"), "--batch-size", "2"])
+    found = lines(capsys)
+    assert found == translator(texts, source_language="eng_Latn", target_language=targets)
+    assert found != translator(texts, source_language="eng_Latn", target_language="deu_Latn")
+    (tmp_path / "rows").write_text("eng_Latn\tdeu_Latn\ta\nde b\neng_Latn\tde\n")
+    with pytest.raises(SystemExit):
+        translate.main([*options, str(tmp_path / "rows")])
+    assert "separated by tabs; received 'de b', 'eng_Latn\\tde'." in capsys.readouterr().err
 
 
 def test_a_file_is_translated_line_by_line(run, translator, tmp_path, capsys):

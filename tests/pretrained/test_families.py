@@ -8,12 +8,14 @@ import tensorflow as tf
 
 from keras_transformer import Transformer
 from keras_transformer.config import DecodingConfig
-from keras_transformer.export import export_saved_model, load_saved_model
+from keras_transformer.data import encode_pairs
+from keras_transformer.export import export_ctranslate2, export_saved_model, load_saved_model
 from keras_transformer.pretrained import import_model
 from keras_transformer.pretrained.hugging_face import read_hugging_face
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
 from keras_transformer.translation.languages import find_language
 from keras_transformer.translation.translator import Translator
+from tests.helpers.tiny import export_quickly
 
 models = pytest.importorskip("tests.helpers.multilingual_models")
 torch = models.torch
@@ -94,6 +96,19 @@ def test_the_ids_are_the_same(pair):
         assert ids == expected, text
 
 
+@pytest.mark.parametrize("pair", ["m2m100", "nllb", "mbart50"], indirect=True)
+def test_the_text_of_a_training_run_has_their_ids(pair):
+    texts = [text for text in models.sentences(100) if text]
+    codes = pair.tokenizer.src_lang, pair.tokenizer.tgt_lang = pair.codes[:2]
+    encoded = encode_pairs(
+        zip(texts, texts[::-1], strict=True), pair.ours.tokenizer, languages=codes
+    )
+    inputs, labels = encoded.padded_batch(range(len(texts)))
+    theirs = pair.tokenizer(texts, text_target=texts[::-1])
+    for rows, expected in ((inputs["source"], theirs.input_ids), (labels, theirs.labels)):
+        assert [pair.order[row[row != 0]].tolist() for row in rows] == expected
+
+
 def test_the_logits_are_the_same(pair):
     texts = models.sentences(20)
     source, vocab_size = pair.ids(texts), len(pair.order)
@@ -150,6 +165,41 @@ def test_an_export_translates_each_row_into_its_language(pair, tmp_path):
     assert [text.decode() for text in found] == expected
     with pytest.raises(tf.errors.InvalidArgumentError, match="target_language must be one of"):
         loaded.signatures["translate"](**{**inputs, "target_language": tf.constant(12 * ["xx"])})
+
+
+@pytest.mark.parametrize("pair", ["m2m100", "nllb", "nllb_legacy", "mbart50"], indirect=True)
+def test_int8_and_ctranslate2_translate_between_the_languages(pair, tmp_path):
+    ctranslate2 = pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
+    pair.ours.save(tmp_path / "saved")
+    fixed = {"source_language": pair.codes[0], "target_language": pair.codes[1]}
+    translator = Translator.load(tmp_path / "saved", beam_size=1, **fixed)
+    texts = [text for text in models.sentences(30) if text]
+    source, lengths = translator.encode_text(tf.constant(texts))
+    ours = translator.search(source, lengths).ids[:, 0].numpy()
+
+    pieces = [translator.tokenizer.id_to_piece(row[row != 0]) for row in source.numpy()]
+    if not translator.tokenizer.language_comes_last:
+        pieces = [row[:-1] for row in pieces]  # CTranslate2 adds eos.
+    path = export_ctranslate2(translator, tmp_path / "ctranslate2")
+    engine = ctranslate2.Translator(str(path), compute_type="float32", intra_threads=1)
+    [language] = translator.tokenizer.id_to_piece([ours[0, 0]])
+    theirs = engine.translate_batch(
+        pieces,
+        target_prefix=len(texts) * [[language]],
+        beam_size=1,
+        max_decoding_length=ours.shape[1] - 1,
+        suppress_sequences=[["<pad>"], [translator.tokenizer.id_to_piece([2])[0]]],
+    )
+    for ids, result in zip(ours, theirs, strict=True):
+        ids = ids[(ids != 0) & (ids != 3)][: ours.shape[1] - 1]
+        assert result.hypotheses[0][: len(ids)] == translator.tokenizer.id_to_piece(ids)
+
+    before = np.array(translator.model({"source": source, "target": ours}, training=False))
+    translator.model.quantize("int8")
+    after = np.array(translator.model({"source": source, "target": ours}, training=False))
+    assert 0 < np.abs(after - before).max() < 0.1 * np.abs(before[:, :, 4:]).max()
+    loaded = load_saved_model(export_quickly(translator, tmp_path / "int8"))
+    assert loaded(texts) == translator(texts)
 
 
 def test_folders_of_older_releases_are_read(tmp_path):

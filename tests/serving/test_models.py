@@ -87,7 +87,10 @@ def test_each_model_has_its_versions_and_labels(batching, folder):
         assert client.stub.GetModelMetadata(request).model_spec.version.value == 1
         _, metadata = client.get("/v1/models/one/labels/stable/metadata")
         assert metadata["model_spec"] == {"name": "one", "signature_name": "", "version": "1"}
-        assert client.get("/page/model.json")[1] == {"name": "one", "version": "2"}  # The first.
+        about = {"name": "one", "version": "2", "models": ["one", "two"]}  # The first.
+        assert client.get("/page/model.json")[1] == about
+        assert client.get("/page/model.json?name=two")[1]["name"] == "two"
+        assert client.get("/page/model.json?name=three")[0] == 404
         counts = samples(client, "tensorflow:serving:request_count")
         assert counts["REST", "one", "OK", "1"] == 2
         assert counts["GRPC", "two", "OK", "1"] == 1

@@ -85,7 +85,7 @@ def test_a_stray_file_is_not_served(tmp_path, monkeypatch):
     (tmp_path / "page" / "index.html").write_bytes(b"a page")
     (tmp_path / "page" / ".DS_Store").write_bytes(b"")
     monkeypatch.setattr("importlib.resources.files", lambda name: tmp_path)
-    assert list(Page("x", lambda: None, Limits())._files) == ["/"]
+    assert list(Page(lambda: {"x": None}, Limits())._files) == ["/"]
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
@@ -166,6 +166,17 @@ def test_the_record_and_the_card_of_an_export_are_shown():
                 }
             ),
             {"description": "", "facts": [("Weights", "float32")]},
+        ),
+        (
+            '{"signatures": {"translate": {}}, "vocabulary": {"languages": ["en", "de", 1]}, '
+            '"decoding": {"source_language": "en", "target_language": ["de"]}}',
+            {
+                "description": "",
+                "facts": [("Weights", "float32")],
+                "language_codes": ["en", "de"],
+                "source_language": "en",
+                "target_language": "",
+            },
         ),
         (
             '{"scores": {"f1": 91.26}, "vocabulary": {"target_tokenizer": "TreeTokenizer"}}',

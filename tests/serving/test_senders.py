@@ -1,5 +1,6 @@
 """Pages of other sites, probes, and TLS."""
 
+import socket
 import ssl
 import subprocess
 
@@ -163,6 +164,16 @@ def test_rest_and_grpc_use_tls(pair, base):
             assert answer.status == health_pb2.HealthCheckResponse.SERVING
         with pytest.raises(grpc.RpcError):
             connect(server).predict({"text": ["a"]})
+
+
+def test_a_client_without_a_handshake_is_left(pair, base, monkeypatch):
+    monkeypatch.setattr("keras_transformer.serving.http._HANDSHAKE_SECONDS", 0.5)
+    cert, key = pair
+    with ModelServer(base, "shout", tls_cert=cert, tls_key=key) as server:
+        for sent in (b"", b"\x16\x03\x01"):
+            with socket.create_connection(("localhost", server.rest_port), timeout=10) as one:
+                one.sendall(sent)
+                assert one.recv(1) == b""  # Closed; otherwise it times out.
 
 
 def test_the_page_in_front_uses_tls(pair, port):

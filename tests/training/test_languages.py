@@ -10,16 +10,27 @@ import pytest
 import tensorflow as tf
 import yaml
 
-from keras_transformer.config import DataConfig
+from keras_transformer import Transformer
+from keras_transformer.config import DataConfig, DecodingConfig
+from keras_transformer.data import encode_pairs
 from keras_transformer.export import load_saved_model
 from keras_transformer.training import train
 from keras_transformer.training.corpora import read_validation, text_facts, training_text
 from keras_transformer.training.csv_tables import read_history
 from keras_transformer.training.prepare import token_batches
 from keras_transformer.training.run import prepare
-from keras_transformer.training.vocabularies import run_tokenizers
+from keras_transformer.training.vocabularies import run_languages, run_tokenizers
+from keras_transformer.translation import Translator
 from tests.helpers.experiment import encoded_text
-from tests.helpers.tiny import ROOT, export_quickly, tiny_tokenizer, toy_experiment, toy_pairs
+from tests.helpers.tiny import (
+    ROOT,
+    export_quickly,
+    languages_tokenizer,
+    tiny_model,
+    tiny_tokenizer,
+    toy_experiment,
+    toy_pairs,
+)
 
 PAGE = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
 SECTION = PAGE.partition("## Several languages")[2].partition("\n## ")[0]
@@ -162,3 +173,67 @@ def test_a_run_and_its_export_translate_into_the_language_of_each_row(data, capl
     answers = load_saved_model("exported")(tf.constant(rows)).numpy().tolist()
     assert answers == [text.encode() for text in translate(rows)]
     assert [answer.isupper() for answer in answers] == [False, True, False] * 2
+
+
+LANGUAGES = {"source_language": "eng_Latn", "target_language": "deu_Latn"}
+
+
+def between_languages(data, model=None, languages=LANGUAGES, **training):
+    """An experiment that starts from a model of many languages in "start"."""
+    config = toy_experiment(data, model, init_from="start", **training)
+    return dataclasses.replace(config, decoding=DecodingConfig(beam_size=1, **languages))
+
+
+def test_the_text_of_a_model_of_many_languages_begins_with_them():
+    tokenizer = languages_tokenizer()
+    start, end = tokenizer.languages["eng_Latn"], tokenizer.languages["deu_Latn"]
+    texts = [("one red dog", "Hund rot eins"), (" ", "leer"), ("two", "zwei")]
+    pairs = encode_pairs(texts, tokenizer, languages=list(LANGUAGES.values()))
+    inputs, labels = pairs.padded_batch([0, 1])
+    translator = Translator(
+        tiny_model(tokenizer.vocab_size), tokenizer, decoding=DecodingConfig(**LANGUAGES)
+    )
+    source, _ = translator.encode_text(tf.constant(["one red dog", "two"]))
+    np.testing.assert_array_equal(inputs["source"], source)
+    assert inputs["source"][:, 0].tolist() == [start, start]
+    [words] = tokenizer.tokenize(["Hund rot eins"]).to_list()
+    assert labels[0].tolist() == [end, *words, 3]
+    assert inputs["target"][0].tolist() == [2, end, *words]
+
+
+@pytest.mark.parametrize(
+    ("changes", "tokenizer", "message"),
+    [
+        ({"languages": {}}, {}, "decoding.source_language must be .* such as eng_Latn; decoding.t"),
+        ({"languages": {**LANGUAGES, "target_language": "xx"}}, {}, "must be a .* received 'xx'"),
+        ({}, {"comes_last": True}, "begin with their language, received an NLLB with legacy"),
+        ({"augment_upper": 0.1}, {}, "data.augment_upper must be 0, received 0.1"),
+    ],
+)
+def test_a_run_has_one_pair_of_the_languages(changes, tokenizer, message):
+    data = {"train_source": "a.tsv", "validation_source": "b.tsv", **changes}
+    languages = {"languages": data.pop("languages", LANGUAGES)}
+    with pytest.raises(ValueError, match=message):
+        run_languages(between_languages(data, **languages), languages_tokenizer(**tokenizer))
+
+
+@pytest.mark.slow
+def test_a_model_of_many_languages_learns_a_pair_of_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tokenizer = languages_tokenizer()
+    sizes = {"norm": "pre", "position": "tensor2tensor", "position_offset": 2}
+    sizes |= {"vocab_size": tokenizer.vocab_size, "d_model": 64}
+    recipe = {"epochs": 14, "batch_tokens": 250, "warmup_steps": 40, "learning_rate_scale": 0.3}
+    pairs = toy_pairs(10)
+    for name, lines in zip(("en", "de"), zip(*pairs, strict=True), strict=True):
+        Path(name).write_text("".join(f"{line}\n" for line in 50 * lines))
+        Path(f"valid.{name}").write_text("".join(f"{line}\n" for line in lines))
+    data = {"train_source": "en", "train_target": "de"}
+    data |= {"validation_source": "valid.en", "validation_target": "valid.de"}
+    config = between_languages(data, sizes, **recipe)
+    Translator(Transformer(config.model), tokenizer).save("start")
+    translate = train(config, "run")
+    answers = translate([source for source, _ in pairs])
+    assert answers == [target for _, target in pairs]
+    loaded = load_saved_model(export_quickly(Translator.load("run"), "exported"))
+    assert loaded(pairs[0][0]) == answers[0]

@@ -56,8 +56,9 @@ function sentence(status, message, path) {
   return "The server had an error. Its log says more; you can try again.";
 }
 
-/** Return the model's name, card and facts. */
-export const readModel = () => ask("page/model.json");
+/** Return the name, card and facts of a model, by default the first, and the names of all. */
+export const readModel = (name) =>
+  ask(`page/model.json${name ? `?name=${encodeURIComponent(name)}` : ""}`);
 
 const modelPath = (name) => `v1/models/${encodeURIComponent(name)}`;
 
@@ -77,9 +78,14 @@ export async function readStatus(name) {
   return { version: first?.version, state: first?.state ?? "ABSENT" };
 }
 
-/** Return the outputs of a signature for some texts; each output has a row for each text. */
-export async function predict(name, signature, texts, signal) {
-  const body = { signature_name: signature, inputs: { text: texts } };
+/**
+ * Return the outputs of a signature for some texts; each output has a row for each text.
+ *
+ * `options` are other inputs, each the same for all texts.
+ */
+export async function predict(name, signature, texts, signal, options = {}) {
+  const columns = Object.entries(options).map(([key, value]) => [key, texts.map(() => value)]);
+  const body = { signature_name: signature, inputs: { text: texts, ...Object.fromEntries(columns) } };
   return (await ask(`${modelPath(name)}:predict`, body, signal)).outputs;
 }
 

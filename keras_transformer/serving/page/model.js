@@ -54,7 +54,8 @@ function directionOf([source, ...targets]) {
 
 const languageNames = new Intl.DisplayNames(["en"], { type: "language", fallback: "none" });
 
-function languageName(code) {
+/** Return the English name of a language, or its code. */
+export function languageName(code) {
   try {
     return languageNames.of(code.replaceAll("_", "-")) ?? code;
   } catch {

@@ -1,10 +1,14 @@
 /* The page: it reads the model's facts, translates lines, and scores translations. */
 
 import { Failure, readModel, readScores, readSignatures, readStatus } from "./api.js";
+import { listChoice } from "./controls.js";
 import { byId, fitText, make, plural, showText } from "./dom.js";
+import { takeFiles } from "./files.js";
 import { stopInspecting } from "./inspection.js";
+import { offerLanguages, otherLanguages } from "./languages.js";
 import { showModel, showState, terms } from "./model.js";
 import { resultItem, translate } from "./results.js";
+import { WITH_TERMS } from "./spans.js";
 
 const LINES = 4; // Lines of a request: few, so that translations appear soon.
 const CHARACTERS = 2000; // Of a request of more than one line.
@@ -40,9 +44,9 @@ async function lookForModel() {
   try {
     if (!model.name) takeModel(await readModel());
     const { version, state } = await readStatus(model.name);
-    if (version !== model.version) takeModel(await readModel());
+    if (version !== model.version) takeModel(await readModel(model.name));
     if (state === "AVAILABLE") {
-      model.signatures = await readSignatures(model.name);
+      takeSignatures(await readSignatures(model.name));
       showState("ready", `Ready, version ${version}`);
       return;
     }
@@ -58,12 +62,39 @@ async function lookForModel() {
 
 const shortOf = (message) => message.split(/(?<=\.) /)[0];
 
+function takeSignatures(signatures) {
+  model.signatures = signatures;
+  byId("glossary").hidden = !signatures.includes(WITH_TERMS);
+}
+
 function takeModel(about) {
-  const { name, version, max_source_length, examples = [] } = about;
+  const { name, version, max_source_length, examples = [], models = [] } = about;
+  offerModels(models, name);
   Object.assign(model, { name, version, max_source_length, examples });
   showModel(about);
+  offerLanguages(about);
   byId("examples").replaceChildren(byId("examples-label"), ...examples.map(exampleButton));
   offerExamples();
+}
+
+/** Show a choice of the server's models, if there are several. */
+function offerModels(names, name) {
+  byId("models").hidden = names.length < 2;
+  if (names.length < 2 || byId("models").contains(document.activeElement)) return;
+  const options = names.map((each, index) => [index, each]);
+  const choice = listChoice("Model", options, names.indexOf(name), async (index) => {
+    running?.abort();
+    stopInspecting();
+    clearList();
+    byId("results").hidden = true;
+    try {
+      takeModel(await readModel(names[index]));
+    } catch (error) {
+      showText(byId("problem"), sentenceOf(error));
+    }
+    lookForModel();
+  });
+  byId("models").replaceChildren(choice);
 }
 
 /** Return a button that translates an example. */
@@ -71,11 +102,16 @@ function exampleButton(example) {
   const button = make("button", { type: "button", dir: "auto" }, example);
   button.addEventListener("click", () => {
     if (running) return;
-    text.value = example;
-    fitText(text);
+    setText(example);
     form.requestSubmit();
   });
   return button;
+}
+
+function setText(value) {
+  text.value = value;
+  fitText(text);
+  offerExamples();
 }
 
 /** Show the examples, unless a click on one would replace a person's own text. */
@@ -110,15 +146,17 @@ async function translateText() {
   }
   startRun();
   const { signal } = running;
+  const languages = otherLanguages();
   let failure = null;
   let done = 0;
   try {
-    if (!model.signatures.length) model.signatures = await readSignatures(await nameOfModel());
+    if (!model.signatures.length) takeSignatures(await readSignatures(await nameOfModel()));
     for (const group of groupLines(lines)) {
       if (lines.length > LINES) say(`${terms.doing} ${done} of ${lines.length}…`, true);
-      const answers = await translate(model, group, signal);
+      const answers = await translate(model, group, languages, signal);
       if (!done) clearList(); // The last results stay until there are new ones.
-      show(group, answers, lines.length);
+      // Attention is that of the languages of the export.
+      show(languages ? { ...model, signatures: [] } : model, group, answers, lines.length);
       done += group.length;
     }
   } catch (error) {
@@ -151,13 +189,13 @@ function clearList() {
   list.replaceChildren();
 }
 
-function show(sources, answers, count) {
+function show(shown, sources, answers, count) {
   comparison += 1;
   byId("scores").replaceChildren();
   sources.forEach((source, index) => {
     const isFirst = !translations.length;
     translations.push(answers[index][0].text);
-    list.append(resultItem(model, source, answers[index], isFirst));
+    list.append(resultItem(shown, source, answers[index], isFirst));
   });
   byId("results-title").textContent = count === 1 ? terms.one : terms.several;
   byId("results").hidden = false;
@@ -225,7 +263,9 @@ form.addEventListener("submit", (event) => {
   if (!running) translateText();
 });
 text.addEventListener("input", offerExamples);
-for (const field of [text, byId("reference")]) field.addEventListener("input", () => fitText(field));
+byId("open").addEventListener("click", () => byId("file").click());
+takeFiles(form, byId("file"), setText, refuse);
+for (const field of [text, byId("terms"), byId("reference")]) field.addEventListener("input", () => fitText(field));
 text.addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || event.isComposing) return;
   event.preventDefault();

@@ -7,21 +7,54 @@ import { radioChoice } from "./controls.js";
 import { make } from "./dom.js";
 import { canInspect, inspectText } from "./inspection.js";
 import { terms } from "./model.js";
+import { WITH_TERMS, keepsSomething, keptInputs, withChips } from "./spans.js";
 
 const UNFILLED = -1e8; // Scores below are those of missing hypotheses.
 const LONG = 600; // Characters of a text that scrolls in its own box.
 const SENTENCE_ENDS = /[.!?]["”’)]*\s+\p{Lu}/gu;
 const SPLIT = "This line seems to have several sentences. With one per line, results are better.";
 
+const BETWEEN = "translate"; // It takes the languages of each text.
+const DOCUMENT = "translate_document"; // It divides a line into sentences.
 const TOO_LONG = "This line is too long to be shown word by word.";
 
 // What a person has chosen, kept from one translation to the next.
 const chosen = { view: "Attention", isOpen: true };
 
-/** Return what a model says about each text: `[{text, score}, ...]`, the best first. */
-export async function translate(model, texts, signal) {
+/**
+ * Return what a model says about each text: `[{text, score}, ...]`, the best first.
+ *
+ * `languages` are those of `otherLanguages`.
+ */
+export async function translate(model, texts, languages, signal) {
+  const ways = texts.map((text) => (languages ? BETWEEN : wayOf(model, text)));
+  const answers = [];
+  for (const way of new Set(ways)) {
+    const own = texts.filter((_, line) => ways[line] === way);
+    const found = await translateBy(way, model, own, languages, signal);
+    ways.forEach((each, line) => {
+      if (each === way) answers[line] = found.shift();
+    });
+  }
+  return answers;
+}
+
+/** Return the signature for a text. */
+function wayOf(model, text) {
   const has = (signature) => model.signatures.includes(signature);
-  if (has("n_best")) {
+  if (has(WITH_TERMS) && keepsSomething(text)) return WITH_TERMS;
+  if (has(DOCUMENT) && text.match(SENTENCE_ENDS)) return DOCUMENT;
+  return ["n_best", "translate_with_scores"].find(has) ?? "serving_default";
+}
+
+async function translateBy(way, model, texts, languages, signal) {
+  if (way === BETWEEN) return plain(await predict(model.name, way, texts, signal, languages));
+  if (way === WITH_TERMS || way === DOCUMENT) {
+    const others = way === WITH_TERMS ? keptInputs() : {};
+    const found = plain(await predict(model.name, way, texts, signal, others));
+    return found.map(([best]) => [{ ...best, way }]);
+  }
+  if (way === "n_best") {
     const { translations, scores } = await predict(model.name, "n_best", texts, signal);
     return translations.map((row, line) =>
       row
@@ -29,7 +62,7 @@ export async function translate(model, texts, signal) {
         .filter(({ score }, rank) => rank === 0 || score > UNFILLED),
     );
   }
-  if (has("translate_with_scores")) {
+  if (way === "translate_with_scores") {
     const { translation, score } = await predict(
       model.name,
       "translate_with_scores",
@@ -38,7 +71,10 @@ export async function translate(model, texts, signal) {
     );
     return translation.map((text, line) => [{ text, score: score[line] }]);
   }
-  const outputs = await predict(model.name, "serving_default", texts, signal);
+  return plain(await predict(model.name, "serving_default", texts, signal));
+}
+
+function plain(outputs) {
   const translations = Array.isArray(outputs) ? outputs : outputs.translation;
   return translations.map((text) => [{ text, score: null }]);
 }
@@ -54,17 +90,19 @@ export async function translate(model, texts, signal) {
 export function resultItem(model, source, hypotheses, isFirst) {
   const [best] = hypotheses;
   const item = make("li");
-  item.append(textOf("source", source), textOf("translation", best.text || `(no ${terms.one.toLowerCase()})`));
-  if (source.match(SENTENCE_ENDS)?.length >= 2) item.append(make("p", { className: "note" }, SPLIT));
+  const written = best.text || `(no ${terms.one.toLowerCase()})`;
+  const chips = best.way === WITH_TERMS ? withChips(source, written) : [[source], [written]];
+  item.append(textOf("source", ...chips[0]), textOf("translation", ...chips[1]));
+  if (best.way !== DOCUMENT && source.match(SENTENCE_ENDS)?.length >= 2) item.append(make("p", { className: "note" }, SPLIT));
   if (hypotheses.length === 1 && best.score !== null) item.append(noteOfScore(best.score));
   const views = viewsOf(model, source, hypotheses);
   if (views.length) item.append(detailsOf(views, isFirst, source.length <= LONG));
   return item;
 }
 
-function textOf(className, text) {
-  const element = make("p", { className, dir: "auto" }, text);
-  if (text.length > LONG) {
+function textOf(className, ...nodes) {
+  const element = make("p", { className, dir: "auto" }, ...nodes);
+  if (element.textContent.length > LONG) {
     element.classList.add("long");
     element.tabIndex = 0; // So that it scrolls with the keyboard.
     element.setAttribute("role", "region");
@@ -100,6 +138,7 @@ function viewsOf(model, source, hypotheses) {
     }
   }
   const views = [];
+  if (hypotheses[0].way) return views; // The search that can be shown keeps nothing.
   if (canInspect(model)) {
     const attention = async () => attentionPanel(await read(), model.max_source_length);
     views.push({ name: "Attention", make: attention });

@@ -82,6 +82,7 @@ def test_without_tensorflows_server_the_one_in_python_runs(model, path, capsys):
         ("--gpu-memory-fraction 0.5", "--gpu-memory-fraction=0.5"),
         ("--allowed-hosts a b --allowed-origins c", "--allowed-hosts a b --allowed-origins c"),
         ("--tls-cert /c --tls-key /k", "--tls-cert=/c --tls-key=/k"),
+        ("--api-keys /a", "--api-keys=/a"),
     ],
 )
 def test_the_line_has_the_options_of_the_one_in_python(options, end, model, path, capsys):

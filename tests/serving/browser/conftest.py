@@ -8,6 +8,7 @@ import shutil
 import pytest
 
 from keras_transformer.config.record import ExportRecord
+from keras_transformer.serving.model_config import ModelConfig
 from tests.helpers.model_server import ModelServer
 from tests.helpers.parrot import Parrot
 
@@ -23,6 +24,18 @@ def parrot(tmp_path_factory):
         "# parrot\n\nRepeats <b>what</b>\nis said.\n\n- one\n- two\n\n```bash\na\nb\n```\n"
     )
     with ModelServer(base, "parrot") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def keeper(tmp_path_factory):
+    """The server of two models, of which the second has no terms."""
+    models = tmp_path_factory.mktemp("keeper")
+    signatures = "n_best", "inspect", "translate_with_terms", "translate_document"
+    Parrot().save(models / "keeper" / "1", *signatures)
+    Parrot().save(models / "plain" / "1")
+    configs = [ModelConfig(name=name, base=models / name) for name in ("keeper", "plain")]
+    with ModelServer("", "", models=configs) as server:
         yield server
 
 

@@ -153,7 +153,7 @@ def test_both_color_schemes_have_contrast(scheme, open_page, tmp_path):
 
 @pytest.mark.parametrize("size", [1200, 400])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(scheme, size, open_page, record):
+def test_axe_finds_nothing(scheme, size, open_page, record, keeper):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     record(
         {"languages": ["en", "de"], "license": "MIT", "attribution": "A", "examples": ["A dog."]}
@@ -171,6 +171,16 @@ def test_axe_finds_nothing(scheme, size, open_page, record):
         show(page, view)
         page.locator(content).first.wait_for()
         found += axe.run(page).response["violations"]
+    page = open_page(
+        server=keeper,
+        color_scheme=scheme,
+        viewport={"width": size, "height": 800},
+        bypass_csp=True,
+    )
+    page.get_by_text("Glossary").click()
+    page.get_by_label("Terms", exact=True).fill("dog = Hund")
+    translate(page, "The dog %s.", "Two.")
+    found += axe.run(page).response["violations"]
     assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in found] == []
 
 

@@ -1,10 +1,14 @@
 """Translations, their scores and the model on the page."""
 
+import json
 import shutil
 
 import pytest
 
-from tests.helpers.browser import show, text_of, translate
+from keras_transformer.config.record import ExportRecord
+from tests.helpers.browser import show, text_of, translate, width
+from tests.helpers.model_server import ModelServer
+from tests.helpers.parrot import Parrot
 from tests.serving.conftest import wait
 
 pytestmark = pytest.mark.slow
@@ -21,6 +25,37 @@ def test_the_page_says_what_the_model_is(open_page):
     assert card == (
         "# parrot\n\nRepeats <b>what</b> is said.\n\n- one\n- two\n\n```bash\na\nb\n```\n"
     )
+
+
+def test_a_person_chooses_among_many_languages(open_page, tmp_path):
+    codes = ["eng_Latn", "deu_Latn", "zho_Hans", "zho_Hant", "qqq_Latn", "fr"]
+    Parrot().save(tmp_path / "1", "n_best", "inspect", "between")
+    path = tmp_path / "1" / ExportRecord.FILE
+    path.parent.mkdir()
+    decoding = {"source_language": "eng_Latn", "target_language": "deu_Latn"}
+    facts = {"signatures": {"translate": {}}, "vocabulary": {"languages": codes}}
+    path.write_text(json.dumps({**facts, "decoding": decoding}))
+    with ModelServer(tmp_path, "parrot") as server:
+        page = open_page(server=server)
+        source, target = (page.get_by_label(name, exact=True) for name in ("From", "To"))
+        assert target.locator("option").all_inner_texts() == [
+            *("English (eng_Latn)", "French (fr)", "German (deu_Latn)", "qqq_Latn"),
+            *("Simplified Chinese (zho_Hans)", "Traditional Chinese (zho_Hant)"),
+        ]
+        items = translate(page, "A dog.")
+        assert items.locator(".translation").all_inner_texts() == ["A DOG."]
+        assert items.locator("details").count() == 1
+        source.select_option("fr")
+        target.select_option("zho_Hant")
+        items = translate(page, "A dog.", "A cat.")
+        assert items.locator(".translation").all_inner_texts() == [
+            "fr zho_Hant A dog.",
+            "fr zho_Hant A cat.",
+        ]
+        assert items.locator("details").count() == 0  # It would be about other languages.
+        page.reload()
+        page.locator("[data-state=ready]").wait_for()
+        assert (source.input_value(), target.input_value()) == ("fr", "zho_Hant")
 
 
 def test_each_line_is_translated(open_page):
@@ -167,3 +202,76 @@ def test_the_text_area_grows_with_its_text(sizing, open_page):
     assert heights[1] > 2 * heights[0]
     assert heights[1] < heights[2] <= 0.6 * page.viewport_size["height"] + 1
     assert heights[3] == heights[0]
+
+
+def chips(item, side):
+    return item.locator(f".{side} .chip").all_inner_texts()
+
+
+def test_what_a_translation_keeps_is_shown_as_chips(open_page, keeper):
+    page = open_page(server=keeper)
+    lines = ["Copied %1$d files to <b>{0}</b>.", "Write to a@b.org, see https://b.org.", "A dog."]
+    items = translate(page, *lines)
+    kept = [["%1$d", "<b>", "{0}", "</b>"], ["a@b.org", "https://b.org"], []]
+    for number, expected in enumerate(kept):
+        for side in ("source", "translation"):
+            assert chips(items.nth(number), side) == expected
+    texts = items.locator(".translation").all_inner_texts()
+    assert texts == [f"{lines[0]} |all", f"{lines[1]} |all", "A DOG."]
+    assert items.locator("details").count() == 1  # The other search has no views.
+    page.get_by_text("Glossary").click()
+    page.get_by_label("Keep placeholders").uncheck()
+    assert chips(translate(page, lines[0]).first, "source") == []
+
+
+def test_terms_of_the_glossary_are_used(open_page, keeper):
+    page = open_page(server=keeper, viewport={"width": 320, "height": 700})
+    page.get_by_text("Glossary").click()
+    page.get_by_label("Terms", exact=True).fill("invoice* = Rechnung\nno term\ncredit\tGutschrift")
+    items = translate(page, "Pay Invoices, not voices.")
+    text = "Pay Invoices, not voices. invoice*_Rechnung_credit_Gutschrift|all"
+    assert items.locator(".translation").inner_text() == text
+    assert chips(items, "source") == ["Invoices"]
+    assert chips(items, "translation") == ["Rechnung"]
+    assert width(page) == 320
+
+
+def test_a_line_of_several_sentences_is_divided(open_page, keeper):
+    items = translate(open_page(server=keeper), "One. Two. Three. Four.", "One.")
+    texts = items.locator(".translation").all_inner_texts()
+    assert texts == ["One. Two. Three. Four. (divided)", "ONE."]
+    assert items.get_by_text("several sentences").count() == 0
+
+
+DROP = """(content) => {
+    const data = new DataTransfer();
+    data.items.add(new File([new Uint8Array(content)], "a.md"));
+    const options = { dataTransfer: data, bubbles: true, cancelable: true };
+    return document.querySelector("#text").dispatchEvent(new DragEvent("drop", options));
+}"""
+
+
+def test_a_text_file_is_opened_or_dropped(open_page):
+    page = open_page()
+    with page.expect_file_chooser() as chooser:
+        page.get_by_role("button", name="Open a text file").click()
+    file = {"name": "a.txt", "mimeType": "text/plain", "buffer": "Grün.\r\n\r\nTwo.\n".encode()}
+    chooser.value.set_files(file)
+    page.wait_for_function("document.querySelector('#text').value === 'Grün.\\n\\nTwo.\\n'")
+    assert page.evaluate(DROP, list(b"Dropped.")) is False  # The browser stays on the page.
+    page.wait_for_function("document.querySelector('#text').value === 'Dropped.'")
+    for content, message in (b"\xff\xfe", "must be text in UTF-8"), (200_001 * b"a", "200 kB"):
+        page.evaluate(DROP, list(content))
+        page.locator("#problem", has_text=message).wait_for()
+    assert text_of(page).input_value() == "Dropped."
+
+
+def test_a_model_is_chosen_if_there_are_several(open_page, keeper, parrot):
+    page = open_page(server=keeper)
+    translate(page, "A %s.")
+    page.get_by_role("combobox", name="Model").select_option("plain")
+    page.get_by_role("heading", name="plain").wait_for()
+    page.locator("#glossary").wait_for(state="hidden")
+    assert not page.locator("#results").is_visible()
+    assert translate(page, "A %s.").locator(".translation").inner_text() == "A %S."
+    assert not open_page(server=parrot).locator("#models").is_visible()

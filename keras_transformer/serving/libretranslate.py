@@ -1,0 +1,315 @@
+"""LibreTranslate's API, for the tools that translate with it."""
+
+import asyncio
+import codecs
+import contextlib
+import functools
+import hmac
+import urllib.parse
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from keras_transformer.serving.errors import Code, ServingError, invalid
+from keras_transformer.serving.json_format import parse
+from keras_transformer.serving.languages import (
+    MANY,
+    Offer,
+    choose,
+    detect,
+    list_languages,
+    read_offer,
+)
+from keras_transformer.serving.metrics import Entry
+from keras_transformer.serving.model import DEFAULT, DOCUMENT
+from keras_transformer.serving.predict import Predictor
+from keras_transformer.serving.queues import LARGE, off_loop
+from keras_transformer.serving.text_parts import Part, html_parts, join_parts, text_parts
+from keras_transformer.serving.versions import Served
+
+PATHS = {
+    **dict.fromkeys(["/detect", "/suggest", "/translate", "/translate_file"], "POST"),
+    **dict.fromkeys(["/frontend/settings", "/health", "/languages"], "GET"),
+}
+"""The method of each path."""
+_WITH_TERMS, _N_BEST = "translate_with_terms", "n_best"
+_MOST_FIELDS = 64
+_MOST_FORM = 1 << 20
+"""Bytes; nothing else runs while more are decoded."""
+
+
+class _Ask(NamedTuple):
+    """A request for translations."""
+
+    served: Served
+    offer: Offer
+    languages: tuple[str, str]
+    client: str
+    deadline: float
+
+    @property
+    def is_many(self) -> bool:
+        """Whether each text names its languages."""
+        return MANY in self.served.model
+
+
+class LibreTranslate:
+    """Answers requests of LibreTranslate's clients with the models of the server.
+
+    Args:
+        predictor: Runs Predict requests.
+    """
+
+    def __init__(self, predictor: Predictor):
+        self._predictor, self._settings = predictor, predictor.settings
+        self._keys = [key.encode() for key in predictor.settings.api_keys]
+        self._offers: weakref.WeakKeyDictionary[Served, Offer] = weakref.WeakKeyDictionary()
+
+    async def answer(self, method: str, path: str, body: bytes, entry: Entry) -> Any:
+        """Return the answer to a request, before it is encoded as JSON.
+
+        Args:
+            method: The request's method.
+            path: Its path, one of `PATHS`.
+            body: Its body, JSON or a form.
+            entry: Its entry in the log.
+
+        Raises:
+            ServingError: If the request is malformed or not allowed, or the server is busy.
+        """
+        if method.replace("HEAD", "GET") != PATHS[path]:
+            raise ServingError(
+                Code.UNIMPLEMENTED, f"{path} takes {PATHS[path]}, received {method}.", http=405
+            )
+        if path == "/health":
+            return self._health()
+        if path in ("/suggest", "/translate_file"):
+            what = "Suggestions" if path == "/suggest" else "Files translation"
+            raise ServingError(Code.PERMISSION_DENIED, f"{what} are disabled on this server.")
+        with contextlib.ExitStack() as stack:  # The versions stay until the request is answered.
+            offers = {served: await self._offer(served) for served in self._served(stack)}
+            languages = list_languages(offers.values())
+            if path == "/languages":
+                return languages
+            if path == "/frontend/settings":
+                return self._frontend(languages)
+            request = await off_loop(_read, body, large=len(body) > LARGE)
+            self._check_key(request.get("api_key"))
+            if path == "/detect":
+                texts, _ = _texts(request, self._settings.limits.rows)
+                sources = [each["code"] for each in languages if each["targets"]]
+                return await asyncio.to_thread(detect, texts, sources)
+            try:
+                return await self._translate(request, offers, entry)
+            except ServingError as error:
+                if error.code is not Code.RESOURCE_EXHAUSTED:
+                    raise
+                raise ServingError(error.code, f"Slowdown: {error.message}", http=429) from error
+
+    def _health(self) -> dict[str, str]:
+        if not all(self._predictor.versions.ready().values()):
+            raise ServingError(Code.UNAVAILABLE, "A model is not served. See /readyz.")
+        return {"status": "ok"}
+
+    def _served(self, stack: contextlib.ExitStack) -> list[Served]:
+        """Return the version of each model that answers, which stays while `stack` is open."""
+        versions = self._predictor.versions
+        names = [name for name, is_ready in versions.ready().items() if is_ready]
+        return [stack.enter_context(versions.of(name).use()) for name in names]
+
+    async def _offer(self, served: Served) -> Offer:
+        if served not in self._offers:
+            self._offers[served] = await asyncio.to_thread(read_offer, served)
+        return self._offers[served]
+
+    def _frontend(self, languages: list[dict[str, Any]]) -> dict[str, Any]:
+        known = {each["code"]: {key: each[key] for key in ("code", "name")} for each in languages}
+        source = next((each for each in languages if each["targets"]), None)
+        return {
+            "charLimit": -1,
+            "frontendTimeout": 500,
+            "apiKeys": bool(self._keys),
+            "keyRequired": bool(self._keys),
+            "suggestions": False,
+            "filesTranslation": False,
+            "supportedFilesFormat": [],
+            "language": {
+                "source": known[source["code"]] if source else None,
+                "target": known[source["targets"][0]] if source else None,
+            },
+        }
+
+    def _check_key(self, given: Any) -> None:
+        if not self._keys:
+            return
+        if not given:
+            raise invalid("Please contact the server operator to get an API key")
+        key = str(given).encode("utf-8", "replace")
+        if not any([hmac.compare_digest(key, each) for each in self._keys]):  # Without a shortcut.
+            raise ServingError(Code.PERMISSION_DENIED, "Invalid API key")
+
+    async def _translate(
+        self, request: Mapping[str, Any], offers: Mapping[Served, Offer], entry: Entry
+    ) -> dict[str, Any]:
+        limit = self._settings.limits.rows
+        texts, is_list = _texts(request, limit)
+        wanted, target = (_required(request, side) for side in ("source", "target"))
+        most, kind = _alternatives(request), request.get("format") or "text"
+        if kind not in ("text", "html"):
+            raise invalid(f"{str(kind)[:100]} format is not supported. Give text or html.")
+        detected = await _detected(texts, offers, target) if wanted == "auto" else None
+        served, languages = choose(offers, detected["language"] if detected else wanted, target)
+        entry.method, entry.model, entry.version = "Predict", served.name, served.number
+        deadline = asyncio.get_running_loop().time() + self._settings.timeout
+        ask = _Ask(served, offers[served], languages, entry.client, deadline)
+        keeps_tags = kind == "html" and _WITH_TERMS in served.model and not ask.is_many
+        read = text_parts if kind == "text" else functools.partial(html_parts, is_whole=keeps_tags)
+        large = sum(map(len, texts)) > LARGE
+        parts = await off_loop(lambda: [read(text) for text in texts], large=large)
+        rows = [part.text for each in parts for part in each if part.is_row]
+        if len(rows) > limit:
+            raise _too_large(f"{len(rows)} lines", limit)
+        entry.rows = len(rows)
+        found = await self._run(ask, rows, keeps_tags)
+        answer: dict[str, list] = {"translatedText": join_parts(parts, found)}
+        if most:
+            answer["alternatives"] = len(texts) * [[]]
+            has_more = _N_BEST in served.model and not (ask.is_many or ask.offer.protects)
+            if has_more and kind == "text":
+                answer["alternatives"] = await self._others(ask, parts, rows, found, most)
+        if detected:
+            answer["detectedLanguage"] = len(texts) * [detected]
+        return answer if is_list else {name: values[0] for name, values in answer.items()}
+
+    async def _run(self, ask: _Ask, rows: Sequence[str], keeps_tags: bool) -> list[str]:
+        """Return the translations of rows."""
+        (source, target), count = ask.languages, len(rows)
+        if ask.is_many:
+            languages = {"source_language": count * [source], "target_language": count * [target]}
+            found = await self._predict(ask, MANY, {"text": rows, **languages})
+        elif keeps_tags:
+            columns = {"terms": count * [""], "protect": count * ["html"]}
+            found = await self._predict(ask, _WITH_TERMS, {"text": rows, **columns})
+        else:
+            if len(ask.offer.targets) > 1:  # A tag of the target begins each text.
+                rows = [f">>{target}<< {row}" for row in rows]
+            signature = DOCUMENT if DOCUMENT in ask.served.model else DEFAULT
+            found = await self._predict(ask, signature, {"text": rows})
+        return [text.decode("utf-8", "replace") for text in found]
+
+    async def _others(
+        self,
+        ask: _Ask,
+        parts: Sequence[Sequence[Part]],
+        rows: Sequence[str],
+        found: Sequence[str],
+        most: int,
+    ) -> list[list[str]]:
+        """Return other translations of each text, the best first."""
+        answers = await self._predict(ask, _N_BEST, {"text": rows}, "translations")
+        choices = [[text.decode("utf-8", "replace") for text in row if text] for row in answers]
+        first = join_parts(parts, found)
+        others: list[list[str]] = [[] for _ in parts]
+        for rank in range(max(map(len, choices), default=0)):
+            nth = [c[rank] if rank < len(c) else row for c, row in zip(choices, found, strict=True)]
+            for text, best, kept in zip(join_parts(parts, nth), first, others, strict=True):
+                if text != best and text not in kept and len(kept) < most:
+                    kept.append(text)
+        return others
+
+    async def _predict(
+        self,
+        ask: _Ask,
+        signature: str,
+        columns: Mapping[str, Sequence[str]],
+        output: str = "translation",
+    ) -> list[Any]:
+        """Return an output of a signature, for as many rows at a time as it takes."""
+        served, count, found = ask.served, len(columns["text"]), []
+        step = served.batching.max_batch_size if served.batching else max(count, 1)
+        inputs = {
+            name: np.array([text.encode("utf-8", "replace") for text in column], object)
+            for name, column in columns.items()
+        }
+        longest = max(map(len, inputs["text"]), default=0)
+        most = served.model.most_bytes(signature)
+        if longest > most:  # The model would leave out the rest.
+            raise invalid(
+                f"Invalid request: a line may have {most} bytes, received {longest}. Break it "
+                "between sentences."
+            )
+        for start in range(0, count, step):
+            outputs = await self._predictor.run(
+                served,
+                signature,
+                {name: column[start : start + step] for name, column in inputs.items()},
+                ask.deadline - asyncio.get_running_loop().time(),
+                client=ask.client,
+                most_values=self._settings.limits.answer_values,
+            )
+            found += outputs[output].tolist()
+        return found
+
+
+async def _detected(
+    texts: Sequence[str], offers: Mapping[Served, Offer], target: str
+) -> dict[str, Any] | None:
+    """Return the language of texts; None if no model translates to the target."""
+    sources = [source for offer in offers.values() for source in offer.sources_of(target)]
+    found = await asyncio.to_thread(detect, texts, list(dict.fromkeys(sources)))
+    if sources and not found:
+        raise invalid("The language of the text is not clear. Give source.")
+    return found[0] if found else None
+
+
+def _read(body: bytes) -> dict[str, Any]:
+    """Return the fields of a body, which is JSON or a form."""
+    if body.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"{"):
+        return parse(body)
+    if len(body) > _MOST_FORM:
+        raise invalid(f"Invalid request: a form may have {_MOST_FORM} bytes. Send JSON instead.")
+    try:
+        pairs = urllib.parse.parse_qsl(
+            body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_MOST_FIELDS
+        )
+    except ValueError as error:
+        raise invalid(f"Invalid request: a form may have {_MOST_FIELDS} fields.") from error
+    return {name: value.replace("\r\n", "\n") for name, value in reversed(pairs)}
+
+
+def _texts(request: Mapping[str, Any], limit: int) -> tuple[list[str], bool]:
+    """Return the texts of a request, and whether it has a list of them."""
+    given = request.get("q")
+    if not given:
+        raise _missing("q")
+    texts = given if isinstance(given, list) else [given]
+    if len(texts) > limit:
+        raise _too_large(f"{len(texts)} texts", limit)
+    if not all(isinstance(text, str) for text in texts):
+        raise invalid("Invalid request: q parameter is not a string or a list of strings")
+    return texts, isinstance(given, list)
+
+
+def _required(request: Mapping[str, Any], name: str) -> str:
+    value = request.get(name)
+    if not (value and isinstance(value, str)):
+        raise _missing(name)
+    return value
+
+
+def _alternatives(request: Mapping[str, Any]) -> int:
+    given = request.get("alternatives") or 0
+    try:
+        return max(0, int(given))
+    except (OverflowError, TypeError, ValueError) as error:
+        raise invalid("Invalid request: alternatives parameter is not a number") from error
+
+
+def _missing(name: str) -> ServingError:
+    return invalid(f"Invalid request: missing {name} parameter")
+
+
+def _too_large(size: str, limit: int) -> ServingError:
+    return invalid(f"Invalid request: request ({size}) exceeds text limit ({limit})")

