@@ -39,6 +39,7 @@ _OF_SAVED_MODELS = {
     "compiled": False,
     "device": "cpu",
     "precision": "float32",
+    "quantize": None,
 }
 """The defaults of options that other formats do not have."""
 
@@ -96,8 +97,11 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.exp
         "precision": args.precision,
     }
     translator = _restricted(args, Translator.load(args.checkpoint, **kind, **search_options(args)))
+    if args.quantize:
+        translator.model.quantize(args.quantize)
     carried = run_facts(args.checkpoint)
-    if search_options(args) or args.precision != "float32" or args.restrict_vocabulary:
+    changes = args.precision != "float32", args.quantize, args.restrict_vocabulary
+    if search_options(args) or any(changes):
         carried.pop("scores", None)  # An earlier export was scored with other options.
     if args.examples:
         texts["examples"] = _read_examples(args.examples)
@@ -136,6 +140,12 @@ def _add_saved_model_options(parser: argparse.ArgumentParser) -> None:
         help="type of weights and matrix products (default float32); bfloat16 weights take half "
         "the space, and batches take less time on processors with bfloat16 instructions "
         "(amx_bf16 in /proc/cpuinfo), but not with --compiled; float16 is for --device gpu",
+    )
+    parser.add_argument(
+        "--quantize",
+        choices=["int8"],
+        help="store kernels and embeddings as int8, in a quarter of the space; see "
+        "docs/adaptation.md for what it costs",
     )
 
 

@@ -36,7 +36,7 @@ def test_options_reach_the_export(run, tmp_path, monkeypatch):
     (tmp_path / "scores.json").write_text('{"bleu": 37.7}')
     arguments = ["--checkpoint", run, "--output", "toy", "--device", "gpu", "--beam-size", "2"]
     (tmp_path / "about.md").write_text("Toys.\n")
-    arguments += ["--precision", "bfloat16"]
+    arguments += ["--precision", "bfloat16", "--quantize", "int8"]
     arguments += ["--min-length", "3", "--description", str(tmp_path / "about.md")]
     (tmp_path / "examples").write_text(f"\n{81 * 'x'}\n Two men. \nA dog.\nA dog.\na\nb\n")
     arguments += ["--examples", str(tmp_path / "examples"), "--license", "MIT"]
@@ -45,6 +45,7 @@ def test_options_reach_the_export(run, tmp_path, monkeypatch):
     translator = exported["translator"]
     assert (translator.compiled, translator.device) == (True, "gpu")
     assert translator.model.dtype_policy.name == "bfloat16"
+    assert translator.model.quantization_mode == "int8"
     assert (translator.decoding.beam_size, translator.decoding.min_length) == (2, 3)
     assert exported["facts"]["scores"] == {"bleu": 37.7}
     assert exported["facts"]["description"] == "Toys."
