@@ -63,7 +63,7 @@ _STEPS = (
     (rf"([0-9])\.({_INLINE}+(?:{_ORDINAL_NOUN}))", rf"\1{_KEPT_STOP}\2"),
     (
         rf"([0-9])\.({_INLINE}+[0-9]{{1,2}})\.({_INLINE}*[0-9])",
-        r"\1K\2K\3".replace("K", _KEPT_STOP),
+        rf"\1{_KEPT_STOP}\2{_KEPT_STOP}\3",
     ),
     # Stops that mostly end none.
     (rf"{_START}((?:{_BEFORE_ORDINAL}){_INLINE}+[0-9]{{1,2}})\.", rf"\1\2{_WEAK_STOP}"),
@@ -92,25 +92,51 @@ def split_sentences(text: tf.Tensor) -> tf.RaggedTensor:
     inside a tag or braces.
 
     Args:
-        text: string [B]. Bytes that are not UTF-8 become U+FFFD.
+        text: string [B].
 
     Returns:
         The pieces of each text, string [B, None]: sentence, white space, sentence and so on, with a
-        sentence at both ends, which may be empty. Joined, they are the text.
+        sentence at both ends, which may be empty. Joined, they are the text, except that U+FFFD
+        replaces bytes that are not UTF-8 and Unicode's characters for internal use.
 
     >>> pieces = split_sentences(tf.constant(["Dr. No came. He left.\\n", "Wait", ""]))
     >>> [[piece.decode() for piece in row] for row in pieces.to_list()]
     [['Dr. No came.', ' ', 'He left.', '\\n', ''], ['Wait'], ['']]
     """
-    text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8")
-    marked = clean(text)
+    marked = clean(tf.convert_to_tensor(text))
     for pattern, rewrite in _STEPS:
         marked = tf.strings.regex_replace(marked, pattern, rewrite)
-    pieces = tf.strings.split(tf.strings.regex_replace(marked, _NEXT, _END), sep=_END)
-    # The pieces of the text itself, which may have characters for internal use.
-    lengths = tf.strings.length(pieces.values)
-    ends = tf.cumsum(lengths)
-    firsts = tf.gather(tf.cumsum(lengths, exclusive=True), pieces.row_starts())
-    starts = ends - lengths - tf.gather(firsts, pieces.value_rowids())
-    rows = tf.gather(text, pieces.value_rowids())
-    return pieces.with_values(tf.strings.substr(rows, starts, lengths))
+    return _split(marked)
+
+
+def split_long(pieces: tf.RaggedTensor, is_long: tf.Tensor, most: int) -> tf.RaggedTensor:
+    """Split sentences after commas, or else at white space, or anywhere.
+
+    Args:
+        pieces: string [B, None], as `split_sentences` returns them.
+        is_long: bool [N], which of all pieces are sentences to split.
+        most: The most characters of a part.
+
+    Returns:
+        Pieces of the same kind, which are the same text.
+
+    >>> pieces = split_sentences(["A dog, a cat and a very old mouse.", "A long one."])
+    >>> pieces = split_long(pieces, [True, False], most=15)
+    >>> [[piece.decode() for piece in row] for row in pieces.to_list()]
+    [['A dog,', ' ', 'a cat and a', ' ', 'very old mouse.', '', ''], ['A long one.']]
+    """
+    some = f".{{1,{most}}}"
+    pattern = (
+        rf"(?s)({some})$|({some}[,;:])({_BLANK}+)|({some}[，、；：])"
+        rf"|({some})({_BLANK}+)|(.{{{most}}})"
+    )
+    long = tf.where(is_long)
+    cut = tf.strings.regex_replace(
+        tf.gather_nd(pieces.values, long), pattern, rf"\1\2\4\5\7{_END}\3\6{_NEXT}"
+    )
+    marked = tf.tensor_scatter_nd_update(pieces.values, long, cut)
+    return pieces.with_values(_split(marked)).merge_dims(1, 2)
+
+
+def _split(marked):
+    return tf.strings.split(tf.strings.regex_replace(marked, _NEXT, _END), sep=_END)
