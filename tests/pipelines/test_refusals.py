@@ -27,6 +27,8 @@ USAGE = [
         "translate --model x --terms y --alignments z one",
         "give --terms or --alignments, not both",
     ),
+    ("translate --model x --document y one", "give --document or sentences, not both"),
+    ("translate --model x --only-missing one", "--only-missing needs --document"),
     ("parse --model x --input y one", "give sentences or --input, not both"),
     (
         "parse --model x --draw tree.gif one",
