@@ -3,6 +3,7 @@
 import re
 
 _MARKS = {"**": "B", "__": "S", "*": "I", "_": "E"}
+# Unlike in HTML, names are capitals. With an attribute, a tag is one wherever it is.
 _INLINE = re.compile(
     r"(?P<code>`+[^`]+`+)"
     r"|(?P<tag><[^<>]*>)"
@@ -12,7 +13,7 @@ _INLINE = re.compile(
     re.DOTALL,
 )
 _TAGS = re.compile(
-    r"<(?P<tag>[BSIE])>(?P<before>\s*)(?P<inner>.*?)(?P<after>\s*)</(?P=tag)>"
+    r"<(?P<tag>[BSIE]) is=\"\">(?P<before>\s*)(?P<inner>.*?)(?P<after>\s*)</(?P=tag)>"
     r"|<A href=\"(?P<link>[^<>]*)\">(?P<before_text>\s*)(?P<text>.*?)(?P<after_text>\s*)</A>",
     re.DOTALL,
 )
@@ -22,15 +23,16 @@ def to_tags(text: str) -> str:
     """Return a paragraph of Markdown with tags in capitals for its emphasis and links.
 
     >>> to_tags("A **bold** [link](https://keras.io) and `*code*`.")
-    'A <B>bold</B> <A href="(https://keras.io)">link</A> and `*code*`.'
+    'A <B is="">bold</B> <A href="(https://keras.io)">link</A> and `*code*`.'
     """
 
     def replace(found):
         if found["link"]:
-            return f'<A href="{found["link"]}">{to_tags(found["text"])}</A>'
+            link = found["link"].replace('"', "&quot;")
+            return f'<A href="{link}">{to_tags(found["text"])}</A>'
         if found["mark"]:
             tag = _MARKS[found["mark"]]
-            return f"<{tag}>{to_tags(found['inner'])}</{tag}>"
+            return f'<{tag} is="">{to_tags(found["inner"])}</{tag}>'
         return found[0]
 
     return _INLINE.sub(replace, text)
@@ -41,7 +43,7 @@ def from_tags(text: str) -> str:
 
     White space at the edges of emphasis, which would end it, is moved out.
 
-    >>> from_tags('Ein <A href="(https://keras.io)"> <B>fetter</B> Link</A>.')
+    >>> from_tags('Ein <A href="(https://keras.io)"> <B is="">fetter</B> Link</A>.')
     'Ein  [**fetter** Link](https://keras.io).'
     """
     marks = {tag: mark for mark, tag in _MARKS.items()}
@@ -51,7 +53,8 @@ def from_tags(text: str) -> str:
             mark, inner = marks[found["tag"]], from_tags(found["inner"])
             inner = f"{mark}{inner}{mark}" if inner else ""
             return f"{found['before']}{inner}{found['after']}"
-        inner = f"[{from_tags(found['text'])}]{found['link']}"
+        link = found["link"].replace("&quot;", '"')
+        inner = f"[{from_tags(found['text'])}]{link}"
         return f"{found['before_text']}{inner}{found['after_text']}"
 
     return _TAGS.sub(replace, text)

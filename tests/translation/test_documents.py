@@ -1,10 +1,12 @@
 """Files of each kind: what a translation changes in them, and what it does not."""
 
 import json
+import re
 from xml.dom import minidom
 
 import pytest
 
+from keras_transformer.text.patterns import find_symbols
 from keras_transformer.translation.documents import UnreadableError, check_suffix, translate_file
 from keras_transformer.translation.markdown import from_tags, to_tags
 
@@ -106,6 +108,7 @@ INLINE = [
 def test_marks_of_markdown_come_back(text):
     assert from_tags(to_tags(text)) == text
     assert "**" not in to_tags(INLINE[0]).replace("`**code**`", "")
+    assert len(find_symbols(to_tags(text), "html")) == len(re.findall("</?[A-Za-z]", to_tags(text)))
 
 
 def translated(folder, suffix, content, translate, **options):
