@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,14 +31,13 @@ _PAGES = (".html", ".htm", ".md")
 """Files that are written while they are read, with a function that translates."""
 SUFFIXES = (".txt", *_STORES)
 """What `translate_file` reads."""
+_BILINGUAL = (".po", ".pot", ".xliff", ".xlf")
+"""Files that hold a message beside its translation."""
+_XMLNS = re.compile(r"""\sxmlns(?::\w+)?=("[^"]*"|'[^']*')""")
 _SHOWN = 60
 
 KEPT = r"all re:`[^`]+`|!\[[^\[\]]*\]\([^()]*\)"
 """What is kept in all but plain text, as `DecodingConfig.protect`: with code and images."""
-
-
-class UnreadableError(ValueError):
-    """A file that is damaged, or of another kind than its name says."""
 
 
 def check_suffix(path: Path) -> None:
@@ -83,8 +83,12 @@ def translate_file(
         its translation failed.
 
     Raises:
-        UnreadableError: If the file is damaged.
+        ValueError: If the file is damaged, or `only_missing` does not apply to it.
     """
+    if only_missing and path.suffix.lower() not in _BILINGUAL:
+        raise ValueError(
+            f"only_missing needs one of {' '.join(_BILINGUAL)}, received {path}. Leave it out."
+        )
     store = _store(path)
     if store is None:
         return _translate_plain(path, translate)
@@ -102,7 +106,7 @@ def _reading(path: Path) -> Iterator[None]:
     except OSError:
         raise
     except Exception as error:  # Each parser has its own.
-        raise UnreadableError(
+        raise ValueError(
             f"{path} is not a {path.suffix} file, or is damaged: {error}. Restore or rename it."
         ) from error
 
@@ -146,42 +150,54 @@ def _translate_page(store, path, translate):
 def _translate_messages(store, translate, only_missing):
     units = [unit for unit in store.units if unit.istranslatable()]
     if only_missing:
-        units = [unit for unit in units if not _has_translation(unit)]
-    has_markup = [unit for unit in units if _has_markup(unit)]
-    failures = [f"{_shown(unit.source)}: it has inline elements" for unit in has_markup]
-    units = [unit for unit in units if not _has_markup(unit)]
-    found, failed = _translate_all([x for unit in units for x in _strings(unit)], translate)
+        units = [unit for unit in units if not any(getattr(unit.target, "strings", [unit.target]))]
+    found, failures = _translate_all([x for unit in units for x in _strings(unit)], translate)
     for unit in units:
-        forms = [found[text] for text in _strings(unit) if text in found]
-        if len(forms) < len(_strings(unit)):
+        texts = _strings(unit)
+        if not texts or not found.keys() >= set(texts):
             continue
-        if len(forms) > 1:
-            count = _plural_forms(store)
-            unit.target = [forms[0], *forms[1:] * count][:count] if count > 1 else forms[-1:]
-        elif forms:
-            unit.target = forms[0]
-        unit.markfuzzy()
-    return bytes(store), failures + failed
+        forms = [found[text] for text in texts]
+        try:
+            if len(forms) > 1:
+                count = _plural_forms(store)
+                unit.target = [forms[0], *forms[1:] * count][:count] if count > 1 else forms[-1:]
+            elif _has_elements(unit):
+                unit.set_target_dom(_element(unit, forms[0]))
+            else:
+                unit.target = forms[0]
+            unit.markfuzzy()
+        except SyntaxError as error:  # No XML.
+            failures.append(f"{_shown(texts[0])}: {error}")
+    return bytes(store), failures
 
 
-def _strings(unit) -> list[str]:
+def _strings(unit: Any) -> list[str]:
     """Return the text of a message, or its singular and plural."""
-    source = unit.source
-    forms = getattr(source, "strings", [source])
+    if _has_elements(unit):
+        from lxml import etree
+
+        xml = etree.tostring(unit.source_dom, encoding="unicode", with_tail=False)
+        return [_XMLNS.sub("", xml[xml.index(">") + 1 : xml.rindex("</")])]
+    forms = getattr(unit.source, "strings", [unit.source])
     return [str(text) for text in forms if isinstance(text, str)]
 
 
-def _has_translation(unit) -> bool:
-    return any(getattr(unit.target, "strings", [unit.target])) and unit.target is not unit.source
-
-
-def _has_markup(unit) -> bool:
-    """Return whether a message of XLIFF has elements inside, which a text cannot hold."""
+def _has_elements(unit: Any) -> bool:
+    """Return whether a message of XLIFF has elements inside."""
     node = getattr(unit, "source_dom", None)
     return node is not None and len(node) > 0
 
 
-def _plural_forms(store) -> int:
+def _element(unit: Any, text: str) -> Any:
+    """Return the target of a message of XLIFF that has elements inside."""
+    from lxml import etree
+
+    names = unit.source_dom.nsmap.items()
+    spaces = " ".join(f'xmlns{f":{name}" if name else ""}="{uri}"' for name, uri in names)
+    return etree.fromstring(f"<target {spaces}>{text}</target>")
+
+
+def _plural_forms(store: Any) -> int:
     """Return how many forms a message with a plural has in the target language."""
     count = getattr(store, "getheaderplural", lambda: (None,))()[0]
     return int(count) if count and count.isdigit() else 2

@@ -7,7 +7,7 @@ from xml.dom import minidom
 import pytest
 
 from keras_transformer.text.patterns import find_symbols
-from keras_transformer.translation.documents import UnreadableError, check_suffix, translate_file
+from keras_transformer.translation.documents import check_suffix, translate_file
 from keras_transformer.translation.markdown import from_tags, to_tags
 
 PO = r"""# A header.
@@ -128,7 +128,10 @@ def test_what_is_not_text_stays(suffix, tmp_path):
         assert lines == expected
     elif suffix == ".xliff":
         targets = minidom.parseString(same).getElementsByTagName("target")
-        assert [node.firstChild.data for node in targets] == ["Plain & simple."]
+        assert [re.sub(" ?(xmlns|state)=.[^ >]*", "", node.toxml()) for node in targets] == [
+            "<target>Plain &amp; simple.</target>",
+            '<target>Some <g id="1">bold</g> text.</target>',
+        ]
     else:
         assert same == content
     changed, _ = translated(
@@ -171,9 +174,11 @@ def test_a_text_that_fails_is_named_and_stays(tmp_path):
     assert "COPIED" in found
     with pytest.raises(ValueError, match="no menus"):  # The only text.
         translated(tmp_path, ".txt", "Open", translate)
-    assert translated(tmp_path, ".xliff", XLIFF, translate)[1] == [
-        "'Some bold text.': it has inline elements"
-    ]
+    broken, failures = translated(tmp_path, ".xliff", XLIFF, lambda x: [f"{y}<" for y in x])
+    assert broken.count("<target") == 1
+    assert failures[0].startswith("""'Some <g id="1">bold</g> text.': StartTag: invalid""")
+    with pytest.raises(ValueError, match=r"only_missing needs one of \.po .* received .*\.txt"):
+        translated(tmp_path, ".txt", "Open", translate, only_missing=True)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +188,7 @@ def test_a_text_that_fails_is_named_and_stays(tmp_path):
 def test_a_damaged_file_is_refused(suffix, content, tmp_path):
     path = tmp_path / f"file{suffix}"
     path.write_bytes(content)
-    with pytest.raises(UnreadableError, match=f"file{suffix} is not a {suffix} file, or is"):
+    with pytest.raises(ValueError, match=f"file{suffix} is not a {suffix} file, or is"):
         translate_file(path, list)
     with pytest.raises(ValueError, match=r"one of \.txt \.po .* received .*file\.docx"):
         check_suffix(tmp_path / "file.docx")
