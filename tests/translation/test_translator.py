@@ -195,6 +195,7 @@ def test_a_document_is_translated_sentence_by_sentence():
         *(found[sentence] for sentence in sentences[:2]), item, *map(found.get, sentences[3:5])
     )
     texts = [text, "", " \n", "12.", *sentences * 9]
+    assert translator.documents([]) == []
     assert translator.documents(texts) == [expected, "", " \n", "12.", *list(found.values()) * 9]
     assert translator.document(text, terms={"dog": "Hund"}).count("Hund") == text.count("dog")
     graph = translator.translate_document(tf.constant(texts))["translation"]
