@@ -43,22 +43,24 @@ def serve(
     intra_op: int = 0,
     inter_op: int = 0,
     xla: bool = False,
+    signature: str = "serving_default",
 ) -> Iterator[Answer]:
     """Send requests to a new process that runs a SavedModel, and yield answers as they arrive.
 
     Args:
-        saved_model: Directory with saved_model.pb, whose `serving_default` maps strings to strings.
+        saved_model: Directory with saved_model.pb.
         requests: The strings of each request; another thread iterates over them.
         threads: Number of concurrent requests.
         intra_op: Threads within one operation; 0 lets TensorFlow choose.
         inter_op: Threads for concurrent operations; 0 lets TensorFlow choose.
         xla: Whether compiled functions may run, as in a server started with
             --xla_cpu_compilation_enabled.
+        signature: The signature, from the strings `text` to the strings `translation`.
 
     Raises:
         RuntimeError: If the process fails; the error includes its output.
     """
-    arguments = [build(), saved_model, *_tensors(saved_model)]
+    arguments = [build(), saved_model, *_tensors(saved_model, signature)]
     arguments += [threads, intra_op, inter_op, int(xla), *tokenizer_ops()]
     pipe = subprocess.PIPE
     with tempfile.TemporaryFile("w+", errors="replace") as log:
@@ -112,12 +114,12 @@ def tokenizer_ops() -> list[Path]:
     return [Path(package) / "python" / "ops" / f"_{name}.so" for name in names]
 
 
-def _tensors(saved_model: Path) -> tuple[str, str]:
-    """Return the tensor names of the input and output of `serving_default`."""
+def _tensors(saved_model: Path, name: str) -> tuple[str, str]:
+    """Return the tensor names of the input and output of a signature."""
     saved = saved_model_pb2.SavedModel.FromString(
         (Path(saved_model) / "saved_model.pb").read_bytes()
     )
-    signature = saved.meta_graphs[0].signature_def["serving_default"]
+    signature = saved.meta_graphs[0].signature_def[name]
     return signature.inputs["text"].name, signature.outputs["translation"].name
 
 

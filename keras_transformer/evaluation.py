@@ -7,6 +7,7 @@ with COLLINS.prm.
 
 import collections
 import dataclasses
+import importlib
 import json
 import os
 import re
@@ -184,6 +185,42 @@ of a beam search longer'
         f"the translations have {ratio:.0%} of the words of the references; a {penalty} length "
         f"penalty makes those of a beam search {length}"
     )
+
+
+def failed_checks(
+    sources: Sequence[str], translations: Sequence[str], language: str | None = None
+) -> collections.Counter[str]:
+    """Count the translations that fail each check of translate-toolkit's pofilter.
+
+    Spelling is not checked.
+
+    Args:
+        sources: The sources.
+        translations: A translation of each.
+        language: The code of the target language, which some checks depend on.
+
+    Raises:
+        ImportError: If translate-toolkit is missing.
+
+    Example:
+
+    ```python
+    failed_checks(["Copied %s files."], ["Dateien kopiert"])  # {'endpunc': 1, 'printf': 1}
+    ```
+    """
+    try:
+        checks = importlib.import_module("translate.filters.checks")
+        units = importlib.import_module("translate.storage.base")
+    except ImportError as error:
+        raise ImportError("Checks need `pip install 'keras-transformer-mt[documents]'`.") from error
+    config = checks.CheckerConfig(targetlanguage=language)
+    checker = checks.StandardChecker(config, excludefilters=["spellcheck"])
+    counts: collections.Counter[str] = collections.Counter()
+    for source, translation in zip(sources, translations, strict=True):
+        unit = units.TranslationUnit(source)
+        unit.target = translation
+        counts.update(checker.run_filters(unit).keys())
+    return counts
 
 
 def bleu_interval(hypotheses: Sequence[str], references: Sequence[str]) -> float:

@@ -12,6 +12,7 @@ Usage:
 import argparse
 import contextlib
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,13 +40,24 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.eva
         help="also compute BLEU as published results do, in the target language: paper (WMT 2014, "
         "tokenized and split at hyphens) or multi30k (lowercased, normalized and tokenized)",
     )
+    parser.add_argument(
+        "--checks",
+        action="store_true",
+        help="also count the translations that fail a check of translate-toolkit's pofilter, such "
+        "as printf and xmltags, and the references that do",
+    )
     parser.add_argument("--json", metavar="FILE", help="also write the scores to it")
     parser.add_argument("--translations", metavar="FILE", help="also write the translations to it")
     args = parser.parse_args(argv)
     start_log()
     import_tensorflow()
     from keras_transformer.data.languages import tag_sources
-    from keras_transformer.evaluation import length_problem, published_tokenizer, score
+    from keras_transformer.evaluation import (
+        failed_checks,
+        length_problem,
+        published_tokenizer,
+        score,
+    )
     from pipelines.cli.models import load_model, warn_of_long
 
     _check(args)
@@ -54,6 +66,8 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.eva
         return
     for name in args.published:
         published_tokenizer(name, args.target_language)  # Missing packages are reported now.
+    if args.checks:
+        failed_checks([], [])  # Likewise.
     pairs = _read_text(args)
     if args.add_tag:
         _check_tag(args)
@@ -65,6 +79,11 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.eva
     references = [target for _, target in pairs]
     scores = score(translations, references, args.published, args.target_language)
     _report(args, scores, translations)
+    if args.checks:
+        failed = [
+            failed_checks(sources, x, args.target_language) for x in (translations, references)
+        ]
+        _print_checks(*failed)
     if problem := length_problem(translations, references):
         print(f"warning: {problem}", file=sys.stderr)
 
@@ -80,6 +99,12 @@ def _report(args: argparse.Namespace, scores: "JsonScores", outputs: Sequence[st
             temporary.write_text(text, encoding="utf-8")
     if args.json:
         scores.to_json(args.json)
+
+
+def _print_checks(translations: Counter[str], references: Counter[str]) -> None:
+    print(f"\n{'failed check':20}{'translations':>14}{'references':>14}")
+    for name, _ in (translations | references).most_common():
+        print(f"{name:20}{translations[name]:14,}{references[name]:14,}")
 
 
 def _score_trees(args: argparse.Namespace) -> None:
@@ -144,7 +169,7 @@ def _check(args: argparse.Namespace) -> None:
 
     text_options = ("--source", "--target", "--tfds", "--split", *LANGUAGES)
     if args.trees:
-        flags = {"--published": args.published, "--add-tag": args.add_tag}
+        flags = {"--published": args.published, "--add-tag": args.add_tag, "--checks": args.checks}
         wrong = [*given(*text_options), *(option for option, value in flags.items() if value)]
         problems = [f"--trees needs no {' and no '.join(wrong)}; leave it out"] if wrong else []
     else:

@@ -1,9 +1,10 @@
-"""Translate text: arguments, a file, or standard input, line by line and in order.
+"""Translate text: arguments, a file, or standard input, line by line, or a document.
 
 Usage:
     python -m pipelines.translate --model saved_models/quickstart "The old dog sleeps."
     python -m pipelines.translate --model runs/en_de --input test.en --alignments test.align
     python -m pipelines.translate --model runs/nllb --columns --input test.tsv
+    python -m pipelines.translate --model runs/en_de --document de.po --output de.new.po
 
 With --num-hypotheses N, each sentence has N lines, best first: rank, score and translation,
 separated by tabs.
@@ -15,6 +16,11 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
+from pipelines.cli.documents import (
+    add_document_options,
+    check_document_options,
+    translate_document,
+)
 from pipelines.cli.errors import plain_errors
 from pipelines.cli.parser import Parser, add_model_options, option_of, search_options
 from pipelines.cli.process import import_tensorflow
@@ -39,6 +45,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.tra
     add_model_options(parser)
     add_text_options(parser, "to translate")
     add_columns_option(parser)
+    add_document_options(parser)
     _add_alignment_options(parser)
     parser.add_argument(
         "--terms",
@@ -56,10 +63,13 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.tra
     if args.columns and (given := [name for name in others if getattr(args, name) is not None]):
         parser.error(f"give --columns or {option_of(given[0])}, not both")
     _check_alignment_options(parser, args)
+    check_document_options(parser, args)
     import_tensorflow()
 
     sys.stdout.reconfigure(encoding="utf-8")
-    if args.alignments:
+    if args.document:
+        translate_document(args)
+    elif args.alignments:
         _align(args)
     elif args.columns:
         _translate_columns(args)

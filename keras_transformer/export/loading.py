@@ -71,6 +71,27 @@ class LoadedTranslator:
         translations = translate_in_batches(self, sentences, batch_size, progress)
         return translations[0] if isinstance(text, str) else translations
 
+    def document(self, text: str) -> str:
+        """Translate a text of any length, sentence by sentence.
+
+        Args:
+            text: A text, whose white space between sentences stays.
+
+        Returns:
+            The translation.
+
+        Raises:
+            ValueError: If the model has no signature `translate_document`.
+        """
+        if "translate_document" not in self.signatures:
+            raise ValueError(
+                "The SavedModel has no signature translate_document: it is a parser, or of an "
+                "older version. Export it again, or use Translator.load(path).document(text)."
+            )
+        encoded = tf.constant([text.encode("utf-8", "surrogatepass")])
+        found = self.signatures["translate_document"](text=encoded)["translation"]
+        return found.numpy()[0].decode("utf-8")
+
 
 def load_saved_model(path: str | os.PathLike) -> LoadedTranslator:
     """Load an exported model to translate with it.

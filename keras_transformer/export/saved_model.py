@@ -41,6 +41,7 @@ def export_saved_model(
       translate between the languages of the translator's `decoding`, which must name both;
     - `translate_with_scores`, `n_best`, `score`, `attend` and `inspect`: the methods of
       `Translator`, with the same arguments and results (`attend` is `Translator.attention`);
+    - `translate_document`, likewise, unless the results are trees;
     - `translate_with_terms`, likewise, if the vocabulary has placeholders among its user symbols,
       or `decoding.protect` is set.
 

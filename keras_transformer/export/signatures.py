@@ -7,8 +7,11 @@ import tensorflow as tf
 
 from keras_transformer.translation.translator import Translator
 
+_DOCUMENT = "translate_document"
+"""The signature of models whose results are texts, and its method."""
 METHODS = {
     "translate_with_scores": "translate_with_scores",
+    _DOCUMENT: _DOCUMENT,
     "n_best": "n_best",
     "score": "score",
     "attend": "attention",
@@ -35,6 +38,8 @@ def trace_signatures(translator: Translator) -> dict[str, Any]:
     if translator.languages and not translator.decoding.protect:
         functions["translate"] = translate
     methods = METHODS | ({_WITH_TERMS: _WITH_TERMS} if translator.protects else {})
+    if translator.makes_trees:
+        methods.pop(_DOCUMENT, None)
     functions |= {name: getattr(translator, method) for name, method in methods.items()}
     return {name: function.get_concrete_function() for name, function in functions.items()}
 

@@ -99,7 +99,7 @@ class Protection:
             ends, which may be empty. A term is replaced by its target. And which of all pieces are
             such targets, bool [N].
         """
-        text, terms = (_clean(tf.convert_to_tensor(each)) for each in (text, terms))
+        text, terms = (clean(tf.convert_to_tensor(each)) for each in (text, terms))
         marked = self._mark_spans(text, tf.convert_to_tensor(protect))
         marked = tf.cond(
             tf.reduce_all(terms == ""), lambda: marked, lambda: _mark_terms(marked, terms)
@@ -161,7 +161,7 @@ def write_terms(terms: Mapping[str, str]) -> str:
     return "\n".join(lines)
 
 
-def _clean(text):
+def clean(text):
     """Return valid UTF-8 without characters for internal use."""
     text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8")
     return tf.strings.regex_replace(text, _INTERNAL, "\ufffd")

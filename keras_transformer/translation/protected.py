@@ -20,6 +20,7 @@ import tensorflow as tf
 from keras_transformer.config import PAD_ID
 from keras_transformer.text import SentencePieceTokenizer, Tokenizer
 from keras_transformer.text.protection import Protection, cut_edges, is_odd, join
+from keras_transformer.translation.sentencewise import cut_tag
 
 _ANY_NUMBER = 2**20
 _ROWS = 64
@@ -126,7 +127,7 @@ class ProtectedTranslation:
         self, search: SearchIds, text: tf.Tensor, protect: tf.Tensor, terms: tf.Tensor
     ) -> tf.Tensor:
         text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8")
-        tag, rest = self._cut_tag(text)
+        tag, rest = cut_tag(text, self._source)
         before, middle, after = cut_edges(rest)
         is_on = tf.strings.regex_full_match(tf.strings.join([protect, terms]), r"(?s).*\S.*")
         before, after = (tf.where(is_on, edge, "") for edge in (before, after))
@@ -154,14 +155,6 @@ class ProtectedTranslation:
 
         output = tf.cond(tf.size(bad) > 0, repair, lambda: output)
         return tf.strings.join([before, output, after])
-
-    def _cut_tag(self, text):
-        """Return the tags of a language before texts, and the rest of these."""
-        if not getattr(self._source, "language_tags", None):
-            return tf.fill(tf.shape(text), ""), text
-        rest = tf.strings.regex_replace(text, r"^>>[^<>\s]+<< ?", "", replace_global=False)
-        length = tf.strings.length(text) - tf.strings.length(rest)
-        return tf.strings.substr(text, tf.zeros_like(length), length), rest
 
     def _keeps(self, text, output, protect):
         """Return whether outputs have the spans of texts as often, and tags nest, bool [B]."""

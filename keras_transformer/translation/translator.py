@@ -36,6 +36,7 @@ from keras_transformer.translation.languages import (
 from keras_transformer.translation.protected import ProtectedTranslation
 from keras_transformer.translation.saved import find_translator, write_translator
 from keras_transformer.translation.search import TokenSearch, encode, tree_tokens
+from keras_transformer.translation.sentencewise import split_text, translate_sentences
 from keras_transformer.translation.teacher_forcing import (
     decode_whole,
     in_parts,
@@ -53,15 +54,15 @@ _LANGUAGES = [
 
 
 class Translator:
-    """Translates strings with a trained model.
+    r"""Translates strings with a trained model.
 
     Call it with a string, or with a list of any number of strings. `save` writes it to a directory,
     which `Translator.load` reads. The other methods are the signatures of an exported model: from
     `text`, string [B], to tensors of B rows, each of which depends only on its row of `text`. A
     text without tokens, such as "" or a space, has the translation "", with length 0 and score 0.
     Bytes that are not UTF-8 count as U+FFFD. A text of more than `decoding.max_source_length`
-    tokens is cut off. With a `TreeTokenizer` for the target, translations are trees over the words
-    of the text.
+    tokens is cut off, except by `document` and `translate_document`. With a `TreeTokenizer` for the
+    target, translations are trees over the words of the text.
 
     A model of many languages translates from `decoding.source_language` to
     `decoding.target_language`, unless a call names others.
@@ -90,6 +91,8 @@ class Translator:
     2
     >>> sorted(translator.n_best(["a b", "c"]))
     ['scores', 'translations']
+    >>> translator.document("a b.\n\nc") == "\n\n".join(translator(["a b.", "c"]))
+    True
     """
 
     def __init__(
@@ -352,6 +355,55 @@ class Translator:
         translations = translate_in_batches(translate, texts, batch_size, progress, columns)
         return translations[0] if isinstance(sentences, str) else translations
 
+    def document(self, text: str, **options: Any) -> str:
+        r"""Translate a text of any length, sentence by sentence; see `documents`.
+
+        Args:
+            text: A text, whose paragraphs and lines stay.
+            **options: The arguments of a call, such as `terms`; one language on each side.
+
+        Example:
+
+        ```python
+        translator.document("A dog runs. A cat sleeps.\n\nTwo men talk.")
+        ```
+        """
+        return self.documents([text], **options)[0]
+
+    def documents(self, texts: Sequence[str], **options: Any) -> list[str]:
+        """Translate texts of any length, whose sentences share batches.
+
+        Sentences are translated as if each was alone. The white space between them stays, and so
+        does what has no letter. A line is one sentence or more. A sentence of more tokens than the
+        model reads is split, after commas if it has some.
+
+        Args:
+            texts: Any number of texts.
+            **options: The arguments of a call, such as `terms`; one language on each side.
+
+        Returns:
+            The translations, in the order of the texts.
+
+        Raises:
+            ValueError: If the translations are trees, or for the reasons of a call.
+        """
+        if self.makes_trees:
+            raise ValueError("A parser has no documents. Call it with a list of sentences.")
+        encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
+        tags, pieces = self._split(tf.constant(encoded, tf.string))
+        tags = [tag.decode() for tag in tags.numpy()]
+        rows = [[piece.decode() for piece in row] for row in pieces.to_list()]
+        places = [
+            (number, i)
+            for number, row in enumerate(rows)
+            for i in range(0, len(row), 2)
+            if any(map(str.isalpha, row[i]))
+        ]
+        sentences = [tags[number] + rows[number][i] for number, i in places]
+        for (number, i), translation in zip(places, self(sentences, **options), strict=True):
+            rows[number][i] = translation
+        return ["".join(row) for row in rows]
+
     def _names(self, protect: Sequence[str] | None) -> str:
         """Return what is kept as it is, as in `DecodingConfig.protect`."""
         if protect is None:
@@ -400,6 +452,30 @@ class Translator:
         with tf.device(_HOST):
             text, terms, protect = tf.unstack(tf.stack([text, terms, protect]))
             return {"translation": self._protected(search, text, protect, terms)}
+
+    @graph_method(_TEXT)
+    def translate_document(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Return the translations of texts of any length, sentence by sentence.
+
+        Args:
+            text: string [B].
+
+        Returns:
+            A dictionary: `translation`, string [B], with the white space between the sentences of
+            the text.
+        """
+
+        def translate(sentences):
+            with tf.device(None):
+                return self.translate(sentences)
+
+        with tf.device(_HOST):
+            return {"translation": translate_sentences(translate, *self._split(text))}
+
+    @graph_method(_TEXT)
+    def _split(self, text):
+        with tf.device(_HOST):
+            return split_text(text, self.tokenizer, self.decoding.max_source_length)
 
     @graph_method(_TEXT, *_LANGUAGES)
     def translate_between(

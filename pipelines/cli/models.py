@@ -49,7 +49,7 @@ def load_model(args: argparse.Namespace, n_best: bool = False, *, trees: bool = 
     options = search_options(args)
     # A run directory may also contain an export, which may be older than the run's model.
     is_export = not (Path(args.model) / "config.yaml").exists()
-    terms = _read_terms(args.terms) if getattr(args, "terms", None) else None
+    terms = read_terms(args.terms) if getattr(args, "terms", None) else None
     is_as_saved = is_export and not options and terms is None
     version = find_saved_model(args.model) if is_as_saved else None
     if version is not None:
@@ -70,7 +70,7 @@ def load_model(args: argparse.Namespace, n_best: bool = False, *, trees: bool = 
     )
 
 
-def _read_terms(path: str) -> dict[str, str]:
+def read_terms(path: str) -> dict[str, str]:
     """Return the terms of a file with lines of source, tab and target.
 
     Raises:

@@ -36,6 +36,14 @@ def test_the_other_signatures_are_there(translate, exported):
     assert translate.loaded.signatures is translate.signatures
 
 
+def test_a_document_is_translated(translate, exported, monkeypatch):
+    text = "One two. Red \ud800.\n\n" + " ".join(toy_sentences(3))
+    assert translate.document(text) == exported.translator.document(text)
+    monkeypatch.setattr(translate, "signatures", {})
+    with pytest.raises(ValueError, match="no signature translate_document: .* Export it again"):
+        translate.document(text)
+
+
 def test_a_missing_model_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError, match="There is no SavedModel in .*none: expected"):
         load_saved_model(tmp_path / "none")

@@ -42,7 +42,8 @@ def exported(compiled):
     translator = Translator(tiny_model(), tiny_tokenizer(), decoding=search, compiled=compiled)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiled_search, "BATCH_SIZES", (2, 9))  # Fewer shapes to compile.
-        return export_quickly(translator, f"{_folder().name}/{compiled}")
+        methods = {"translate_document": "translate_document"}
+        return export_quickly(translator, f"{_folder().name}/{compiled}", methods=methods)
 
 
 @functools.cache
@@ -50,9 +51,9 @@ def _folder():
     return tempfile.TemporaryDirectory()
 
 
-def answers(requests, compiled, threads=1):
+def answers(requests, compiled, **options):
     """The translations of the host, request by request."""
-    received = sorted(serve(exported(compiled), requests, threads=threads, xla=compiled))
+    received = sorted(serve(exported(compiled), requests, xla=compiled, **options))
     assert [answer.number for answer in received] == list(range(len(requests)))
     assert [answer.error for answer in received] == [None] * len(requests)
     return [answer.texts for answer in received]
@@ -71,6 +72,16 @@ def test_the_host_returns_the_translators_bytes(compiled):
     expected = [translate(tf.constant(texts, tf.string)).numpy().tolist() for texts in requests]
     assert len(set(expected[0])) > 14
     assert answers(requests, compiled) == expected
+
+
+@VARIANTS
+def test_the_host_translates_documents(compiled):
+    sentences = [text.capitalize() + b"." for text in ORDINARY]
+    texts = [b" ".join(sentences) + b"\n\n- " + b"\n".join(sentences[::-1]), *ORDINARY, *HOSTILE]
+    expected = tiny_translator(**SEARCH).translate_document(tf.constant(texts))["translation"]
+    requests = [texts, [], texts[:1]]
+    found = answers(requests, compiled, signature="translate_document")
+    assert found == [expected.numpy().tolist(), [], expected.numpy().tolist()[:1]]
 
 
 @VARIANTS

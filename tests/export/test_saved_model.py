@@ -52,6 +52,7 @@ def run(name, given):
 
 REPORT = """
 names = ["serving_default", "translate_with_scores", "n_best", "attend", "inspect"]
+names.append("translate_document")
 arguments = dict.fromkeys(names, ["text"])
 arguments["score"] = ["text", "translation"]
 def report(run):

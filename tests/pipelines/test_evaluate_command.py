@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from keras_transformer.evaluation import length_problem, score
+from keras_transformer.evaluation import failed_checks, length_problem, score
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
 from keras_transformer.translation.translator import Translator
 from pipelines import evaluate
@@ -144,6 +144,22 @@ def test_published_scores_follow_those_of_sacrebleu(run, translator, text, tmp_p
     expected = score(translations, references, ["paper", "multi30k"], "de")
     assert capsys.readouterr().out == f"{expected}\n"
     assert json.loads((tmp_path / "s.json").read_text()) == expected.to_dict()
+
+
+def test_failed_checks_are_counted(run, translator, text, capsys):
+    sources = [source for source, _ in PAIRS]
+    counts = [
+        failed_checks(sources, texts, "de")
+        for texts in (translator(sources), [target for _, target in PAIRS])
+    ]
+    assert failed_checks(["Copied %s files."], ["Dateien kopiert"])["printf"] == 1
+    evaluate.main(["--model", run, *text, "--target-language", "de", "--checks"])
+    table = capsys.readouterr().out.split("\n\n")[1].splitlines()
+    assert table[0].split() == ["failed", "check", "translations", "references"]
+    assert {name: [int(x) for x in rest] for name, *rest in map(str.split, table[1:])} == {
+        name: [count[name] for count in counts] for name in counts[0] | counts[1]
+    }
+    assert len(table) > 1
 
 
 def test_a_missing_package_is_reported_before_the_work(run, text, monkeypatch):

@@ -38,6 +38,8 @@ USAGE = [
         "give --columns or --to, not both",
     ),
     ("client --model x --columns --from a --to b", "give --columns or --from and --to, not both"),
+    ("translate --model x --document y one", "give --document or sentences, not both"),
+    ("translate --model x --only-missing one", "--only-missing needs --document"),
     ("parse --model x --input y one", "give sentences or --input, not both"),
     (
         "parse --model x --draw tree.gif one",

@@ -73,6 +73,42 @@ def test_lines_name_their_languages(tmp_path, capsys):
     assert "separated by tabs; received 'de b', 'eng_Latn\\tde'." in capsys.readouterr().err
 
 
+def test_a_document_keeps_its_structure(model, translator, tmp_path, capsys):
+    path, output = tmp_path / "page.md", tmp_path / "page.de.md"
+    path.write_text("# One two\n\n* Red `dog`. <b>Sun</b>.\n", encoding="utf-8")
+    options = ["--model", model, "--document", str(path), "--output", str(output)]
+    translate.main([*options, "--protect", "numbers"])
+    assert capsys.readouterr() == ("", "")
+    heading, empty, item = output.read_text("utf-8").splitlines()
+    assert (heading, empty) == (f"# {translator('One two')}", "")
+    assert item.startswith("* ")
+    assert all(item.count(span) == 1 for span in ("`dog`", "<b>", "</b>"))
+    with pytest.raises(SystemExit):
+        translate.main(options)
+    assert f"{output} exists. Choose another name, or give --force" in capsys.readouterr().err
+    path.with_suffix(".txt").write_text("One two. Red.\n", encoding="utf-8")
+    translate.main(["--model", model, "--document", str(path.with_suffix(".txt"))])
+    one, two = translator(["One two.", "Red."])
+    assert capsys.readouterr().out == f"{one} {two}\n"
+
+
+def test_a_message_that_fails_is_named(model, tmp_path, capsys, monkeypatch):
+    def documents(self, texts, **options):
+        if "two" in texts:
+            raise ValueError("no such number")
+        return texts
+
+    monkeypatch.setattr(Translator, "documents", documents)
+    path = tmp_path / "de.po"
+    path.write_text('msgid "one"\nmsgstr ""\n\nmsgid "two"\nmsgstr ""\n', encoding="utf-8")
+    with pytest.raises(SystemExit) as error:
+        translate.main(["--model", model, "--document", str(path)])
+    out, err = capsys.readouterr()
+    assert error.value.code == 1
+    assert err == "warning: not translated: 'two': no such number\n"
+    assert 'msgid "one"\nmsgstr "one"\n\nmsgid "two"\nmsgstr ""\n' in out
+
+
 def test_a_file_is_translated_line_by_line(run, translator, tmp_path, capsys):
     text = "".join(f"{sentence}\r\n" for sentence in SENTENCES)
     (tmp_path / "input").write_bytes(gzip.compress(text.encode()))

@@ -185,6 +185,35 @@ def test_a_long_source_is_cut_off():
     assert whole(["one two red blue dog"]) != whole(["one two red"])
 
 
+def test_a_document_is_translated_sentence_by_sentence():
+    translator = tiny_translator(**GREEDY)
+    sentences = [f"{text.capitalize()}." for text in SENTENCES]
+    text = "  {} {}\n\n- {}\n***\n{}\t{}\n".format(*sentences)
+    found = dict(zip(sentences, translator(sentences), strict=True))
+    (item,) = translator([f"- {sentences[2]}"])
+    expected = "  {} {}\n\n{}\n***\n{}\t{}\n".format(
+        *(found[sentence] for sentence in sentences[:2]), item, *map(found.get, sentences[3:5])
+    )
+    texts = [text, "", " \n", "12.", *sentences * 9]
+    assert translator.documents([]) == []
+    assert translator.documents(texts) == [expected, "", " \n", "12.", *list(found.values()) * 9]
+    assert translator.document(text, terms={"dog": "Hund"}).count("Hund") == text.count("dog")
+    graph = translator.translate_document(tf.constant(texts))["translation"]
+    assert [text.decode() for text in graph.numpy()] == translator.documents(texts)
+
+
+def test_no_word_of_a_long_sentence_is_cut_off():
+    translator = tiny_translator(**GREEDY)
+    long = ["one two, three four " * 60, "漢" * 200, "a" * 500]
+    _, pieces = translator._split(tf.constant(long))
+    assert [b"".join(row).decode() for row in pieces.to_list()] == long
+    limit = GREEDY["max_source_length"]
+    assert (translator.tokenizer.tokenize(pieces.values).row_lengths().numpy() < limit).all()
+    assert b"one two," in pieces.to_list()[0]
+    for text, found in zip(long, translator.documents(long), strict=True):
+        assert found == translator.translate_document([text])["translation"][0].numpy().decode()
+
+
 @pytest.mark.parametrize("banned", [PAD_ID, UNK_ID, BOS_ID])
 def test_no_translation_contains_padding_bos_or_unk(banned):
     model, sentence = tiny_model(num_layers=1), SENTENCES[0]

@@ -36,6 +36,7 @@ def check_signatures(version, translator, sources):
     expected = {
         "serving_default": {"translation": translator.translate(text)},
         "translate_with_scores": translator.translate_with_scores(text),
+        "translate_document": translator.translate_document(text),
         "n_best": translator.n_best(text),
         "score": translator.score(text, target),
         "attend": translator.attention(text),

@@ -1,0 +1,93 @@
+"""Files that keep their structure, for --document."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from pipelines.cli.errors import FAILED
+from pipelines.cli.parser import Parser, search_options
+
+_WITHOUT_PROGRESS = 5000
+"""Characters of a document that are translated without a progress bar."""
+
+
+def add_document_options(parser: Parser) -> None:
+    """Add --document, and what applies to it alone."""
+    group = parser.add_argument_group(
+        "documents", "Files that keep their structure and markup; see docs/documents.md."
+    )
+    group.add_argument(
+        "--document",
+        metavar="FILE",
+        help="translate a .txt, .md, .html, .po, .pot, .xliff, .json, .arb, .properties, .srt or "
+        ".vtt file",
+    )
+    group.add_argument(
+        "--output", metavar="FILE", help="where to write it; standard output by default"
+    )
+    group.add_argument("--force", action="store_true", help="replace the file of --output")
+    group.add_argument(
+        "--only-missing", action="store_true", help="keep the translations that messages have"
+    )
+
+
+def check_document_options(parser: Parser, args: argparse.Namespace) -> None:
+    """Exit with status 2 if options do not go together."""
+    if args.document:
+        for option, value in (
+            ("sentences", args.sentences),
+            ("--input", args.input),
+            ("--num-hypotheses", args.num_hypotheses is not None),
+            ("--alignments", args.alignments),
+            ("--columns", args.columns),
+        ):
+            if value:
+                parser.error(f"give --document or {option}, not both")
+    for option, value in (
+        ("--output", args.output),
+        ("--force", args.force),
+        ("--only-missing", args.only_missing),
+    ):
+        if value and not args.document:
+            parser.error(f"{option} needs --document")
+
+
+def translate_document(args: argparse.Namespace) -> None:
+    """Write the translation of a file; what fails is named, and the exit status says so."""
+    from keras_transformer.training import prepare_cpu
+    from keras_transformer.translation import Translator
+    from keras_transformer.translation.documents import KEPT, check_suffix, translate_file
+    from keras_transformer.translation.saved import find_translator
+    from keras_transformer.utils.files import whole_file
+    from pipelines.cli.models import read_terms
+
+    path, output = Path(args.document), Path(args.output) if args.output else None
+    check_suffix(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no file {path}. Check the path.")
+    if output and output.exists() and not args.force:
+        raise FileExistsError(f"{output} exists. Choose another name, or give --force.")
+    terms = read_terms(args.terms) if args.terms else None
+    prepare_cpu()
+    options = search_options(args)
+    if path.suffix.lower() != ".txt":
+        given = options.get("protect", find_translator(args.model).config.decoding.protect)
+        options["protect"] = f"{KEPT} {given}".strip()
+    translator = Translator.load(args.model, **options)
+
+    def translate(texts):
+        is_long = sum(map(len, texts)) > _WITHOUT_PROGRESS
+        return translator.documents(
+            texts, batch_size=args.batch_size, progress=is_long, terms=terms
+        )
+
+    content, failures = translate_file(path, translate, args.only_missing)
+    if output is None:
+        sys.stdout.buffer.write(content)
+    else:
+        with whole_file(output) as temporary:
+            temporary.write_bytes(content)
+    for failure in failures:
+        print(f"warning: not translated: {failure}", file=sys.stderr)
+    if failures:
+        sys.exit(FAILED)

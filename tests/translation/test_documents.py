@@ -1,0 +1,194 @@
+"""Files of each kind: what a translation changes in them, and what it does not."""
+
+import json
+import re
+from xml.dom import minidom
+
+import pytest
+
+from keras_transformer.text.patterns import find_symbols
+from keras_transformer.translation.documents import check_suffix, translate_file
+from keras_transformer.translation.markdown import from_tags, to_tags
+
+PO = r"""# A header.
+msgid ""
+msgstr ""
+"Content-Type: text/plain; charset=UTF-8\n"
+"Plural-Forms: nplurals=3; plural=(n > 2);\n"
+
+# A note.
+#. extracted
+#: src/a.c:10
+#, c-format
+msgid "Copied %s files. Done."
+msgstr ""
+
+#: src/a.c:20
+msgid "%d file"
+msgid_plural "%d files"
+msgstr[0] ""
+msgstr[1] ""
+msgstr[2] ""
+
+msgctxt "menu"
+msgid "Open"
+msgstr "Auf"
+
+#~ msgid "Obsolete"
+#~ msgstr "Alt"
+"""
+XLIFF = """<?xml version="1.0" encoding="UTF-8"?>
+<xliff xmlns="urn:oasis:names:tc:xliff:document:1.1" version="1.1">
+  <file original="x" source-language="en" target-language="de" datatype="plaintext">
+    <body>
+      <trans-unit id="1">
+        <note>A note.</note>
+        <source>Plain &amp; simple.</source>
+      </trans-unit>
+      <trans-unit id="2">
+        <source>Some <g id="1">bold</g> text.</source>
+      </trans-unit>
+    </body>
+  </file>
+</xliff>
+"""
+MARKDOWN = """---
+title: A page
+---
+
+# Heading with `code`
+
+A paragraph with **bold** and [a link](https://x.org). Two sentences.
+
+* item one
+  1. nested
+
+```python
+print("code")
+```
+
+| a        | b   |
+| -------- | --- |
+| one cell | two |
+
+> A quote.
+"""
+HTML = """<!DOCTYPE html>
+<html lang="en">
+<head><title>A title</title><style>p { color: red; }</style><script>var x = "no";</script></head>
+<body>
+<!-- A note. -->
+<h1 class="x">Heading &amp; more</h1>
+<p>First sentence. <b>Second</b> sentence.</p>
+<img src="a.png" alt="A picture">
+</body>
+</html>
+"""
+CUE = "Hello there.\nHow are you?\n"
+FILES = {
+    ".txt": ("\ufeffSome text. More text.\r\n\r\n  Last\n", "More"),
+    ".po": (PO, "Copied"),
+    ".xliff": (XLIFF, "Plain"),
+    ".md": (MARKDOWN, "item"),
+    ".html": (HTML, "Heading"),
+    ".json": (json.dumps({"a": "Hello", "b": {"c": "A {name}"}, "n": 5}, indent=4) + "\n", "Hello"),
+    ".arb": (json.dumps({"hello": "Hello", "@hello": {"type": "x"}}, indent=2) + "\n", "Hello"),
+    ".properties": ("# A note.\nkey.one=Hello world\nkey.two=A {0} file\n", "Hello"),
+    ".srt": (f"1\n00:00:01,000 --> 00:00:02,500\n{CUE}\n", "How"),
+    ".vtt": (f"WEBVTT\n\n00:01.000 --> 00:02.500\n{CUE}", "How"),
+}
+INLINE = [
+    "**bold** and *it* or __x__ and _y_, but 2 * 3 * 4, snake_case_name, \\*no\\* and `**code**`.",
+    'A [link *with* x](https://x.org/a_b_c "A title"), ![an image](i.png) and [one][ref].',
+    "**[a](b)** *a **b** c* <b>html *x*</b> [ ] [x] [*](y) ** _ *",
+]
+
+
+@pytest.mark.parametrize("text", INLINE)
+def test_marks_of_markdown_come_back(text):
+    assert from_tags(to_tags(text)) == text
+    assert "**" not in to_tags(INLINE[0]).replace("`**code**`", "")
+    assert len(find_symbols(to_tags(text), "html")) == len(re.findall("</?[A-Za-z]", to_tags(text)))
+
+
+def translated(folder, suffix, content, translate, **options):
+    path = folder / f"file{suffix}"
+    path.write_bytes(content.encode())
+    found, failures = translate_file(path, translate, **options)
+    return found.decode(), failures
+
+
+@pytest.mark.parametrize("suffix", FILES)
+def test_what_is_not_text_stays(suffix, tmp_path):
+    content, word = FILES[suffix]
+    same, _ = translated(tmp_path, suffix, content, lambda texts: texts)
+    if suffix == ".po":  # Entries are filled in, and marked.
+        lines = [line for line in same.splitlines() if not line.startswith(("msgstr", "#, "))]
+        expected = [x for x in content.splitlines() if not x.startswith(("msgstr", "#, "))]
+        assert lines == expected
+    elif suffix == ".xliff":
+        targets = minidom.parseString(same).getElementsByTagName("target")
+        assert [re.sub(" ?(xmlns|state)=.[^ >]*", "", node.toxml()) for node in targets] == [
+            "<target>Plain &amp; simple.</target>",
+            '<target>Some <g id="1">bold</g> text.</target>',
+        ]
+    else:
+        assert same == content
+    changed, _ = translated(
+        tmp_path, suffix, content, lambda texts: [x.replace(word, "Ünd") for x in texts]
+    )
+    assert "Ünd" in changed
+    if suffix != ".po" and suffix != ".xliff":
+        assert changed == content.replace(word, "Ünd")
+
+
+def test_messages_are_filled_in_and_marked(tmp_path):
+    upper = lambda texts: [text.upper() for text in texts]  # noqa: E731
+    found, failures = translated(tmp_path, ".po", PO, upper)
+    assert failures == []
+    for expected in (
+        '#, c-format, fuzzy\nmsgid "Copied %s files. Done."\nmsgstr "COPIED %S FILES. DONE."',
+        'msgstr[0] "%D FILE"\nmsgstr[1] "%D FILES"\nmsgstr[2] "%D FILES"',
+        '#, fuzzy\nmsgctxt "menu"\nmsgid "Open"\nmsgstr "OPEN"',
+        '#~ msgid "Obsolete"\n#~ msgstr "Alt"',
+        r'"Plural-Forms: nplurals=3; plural=(n > 2);\n"',
+    ):
+        assert expected in found
+    found, _ = translated(tmp_path, ".po", PO, upper, only_missing=True)
+    assert '\nmsgctxt "menu"\nmsgid "Open"\nmsgstr "Auf"' in found
+    assert '"COPIED %S FILES. DONE."' in found
+    one = PO.replace("nplurals=3; plural=(n > 2)", "nplurals=1; plural=0")
+    one = one.replace('msgstr[1] ""\nmsgstr[2] ""\n', "")
+    assert 'msgstr[0] "%D FILES"\n\n' in translated(tmp_path, ".po", one, upper)[0]
+
+
+def test_a_text_that_fails_is_named_and_stays(tmp_path):
+    def translate(texts):
+        if "Open" in texts:
+            raise ValueError("no menus")
+        return [text.upper() for text in texts]
+
+    found, failures = translated(tmp_path, ".po", PO, translate)
+    assert failures == ["'Open': no menus"]
+    assert 'msgid "Open"\nmsgstr "Auf"' in found
+    assert "COPIED" in found
+    with pytest.raises(ValueError, match="no menus"):  # The only text.
+        translated(tmp_path, ".txt", "Open", translate)
+    broken, failures = translated(tmp_path, ".xliff", XLIFF, lambda x: [f"{y}<" for y in x])
+    assert broken.count("<target") == 1
+    assert failures[0].startswith("""'Some <g id="1">bold</g> text.': StartTag: invalid""")
+    with pytest.raises(ValueError, match=r"only_missing needs one of \.po .* received .*\.txt"):
+        translated(tmp_path, ".txt", "Open", translate, only_missing=True)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "content"),
+    [(".po", b"msgid x"), (".xliff", b"<a>"), (".json", b"{"), (".txt", b"\xff"), (".srt", b"x")],
+)
+def test_a_damaged_file_is_refused(suffix, content, tmp_path):
+    path = tmp_path / f"file{suffix}"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=f"file{suffix} is not a {suffix} file, or is"):
+        translate_file(path, list)
+    with pytest.raises(ValueError, match=r"one of \.txt \.po .* received .*file\.docx"):
+        check_suffix(tmp_path / "file.docx")
