@@ -25,6 +25,8 @@ _Config = TypeVar("_Config")
 _NEVER = -100.0
 """The bias of logits that the other program lacks. Their probability, below e^-50, vanishes in
 float32 sums, and the bias is small enough for label smoothing."""
+_ROWS = 2**14
+"""Rows of a weight that are assigned at a time, each of which TensorFlow copies."""
 _LINEARS = {
     "self_attention": ("query", "key", "value", "output"),
     "cross_attention": ("query", "key", "value", "output"),
@@ -328,7 +330,10 @@ class ForeignModel:
         model = Transformer(self.config, dtype="float32")
         # The largest comes last, when the memory of the others is free.
         for weight in sorted(model.weights, key=lambda weight: math.prod(weight.shape)):
-            weight.assign(self.weights.pop(weight_place(weight.path)))
+            value = self.weights.pop(weight_place(weight.path))
+            for start in range(0, len(value), _ROWS):
+                part = slice(start, start + _ROWS)
+                weight.value[part].assign(np.ascontiguousarray(value[part], "float32"))
         source = _tokenizer("source", self.source, normalization)
         target = _tokenizer("target", self.target, normalization)
         return Translator(model, source, target, self.decoding)

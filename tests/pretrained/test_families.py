@@ -15,6 +15,9 @@ from keras_transformer.pretrained.hugging_face import read_hugging_face
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
 from keras_transformer.translation.languages import find_language
 from keras_transformer.translation.translator import Translator
+from pipelines import client
+from pipelines.cli.text import one_line
+from tests.helpers.model_server import ModelServer
 from tests.helpers.tiny import export_quickly
 
 models = pytest.importorskip("tests.helpers.multilingual_models")
@@ -150,7 +153,7 @@ def test_translations_are_the_same_in_two_languages(pair, beam_size):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pair", ["nllb_legacy", "mbart50"], indirect=True)
-def test_an_export_translates_each_row_into_its_language(pair, tmp_path):
+def test_an_export_translates_each_row_into_its_language(pair, tmp_path, capsys):
     texts = models.sentences(12)
     names = [pair.codes[1 + row % 2] for row in range(12)]
     expected = pair.ours(texts, source_language=pair.codes[0], target_language=names)
@@ -165,6 +168,14 @@ def test_an_export_translates_each_row_into_its_language(pair, tmp_path):
     assert [text.decode() for text in found] == expected
     with pytest.raises(tf.errors.InvalidArgumentError, match="target_language must be one of"):
         loaded.signatures["translate"](**{**inputs, "target_language": tf.constant(12 * ["xx"])})
+
+    lines = [f"{pair.codes[0]}\t{name}\t{text}\n" for name, text in zip(names, texts, strict=True)]
+    (tmp_path / "lines").write_text("".join(lines), encoding="utf-8")
+    options = ["--model", "model", "--columns", "--input", str(tmp_path / "lines")]
+    with ModelServer(tmp_path / "model", "model") as server:
+        for api, port in (("--url", server.rest_port), ("--grpc", server.port)):
+            client.main([*options, api, f"localhost:{port}"])
+            assert capsys.readouterr().out.split("\n")[:-1] == [one_line(text) for text in expected]
 
 
 @pytest.mark.parametrize("pair", ["m2m100", "nllb", "nllb_legacy", "mbart50"], indirect=True)
