@@ -11,6 +11,7 @@ A command that was stopped continues when it is given again.
 import argparse
 import functools
 import glob
+import logging
 import os
 import sys
 import time
@@ -18,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pipelines.cli.errors import plain_errors
+from pipelines.cli.errors import FAILED, plain_errors
 from pipelines.cli.models import Translate, find_cuts, load_model
 from pipelines.cli.parser import Parser, add_model_options, search_options
 from pipelines.cli.process import import_tensorflow, start_log
@@ -42,6 +43,10 @@ class Answers(NamedTuple):
     """Warnings of lines that are longer than the model reads."""
     seconds: float
     """How long they took, without loading the model."""
+
+
+Answered = Iterator[tuple["Shard", Answers | Exception]]
+"""The shards that are missing with their answers, or with why they have none."""
 
 
 @plain_errors(lambda: "Interrupted. Give the same command again to continue.")
@@ -68,13 +73,26 @@ def main(
     _check(parser, args)
     start_log()
     import_tensorflow()
-    from keras_transformer.data.shards import ShardedCorpus
+    from keras_transformer.data.encoded_files import locked
+    from keras_transformer.data.shards import LOCK, ShardedCorpus
 
-    paths = [Path(path) for given in args.input for path in sorted(glob.glob(given)) or [given]]
-    facts = {"model": _model_checksum(args.model), "options": search_options(args)}
-    corpus = ShardedCorpus(paths, args.output, lines=args.lines, facts=facts)
-    engine = _on_ray if args.engine == "ray" else _in_this_process
-    _translate(corpus, engine(args, corpus))
+    model = _found_model(args.model)
+    options = _model_options(args, model=model, checksum=_checksum(model))
+    engine = _ray_engine(args) if args.engine == "ray" else _in_this_process
+    translate_lines(options, ["a"])  # A mistake in the options is noticed before the work.
+    facts = {"model": options.checksum, "options": search_options(args)}
+    args.output.mkdir(parents=True, exist_ok=True)
+    with locked(args.output / LOCK):
+        corpus = ShardedCorpus(_paths(args.input), args.output, lines=args.lines, facts=facts)
+        _translate(corpus, engine(options, corpus))
+
+
+def _paths(given: Sequence[str]) -> list[Path]:
+    """Return the files of --input, each once."""
+    found = (
+        [each] if os.path.exists(each) else sorted(glob.glob(each)) or [each] for each in given
+    )
+    return list(dict.fromkeys(Path(path) for paths in found for path in paths))
 
 
 def _add_ray_options(parser: Parser) -> None:
@@ -101,21 +119,29 @@ def _check(parser: Parser, args: argparse.Namespace) -> None:
             parser.error(f"{option} needs --engine ray")
         if name in ("workers", "cpus_per_worker") and value is not None and value < 1:
             parser.error(f"{option} must be at least 1, received {value}")
+    if args.protect and args.num_hypotheses is not None:
+        parser.error("give --protect or --num-hypotheses, not both")
     if args.lines < 1:
         parser.error(f"--lines must be at least 1, received {args.lines}")
 
 
-def _model_checksum(model: str) -> str:
-    """Return what identifies the model: a checksum of the checksums of its files."""
-    from keras_transformer.utils.checksums import FILE, sample_checksum
+def _found_model(model: str) -> str:
+    """Return the path of a model, or of its highest version, whatever is added later."""
     from keras_transformer.utils.versions import find_saved_model
 
     version = None if (Path(model) / "config.yaml").exists() else find_saved_model(model)
-    record = Path(version or model) / FILE
-    return sample_checksum(record) if record.exists() else os.path.abspath(model)
+    return os.path.abspath(version or model)
 
 
-def _translate(corpus: "ShardedCorpus", answers: "Iterator[tuple[Shard, Answers]]") -> None:
+def _checksum(model: str) -> str:
+    """Return what identifies a model: a checksum of the checksums of its files."""
+    from keras_transformer.utils.checksums import FILE, sample_checksum
+
+    record = Path(model) / FILE
+    return sample_checksum(record) if record.exists() else model
+
+
+def _translate(corpus: "ShardedCorpus", answers: "Answered") -> None:
     """Write the answers of an engine as they come, and report."""
     from keras_transformer.data.shards import BAD_LINES
     from keras_transformer.training.progress import duration
@@ -125,7 +151,12 @@ def _translate(corpus: "ShardedCorpus", answers: "Iterator[tuple[Shard, Answers]
     if done:
         print(f"continuing: {done:,} of {total:,} lines are finished", file=sys.stderr)
     before, busy, started = done, 0.0, time.monotonic()
+    failed = 0
     for shard, found in answers:
+        if isinstance(found, Exception):
+            failed += 1
+            print(f"{shard.name}: not translated: {found}", file=sys.stderr)
+            continue
         corpus.write(shard, found.lines)
         for warning in found.cut[:1]:
             more = f" (and {len(found.cut) - 1:,} more)" if found.cut[1:] else ""
@@ -139,7 +170,7 @@ def _translate(corpus: "ShardedCorpus", answers: "Iterator[tuple[Shard, Answers]
             file=sys.stderr,
         )
     seconds = time.monotonic() - started
-    print(f"{total:,} lines in {len(corpus.shards):,} files in {corpus.directory}")
+    print(f"{done:,} of {total:,} lines in {len(corpus.finished):,} files in {corpus.directory}")
     if busy:
         print(
             f"{done - before:,} of them in {duration(seconds)}; "
@@ -149,6 +180,9 @@ def _translate(corpus: "ShardedCorpus", answers: "Iterator[tuple[Shard, Answers]
         print(
             f"without a translation, as they are not UTF-8: {corpus.bad_lines:,}, see {BAD_LINES}"
         )
+    if failed:
+        print(f"{failed:,} files are missing. Give the same command again.", file=sys.stderr)
+        sys.exit(FAILED)
 
 
 def translate_lines(args: argparse.Namespace, lines: Sequence[str]) -> Answers:
@@ -174,6 +208,11 @@ def _loaded(
     options: tuple[tuple[str, Any], ...],
 ) -> tuple[Translate, Callable[[Sequence[str]], Iterator[str]]]:
     args = argparse.Namespace(**dict(options))
+    if (found := _checksum(args.model)) != args.checksum:
+        raise ValueError(
+            f"All machines must have the same model, received another in {args.model}: {found}, "
+            f"expected {args.checksum}. Copy it there."
+        )
     import_tensorflow()
     if cpus := getattr(args, "cpus", None):
         import tensorflow as tf
@@ -192,46 +231,56 @@ def _model_options(args: argparse.Namespace, **changed: Any) -> argparse.Namespa
     return argparse.Namespace(**{name: getattr(args, name) for name in names} | changed)
 
 
-def _in_this_process(
-    args: argparse.Namespace, corpus: "ShardedCorpus"
-) -> "Iterator[tuple[Shard, Answers]]":
-    options = _model_options(args)
+def _in_this_process(options: argparse.Namespace, corpus: "ShardedCorpus") -> "Answered":
     for shard, lines in corpus.missing():
-        yield shard, translate_lines(options, lines)
+        try:
+            yield shard, translate_lines(options, lines)
+        except Exception as error:
+            yield shard, error
 
 
-def _on_ray(args: argparse.Namespace, corpus: "ShardedCorpus") -> "Iterator[tuple[Shard, Answers]]":
-    """Yield answers in the order in which the workers of a Ray cluster finish."""
+def _ray_engine(args: argparse.Namespace) -> "Callable[..., Answered]":
+    """Return an engine that yields answers in the order in which Ray's workers finish."""
     try:
         import ray
     except ImportError as error:
         raise ImportError(
             "--engine ray needs Ray: pip install 'keras-transformer-mt[ray]'"
         ) from error
+    # By its name, also where this file is run as a program; Ray would copy a function of that.
+    from pipelines.translate_corpus import translate_lines
+
     cpus, gpus = args.cpus_per_worker or 1, args.gpus_per_worker or 0
     given = {"num_cpus": args.workers * cpus} if args.workers and not args.address else {}
-    ray.init(args.address, include_dashboard=False, logging_level="error", **given)
-    try:
-        room = int(ray.cluster_resources().get("CPU", 0) // cpus)
-        most = _IN_FLIGHT * (args.workers or max(room, 1))
-        options = ray.put(_model_options(args, cpus=cpus, model=os.path.abspath(args.model)))
-        # By its name, also where this file is run as a program; Ray would copy a function of that.
-        from pipelines.translate_corpus import translate_lines
 
-        # No retry of exceptions: the same lines would raise them again.
-        task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=_ATTEMPTS)(translate_lines)
-        running: dict[Any, Shard] = {}
-        for shard, lines in corpus.missing():
-            running[task.remote(options, lines)] = shard
-            if len(running) >= most:
+    def most_at_a_time() -> int:
+        if args.workers:
+            return args.workers if args.address else _IN_FLIGHT * args.workers
+        total = ray.cluster_resources()  # Machines may come and go.
+        room = [total.get("CPU", 0) // cpus, *([total.get("GPU", 0) // gpus] if gpus else [])]
+        return _IN_FLIGHT * max(1, int(min(room)))
+
+    def engine(options: argparse.Namespace, corpus: "ShardedCorpus") -> "Answered":
+        address = args.address or "local"
+        ray.init(address, include_dashboard=False, logging_level=logging.ERROR, **given)
+        try:
+            asked = ray.put(argparse.Namespace(**vars(options) | {"cpus": cpus}))
+            # No retry of exceptions: the same lines would raise them again.
+            task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=_ATTEMPTS)(translate_lines)
+            running: dict[Any, Shard] = {}
+            for shard, lines in corpus.missing():
+                running[task.remote(asked, lines)] = shard
+                while len(running) >= most_at_a_time():
+                    yield _next(running)
+            while running:
                 yield _next(running)
-        while running:
-            yield _next(running)
-    finally:
-        ray.shutdown()
+        finally:
+            ray.shutdown()
+
+    return engine
 
 
-def _next(running: "dict[Any, Shard]") -> "tuple[Shard, Answers]":
+def _next(running: "dict[Any, Shard]") -> "tuple[Shard, Answers | Exception]":
     """Wait for a shard, and remove it."""
     import ray
 
@@ -240,13 +289,9 @@ def _next(running: "dict[Any, Shard]") -> "tuple[Shard, Answers]":
     try:
         return shard, ray.get(ready)
     except ray.exceptions.RayTaskError as error:
-        raise ValueError(f"{shard.name} cannot be translated: {error.cause!r}") from error
-    except ray.exceptions.WorkerCrashedError as error:
-        raise ValueError(
-            f"{shard.name} cannot be translated: its worker ended {_ATTEMPTS + 1} times, perhaps "
-            "for lack of memory. Give fewer workers or a smaller --batch-size, and the same "
-            "command again."
-        ) from error
+        return shard, error.cause
+    except ray.exceptions.RayError as error:  # It lost its worker or machine too often.
+        return shard, error
 
 
 if __name__ == "__main__":

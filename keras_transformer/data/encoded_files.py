@@ -271,6 +271,6 @@ def locked(path: Path) -> Iterator[None]:
             _LOGGER.info("waiting for another process that writes to %s", path.parent)
             fcntl.flock(file, fcntl.LOCK_EX)
         except OSError:  # A file system without locks.
-            _LOGGER.warning("%s has no locks: encode this text in one process only", path.parent)
+            _LOGGER.warning("%s has no locks: write there with one process only", path.parent)
         with contextlib.closing(file):
             yield

@@ -14,6 +14,8 @@ from keras_transformer.utils.progress import progress
 
 BAD_LINES = "not_utf8.tsv"
 """The file that lists lines that are not UTF-8: file and line number."""
+LOCK = "corpus.lock"
+"""The file that a run holds a lock on; see `locked`."""
 _RECORD = "corpus.json"
 
 
@@ -100,7 +102,7 @@ class ShardedCorpus:
         """Record what the answers depend on, or compare it with the record."""
         record = self.directory / _RECORD
         if not record.exists():
-            if self.directory.exists() and any(self.directory.iterdir()):
+            if any(path.name != LOCK for path in self.directory.glob("*")):
                 raise ValueError(
                     f"{self.directory} must be new, empty, or the directory of the same run; it "
                     f"has other files and no {_RECORD}. Choose another directory."
@@ -110,6 +112,14 @@ class ShardedCorpus:
             return
         before = read_json(record)
         changed = [name for name in facts if facts[name] != before.get(name)]
+        if "inputs" in changed:
+            now, was = facts["inputs"], before.get("inputs", {})
+            files = [name for name in {**was, **now} if now.get(name) != was.get(name)]
+            raise ValueError(
+                f"{self.directory} holds answers to other text: {', '.join(files[:3])} "
+                f"{'differ' if files[1:] else 'differs'}. Give the files that it began with, or "
+                "choose another directory."
+            )
         if changed:
             was = " and ".join(f"{name} {before.get(name)}" for name in changed)
             now = " and ".join(str(facts[name]) for name in changed)
@@ -119,15 +129,24 @@ class ShardedCorpus:
             )
 
     def missing(self) -> Iterator[tuple[Shard, list[str]]]:
-        """Yield the shards that are not complete, with their lines."""
+        """Yield the shards that are not complete, with their lines.
+
+        Raises:
+            ValueError: If a file has become shorter, or is damaged.
+        """
         for source, group in itertools.groupby(self.shards, key=lambda shard: shard.source):
+            shards = list(group)
+            if self.finished.issuperset(shard.name for shard in shards):
+                continue
             lines = stream_bytes(source)
-            for shard in group:
-                part = itertools.islice(lines, shard.size)
-                if shard.name in self.finished:
-                    for _ in part:
-                        pass
-                else:
+            for shard in shards:
+                part = list(itertools.islice(lines, shard.size))
+                if len(part) < shard.size:
+                    raise ValueError(
+                        f"{source} has changed since its lines were counted. Restore it, and give "
+                        "the same command again."
+                    )
+                if shard.name not in self.finished:
                     yield shard, [_text(line) or "" for line in part]
 
     def write(self, shard: Shard, answers: Sequence[str]) -> None:
@@ -150,8 +169,9 @@ def _divide(path: Path, count: int, lines: int) -> Iterator[Shard]:
     """Yield the shards of a file with some lines; an empty file has one."""
     firsts = range(0, max(count, 1), lines)
     stem, dot, suffixes = path.name.partition(".")
+    width = max(5, len(str(len(firsts))))
     for number, first in enumerate(firsts):
-        name = f"{stem}-{number:05d}-of-{len(firsts):05d}{dot}{suffixes}"
+        name = f"{stem}-{number:0{width}}-of-{len(firsts):0{width}}{dot}{suffixes}"
         yield Shard(name, path, first, min(lines, count - first))
 
 

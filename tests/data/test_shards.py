@@ -92,7 +92,7 @@ def test_another_run_is_refused(paths, tmp_path):
     with pytest.raises(ValueError, match="of a run with lines_per_shard 4 and model a, received 5"):
         ShardedCorpus(paths, out, lines=5, facts={"model": "b", "options": {}})
     paths[1].write_bytes(gzip.compress(b"two\n"))
-    with pytest.raises(ValueError, match="holds answers of a run with inputs .* Give what it beg"):
+    with pytest.raises(ValueError, match="holds answers to other text: b.gz differs. Give the fil"):
         ShardedCorpus(paths, out, lines=4, facts={"model": "a", "options": {}})
     with pytest.raises(ValueError, match="must be new, empty, or the directory of the same run"):
         ShardedCorpus(paths, tmp_path, lines=4, facts={})

@@ -32,6 +32,10 @@ USAGE = [
         "translate_corpus --model x --input y --output z --engine ray --cpus-per-worker 0",
         "--cpus-per-worker must be at least 1, received 0",
     ),
+    (
+        "translate_corpus --model x --input y --output z --protect all --num-hypotheses 2",
+        "give --protect or --num-hypotheses, not both",
+    ),
     ("translate_corpus --model x --input y --output z --lines 0", "--lines must be at least 1"),
     (
         "translate --model x --columns --to de --input y",

@@ -33,7 +33,7 @@ def test_files_are_translated_as_translate_does(model, corpus, translator, tmp_p
     options += ["--output", str(tmp_path / "out"), "--lines", "6"]
     translate_corpus.main(options)
     out, err = capsys.readouterr()
-    assert out.startswith(f"17 lines in 4 files in {tmp_path / 'out'}\n17 of them in 0:")
+    assert out.startswith(f"17 of 17 lines in 4 files in {tmp_path / 'out'}\n17 of them in 0:")
     assert "a-00002-of-00003.txt: warning: line 3 has " in err and "4 of 17 lines" not in err
     texts = [*SENTENCES, "two", "three"]
     translate.main(["--model", model, "--max-source-length", "30", *texts])
