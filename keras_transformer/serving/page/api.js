@@ -38,8 +38,8 @@ function sentence(status, message, path) {
     return "The server is busy. Wait a moment, then try again.";
   }
   if (status === 404) {
-    const [, name = ""] = path.match(/^v1\/models\/([^/:]+)/) ?? [];
-    return `The server has no model ${decodeURIComponent(name)}, or it is still loading.`;
+    const [, name = ""] = path.match(/^(?:v1\/models\/|page\/model\.json\?name=)([^/:]+)/) ?? [];
+    return `The server has no model${name && ` ${decodeURIComponent(name)}`}, or it is still loading.`;
   }
   if (status === 413) return "This is more text than the server takes at once. Send less of it.";
   if (status === 408) return "The text took too long to arrive. Check the connection, then try again.";
@@ -63,8 +63,8 @@ export const readModel = (name) =>
 const modelPath = (name) => `v1/models/${encodeURIComponent(name)}`;
 
 /** Return the names of the model's signatures. */
-export async function readSignatures(name) {
-  const answer = await ask(`${modelPath(name)}/metadata`);
+export async function readSignatures(name, signal) {
+  const answer = await ask(`${modelPath(name)}/metadata`, undefined, signal);
   return Object.keys(answer.metadata?.signature_def?.signature_def ?? {});
 }
 

@@ -18,11 +18,15 @@ async function readText(file) {
  *
  * @param {HTMLElement} area Where a file may be dropped.
  * @param {HTMLInputElement} field The field for a file.
- * @param {function} taken Called with the text.
+ * @param {function} taken Called with the text and the name of the file.
  * @param {function} refused Called with a sentence.
  */
 export function takeFiles(area, field, taken, refused) {
-  const take = (file) => readText(file).then(taken, (error) => refused(error.message));
+  const take = (file) =>
+    readText(file).then(
+      (text) => taken(text, file.name),
+      (error) => refused(error.message),
+    );
   const hasFile = (event) => event.dataTransfer?.types.includes("Files");
   area.addEventListener("dragover", (event) => {
     if (hasFile(event)) event.preventDefault(); // Otherwise the browser leaves the page.

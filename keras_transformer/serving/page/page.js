@@ -20,6 +20,8 @@ let running = null; // The AbortController of a translation that runs.
 let translations = []; // Those of the list.
 let comparison = 0; // The number of the last one; scores of those before come too late.
 let nextLook = null; // The timer of `lookForModel`.
+let choosing = null; // The promise of what is read about a model that was just chosen.
+let given = ""; // The text that the page wrote itself: an example, or that of a file.
 
 const form = byId("form");
 const text = byId("text");
@@ -41,18 +43,28 @@ const sentenceOf = (error) => {
 
 async function lookForModel() {
   clearTimeout(nextLook);
+  let { name } = model;
+  const isLate = () => choosing || (name && name !== model.name); // Then another is looked for.
   try {
-    if (!model.name) takeModel(await readModel());
-    const { version, state } = await readStatus(model.name);
-    if (version !== model.version) takeModel(await readModel(model.name));
+    name = await nameOfModel();
+    const { version, state } = await readStatus(name);
+    if (isLate()) return;
+    if (version !== model.version) {
+      const about = await readModel(name);
+      if (isLate()) return;
+      takeModel(about);
+    }
     if (state === "AVAILABLE") {
-      takeSignatures(await readSignatures(model.name));
+      const signatures = await readSignatures(name);
+      if (isLate()) return;
+      takeSignatures(signatures);
       showState("ready", `Ready, version ${version}`);
       return;
     }
     const isComing = ["START", "LOADING"].includes(state);
     showState("waiting", isComing ? `Loading version ${version}…` : "No version is served");
   } catch (error) {
+    if (isLate()) return;
     model.signatures = [];
     showState("absent", error instanceof Failure ? shortOf(error.message) : sentenceOf(error));
   }
@@ -64,15 +76,22 @@ const shortOf = (message) => message.split(/(?<=\.) /)[0];
 
 function takeSignatures(signatures) {
   model.signatures = signatures;
-  byId("glossary").hidden = !signatures.includes(WITH_TERMS);
+  offerGlossary();
+}
+
+/** Show the glossary, unless the model or the chosen languages have no use for it. */
+function offerGlossary() {
+  byId("glossary").hidden = !model.signatures.includes(WITH_TERMS) || otherLanguages() !== null;
 }
 
 function takeModel(about) {
   const { name, version, max_source_length, examples = [], models = [] } = about;
   offerModels(models, name);
+  if (name !== model.name) takeSignatures([]); // Until its own are read.
   Object.assign(model, { name, version, max_source_length, examples });
   showModel(about);
   offerLanguages(about);
+  offerGlossary();
   byId("examples").replaceChildren(byId("examples-label"), ...examples.map(exampleButton));
   offerExamples();
 }
@@ -83,18 +102,34 @@ function offerModels(names, name) {
   if (names.length < 2 || byId("models").contains(document.activeElement)) return;
   const options = names.map((each, index) => [index, each]);
   const choice = listChoice("Model", options, names.indexOf(name), async (index) => {
-    running?.abort();
-    stopInspecting();
-    clearList();
-    byId("results").hidden = true;
-    try {
-      takeModel(await readModel(names[index]));
-    } catch (error) {
-      showText(byId("problem"), sentenceOf(error));
-    }
+    const problem = await chooseModel(names[index]);
+    if (problem === null) return;
+    choice.querySelector("select").value = String(names.indexOf(model.name));
+    showText(byId("problem"), problem);
     lookForModel();
   });
   byId("models").replaceChildren(choice);
+}
+
+/** Take another model, and return the problem, if any; null if one more was chosen meanwhile. */
+async function chooseModel(name) {
+  running?.abort();
+  stopInspecting();
+  clearList();
+  byId("results").hidden = true;
+  const reading = readModel(name);
+  choosing = reading;
+  let about = null;
+  let problem = "";
+  try {
+    about = await reading;
+  } catch (error) {
+    problem = sentenceOf(error);
+  }
+  if (reading !== choosing) return null;
+  choosing = null;
+  if (about) takeModel(about);
+  return problem;
 }
 
 /** Return a button that translates an example. */
@@ -110,8 +145,19 @@ function exampleButton(example) {
 
 function setText(value) {
   text.value = value;
+  given = text.value; // With the browser's own line breaks.
   fitText(text);
   offerExamples();
+}
+
+/** Take the text of a file; a person's own text is replaced only if they say so. */
+function openText(value, name) {
+  const isOwn = text.value.trim() !== "" && text.value !== given;
+  if (isOwn && !confirm(`Replace your text with that of ${name}?`)) return;
+  setText(value);
+  showText(byId("problem"), "");
+  text.focus();
+  if (!running) say(`Opened ${name}`);
 }
 
 /** Show the examples, unless a click on one would replace a person's own text. */
@@ -146,11 +192,17 @@ async function translateText() {
   }
   startRun();
   const { signal } = running;
-  const languages = otherLanguages();
+  const stopped = new Promise((_, reject) => {
+    signal.addEventListener("abort", () => reject(signal.reason));
+  });
   let failure = null;
   let done = 0;
   try {
-    if (!model.signatures.length) takeSignatures(await readSignatures(await nameOfModel()));
+    await Promise.race([choosing, stopped]); // The text is for the model that was chosen.
+    if (!model.signatures.length) {
+      takeSignatures(await readSignatures(await nameOfModel(), signal));
+    }
+    const languages = otherLanguages();
     for (const group of groupLines(lines)) {
       if (lines.length > LINES) say(`${terms.doing} ${done} of ${lines.length}…`, true);
       const answers = await translate(model, group, languages, signal);
@@ -160,13 +212,16 @@ async function translateText() {
       done += group.length;
     }
   } catch (error) {
-    if (error.name !== "AbortError") failure = sentenceOf(error);
+    if (!signal.aborted) failure = sentenceOf(error);
   }
   endRun(done, lines.length, failure, signal.aborted);
 }
 
 async function nameOfModel() {
-  if (!model.name) takeModel(await readModel());
+  if (!model.name) {
+    const about = await readModel();
+    if (!model.name) takeModel(about);
+  }
   return model.name;
 }
 
@@ -263,8 +318,9 @@ form.addEventListener("submit", (event) => {
   if (!running) translateText();
 });
 text.addEventListener("input", offerExamples);
+byId("languages").addEventListener("change", offerGlossary);
 byId("open").addEventListener("click", () => byId("file").click());
-takeFiles(form, byId("file"), setText, refuse);
+takeFiles(form, byId("file"), openText, refuse);
 for (const field of [text, byId("terms"), byId("reference")]) field.addEventListener("input", () => fitText(field));
 text.addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || event.isComposing) return;

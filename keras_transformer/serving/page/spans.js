@@ -7,7 +7,7 @@ export const WITH_TERMS = "translate_with_terms";
 // The server decides what it keeps; these find it again, to show it.
 const SPANS = [
   /(?:https?|ftp):\/\/[^\s<>"'()[\]{}]*[\w/]/,
-  /[\w.+-]+@[\w-]+(?:\.[\w-]+)+/,
+  /(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+/,
   /<\/?[A-Za-z][^<>]*>|&(?:[A-Za-z][A-Za-z0-9]+|#\d+|#x[0-9A-Fa-f]+);/,
   /[$%]\{[\w.:-]+\}|\$\([\w.:-]+\)|(?<![\w$])\$[A-Za-z_]\w+/,
   /\{[^{}\s]*\}|%\([^()\s]+\)[a-z]/,

@@ -1,12 +1,13 @@
 """Translations, their scores and the model on the page."""
 
 import json
+import re
 import shutil
 
 import pytest
 
 from keras_transformer.config.record import ExportRecord
-from tests.helpers.browser import show, text_of, translate, width
+from tests.helpers.browser import focused, show, text_of, translate, width
 from tests.helpers.model_server import ModelServer
 from tests.helpers.parrot import Parrot
 from tests.serving.conftest import wait
@@ -29,7 +30,7 @@ def test_the_page_says_what_the_model_is(open_page):
 
 def test_a_person_chooses_among_many_languages(open_page, tmp_path):
     codes = ["eng_Latn", "deu_Latn", "zho_Hans", "zho_Hant", "qqq_Latn", "fr"]
-    Parrot().save(tmp_path / "1", "n_best", "inspect", "between")
+    Parrot().save(tmp_path / "1", "n_best", "inspect", "between", "translate_with_terms")
     path = tmp_path / "1" / ExportRecord.FILE
     path.parent.mkdir()
     decoding = {"source_language": "eng_Latn", "target_language": "deu_Latn"}
@@ -45,8 +46,10 @@ def test_a_person_chooses_among_many_languages(open_page, tmp_path):
         items = translate(page, "A dog.")
         assert items.locator(".translation").all_inner_texts() == ["A DOG."]
         assert items.locator("details").count() == 1
+        assert page.get_by_text("Glossary").is_visible()
         source.select_option("fr")
         target.select_option("zho_Hant")
+        assert not page.get_by_text("Glossary").is_visible()  # They are translated without.
         items = translate(page, "A dog.", "A cat.")
         assert items.locator(".translation").all_inner_texts() == [
             "fr zho_Hant A dog.",
@@ -56,6 +59,10 @@ def test_a_person_chooses_among_many_languages(open_page, tmp_path):
         page.reload()
         page.locator("[data-state=ready]").wait_for()
         assert (source.input_value(), target.input_value()) == ("fr", "zho_Hant")
+        assert not page.get_by_text("Glossary").is_visible()
+        source.select_option("eng_Latn")
+        target.select_option("deu_Latn")
+        assert page.get_by_text("Glossary").is_visible()
 
 
 def test_each_line_is_translated(open_page):
@@ -260,10 +267,25 @@ def test_a_text_file_is_opened_or_dropped(open_page):
     page.wait_for_function("document.querySelector('#text').value === 'Grün.\\n\\nTwo.\\n'")
     assert page.evaluate(DROP, list(b"Dropped.")) is False  # The browser stays on the page.
     page.wait_for_function("document.querySelector('#text').value === 'Dropped.'")
+    page.get_by_text("Opened a.md").wait_for()
+    assert focused(page) == "text"
     for content, message in (b"\xff\xfe", "must be text in UTF-8"), (200_001 * b"a", "200 kB"):
         page.evaluate(DROP, list(content))
         page.locator("#problem", has_text=message).wait_for()
     assert text_of(page).input_value() == "Dropped."
+
+
+def test_a_file_replaces_own_text_only_after_a_question(open_page):
+    question = "Replace your text with that of a.md?"
+    page = open_page(errors=re.escape(question))
+    text_of(page).fill("Own.")
+    for answer, expected in ("dismiss", "Own."), ("accept", "Dropped."):
+        with page.expect_event("dialog") as dialog:
+            page.evaluate(DROP, list(b"Dropped."))
+        assert dialog.value.message == question
+        getattr(dialog.value, answer)()
+        page.wait_for_timeout(100)
+        assert text_of(page).input_value() == expected
 
 
 def test_a_model_is_chosen_if_there_are_several(open_page, keeper, parrot):
@@ -275,3 +297,64 @@ def test_a_model_is_chosen_if_there_are_several(open_page, keeper, parrot):
     assert not page.locator("#results").is_visible()
     assert translate(page, "A %s.").locator(".translation").inner_text() == "A %S."
     assert not open_page(server=parrot).locator("#models").is_visible()
+
+
+def hold(page, *paths):
+    """Return what is asked of the server at some paths, which it does not answer."""
+    held = []
+    for path in paths:
+        page.route(path, lambda route: held.append(route))
+    return held
+
+
+def test_a_text_waits_for_the_model_that_was_chosen(open_page, keeper):
+    page = open_page(server=keeper)
+    held = hold(page, "**/page/model.json?name=plain", "**/v1/models/plain/metadata")
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.get_by_role("combobox", name="Model").select_option("plain")
+    text_of(page).fill("A %s.")
+    page.get_by_role("button", name="Translate").click()
+    page.wait_for_timeout(200)
+    held.pop().continue_()
+    page.get_by_role("heading", name="plain").wait_for()
+    # The first model's signatures are gone before the second's are known.
+    page.locator("#glossary").wait_for(state="hidden")
+    wait(lambda: page.wait_for_timeout(10) or len(held) == 2)  # For the state, and for the text.
+    for route in held:
+        route.continue_()
+    page.get_by_text("1 line translated").wait_for()
+    assert page.locator(".translation").all_inner_texts() == ["A %S."]
+    assert [url for url in asked if "keeper:predict" in url] == []
+
+
+def test_the_model_that_was_chosen_last_is_shown(open_page, keeper):
+    page = open_page(server=keeper)
+    held = hold(page, "**/page/model.json?name=*")
+    models = page.get_by_role("combobox", name="Model")
+    models.select_option("plain")
+    models.select_option("keeper")
+    wait(lambda: page.wait_for_timeout(10) or len(held) == 2)
+    for route in reversed(held):
+        with page.expect_response(route.request.url):
+            route.continue_()
+        page.wait_for_timeout(200)
+        assert page.get_by_role("heading", level=1).inner_text() == "keeper"
+        assert models.locator(":checked").inner_text() == "keeper"
+    assert page.locator("#glossary").is_visible()
+
+
+def test_a_model_that_is_gone_is_not_shown_as_chosen(open_page, keeper):
+    page = open_page(server=keeper, errors="404")
+    answer = {"status": 404, "json": {"error": "There is no model plain."}}
+    page.route("**/page/model.json?name=plain", lambda route: route.fulfill(**answer))
+    models = page.get_by_role("combobox", name="Model")
+    models.select_option("plain")
+    problem = page.get_by_role("alert")
+    problem.wait_for()
+    assert problem.inner_text() == "The server has no model plain, or it is still loading."
+    assert models.locator(":checked").inner_text() == "keeper"
+    page.unroute("**/page/model.json?name=plain")
+    models.select_option("plain")
+    page.get_by_role("heading", name="plain").wait_for()
+    assert problem.count() == 0
