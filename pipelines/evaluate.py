@@ -13,7 +13,7 @@ import argparse
 import contextlib
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,6 +69,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.eva
     if args.checks:
         failed_checks([], [])  # Likewise.
     pairs = _read_text(args)
+    plain = [source for source, _ in pairs]
     if args.add_tag:
         _check_tag(args)
         pairs = list(tag_sources(pairs, args.target_language))
@@ -78,27 +79,36 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.eva
     translations = translate(sources, True)
     references = [target for _, target in pairs]
     scores = score(translations, references, args.published, args.target_language)
-    _report(args, scores, translations)
+    failed = None
     if args.checks:
-        failed = [
-            failed_checks(sources, x, args.target_language) for x in (translations, references)
-        ]
-        _print_checks(*failed)
+        failed = {
+            name: failed_checks(plain, texts, args.target_language)
+            for name, texts in (("translations", translations), ("references", references))
+        }
+    _report(args, scores, translations, failed)
     if problem := length_problem(translations, references):
         print(f"warning: {problem}", file=sys.stderr)
 
 
-def _report(args: argparse.Namespace, scores: "JsonScores", outputs: Sequence[str]) -> None:
-    """Print the scores, and write the files that were asked for."""
-    from keras_transformer.utils.files import whole_file
+def _report(
+    args: argparse.Namespace,
+    scores: "JsonScores",
+    outputs: Sequence[str],
+    failed: Mapping[str, Counter[str]] | None = None,
+) -> None:
+    """Print the scores and failed checks, and write the files that were asked for."""
+    from keras_transformer.utils.files import whole_file, write_json
 
     print(scores)
+    if failed is not None:
+        _print_checks(**failed)
     if args.translations:
         text = "".join(f"{one_line(output)}\n" for output in outputs)
         with whole_file(Path(args.translations)) as temporary:
             temporary.write_text(text, encoding="utf-8")
     if args.json:
-        scores.to_json(args.json)
+        checks = {} if failed is None else {"failed_checks": failed}
+        write_json(Path(args.json), {**scores.to_dict(), **checks})
 
 
 def _print_checks(translations: Counter[str], references: Counter[str]) -> None:

@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.tra
         parser.error("give --terms or --alignments, not both")
     check_text_options(parser, args)
     others = ("from", "to", "terms", "protect", "alignments", "num_hypotheses")
-    if args.columns and (given := [name for name in others if getattr(args, name) is not None]):
+    if args.columns and (given := [name for name in others if getattr(args, name)]):
         parser.error(f"give --columns or {option_of(given[0])}, not both")
     _check_alignment_options(parser, args)
     check_document_options(parser, args)

@@ -14,7 +14,7 @@ from keras_transformer.config.decoding import ALL_KINDS
 from keras_transformer.text.patterns import PATTERNS
 
 # Unicode's characters for internal use, which are in no text.
-_OPEN, _CLOSE, _TERM, _WORD, _WORD_END, _PAIRED = map(chr, range(0xFDD0, 0xFDD6))
+OPEN, CLOSE, _TERM, _WORD, _WORD_END, _PAIRED = map(chr, range(0xFDD0, 0xFDD6))
 _INTERNAL = r"[\x{FDD0}-\x{FDEF}]"
 _NEVER = r"\x{FDEF}"
 
@@ -104,7 +104,7 @@ class Protection:
         marked = tf.cond(
             tf.reduce_all(terms == ""), lambda: marked, lambda: _mark_terms(marked, terms)
         )
-        pieces = _split(marked)
+        pieces = split_marked(marked)
         is_term = tf.strings.regex_full_match(pieces.values, f"(?s){_TERM}.*")
         return pieces.with_values(tf.strings.regex_replace(pieces.values, _TERM, "")), is_term
 
@@ -126,11 +126,11 @@ class Protection:
         def mark(spans, marked, is_its):
             before = rf"({_LETTERS}*[0-9])(%%)"
             pattern = tf.strings.join(["(?:", before, "|(", _NEVER, spans, f")|({_NO_SPAN}))"])
-            found = tf.strings.regex_replace(paired, pattern, rf"\1{_OPEN}\2\3{_CLOSE}\4")
+            found = tf.strings.regex_replace(paired, pattern, rf"\1{OPEN}\2\3{CLOSE}\4")
             return tf.where(is_its & (spans != ""), found, marked)
 
         marked = _for_each(spans, mark, text)
-        return tf.strings.regex_replace(marked, f"{_OPEN}{_CLOSE}|{_PAIRED}", "")
+        return tf.strings.regex_replace(marked, f"{OPEN}{CLOSE}|{_PAIRED}", "")
 
 
 def write_terms(terms: Mapping[str, str]) -> str:
@@ -167,8 +167,9 @@ def clean(text):
     return tf.strings.regex_replace(text, _INTERNAL, "\ufffd")
 
 
-def _split(marked):
-    return tf.strings.split(tf.strings.regex_replace(marked, _CLOSE, _OPEN), sep=_OPEN)
+def split_marked(marked: tf.Tensor) -> tf.RaggedTensor:
+    """Return the pieces of texts [B], every other of which is between `OPEN` and `CLOSE`."""
+    return tf.strings.split(tf.strings.regex_replace(marked, CLOSE, OPEN), sep=OPEN)
 
 
 def _for_each(values, function, start):
@@ -187,11 +188,11 @@ def _mark_words(text):
 
 def _mark_terms(marked, terms):
     """Return marked texts [B] with the targets of terms, marked, instead of their sources."""
-    pieces = _split(marked)
+    pieces = split_marked(marked)
     is_span = is_odd(pieces)
     values = tf.where(
         is_span,
-        tf.strings.join([_OPEN, pieces.values, _CLOSE]),
+        tf.strings.join([OPEN, pieces.values, CLOSE]),
         _mark_words(pieces.values),
     )
     marked = join(pieces.with_values(values))
@@ -208,7 +209,7 @@ def _mark_terms(marked, terms):
         order = tf.argsort(tf.strings.length(sources), direction="DESCENDING", stable=True)
         patterns = _term_patterns(tf.gather(sources, order))
         targets = tf.strings.regex_replace(tf.gather(targets, order), r"\\", r"\\\\")
-        rewrites = tf.strings.join([_OPEN, _TERM, targets, _CLOSE])
+        rewrites = tf.strings.join([OPEN, _TERM, targets, CLOSE])
 
         def mark(i, marked):
             found = tf.strings.regex_replace(marked, patterns[i], rewrites[i])

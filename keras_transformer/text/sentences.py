@@ -6,10 +6,11 @@ the surroundings has decided: stops that do not end a sentence become other char
 
 import tensorflow as tf
 
-from keras_transformer.text.protection import clean
+from keras_transformer.text.protection import CLOSE, OPEN, clean, is_odd, join, split_marked
 
-# Unicode's characters for internal use, which are in no text.
-_END, _NEXT, _KEPT_STOP, _WEAK_STOP = map(chr, range(0xFDD0, 0xFDD4))
+_END, _NEXT = OPEN, CLOSE  # Around the white space between sentences.
+# More of Unicode's characters for internal use, which are in no text.
+_KEPT_STOP, _WEAK_STOP, _TAG, _TAG_SPACE = map(chr, range(0xFDD2, 0xFDD6))
 
 _INLINE = r"[ \t\pZ]"
 _BLANK = r"[\s\pZ\v\x{85}]"
@@ -88,8 +89,8 @@ def split_sentences(text: tf.Tensor) -> tf.RaggedTensor:
     """Split texts into sentences and the white space between them.
 
     A sentence ends at a stop, with the quotes and brackets that close after it, and at each line
-    break. It does not end after an abbreviation, an initial or a number that mostly continues, nor
-    inside a tag or braces.
+    break. It does not end at a stop inside a tag or braces, nor after an abbreviation, an initial
+    or a number that mostly continues.
 
     Args:
         text: string [B].
@@ -106,11 +107,13 @@ def split_sentences(text: tf.Tensor) -> tf.RaggedTensor:
     marked = clean(tf.convert_to_tensor(text))
     for pattern, rewrite in _STEPS:
         marked = tf.strings.regex_replace(marked, pattern, rewrite)
-    return _split(marked)
+    return split_marked(marked)
 
 
 def split_long(pieces: tf.RaggedTensor, is_long: tf.Tensor, most: int) -> tf.RaggedTensor:
-    """Split sentences after commas, or else at white space, or anywhere.
+    """Split sentences after commas, or else at white space, or anywhere but inside a tag or URL.
+
+    Longer tags and URLs, which no model translates, are set apart as white space is.
 
     Args:
         pieces: string [B, None], as `split_sentences` returns them.
@@ -128,15 +131,32 @@ def split_long(pieces: tf.RaggedTensor, is_long: tf.Tensor, most: int) -> tf.Rag
     some = f".{{1,{most}}}"
     pattern = (
         rf"(?s)({some})$|({some}[,;:])({_BLANK}+)|({some}[，、；：])"
-        rf"|({some})({_BLANK}+)|(.{{{most}}})"
+        rf"|({some})({_BLANK}+)|({some}){_TAG}|(.{{{most}}})"
     )
     long = tf.where(is_long)
-    cut = tf.strings.regex_replace(
-        tf.gather_nd(pieces.values, long), pattern, rf"\1\2\4\5\7{_END}\3\6{_NEXT}"
-    )
+    parts = _set_apart(tf.gather_nd(pieces.values, long), most)
+    cut = tf.strings.regex_replace(parts.values, pattern, rf"\1\2\4\5\7\8{_END}\3\6{_NEXT}")
+    kept = tf.strings.join([_END, parts.values, _NEXT])
+    cut = join(parts.with_values(tf.where(is_odd(parts), kept, cut)))
+    cut = tf.strings.regex_replace(tf.strings.regex_replace(cut, _TAG, ""), _TAG_SPACE, " ")
     marked = tf.tensor_scatter_nd_update(pieces.values, long, cut)
-    return pieces.with_values(_split(marked)).merge_dims(1, 2)
+    return pieces.with_values(split_marked(marked)).merge_dims(1, 2)
 
 
-def _split(marked):
-    return tf.strings.split(tf.strings.regex_replace(marked, _NEXT, _END), sep=_END)
+def _set_apart(text: tf.Tensor, most: int) -> tf.RaggedTensor:
+    """Return texts [N] as pieces, every other of which is a tag or URL of more characters.
+
+    Other tags and URLs get a mark in front, and marks for their spaces.
+    """
+    tag = r"<[A-Za-z/!][^<>]*>|https?://[^\s\pZ<>]*[\pL\pN/]"
+    parts = split_marked(tf.strings.regex_replace(text, f"({tag})", rf"{_END}\1{_NEXT}"))
+    is_tag, values = is_odd(parts), parts.values
+    is_longer = is_tag & (tf.strings.length(values, unit="UTF8_CHAR") >= most)
+    marked = tf.strings.join([_TAG, tf.strings.regex_replace(values, " ", _TAG_SPACE)])
+    values = tf.where(is_tag, marked, values)
+    values = tf.where(is_longer, tf.strings.join([_END, parts.values, _NEXT]), values)
+    spaced = rf"({_BLANK}*){_END}([^{_NEXT}]*){_NEXT}({_BLANK}*)"
+    apart = tf.strings.regex_replace(
+        join(parts.with_values(values)), spaced, rf"{_END}\1\2\3{_NEXT}"
+    )
+    return split_marked(apart)

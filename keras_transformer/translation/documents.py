@@ -1,13 +1,15 @@
 """Files of text, software messages, pages and subtitles, whose texts are translated in place."""
 
 import contextlib
+import functools
 import importlib
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_transformer.translation.markdown import from_tags, to_tags
+from keras_transformer.translation.markdown import IMAGE, NOTE, from_tags, hide, show, to_tags
 
 Translate = Callable[[Sequence[str]], list[str]]
 """Translates texts of any length; see `Translator.documents`."""
@@ -27,30 +29,34 @@ _STORES = {
     ".md": "markdown.MarkdownFile",
 }
 """The class of translate-toolkit that reads each kind of file."""
-_PAGES = (".html", ".htm", ".md")
-"""Files that are written while they are read, with a function that translates."""
 SUFFIXES = (".txt", *_STORES)
 """What `translate_file` reads."""
 _BILINGUAL = (".po", ".pot", ".xliff", ".xlf")
 """Files that hold a message beside its translation."""
 _XMLNS = re.compile(r"""\sxmlns(?::\w+)?=("[^"]*"|'[^']*')""")
 _SHOWN = 60
+_TRIED = 10
+"""Texts after which a failure of all is taken for that of the rest."""
 
-KEPT = r"all re:`[^`]+`|!\[[^\[\]]*\]\([^()]*\)"
-"""What is kept in all but plain text, as `DecodingConfig.protect`: with code and images."""
+KEPT = rf"all re:`[^`]+`|{IMAGE}|\\\|"
+"""What is kept in all but plain text, as `DecodingConfig.protect`: with code, images and `\\|`."""
 
 
-def check_suffix(path: Path) -> None:
+def check_suffix(path: Path, only_missing: bool = False) -> None:
     """Check that a file can be translated, before a model is loaded.
 
     Raises:
-        ValueError: If it is of another kind.
+        ValueError: If it is of another kind, or `only_missing` does not apply to it.
         ImportError: If a package is missing.
     """
     if path.suffix.lower() not in SUFFIXES:
         raise ValueError(
             f"A document must be one of {' '.join(SUFFIXES)}, received {path}. Convert it, or "
             "rename a plain text to .txt."
+        )
+    if only_missing and path.suffix.lower() not in _BILINGUAL:
+        raise ValueError(
+            f"only_missing needs one of {' '.join(_BILINGUAL)}, received {path}. Leave it out."
         )
     _store(path)
 
@@ -85,18 +91,19 @@ def translate_file(
     Raises:
         ValueError: If the file is damaged, or `only_missing` does not apply to it.
     """
-    if only_missing and path.suffix.lower() not in _BILINGUAL:
-        raise ValueError(
-            f"only_missing needs one of {' '.join(_BILINGUAL)}, received {path}. Leave it out."
-        )
+    check_suffix(path, only_missing)
     store = _store(path)
     if store is None:
         return _translate_plain(path, translate)
-    if path.suffix.lower() in _PAGES:
-        return _translate_page(store, path, translate)
+    if store.__name__ in ("htmlfile", "MarkdownFile"):  # Written while they are read.
+        change = _change_html if store.__name__ == "htmlfile" else _change_markdown
+        return _translate_page(path, functools.partial(change, store), translate)
     with _reading(path):
         messages = store.parsefile(str(path))
-    return _translate_messages(messages, translate, only_missing)
+    content, failures = _translate_messages(messages, translate, only_missing)
+    if path.suffix.lower() == ".properties" and path.read_bytes().isascii():
+        content = _escaped(content)
+    return content, failures
 
 
 @contextlib.contextmanager
@@ -111,6 +118,12 @@ def _reading(path: Path) -> Iterator[None]:
         ) from error
 
 
+def _escaped(content: bytes) -> bytes:
+    """Return the properties of a program that may not read UTF-8."""
+    text = content.decode()
+    return re.sub(r"[^\x00-\x7f]", lambda found: json.dumps(found[0])[1:-1], text).encode()
+
+
 def _translate_plain(path, translate):
     with _reading(path):
         text = path.read_bytes().decode("utf-8")
@@ -120,37 +133,38 @@ def _translate_plain(path, translate):
     return (mark + found.get(text, text)).encode(), failures
 
 
-def _translate_page(store, path, translate):
-    content, texts, options = path.read_bytes(), [], {}
-    is_markdown = path.suffix.lower() == ".md"
-    if is_markdown:
-        skipped = "extract_code_blocks", "extract_frontmatter"
-        options = {**dict.fromkeys(skipped, False), "no_placeholders": True}
-
-    def parse(change):
-        def callback(text, docpath="", **_):
-            return text if docpath.endswith("[lang]") else change(text)
-
-        callback.context_aware = True
-        page = store(callback=callback, **options)
-        page.parse(content)
-        return page.filesrc
-
-    def collect(text):
-        texts.append(text)
-        return text
-
+def _translate_page(path, parse, translate):
+    content, texts = path.read_bytes(), []
     with _reading(path):
-        parse(collect)
-    encode, decode = (to_tags, from_tags) if is_markdown else (str, str)
-    found, failures = _translate_all(map(encode, texts), translate)
-    return parse(lambda text: decode(found.get(encode(text), encode(text)))).encode(), failures
+        parse(content, lambda text: texts.append(text) or text)
+    found, failures = _translate_all(texts, translate)
+    return parse(content, lambda text: found.get(text, text)), failures
+
+
+def _change_html(store, content, change):
+    def callback(text, docpath="", **_):
+        return text if docpath.endswith(("[lang]", "[value]")) else change(text)
+
+    callback.context_aware = True
+    page = store(callback=callback)
+    page.parse(content)
+    return page.filesrc.encode(page.encoding, "xmlcharrefreplace")
+
+
+def _change_markdown(store, content, change):
+    def callback(text):
+        return text if text.endswith(NOTE) else hide(from_tags(change(to_tags(show(text)))))
+
+    skipped = dict.fromkeys(("extract_code_blocks", "extract_frontmatter"), False)
+    page = store(callback=callback, no_placeholders=True, **skipped)
+    page.parse(hide(content.decode(), notes=True).encode())
+    return show(page.filesrc).encode()
 
 
 def _translate_messages(store, translate, only_missing):
     units = [unit for unit in store.units if unit.istranslatable()]
     if only_missing:
-        units = [unit for unit in units if not any(getattr(unit.target, "strings", [unit.target]))]
+        units = [unit for unit in units if not all(_targets(unit))]
     found, failures = _translate_all([x for unit in units for x in _strings(unit)], translate)
     for unit in units:
         texts = _strings(unit)
@@ -160,7 +174,10 @@ def _translate_messages(store, translate, only_missing):
         try:
             if len(forms) > 1:
                 count = _plural_forms(store)
-                unit.target = [forms[0], *forms[1:] * count][:count] if count > 1 else forms[-1:]
+                forms = [forms[0], *forms[1:] * count][:count] if count > 1 else forms[-1:]
+                kept = _targets(unit) if only_missing else []
+                kept += [""] * (count - len(kept))
+                unit.target = [old or new for old, new in zip(kept, forms, strict=False)]
             elif _has_elements(unit):
                 unit.set_target_dom(_element(unit, forms[0]))
             else:
@@ -171,13 +188,22 @@ def _translate_messages(store, translate, only_missing):
     return bytes(store), failures
 
 
+def _targets(unit: Any) -> list[str]:
+    """Return the forms that a message has in the target language, which may be empty."""
+    node = getattr(unit, "target_dom", None)
+    if node is not None and len(node) > 0:
+        return ["".join(node.itertext()) or node[0].tag]
+    return [str(form or "") for form in getattr(unit.target, "strings", [unit.target])] or [""]
+
+
 def _strings(unit: Any) -> list[str]:
     """Return the text of a message, or its singular and plural."""
     if _has_elements(unit):
         from lxml import etree
 
         xml = etree.tostring(unit.source_dom, encoding="unicode", with_tail=False)
-        return [_XMLNS.sub("", xml[xml.index(">") + 1 : xml.rindex("</")])]
+        inside = xml[xml.index(">") + 1 : xml.rindex("</")]
+        return [re.sub("<[^<>]*>", lambda tag: _XMLNS.sub("", tag[0]), inside)]
     forms = getattr(unit.source, "strings", [unit.source])
     return [str(text) for text in forms if isinstance(text, str)]
 
@@ -209,18 +235,21 @@ def _translate_all(
     """Return the translations of texts, and a line for each that failed.
 
     Raises:
-        Exception: If all fail, the error of the last one.
+        Exception: If all fail, or the first ones do, the error of the last one.
     """
     distinct = list(dict.fromkeys(texts))
-    with contextlib.suppress(Exception):  # One text may have caused it.
+    try:
         return dict(zip(distinct, translate(distinct), strict=True)), []
+    except Exception:  # One text may have caused it.
+        if len(distinct) < 2:
+            raise
     found, failures = {}, []
     for text in distinct:
         try:
             (found[text],) = translate([text])
         except Exception as error:
             failures.append(f"{_shown(text)}: {error}")
-            if len(failures) == len(distinct):
+            if not found and len(failures) >= min(len(distinct), _TRIED):
                 raise
     return found, failures
 

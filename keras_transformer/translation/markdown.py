@@ -1,14 +1,22 @@
-"""Emphasis and links of Markdown as tags, which a translation keeps and nests."""
+"""Emphasis and links of Markdown as tags, which a translation keeps and nests.
 
+What the parser of Markdown would change is hidden from it: entities, escaped pipes, and the lines
+that start a note.
+"""
+
+import html
 import re
 
+IMAGE = r"!\[[^\[\]]*\]\((?:[^()]|\([^()]*\))*\)"
+"""An image of Markdown, as a regular expression."""
 _MARKS = {"**": "B", "__": "S", "*": "I", "_": "E"}
 # Unlike in HTML, names are capitals. With an attribute, a tag is one wherever it is.
 _INLINE = re.compile(
     r"(?P<code>`+[^`]+`+)"
     r"|(?P<tag><[^<>]*>)"
-    r"|!\[[^\[\]]*\](?P<image>\([^()]*\))"
-    r"|\[(?P<text>[^\[\]]+)\](?P<link>\([^()<>]*\)|\[[^\[\]<>]*\])"
+    rf"|(?P<image>{IMAGE})"
+    rf"|\[(?P<text>(?:{IMAGE}|[^\[\]])+)\]"
+    r"(?P<link>\((?:[^()<>]|\([^()<>]*\))*\)|\[[^\[\]<>]*\])"
     r"|(?<![\w\\])(?P<mark>\*\*|__|\*|_)(?=[^\s*_])(?P<inner>.+?)(?<=\S)(?P=mark)(?!\w)",
     re.DOTALL,
 )
@@ -17,6 +25,40 @@ _TAGS = re.compile(
     r"|<A href=\"(?P<link>[^<>]*)\">(?P<before_text>\s*)(?P<text>.*?)(?P<after_text>\s*)</A>",
     re.DOTALL,
 )
+
+# Unicode's characters for internal use, which are in no text.
+_AMPERSAND, _PIPE, NOTE = "\ufdd0", "\ufdd1" * 2, "\ufdd2"
+"""What stands for `&`, for an escaped `|` in its width, and ends the line that starts a note."""
+_ENTITY = re.compile(r"&(?=(?P<name>[A-Za-z][A-Za-z0-9]*|#[0-9]+|#[xX][0-9A-Fa-f]+);)")
+_NOTES = (
+    (re.compile(r"(?m)^(.*>[ \t]*\[!\w+\].*)\n([ \t]*>[ \t>]*)"), rf"\1{NOTE}\n\2\n\2"),
+    (re.compile(r"(?m)^([ \t]*(?:!!!|\?\?\?\+?|===)[ \t]+\S.*)\n(?=[ \t]{4})"), rf"\1{NOTE}\n\n"),
+)
+"""`> [!NOTE]`, and `!!! note` of other dialects, whose text is indented."""
+
+
+def hide(text: str, notes: bool = False) -> str:
+    r"""Return Markdown whose escapes, and notes if so, its parser leaves as they are.
+
+    >>> text = r"Use &lt;b&gt; or a \| b, caf&eacute;."
+    >>> show(hide(text)) == text, "&lt;" in hide(text)
+    (True, False)
+    """
+
+    def replace(found):
+        character = html.unescape(f"&{found['name']};")
+        return "&" if character.isalpha() or character in "'\u2019" else _AMPERSAND
+
+    for pattern, rewrite in _NOTES if notes else ():
+        text = pattern.sub(rewrite, text)
+    text = re.sub(r"(?<!\\)((?:\\\\)*)\\\|", rf"\1{_PIPE}", text)
+    return _ENTITY.sub(replace, text)
+
+
+def show(text: str) -> str:
+    """Return the Markdown that `hide` returned, or a part or translation of it, as it was."""
+    text = re.sub(rf"{NOTE}\n[ \t>]*\n", "\n", text)
+    return text.replace(_AMPERSAND, "&").replace(_PIPE, r"\|")
 
 
 def to_tags(text: str) -> str:
@@ -28,7 +70,7 @@ def to_tags(text: str) -> str:
 
     def replace(found):
         if found["link"]:
-            link = found["link"].replace('"', "&quot;")
+            link = found["link"].replace("&", "&amp;").replace('"', "&quot;")
             return f'<A href="{link}">{to_tags(found["text"])}</A>'
         if found["mark"]:
             tag = _MARKS[found["mark"]]
@@ -53,7 +95,7 @@ def from_tags(text: str) -> str:
             mark, inner = marks[found["tag"]], from_tags(found["inner"])
             inner = f"{mark}{inner}{mark}" if inner else ""
             return f"{found['before']}{inner}{found['after']}"
-        link = found["link"].replace("&quot;", '"')
+        link = found["link"].replace("&quot;", '"').replace("&amp;", "&")
         inner = f"[{from_tags(found['text'])}]{link}"
         return f"{found['before_text']}{inner}{found['after_text']}"
 

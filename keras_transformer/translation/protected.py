@@ -20,11 +20,9 @@ import tensorflow as tf
 from keras_transformer.config import PAD_ID
 from keras_transformer.text import SentencePieceTokenizer, Tokenizer
 from keras_transformer.text.protection import Protection, cut_edges, is_odd, join
-from keras_transformer.translation.sentencewise import cut_tag
+from keras_transformer.translation.sentencewise import cut_tag, in_batches
 
 _ANY_NUMBER = 2**20
-_ROWS = 64
-"""Pieces that are translated at a time."""
 _TAG = r"(?s)</?[A-Za-z](?:.*[^/])?>"
 _VOID = r"(?is)<(?:br|hr|img|input|area|col|link|meta|wbr)\b.*"
 """Tags that are not closed."""
@@ -187,21 +185,14 @@ class ProtectedTranslation:
             tf.strings.join([tf.gather(tag, pieces.value_rowids()), middle]), places[:, 0]
         )
 
-        def translate_some(start, found):
-            part = texts[start : start + _ROWS]
+        def translate(part):
             kept = None
             if self.symbols is not None:
                 kept = tf.stack([[0] * len(self.symbols.names), self._most()])
                 kept = tf.repeat(kept[tf.newaxis], tf.size(part), axis=0)
-            ids = search(part, kept)
-            return start + _ROWS, tf.concat([found, self._target.write(ids, part)], axis=0)
+            return self._target.write(search(part, kept), part)
 
-        _, found = tf.while_loop(
-            lambda start, found: start < tf.size(texts),
-            translate_some,
-            (0, tf.fill([0], "")),
-            shape_invariants=(tf.TensorShape([]), tf.TensorShape([None])),
-        )
+        found = in_batches(translate, texts)
         middle = tf.tensor_scatter_nd_update(middle, places, tf.strings.strip(found))
         return join(pieces.with_values(tf.strings.join([before, middle, after])))
 

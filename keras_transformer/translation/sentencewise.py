@@ -72,14 +72,19 @@ def translate_sentences(
     places = tf.gather(places, tf.argsort(lengths, direction="DESCENDING"))
     tags = tf.gather(tag, tf.gather(pieces.value_rowids(), places))
     sentences = tf.strings.join([tags, tf.gather(pieces.values, places)])
-    _, found = tf.while_loop(
-        lambda start, found: start < tf.size(sentences),
+    found = in_batches(translate, sentences)
+    values = tf.tensor_scatter_nd_update(pieces.values, places[:, tf.newaxis], found)
+    return join(pieces.with_values(values))
+
+
+def in_batches(translate: Callable[[tf.Tensor], tf.Tensor], texts: tf.Tensor) -> tf.Tensor:
+    """Return `translate(texts)` of texts [N], for some of them at a time."""
+    return tf.while_loop(
+        lambda start, found: start < tf.size(texts),
         lambda start, found: (
             start + _ROWS,
-            tf.concat([found, translate(sentences[start : start + _ROWS])], axis=0),
+            tf.concat([found, translate(texts[start : start + _ROWS])], axis=0),
         ),
         (0, tf.fill([0], "")),
         shape_invariants=(tf.TensorShape([]), tf.TensorShape([None])),
-    )
-    values = tf.tensor_scatter_nd_update(pieces.values, places[:, tf.newaxis], found)
-    return join(pieces.with_values(values))
+    )[1]

@@ -3,9 +3,13 @@
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pipelines.cli.errors import FAILED
 from pipelines.cli.parser import Parser, search_options
+
+if TYPE_CHECKING:
+    from keras_transformer.text import Tokenizer
 
 _WITHOUT_PROGRESS = 5000
 """Characters of a document that are translated without a progress bar."""
@@ -50,6 +54,12 @@ def check_document_options(parser: Parser, args: argparse.Namespace) -> None:
     ):
         if value and not args.document:
             parser.error(f"{option} needs --document")
+    if args.force and not args.output:
+        parser.error("--force needs --output")
+    if args.output and not Path(args.output).absolute().parent.is_dir():
+        parser.error(f"--output must be in an existing directory, received {args.output}")
+    if args.output and Path(args.output).is_dir():
+        parser.error(f"--output must be a file, received the directory {args.output}")
 
 
 def translate_document(args: argparse.Namespace) -> None:
@@ -62,7 +72,7 @@ def translate_document(args: argparse.Namespace) -> None:
     from pipelines.cli.models import read_terms
 
     path, output = Path(args.document), Path(args.output) if args.output else None
-    check_suffix(path)
+    check_suffix(path, args.only_missing)
     if not path.is_file():
         raise FileNotFoundError(f"There is no file {path}. Check the path.")
     if output and output.exists() and not args.force:
@@ -74,6 +84,7 @@ def translate_document(args: argparse.Namespace) -> None:
         given = options.get("protect", find_translator(args.model).config.decoding.protect)
         options["protect"] = f"{KEPT} {given}".strip()
     translator = Translator.load(args.model, **options)
+    _warn_of_tags(path, translator.tokenizer)
 
     def translate(texts):
         is_long = sum(map(len, texts)) > _WITHOUT_PROGRESS
@@ -91,3 +102,15 @@ def translate_document(args: argparse.Namespace) -> None:
         print(f"warning: not translated: {failure}", file=sys.stderr)
     if failures:
         sys.exit(FAILED)
+
+
+def _warn_of_tags(path: Path, tokenizer: "Tokenizer") -> None:
+    """Say that a model may need a tag, which the texts inside a file do not begin with."""
+    tags = getattr(tokenizer, "language_tags", None)
+    if tags and path.suffix.lower() != ".txt":
+        print(
+            "warning: a model with tags must translate texts that begin with one, such as "
+            f"{tags[0]}, if its tags are languages; those of {path} have none unless it is "
+            "written there. Convert it to .txt, and start it with a tag.",
+            file=sys.stderr,
+        )

@@ -44,6 +44,15 @@ USAGE = [
     ("client --model x --columns --from a --to b", "give --columns or --from and --to, not both"),
     ("translate --model x --document y one", "give --document or sentences, not both"),
     ("translate --model x --only-missing one", "--only-missing needs --document"),
+    ("translate --model x --document y --force", "--force needs --output"),
+    (
+        "translate --model x --document y --output none/y",
+        "--output must be in an existing directory, received none/y",
+    ),
+    (
+        "translate --model x --document y --output . --force",
+        "--output must be a file, received the directory .",
+    ),
     ("parse --model x --input y one", "give sentences or --input, not both"),
     (
         "parse --model x --draw tree.gif one",

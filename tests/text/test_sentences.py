@@ -8,7 +8,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_transformer.text.sentences import split_sentences
+from keras_transformer.text.sentences import split_long, split_sentences
 from tests.helpers.tiny import NO_UTF8, ODD
 
 CASES = [
@@ -65,6 +65,17 @@ def test_the_pieces_are_the_text(texts):
         assert len(row) % 2 == 1
         assert all(not space.strip() for space in row[1::2])
         assert not any("\n" in sentence for sentence in row[::2])
+
+
+def test_long_sentences_are_not_cut_inside_tags_and_urls():
+    image, link = f'<img src="{"x" * 40}">', f"https://x.org/{'y' * 40}"
+    text = f'One {image} and <b id="a b">two</b> of three, see {link}, or four five six seven'
+    pieces = split_sentences([text])
+    cut = [x.decode() for x in split_long(pieces, [True], most=20).to_list()[0]]
+    assert "".join(cut) == text
+    assert f" {image} " in cut[1::2] and f" {link}" in cut[1::2]
+    assert any('<b id="a b">two' in sentence for sentence in cut[::2])
+    assert all(len(sentence) <= 20 for sentence in cut[::2])
 
 
 def test_bytes_that_are_not_utf_8_are_replaced_and_no_text_has_no_pieces():

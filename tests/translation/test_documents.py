@@ -7,7 +7,7 @@ from xml.dom import minidom
 import pytest
 
 from keras_transformer.text.patterns import find_symbols
-from keras_transformer.translation.documents import check_suffix, translate_file
+from keras_transformer.translation.documents import KEPT, check_suffix, translate_file
 from keras_transformer.translation.markdown import from_tags, to_tags
 
 PO = r"""# A header.
@@ -100,6 +100,7 @@ FILES = {
 INLINE = [
     "**bold** and *it* or __x__ and _y_, but 2 * 3 * 4, snake_case_name, \\*no\\* and `**code**`.",
     'A [link *with* x](https://x.org/a_b_c "A title"), ![an image](i.png) and [one][ref].',
+    '[![CI](ci.svg)](LICENSE), [x](docs/a_(b).md) and [y](b?x=&quot;y&quot;&c="d")',
     "**[a](b)** *a **b** c* <b>html *x*</b> [ ] [x] [*](y) ** _ *",
 ]
 
@@ -137,9 +138,67 @@ def test_what_is_not_text_stays(suffix, tmp_path):
     changed, _ = translated(
         tmp_path, suffix, content, lambda texts: [x.replace(word, "Ünd") for x in texts]
     )
-    assert "Ünd" in changed
+    new = r"\u00dcnd" if suffix == ".properties" else "Ünd"  # Its source is ASCII.
+    assert new in changed
     if suffix != ".po" and suffix != ".xliff":
-        assert changed == content.replace(word, "Ünd")
+        assert changed == content.replace(word, new)
+
+
+@pytest.mark.parametrize(
+    ("content", "texts"),
+    [
+        ("Use &lt;b&gt; &amp; &copy;, &#124;.\n", ["Use &lt;b&gt; &amp; &copy;, &#124;."]),
+        (
+            "| a \\| b | c   |\n| ------ | --- |\n| `\\|`   | d   |\n",
+            [r"a \| b", "c", r"`\|`", "d"],
+        ),
+        ("- > [!NOTE]\n  > One.\n", ["One."]),
+        ('Text:\n\n!!! note "T"\n    One.\n    Two.\n\nEnd\n', ["Text:", "End"]),
+        ("```\n!!! a\n    > [!A]\n> &lt; \\|\n```\n", []),
+    ],
+)
+def test_escapes_and_notes_of_markdown_stay(content, texts, tmp_path):
+    seen = []
+    assert translated(tmp_path, ".md", content, lambda x: seen.extend(x) or x) == (content, [])
+    assert seen == texts
+    kept = re.compile(KEPT.partition("re:")[2])
+    assert kept.findall(r"a \| `b` ![c](d_(e).png)") == [r"\|", "`b`", "![c](d_(e).png)"]
+
+
+def test_pages_keep_their_values_and_encoding(tmp_path):
+    page = '<meta charset="iso-8859-1"><p>Caf\u00e9</p><input type="hidden" value="One">'
+    path = tmp_path / "page.html"
+    path.write_bytes(page.encode("iso-8859-1"))
+    found, _ = translate_file(path, lambda texts: [f"{x}\u0448" for x in texts])
+    assert found == page.replace("</p>", "&#1096;</p>").encode("iso-8859-1")
+
+
+def test_only_what_is_missing_is_filled_in(tmp_path):
+    upper = lambda texts: [text.upper() for text in texts]  # noqa: E731
+    some = PO.replace('msgstr[0] ""', 'msgstr[0] "Eine"')
+    found, _ = translated(tmp_path, ".po", some, upper, only_missing=True)
+    assert 'msgstr[0] "Eine"\nmsgstr[1] "%D FILES"\nmsgstr[2] "%D FILES"' in found
+    source = '<source>Some <g id="1">bold</g> text.</source>'
+    done = XLIFF.replace(source, f'{source}<target><x id="1"/></target>')
+    seen = []
+    translated(tmp_path, ".xliff", done, lambda x: seen.extend(x) or x, only_missing=True)
+    assert seen == ["Plain & simple."]
+    inside = source.replace("bold", '&lt;svg xmlns="a"&gt;')
+    translated(tmp_path, ".xliff", XLIFF.replace(source, inside), lambda x: seen.extend(x) or x)
+    assert seen[-1] == 'Some <g id="1">&lt;svg xmlns="a"&gt;</g> text.'
+
+
+def test_an_error_of_all_texts_is_raised_early(tmp_path):
+    calls = []
+
+    def fail(texts):
+        calls.append(texts)
+        raise ValueError("no memory")
+
+    content = json.dumps({str(i): f"Text {i}" for i in range(50)})
+    with pytest.raises(ValueError, match="no memory"):
+        translated(tmp_path, ".json", content, fail)
+    assert len(calls) == 11
 
 
 def test_messages_are_filled_in_and_marked(tmp_path):
