@@ -67,10 +67,10 @@ def blocks(page):
     return fences
 
 
-def link_shipped_model(folder):
+def link_shipped_models(folder):
     (folder / "saved_models").mkdir()
-    shipped = ROOT / "saved_models" / "multi30k_en_de"
-    (folder / "saved_models" / shipped.name).symlink_to(shipped, target_is_directory=True)
+    for shipped in (ROOT / "saved_models").glob("*_en_de"):
+        (folder / "saved_models" / shipped.name).symlink_to(shipped, target_is_directory=True)
 
 
 ENVIRONMENT = {"PYTHONPATH": str(ROOT), "PYTHONUTF8": "1", "COLUMNS": "200", "NO_COLOR": "1"}
@@ -121,7 +121,7 @@ def check_python(page, folder, run_script):
     fences = blocks(page)
     if not any(fence.info == "python" for fence in fences):
         return ""
-    link_shipped_model(folder)
+    link_shipped_models(folder)
     # Every line of code keeps its number, so that a traceback points into the page.
     lines = [""] * len(page.read_text(encoding="utf-8").splitlines())
     for fence in fences:
@@ -344,7 +344,7 @@ def test_wrong_python_is_found(write_page, tmp_path, run_script, old, new, messa
         ("transformer train ", "transformer model ", "line 24: there is no pipelines.model."),
         ("--batch-size", "--batch", "line 24: pipelines.translate has no --batch."),
         ("--training.epochs", "--training", "line 24: pipelines.train has no --training."),
-        ("--batch-size", "--output", "line 24: pipelines.translate has no --output."),
+        ("--batch-size", "--format", "line 24: pipelines.translate has no --format."),
     ],
 )
 def test_wrong_commands_are_found(write_page, old, new, message):

@@ -31,8 +31,9 @@ from tests.helpers.twenty_steps import (
 
 
 def examples(language):
-    """Return the code of docs/cluster.md in a language."""
-    tokens = MarkdownIt().parse((ROOT / "docs" / "cluster.md").read_text(encoding="utf-8"))
+    """Return the code of docs/cluster.md about training in a language."""
+    page = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
+    tokens = MarkdownIt().parse(page.partition("## Translate a corpus")[0])
     return [t.content for t in tokens if t.type == "fence" and t.info == language]
 
 
