@@ -91,7 +91,7 @@ def test_chosen_filters_drop_what_they_find_and_old_text_is_encoded_again(tmp_pa
         file.write("".join(f"{target}\n" for target in targets))
     toy_experiment(data).to_file(tmp_path / "config.yaml")
     command = ["--config", str(tmp_path / "config.yaml"), "--output", str(tmp_path / "run")]
-    encoded = []
+    encoded, vocabularies = [], []
     for options, kept, on in (([], 60, ""), (["--data.filters", "placeholders,tags"], 58, " (on)")):
         prepare.main([*command, *options])
         out = capsys.readouterr().out
@@ -99,7 +99,9 @@ def test_chosen_filters_drop_what_they_find_and_old_text_is_encoded_again(tmp_pa
             assert re.search(rf"\n  {name}{re.escape(on)} +1  1.7%  pairs with other {name}", out)
         assert f"kept {kept} of 60 sentence pairs" in out
         encoded.append({path.name for path in tmp_path.glob("run/text/*/") if path.is_dir()})
-    [vocabulary] = tmp_path.glob("run/text/vocabulary-*.model")
+        vocabularies.append({*tmp_path.glob("run/text/vocabulary-*.model")})
+    assert len(vocabularies[1]) == 2  # The second is trained on what the filters keep.
+    [vocabulary] = vocabularies[0]
     before_filters = {
         "text": text_facts(DataConfig(**data)),
         "vocabularies": [hashlib.sha256(vocabulary.read_bytes()).hexdigest()] * 2,
