@@ -32,7 +32,7 @@ _STORES = {
 SUFFIXES = (".txt", *_STORES)
 """What `translate_file` reads."""
 _BILINGUAL = (".po", ".pot", ".xliff", ".xlf")
-"""Files that hold a message beside its translation."""
+"""Files that hold a message next to its translation."""
 _XMLNS = re.compile(r"""\sxmlns(?::\w+)?=("[^"]*"|'[^']*')""")
 _SHOWN = 60
 _TRIED = 10
