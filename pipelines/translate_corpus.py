@@ -181,7 +181,7 @@ def _translate(corpus: "ShardedCorpus", answers: "Answered") -> None:
             f"without a translation, as they are not UTF-8: {corpus.bad_lines:,}, see {BAD_LINES}"
         )
     if failed:
-        print(f"{failed:,} files are missing. Give the same command again.", file=sys.stderr)
+        print(f"missing files: {failed:,}. Give the same command again.", file=sys.stderr)
         sys.exit(FAILED)
 
 

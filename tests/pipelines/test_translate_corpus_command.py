@@ -48,6 +48,29 @@ def test_files_are_translated_as_translate_does(model, corpus, translator, tmp_p
     assert "holds answers of a run with options {'max_source_le" in capsys.readouterr().err
 
 
+def test_a_shard_that_fails_is_named_and_the_others_are_written(
+    run, corpus, tmp_path, capsys, monkeypatch
+):
+    translate_lines = translate_corpus.translate_lines
+
+    def fail(options, lines):
+        if "three" in lines:
+            raise ValueError("no such number")
+        return translate_lines(options, lines)
+
+    options = ["--model", run, "--input", str(corpus / "*"), "--output", str(tmp_path / "out")]
+    with monkeypatch.context() as patched, pytest.raises(SystemExit) as error:
+        patched.setattr(translate_corpus, "translate_lines", fail)
+        translate_corpus.main(options)
+    assert error.value.code == 1
+    err = capsys.readouterr().err
+    assert "b-00000-of-00001.txt.gz: not translated: no such number\n" in err
+    assert err.endswith("missing files: 1. Give the same command again.\n")
+    assert [path.name for path in (tmp_path / "out").glob("*-of-*")] == ["a-00000-of-00001.txt"]
+    translate_corpus.main(options)
+    assert "17 of 17 lines in 2 files" in capsys.readouterr().out
+
+
 def test_n_best_lists(run, corpus, tmp_path, capsys):
     options = ["--model", run, "--num-hypotheses", "2", "--beam-size", "2"]
     translate_corpus.main(
