@@ -62,6 +62,31 @@ AMOUNTS = (
     Amount(5_000_000, 32_000, 0.1, 12, "base"),
     Amount(math.inf, 37_000, 0.1, 8, "big"),
 )
+
+
+class Kind(NamedTuple):
+    """What suits a kind of text, and why."""
+
+    reason: str
+    data: Mapping[str, Any]
+    decoding: Mapping[str, Any]
+
+
+MESSAGES = Kind(
+    "placeholders or tags in {:.0%} of the sources: filters and user symbols for messages",
+    {
+        "filters": ["messages"],
+        "normalization": "identity",
+        "user_symbols": ["printf", "python", "html", "accelerators", r"\n"],
+    },
+    {"style": "marian", "length_penalty": 1.2},
+)
+PROSE = Kind(
+    "placeholders or tags in {:.0%} of the sources: filters for prose",
+    {"filters": ["prose"]},
+    {"length_penalty": 1.0},
+)
+_SHARE_OF_CODE = 0.05
 _FEWEST = 1_000
 _SAMPLE = 100_000
 """Pairs that the vocabulary of the trial is trained on, and its batches made of."""
@@ -96,11 +121,13 @@ class Trial(NamedTuple):
 @plain_errors()
 def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.plan") -> None:
     parser = Parser(prog=prog, description=__doc__.split("\n")[0])
-    text = parser.add_argument_group("text", "One sentence a line, plain or gzip.")
-    text.add_argument("--source", required=True, help="training text")
-    text.add_argument("--target", required=True, help="its translations, line by line")
+    text = parser.add_argument_group(
+        "text", "One sentence a line, plain, gzip or xz; or files of pairs, such as .tsv and .po."
+    )
+    text.add_argument("--source", required=True, help="training text, or a file of pairs")
+    text.add_argument("--target", help="its translations, line by line")
     text.add_argument("--validation-source", required=True, help="text that chooses the weights")
-    text.add_argument("--validation-target", required=True, help="its translations, line by line")
+    text.add_argument("--validation-target", help="its translations, line by line")
     parser.add_argument(
         "--hours", type=float, default=24, help="longest time that training may take (default 24)"
     )
@@ -114,7 +141,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.pla
     with plain_errors(lambda: "Interrupted. Nothing was written."), stop_on_signals():
         import_tensorflow(training=True)
         names = ("source", "target", "validation_source", "validation_target")
-        files = {name: str(Path(getattr(args, name))) for name in names}
+        files = {name: str(Path(path)) for name in names if (path := getattr(args, name))}
         values, reasons = propose(files, args.hours)
         _write(output, values, reasons)
     print(f"{output} has the configuration; change in it what you like. Train with it:")
@@ -125,7 +152,8 @@ def propose(files: Mapping[str, str], hours: float) -> tuple[dict[str, Any], lis
     """Return a configuration as nested dictionaries, and what led to it, line by line.
 
     Args:
-        files: `source`, `target`, `validation_source` and `validation_target`.
+        files: `source` and `validation_source`, and `target` and `validation_target` if there are
+            any.
         hours: The longest time that training may take.
 
     Raises:
@@ -134,7 +162,7 @@ def propose(files: Mapping[str, str], hours: float) -> tuple[dict[str, Any], lis
     from keras_transformer.data.sources import stream_pairs
     from keras_transformer.utils.devices import has_gpu
 
-    pairs = sum(1 for _ in stream_pairs(files["source"], files["target"]))
+    pairs = sum(1 for _ in stream_pairs(files["source"], files.get("target")))
     if pairs < _FEWEST:
         raise ValueError(
             f"A plan needs at least {_FEWEST:,} pairs, received {pairs:,} in {files['source']}. To "
@@ -164,30 +192,46 @@ def propose(files: Mapping[str, str], hours: float) -> tuple[dict[str, Any], lis
             note(trials[-1].line(amount.passes))
             if trials[-1].hours(amount.passes) > hours:
                 break  # A larger one takes longer.
-    return _configuration(files, amount, trials, hours, note), reasons
+    note(sample.kind.reason.format(sample.share_of_code))
+    return _configuration(files, sample.kind, amount, trials, hours, note), reasons
 
 
 class Sample(NamedTuple):
-    """Files of some of the pairs, as the `data` of an experiment, and their number."""
+    """Some of the pairs.
+
+    Attributes:
+        data: Their files, as the `data` of an experiment.
+        pairs: Their number.
+        share_of_code: The share of pairs whose source has placeholders or tags.
+    """
 
     data: dict[str, str]
     pairs: int
+    share_of_code: float
+
+    @property
+    def kind(self) -> Kind:
+        """What suits the text."""
+        return MESSAGES if self.share_of_code >= _SHARE_OF_CODE else PROSE
 
 
 def _write_sample(files, pairs, folder):
     """Write evenly spaced pairs to files."""
     from keras_transformer.data.sources import stream_pairs
+    from keras_transformer.text.patterns import PLACEHOLDERS, find_symbols
 
     every = -(-pairs // _SAMPLE)
-    chosen = islice(stream_pairs(files["source"], files["target"]), 0, None, every)
+    chosen = islice(stream_pairs(files["source"], files.get("target")), 0, None, every)
     paths = {side: folder / side for side in ("source", "target")}
+    number, with_code = -(-pairs // every), 0
     with open(paths["source"], "w") as sources, open(paths["target"], "w") as targets:
         for source, target in chosen:
             print(source, file=sources)
             print(target, file=targets)
+            with_code += bool(find_symbols(source, *PLACEHOLDERS, "html"))
     parts = itertools.product(("train", "validation"), paths.items())
     data = {f"{part}_{side}": str(path) for part, (side, path) in parts}
-    return Sample({**data, "cache": str(folder / "text")}, -(-pairs // every))
+    return Sample({**data, "cache": str(folder / "text")}, number, with_code / number)
 
 
 def _try(size, amount, data, share, batch_tokens):
@@ -205,7 +249,7 @@ def _try(size, amount, data, share, batch_tokens):
     return Trial(size, batch_tokens, found.tokens_per_second, tokens, steps, found.peak_bytes)
 
 
-def _configuration(files, amount, trials, hours, note):
+def _configuration(files, kind, amount, trials, hours, note):
     """Return the configuration of the largest size whose run takes at most `hours`."""
     fitting = [trial for trial in trials if trial.hours(amount.passes) <= hours]
     trial = fitting[-1] if fitting else trials[0]
@@ -235,13 +279,11 @@ def _configuration(files, amount, trials, hours, note):
     return {
         "model": {"vocab_size": amount.vocab_size, **size.model, "dropout": amount.dropout},
         "data": {
-            "train_source": files["source"],
-            "train_target": files["target"],
-            "validation_source": files["validation_source"],
-            "validation_target": files["validation_target"],
+            **{name if "_" in name else f"train_{name}": path for name, path in files.items()},
+            **kind.data,
         },
         "training": training,
-        "decoding": {"beam_size": 5, "length_penalty": 1.0},
+        "decoding": {"beam_size": 5, **kind.decoding},
     }
 
 

@@ -17,7 +17,13 @@ from pipelines.cli.process import import_tensorflow, start_log
 @plain_errors()
 def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.split") -> None:
     parser = Parser(prog=prog, description=__doc__.split("\n")[0])
-    parser.add_argument("--source", required=True, help="text, or TSV without --target")
+    parser.add_argument(
+        "--source",
+        required=True,
+        nargs="+",
+        metavar="FILE",
+        help="text; without --target, files of pairs: TSV, .po, XLIFF, TMX or .ts",
+    )
     parser.add_argument("--target", help="its translations, line by line; both may be .gz or .xz")
     parser.add_argument(
         "--output", required=True, metavar="DIRECTORY", help="a new or empty directory"

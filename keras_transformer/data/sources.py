@@ -1,4 +1,4 @@
-"""Parallel text in files: two aligned files, or one of tab-separated pairs, plain, gzip or xz."""
+"""Parallel text in files: two aligned files, plain, gzip or xz, or one of pairs."""
 
 import codecs
 import gzip
@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from keras_transformer.data.messages import has_messages, stream_messages
 
 _GZIP_MAGIC, _XZ_MAGIC = b"\x1f\x8b", b"\xfd7zXZ"
 
@@ -52,13 +54,14 @@ def read_lines(path: str | os.PathLike) -> list[str]:
 def read_pairs(
     source_path: str | os.PathLike, target_path: str | os.PathLike | None = None
 ) -> list[tuple[str, str]]:
-    """Return sentence pairs from two aligned files, or from one TSV file.
+    """Return sentence pairs from two aligned files, or from one TSV file or file of messages.
 
     A line of a TSV file is a source sentence, a tab and a target sentence. An empty line is a pair
-    of empty sentences, as in aligned files.
+    of empty sentences, as in aligned files. For .po, XLIFF, TMX and Qt's .ts, see
+    `stream_messages`.
 
     Args:
-        source_path: The file of source sentences, or a TSV file if `target_path` is not given.
+        source_path: The file of source sentences; without `target_path`, a file of pairs.
         target_path: The file of their translations, line by line.
 
     Returns:
@@ -67,7 +70,7 @@ def read_pairs(
     Raises:
         FileNotFoundError: If a file does not exist.
         ValueError: If aligned files differ in their number of lines, a line of a TSV file does not
-            have exactly one tab, or `read_lines` refuses a file.
+            have exactly one tab, or `read_lines` or `stream_messages` refuses a file.
 
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp(), "pairs.tsv")
@@ -103,6 +106,8 @@ def stream_pairs(
     ('a dog', 'ein Hund')
     """
     if target_path is None:
+        if has_messages(source_path):
+            return stream_messages(existing_file(source_path))
         return _tab_separated(source_path)
     return _parallel(source_path, target_path)
 

@@ -2,7 +2,7 @@
 
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +32,7 @@ class SplitText:
 
 
 def split_text(
-    source: str | os.PathLike,
+    source: str | os.PathLike | Sequence[str | os.PathLike],
     target: str | os.PathLike | None,
     directory: str | os.PathLike,
     *,
@@ -47,7 +47,7 @@ def split_text(
     give the same parts, and another number of validation pairs leaves the test text as it is.
 
     Args:
-        source: See `read_pairs`.
+        source: A file, or files of pairs in a list; see `read_pairs`.
         target: See `read_pairs`.
         directory: A new or empty directory.
         valid: Number of validation pairs, at most.
@@ -80,17 +80,27 @@ def split_text(
     if min(valid, test) < 0:
         raise ValueError(f"valid and test must be at least 0, received {valid} and {test}.")
 
-    rows = _hashes(stream_pairs(source, target), groups, seed)
+    sources = [source] if isinstance(source, str | os.PathLike) else list(source)
+    if target is not None and len(sources) != 1:
+        raise ValueError(
+            f"target must be the translation of one file, received {len(sources)} sources. Give "
+            "files of pairs without a target, or join the files."
+        )
+
+    def pairs() -> Iterator[tuple[str, str]]:
+        return itertools.chain.from_iterable(stream_pairs(each, target) for each in sources)
+
+    rows = _hashes(pairs(), groups, seed)
     hashes = np.fromiter(rows, np.dtype((np.uint64, 3)))
     parts = _assign(hashes[:, 0], hashes[:, 1], hashes[:, 2] > 0, valid, test)
-    names = _names(source, target)
+    names = _names(sources[0], target)
     counts = np.bincount(parts + 1, minlength=4).tolist()
     with whole_directory(directory) as temporary, ExitStack() as stack:
         files = [
             [stack.enter_context(open(temporary / f"{part}.{name}", "wb")) for name in names]
             for part in PARTS
         ]
-        for part, pair in zip(parts.tolist(), stream_pairs(source, target), strict=True):
+        for part, pair in zip(parts.tolist(), pairs(), strict=True):
             if part != _LEFT_OUT:
                 texts = pair if target is not None else ["\t".join(pair)]
                 for file, text in zip(files[part], texts, strict=True):

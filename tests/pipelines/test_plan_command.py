@@ -19,7 +19,9 @@ def write_text(directory, pairs):
     for name, lines in zip(("source", "target"), zip(*pairs, strict=True), strict=True):
         path = directory / name
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        options += [f"--{name}", str(path), f"--validation-{name}", str(path)]
+        held_out = path.with_suffix(".held_out")
+        held_out.write_text("held out\n", encoding="utf-8")
+        options += [f"--{name}", str(path), f"--validation-{name}", str(held_out)]
     return [*options, "--output", str(directory / "plan.yaml")]
 
 
@@ -82,6 +84,22 @@ def test_a_pass_of_few_steps_has_smaller_batches(tmp_path, tried):
     """30,000 pairs of 10 tokens a side are 73 batches of 4,096, or 100 of about 3,000."""
     plan.main(write_text(tmp_path, [(f"a {i}", f"b {i}") for i in range(30_000)]))
     assert tried == [(128, 4096), (128, 4096 * 73 // 100)]
+
+
+@pytest.mark.parametrize("every, is_messages", [(20, True), (21, False)])
+def test_text_with_placeholders_in_a_twentieth_gets_what_suits_messages(
+    tmp_path, tried, capsys, every, is_messages
+):
+    lines = [f"Copied {'%d' if i % every == 0 else i} files\tx\n" for i in range(2100)]
+    (tmp_path / "text.tsv").write_text("".join(lines), encoding="utf-8")
+    files = ["--source", str(tmp_path / "text.tsv"), "--validation-source", str(tmp_path / "v.po")]
+    plan.main([*files, "--output", str(tmp_path / "plan.yaml")])
+    config = ExperimentConfig.from_file(tmp_path / "plan.yaml")
+    assert config.data.filters == (["messages"] if is_messages else ["prose"])
+    assert ("printf" in config.data.user_symbols) == is_messages
+    assert config.decoding.style == ("marian" if is_messages else "paper")
+    assert (config.data.train_target, config.data.validation_target) == (None, None)
+    assert "placeholders or tags in 5% of the sources" in capsys.readouterr().out
 
 
 def test_too_few_pairs_and_files_that_exist_are_refused(tmp_path, tried, capsys):
