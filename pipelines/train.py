@@ -80,8 +80,9 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.tra
         text += " --target-language LANGUAGE --add-tag"
     elif experiment.data.task == "parsing":
         text = "--trees FILE"
-    print(f"  python -m pipelines.evaluate --model {run} {text}")
-    print(f"  python -m pipelines.export --checkpoint {run} --output saved_models/NAME")
+    program = prog.removesuffix("train")
+    print(f"  {program}evaluate --model {run} {text}")
+    print(f"  {program}export --checkpoint {run} --output saved_models/NAME")
 
 
 def _interrupted(run: Path, prog: str) -> str:
