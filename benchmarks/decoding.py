@@ -41,7 +41,7 @@ from keras_transformer.export import export_ctranslate2
 from keras_transformer.export.saved_model import write_graph
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
 from keras_transformer.translation.translator import Translator
-from keras_transformer.utils.cores import available_cores
+from keras_transformer.utils.devices import available_cores
 
 THEIRS = "CTranslate2"
 """The engine that ours are compared with, at its best number of threads."""

@@ -42,7 +42,7 @@ from benchmarks.report import table_line
 from benchmarks.trainers import save_batches
 from keras_transformer.config import TransformerConfig
 from keras_transformer.presets import PRESETS
-from keras_transformer.utils.cores import available_cores
+from keras_transformer.utils.devices import available_cores
 
 PEERS, SLOWEST = ("Hugging Face, bfloat16", "CTranslate2"), "Hugging Face, float32"
 """Engines that ours are compared with, and one that is measured for the first length only."""

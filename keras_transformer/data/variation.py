@@ -13,7 +13,7 @@ import numpy as np
 
 from keras_transformer.config import UNK_ID
 from keras_transformer.data.encoding import EncodedPairs, offsets_of
-from keras_transformer.utils.cores import available_cores
+from keras_transformer.utils.devices import available_cores
 
 if TYPE_CHECKING:
     from keras_transformer.text import SentencePieceTokenizer, WordTokenizer

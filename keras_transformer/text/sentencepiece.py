@@ -21,7 +21,7 @@ from keras_transformer.text.base import LanguageTags, StringTable, Tokenizer, is
 from keras_transformer.text.bpe_dropout import BPEDropout
 from keras_transformer.text.foreign_vocabulary import normalize_opus, read_foreign_vocabulary
 from keras_transformer.text.normalization import rule_tables
-from keras_transformer.utils.cores import available_cores
+from keras_transformer.utils.devices import available_cores
 
 _NBEST_SIZE, _ALPHA = 0, 1.0  # no sampling
 _OPTIONS = (False, False, False)  # add_bos, add_eos, reverse

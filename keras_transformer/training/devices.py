@@ -6,7 +6,7 @@ import os
 
 import tensorflow as tf
 
-from keras_transformer.utils.cores import available_cores
+from keras_transformer.utils.devices import available_cores
 
 _MAX_PARTS = 4
 """The limit on parts of a training step, because each part holds a gradient of every weight."""

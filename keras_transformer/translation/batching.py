@@ -8,8 +8,7 @@ from contextlib import closing, contextmanager, nullcontext
 import tensorflow as tf
 from tqdm import tqdm
 
-from keras_transformer.utils.cores import available_cores
-from keras_transformer.utils.devices import has_gpu, usual_batch_size
+from keras_transformer.utils.devices import available_cores, has_gpu, usual_batch_size
 
 Advance = Callable[[Sequence[str]], object]
 """Is called with sentences that are done."""

@@ -1,9 +1,22 @@
-"""The GPUs of this process, and what depends on whether there are any.
+"""The cores and GPUs of this process, and what depends on whether there are any.
 
 Imports are in the functions: a server needs no Keras, and its page no TensorFlow.
 """
 
-from keras_transformer.utils.cores import available_cores
+import os
+
+
+def available_cores() -> int:
+    """Return the number of CPU cores that the process may use.
+
+    `taskset`, cpusets and most container runtimes limit it to fewer than the machine has.
+
+    >>> available_cores() >= 1
+    True
+    """
+    if hasattr(os, "sched_getaffinity"):  # Linux.
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def has_gpu() -> bool:

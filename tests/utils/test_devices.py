@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from keras_transformer.utils.cores import available_cores
+from keras_transformer.utils.devices import available_cores
 
 needs_affinity = pytest.mark.skipif(
     not hasattr(os, "sched_getaffinity"), reason="this system does not restrict processes to cores"
