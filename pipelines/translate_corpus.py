@@ -56,9 +56,14 @@ def main(
     parser = Parser(prog=prog, description=__doc__.split("\n")[0])
     add_model_options(parser)
     parser.add_argument(
-        "--input", required=True, nargs="+", metavar="FILE", help="files or patterns; .gz and .xz"
+        "--input",
+        required=True,
+        nargs="+",
+        metavar="FILE",
+        help="files, patterns or addresses: text, .jsonl or .parquet, also .gz, .xz and .zst",
     )
-    parser.add_argument("--output", required=True, type=Path, metavar="DIRECTORY")
+    parser.add_argument("--output", required=True, metavar="DIRECTORY", help="or its address")
+    _add_column_options(parser)
     parser.add_argument(
         "--lines", type=int, default=100_000, metavar="N", help="lines of a shard (default 100000)"
     )
@@ -74,25 +79,79 @@ def main(
     start_log()
     import_tensorflow()
     from keras_transformer.data.encoded_files import locked
-    from keras_transformer.data.shards import LOCK, ShardedCorpus
+    from keras_transformer.data.formats import corpus_file
+    from keras_transformer.data.shards import LOCK, ShardedCorpus, check_directory
+    from keras_transformer.utils.files import as_path
 
+    output, new = as_path(args.output), _new_columns(args)
+    files = [corpus_file(path, args.column, new) for path in _paths(args.input)]
+    check_directory(output)
     model = _found_model(args.model)
     options = _model_options(args, model=model, checksum=_checksum(model))
+    if args.scores and args.num_hypotheses is None:
+        options.num_hypotheses = "1"
     engine = _ray_engine(args) if args.engine == "ray" else _in_this_process
     translate_lines(options, ["a"])  # A mistake in the options is noticed before the work.
     facts = {"model": options.checksum, "options": search_options(args)}
-    args.output.mkdir(parents=True, exist_ok=True)
-    with locked(args.output / LOCK):
-        corpus = ShardedCorpus(_paths(args.input), args.output, lines=args.lines, facts=facts)
-        _translate(corpus, engine(options, corpus))
+    if args.column is not None:
+        facts["columns"] = [args.column, *new]
+    output.mkdir(parents=True, exist_ok=True)
+    with locked(output / LOCK):
+        corpus = ShardedCorpus(files, output, lines=args.lines, facts=facts)
+        answered = engine(options, corpus)
+        _translate(corpus, answered, lambda lines: _columns(args, model, lines))
 
 
-def _paths(given: Sequence[str]) -> list[Path]:
+def _paths(given: Sequence[str]) -> list[str]:
     """Return the files of --input, each once."""
-    found = (
-        [each] if os.path.exists(each) else sorted(glob.glob(each)) or [each] for each in given
+    from keras_transformer.utils.files import as_path
+
+    def found(each: str) -> list[str]:
+        path = as_path(each)
+        if path.exists() or not glob.has_magic(each):
+            return [each]
+        if isinstance(path, Path):
+            return sorted(glob.glob(str(path))) or [each]
+        return sorted(map(path.fs.unstrip_protocol, path.fs.glob(path.path))) or [each]
+
+    return list(dict.fromkeys(path for each in given for path in found(each)))
+
+
+def _add_column_options(parser: Parser) -> None:
+    group = parser.add_argument_group(
+        "columns", "Of JSON lines and Parquet, whose other columns are kept."
     )
-    return list(dict.fromkeys(Path(path) for paths in found for path in paths))
+    group.add_argument("--column", metavar="NAME", help="the column with the text")
+    group.add_argument("--scores", action="store_true", help="also write a column score")
+    group.add_argument(
+        "--model-column", action="store_true", help="also write a column model: name and version"
+    )
+
+
+def _new_columns(args: argparse.Namespace) -> list[str]:
+    """Return the names of the columns that are written."""
+    n_best = args.num_hypotheses is not None
+    names = ["translations", "scores"] if n_best else ["translation"]
+    names += ["score"] if args.scores and not n_best else []
+    return [*names, "model"] if args.model_column else names
+
+
+def _columns(args: argparse.Namespace, model: str, lines: Sequence[str]) -> dict[str, list[Any]]:
+    """Return the columns to write of the answers to some lines, by name."""
+    if args.column is None:
+        return {"translation": list(lines)}
+    names, values = _new_columns(args), [list[Any](lines)]
+    if args.scores or args.num_hypotheses is not None:
+        lists = [[each.split("\t", 2) for each in line.split("\n")] for line in lines]
+        values = [[[each[2] for each in best] for best in lists]]
+        values += [[[float(each[1]) for each in best] for best in lists]]
+        if args.num_hypotheses is None:
+            values = [[first for [first] in column] for column in values]
+    if args.model_column:
+        path = Path(model)
+        name = f"{path.parent.name} {path.name}" if path.name.isdecimal() else path.name
+        values.append([name] * len(lines))
+    return dict(zip(names, values, strict=True))
 
 
 def _add_ray_options(parser: Parser) -> None:
@@ -119,8 +178,15 @@ def _check(parser: Parser, args: argparse.Namespace) -> None:
             parser.error(f"{option} needs --engine ray")
         if name in ("workers", "cpus_per_worker") and value is not None and value < 1:
             parser.error(f"{option} must be at least 1, received {value}")
-    if args.protect and args.num_hypotheses is not None:
-        parser.error("give --protect or --num-hypotheses, not both")
+    for option in ("scores", "model_column"):
+        if getattr(args, option) and args.column is None:
+            parser.error(
+                f"--{option.replace('_', '-')} needs a format with columns, JSON lines or Parquet, "
+                "and --column"
+            )
+    if args.protect and (args.scores or args.num_hypotheses is not None):
+        other = "--scores" if args.scores else "--num-hypotheses"
+        parser.error(f"give --protect or {other}, not both")
     if args.lines < 1:
         parser.error(f"--lines must be at least 1, received {args.lines}")
 
@@ -141,8 +207,12 @@ def _checksum(model: str) -> str:
     return sample_checksum(record) if record.exists() else model
 
 
-def _translate(corpus: "ShardedCorpus", answers: "Answered") -> None:
-    """Write the answers of an engine as they come, and report."""
+def _translate(
+    corpus: "ShardedCorpus",
+    answers: "Answered",
+    columns: Callable[[Sequence[str]], dict[str, list[Any]]],
+) -> None:
+    """Write the answers of an engine as they come, in some columns, and report."""
     from keras_transformer.data.shards import BAD_LINES
     from keras_transformer.training.progress import duration
 
@@ -157,7 +227,7 @@ def _translate(corpus: "ShardedCorpus", answers: "Answered") -> None:
             failed += 1
             print(f"{shard.name}: not translated: {found}", file=sys.stderr)
             continue
-        corpus.write(shard, found.lines)
+        corpus.write(shard, columns(found.lines))
         for warning in found.cut[:1]:
             more = f" (and {len(found.cut) - 1:,} more)" if found.cut[1:] else ""
             print(f"{shard.name}: {warning}{more}", file=sys.stderr)
@@ -177,15 +247,13 @@ def _translate(corpus: "ShardedCorpus", answers: "Answered") -> None:
             f"{busy / seconds:.2f} workers were busy on average"
         )
     if corpus.bad_lines:
-        print(
-            f"without a translation, as they are not UTF-8: {corpus.bad_lines:,}, see {BAD_LINES}"
-        )
+        print(f"without a translation, as they have no text: {corpus.bad_lines:,}, see {BAD_LINES}")
     if failed:
         print(f"missing files: {failed:,}. Give the same command again.", file=sys.stderr)
         sys.exit(FAILED)
 
 
-def translate_lines(args: argparse.Namespace, lines: Sequence[str]) -> Answers:
+def translate_lines(args: argparse.Namespace, lines: Sequence[str], what: str = "") -> Answers:
     """Translate the lines of a shard; what any engine does.
 
     Equal lines are translated once. A process loads the model the first time only.
@@ -193,11 +261,16 @@ def translate_lines(args: argparse.Namespace, lines: Sequence[str]) -> Answers:
     Args:
         args: The options of `add_model_options`.
         lines: The lines.
+        what: The name of the shard, for its progress.
     """
+    from keras_transformer.utils.progress import progress
+
     translate, cuts = _loaded(tuple(sorted(vars(args).items())))
     started = time.monotonic()
     distinct = list(dict.fromkeys(lines))
-    found = dict(zip(distinct, translate(distinct, lambda batch: None), strict=True))
+    with progress(f"{what}, {len(distinct):,} distinct lines", "lines") as advance:
+        answered = translate(distinct, lambda batch: advance(len(batch)))
+    found = dict(zip(distinct, answered, strict=True))
     n_best = args.num_hypotheses is not None
     answers = [found[line] if n_best else one_line(found[line]) for line in lines]
     return Answers(answers, list(cuts(lines)), time.monotonic() - started)
@@ -213,6 +286,7 @@ def _loaded(
             f"All machines must have the same model, received another in {args.model}: {found}, "
             f"expected {args.checksum}. Copy it there."
         )
+    start_log()
     import_tensorflow()
     if cpus := getattr(args, "cpus", None):
         import tensorflow as tf
@@ -234,7 +308,7 @@ def _model_options(args: argparse.Namespace, **changed: Any) -> argparse.Namespa
 def _in_this_process(options: argparse.Namespace, corpus: "ShardedCorpus") -> "Answered":
     for shard, lines in corpus.missing():
         try:
-            yield shard, translate_lines(options, lines)
+            yield shard, translate_lines(options, lines, shard.name)
         except Exception as error:
             yield shard, error
 
@@ -269,7 +343,7 @@ def _ray_engine(args: argparse.Namespace) -> "Callable[..., Answered]":
             task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=_ATTEMPTS)(translate_lines)
             running: dict[Any, Shard] = {}
             for shard, lines in corpus.missing():
-                running[task.remote(asked, lines)] = shard
+                running[task.remote(asked, lines, shard.name)] = shard
                 while len(running) >= most_at_a_time():
                     yield _next(running)
             while running:

@@ -22,7 +22,7 @@ from keras_transformer.data.filters import TextFilters
 from keras_transformer.data.languages import tag_sources
 from keras_transformer.data.sources import Corpus
 from keras_transformer.utils.checksums import FILE, check_files, record_files
-from keras_transformer.utils.files import read_json, write_json
+from keras_transformer.utils.files import is_remote, read_json, write_json
 from keras_transformer.utils.progress import progress
 
 if TYPE_CHECKING:
@@ -263,7 +263,13 @@ def is_encoded_text(path: Path) -> bool:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keep other processes from writing the same files while the block runs."""
+    """Keep other processes from writing the same files while the block runs.
+
+    An object store has no locks.
+    """
+    if is_remote(path):
+        yield
+        return
     with open(path, "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,11 +1,15 @@
 import gzip
+import json
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from keras_transformer.data import read_lines
+from keras_transformer.data.formats import compressed
+from keras_transformer.utils.files import as_path
 from pipelines import translate, translate_corpus
 from tests.helpers.tiny import toy_sentences
 
@@ -53,10 +57,10 @@ def test_a_shard_that_fails_is_named_and_the_others_are_written(
 ):
     translate_lines = translate_corpus.translate_lines
 
-    def fail(options, lines):
+    def fail(options, lines, *what):
         if "three" in lines:
             raise ValueError("no such number")
-        return translate_lines(options, lines)
+        return translate_lines(options, lines, *what)
 
     options = ["--model", run, "--input", str(corpus / "*"), "--output", str(tmp_path / "out")]
     with monkeypatch.context() as patched, pytest.raises(SystemExit) as error:
@@ -69,6 +73,71 @@ def test_a_shard_that_fails_is_named_and_the_others_are_written(
     assert [path.name for path in (tmp_path / "out").glob("*-of-*")] == ["a-00000-of-00001.txt"]
     translate_corpus.main(options)
     assert "17 of 17 lines in 2 files" in capsys.readouterr().out
+
+
+def test_columns_are_added_to_those_that_are_there(model, tmp_path, capsys):
+    texts = ["two", "", "three"]
+    path = tmp_path / "in.jsonl.zst"
+    lines = "".join(json.dumps({"id": text, "text": text}) + "\n" for text in texts)
+    path.write_bytes(compressed(lines.encode(), path.name))
+    options = ["--model", model, "--beam-size", "2"]
+    command = [*options, "--input", str(path), "--column", "text", "--model-column", "--output"]
+    translate_corpus.main([*command, f"file://{tmp_path}/best", "--scores"])
+    translate_corpus.main([*command, str(tmp_path / "two"), "--num-hypotheses", "2"])
+    capsys.readouterr()
+    translate.main([*options, "--num-hypotheses", "2", *texts])
+    expected = [line.split("\t") for line in capsys.readouterr().out.split("\n")[:-1]]
+    best, two = (
+        [json.loads(line) for line in answers(tmp_path / each)] for each in ("best", "two")
+    )
+    name = Path(model).name
+    for i, text in enumerate(texts):
+        (_, score, first), (_, second_score, second) = expected[2 * i : 2 * i + 2]
+        assert two[i] == {
+            "id": text,
+            "text": text,
+            "translations": [first, second],
+            "scores": [float(score), float(second_score)],
+            "model": f"{name} 1" if name == "toy" and (Path(model) / "1").exists() else name,
+        }
+        assert list(best[i]) == ["id", "text", "translation", "score", "model"]
+        assert best[i]["translation"] == first
+        assert best[i]["score"] == pytest.approx(float(score), abs=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--input", "a.txt", "--scores"], "--scores needs a format with columns, JSON lines or"),
+        (["--input", "a.txt", "--column", "text"], "received a.txt. Leave --column out"),
+        (["--input", "a.jsonl"], "a.jsonl has columns, and one of them is the text. Give its name"),
+        (["--input", "a.jsonl", "--column", "text", "--model", "none"], "none"),
+        (["--input", "a.txt", "--output", "."], "must be new, empty, or the directory of the sam"),
+    ],
+)
+def test_what_does_not_fit_leaves_no_file(options, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.txt", "a.jsonl"):
+        Path(name).write_text("one\n")
+    with pytest.raises(SystemExit):
+        translate_corpus.main(["--model", "m", "--output", "out", *options])
+    assert message in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl", "a.txt"]
+
+
+def test_an_object_store_gives_what_a_disk_gives(run, corpus, tmp_path, capsys):
+    store = as_path(f"memory://{tmp_path.name}")
+    for path in corpus.iterdir():
+        (store / "in" / path.name).write_bytes(path.read_bytes())
+    out = tmp_path / "out"
+    translate_corpus.main(["--model", run, "--input", str(corpus / "*"), "--output", str(out)])
+    command = ["--model", run, "--input", f"{store}/in/*", "--output", f"{store}/out"]
+    for _ in range(2):
+        translate_corpus.main(command)
+    assert "continuing: 17 of 17 lines are finished" in capsys.readouterr().err
+    found = {path.name: path.read_bytes() for path in (store / "out").glob("*")}
+    expected = {path.name: path.read_bytes() for path in out.iterdir()}
+    assert found == {name: text for name, text in expected.items() if name != "corpus.lock"}
 
 
 def test_n_best_lists(run, corpus, tmp_path, capsys):
