@@ -11,7 +11,6 @@ A command that was stopped continues when it is given again.
 import argparse
 import functools
 import glob
-import logging
 import os
 import sys
 import time
@@ -19,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pipelines.cli.cluster import Task, add_engine_options, check_engine_options, engine
 from pipelines.cli.errors import FAILED, plain_errors
 from pipelines.cli.models import Translate, find_cuts, load_model
 from pipelines.cli.parser import Parser, add_model_options, search_options
@@ -27,11 +27,6 @@ from pipelines.cli.text import one_line
 
 if TYPE_CHECKING:
     from keras_transformer.data.shards import Shard, ShardedCorpus
-
-_ATTEMPTS = 5
-"""How often a shard is tried again after its worker or machine was lost."""
-_IN_FLIGHT = 2
-"""Shards per worker that are with Ray at a time, so that no worker waits for the next."""
 
 
 class Answers(NamedTuple):
@@ -43,10 +38,6 @@ class Answers(NamedTuple):
     """Warnings of lines that are longer than the model reads."""
     seconds: float
     """How long they took, without loading the model."""
-
-
-Answered = Iterator[tuple["Shard", Answers | Exception]]
-"""The shards that are missing with their answers, or with why they have none."""
 
 
 @plain_errors(lambda: "Interrupted. Give the same command again to continue.")
@@ -67,13 +58,7 @@ def main(
     parser.add_argument(
         "--lines", type=int, default=100_000, metavar="N", help="lines of a shard (default 100000)"
     )
-    parser.add_argument(
-        "--engine",
-        choices=["process", "ray"],
-        default="process",
-        help="this process (default), or workers of Ray",
-    )
-    _add_ray_options(parser)
+    add_engine_options(parser)
     args = parser.parse_args(argv)
     _check(parser, args)
     start_log()
@@ -83,6 +68,9 @@ def main(
     from keras_transformer.data.shards import LOCK, ShardedCorpus, check_directory
     from keras_transformer.utils.files import as_path
 
+    # By its name, also where this file is run as a program; Ray would copy a function of that.
+    from pipelines.translate_corpus import translate_lines
+
     output, new = as_path(args.output), _new_columns(args)
     files = [corpus_file(path, args.column, new) for path in _paths(args.input)]
     check_directory(output)
@@ -90,15 +78,15 @@ def main(
     options = _model_options(args, model=model, checksum=_checksum(model))
     if args.scores and args.num_hypotheses is None:
         options.num_hypotheses = "1"
-    engine = _ray_engine(args) if args.engine == "ray" else _in_this_process
     translate_lines(options, ["a"])  # A mistake in the options is noticed before the work.
     facts = {"model": options.checksum, "options": search_options(args)}
     if args.column is not None:
         facts["columns"] = [args.column, *new]
     output.mkdir(parents=True, exist_ok=True)
-    with locked(output / LOCK):
+    with locked(output / LOCK), engine(args) as run:
         corpus = ShardedCorpus(files, output, lines=args.lines, facts=facts)
-        answered = engine(options, corpus)
+        tasks = (Task(shard, (lines, shard.name)) for shard, lines in corpus.missing())
+        answered = run(functools.partial(translate_lines, options), tasks)
         _translate(corpus, answered, lambda lines: _columns(args, model, lines))
 
 
@@ -154,30 +142,8 @@ def _columns(args: argparse.Namespace, model: str, lines: Sequence[str]) -> dict
     return dict(zip(names, values, strict=True))
 
 
-def _add_ray_options(parser: Parser) -> None:
-    group = parser.add_argument_group(
-        "Ray", "For --engine ray, which needs pip install 'keras-transformer-mt[ray]'."
-    )
-    group.add_argument(
-        "--address", help="of a cluster, such as auto; by default, Ray starts on this machine"
-    )
-    group.add_argument(
-        "--workers", type=int, metavar="N", help="processes (default: as many as there is room for)"
-    )
-    group.add_argument("--cpus-per-worker", type=int, metavar="N", help="cores of each (default 1)")
-    group.add_argument(
-        "--gpus-per-worker", type=float, metavar="N", help="GPUs of each (default 0)"
-    )
-
-
 def _check(parser: Parser, args: argparse.Namespace) -> None:
-    for name in ("address", "workers", "cpus_per_worker", "gpus_per_worker"):
-        value = getattr(args, name)
-        option = f"--{name.replace('_', '-')}"
-        if value is not None and args.engine != "ray":
-            parser.error(f"{option} needs --engine ray")
-        if name in ("workers", "cpus_per_worker") and value is not None and value < 1:
-            parser.error(f"{option} must be at least 1, received {value}")
+    check_engine_options(parser, args)
     for option in ("scores", "model_column"):
         if getattr(args, option) and args.column is None:
             parser.error(
@@ -209,7 +175,7 @@ def _checksum(model: str) -> str:
 
 def _translate(
     corpus: "ShardedCorpus",
-    answers: "Answered",
+    answers: Iterator[tuple["Shard", Answers | Exception]],
     columns: Callable[[Sequence[str]], dict[str, list[Any]]],
 ) -> None:
     """Write the answers of an engine as they come, in some columns, and report."""
@@ -286,14 +252,6 @@ def _loaded(
             f"All machines must have the same model, received another in {args.model}: {found}, "
             f"expected {args.checksum}. Copy it there."
         )
-    start_log()
-    import_tensorflow()
-    if cpus := getattr(args, "cpus", None):
-        import tensorflow as tf
-
-        # A core translates a batch; see `prepare_cpu`.
-        tf.config.threading.set_inter_op_parallelism_threads(cpus)
-        tf.config.threading.set_intra_op_parallelism_threads(1)
     return load_model(args, args.num_hypotheses is not None), find_cuts(args)
 
 
@@ -303,69 +261,6 @@ def _model_options(args: argparse.Namespace, **changed: Any) -> argparse.Namespa
     add_model_options(parser)
     names = vars(parser.parse_args(["--model", ""]))
     return argparse.Namespace(**{name: getattr(args, name) for name in names} | changed)
-
-
-def _in_this_process(options: argparse.Namespace, corpus: "ShardedCorpus") -> "Answered":
-    for shard, lines in corpus.missing():
-        try:
-            yield shard, translate_lines(options, lines, shard.name)
-        except Exception as error:
-            yield shard, error
-
-
-def _ray_engine(args: argparse.Namespace) -> "Callable[..., Answered]":
-    """Return an engine that yields answers in the order in which Ray's workers finish."""
-    try:
-        import ray
-    except ImportError as error:
-        raise ImportError(
-            "--engine ray needs Ray: pip install 'keras-transformer-mt[ray]'"
-        ) from error
-    # By its name, also where this file is run as a program; Ray would copy a function of that.
-    from pipelines.translate_corpus import translate_lines
-
-    cpus, gpus = args.cpus_per_worker or 1, args.gpus_per_worker or 0
-    given = {"num_cpus": args.workers * cpus} if args.workers and not args.address else {}
-
-    def most_at_a_time() -> int:
-        if args.workers:
-            return args.workers if args.address else _IN_FLIGHT * args.workers
-        total = ray.cluster_resources()  # Machines may come and go.
-        room = [total.get("CPU", 0) // cpus, *([total.get("GPU", 0) // gpus] if gpus else [])]
-        return _IN_FLIGHT * max(1, int(min(room)))
-
-    def engine(options: argparse.Namespace, corpus: "ShardedCorpus") -> "Answered":
-        address = args.address or "local"
-        ray.init(address, include_dashboard=False, logging_level=logging.ERROR, **given)
-        try:
-            asked = ray.put(argparse.Namespace(**vars(options) | {"cpus": cpus}))
-            # No retry of exceptions: the same lines would raise them again.
-            task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=_ATTEMPTS)(translate_lines)
-            running: dict[Any, Shard] = {}
-            for shard, lines in corpus.missing():
-                running[task.remote(asked, lines, shard.name)] = shard
-                while len(running) >= most_at_a_time():
-                    yield _next(running)
-            while running:
-                yield _next(running)
-        finally:
-            ray.shutdown()
-
-    return engine
-
-
-def _next(running: "dict[Any, Shard]") -> "tuple[Shard, Answers | Exception]":
-    """Wait for a shard, and remove it."""
-    import ray
-
-    (ready,), _ = ray.wait(list(running), num_returns=1)
-    shard = running.pop(ready)
-    try:
-        return shard, ray.get(ready)
-    except ray.exceptions.RayTaskError as error:
-        return shard, error.cause
-    except ray.exceptions.RayError as error:  # It lost its worker or machine too often.
-        return shard, error
 
 
 if __name__ == "__main__":
