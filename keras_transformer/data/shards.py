@@ -106,6 +106,8 @@ class ShardedCorpus:
         if not (directory / _RECORD).exists():
             directory.mkdir(parents=True, exist_ok=True)
             write_json(directory / _RECORD, facts)
+        for path in directory.glob("writing-*"):  # Of a process that was killed.
+            path.unlink()
         self.bad_lines = len(bad)
         if bad:
             with whole_file(directory / BAD_LINES) as temporary:

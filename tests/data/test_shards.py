@@ -74,6 +74,7 @@ def test_a_run_that_is_stopped_ten_times_makes_each_shard_once(paths, tmp_path):
     made += answer(sharded(paths, tmp_path / "out", lines=1, facts={}))
     assert made == expected
     assert texts(tmp_path / "out") == texts(tmp_path / "whole")
+    assert not [*(tmp_path / "out").glob("writing-*")]
 
 
 def test_a_shard_without_a_checksum_is_kept_and_a_damaged_one_refused(paths, tmp_path):
