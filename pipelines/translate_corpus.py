@@ -11,7 +11,6 @@ A command that was stopped continues when it is given again.
 import argparse
 import functools
 import glob
-import logging
 import os
 import sys
 import time
@@ -19,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pipelines.cli.cluster import Task, add_engine_options, check_engine_options, engine
 from pipelines.cli.errors import FAILED, plain_errors
 from pipelines.cli.models import Translate, find_cuts, load_model
 from pipelines.cli.parser import Parser, add_model_options, search_options
@@ -27,11 +27,6 @@ from pipelines.cli.text import one_line
 
 if TYPE_CHECKING:
     from keras_transformer.data.shards import Shard, ShardedCorpus
-
-_ATTEMPTS = 5
-"""How often a shard is tried again after its worker or machine was lost."""
-_IN_FLIGHT = 2
-"""Shards per worker that are with Ray at a time, so that no worker waits for the next."""
 
 
 class Answers(NamedTuple):
@@ -45,10 +40,6 @@ class Answers(NamedTuple):
     """How long they took, without loading the model."""
 
 
-Answered = Iterator[tuple["Shard", Answers | Exception]]
-"""The shards that are missing with their answers, or with why they have none."""
-
-
 @plain_errors(lambda: "Interrupted. Give the same command again to continue.")
 def main(
     argv: Sequence[str] | None = None, prog: str = "python -m pipelines.translate_corpus"
@@ -56,71 +47,112 @@ def main(
     parser = Parser(prog=prog, description=__doc__.split("\n")[0])
     add_model_options(parser)
     parser.add_argument(
-        "--input", required=True, nargs="+", metavar="FILE", help="files or patterns; .gz and .xz"
+        "--input",
+        required=True,
+        nargs="+",
+        metavar="FILE",
+        help="files, patterns or addresses: text, .jsonl or .parquet, also .gz, .xz and .zst",
     )
-    parser.add_argument("--output", required=True, type=Path, metavar="DIRECTORY")
+    parser.add_argument("--output", required=True, metavar="DIRECTORY", help="or its address")
+    _add_column_options(parser)
     parser.add_argument(
         "--lines", type=int, default=100_000, metavar="N", help="lines of a shard (default 100000)"
     )
-    parser.add_argument(
-        "--engine",
-        choices=["process", "ray"],
-        default="process",
-        help="this process (default), or workers of Ray",
-    )
-    _add_ray_options(parser)
+    add_engine_options(parser)
     args = parser.parse_args(argv)
     _check(parser, args)
     start_log()
     import_tensorflow()
     from keras_transformer.data.encoded_files import locked
-    from keras_transformer.data.shards import LOCK, ShardedCorpus
+    from keras_transformer.data.formats import corpus_file
+    from keras_transformer.data.shards import LOCK, ShardedCorpus, check_directory
+    from keras_transformer.utils.files import as_path
 
+    # By its name, also where this file is run as a program; Ray would copy a function of that.
+    from pipelines.translate_corpus import translate_lines
+
+    output, new = as_path(args.output), _new_columns(args)
+    files = [corpus_file(path, args.column, new) for path in _paths(args.input)]
+    check_directory(output)
     model = _found_model(args.model)
     options = _model_options(args, model=model, checksum=_checksum(model))
-    engine = _ray_engine(args) if args.engine == "ray" else _in_this_process
+    if args.scores and args.num_hypotheses is None:
+        options.num_hypotheses = "1"
     translate_lines(options, ["a"])  # A mistake in the options is noticed before the work.
     facts = {"model": options.checksum, "options": search_options(args)}
-    args.output.mkdir(parents=True, exist_ok=True)
-    with locked(args.output / LOCK):
-        corpus = ShardedCorpus(_paths(args.input), args.output, lines=args.lines, facts=facts)
-        _translate(corpus, engine(options, corpus))
+    if args.column is not None:
+        facts["columns"] = [args.column, *new]
+    output.mkdir(parents=True, exist_ok=True)
+    with locked(output / LOCK), engine(args) as run:
+        corpus = ShardedCorpus(files, output, lines=args.lines, facts=facts)
+        tasks = (Task(shard, (lines, shard.name)) for shard, lines in corpus.missing())
+        answered = run(functools.partial(translate_lines, options), tasks)
+        _translate(corpus, answered, lambda lines: _columns(args, model, lines))
 
 
-def _paths(given: Sequence[str]) -> list[Path]:
+def _paths(given: Sequence[str]) -> list[str]:
     """Return the files of --input, each once."""
-    found = (
-        [each] if os.path.exists(each) else sorted(glob.glob(each)) or [each] for each in given
-    )
-    return list(dict.fromkeys(Path(path) for paths in found for path in paths))
+    from keras_transformer.utils.files import as_path
+
+    def found(each: str) -> list[str]:
+        path = as_path(each)
+        if path.exists() or not glob.has_magic(each):
+            return [each]
+        if isinstance(path, Path):
+            return sorted(glob.glob(str(path))) or [each]
+        return sorted(map(path.fs.unstrip_protocol, path.fs.glob(path.path))) or [each]
+
+    return list(dict.fromkeys(path for each in given for path in found(each)))
 
 
-def _add_ray_options(parser: Parser) -> None:
+def _add_column_options(parser: Parser) -> None:
     group = parser.add_argument_group(
-        "Ray", "For --engine ray, which needs pip install 'keras-transformer-mt[ray]'."
+        "columns", "Of JSON lines and Parquet, whose other columns are kept."
     )
+    group.add_argument("--column", metavar="NAME", help="the column with the text")
+    group.add_argument("--scores", action="store_true", help="also write a column score")
     group.add_argument(
-        "--address", help="of a cluster, such as auto; by default, Ray starts on this machine"
+        "--model-column", action="store_true", help="also write a column model: name and version"
     )
-    group.add_argument(
-        "--workers", type=int, metavar="N", help="processes (default: as many as there is room for)"
-    )
-    group.add_argument("--cpus-per-worker", type=int, metavar="N", help="cores of each (default 1)")
-    group.add_argument(
-        "--gpus-per-worker", type=float, metavar="N", help="GPUs of each (default 0)"
-    )
+
+
+def _new_columns(args: argparse.Namespace) -> list[str]:
+    """Return the names of the columns that are written."""
+    n_best = args.num_hypotheses is not None
+    names = ["translations", "scores"] if n_best else ["translation"]
+    names += ["score"] if args.scores and not n_best else []
+    return [*names, "model"] if args.model_column else names
+
+
+def _columns(args: argparse.Namespace, model: str, lines: Sequence[str]) -> dict[str, list[Any]]:
+    """Return the columns to write of the answers to some lines, by name."""
+    if args.column is None:
+        return {"translation": list(lines)}
+    names, values = _new_columns(args), [list[Any](lines)]
+    if args.scores or args.num_hypotheses is not None:
+        lists = [[each.split("\t", 2) for each in line.split("\n")] for line in lines]
+        values = [[[each[2] for each in best] for best in lists]]
+        values += [[[float(each[1]) for each in best] for best in lists]]
+        if args.num_hypotheses is None:
+            values = [[first for [first] in column] for column in values]
+    if args.model_column:
+        path = Path(model)
+        name = f"{path.parent.name} {path.name}" if path.name.isdecimal() else path.name
+        values.append([name] * len(lines))
+    return dict(zip(names, values, strict=True))
 
 
 def _check(parser: Parser, args: argparse.Namespace) -> None:
-    for name in ("address", "workers", "cpus_per_worker", "gpus_per_worker"):
-        value = getattr(args, name)
-        option = f"--{name.replace('_', '-')}"
-        if value is not None and args.engine != "ray":
-            parser.error(f"{option} needs --engine ray")
-        if name in ("workers", "cpus_per_worker") and value is not None and value < 1:
-            parser.error(f"{option} must be at least 1, received {value}")
-    if args.protect and args.num_hypotheses is not None:
-        parser.error("give --protect or --num-hypotheses, not both")
+    check_engine_options(parser, args)
+    for option in ("scores", "model_column"):
+        if getattr(args, option) and args.column is None:
+            parser.error(
+                f"--{option.replace('_', '-')} needs a format with columns, JSON lines or Parquet, "
+                "and --column"
+            )
+    if args.protect and (args.scores or args.num_hypotheses is not None):
+        other = "--scores" if args.scores else "--num-hypotheses"
+        parser.error(f"give --protect or {other}, not both")
     if args.lines < 1:
         parser.error(f"--lines must be at least 1, received {args.lines}")
 
@@ -141,8 +173,12 @@ def _checksum(model: str) -> str:
     return sample_checksum(record) if record.exists() else model
 
 
-def _translate(corpus: "ShardedCorpus", answers: "Answered") -> None:
-    """Write the answers of an engine as they come, and report."""
+def _translate(
+    corpus: "ShardedCorpus",
+    answers: Iterator[tuple["Shard", Answers | Exception]],
+    columns: Callable[[Sequence[str]], dict[str, list[Any]]],
+) -> None:
+    """Write the answers of an engine as they come, in some columns, and report."""
     from keras_transformer.data.shards import BAD_LINES
     from keras_transformer.training.progress import duration
 
@@ -157,7 +193,7 @@ def _translate(corpus: "ShardedCorpus", answers: "Answered") -> None:
             failed += 1
             print(f"{shard.name}: not translated: {found}", file=sys.stderr)
             continue
-        corpus.write(shard, found.lines)
+        corpus.write(shard, columns(found.lines))
         for warning in found.cut[:1]:
             more = f" (and {len(found.cut) - 1:,} more)" if found.cut[1:] else ""
             print(f"{shard.name}: {warning}{more}", file=sys.stderr)
@@ -177,15 +213,13 @@ def _translate(corpus: "ShardedCorpus", answers: "Answered") -> None:
             f"{busy / seconds:.2f} workers were busy on average"
         )
     if corpus.bad_lines:
-        print(
-            f"without a translation, as they are not UTF-8: {corpus.bad_lines:,}, see {BAD_LINES}"
-        )
+        print(f"without a translation, as they have no text: {corpus.bad_lines:,}, see {BAD_LINES}")
     if failed:
         print(f"missing files: {failed:,}. Give the same command again.", file=sys.stderr)
         sys.exit(FAILED)
 
 
-def translate_lines(args: argparse.Namespace, lines: Sequence[str]) -> Answers:
+def translate_lines(args: argparse.Namespace, lines: Sequence[str], what: str = "") -> Answers:
     """Translate the lines of a shard; what any engine does.
 
     Equal lines are translated once. A process loads the model the first time only.
@@ -193,11 +227,16 @@ def translate_lines(args: argparse.Namespace, lines: Sequence[str]) -> Answers:
     Args:
         args: The options of `add_model_options`.
         lines: The lines.
+        what: The name of the shard, for its progress.
     """
+    from keras_transformer.utils.progress import progress
+
     translate, cuts = _loaded(tuple(sorted(vars(args).items())))
     started = time.monotonic()
     distinct = list(dict.fromkeys(lines))
-    found = dict(zip(distinct, translate(distinct, lambda batch: None), strict=True))
+    with progress(f"{what}, {len(distinct):,} distinct lines", "lines") as advance:
+        answered = translate(distinct, lambda batch: advance(len(batch)))
+    found = dict(zip(distinct, answered, strict=True))
     n_best = args.num_hypotheses is not None
     answers = [found[line] if n_best else one_line(found[line]) for line in lines]
     return Answers(answers, list(cuts(lines)), time.monotonic() - started)
@@ -213,13 +252,6 @@ def _loaded(
             f"All machines must have the same model, received another in {args.model}: {found}, "
             f"expected {args.checksum}. Copy it there."
         )
-    import_tensorflow()
-    if cpus := getattr(args, "cpus", None):
-        import tensorflow as tf
-
-        # A core translates a batch; see `prepare_cpu`.
-        tf.config.threading.set_inter_op_parallelism_threads(cpus)
-        tf.config.threading.set_intra_op_parallelism_threads(1)
     return load_model(args, args.num_hypotheses is not None), find_cuts(args)
 
 
@@ -229,69 +261,6 @@ def _model_options(args: argparse.Namespace, **changed: Any) -> argparse.Namespa
     add_model_options(parser)
     names = vars(parser.parse_args(["--model", ""]))
     return argparse.Namespace(**{name: getattr(args, name) for name in names} | changed)
-
-
-def _in_this_process(options: argparse.Namespace, corpus: "ShardedCorpus") -> "Answered":
-    for shard, lines in corpus.missing():
-        try:
-            yield shard, translate_lines(options, lines)
-        except Exception as error:
-            yield shard, error
-
-
-def _ray_engine(args: argparse.Namespace) -> "Callable[..., Answered]":
-    """Return an engine that yields answers in the order in which Ray's workers finish."""
-    try:
-        import ray
-    except ImportError as error:
-        raise ImportError(
-            "--engine ray needs Ray: pip install 'keras-transformer-mt[ray]'"
-        ) from error
-    # By its name, also where this file is run as a program; Ray would copy a function of that.
-    from pipelines.translate_corpus import translate_lines
-
-    cpus, gpus = args.cpus_per_worker or 1, args.gpus_per_worker or 0
-    given = {"num_cpus": args.workers * cpus} if args.workers and not args.address else {}
-
-    def most_at_a_time() -> int:
-        if args.workers:
-            return args.workers if args.address else _IN_FLIGHT * args.workers
-        total = ray.cluster_resources()  # Machines may come and go.
-        room = [total.get("CPU", 0) // cpus, *([total.get("GPU", 0) // gpus] if gpus else [])]
-        return _IN_FLIGHT * max(1, int(min(room)))
-
-    def engine(options: argparse.Namespace, corpus: "ShardedCorpus") -> "Answered":
-        address = args.address or "local"
-        ray.init(address, include_dashboard=False, logging_level=logging.ERROR, **given)
-        try:
-            asked = ray.put(argparse.Namespace(**vars(options) | {"cpus": cpus}))
-            # No retry of exceptions: the same lines would raise them again.
-            task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=_ATTEMPTS)(translate_lines)
-            running: dict[Any, Shard] = {}
-            for shard, lines in corpus.missing():
-                running[task.remote(asked, lines)] = shard
-                while len(running) >= most_at_a_time():
-                    yield _next(running)
-            while running:
-                yield _next(running)
-        finally:
-            ray.shutdown()
-
-    return engine
-
-
-def _next(running: "dict[Any, Shard]") -> "tuple[Shard, Answers | Exception]":
-    """Wait for a shard, and remove it."""
-    import ray
-
-    (ready,), _ = ray.wait(list(running), num_returns=1)
-    shard = running.pop(ready)
-    try:
-        return shard, ray.get(ready)
-    except ray.exceptions.RayTaskError as error:
-        return shard, error.cause
-    except ray.exceptions.RayError as error:  # It lost its worker or machine too often.
-        return shard, error
 
 
 if __name__ == "__main__":

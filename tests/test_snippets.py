@@ -5,8 +5,9 @@ Pages are README.md, CONTRIBUTING.md, saved_models/README.md and docs/**/*.md.
 - ```python blocks of a page run in order, in an empty folder with a link to
   saved_models/multi30k_en_de, and know no names of other pages. If the next block is a ```text
   block, it is what the code prints; "..." stands for anything there.
-- ```bash blocks do not run. Each `keras-transformer NAME`, `python -m pipelines.NAME` and
-  `python -m benchmarks.NAME` in them must exist and list the options used in its --help.
+- ```bash blocks do not run, and neither does the entrypoint of a ```yaml block. Each
+  `keras-transformer NAME`, `python -m pipelines.NAME` and `python -m benchmarks.NAME` in them must
+  exist and list the options used in its --help.
 - The code cells of docs/*.ipynb run in order, with fewer epochs, and print what is stored, apart
   from numbers.
 
@@ -32,6 +33,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+import yaml
 from markdown_it import MarkdownIt
 
 from pipelines.main import COMMANDS
@@ -197,10 +199,17 @@ def listed_options(module):
     return {name for line in lines for name in names.findall(line.partition("  ")[0])}
 
 
+def script_of(fence):
+    """Return the shell text of a block, if it has one."""
+    if fence.info == "yaml" and "entrypoint:" in fence.content:
+        return yaml.safe_load(fence.content)["spec"]["entrypoint"]
+    return fence.content if fence.info == "bash" else ""
+
+
 def check_commands(page):
     """Check that the page's commands of ours exist and have the options that it gives them."""
     for fence in blocks(page):
-        for module, options in our_commands(fence.content) if fence.info == "bash" else ():
+        for module, options in our_commands(script_of(fence)):
             place = f"{page.name}, line {fence.map[0] + 1}"
             assert exists(module), f"{place}: there is no {module}."
             for option in options:

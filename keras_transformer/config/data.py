@@ -67,9 +67,9 @@ class DataConfig:
     """For parsing, where part-of-speech tags are: in no text, in the source, as in We/PRP, or in
     the target, so that the model predicts them."""
     train_source: str | list[str] | None = None
-    """Training text in the source language, one sentence per line, plain, gzip or xz; or, without
-    train_target, a file of both languages: TSV, .po, XLIFF, TMX or .ts. For several files, see
-    corpora."""
+    """Training text in the source language, one sentence per line, plain, gzip, xz or zstd; or,
+    without train_target, a file of both languages: TSV, .po, XLIFF, TMX or .ts. For several files,
+    see corpora."""
     train_target: str | list[str] | None = None
     """The same sentences in the target language, line by line; as many files as train_source."""
     corpora: list[CorpusConfig] = Field(default_factory=list)

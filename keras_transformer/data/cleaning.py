@@ -118,17 +118,16 @@ def log_report(rules: CleaningRules, kept: int, dropped: collections.Counter[str
     _LOGGER.info("kept %s of %s sentence pairs: dropped %s", f"{kept:,}", total, counts)
 
 
-def repeated(pairs: Iterable[tuple[str, str]]) -> np.ndarray:
-    """Return whether each pair occurred before, white space around sentences aside.
+def pair_hashes(pairs: Iterable[tuple[str, str]]) -> np.ndarray:
+    """Return a hash of 8 bytes of each pair, white space around sentences aside.
 
-    Pairs are compared by hashes of 8 bytes: of 20 million different pairs, the chance that two are
-    taken for equal is 1 in 90,000.
+    Of 20 million different pairs, the chance that two have the same one is 1 in 90,000.
 
-    >>> repeated([("a", "b"), ("a", "c"), (" a", "b")]).tolist()
-    [False, False, True]
+    >>> earlier(pair_hashes([("a", "b"), ("a", "c"), (" a", "b")])).tolist()
+    [-1, -1, 0]
     """
     lines = ("\n".join(side.strip() for side in pair) for pair in pairs)
-    return earlier(np.fromiter(map(text_hash, lines), np.uint64)) >= 0
+    return np.fromiter(map(text_hash, lines), np.uint64)
 
 
 def earlier(hashes: np.ndarray) -> np.ndarray:

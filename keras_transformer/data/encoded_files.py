@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import fcntl
+import functools
 import hashlib
 import itertools
 import json
@@ -16,13 +17,19 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_transformer.data.cleaning import CleaningRules, log_report, repeated
-from keras_transformer.data.encoding import EncodedChunk, EncodedPairs, chunked, encode_chunk
-from keras_transformer.data.filters import TextFilters
+from keras_transformer.data.cleaning import CleaningRules, earlier, log_report, pair_hashes
+from keras_transformer.data.encoding import (
+    EncodedChunk,
+    EncodedPairs,
+    Map,
+    chunked,
+    encode_chunk,
+)
+from keras_transformer.data.filters import Part, TextFilters
 from keras_transformer.data.languages import tag_sources
 from keras_transformer.data.sources import Corpus
 from keras_transformer.utils.checksums import FILE, check_files, record_files
-from keras_transformer.utils.files import read_json, write_json
+from keras_transformer.utils.files import is_remote, read_json, write_json
 from keras_transformer.utils.progress import progress
 
 if TYPE_CHECKING:
@@ -54,6 +61,7 @@ def encode_to_files(
     directory: Path,
     validation: Sequence[tuple[str, str]] = (),
     languages: Sequence[str] = (),
+    mapped: Map = map,
 ) -> tuple[EncodedPairs, list[dict[str, Any]]]:
     """Encode text into memory-mapped files, or use the files that are there.
 
@@ -70,6 +78,7 @@ def encode_to_files(
             65,536), where each sentence begins in 8 bytes, record.json, and checksums.
         validation: The validation text, for the filter `in_validation`.
         languages: See `encode_pairs`.
+        mapped: Applies a function to parts of the text; the files do not depend on it.
 
     Returns:
         The pairs, one corpus after another, and a report on each corpus: its "name", the pairs
@@ -95,7 +104,7 @@ def encode_to_files(
                 path.unlink()
             record = files.record()  # Another process may have completed it.
             if not record["complete"]:
-                _encode(corpora, tokenizers, rules, files, record, validation, languages)
+                _encode(corpora, tokenizers, rules, files, record, validation, languages, mapped)
     reports = record["corpora"]
     dropped = sum((collections.Counter(report["dropped"]) for report in reports), start=_NONE)
     log_report(rules, sum(report["kept"] for report in reports), dropped)
@@ -113,14 +122,18 @@ def _encode(
     record: dict[str, Any],
     validation: Sequence[tuple[str, str]],
     languages: Sequence[str],
+    mapped: Map,
 ) -> None:
     """Encode the text that the record lacks, and complete the record."""
     reports = record["corpora"]
     is_repeated = np.zeros(0, bool)
     if rules.drop_duplicates:
         _LOGGER.info("looking for duplicates")
-        is_repeated = repeated(itertools.chain.from_iterable(c.pairs() for c in corpora))
-    filters = TextFilters(rules.filters, corpora, validation)
+        pairs = itertools.chain.from_iterable(corpus.pairs() for corpus in corpora)
+        hashes = [np.zeros(0, np.uint64), *mapped(pair_hashes, chunked(pairs))]
+        is_repeated = earlier(np.concatenate(hashes)) >= 0
+    filters = TextFilters(rules.filters, corpora, validation, mapped)
+    encode = functools.partial(_encoded, tokenizers, rules, languages)
     if done := sum(report["read"] for report in reports):
         _LOGGER.info("continuing to encode after %s pairs", f"{done:,}")
     first = 0
@@ -130,14 +143,11 @@ def _encode(
                 reports.append({"name": corpus.name, "read": 0, "kept": 0, "dropped": {}})
             report = reports[number]
             advance(report["read"])
-            rest = itertools.islice(corpus.pairs(), report["read"], None)
-            for count, chunk in enumerate(chunked(rest), start=1):
-                start = first + report["read"]
-                part = is_repeated[start : start + len(chunk)] if len(is_repeated) else False
-                found = filters.found(chunk, number, start)
-                tagged = list(tag_sources(chunk, corpus.tag)) if corpus.tag else chunk
-                append(encoded := encode_chunk(tagged, tokenizers, rules, part, found, languages))
-                report["read"] += len(chunk)
+            parts = _parts(corpus, number, first, report["read"], filters, is_repeated)
+            for count, encoded in enumerate(mapped(encode, parts), start=1):
+                append(encoded)
+                size = len(encoded.source_counts) + encoded.dropped.total()
+                report["read"] += size
                 report["kept"] += len(encoded.source_counts)
                 report["dropped"] = {
                     reason: report["dropped"].get(reason, 0) + dropped
@@ -145,12 +155,41 @@ def _encode(
                 }
                 if count % _CHUNKS_PER_STEP == 0:
                     files.write_record(record)
-                advance(len(chunk))
+                advance(size)
             first += report["read"]
             files.write_record(record)
         record["complete"] = True
         files.write_record(record)
     files.record_checksums()
+
+
+def _parts(
+    corpus: Corpus,
+    number: int,
+    before: int,
+    done: int,
+    filters: TextFilters,
+    is_repeated: np.ndarray,
+) -> Iterator[tuple[Part, str, np.ndarray | bool]]:
+    """Yield the pairs of a corpus after those that are done, for `_encoded`."""
+    first = before + done
+    for chunk in chunked(itertools.islice(corpus.pairs(), done, None)):
+        part = is_repeated[first : first + len(chunk)] if len(is_repeated) else False
+        yield (filters.of_chunk(number, first, len(chunk)), chunk), corpus.tag, part
+        first += len(chunk)
+
+
+def _encoded(
+    tokenizers: "tuple[Tokenizer, Tokenizer]",
+    rules: CleaningRules,
+    languages: Sequence[str],
+    given: tuple[Part, str, np.ndarray | bool],
+) -> EncodedChunk:
+    """Filter, tag and encode a part of the text."""
+    (filters, chunk), tag, is_repeated = given
+    tagged = list(tag_sources(chunk, tag)) if tag else chunk
+    found = filters.found(chunk)
+    return encode_chunk(tagged, tokenizers, rules, is_repeated, found, languages)
 
 
 def _dtype(vocab_size: int) -> np.dtype:
@@ -263,7 +302,13 @@ def is_encoded_text(path: Path) -> bool:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keep other processes from writing the same files while the block runs."""
+    """Keep other processes from writing the same files while the block runs.
+
+    An object store has no locks.
+    """
+    if is_remote(path):
+        yield
+        return
     with open(path, "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -2,9 +2,9 @@
 
 import collections
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,6 +14,10 @@ from keras_transformer.data.cleaning import CleaningRules, log_report, reason_na
 
 if TYPE_CHECKING:
     from keras_transformer.text import Tokenizer
+
+Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
+"""Applies a function to parts of the text, in order: `map`, or one with other processes, to which
+the function and the parts are copied."""
 
 _LINES_AT_ONCE = 8192
 

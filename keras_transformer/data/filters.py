@@ -5,12 +5,13 @@ import itertools
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from keras_transformer.data.cleaning import earlier, text_hash
-from keras_transformer.data.encoding import chunked
+from keras_transformer.data.encoding import Map, chunked
 from keras_transformer.data.languages import without_tag
 from keras_transformer.data.sources import Corpus
 from keras_transformer.text.patterns import PATTERNS, PLACEHOLDERS
@@ -155,6 +156,56 @@ def _language_detector() -> Callable[..., list[dict]]:
 _KIND: dict[str, Callable[[str], str | None]] = {"script": text_script, "language": text_language}
 
 
+class ChunkFilters(NamedTuple):
+    """Filters with what they need for a few thousand pairs, so that any process can apply them."""
+
+    names: Sequence[str]
+    """The filters."""
+    usual: Mapping[str, Sequence[str | None]]
+    """Of each filter of a kind of text, the kind of sources and that of targets."""
+    repeated: Mapping[str, np.ndarray]
+    """Of each filter that compares pairs, which of these it finds."""
+
+    def found(self, pairs: Pairs) -> np.ndarray:
+        """Return which pairs each filter finds: booleans [F, n]."""
+        if not self.names:
+            return np.zeros((0, len(pairs)), bool)
+        pairs = [(source.strip(), target.strip()) for source, target in pairs]
+        found = np.zeros((len(self.names), len(pairs)), bool)
+        for row, name in zip(found, self.names, strict=True):
+            if name in self.repeated:
+                row[:] = self.repeated[name]
+            elif name in _KIND:
+                row[:] = [self._is_other(name, pair) for pair in pairs]
+            else:
+                differ = _DIFFER[name]
+                row[:] = [bool(each[0] and each[1]) and differ(*each) for each in pairs]
+        return found
+
+    def _is_other(self, name: str, pair: tuple[str, str]) -> bool:
+        if pair[0] == pair[1]:  # Often names; the filter identical finds them.
+            return False
+        return any(
+            expected is not None and _KIND[name](side) not in (None, expected)
+            for side, expected in zip(pair, self.usual[name], strict=True)
+        )
+
+
+Part = tuple[ChunkFilters, Pairs]
+"""A few thousand pairs and their filters."""
+
+
+def find(part: Part) -> np.ndarray:
+    """Return which pairs of a part each filter finds: booleans [F, n]."""
+    filters, pairs = part
+    return filters.found(pairs)
+
+
+def keep(part: Part) -> list[tuple[str, str]]:
+    """Return the pairs of a part that no filter finds."""
+    return list(itertools.compress(part[1], ~find(part).any(axis=0)))
+
+
 class TextFilters:
     """Filters that know what they need of the text, which they read first.
 
@@ -162,6 +213,7 @@ class TextFilters:
         names: The filters, names of `FILTERS`.
         corpora: The text.
         validation: Pairs whose sources the filter `in_validation` looks for.
+        mapped: Applies a function to parts of the text.
 
     Raises:
         ImportError: If the package of the filter `language` is missing.
@@ -174,8 +226,15 @@ class TextFilters:
     [[0, 0, 1], [0, 1, 0]]
     """
 
-    def __init__(self, names: Sequence[str], corpora: Sequence[Corpus], validation: Pairs = ()):
+    def __init__(
+        self,
+        names: Sequence[str],
+        corpora: Sequence[Corpus],
+        validation: Pairs = (),
+        mapped: Map = map,
+    ):
         self.names = names
+        self._mapped = mapped
         self.partners: dict[str, np.ndarray] = {}
         """Of each filter that compares pairs, the pair that each repeats, or -1."""
         self._usual = {
@@ -197,19 +256,22 @@ class TextFilters:
         Returns:
             Booleans [F, n].
         """
-        if not self.names:
-            return np.zeros((0, len(pairs)), bool)
-        pairs = [(source.strip(), target.strip()) for source, target in pairs]
-        found = np.zeros((len(self.names), len(pairs)), bool)
-        for row, name in zip(found, self.names, strict=True):
-            if name in self.partners:
-                row[:] = self.partners[name][first : first + len(pairs)] >= 0
-            elif name in _KIND:
-                row[:] = [self._is_other(name, corpus, pair) for pair in pairs]
-            else:
-                differ = _DIFFER[name]
-                row[:] = [bool(each[0] and each[1]) and differ(*each) for each in pairs]
-        return found
+        return self.of_chunk(corpus, first, len(pairs)).found(pairs)
+
+    def of_chunk(self, corpus: int, first: int, count: int) -> ChunkFilters:
+        """Return the filters for some pairs of a corpus, with its number and theirs."""
+        usual = {name: kinds[corpus] for name, kinds in self._usual.items()}
+        rows = slice(first, first + count)
+        repeated = {name: partners[rows] >= 0 for name, partners in self.partners.items()}
+        return ChunkFilters(self.names, usual, repeated)
+
+    def parts(self, corpora: Sequence[Corpus]) -> Iterator[Part]:
+        """Yield the text that the filters were made for in parts, with their filters."""
+        first = 0
+        for number, corpus in enumerate(corpora):
+            for chunk in chunked(corpus.pairs()):
+                yield self.of_chunk(number, first, len(chunk)), chunk
+                first += len(chunk)
 
     def kept(self, corpora: Sequence[Corpus]) -> Iterator[tuple[str, str]]:
         """Yield the pairs of the text that no filter finds.
@@ -221,25 +283,12 @@ class TextFilters:
         >>> list(TextFilters(["placeholders"], [corpus]).kept([corpus]))
         [('OK', 'Gut')]
         """
-        first = 0
-        for number, corpus in enumerate(corpora):
-            for chunk in chunked(corpus.pairs()):
-                is_found = self.found(chunk, number, first).any(axis=0)
-                yield from itertools.compress(chunk, ~is_found)
-                first += len(chunk)
-
-    def _is_other(self, name: str, corpus: int, pair: tuple[str, str]) -> bool:
-        if pair[0] == pair[1]:  # Often names; the filter identical finds them.
-            return False
-        usual = self._usual[name][corpus]
-        return any(
-            expected is not None and _KIND[name](side) not in (None, expected)
-            for side, expected in zip(pair, usual, strict=True)
-        )
+        return itertools.chain.from_iterable(self._mapped(keep, self.parts(corpora)))
 
     def _compare(self, corpora: Sequence[Corpus], validation: Pairs) -> None:
         """Find pairs that repeat others, by hashes of 8 bytes."""
-        hashes = np.fromiter(_hashes(corpora), np.dtype((np.uint64, 4)))
+        parts = ((c.tag, chunk) for c in corpora for chunk in chunked(c.pairs()))
+        hashes = np.concatenate([np.zeros((0, 4), np.uint64), *self._mapped(_hashes, parts)])
         source, target, plain_source, plain_pair = np.ascontiguousarray(hashes.T)
         if "near_duplicates" in self.names:
             self.partners["near_duplicates"] = earlier(plain_pair)
@@ -260,14 +309,16 @@ def _usual(kind: Callable[[str], str | None], corpus: Corpus) -> list[str | None
     return [max(counts, key=counts.__getitem__, default=None) for counts in sides]
 
 
-def _hashes(corpora: Iterable[Corpus]) -> Iterator[tuple[int, ...]]:
-    """Yield hashes of source, target, normalized source and normalized pair."""
-    for corpus in corpora:
-        for source, target in corpus.pairs():
-            plain = normalized(source)
-            yield (
-                text_hash(f"{corpus.tag}\n{source.strip()}"),
-                text_hash(target.strip()),
-                text_hash(plain),
-                text_hash(f"{corpus.tag}\n{plain}\n{normalized(target)}"),
-            )
+def _hashes(part: tuple[str, Pairs]) -> np.ndarray:
+    """Return hashes [n, 4] of source, target, normalized source and normalized pair."""
+    tag, pairs = part
+    hashes = np.empty((len(pairs), 4), np.uint64)
+    for row, (source, target) in zip(hashes, pairs, strict=True):
+        plain = normalized(source)
+        row[:] = (
+            text_hash(f"{tag}\n{source.strip()}"),
+            text_hash(target.strip()),
+            text_hash(plain),
+            text_hash(f"{tag}\n{plain}\n{normalized(target)}"),
+        )
+    return hashes

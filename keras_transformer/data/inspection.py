@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from keras_transformer.config.filters import FILTERS
-from keras_transformer.data.encoding import chunked
-from keras_transformer.data.filters import TextFilters
+from keras_transformer.data.encoding import Map
+from keras_transformer.data.filters import TextFilters, find
 from keras_transformer.data.sources import Corpus
 from keras_transformer.utils.progress import progress
 
@@ -57,13 +57,16 @@ class Findings:
         return "\n".join(lines)
 
 
-def inspect_text(corpora: Sequence[Corpus], filters: TextFilters, examples: int = 0) -> Findings:
+def inspect_text(
+    corpora: Sequence[Corpus], filters: TextFilters, examples: int = 0, mapped: Map = map
+) -> Findings:
     """Count what filters find in a text, and pick examples at random.
 
     Args:
         corpora: The text.
         filters: The filters, made for it.
         examples: Number of examples of each filter.
+        mapped: Applies a function to parts of the text.
 
     Returns:
         The counts and the examples, the same ones each time.
@@ -78,15 +81,13 @@ def inspect_text(corpora: Sequence[Corpus], filters: TextFilters, examples: int 
     chosen: dict[str, list[int]] = {name: [] for name in filters.names}
     draw = random.Random(1)
     with progress("inspecting", "pairs") as advance:
-        for number, corpus in enumerate(corpora):
-            for chunk in chunked(corpus.pairs()):
-                rows = filters.found(chunk, number, found.pairs)
-                for name, row in zip(filters.names, rows, strict=True):
-                    for place in (found.pairs + np.flatnonzero(row)).tolist():
-                        found.counts[name] += 1
-                        _sample(chosen[name], place, examples, found.counts[name], draw)
-                found.pairs += len(chunk)
-                advance(len(chunk))
+        for rows in mapped(find, filters.parts(corpora)):
+            for name, row in zip(filters.names, rows, strict=True):
+                for place in (found.pairs + np.flatnonzero(row)).tolist():
+                    found.counts[name] += 1
+                    _sample(chosen[name], place, examples, found.counts[name], draw)
+            found.pairs += rows.shape[1]
+            advance(rows.shape[1])
     earlier = {
         (name, place): int(filters.partners[name][place])
         for name in filters.partners

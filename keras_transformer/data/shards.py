@@ -1,19 +1,22 @@
 """A corpus in shards: files that are read line by line, and answered shard by shard."""
 
-import gzip
 import itertools
-import lzma
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from keras_transformer.data.sources import stream_bytes
-from keras_transformer.utils.checksums import check_files, record_files, sample_checksum
-from keras_transformer.utils.files import read_json, whole_file, write_json
+from keras_transformer.data.formats import Answers, CorpusFile, compressed
+from keras_transformer.utils.checksums import (
+    check_files,
+    read_checksums,
+    record_files,
+    sample_checksum,
+)
+from keras_transformer.utils.files import is_remote, read_json, whole_file, write_json
 from keras_transformer.utils.progress import progress
 
-BAD_LINES = "not_utf8.tsv"
-"""The file that lists lines that are not UTF-8: file and line number."""
+BAD_LINES = "bad_lines.tsv"
+"""The file that lists lines without a text: file and line number."""
 LOCK = "corpus.lock"
 """The file that a run holds a lock on; see `locked`."""
 _RECORD = "corpus.json"
@@ -24,12 +27,12 @@ class Shard(NamedTuple):
 
     name: str
     """The file with the answers."""
-    source: Path
+    source: CorpusFile
     """The file of the corpus."""
-    first: int
-    """Number of lines before it in that file."""
     size: int
     """Number of its lines."""
+    rows: Any = None
+    """What the file has of them, while they are answered."""
 
 
 class ShardedCorpus:
@@ -38,30 +41,32 @@ class ShardedCorpus:
     The answers of `news.txt.gz` are in `news-00000-of-00012.txt.gz` and so on, in the order of its
     lines. A shard appears when it is complete, and `SHA256SUMS` has its checksum, so that a run
     that was stopped continues with the shards that are missing. `corpus.json` says what the run
-    began with. A line that is not UTF-8 counts as empty and is listed in `not_utf8.tsv`.
+    began with. A line without a text, such as one that is not UTF-8, counts as empty and is listed
+    in `bad_lines.tsv`. In an object store, a shard without a checksum is made again.
 
     Attributes:
         shards: All shards, in order.
         finished: The names of those that are complete.
-        bad_lines: Number of lines that are not UTF-8.
+        bad_lines: Number of lines without a text.
 
     Args:
-        paths: The files: text, gzip or xz.
+        files: The files; see `corpus_file`.
         directory: Where the answers go.
         lines: Number of lines of a shard; the last of a file has fewer.
         facts: What else the answers depend on.
 
     Raises:
-        FileNotFoundError: If a file does not exist.
         ValueError: If two files have the same name, a file is damaged, or the directory holds
             answers to other text, of another model or with other options.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
     >>> _ = (folder / "a.txt").write_text("one\\ntwo\\nthree\\n")
-    >>> corpus = ShardedCorpus([folder / "a.txt"], folder / "upper", lines=2, facts={})
+    >>> from keras_transformer.data.formats import corpus_file
+    >>> files = [corpus_file(folder / "a.txt")]
+    >>> corpus = ShardedCorpus(files, folder / "upper", lines=2, facts={})
     >>> for shard, lines in corpus.missing():
-    ...     corpus.write(shard, [line.upper() for line in lines])
+    ...     corpus.write(shard, {"upper": [line.upper() for line in lines]})
     >>> sorted(path.name for path in (folder / "upper").glob("*.txt"))
     ['a-00000-of-00002.txt', 'a-00001-of-00002.txt']
     >>> (folder / "upper" / "a-00000-of-00002.txt").read_text()
@@ -69,46 +74,58 @@ class ShardedCorpus:
     """
 
     def __init__(
-        self, paths: Sequence[Path], directory: Path, *, lines: int, facts: Mapping[str, Any]
+        self,
+        files: Sequence[CorpusFile],
+        directory: Path,
+        *,
+        lines: int,
+        facts: Mapping[str, Any],
     ):
         self.directory = directory
-        names = [path.name for path in paths]
+        self._lines = lines
+        names = [file.path.name for file in files]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(
                 f"Files of a corpus must have different names, received {', '.join(twice[:3])} "
                 "more than once. Rename them, or translate each folder to a directory of its own."
             )
-        inputs = {path.name: sample_checksum(path) for path in paths}
-        self._claim({"inputs": inputs, "lines_per_shard": lines, **facts})
+        inputs = {file.path.name: sample_checksum(file.path) for file in files}
+        facts = {"inputs": inputs, "lines_per_shard": lines, **facts}
+        self._compare(facts)
         self.shards: list[Shard] = []
         bad: list[str] = []
         with progress("counting", "lines") as advance:
-            for path in paths:
-                count = 0
-                for count, line in enumerate(stream_bytes(path), start=1):
-                    if not line.isascii() and _text(line) is None:
-                        bad.append(f"{path.name}\t{count}\n")
-                    advance(1)
-                self.shards += _divide(path, count, lines)
+            for file in files:
+                sizes: list[int] = []
+                for rows in file.groups(lines):
+                    texts = enumerate(file.texts(rows), start=1 + sum(sizes))
+                    bad += [f"{file.path.name}\t{n}\n" for n, text in texts if text is None]
+                    sizes.append(len(rows))
+                    advance(len(rows))
+                self.shards += _divide(file, sizes)
+        if not (directory / _RECORD).exists():
+            directory.mkdir(parents=True, exist_ok=True)
+            write_json(directory / _RECORD, facts)
+        for path in directory.glob("writing-*"):  # Of a process that was killed.
+            path.unlink()
         self.bad_lines = len(bad)
         if bad:
             with whole_file(directory / BAD_LINES) as temporary:
                 temporary.write_text("".join(bad), encoding="utf-8")
         check_files(directory, remedy="Remove it to translate its lines again")
-        self.finished = {each.name for each in self.shards if (directory / each.name).exists()}
-        record_files(directory, sorted(self.finished))  # A kill may come between file and record.
+        recorded = read_checksums(directory)
+        there = {path.name for path in directory.glob("*-of-*")}
+        self.finished = {shard.name for shard in self.shards if shard.name in there}
+        if is_remote(directory):
+            self.finished.intersection_update(recorded)
+        else:  # They are complete, and a kill may come between file and record.
+            record_files(directory, sorted(self.finished.difference(recorded)))
 
-    def _claim(self, facts: Mapping[str, Any]) -> None:
-        """Record what the answers depend on, or compare it with the record."""
+    def _compare(self, facts: Mapping[str, Any]) -> None:
+        """Compare what the answers depend on with the record, if there is one."""
+        check_directory(self.directory)
         record = self.directory / _RECORD
         if not record.exists():
-            if any(path.name != LOCK for path in self.directory.glob("*")):
-                raise ValueError(
-                    f"{self.directory} must be new, empty, or the directory of the same run; it "
-                    f"has other files and no {_RECORD}. Choose another directory."
-                )
-            self.directory.mkdir(parents=True, exist_ok=True)
-            write_json(record, facts)
             return
         before = read_json(record)
         changed = [name for name in facts if facts[name] != before.get(name)]
@@ -134,49 +151,54 @@ class ShardedCorpus:
         Raises:
             ValueError: If a file has become shorter, or is damaged.
         """
-        for source, group in itertools.groupby(self.shards, key=lambda shard: shard.source):
+        for file, group in itertools.groupby(self.shards, key=lambda shard: shard.source):
             shards = list(group)
             if self.finished.issuperset(shard.name for shard in shards):
                 continue
-            lines = stream_bytes(source)
+            groups = file.groups(self._lines)
             for shard in shards:
-                part = list(itertools.islice(lines, shard.size))
-                if len(part) < shard.size:
+                rows = next(groups, ())
+                if len(rows) != shard.size:
                     raise ValueError(
-                        f"{source} has changed since its lines were counted. Restore it, and give "
-                        "the same command again."
+                        f"{file.path} has changed since its lines were counted. Restore it, and "
+                        "give the same command again."
                     )
                 if shard.name not in self.finished:
-                    yield shard, [_text(line) or "" for line in part]
+                    yield shard._replace(rows=rows), [text or "" for text in file.texts(rows)]
 
-    def write(self, shard: Shard, answers: Sequence[str]) -> None:
-        """Write the answers to a shard's lines, without line breaks, to its file."""
-        content = "".join(f"{answer}\n" for answer in answers).encode("utf-8", "surrogatepass")
+    def write(self, shard: Shard, answers: Answers) -> None:
+        """Write the answers to a shard of `missing` to its file.
+
+        Args:
+            shard: The shard.
+            answers: New columns by name, each with a value for each line; text has only the first,
+                whose values are lines.
+        """
+        content = shard.source.content(shard.rows, answers)
         with whole_file(self.directory / shard.name) as temporary:
-            temporary.write_bytes(_compressed(content, shard.name))
+            temporary.write_bytes(compressed(content, shard.name))
         record_files(self.directory, [shard.name])
         self.finished.add(shard.name)
 
 
-def _text(line: bytes) -> str | None:
-    try:
-        return line.decode("utf-8")
-    except UnicodeDecodeError:
-        return None
+def check_directory(directory: Path) -> None:
+    """Check that a directory is new, empty or the one of a corpus.
+
+    Raises:
+        ValueError: If it has other files.
+    """
+    names = {path.name for path in directory.glob("*")}
+    if _RECORD not in names and names - {LOCK}:
+        raise ValueError(
+            f"{directory} must be new, empty, or the directory of the same run; it has other files "
+            f"and no {_RECORD}. Choose another directory."
+        )
 
 
-def _divide(path: Path, count: int, lines: int) -> Iterator[Shard]:
-    """Yield the shards of a file with some lines; an empty file has one."""
-    firsts = range(0, max(count, 1), lines)
-    stem, dot, suffixes = path.name.partition(".")
-    width = max(5, len(str(len(firsts))))
-    for number, first in enumerate(firsts):
-        name = f"{stem}-{number:0{width}}-of-{len(firsts):0{width}}{dot}{suffixes}"
-        yield Shard(name, path, first, min(lines, count - first))
-
-
-def _compressed(content: bytes, name: str) -> bytes:
-    """Return the content of a file with a name; the same bytes each time."""
-    if name.endswith(".gz"):
-        return gzip.compress(content, mtime=0)
-    return lzma.compress(content) if name.endswith(".xz") else content
+def _divide(file: CorpusFile, sizes: Sequence[int]) -> Iterator[Shard]:
+    """Yield the shards of a file with groups of some sizes."""
+    stem, dot, suffixes = file.path.name.partition(".")
+    width = max(5, len(str(len(sizes))))
+    for number, size in enumerate(sizes):
+        name = f"{stem}-{number:0{width}}-of-{len(sizes):0{width}}{dot}{suffixes}"
+        yield Shard(name, file, size)

@@ -1,18 +1,20 @@
-"""Parallel text in files: two aligned files, plain, gzip or xz, or one of pairs."""
+"""Parallel text in files: two aligned files, or one of pairs, also compressed."""
 
 import codecs
 import gzip
+import io
 import lzma
 import os
 import zlib
 from collections.abc import Callable, Iterator
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from keras_transformer.data.messages import has_messages, stream_messages
+from keras_transformer.utils.files import as_path, import_of_corpora
 
-_GZIP_MAGIC, _XZ_MAGIC = b"\x1f\x8b", b"\xfd7zXZ"
+_MAGICS = {"gzip": b"\x1f\x8b", "xz": b"\xfd7zXZ", "zstd": b"\x28\xb5\x2f\xfd"}
 
 
 class Corpus(NamedTuple):
@@ -27,7 +29,7 @@ class Corpus(NamedTuple):
 
 
 def read_lines(path: str | os.PathLike) -> list[str]:
-    r"""Return the lines of a UTF-8 file, plain, gzip or xz.
+    r"""Return the lines of a UTF-8 file, plain, gzip, xz or zstd.
 
     Only \n and \r\n end a line; every other character, including U+2028, is kept. A byte order
     mark is dropped.
@@ -149,7 +151,7 @@ def _tab_separated(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
 
 def existing_file(path: str | os.PathLike) -> Path:
     """Return the path of a text file, or raise a FileNotFoundError that says what to do."""
-    path = Path(path)
+    path = as_path(path)
     if not path.exists():
         raise FileNotFoundError(
             f"{path} must be a text file, but does not exist. Check the path; relative paths start "
@@ -175,19 +177,26 @@ def stream_bytes(path: str | os.PathLike) -> Iterator[bytes]:
     """Yield the lines of a file without their ends, UTF-8 or not; see `read_lines`."""
     path = existing_file(path)
     with path.open("rb") as file:
-        start = file.read(len(_XZ_MAGIC))
-    kind = "gzip" if start.startswith(_GZIP_MAGIC) else "xz" if start == _XZ_MAGIC else "text"
+        start = file.read(max(map(len, _MAGICS.values())))
+    kind = next((name for name, magic in _MAGICS.items() if start.startswith(magic)), "text")
     # Binary files break lines at \n alone, where text mode also breaks at a lone \r.
-    opened: Any = {"gzip": gzip.open, "xz": lzma.open}.get(kind, open)
-    with opened(path, "rb") as file:
+    with path.open("rb") as raw, _decompressed(raw, kind) as file:
         number = 0
+        damages = [EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError]
+        damages += [OSError] if kind == "zstd" else []
         try:
             for number, line in enumerate(file, start=1):
                 if number == 1:
                     line = line.removeprefix(codecs.BOM_UTF8)
                 yield line.removesuffix(b"\n").removesuffix(b"\r")
-        except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
+        except tuple(damages) as error:
             raise ValueError(
                 f"{path} must be a complete {kind} file, received damaged data after line {number} "
                 f"({error}). Download or compress it again."
             ) from error
+
+
+def _decompressed(file: IO[bytes], kind: str) -> Any:
+    if kind == "zstd":
+        return io.BufferedReader(import_of_corpora("pyarrow").CompressedInputStream(file, "zstd"))
+    return gzip.open(file) if kind == "gzip" else lzma.open(file) if kind == "xz" else file

@@ -69,6 +69,9 @@ class Tokenizer(tf.Module, abc.ABC):
         # In bytes, before normalization: a character of UTF-8 has at most 4.
         self._longest_piece = 4 * max(len(piece) for piece in self._pieces_by_id)
 
+    def __reduce__(self) -> tuple[type[Self], tuple[bytes]]:
+        return type(self), (self.model,)  # For processes that encode text.
+
     @abc.abstractmethod
     def _read(self, model: bytes) -> list[str]:
         """Return the pieces of a vocabulary, or raise a ValueError for other bytes."""

@@ -11,6 +11,7 @@ from typing import Any
 from keras_transformer.config import DataConfig, ExperimentConfig
 from keras_transformer.config.data import CorpusConfig, as_list
 from keras_transformer.data import read_pairs, read_tfds, read_trees
+from keras_transformer.data.encoding import Map
 from keras_transformer.data.languages import tag_sources
 from keras_transformer.data.sources import Corpus, existing_file, stream_pairs
 from keras_transformer.data.tfds import stream_tfds, tfds_version
@@ -76,17 +77,24 @@ class TrainingText:
     """What identifies it; see `text_facts`."""
     folder: Path
     """The directory of encoded text and its vocabularies: the run's own, or the cache."""
+    mapped: Map = map
+    """Applies a function to parts of the text."""
 
 
-def training_text(config: ExperimentConfig, directory: Path) -> TrainingText:
+def training_text(config: ExperimentConfig, directory: Path, mapped: Map = map) -> TrainingText:
     """Find the training text of a run, without reading it.
+
+    Args:
+        config: The experiment.
+        directory: The run directory.
+        mapped: Applies a function to parts of the text.
 
     Raises:
         FileNotFoundError, ImportError, ValueError: See `text_facts`.
     """
     data = config.data
     folder = directory / "text" if data.cache is None else Path(data.cache)
-    return TrainingText(training_corpora(data), text_facts(data), folder)
+    return TrainingText(training_corpora(data), text_facts(data), folder, mapped)
 
 
 def training_corpora(data: DataConfig) -> list[Corpus]:

@@ -17,6 +17,7 @@ from keras_transformer.data.augmentation import Augmentation
 from keras_transformer.data.batching import choose_widths, rows_per_batch
 from keras_transformer.data.cleaning import CleaningRules, reason_names
 from keras_transformer.data.encoded_files import digest, encode_to_files, is_encoded_text
+from keras_transformer.data.encoding import Map
 from keras_transformer.data.filters import TextFilters
 from keras_transformer.data.inspection import inspect_text
 from keras_transformer.data.languages import temperature_weights
@@ -95,12 +96,13 @@ def prepare_text(config: ExperimentConfig, checked: Checked, replicas: int) -> P
     )
 
 
-def inspection_report(data: DataConfig, examples: int = 0) -> str:
+def inspection_report(data: DataConfig, examples: int = 0, mapped: Map = map) -> str:
     """Return what the filters find in the training text, whether they are on or not.
 
     Args:
         data: Where the text is.
         examples: Number of examples of each filter.
+        mapped: Applies a function to parts of the text.
 
     Raises:
         FileNotFoundError, ImportError, ConnectionError, ValueError: If the text cannot be read.
@@ -111,13 +113,13 @@ def inspection_report(data: DataConfig, examples: int = 0) -> str:
         names.remove("language")
         note = "\nFor the filter language: pip install 'keras-transformer-mt[language]'"
     corpora = training_corpora(data)
-    filters = TextFilters(names, corpora, read_validation(data))
-    return inspect_text(corpora, filters, examples).report(dropped) + note
+    filters = TextFilters(names, corpora, read_validation(data), mapped)
+    return inspect_text(corpora, filters, examples, mapped).report(dropped) + note
 
 
-def preparation_report(config: ExperimentConfig, checked: Checked) -> str:
+def preparation_report(config: ExperimentConfig, checked: Checked, mapped: Map) -> str:
     """Train the vocabularies, encode the training text, and return what was kept and dropped."""
-    text = training_text(config, checked.directory)
+    text = training_text(config, checked.directory, mapped)
     check_inputs(checked.directory, config)
     tokenizers = run_tokenizers(config, checked.directory, text, checked.trained)
     pairs, reports = encode_text(config, text, tokenizers)
@@ -174,7 +176,9 @@ def encode_text(
                 shutil.rmtree(path, ignore_errors=True)
             elif path.name.startswith("writing-"):  # Of a process that was killed.
                 path.unlink(missing_ok=True)
-    return encode_to_files(text.corpora, tokenizers, rules, folder, validation, languages)
+    return encode_to_files(
+        text.corpora, tokenizers, rules, folder, validation, languages, text.mapped
+    )
 
 
 def _cleaning_rules(config: ExperimentConfig) -> CleaningRules:

@@ -7,6 +7,7 @@ from pathlib import Path
 import keras
 
 from keras_transformer.config import ExperimentConfig
+from keras_transformer.data.encoding import Map
 from keras_transformer.training.build import build_run, compiled_model
 from keras_transformer.training.check import check_run
 from keras_transformer.training.choose import choose_weights, finished_translator
@@ -127,13 +128,15 @@ def dry_run(config: ExperimentConfig, directory: str | os.PathLike) -> DryRun:
         return make_trial_steps(config.training, model, text.batches)
 
 
-def prepare(config: ExperimentConfig, directory: str | os.PathLike) -> str:
+def prepare(config: ExperimentConfig, directory: str | os.PathLike, mapped: Map = map) -> str:
     """Train the vocabularies of a run and encode its text, so that `train` starts at once.
 
     Args:
         config: The experiment.
         directory: The run directory, whose folder `text` gets the files; or, with `data.cache`, any
             directory.
+        mapped: Applies a function to parts of the text, in order, like `map`, perhaps in other
+            processes. What is written does not depend on it.
 
     Returns:
         A report: how many pairs of each corpus were kept and dropped, and why.
@@ -159,7 +162,7 @@ def prepare(config: ExperimentConfig, directory: str | os.PathLike) -> str:
     config = settle(config, directory)
     with locked_directory(directory):
         checked = check_run(config, directory, resumes=False, has_devices=False)
-        return preparation_report(config, checked)
+        return preparation_report(config, checked, mapped)
 
 
 def _check_backend(name: str, otherwise: str = "") -> None:

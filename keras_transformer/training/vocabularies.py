@@ -217,7 +217,7 @@ def _trained(data: DataConfig, text: TrainingText, sides: tuple[int, ...], size:
         pairs: Iterable[tuple[str, str]] = chain.from_iterable(c.pairs() for c in corpora)
         if filters:
             held_out = read_validation(data) if "in_validation" in filters else ()
-            pairs = TextFilters(filters, corpora, held_out).kept(corpora)
+            pairs = TextFilters(filters, corpora, held_out, text.mapped).kept(corpora)
         lines = sample_sentences(pairs, sides, data.vocabulary_sentences)
         counts = f"{size:,}", f"{len(lines):,}"
         log.info("training a vocabulary of %s tokens on %s sentences", *counts)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from keras_transformer.utils.files import whole_file
+from keras_transformer.utils.files import as_path, whole_file
 
 FILE = "SHA256SUMS"
 _BLOCK, _BLOCKS = 2**16, 256
@@ -39,17 +39,18 @@ def check_files(
     Traceback (most recent call last):
     ValueError: ...config.yaml is damaged: its checksum is not the one in SHA256SUMS. Restore it...
     """
-    recorded = _read(Path(directory))
+    directory = as_path(directory)
+    recorded = read_checksums(directory)
     for name in recorded if names is None else names:
-        path = Path(directory) / name
+        path = directory / name
         if name not in recorded:
             continue
         if not path.exists():
-            raise ValueError(f"{path} is missing, but {Path(directory) / FILE} lists it. {remedy}.")
+            raise ValueError(f"{path} is missing, but {directory / FILE} lists it. {remedy}.")
         if _digest(path) != recorded[name]:
             raise ValueError(
                 f"{path} is damaged: its checksum is not the one in {FILE}. {remedy}; if it was "
-                f"changed on purpose, remove its line from {Path(directory) / FILE}."
+                f"changed on purpose, remove its line from {directory / FILE}."
             )
 
 
@@ -66,10 +67,11 @@ def recorded_files(directory: str | os.PathLike, names: Sequence[str]) -> Iterat
     Raises:
         ValueError: If the record is damaged.
     """
-    before = _read(Path(directory))
+    directory = as_path(directory)
+    before = read_checksums(directory)
     kept = {name: digest for name, digest in before.items() if name not in names}
     if kept != before:
-        _write(Path(directory), kept)
+        _write(directory, kept)
     yield
     record_files(directory, names)
 
@@ -84,9 +86,9 @@ def record_files(directory: str | os.PathLike, names: Sequence[str]) -> None:
     Raises:
         ValueError: If the record is damaged.
     """
-    directory = Path(directory)
+    directory = as_path(directory)
     new = {name: _digest(directory / name) for name in names}
-    _write(directory, _read(directory) | new)
+    _write(directory, read_checksums(directory) | new)
 
 
 def sample_checksum(path: str | os.PathLike) -> str:
@@ -97,9 +99,10 @@ def sample_checksum(path: str | os.PathLike) -> str:
     ...     sample_checksum(file.name)[:20]
     '0 e3b0c44298fc1c149a'
     """
-    size, digest = os.path.getsize(path), hashlib.sha256()
+    path = as_path(path)
+    size, digest = path.stat().st_size, hashlib.sha256()
     step = max(_BLOCK, (size - _BLOCK) // (_BLOCKS - 1))
-    with open(path, "rb") as file:
+    with path.open("rb") as file:
         for place in range(0, size, step):
             file.seek(place)
             digest.update(file.read(_BLOCK))
@@ -109,15 +112,17 @@ def sample_checksum(path: str | os.PathLike) -> str:
 
 
 def _digest(path: Path) -> str:
-    with open(path, "rb") as file:
+    with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _read(directory: Path) -> dict[str, str]:
+def read_checksums(directory: Path) -> dict[str, str]:
+    """Return the recorded checksums by file."""
     path = directory / FILE
     if not path.exists():
         return {}
-    lines = [_LINE.fullmatch(line) for line in path.read_text("utf-8", "replace").splitlines()]
+    text = path.read_text(encoding="utf-8", errors="replace")
+    lines = [_LINE.fullmatch(line) for line in text.splitlines()]
     if not all(lines):
         raise ValueError(
             f"{path} is damaged: line {1 + lines.index(None)} must be a checksum and the name of a "

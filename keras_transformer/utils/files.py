@@ -1,8 +1,12 @@
 """Files and directories that are either complete or absent."""
 
+import importlib
 import json
 import os
 import shutil
+import tempfile
+import urllib.parse
+import urllib.request
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,12 +16,51 @@ from typing import Any
 _LONGEST_JSON = 50_000_000
 
 
+def as_path(address: str | os.PathLike) -> Path:
+    """Return a path on the disk, or one of an object store by its address.
+
+    Args:
+        address: A path, or an address such as file:///corpus or s3://bucket/corpus.
+
+    Returns:
+        A `Path`, or an object of universal-pathlib with the same methods.
+
+    Raises:
+        ImportError: If the package of an object store is missing.
+
+    >>> as_path("corpus/a.txt"), as_path("file:///corpus/a%20b.txt")
+    (PosixPath('corpus/a.txt'), PosixPath('/corpus/a b.txt'))
+    """
+    text = str(address)
+    if "://" not in text:
+        return Path(address)
+    if text.startswith("file://"):
+        return Path(urllib.request.url2pathname(urllib.parse.urlparse(text).path))
+    return import_of_corpora("upath").UPath(text)
+
+
+def is_remote(path: Path) -> bool:
+    """Return whether a path of `as_path` is in an object store, which has no renaming or locks."""
+    return not isinstance(path, Path)
+
+
+def import_of_corpora(name: str) -> Any:
+    """Import a module of the extra `corpora`."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ImportError(
+            "Parquet, zstd and object stores need pip install 'keras-transformer-mt[corpora]'"
+        ) from error
+
+
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path to write to, and rename it to `path` if the block succeeds.
 
     The temporary path has the same suffix and directory, and is unique to each writer. An error of
-    writing, such as that of a full disk, names the final path.
+    writing, such as that of a full disk, names the final path. A file of an object store is written
+    on the disk and copied there as a whole.
 
     Args:
         path: The final path. An existing file is replaced.
@@ -29,6 +72,12 @@ def whole_file(path: Path) -> Iterator[Path]:
     ...     [file.name for file in Path(folder).iterdir()]
     ['scores.json']
     """
+    if is_remote(path):
+        with tempfile.TemporaryDirectory() as folder:
+            temporary = Path(folder, path.name)
+            yield temporary
+            path.fs.put_file(str(temporary), path.path)  # type: ignore[attr-defined]
+        return
     temporary = path.with_name(f"writing-{uuid.uuid4().hex}-{path.name}")
     try:
         yield temporary

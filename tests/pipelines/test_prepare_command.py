@@ -73,6 +73,31 @@ def test_what_is_prepared_is_reported_and_used(tmp_path, capsys, caplog, shared,
     }
 
 
+@pytest.mark.slow
+def test_two_workers_of_ray_write_what_one_process_writes(tmp_path, capfd, monkeypatch):
+    pytest.importorskip("ray")
+    monkeypatch.setattr("keras_transformer.data.encoding._LINES_AT_ONCE", 16)
+    data = write_corpora(tmp_path)
+    first, second = data.pop("train_source")
+    del data["train_weights"]
+    data["corpora"] = [{"source": first, "weight": 2}, {"source": second, "tag": "bt"}]
+    data["filters"] = ["numbers", "script", "several_translations", "near_duplicates"]
+    data["filters"] += ["in_validation"]
+    toy_experiment(data).to_file(tmp_path / "config.yaml")
+    made, reports = [], []
+    for engine in ([], ["--engine", "ray", "--workers", "2"]):
+        output = tmp_path / f"run{len(engine)}"
+        command = ["--config", str(tmp_path / "config.yaml"), "--output", str(output)]
+        prepare.main([*command, "--show", "2", *engine])
+        reports.append(capfd.readouterr().out)
+        files = sorted(path for path in (output / "text").rglob("*") if path.is_file())
+        made.append({str(path.relative_to(output)): path.read_bytes() for path in files})
+    assert reports[0] == reports[1]
+    assert re.search(r"kept [1-9]\d? of 13 sentence pairs\n  dropped 1 with an empty", reports[0])
+    assert made[0] == made[1]
+    assert {"source.ids", "target.offsets"} <= {name.rpartition("/")[2] for name in made[0]}
+
+
 def test_a_run_with_another_configuration_is_left_alone(tmp_path):
     data = write_toy_text(tmp_path, train=60)
     (tmp_path / "run").mkdir()
