@@ -19,7 +19,13 @@ import tensorflow as tf
 
 from keras_transformer.config import PAD_ID
 from keras_transformer.text import SentencePieceTokenizer, Tokenizer
-from keras_transformer.text.protection import Protection, cut_edges, is_odd, join
+from keras_transformer.text.protection import (
+    Protection,
+    cut_edges,
+    is_odd,
+    join,
+    place_accelerators,
+)
 from keras_transformer.translation.sentencewise import cut_tag, in_batches
 
 _ANY_NUMBER = 2**20
@@ -153,6 +159,17 @@ class ProtectedTranslation:
             return tf.tensor_scatter_nd_update(output, bad[:, tf.newaxis], found)
 
         output = tf.cond(tf.size(bad) > 0, repair, lambda: output)
+        names_it = r"(?s)(?:.*[\s,])?accelerators(?:[\s,].*)?"
+        has_accelerators = tf.strings.regex_full_match(protect, names_it)
+
+        def place():
+            none = tf.fill(tf.shape(text), "")
+            sides = (self._protection.split(each, protect, none)[0] for each in (plain, output))
+            placed = place_accelerators(*sides)
+            is_right = has_accelerators & self._keeps(output, placed, protect)
+            return tf.where(is_right, placed, output)
+
+        output = tf.cond(tf.reduce_any(has_accelerators), place, lambda: output)
         return tf.strings.join([before, output, after])
 
     def _keeps(self, text, output, protect):
