@@ -64,9 +64,9 @@ def check_document_options(parser: Parser, args: argparse.Namespace) -> None:
 
 def translate_document(args: argparse.Namespace) -> None:
     """Write the translation of a file; what fails is named, and the exit status says so."""
+    from keras_transformer.documents.files import KEPT, check_suffix, translate_file
     from keras_transformer.training import prepare_cpu
     from keras_transformer.translation import Translator
-    from keras_transformer.translation.documents import KEPT, check_suffix, translate_file
     from keras_transformer.translation.saved import find_translator
     from keras_transformer.utils.files import whole_file
     from pipelines.cli.models import read_terms

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_transformer.translation.markdown import IMAGE, NOTE, from_tags, hide, show, to_tags
+from keras_transformer.documents.markdown import IMAGE, NOTE, from_tags, hide, show, to_tags
 
 Translate = Callable[[Sequence[str]], list[str]]
 """Translates texts of any length; see `Translator.documents`."""

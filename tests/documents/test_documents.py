@@ -6,9 +6,9 @@ from xml.dom import minidom
 
 import pytest
 
+from keras_transformer.documents.files import KEPT, check_suffix, translate_file
+from keras_transformer.documents.markdown import from_tags, to_tags
 from keras_transformer.text.patterns import find_symbols
-from keras_transformer.translation.documents import KEPT, check_suffix, translate_file
-from keras_transformer.translation.markdown import from_tags, to_tags
 
 PO = r"""# A header.
 msgid ""
