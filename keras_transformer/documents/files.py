@@ -11,6 +11,7 @@ from typing import Any
 
 from keras_transformer.documents.markdown import IMAGE, NOTE, from_tags, hide, show, to_tags
 from keras_transformer.documents.messages import read_message, write_message
+from keras_transformer.documents.word import change_word
 
 Translate = Callable[[Sequence[str]], list[str]]
 """Translates texts of any length; see `Translator.documents`."""
@@ -28,8 +29,9 @@ _STORES = {
     ".html": "html.htmlfile",
     ".htm": "html.htmlfile",
     ".md": "markdown.MarkdownFile",
+    ".docx": "docx",
 }
-"""The class of translate-toolkit that reads each kind of file."""
+"""What reads each kind of file: a class of translate-toolkit, or python-docx."""
 SUFFIXES = (".txt", *_STORES)
 """What `translate_file` reads."""
 _BILINGUAL = (".po", ".pot", ".xliff", ".xlf")
@@ -78,6 +80,8 @@ def _store(path: Path) -> Any:
 
 
 def _load(name: str) -> Any:
+    if name == "docx":
+        return importlib.import_module(name).Document
     module, _, kind = name.partition(".")
     return getattr(importlib.import_module(f"translate.storage.{module}"), kind)
 
@@ -103,8 +107,7 @@ def translate_file(
     store = _store(path)
     if store is None:
         return _translate_plain(path, translate)
-    if store.__name__ in ("htmlfile", "MarkdownFile"):  # Written while they are read.
-        change = _change_html if store.__name__ == "htmlfile" else _change_markdown
+    if change := _PAGES.get(store.__name__):  # Written while they are read.
         return _translate_page(path, functools.partial(change, store), translate)
     with _reading(path):
         if store.__name__ == "Xliff1File" and _XLIFF_2.search(path.read_bytes()[:_HEAD]):
@@ -169,6 +172,9 @@ def _change_markdown(store, content, change):
     page = store(callback=callback, no_placeholders=True, **skipped)
     page.parse(hide(content.decode(), notes=True).encode())
     return show(page.filesrc).encode()
+
+
+_PAGES = {"htmlfile": _change_html, "MarkdownFile": _change_markdown, "Document": change_word}
 
 
 def _translate_messages(store, translate, only_missing):

@@ -23,8 +23,8 @@ def add_document_options(parser: Parser) -> None:
     group.add_argument(
         "--document",
         metavar="FILE",
-        help="translate a .txt, .md, .html, .po, .pot, .xliff, .json, .arb, .properties, .srt or "
-        ".vtt file",
+        help="translate a .txt, .md, .html, .docx, .po, .pot, .xliff, .json, .arb, .properties, "
+        ".srt or .vtt file",
     )
     group.add_argument(
         "--output", metavar="FILE", help="where to write it; standard output by default"

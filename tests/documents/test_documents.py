@@ -1,11 +1,13 @@
 """Files of each kind: what a translation changes in them, and what it does not."""
 
+import io
 import json
 import random
 import re
 from xml.dom import minidom
 
 import pytest
+import tensorflow as tf
 
 from keras_transformer.documents.files import KEPT, check_suffix, translate_file
 from keras_transformer.documents.markdown import from_tags, to_tags
@@ -252,6 +254,59 @@ def test_segments_of_xliff_2_are_filled_in(tmp_path):
     assert seen == []
 
 
+def test_paragraphs_of_word_keep_their_formatting(tmp_path):
+    docx = pytest.importorskip("docx")
+    document = docx.Document()
+    document.add_heading("A title")
+    paragraph = document.add_paragraph("A ", style="List Bullet")
+    paragraph.add_run("bold").bold = True
+    for text in (" dog ru", "ns.", "\tYes\nno "):
+        paragraph.add_run(text)
+    paragraph.add_run().add_picture(
+        io.BytesIO(tf.io.encode_png(tf.zeros([1, 1, 3], tf.uint8)).numpy())
+    )
+    paragraph.add_run("end")
+    cell = document.add_table(1, 1).cell(0, 0)
+    cell.text = "Cell"
+    document.sections[0].header.paragraphs[0].text = "Header"
+    document.add_paragraph("42")
+    path = tmp_path / "file.docx"
+    document.save(path)
+    seen = []
+
+    def translate(texts):
+        seen.extend(texts)
+        swapped = [re.sub("(A )(<G.*G>)", r"\2 \1", text) for text in texts]
+        return [
+            re.sub(r"<[^<>]*>|\w+", lambda x: x[0] if "<" in x[0] else x[0].upper(), text)
+            for text in swapped
+        ]
+
+    content, failures = translate_file(path, translate)
+    marked = 'A <G id="1">bold</G> dog runs.\tYes\nno <X id="3"/>end'
+    assert (seen, failures) == (["A title", marked, "Cell", "Header"], [])
+    found = docx.Document(io.BytesIO(content))
+    bullet = found.paragraphs[1]
+    assert [(run.text, run.bold) for run in bullet.runs] == [
+        ("BOLD", True),
+        (" A  DOG RUNS.\tYES\nNO ", None),
+        ("", None),
+        ("END", None),
+    ]
+    assert (bullet.style.name, len(found.inline_shapes)) == ("List Bullet", 1)
+    assert found.tables[0].cell(0, 0).text == "CELL"
+    assert found.sections[0].header.paragraphs[0].text == "HEADER"
+    # What loses the tags loses no object.
+    content, _ = translate_file(path, lambda texts: [re.sub("<.*?>", "", x) + "!" for x in texts])
+    assert len(docx.Document(io.BytesIO(content)).inline_shapes) == 1
+    same, _ = translate_file(path, list)
+    body = [docx.Document(x).element.xml for x in (path, io.BytesIO(same))]
+    assert body[0] == body[1]
+    path.write_bytes(b"PK")
+    with pytest.raises(ValueError, match="not a .docx file, or is damaged"):
+        translate_file(path, list)
+
+
 def test_an_error_of_all_texts_is_raised_early(tmp_path):
     calls = []
 
@@ -313,5 +368,5 @@ def test_a_damaged_file_is_refused(suffix, content, tmp_path):
     path.write_bytes(content)
     with pytest.raises(ValueError, match=f"file{suffix} is not a {suffix} file, or is"):
         translate_file(path, list)
-    with pytest.raises(ValueError, match=r"one of \.txt \.po .* received .*file\.docx"):
-        check_suffix(tmp_path / "file.docx")
+    with pytest.raises(ValueError, match=r"one of \.txt \.po .* received .*file\.pdf"):
+        check_suffix(tmp_path / "file.pdf")
