@@ -126,6 +126,24 @@ def test_symbols_stand_for_spans_where_the_model_puts_them():
     assert any(row[0] not in text for row, text in zip(pieces, found, strict=True))
 
 
+def test_tags_that_belong_together_are_replaced_together():
+    translator, seen = make_translator(), []
+    sources = [
+        "<a href='x'>one <u class='y'>dog</u></a> %2$s",
+        "<i>the</i> <u>dog</u>",
+        "<p id='1'>a <p id='2'>b <p id='3'>c</p></p></p>",  # The vocabulary has two pairs.
+    ]
+
+    def search(text, kept):
+        seen.append([each.decode() for each in text.numpy()])
+        return translator._best_ids(text, kept)
+
+    options = (tf.fill([len(sources)], each) for each in ("all", ""))
+    found = translator._protected(search, tf.constant(sources), *options)
+    assert seen[0] == ["<b>one <i>dog</i></b> %s", "<i>the</i> <b>dog</b>"]
+    check(sources, [each.decode() for each in found.numpy()])
+
+
 @pytest.mark.parametrize("has_symbols", [True, False])
 def test_accelerators_are_in_translations(has_symbols):
     sources = ["_File", "S_ave %s", "one &dog", "<b>~the</b> red", "Sees the E_xit.\n", "dog _{0}"]
