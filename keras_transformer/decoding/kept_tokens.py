@@ -36,9 +36,10 @@ class KeptTokensStep:
     """Makes some tokens occur as often as they should: a `decoding.Step` around another one.
 
     A token is banned once it has occurred as often as it may, and eos until all have occurred as
-    often as they must. When there is just enough room left for those and eos, all others are
-    banned. No search can reach a state where every token is banned, unless other rules ban tokens
-    too, such as `no_repeat_ngram`.
+    often as they must. All others are banned when eos is the likeliest, so that nothing is
+    invented after the end of a sentence, and when there is just enough room left for those and eos.
+    No search can reach a state where every token is banned, unless other rules ban tokens too, such
+    as `no_repeat_ngram`.
 
     Args:
         step: Returns the logits of the next token, with a static V.
@@ -60,7 +61,7 @@ class KeptTokensStep:
     >>> step = lambda ids, parents, position, state: (logits, state)
     >>> kept = KeptTokensStep(step, [4, 5], counts=[[[1, 2], [1, 2]]], max_lengths=[8])
     >>> greedy_search(kept, kept.initial_state(()), max_lengths=[8]).ids.numpy().tolist()
-    [[[4, 6, 6, 6, 6, 5, 5, 3]]]
+    [[[4, 5, 5, 3]]]
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class KeptTokensStep:
         self.counts = tf.convert_to_tensor(counts, tf.int32)
         self.max_lengths = tf.convert_to_tensor(max_lengths, tf.int32)
         self.beam_size = beam_size
-        self._num_tokens = len(tokens)
+        self._num_tokens, self._eos_id = len(tokens), eos_id
         # Places in the bans: the K tokens, eos, and one for all others.
         self._places = np.full(max([eos_id, *tokens]) + 1, len(tokens) + 1, np.int32)
         self._places[[*tokens, eos_id]] = range(len(tokens) + 1)
@@ -121,16 +122,19 @@ class KeptTokensStep:
         )
         for old, new in zip(before, counts, strict=True):
             new.set_shape(old.shape)  # A compiled loop must keep it.
-        bans = tf.reshape(self._bans(counts), [-1, self._num_tokens + 2])
-        # Only the tokens of the lowest ids have bans of their own; the others share the last one.
-        first = tf.gather(bans, self._places, axis=1)
-        logits = tf.concat([logits[:, :known] + first, logits[:, known:] + bans[:, -1:]], axis=1)
-        return logits, (inner, counts)
-
-    def _bans(self, counts: _Counts) -> tf.Tensor:
-        """Return what is added to logits: of the K tokens, eos and others, [B, N, K + 2]."""
         left = tf.reduce_sum(counts.fewest, axis=2, keepdims=True)
-        is_full = (left > 0) & (counts.room[:, :, tf.newaxis] <= left + 1)
+        # Only the tokens of the lowest ids have bans of their own; the others share the last one.
+        low, high = logits[:, :known], logits[:, known:]
+        allowed = low + self._bans(counts, left, False)[0]
+        best = tf.maximum(tf.reduce_max(allowed, axis=1), tf.reduce_max(high, axis=1))
+        ends = tf.reshape(logits[:, self._eos_id] >= best, tf.shape(left))
+        is_full = ends | (counts.room[:, :, tf.newaxis] <= left + 1)
+        bans, others = self._bans(counts, left, is_full)
+        return tf.concat([low + bans, high + others], axis=1), (inner, counts)
+
+    def _bans(self, counts, left, is_full):
+        """Return what is added to logits: of the lowest ids [B * N, I], of others [B * N, 1]."""
+        is_full = (left > 0) & is_full
         is_banned = tf.concat(
             [
                 tf.where(is_full, counts.fewest == 0, counts.most == 0),
@@ -139,4 +143,5 @@ class KeptTokensStep:
             ],
             axis=2,
         )
-        return tf.where(is_banned, BAN, 0.0)
+        bans = tf.reshape(tf.where(is_banned, BAN, 0.0), [-1, self._num_tokens + 2])
+        return tf.gather(bans, self._places, axis=1), bans[:, -1:]

@@ -89,7 +89,7 @@ class Application:
             with self._room.hold() as resize:
                 body = await read_body(request, self._limits, resize)
                 entry.bytes = len(body)
-                work = self._answer_rest(request.method, path, body, entry)
+                work = self._answer_rest(request, path, body, entry)
                 return await _for_client(request, work)
         if self._page and (response := await self._page.answer(request, path)):
             return response
@@ -108,7 +108,9 @@ class Application:
         """Return whether each model can be used, by name."""
         return {}
 
-    async def _answer_rest(self, method: str, path: str, body: bytes, entry: Entry) -> Response:
+    async def _answer_rest(
+        self, request: Request, path: str, body: bytes, entry: Entry
+    ) -> Response:
         """Answer a request of the API."""
         raise NotImplementedError
 

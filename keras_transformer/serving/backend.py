@@ -9,6 +9,7 @@ import urllib.parse
 from pathlib import Path
 
 import urllib3
+from starlette.requests import Request
 from starlette.responses import Response
 
 from keras_transformer.serving.application import PREDICT, STATUS, Application
@@ -49,7 +50,10 @@ class PassThrough(Application):
         }
         self._pool = urllib3.PoolManager(maxsize=_CONNECTIONS + _READERS, retries=False, headers={})
 
-    async def _answer_rest(self, method: str, path: str, body: bytes, entry: Entry) -> Response:
+    async def _answer_rest(
+        self, request: Request, path: str, body: bytes, entry: Entry
+    ) -> Response:
+        method = request.method
         pattern = {"POST": PREDICT, "GET": STATUS}.get(method)
         match = pattern and pattern.fullmatch(path)
         url = match and self._url(match)

@@ -12,8 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from starlette.requests import Request
 
 from keras_transformer.serving.errors import Code, ServingError, invalid
+from keras_transformer.serving.files import File, Files, read_form, suffixes
 from keras_transformer.serving.json_format import parse
 from keras_transformer.serving.languages import (
     MANY,
@@ -38,13 +40,15 @@ from keras_transformer.serving.versions import Served
 
 PATHS = {
     **dict.fromkeys(["/detect", "/suggest", "/translate", "/translate_file"], "POST"),
-    **dict.fromkeys(["/frontend/settings", "/health", "/languages"], "GET"),
+    **dict.fromkeys(["/download_file", "/frontend/settings", "/health", "/languages"], "GET"),
 }
 """The method of each path."""
 _WITH_TERMS, _N_BEST = "translate_with_terms", "n_best"
 _MOST_FIELDS = 64
 _MOST_FORM = 1 << 20
 """Bytes; nothing else runs while more are decoded."""
+_DETECTED = 5000
+"""Bytes of a file whose language is detected."""
 _MULTIPART, _HEAD = b"content-disposition: form-data", 1000
 
 
@@ -75,13 +79,14 @@ class LibreTranslate:
     def __init__(self, predictor: Predictor):
         self._predictor, self._settings = predictor, predictor.settings
         self._keys = [key.encode() for key in predictor.settings.api_keys]
+        self._files = Files()
         self._offers: weakref.WeakKeyDictionary[Served, Offer] = weakref.WeakKeyDictionary()
 
-    async def answer(self, method: str, path: str, body: bytes, entry: Entry) -> Any:
-        """Return the answer to a request, before it is encoded as JSON.
+    async def answer(self, request: Request, path: str, body: bytes, entry: Entry) -> Any:
+        """Return the answer to a request, before it is encoded as JSON: a file, or a value.
 
         Args:
-            method: The request's method.
+            request: The request.
             path: Its path, one of `PATHS`.
             body: Its body, JSON or a form.
             entry: Its entry in the log.
@@ -89,30 +94,33 @@ class LibreTranslate:
         Raises:
             ServingError: If the request is malformed or not allowed, or the server is busy.
         """
-        if method.replace("HEAD", "GET") != PATHS[path]:
-            raise ServingError(
-                Code.UNIMPLEMENTED, f"{path} takes {PATHS[path]}, received {method}.", http=405
-            )
+        if request.method.replace("HEAD", "GET") != PATHS[path]:
+            message = f"{path} takes {PATHS[path]}, received {request.method}."
+            raise ServingError(Code.UNIMPLEMENTED, message, http=405)
         if path == "/health":
             return self._health()
-        if path in ("/suggest", "/translate_file"):
-            what = "Suggestions" if path == "/suggest" else "Files translation"
-            raise ServingError(Code.PERMISSION_DENIED, f"{what} are disabled on this server.")
+        if path == "/download_file":
+            return self._files.get(request.url.query)
+        if path == "/suggest":
+            raise ServingError(Code.PERMISSION_DENIED, "Suggestions are disabled on this server.")
         with contextlib.ExitStack() as stack:  # The versions stay until the request is answered.
             offers = {served: await self._offer(served) for served in self._served(stack)}
             languages = list_languages(offers.values())
             if path == "/languages":
                 return languages
             if path == "/frontend/settings":
-                return self._frontend(languages)
-            request = await off_loop(_read, body, large=len(body) > LARGE)
-            self._check_key(request.get("api_key"))
+                return self._frontend(languages, offers)
+            read = _read_file if path == "/translate_file" else _read
+            fields = await off_loop(read, body, large=len(body) > LARGE)
+            self._check_key(fields.get("api_key"))
             if path == "/detect":
-                texts, _ = _texts(request, self._settings.limits.rows)
+                texts, _ = _texts(fields, self._settings.limits.rows)
                 sources = [each["code"] for each in languages if each["targets"]]
                 return await asyncio.to_thread(detect, texts, sources)
             try:
-                return await self._translate(request, offers, entry)
+                if path == "/translate_file":
+                    return await self._translate_file(fields, offers, entry, request)
+                return await self._translate(fields, offers, entry)
             except ServingError as error:
                 if error.code is not Code.RESOURCE_EXHAUSTED:
                     raise
@@ -134,7 +142,9 @@ class LibreTranslate:
             self._offers[served] = await asyncio.to_thread(read_offer, served)
         return self._offers[served]
 
-    def _frontend(self, languages: list[dict[str, Any]]) -> dict[str, Any]:
+    def _frontend(
+        self, languages: list[dict[str, Any]], offers: Mapping[Served, Offer]
+    ) -> dict[str, Any]:
         known = {each["code"]: {key: each[key] for key in ("code", "name")} for each in languages}
         source = next((each for each in languages if each["targets"]), None)
         return {
@@ -143,8 +153,10 @@ class LibreTranslate:
             "apiKeys": bool(self._keys),
             "keyRequired": bool(self._keys),
             "suggestions": False,
-            "filesTranslation": False,
-            "supportedFilesFormat": [],
+            "filesTranslation": True,
+            "supportedFilesFormat": max(
+                (_formats(*each) for each in offers.items()), key=len, default=[]
+            ),
             "language": {
                 "source": known[source["code"]] if source else None,
                 "target": known[source["targets"][0]] if source else None,
@@ -172,20 +184,16 @@ class LibreTranslate:
             raise invalid(f"{shown} format is not supported. Give text or html.")
         check_texts(texts, kind == "html")
         detected = await _detected(texts, offers, target) if wanted == "auto" else None
-        served, languages = choose(offers, detected["language"] if detected else wanted, target)
-        entry.method, entry.model, entry.version = "Predict", served.name, served.number
-        deadline = asyncio.get_running_loop().time() + self._settings.timeout
         large = sum(map(len, texts)) > LARGE
-        ask = _Ask(served, offers[served], languages, entry.client, deadline, large)
-        keeps_tags = kind == "html" and _WITH_TERMS in served.model and not ask.is_many
+        ask = self._ask(offers, detected["language"] if detected else wanted, target, entry, large)
+        keeps_tags = kind == "html" and _WITH_TERMS in ask.served.model and not ask.is_many
         read = text_parts if kind == "text" else functools.partial(html_parts, is_whole=keeps_tags)
         parts = await off_loop(lambda: [read(text) for text in texts], large=large)
         rows = [part.text for each in parts for part in each if part.is_row]
         if len(rows) > limit:
             raise _too_large(f"{len(rows)} lines", limit)
         entry.rows = len(rows)
-        if len(ask.offer.targets) > 1 and not ask.is_many:  # A tag of the target begins each row.
-            rows = [f">>{languages[1]}<< {row}" for row in rows]
+        rows = _with_tags(ask, rows)
         found = await self._run(ask, rows, keeps_tags)
         answer: dict[str, list] = {
             "translatedText": await off_loop(join_parts, parts, found, large=large)
@@ -197,6 +205,50 @@ class LibreTranslate:
         if detected:
             answer["detectedLanguage"] = len(texts) * [detected]
         return answer if is_list else {name: values[0] for name, values in answer.items()}
+
+    def _ask(
+        self, offers: Mapping[Served, Offer], source: str, target: str, entry: Entry, large: bool
+    ) -> _Ask:
+        """Return a request to the model of two languages."""
+        served, languages = choose(offers, source, target)
+        entry.method, entry.model, entry.version = "Predict", served.name, served.number
+        deadline = asyncio.get_running_loop().time() + self._settings.timeout
+        return _Ask(served, offers[served], languages, entry.client, deadline, large)
+
+    async def _translate_file(
+        self,
+        fields: Mapping[str, Any],
+        offers: Mapping[Served, Offer],
+        entry: Entry,
+        request: Request,
+    ) -> dict[str, Any]:
+        file, limit = fields.get("file"), self._settings.limits.rows
+        if not isinstance(file, File):
+            raise _missing("file")
+        wanted, target = (_required(fields, side) for side in ("source", "target"))
+        if wanted == "auto":
+            start = file.content[:_DETECTED].decode("utf-8", "replace")
+            detected = await _detected([start], offers, target)
+            wanted = detected["language"] if detected else wanted
+        ask = self._ask(offers, wanted, target, entry, True)
+        formats = _formats(ask.served, ask.offer)
+        if file.suffix not in formats:
+            more = "" if ask.offer.protects else " Export the model with --protect for more."
+            kinds = f"Give one of {' '.join(formats)}.{more}"
+            raise invalid(f"Invalid request: file format not supported. {kinds}")
+
+        async def translate(texts: Sequence[str]) -> list[str]:
+            parts = [text_parts(text) for text in texts]
+            rows = _with_tags(ask, [part.text for each in parts for part in each if part.is_row])
+            found = []
+            for start in range(0, len(rows), limit):
+                found += await self._run(ask, rows[start : start + limit], False)
+            entry.rows = (entry.rows or 0) + len(rows)
+            return join_parts(parts, found)
+
+        name, failures = await self._files.translate(file, translate)
+        answer = {"translatedFileUrl": f"{request.base_url}download_file?id={name}"}
+        return {**answer, **({"untranslated": failures} if failures else {})}
 
     async def _run(self, ask: _Ask, rows: Sequence[str], keeps_tags: bool) -> list[str]:
         """Return the translations of rows."""
@@ -261,6 +313,18 @@ class LibreTranslate:
         return found
 
 
+def _formats(served: Served, offer: Offer) -> list[str]:
+    """Return the kinds of files that a model translates; others than text have tags to keep."""
+    return suffixes(offer.protects and DOCUMENT in served.model and MANY not in served.model)
+
+
+def _with_tags(ask: _Ask, rows: list[str]) -> list[str]:
+    """Return rows that begin with the tag of their target, if a model has several."""
+    if len(ask.offer.targets) > 1 and not ask.is_many:
+        return [f">>{ask.languages[1]}<< {row}" for row in rows]
+    return rows
+
+
 def _has_others(ask: _Ask, rows: Sequence[str]) -> bool:
     """Return whether a model has other translations of rows, all of which it reads to the end."""
     model = ask.served.model
@@ -316,6 +380,12 @@ def _read(body: bytes) -> dict[str, Any]:
     except ValueError as error:
         raise invalid(f"Invalid request: a form may have {_MOST_FIELDS} fields.") from error
     return {name: value.replace("\r\n", "\n") for name, value in reversed(pairs)}
+
+
+def _read_file(body: bytes) -> dict[str, Any]:
+    """Return the fields of a body, one of which is a file."""
+    is_form = body.startswith(b"--") and _MULTIPART in body[:_HEAD].lower()
+    return dict(read_form(body, _MOST_FIELDS)) if is_form else _read(body)
 
 
 def _texts(request: Mapping[str, Any], limit: int) -> tuple[list[str], bool]:

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 from google.protobuf import json_format as protobuf_json
+from starlette.requests import Request
 from starlette.responses import Response
 
 from keras_transformer.serving import json_format
 from keras_transformer.serving.application import PREDICT, STATUS, Application, json_response
 from keras_transformer.serving.errors import Code, ServingError, invalid
+from keras_transformer.serving.files import File
 from keras_transformer.serving.libretranslate import PATHS, LibreTranslate
 from keras_transformer.serving.metrics import Entry, Metrics
 from keras_transformer.serving.model import DEFAULT
@@ -38,7 +40,10 @@ class RestApi(Application):
         self._predictor = predictor
         self._libretranslate = LibreTranslate(predictor)
 
-    async def _answer_rest(self, method: str, path: str, body: bytes, entry: Entry) -> Response:
+    async def _answer_rest(
+        self, request: Request, path: str, body: bytes, entry: Entry
+    ) -> Response:
+        method = request.method
         if method == "POST" and (match := PREDICT.fullmatch(path)):
             return await self._predict(match, body, entry)
         if method == "GET" and (match := STATUS.fullmatch(path)):
@@ -46,7 +51,11 @@ class RestApi(Application):
                 return json_response(self._metadata(match))
             return self._status(match)
         if path in PATHS:
-            answer = await self._libretranslate.answer(method, path, body, entry)
+            answer = await self._libretranslate.answer(request, path, body, entry)
+            if isinstance(answer, File):
+                name = urllib.parse.quote(answer.name)
+                headers = {"Content-Disposition": f"attachment; filename*=utf-8''{name}"}
+                return Response(answer.content, 200, headers, "application/octet-stream")
             return await off_loop(json_response, answer, 200, None, large=len(body) > LARGE)
         raise invalid(f"Malformed request: {method} {path[:200]}")
 

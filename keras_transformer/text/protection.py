@@ -14,7 +14,7 @@ from keras_transformer.config.decoding import ALL_KINDS
 from keras_transformer.text.patterns import PATTERNS
 
 # Unicode's characters for internal use, which are in no text.
-OPEN, CLOSE, _TERM, _WORD, _WORD_END, _PAIRED = map(chr, range(0xFDD0, 0xFDD6))
+OPEN, CLOSE, _TERM, _WORD, _WORD_END, _PAIRED, _MARK, _PLACE = map(chr, range(0xFDD0, 0xFDD8))
 _INTERNAL = r"[\x{FDD0}-\x{FDEF}]"
 _NEVER = r"\x{FDEF}"
 
@@ -49,6 +49,16 @@ _SPANS = {
 }
 
 _LONGEST_TERM = 400
+
+_SIGNS = "&_~"
+_ACCELERATORS = (
+    (rf"{_WORD}_(\pL[\pL\pM\pN]*{_WORD_END})", rf"{_WORD}{_MARK}_\1"),
+    (rf"{_WORD}(\p{{Lu}}\pL{{0,5}})_(\pL+{_WORD_END})", rf"{_WORD}\1{_MARK}_\2"),
+    (rf"(^|[^&A-Z{_WORD_END}]|[^A-Z]{_WORD_END})&({_WORD}\pL)", rf"\1{_MARK}&\2"),
+    (rf"({_WORD}[A-Z]{_WORD_END})&({_WORD}[a-z])", rf"\1{_MARK}&\2"),
+    (rf"(^|[^~])~({_WORD}\pL)", rf"\1{_MARK}~\2"),
+)
+"""_File, E_xit, &Open and ~Close among marked words, as in `text.patterns`."""
 
 
 class Protection:
@@ -240,6 +250,47 @@ def is_odd(pieces: tf.RaggedTensor) -> tf.Tensor:
 def join(pieces: tf.RaggedTensor) -> tf.Tensor:
     """Return the texts [B] of pieces [B, None]."""
     return tf.strings.reduce_join(pieces.to_tensor(""), axis=1)
+
+
+def place_accelerators(source: tf.RaggedTensor, output: tf.RaggedTensor) -> tf.Tensor:
+    """Return translations with the accelerators of their sources.
+
+    If a source has exactly one, its translation has it at its own first one, or else before the
+    first word that begins with a letter. Other translations stay as they are.
+
+    Args:
+        source: string [B, None], the pieces of sources as `Protection.split` returns them.
+        output: string [B, None], the pieces of translations.
+
+    >>> source, output = (tf.ragged.constant([[text]]) for text in ("Save _as", "Speichern als"))
+    >>> place_accelerators(source, output).numpy()[0].decode()
+    '_Speichern als'
+    """
+    text, marked = _mark_accelerators(source), _mark_accelerators(output)
+    no_mark = f"[^{_MARK}]*"
+    is_one = tf.strings.regex_full_match(text, f"{no_mark}{_MARK}{no_mark}")
+    before = f"(?:{OPEN}[^{CLOSE}]*{CLOSE}|[^{OPEN}])*?{_WORD}"
+    word = rf"\pL[\pL\pM\pN]*{_WORD_END}"
+    placed = tf.where(
+        tf.strings.regex_full_match(marked, no_mark),
+        tf.strings.regex_replace(marked, f"^({before})({word})", rf"\1{_PLACE}\2"),
+        tf.strings.regex_replace(marked, f"{_MARK}.", _PLACE, replace_global=False),
+    )
+    placed = tf.strings.regex_replace(placed, f"{_MARK}.", "")
+    for sign in _SIGNS:
+        is_its = tf.strings.regex_full_match(text, f"{no_mark}{_MARK}{sign}{no_mark}")
+        placed = tf.where(is_its, tf.strings.regex_replace(placed, _PLACE, sign), placed)
+    placed = tf.strings.regex_replace(placed, f"[{OPEN}{CLOSE}{_WORD}{_WORD_END}]", "")
+    return tf.where(is_one, placed, join(output))
+
+
+def _mark_accelerators(pieces):
+    """Return texts [B] with marks for spans, words and accelerators."""
+    text = _mark_words(pieces.values)
+    for pattern, rewrite in _ACCELERATORS:
+        text = tf.strings.regex_replace(text, pattern, rewrite)
+    spans = tf.strings.join([OPEN, pieces.values, CLOSE])
+    return join(pieces.with_values(tf.where(is_odd(pieces), spans, text)))
 
 
 def cut_edges(text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:

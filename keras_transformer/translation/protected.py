@@ -19,13 +19,20 @@ import tensorflow as tf
 
 from keras_transformer.config import PAD_ID
 from keras_transformer.text import SentencePieceTokenizer, Tokenizer
-from keras_transformer.text.protection import Protection, cut_edges, is_odd, join
+from keras_transformer.text.protection import (
+    Protection,
+    cut_edges,
+    is_odd,
+    join,
+    place_accelerators,
+)
 from keras_transformer.translation.sentencewise import cut_tag, in_batches
 
 _ANY_NUMBER = 2**20
 _TAG = r"(?s)</?[A-Za-z](?:.*[^/])?>"
 _VOID = r"(?is)<(?:br|hr|img|input|area|col|link|meta|wbr)\b.*"
 """Tags that are not closed."""
+_OPENING, _CLOSING, _OTHER = range(3)
 _ONE_BYTE = "<0x01>"
 """The piece that stands for a kept symbol between search and text."""
 
@@ -152,6 +159,17 @@ class ProtectedTranslation:
             return tf.tensor_scatter_nd_update(output, bad[:, tf.newaxis], found)
 
         output = tf.cond(tf.size(bad) > 0, repair, lambda: output)
+        names_it = r"(?s)(?:.*[\s,])?accelerators(?:[\s,].*)?"
+        has_accelerators = tf.strings.regex_full_match(protect, names_it)
+
+        def place():
+            none = tf.fill(tf.shape(text), "")
+            sides = (self._protection.split(each, protect, none)[0] for each in (plain, output))
+            placed = place_accelerators(*sides)
+            is_right = has_accelerators & self._keeps(output, placed, protect)
+            return tf.where(is_right, placed, output)
+
+        output = tf.cond(tf.reduce_any(has_accelerators), place, lambda: output)
         return tf.strings.join([before, output, after])
 
     def _keeps(self, text, output, protect):
@@ -216,10 +234,11 @@ class ProtectedTranslation:
         most = tf.where(symbols.is_span & is_on[:, tf.newaxis], counted, _ANY_NUMBER)
         # Each is a token that the model reads, so the search has room for it.
         fits &= tf.reduce_all(fewest <= counted, axis=1)
-        fewest = tf.where(fits[:, tf.newaxis], fewest, 0)
         # The number of symbols must be static.
         kept = tf.reshape(tf.stack([fewest, most], axis=1), [-1, 2, size])
-        ids = search(written, kept)
+        fitting = tf.where(fits)
+        ids = search(tf.gather_nd(written, fitting), tf.gather_nd(kept, fitting))
+        ids = tf.scatter_nd(fitting, ids, [batch, tf.shape(ids)[1]])
         found = self._count(ids, symbols.target_ids)
         fits &= tf.reduce_all(found >= fewest, axis=1)
         # What each symbol of a text stands for.
@@ -244,36 +263,34 @@ class ProtectedTranslation:
             there are enough for each text, bool [B].
         """
         is_name = spans[:, tf.newaxis] == tf.constant(symbols.names)
-        is_symbol = tf.reduce_any(is_name, axis=1)
         numbers = tf.argmax(tf.cast(is_name, tf.int32), axis=1, output_type=tf.int32)
+        kind, partner = _find_pairs(rows, spans, tf.size(text))
+        is_symbol = tf.reduce_any(is_name, axis=1)
+        is_symbol &= tf.gather(is_symbol, partner)  # Tags that belong together are replaced both.
+        places = tf.range(tf.size(spans))
+        closes = kind == _CLOSING
+        first = tf.where(closes, partner, places)
         is_free = self._count(self._tokenize(text), symbols.source_ids) == 0
-        closes = tf.strings.regex_full_match(spans, r"(?s)</.*")
-        is_tag = tf.strings.regex_full_match(spans, r"(?s)<.*[^/]>")
         fits = tf.fill([tf.size(text)], True)
-        for chosen, is_kind in zip(
-            symbols.stand_ins, (is_tag & ~closes, is_tag & closes, ~is_tag), strict=True
-        ):
-            if not chosen:
-                continue
-            places = tf.where(is_kind & ~is_symbol)
-            rank = _ranks(tf.gather_nd(rows, places), tf.size(text))
-            free = tf.cast(tf.gather(is_free, chosen, axis=1), tf.int32)
-            if chosen is not symbols.stand_ins[2]:  # Both tags of a pair are free.
-                free = tf.cast(
-                    tf.gather(is_free, symbols.stand_ins[0], axis=1)
-                    & tf.gather(is_free, symbols.stand_ins[1], axis=1),
-                    tf.int32,
-                )
-            order = tf.math.top_k(free * np.arange(len(chosen), 0, -1, np.int32), len(chosen))[1]
-            kind_rows = tf.gather_nd(rows, places)
-            inside = tf.minimum(rank, len(chosen) - 1)
-            picked = tf.gather_nd(order, tf.stack([tf.cast(kind_rows, tf.int32), inside], axis=1))
-            numbers = tf.tensor_scatter_nd_update(numbers, places, tf.gather(chosen, picked))
-            is_short = rank >= tf.gather(tf.reduce_sum(free, axis=1), kind_rows)
-            short = tf.math.unsorted_segment_sum(
-                tf.cast(is_short, tf.int32), kind_rows, tf.size(text)
-            )
-            fits &= short == 0
+        *tags, others = symbols.stand_ins
+        for choices, is_kind in ((tags, kind != _OTHER), ([others], kind == _OTHER)):
+            is_replaced = is_kind & ~is_symbol
+            leading = tf.where(is_replaced & (first == places))
+            rank = _ranks(tf.gather_nd(rows, leading), tf.size(text))
+            rank = tf.gather(tf.scatter_nd(leading, rank, [tf.size(spans)]), first)
+            count = tf.zeros_like(rank)
+            if choices[0]:
+                free = tf.stack([tf.gather(is_free, each, axis=1) for each in choices])
+                free = tf.cast(tf.reduce_all(free, axis=0), tf.int32)
+                size = len(choices[0])
+                order = tf.math.top_k(free * np.arange(size, 0, -1, np.int32), size)[1]
+                chosen = tf.minimum(rank, size - 1)
+                chosen = tf.gather_nd(order, tf.stack([tf.cast(rows, tf.int32), chosen], axis=1))
+                opening, closing = (tf.gather(choices[i], chosen) for i in (0, -1))
+                numbers = tf.where(is_replaced, tf.where(closes, closing, opening), numbers)
+                count = tf.gather(tf.reduce_sum(free, axis=1), rows)
+            is_short = tf.cast(is_replaced & (rank >= count), tf.int32)
+            fits &= tf.math.unsorted_segment_sum(is_short, rows, tf.size(text)) == 0
         return numbers, is_symbol, fits
 
     def _tokenize(self, text):
@@ -304,31 +321,46 @@ class ProtectedTranslation:
         return tf.strings.reduce_join(tf.strings.join([parts, put]), axis=1)
 
 
-def _nests(rows, spans, batch):
-    """Return whether each closing tag closes the last open one, bool [B].
+def _find_pairs(rows, spans, batch):
+    """Return which spans are tags, and which of these belong together.
 
     Args:
         rows: int64 [N], the texts of spans, ascending.
         spans: string [N].
         batch: B.
+
+    Returns:
+        `_OPENING`, `_CLOSING` or `_OTHER`, int32 [N]; and the places of the tags that each closes
+        or that close it, or their own, int32 [N].
     """
     is_tag = tf.strings.regex_full_match(spans, _TAG) & ~tf.strings.regex_full_match(spans, _VOID)
-    rows, spans = (tf.boolean_mask(each, is_tag) for each in (rows, spans))
     closes = tf.strings.regex_full_match(spans, "(?s)</.*")
-    names = tf.strings.regex_replace(spans, r"(?s)^</?([\w:.-]*).*$", r"\1")
+    kind = tf.where(is_tag, tf.where(closes, _CLOSING, _OPENING), _OTHER)
+    tags = tf.cast(tf.where(is_tag)[:, 0], tf.int32)
+    rows, closes, names = (tf.gather(each, tags) for each in (rows, closes, spans))
+    names = tf.strings.regex_replace(names, r"(?s)^</?([\w:.-]*).*$", r"\1")
     # Within a depth, tags open and close in turn.
-    size = tf.size(spans, tf.int64)
+    size = tf.size(tags, tf.int64)
     depth = tf.cumsum(tf.where(closes, tf.constant(-1, tf.int64), 1)) + tf.cast(closes, tf.int64)
     order = tf.argsort(rows * (2 * size + 1) + depth, stable=True)
-    rows, depth, closes, names = (tf.gather(each, order) for each in (rows, depth, closes, names))
+    rows, depth, closes, names, tags = (
+        tf.gather(each, order) for each in (rows, depth, closes, names, tags)
+    )
     is_second = _ranks(rows, batch) % 2 == 1
     places = tf.range(size)
-    partner = tf.where(is_second, places - 1, tf.minimum(places + 1, size - 1))
-    is_right = closes == is_second
-    for each in (rows, depth, names):
-        is_right &= tf.gather(each, partner) == each
-    wrong = tf.cast(~is_right, tf.int32)
-    return tf.math.unsorted_segment_sum(wrong, rows, batch) == 0
+    other = tf.where(is_second, places - 1, tf.minimum(places + 1, size - 1))
+    is_pair = closes == is_second
+    for each in (is_pair, rows, depth, names):
+        is_pair &= tf.gather(each, other) == each
+    partner = tf.where(is_pair, tf.gather(tags, other), tags)
+    return kind, tf.tensor_scatter_nd_update(tf.range(tf.size(spans)), tags[:, tf.newaxis], partner)
+
+
+def _nests(rows, spans, batch):
+    """Return whether each tag of texts closes the last open one, or is closed, bool [B]."""
+    kind, partner = _find_pairs(rows, spans, batch)
+    is_alone = (kind != _OTHER) & (partner == tf.range(tf.size(spans)))
+    return tf.math.unsorted_segment_sum(tf.cast(is_alone, tf.int32), rows, batch) == 0
 
 
 def _ranks(rows, batch):

@@ -23,8 +23,8 @@ def add_document_options(parser: Parser) -> None:
     group.add_argument(
         "--document",
         metavar="FILE",
-        help="translate a .txt, .md, .html, .po, .pot, .xliff, .json, .arb, .properties, .srt or "
-        ".vtt file",
+        help="translate a .txt, .md, .html, .docx, .po, .pot, .xliff, .json, .arb, .properties, "
+        ".srt or .vtt file",
     )
     group.add_argument(
         "--output", metavar="FILE", help="where to write it; standard output by default"
@@ -64,9 +64,9 @@ def check_document_options(parser: Parser, args: argparse.Namespace) -> None:
 
 def translate_document(args: argparse.Namespace) -> None:
     """Write the translation of a file; what fails is named, and the exit status says so."""
+    from keras_transformer.documents.files import KEPT, check_suffix, translate_file
     from keras_transformer.training import prepare_cpu
     from keras_transformer.translation import Translator
-    from keras_transformer.translation.documents import KEPT, check_suffix, translate_file
     from keras_transformer.translation.saved import find_translator
     from keras_transformer.utils.files import whole_file
     from pipelines.cli.models import read_terms

@@ -3,6 +3,8 @@
 import json
 import sys
 import urllib.error
+import urllib.parse
+import urllib.request
 from types import SimpleNamespace
 
 import numpy as np
@@ -407,8 +409,6 @@ def test_health_is_that_of_the_models(tool, monkeypatch):
 
 
 def test_what_it_does_not_do_is_refused_in_its_words(tool):
-    disabled = "Files translation are disabled on this server."
-    assert tool.ask("POST", "/translate_file", "x") == (403, {"error": disabled})
     assert tool.ask("POST", "/suggest", "q=a")[0] == 403
     assert tool.get("/translate") == (405, {"error": "/translate takes POST, received GET."})
 
@@ -485,3 +485,75 @@ NUMBER = f"a&#{'9' * 5000};"
 def test_any_text_is_answered(q, kind, tool):
     status, answer = translate(tool, q, format=kind)
     assert status == 200 and "A" in answer["translatedText"].upper()
+
+
+def form(name, content, **fields):
+    """Return a form with a file, as curl and browsers send it."""
+    parts = [f'form-data; name="{key}"\r\n\r\n{value}'.encode() for key, value in fields.items()]
+    parts += [f'form-data; name="file"; filename="{name}"\r\n\r\n'.encode() + content]
+    parts = [b"--x-y\r\nContent-Disposition: " + part + b"\r\n" for part in parts]
+    return b"".join(parts) + b"--x-y--\r\n"
+
+
+def translate_file(client, name, content, **fields):
+    """Return the status, and the translated file and its answer, or the answer alone."""
+    fields = {"source": "en", "target": "de", **fields}
+    headers = {"Content-Type": "multipart/form-data; boundary=x-y"}
+    body = form(name, content, **fields)
+    status, answer = client.ask("POST", "/translate_file", body, headers)
+    if "translatedFileUrl" not in answer:
+        return status, answer["error"]
+    with urllib.request.urlopen(answer["translatedFileUrl"]) as response:
+        assert urllib.parse.quote(name) in response.headers["Content-Disposition"]
+        return response.read(), answer.get("untranslated")
+
+
+def test_a_file_is_translated_and_downloaded(one):
+    text = "A dog.\r\n\r\n  Zwei & Männer\n".encode()
+    assert translate_file(one, "a b.txt", text, api_key="k1") == (
+        text.decode().upper().encode(),
+        None,
+    )
+    refused = "Give one of .txt. Export the model with --protect for more."
+    assert refused in translate_file(one, "a.po", text, api_key="k1")[1]
+    assert translate_file(one, "a.txt", text, api_key="k3") == (403, "Invalid API key")
+    assert "1048576 bytes" in translate_file(one, "a.txt", (1 << 20) * b"aa", api_key="k1")[1]
+    assert "cannot be read" in translate_file(one, "a.txt", b"\xff\xfe", api_key="k1")[1]
+    assert one.get("/download_file?id=x")[0] == 404
+    assert one.get("/frontend/settings")[1]["supportedFilesFormat"] == [".txt"]
+    headers = {"Content-Type": "multipart/form-data; boundary=x-y"}
+    whole = form("a.txt", text, source="en", target="de", api_key="k1")
+    for body in (whole[:-20], whole.replace(b"name=", b"nom="), b"--x", 99 * whole[:90]):
+        assert one.ask("POST", "/translate_file", body, headers)[0] == 400
+
+
+def test_files_keep_their_markup(tmp_path):
+    pytest.importorskip("translate")
+    model = save_tool(
+        tmp_path / "docs",
+        {"translate_document": "document"},
+        facts={"languages": ["en", "de"]},
+        decoding={"protect": "all"},
+    )
+    with ModelServer("", "", models=[model]) as server:
+        client = connect(server)
+        text = b"# A `code0` title\n\nSee {code0} and ![a](b.png).\n"
+        assert translate_file(client, "a.md", text) == (
+            b"# A `code0` title!\n\nSee {code0} and ![a](b.png).!\n",
+            None,
+        )
+        assert (
+            translate_file(client, "a.json", b'{"a": "b"}')[0].split() == b'{ "a": "b!" }'.split()
+        )
+        assert {".po", ".md", ".txt"} <= {
+            *client.get("/frontend/settings")[1]["supportedFilesFormat"]
+        }
+        secret = tmp_path / "secret.txt"
+        secret.write_text("secret")
+        page = f'<!DOCTYPE x [<!ENTITY e SYSTEM "{secret.as_uri()}">]>{XLIFF}'
+        assert b"secret" not in str(translate_file(client, "a.xlf", page.encode())[0]).encode()
+
+
+XLIFF = """<xliff xmlns="urn:oasis:names:tc:xliff:document:1.1" version="1.1"><file original="x"
+source-language="en" datatype="plaintext"><body><trans-unit id="1"><source>A &e;</source>
+</trans-unit></body></file></xliff>"""

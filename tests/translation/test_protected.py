@@ -2,6 +2,7 @@
 
 import functools
 import random
+import re
 
 import pytest
 import tensorflow as tf
@@ -123,6 +124,41 @@ def test_symbols_stand_for_spans_where_the_model_puts_them():
     # Otherwise, spans would come in between the translations of the pieces.
     pieces = [translator([piece.decode() for piece in row[::2]]) for row in split(sources)[0]]
     assert any(row[0] not in text for row, text in zip(pieces, found, strict=True))
+
+
+def test_tags_that_belong_together_are_replaced_together():
+    translator, seen = make_translator(), []
+    sources = [
+        "<a href='x'>one <u class='y'>dog</u></a> %2$s",
+        "<i>the</i> <u>dog</u>",
+        "<p id='1'>a <p id='2'>b <p id='3'>c</p></p></p>",  # The vocabulary has two pairs.
+    ]
+
+    def search(text, kept):
+        seen.append([each.decode() for each in text.numpy()])
+        return translator._best_ids(text, kept)
+
+    options = (tf.fill([len(sources)], each) for each in ("all", ""))
+    found = translator._protected(search, tf.constant(sources), *options)
+    assert seen[0] == ["<b>one <i>dog</i></b> %s", "<i>the</i> <b>dog</b>"]
+    check(sources, [each.decode() for each in found.numpy()])
+
+
+@pytest.mark.parametrize("has_symbols", [True, False])
+def test_accelerators_are_in_translations(has_symbols):
+    sources = ["_File", "S_ave %s", "one &dog", "<b>~the</b> red", "Sees the E_xit.\n", "dog _{0}"]
+    sources += ["a_b_c", "AT&T", "&&dog", "_one _dog", "&amp; dog", "https://x.org/_a", "__init"]
+    accelerator = re.compile(r"(?<![\w&])[_&~](?=[^\W\d_])(?!amp;)|(?<=\b[SE])_")
+    translator = make_translator(has_symbols, beam_size=2)
+    found = translator(sources, protect=["all", "accelerators"])
+    check(sources, found)
+    free = translator(sources, protect=["all"])
+    for source, text, plain in zip(sources, found, free, strict=True):
+        signs = accelerator.findall(source.replace("https://x.org/_a", ""))
+        if len(signs) == 1 and re.search(r"(?<![^\W_])[^\W\d_]", text):
+            assert [sign for sign in accelerator.findall(text)] == signs, (source, text)
+        elif len(signs) != 1:
+            assert text == plain
 
 
 def test_calls_and_configurations_protect_alike():

@@ -1,14 +1,18 @@
 """Files of each kind: what a translation changes in them, and what it does not."""
 
+import io
 import json
+import random
 import re
 from xml.dom import minidom
 
 import pytest
+import tensorflow as tf
 
+from keras_transformer.documents.files import KEPT, check_suffix, translate_file
+from keras_transformer.documents.markdown import from_tags, to_tags
+from keras_transformer.documents.messages import read_message, write_message
 from keras_transformer.text.patterns import find_symbols
-from keras_transformer.translation.documents import KEPT, check_suffix, translate_file
-from keras_transformer.translation.markdown import from_tags, to_tags
 
 PO = r"""# A header.
 msgid ""
@@ -49,6 +53,17 @@ XLIFF = """<?xml version="1.0" encoding="UTF-8"?>
         <source>Some <g id="1">bold</g> text.</source>
       </trans-unit>
     </body>
+  </file>
+</xliff>
+"""
+XLIFF_2 = """<?xml version="1.0" encoding="UTF-8"?>
+<xliff xmlns="urn:oasis:names:tc:xliff:document:2.0" version="2.0" srcLang="en" trgLang="de">
+  <file id="f1">
+    <unit id="1">
+      <segment><source>Plain &amp; simple.</source></segment>
+      <ignorable><source> </source></ignorable>
+      <segment><source>Some <pc id="1">bold</pc> text.</source></segment>
+    </unit>
   </file>
 </xliff>
 """
@@ -188,6 +203,110 @@ def test_only_what_is_missing_is_filled_in(tmp_path):
     assert seen[-1] == 'Some <g id="1">&lt;svg xmlns="a"&gt;</g> text.'
 
 
+ICU = [
+    "You have {n, plural,\n  =0 {no files}\n  one {# file}\n  other {# files in {dir}}\n} now.",
+    "{a, select, male {He has {n, plural, one {a dog} other {# dogs}}} other { They }}",
+]
+
+
+def test_the_forms_of_a_message_are_translated_one_by_one(tmp_path):
+    def translate(texts):
+        assert not any("plural" in text for text in texts)
+        return [
+            re.sub(r"\{\w+\}|\w+", lambda x: x[0] if "{" in x[0] else x[0].upper(), text)
+            for text in texts
+        ]
+
+    broken = "{n, plural, one {# file} other"
+    content = json.dumps({str(i): text for i, text in enumerate([*ICU, broken, "Open {n}"])})
+    found, failures = translated(tmp_path, ".json", content, translate)
+    assert list(json.loads(found).values()) == [
+        "YOU HAVE {n, plural,\n  =0 {NO FILES}\n  one {# FILE}\n  other {# FILES IN {dir}}\n} NOW.",
+        "{a, select, male {HE HAS {n, plural, one {A DOG} other {# DOGS}}} other { THEY }}",
+        broken,
+        "OPEN {n}",
+    ]
+    assert failures == [f"{broken!r}: its braces do not match"]
+    found, _ = translated(tmp_path, ".json", content, lambda x: [text + "}" for text in x])
+    assert list(json.loads(found).values())[:3] == [*ICU, broken]
+
+
+def test_messages_of_any_form_come_back():
+    choose = random.Random(0)
+    parts = ["{", "}", "{n, plural,", " one {", " other {", "a", " ", "#", "{x}", "\n"]
+    for _ in range(3000):
+        text = "".join(choose.choices(parts, k=choose.randrange(14)))
+        found = read_message(text)
+        assert found is None or "".join(found) == text == write_message(found, {})
+
+
+def test_segments_of_xliff_2_are_filled_in(tmp_path):
+    found, failures = translated(tmp_path, ".xlf", XLIFF_2, lambda x: [f"{y} X" for y in x])
+    assert failures == []
+    targets = minidom.parseString(found).getElementsByTagName("target")
+    assert [re.sub(" ?(xmlns|xml:space)=.[^ >]*", "", node.toxml()) for node in targets] == [
+        "<target>Plain &amp; simple. X</target>",
+        '<target>Some <pc id="1">bold</pc> text. X</target>',
+    ]
+    assert found.count('state="initial"') == 2
+    seen = []
+    translated(tmp_path, ".xlf", found, lambda x: seen.extend(x) or x, only_missing=True)
+    assert seen == []
+
+
+def test_paragraphs_of_word_keep_their_formatting(tmp_path):
+    docx = pytest.importorskip("docx")
+    document = docx.Document()
+    document.add_heading("A title")
+    paragraph = document.add_paragraph("A ", style="List Bullet")
+    paragraph.add_run("bold").bold = True
+    for text in (" dog ru", "ns.", "\tYes\nno "):
+        paragraph.add_run(text)
+    paragraph.add_run().add_picture(
+        io.BytesIO(tf.io.encode_png(tf.zeros([1, 1, 3], tf.uint8)).numpy())
+    )
+    paragraph.add_run("end")
+    cell = document.add_table(1, 1).cell(0, 0)
+    cell.text = "Cell"
+    document.sections[0].header.paragraphs[0].text = "Header"
+    document.add_paragraph("42")
+    path = tmp_path / "file.docx"
+    document.save(path)
+    seen = []
+
+    def translate(texts):
+        seen.extend(texts)
+        swapped = [re.sub("(A )(<G.*G>)", r"\2 \1", text) for text in texts]
+        return [
+            re.sub(r"<[^<>]*>|\w+", lambda x: x[0] if "<" in x[0] else x[0].upper(), text)
+            for text in swapped
+        ]
+
+    content, failures = translate_file(path, translate)
+    marked = 'A <G id="1">bold</G> dog runs.\tYes\nno <X id="3"/>end'
+    assert (seen, failures) == (["A title", marked, "Cell", "Header"], [])
+    found = docx.Document(io.BytesIO(content))
+    bullet = found.paragraphs[1]
+    assert [(run.text, run.bold) for run in bullet.runs] == [
+        ("BOLD", True),
+        (" A  DOG RUNS.\tYES\nNO ", None),
+        ("", None),
+        ("END", None),
+    ]
+    assert (bullet.style.name, len(found.inline_shapes)) == ("List Bullet", 1)
+    assert found.tables[0].cell(0, 0).text == "CELL"
+    assert found.sections[0].header.paragraphs[0].text == "HEADER"
+    # What loses the tags loses no object.
+    content, _ = translate_file(path, lambda texts: [re.sub("<.*?>", "", x) + "!" for x in texts])
+    assert len(docx.Document(io.BytesIO(content)).inline_shapes) == 1
+    same, _ = translate_file(path, list)
+    body = [docx.Document(x).element.xml for x in (path, io.BytesIO(same))]
+    assert body[0] == body[1]
+    path.write_bytes(b"PK")
+    with pytest.raises(ValueError, match="not a .docx file, or is damaged"):
+        translate_file(path, list)
+
+
 def test_an_error_of_all_texts_is_raised_early(tmp_path):
     calls = []
 
@@ -249,5 +368,5 @@ def test_a_damaged_file_is_refused(suffix, content, tmp_path):
     path.write_bytes(content)
     with pytest.raises(ValueError, match=f"file{suffix} is not a {suffix} file, or is"):
         translate_file(path, list)
-    with pytest.raises(ValueError, match=r"one of \.txt \.po .* received .*file\.docx"):
-        check_suffix(tmp_path / "file.docx")
+    with pytest.raises(ValueError, match=r"one of \.txt \.po .* received .*file\.pdf"):
+        check_suffix(tmp_path / "file.pdf")

@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_transformer.translation.markdown import IMAGE, NOTE, from_tags, hide, show, to_tags
+from keras_transformer.documents.markdown import IMAGE, NOTE, from_tags, hide, show, to_tags
+from keras_transformer.documents.messages import read_message, write_message
+from keras_transformer.documents.word import change_word
 
 Translate = Callable[[Sequence[str]], list[str]]
 """Translates texts of any length; see `Translator.documents`."""
@@ -27,13 +29,17 @@ _STORES = {
     ".html": "html.htmlfile",
     ".htm": "html.htmlfile",
     ".md": "markdown.MarkdownFile",
+    ".docx": "docx",
 }
-"""The class of translate-toolkit that reads each kind of file."""
+"""What reads each kind of file: a class of translate-toolkit, or python-docx."""
 SUFFIXES = (".txt", *_STORES)
 """What `translate_file` reads."""
 _BILINGUAL = (".po", ".pot", ".xliff", ".xlf")
 """Files that hold a message next to its translation."""
 _XMLNS = re.compile(r"""\sxmlns(?::\w+)?=("[^"]*"|'[^']*')""")
+_XLIFF_2 = re.compile(rb"""<xliff\s[^>]*\bversion\s*=\s*["']2""")
+_HEAD = 10_000
+"""Bytes in which a file says its version."""
 _SHOWN = 60
 _TRIED = 10
 """Texts after which a failure of all is taken for that of the rest."""
@@ -65,13 +71,19 @@ def _store(path: Path) -> Any:
     """Return the class that reads a file, or None for plain text."""
     if (name := _STORES.get(path.suffix.lower())) is None:
         return None
-    module, _, kind = name.partition(".")
     try:
-        return getattr(importlib.import_module(f"translate.storage.{module}"), kind)
+        return _load(name)
     except ImportError as error:
         raise ImportError(
             f"Reading {path} needs `pip install 'keras-transformer-mt[documents]'`."
         ) from error
+
+
+def _load(name: str) -> Any:
+    if name == "docx":
+        return importlib.import_module(name).Document
+    module, _, kind = name.partition(".")
+    return getattr(importlib.import_module(f"translate.storage.{module}"), kind)
 
 
 def translate_file(
@@ -95,10 +107,11 @@ def translate_file(
     store = _store(path)
     if store is None:
         return _translate_plain(path, translate)
-    if store.__name__ in ("htmlfile", "MarkdownFile"):  # Written while they are read.
-        change = _change_html if store.__name__ == "htmlfile" else _change_markdown
+    if change := _PAGES.get(store.__name__):  # Written while they are read.
         return _translate_page(path, functools.partial(change, store), translate)
     with _reading(path):
+        if store.__name__ == "Xliff1File" and _XLIFF_2.search(path.read_bytes()[:_HEAD]):
+            store = _load("xliff2.Xliff2File")
         messages = store.parsefile(str(path))
     content, failures = _translate_messages(messages, translate, only_missing)
     if path.suffix.lower() == ".properties" and path.read_bytes().isascii():
@@ -161,11 +174,14 @@ def _change_markdown(store, content, change):
     return show(page.filesrc).encode()
 
 
+_PAGES = {"htmlfile": _change_html, "MarkdownFile": _change_markdown, "Document": change_word}
+
+
 def _translate_messages(store, translate, only_missing):
     units = [unit for unit in store.units if unit.istranslatable()]
     if only_missing:
         units = [unit for unit in units if not all(_targets(unit))]
-    found, failures = _translate_all([x for unit in units for x in _strings(unit)], translate)
+    found, failures = _translate_forms([x for unit in units for x in _strings(unit)], translate)
     for unit in units:
         texts = _strings(unit)
         if not texts or not found.keys() >= set(texts):
@@ -227,6 +243,19 @@ def _plural_forms(store: Any) -> int:
     """Return how many forms a message with a plural has in the target language."""
     count = getattr(store, "getheaderplural", lambda: (None,))()[0]
     return int(count) if count and count.isdigit() else 2
+
+
+def _translate_forms(
+    texts: Sequence[str], translate: Translate
+) -> tuple[Mapping[str, str], list[str]]:
+    """Return the same as `_translate_all`, for messages that may have forms inside."""
+    messages = {text: parts for text in texts if (parts := read_message(text))}
+    inside = [part for parts in messages.values() for part in parts[1::2]]
+    found, failures = _translate_all([x for x in texts if x not in messages] + inside, translate)
+    broken = [text for text, parts in messages.items() if len(parts) == 1]
+    failures += [f"{_shown(text)}: its braces do not match" for text in broken]
+    written = {x: write_message(messages[x], found) for x in messages if x not in broken}
+    return {**found, **written}, failures
 
 
 def _translate_all(

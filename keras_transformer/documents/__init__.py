@@ -1,0 +1,1 @@
+"""Documents of several formats, whose texts are translated in place."""

@@ -1,0 +1,97 @@
+"""Messages of ICU with several forms, such as a plural, whose forms are translated one by one."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+_HEAD = re.compile(
+    r"\{\s*[\w.-]+\s*,\s*(?:plural|selectordinal|select)\s*,(?:\s*offset:\d+)?", re.ASCII
+)
+_FORM = re.compile(r"\s*(?:=\d+|[\w-]+)\s*\{")
+_MOST_DEPTH = 20
+
+
+def read_message(text: str) -> list[str] | None:
+    """Divide a message that has forms.
+
+    Args:
+        text: A message of ICU, or any other text.
+
+    Returns:
+        Syntax and text in turn, which joined are the message; None if it has no forms. If its
+        braces do not match, all of it is syntax.
+
+    >>> read_message("You have {n, plural, one {# file} other {# files}}.")
+    ['', 'You have ', '{n, plural, one {', '# file', '} other {', '# files', '}}', '.', '']
+    >>> read_message("Copied {n} files.") is None
+    True
+    >>> read_message("{n, plural, one {# file}")
+    ['{n, plural, one {# file}']
+    """
+    if not _HEAD.search(text):
+        return None
+    parts = [""]
+    if _read_text(text, 0, parts, 0) != len(text):
+        return [text]
+    return parts
+
+
+def write_message(parts: Sequence[str], found: Mapping[str, str]) -> str:
+    """Return the message of parts, with the translations of its texts that are found.
+
+    White space at the edges of a text stays, and so does a text whose translation would break the
+    message.
+    """
+    changed = list(parts)
+    for i in range(1, len(parts), 2):
+        text = parts[i]
+        translation = found.get(text, text)
+        before = text[: len(text) - len(text.lstrip())]
+        after = text[len(text.rstrip()) :] if text.strip() else ""
+        is_whole = translation.count("{") == text.count("{") and _is_balanced(translation)
+        if is_whole and translation.count("#") == text.count("#"):
+            changed[i] = f"{before}{translation.strip()}{after}"
+    return "".join(changed)
+
+
+def _is_balanced(text):
+    depths = [0]
+    for brace in re.findall("[{}]", text):
+        depths.append(depths[-1] + (1 if brace == "{" else -1))
+    return min(depths) == 0 == depths[-1]
+
+
+def _read_text(text, start, parts, depth):
+    """Append the text from `start` to the end, or to the brace that closes it; return where."""
+    place = begin = start
+    level = 0
+    while place < len(text):
+        if (head := _HEAD.match(text, place)) and not level and depth < _MOST_DEPTH:
+            parts += [text[begin:place], ""]
+            place = begin = _read_forms(text, head, parts, depth)
+            if place < 0:
+                return -1
+            continue
+        level += {"{": 1, "}": -1}.get(text[place], 0)
+        if level < 0:
+            break
+        place += 1
+    parts += [text[begin:place], ""]
+    return place if level <= 0 else -1
+
+
+def _read_forms(text, head, parts, depth):
+    """Append the forms after a head; return the place after them, or -1 if they do not end."""
+    parts[-1] += head[0]
+    place = head.end()
+    while form := _FORM.match(text, place):
+        parts[-1] += form[0]
+        place = _read_text(text, form.end(), parts, depth + 1)
+        if place < 0 or place >= len(text):
+            return -1
+        parts[-1] += "}"
+        place += 1
+    end = re.compile(r"\s*\}").match(text, place)
+    if not end:
+        return -1
+    parts[-1] += end[0]
+    return end.end()
