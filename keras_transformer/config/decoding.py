@@ -13,9 +13,9 @@ from keras_transformer.config.strict import configuration
 
 PROTECTED_KINDS = (
     *("printf", "python", "icu", "qt", "variables", "html", "urls", "emails", "paths", "options"),
-    *("breaks", "numbers", "accelerators"),
+    *("breaks", "capitals", "numbers", "accelerators"),
 )
-"""Kinds of text that a translation can keep; see `keras_transformer.text.protection`."""
+"""What a translation can keep; see `keras_transformer.text.protection`."""
 ALL_KINDS = "all"
 """Stands for all of them except numbers and accelerators."""
 
@@ -97,9 +97,9 @@ class DecodingConfig:
     """Text that every translation starts with."""
     protect: str = ""
     """What a translation keeps as it is in the source: printf, python, icu, qt, variables, html,
-    urls, emails, paths, options, breaks, numbers and accelerators, or all for all but the last two,
-    or re: and a regular expression without white space and commas; several are separated by spaces.
-    By default, nothing is guaranteed."""
+    urls, emails, paths, options, breaks, capitals, numbers and accelerators, or all for all but the
+    last two, or re: and a regular expression without white space and commas; several are separated
+    by spaces. By default, nothing is guaranteed."""
     temperature: float | None = Field(default=None, ge=0.001, le=100)
     """Sample translations instead of searching for the best one: at 1 from the model's own
     distribution, below 1 from a sharper one. By default, decoding searches."""

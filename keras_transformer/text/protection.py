@@ -119,11 +119,7 @@ class Protection:
         return pieces.with_values(tf.strings.regex_replace(pieces.values, _TERM, "")), is_term
 
     def _mark_spans(self, text, protect):
-        is_on = []
-        for name in _SPANS:
-            names = name if name == "numbers" else f"{name}|{ALL_KINDS}"
-            pattern = rf"(?s)(?:.*[\s,])?(?:{names})(?:[\s,].*)?"
-            is_on.append(tf.strings.regex_full_match(protect[:, tf.newaxis], pattern))
+        is_on = [is_named(name, protect)[:, tf.newaxis] for name in _SPANS]
         alternatives = tf.constant([f"|{pattern}" for pattern in _SPANS.values()])
         alternatives = tf.where(tf.concat(is_on, axis=1), alternatives, "")
         spans = tf.strings.reduce_join(alternatives, axis=1)
@@ -141,6 +137,12 @@ class Protection:
 
         marked = _for_each(spans, mark, text)
         return tf.strings.regex_replace(marked, f"{OPEN}{CLOSE}|{_PAIRED}", "")
+
+
+def is_named(kind: str, protect: tf.Tensor) -> tf.Tensor:
+    """Return whether a kind is among the names of `DecodingConfig.protect` [B], bool [B]."""
+    names = kind if kind in ("numbers", "accelerators") else f"{kind}|{ALL_KINDS}"
+    return tf.strings.regex_full_match(protect, rf"(?s)(?:.*[\s,])?(?:{names})(?:[\s,].*)?")
 
 
 def write_terms(terms: Mapping[str, str]) -> str:
@@ -291,6 +293,39 @@ def _mark_accelerators(pieces):
         text = tf.strings.regex_replace(text, pattern, rewrite)
     spans = tf.strings.join([OPEN, pieces.values, CLOSE])
     return join(pieces.with_values(tf.where(is_odd(pieces), spans, text)))
+
+
+def in_capitals(pieces: tf.RaggedTensor) -> tf.Tensor:
+    """Return which texts have a word of four capitals or more, and no small letter, bool [B].
+
+    Args:
+        pieces: string [B, None], as `Protection.split` returns them; spans don't count.
+    """
+    text = join(pieces.with_values(tf.where(is_odd(pieces), " ", pieces.values)))
+    return tf.strings.regex_full_match(text, r"(?s)\P{Ll}*\p{Lu}{4}\P{Ll}*")
+
+
+def lower(pieces: tf.RaggedTensor) -> tf.RaggedTensor:
+    """Return pieces in small letters, apart from spans and a first letter.
+
+    >>> spans = Protection().split(["NOT %S: FILE <B>"], ["printf html"], [""])[0]
+    >>> join(lower(spans)).numpy()[0].decode()
+    'Not %S: file <B>'
+    """
+    values = pieces.values
+    start = tf.strings.regex_replace(values, r"(?s)^(\PL*\pL)?.*$", r"\1")
+    places = tf.range(tf.size(values, tf.int64))
+    is_first = places == tf.gather(pieces.row_starts(), pieces.value_rowids())
+    start = tf.where(is_first, start, "")
+    rest = tf.strings.substr(values, tf.strings.length(start), tf.strings.length(values))
+    small = tf.strings.join([start, tf.strings.lower(rest, "utf-8")])
+    return pieces.with_values(tf.where(is_odd(pieces), values, small))
+
+
+def upper(pieces: tf.RaggedTensor) -> tf.RaggedTensor:
+    """Return pieces in capitals, apart from spans."""
+    capitals = tf.strings.upper(pieces.values, "utf-8")
+    return pieces.with_values(tf.where(is_odd(pieces), pieces.values, capitals))
 
 
 def cut_edges(text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:

@@ -9,6 +9,8 @@ not nest as the source does:
 3. The source itself is the translation.
 
 The same expressions that find the spans of the source find those of a translation, and count them.
+A text in capitals is translated in small letters, which a model knows better, and written in
+capitals again.
 """
 
 from collections.abc import Callable
@@ -22,9 +24,13 @@ from keras_transformer.text import SentencePieceTokenizer, Tokenizer
 from keras_transformer.text.protection import (
     Protection,
     cut_edges,
+    in_capitals,
+    is_named,
     is_odd,
     join,
+    lower,
     place_accelerators,
+    upper,
 )
 from keras_transformer.translation.sentencewise import cut_tag, in_batches
 
@@ -138,12 +144,14 @@ class ProtectedTranslation:
         before, after = (tf.where(is_on, edge, "") for edge in (before, after))
         middle = tf.where(is_on, middle, rest)
         pieces, is_term = self._protection.split(middle, protect, terms)
+        terms_of = tf.cast(is_term, tf.int32)
+        no_term = tf.math.unsorted_segment_sum(terms_of, pieces.value_rowids(), pieces.nrows()) == 0
+        small = is_named("capitals", protect) & in_capitals(pieces) & no_term
+        pieces, small = self._in_small_letters(pieces, small, protect)
+        middle = tf.where(small, join(pieces), middle)
         if self.symbols is None:
-            has_term = tf.math.unsorted_segment_sum(
-                tf.cast(is_term, tf.int32), pieces.value_rowids(), pieces.nrows()
-            )
             ids = search(tf.strings.join([tag, middle]), None)
-            output, is_kept = self._target.write(ids, middle), has_term == 0
+            output, is_kept = self._target.write(ids, middle), no_term
         else:
             output, is_kept = self._with_symbols(search, tag, middle, pieces, is_on)
         # With the targets of terms, which may contain spans.
@@ -159,18 +167,44 @@ class ProtectedTranslation:
             return tf.tensor_scatter_nd_update(output, bad[:, tf.newaxis], found)
 
         output = tf.cond(tf.size(bad) > 0, repair, lambda: output)
-        names_it = r"(?s)(?:.*[\s,])?accelerators(?:[\s,].*)?"
-        has_accelerators = tf.strings.regex_full_match(protect, names_it)
+        output = self._in_capitals(output, small, protect)
+        output = self._with_accelerators(plain, output, protect)
+        return tf.strings.join([before, output, after])
+
+    def _in_small_letters(self, pieces, small, protect):
+        """Return the pieces, of chosen texts [B] in small letters, and for which that works."""
+
+        def change():
+            changed = lower(pieces)
+            works = small & self._keeps(join(pieces), join(changed), protect)
+            chosen = tf.gather(works, pieces.value_rowids())
+            return tf.where(chosen, changed.values, pieces.values), works
+
+        values, works = tf.cond(tf.reduce_any(small), change, lambda: (pieces.values, small))
+        return pieces.with_values(values), works
+
+    def _in_capitals(self, output, chosen, protect):
+        """Return outputs [B], the chosen ones in capitals where that changes no span."""
+
+        def change():
+            none = tf.fill(tf.shape(output), "")
+            changed = join(upper(self._protection.split(output, protect, none)[0]))
+            return tf.where(chosen & self._keeps(output, changed, protect), changed, output)
+
+        return tf.cond(tf.reduce_any(chosen), change, lambda: output)
+
+    def _with_accelerators(self, source, output, protect):
+        """Return outputs [B] with the accelerators of sources, where these are protected."""
+        has_accelerators = is_named("accelerators", protect)
 
         def place():
-            none = tf.fill(tf.shape(text), "")
-            sides = (self._protection.split(each, protect, none)[0] for each in (plain, output))
+            none = tf.fill(tf.shape(output), "")
+            sides = (self._protection.split(each, protect, none)[0] for each in (source, output))
             placed = place_accelerators(*sides)
             is_right = has_accelerators & self._keeps(output, placed, protect)
             return tf.where(is_right, placed, output)
 
-        output = tf.cond(tf.reduce_any(has_accelerators), place, lambda: output)
-        return tf.strings.join([before, output, after])
+        return tf.cond(tf.reduce_any(has_accelerators), place, lambda: output)
 
     def _keeps(self, text, output, protect):
         """Return whether outputs have the spans of texts as often, and tags nest, bool [B]."""

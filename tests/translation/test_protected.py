@@ -161,6 +161,27 @@ def test_accelerators_are_in_translations(has_symbols):
             assert text == plain
 
 
+@pytest.mark.parametrize("has_symbols", [True, False])
+def test_a_text_in_capitals_is_translated_in_small_letters(has_symbols):
+    translator = make_translator(has_symbols)
+    small = ["Dogs see %s {0}", "One dog", "<b>the red</b>"]
+    large = ["DOGS SEE %s {0}", "ONE DOG", "<b>THE RED</b>"]
+    expected = translator(small, protect=["all"])
+    spans, _ = Protection().split(expected, ["all"] * 3, [""] * 3)
+    capitals = [
+        b"".join(part if i % 2 else part.decode().upper().encode() for i, part in enumerate(row))
+        for row in spans.to_list()
+    ]
+    found = translator(large, protect=["all"])
+    assert found[0] == capitals[0].decode() != expected[0]
+    # Three letters are a name, and a small one is no capital.
+    others = ["ONE DOG", "DOGS see", "DOGS SEE %s"]
+    kinds = [["all"], ["all"], ["printf"]]
+    for text, protect in zip(others, kinds, strict=True):
+        assert translator([text], protect=protect) == translator([text], protect=["printf"])
+    check(large, found)
+
+
 def test_calls_and_configurations_protect_alike():
     sources = ["one %s dog", "the {0} sees"]
     configured = make_translator(protect="printf python")
