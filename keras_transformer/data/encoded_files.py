@@ -53,7 +53,7 @@ def encode_to_files(
     rules: CleaningRules,
     directory: Path,
     validation: Sequence[tuple[str, str]] = (),
-    languages: Sequence[str] = (),
+    languages: Sequence[Sequence[str]] = (),
 ) -> tuple[EncodedPairs, list[dict[str, Any]]]:
     """Encode text into memory-mapped files, or use the files that are there.
 
@@ -69,7 +69,7 @@ def encode_to_files(
         directory: Directory of the files: tokens of 2 bytes (4 if the vocabulary has more than
             65,536), where each sentence begins in 8 bytes, record.json, and checksums.
         validation: The validation text, for the filter `in_validation`.
-        languages: See `encode_pairs`.
+        languages: Those of each corpus; see `encode_pairs`.
 
     Returns:
         The pairs, one corpus after another, and a report on each corpus: its "name", the pairs
@@ -112,7 +112,7 @@ def _encode(
     files: "_Files",
     record: dict[str, Any],
     validation: Sequence[tuple[str, str]],
-    languages: Sequence[str],
+    languages: Sequence[Sequence[str]],
 ) -> None:
     """Encode the text that the record lacks, and complete the record."""
     reports = record["corpora"]
@@ -130,13 +130,14 @@ def _encode(
                 reports.append({"name": corpus.name, "read": 0, "kept": 0, "dropped": {}})
             report = reports[number]
             advance(report["read"])
+            codes = languages[number] if languages else ()
             rest = itertools.islice(corpus.pairs(), report["read"], None)
             for count, chunk in enumerate(chunked(rest), start=1):
                 start = first + report["read"]
                 part = is_repeated[start : start + len(chunk)] if len(is_repeated) else False
                 found = filters.found(chunk, number, start)
                 tagged = list(tag_sources(chunk, corpus.tag)) if corpus.tag else chunk
-                append(encoded := encode_chunk(tagged, tokenizers, rules, part, found, languages))
+                append(encoded := encode_chunk(tagged, tokenizers, rules, part, found, codes))
                 report["read"] += len(chunk)
                 report["kept"] += len(encoded.source_counts)
                 report["dropped"] = {

@@ -8,8 +8,10 @@ import tensorflow as tf
 
 from keras_transformer import Transformer
 from keras_transformer.config import DecodingConfig
-from keras_transformer.data import encode_pairs
+from keras_transformer.data import TokenBatches, encode_pairs
 from keras_transformer.export import export_ctranslate2, export_saved_model, load_saved_model
+from keras_transformer.losses import LabelSmoothedCrossEntropy
+from keras_transformer.optimizers import FusedAdam
 from keras_transformer.pretrained import import_model
 from keras_transformer.pretrained.hugging_face import read_hugging_face
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
@@ -102,14 +104,42 @@ def test_the_ids_are_the_same(pair):
 @pytest.mark.parametrize("pair", ["m2m100", "nllb", "mbart50"], indirect=True)
 def test_the_text_of_a_training_run_has_their_ids(pair):
     texts = [text for text in models.sentences(100) if text]
-    codes = pair.tokenizer.src_lang, pair.tokenizer.tgt_lang = pair.codes[:2]
+    directions = pair.codes[:2], pair.codes[1::-1]
+    columns = [[directions[i % 2][side] for i in range(len(texts))] for side in (0, 1)]
     encoded = encode_pairs(
-        zip(texts, texts[::-1], strict=True), pair.ours.tokenizer, languages=codes
+        zip(texts, texts[::-1], strict=True), pair.ours.tokenizer, languages=columns
     )
     inputs, labels = encoded.padded_batch(range(len(texts)))
-    theirs = pair.tokenizer(texts, text_target=texts[::-1])
-    for rows, expected in ((inputs["source"], theirs.input_ids), (labels, theirs.labels)):
-        assert [pair.order[row[row != 0]].tolist() for row in rows] == expected
+    for i, codes in enumerate(directions):
+        pair.tokenizer.src_lang, pair.tokenizer.tgt_lang = codes
+        theirs = pair.tokenizer(texts[i::2], text_target=texts[::-1][i::2])
+        for rows, expected in ((inputs["source"], theirs.input_ids), (labels, theirs.labels)):
+            assert [pair.order[row[row != 0]].tolist() for row in rows[i::2]] == expected
+    pair.tokenizer.src_lang = pair.codes[0]
+
+
+def test_lora_learns_two_directions_and_is_merged_in_an_export(tmp_path):
+    models.write_model(tmp_path / "theirs", "nllb", search={"max_length": 60}, dropout=0.0)
+    translator = import_model(tmp_path / "theirs")
+    english, german, _ = models.CODES["nllb"]
+    texts = models.TEXTS[:2]
+    columns = [english, german], [german, english]
+    model = translator.model
+    before = {weight.path: weight.numpy() for weight in model.weights}
+    model.enable_lora(rank=8, targets=("attention", "feed_forward", "embedding"))
+    pairs = 20 * list(zip(texts, texts[::-1], strict=True))
+    encoded = encode_pairs(pairs, translator.tokenizer, languages=[20 * c for c in columns])
+    model.compile(FusedAdam(0.01), LabelSmoothedCrossEntropy(0.0), jit_compile=False)
+    model.fit(TokenBatches(encoded, batch_tokens=1000).dataset(), epochs=40, verbose=0)
+    named = dict(zip(("source_language", "target_language"), columns, strict=True))
+    assert translator(texts, **named) == texts[::-1]
+
+    translator.save(tmp_path / "saved")
+    saved = Translator.load(tmp_path / "saved", source_language=german, target_language=english)
+    assert not saved.model.has_lora
+    changed = [w.path for w in saved.model.weights if (w.numpy() != before[w.path]).any()]
+    assert changed and all(path.endswith(("_kernel", "/embeddings")) for path in changed)
+    assert load_saved_model(export_quickly(saved, tmp_path / "model"))(texts[1]) == texts[0]
 
 
 def test_the_logits_are_the_same(pair):
