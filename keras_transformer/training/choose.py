@@ -12,6 +12,7 @@ from keras_transformer.config import ExperimentConfig
 from keras_transformer.evaluation import length_problem
 from keras_transformer.model import Transformer
 from keras_transformer.training.averaging import average_checkpoints, load_moving_average
+from keras_transformer.training.build import freeze_output_bias
 from keras_transformer.training.check import Checked
 from keras_transformer.training.checkpoints import run_checkpoints
 from keras_transformer.training.csv_tables import read_history
@@ -221,6 +222,7 @@ def _choose(
     """Score the candidates, and save the best one."""
     training = config.training
     translator = Translator(Transformer(config.model), *text.tokenizers, config.decoding)
+    freeze_output_bias(translator.model, text.tokenizers[0])
     share = training.batch_tokens // checked.machines.replicas
     chosen, found = _best_of(config, text, translator, candidates, share)
     candidates[chosen].load(translator.model)
