@@ -60,17 +60,25 @@ class SavedModel:
 class CTranslate2:
     """A model of `export_ctranslate2`: from tokens to tokens."""
 
-    def __init__(self, threads: int, path: str, **options: Any):
+    def __init__(
+        self,
+        threads: int,
+        path: str,
+        compute_type: str = "float32",
+        prefix: str | None = None,
+        **options: Any,
+    ):
         import ctranslate2
 
         self.version = f"CTranslate2 {ctranslate2.__version__}"
-        self._options = options
+        self._prefix, self._options = prefix, options
         self._translator = ctranslate2.Translator(
-            path, compute_type="float32", inter_threads=1, intra_threads=threads
+            path, compute_type=compute_type, inter_threads=1, intra_threads=threads
         )
 
     def translate(self, tokens: Sequence[Sequence[str]]) -> Any:
-        return self._translator.translate_batch(tokens, **self._options)
+        prefix = {} if self._prefix is None else {"target_prefix": len(tokens) * [[self._prefix]]}
+        return self._translator.translate_batch(tokens, **prefix, **self._options)
 
     def describe(self, tokens: Sequence[Sequence[str]]) -> tuple[list[list[str]], list[str]]:
         """Return the tokens of the translations, and no texts."""
@@ -78,19 +86,26 @@ class CTranslate2:
 
 
 class HuggingFace:
-    """A `MarianMTModel` in PyTorch: from texts to texts, of a given number of tokens."""
+    """A model in PyTorch: from texts to texts, of a given number of tokens."""
 
-    def __init__(self, threads: int, path: str, beam_size: int, length: int):
+    def __init__(
+        self, threads: int, path: str, beam_size: int, length: int, languages: Sequence[str] = ()
+    ):
         import torch
         import transformers
 
         self.version = f"transformers {transformers.__version__}, PyTorch {torch.__version__}"
         torch.set_num_threads(threads)
-        self._tokenizer = transformers.MarianTokenizer.from_pretrained(path)
-        self._model = transformers.MarianMTModel.from_pretrained(path)
+        self._tokenizer = transformers.AutoTokenizer.from_pretrained(path)
+        classes = transformers.AutoModelForSeq2SeqLM
+        self._model = classes.from_pretrained(path, dtype=torch.float32)
         self._options = {"num_beams": beam_size, "length_penalty": 0.0, "do_sample": False}
         # No eos before the last token, which may be any.
         self._options |= {"min_new_tokens": length - 1, "max_new_tokens": length}
+        if languages:
+            self._tokenizer.src_lang, target = languages
+            target = self._tokenizer.convert_tokens_to_ids(target)
+            self._options["forced_bos_token_id"] = target
 
     def translate(self, texts: Sequence[str]) -> Any:
         return self._tokenizer.batch_decode(self._generate(texts), skip_special_tokens=True)

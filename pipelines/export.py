@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.exp
         choices=["saved_model", *_OTHER_FORMATS],
         default="saved_model",
         help="a SavedModel (default), a directory for CTranslate2, or a folder for "
-        "MarianMTModel.from_pretrained of Hugging Face",
+        "AutoModelForSeq2SeqLM.from_pretrained of Hugging Face",
     )
     parser.add_argument(
         "--restrict-vocabulary",

@@ -76,7 +76,9 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.tra
     print(f"The model is in {output}. Score it, or export it for serving:")
     run = shlex.quote(output)
     text = "--source FILE --target FILE"
-    if experiment.data.validation_languages:
+    if experiment.data.directions:
+        text += " --from LANGUAGE --to LANGUAGE"
+    elif experiment.data.validation_languages:
         text += " --target-language LANGUAGE --add-tag"
     elif experiment.data.task == "parsing":
         text = "--trees FILE"

@@ -38,6 +38,11 @@ class CorpusConfig:
     """How often a pass has each pair: 2 means twice, and 0.5 a random half."""
     language: str | None = None
     """Target language, such as de, for a model of several languages."""
+    source_language: str | None = None
+    """Language of the source, such as eng_Latn, if training.init_from is an imported model of many
+    languages; by default, decoding.source_language."""
+    target_language: str | None = None
+    """Language of the target, likewise. A corpus has both or none."""
     tag: str | None = None
     """Domain or origin of the text, such as news: >>news<< is put in front of each source sentence,
     or >>de_news<< with a language."""
@@ -46,6 +51,11 @@ class CorpusConfig:
     def full_tag(self) -> str:
         """The tag of the sources without its brackets; empty if they have none."""
         return "_".join(filter(None, (self.language, self.tag)))
+
+    @property
+    def direction(self) -> str:
+        """Both languages, such as eng_Latn-deu_Latn; empty without them."""
+        return "-".join(filter(None, (self.source_language, self.target_language)))
 
 
 @configuration()
@@ -75,7 +85,8 @@ class DataConfig:
     corpora: list[CorpusConfig] = Field(default_factory=list)
     """Training text in several files, instead of train_source: for each corpus, source and, if you
     like, target, weight (times that a pass has each pair), language (of the target, for a model of
-    several) and tag (domain or origin)."""
+    several), source_language and target_language (for an imported model of many) and tag (domain or
+    origin)."""
     train_weights: list[float] = Field(default_factory=list)
     """The weights of corpora, if train_source is a list."""
     train_languages: list[str] = Field(default_factory=list)
@@ -90,8 +101,8 @@ class DataConfig:
     """The same sentences in the target language, line by line; as many files as
     validation_source."""
     validation_languages: list[str] = Field(default_factory=list)
-    """Target language of each validation file, among those of corpora. The mean of their BLEU
-    selects the checkpoint."""
+    """Target language of each validation file, among those of corpora, or both languages, such as
+    eng_Latn-deu_Latn, if corpora have both. The mean of their BLEU selects the checkpoint."""
     tfds: str | None = None
     """Name of a TFDS translation dataset to use instead of files, such as wmt14_translate/de-en; or
     multi30k, which comes with this package."""
@@ -169,6 +180,15 @@ class DataConfig:
         rates = {name: getattr(self, f"augment_{name}") for name in AUGMENTATIONS}
         return {name: rate for name, rate in rates.items() if rate}
 
+    @property
+    def directions(self) -> dict[str, tuple[str, str]]:
+        """Source and target language by their names in validation_languages; see `CorpusConfig`."""
+        return {
+            corpus.direction: (corpus.source_language, corpus.target_language)
+            for corpus in self.training_corpora
+            if corpus.source_language and corpus.target_language
+        }
+
     @model_validator(mode="after")
     def _check(self):
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
@@ -214,7 +234,7 @@ class DataConfig:
         given = [f"{name}={getattr(self, name)!r}" for name in names if getattr(self, name)]
         given += [
             f"{name} of corpora"
-            for name in ("target", "language", "tag")
+            for name in ("target", "language", "source_language", "target_language", "tag")
             if any(getattr(corpus, name) for corpus in self.corpora)
         ]
         return [
@@ -330,8 +350,18 @@ class DataConfig:
         corpora, validation = self.training_corpora, self.validation_languages
         name = "the languages of corpora" if self.corpora else "train_languages"
         validations = 1 if self.task == "parsing" else max(1, len(as_list(self.validation_source)))
-        train = [corpus.language for corpus in corpora if corpus.language is not None]
+        train = [name for corpus in corpora if (name := corpus.language or corpus.direction)]
         problems = []
+        if mixed := [
+            corpus.source
+            for corpus in corpora
+            if (corpus.source_language is None) != (corpus.target_language is None)
+            or (corpus.direction and corpus.language)
+        ]:
+            problems.append(
+                "a corpus has language, or both source_language and target_language, or none, "
+                f"received others for {', '.join(mixed)}"
+            )
         if 0 < len(train) < len(corpora):
             problems.append(
                 f"either all corpora or none have a language, received {len(train)} of "
@@ -350,7 +380,9 @@ class DataConfig:
                 f"{name} and validation_languages must be set together, received {given} without "
                 f"{missing}; give both"
             )
-        elif unknown := sorted(set(validation) - {c.language for c in corpora if not c.tag}):
+        elif unknown := sorted(
+            set(validation) - {c.language or c.direction for c in corpora if not c.tag}
+        ):
             problems.append(
                 f"validation_languages must be among {name}{' without a tag' * bool(self.corpora)}"
                 f", received {', '.join(unknown)}"

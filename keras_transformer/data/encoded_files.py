@@ -60,7 +60,7 @@ def encode_to_files(
     rules: CleaningRules,
     directory: Path,
     validation: Sequence[tuple[str, str]] = (),
-    languages: Sequence[str] = (),
+    languages: Sequence[Sequence[str]] = (),
     mapped: Map = map,
 ) -> tuple[EncodedPairs, list[dict[str, Any]]]:
     """Encode text into memory-mapped files, or use the files that are there.
@@ -77,7 +77,7 @@ def encode_to_files(
         directory: Directory of the files: tokens of 2 bytes (4 if the vocabulary has more than
             65,536), where each sentence begins in 8 bytes, record.json, and checksums.
         validation: The validation text, for the filter `in_validation`.
-        languages: See `encode_pairs`.
+        languages: Those of each corpus; see `encode_pairs`.
         mapped: Applies a function to parts of the text; the files do not depend on it.
 
     Returns:
@@ -121,7 +121,7 @@ def _encode(
     files: "_Files",
     record: dict[str, Any],
     validation: Sequence[tuple[str, str]],
-    languages: Sequence[str],
+    languages: Sequence[Sequence[str]],
     mapped: Map,
 ) -> None:
     """Encode the text that the record lacks, and complete the record."""
@@ -133,7 +133,6 @@ def _encode(
         hashes = [np.zeros(0, np.uint64), *mapped(pair_hashes, chunked(pairs))]
         is_repeated = earlier(np.concatenate(hashes)) >= 0
     filters = TextFilters(rules.filters, corpora, validation, mapped)
-    encode = functools.partial(_encoded, tokenizers, rules, languages)
     if done := sum(report["read"] for report in reports):
         _LOGGER.info("continuing to encode after %s pairs", f"{done:,}")
     first = 0
@@ -143,6 +142,8 @@ def _encode(
                 reports.append({"name": corpus.name, "read": 0, "kept": 0, "dropped": {}})
             report = reports[number]
             advance(report["read"])
+            codes = languages[number] if languages else ()
+            encode = functools.partial(_encoded, tokenizers, rules, codes)
             parts = _parts(corpus, number, first, report["read"], filters, is_repeated)
             for count, encoded in enumerate(mapped(encode, parts), start=1):
                 append(encoded)

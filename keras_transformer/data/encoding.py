@@ -110,7 +110,7 @@ def encode_pairs(
     source_tokenizer: "Tokenizer",
     target_tokenizer: "Tokenizer | None" = None,
     max_length: int = 128,
-    languages: Sequence[str] = (),
+    languages: Sequence[str | Sequence[str]] = (),
 ) -> EncodedPairs:
     """Tokenize sentence pairs, and drop and count those that are empty or too long.
 
@@ -121,7 +121,7 @@ def encode_pairs(
         target_tokenizer: Tokenizer of the targets, if the languages have separate vocabularies.
         max_length: Most tokens of a source or target, eos included.
         languages: For a model of many languages, the codes of source and target, whose tokens
-            begin the sentences.
+            begin the sentences; for each side, one of all pairs, or a list with one for each.
 
     Returns:
         `EncodedPairs` of the pairs that are left, in order. The log says how many were dropped.
@@ -138,8 +138,11 @@ def encode_pairs(
     rules = CleaningRules(max_length=max_length)
     tokenizers = source_tokenizer, target_tokenizer or source_tokenizer
     chunks, dropped = [], collections.Counter[str]()
+    read = 0
     for chunk in chunked(pairs):
-        encoded = encode_chunk(chunk, tokenizers, rules, languages=languages)
+        part = slice(read, read := read + len(chunk))
+        codes = [each if isinstance(each, str) else each[part] for each in languages]
+        encoded = encode_chunk(chunk, tokenizers, rules, languages=codes)
         dropped += encoded.dropped
         chunks.append(encoded)
     log_report(rules, sum(len(chunk.source_counts) for chunk in chunks), dropped)
@@ -168,7 +171,7 @@ def encode_chunk(
     rules: CleaningRules,
     is_repeated: np.ndarray | bool = False,
     found: Iterable[np.ndarray] = (),
-    languages: Sequence[str] = (),
+    languages: Sequence[str | Sequence[str]] = (),
 ) -> EncodedChunk:
     """Tokenize and clean a few thousand sentence pairs.
 
@@ -185,8 +188,10 @@ def encode_chunk(
         for side, tokenizer in enumerate(tokenizers)
     )
     if languages:
-        numbers = [each.languages[code] for each, code in zip(tokenizers, languages, strict=True)]
-        sides = (_begun(*side, number) for side, number in zip(sides, numbers, strict=True))
+        sides = (
+            _begun(*side, _language_ids(codes, tokenizer, len(chunk)))
+            for side, codes, tokenizer in zip(sides, languages, tokenizers, strict=True)
+        )
     (source_ids, source_counts), (target_ids, target_counts) = sides
     reasons = rules.reasons(source_counts, target_counts, is_repeated, found)
     keep, names = reasons < 0, reason_names(rules)
@@ -200,11 +205,19 @@ def encode_chunk(
     )
 
 
-def _begun(ids: np.ndarray, counts: np.ndarray, token: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows of ids that begin with a token, unless they are empty."""
+def _language_ids(codes: str | Sequence[str], tokenizer: "Tokenizer", count: int) -> np.ndarray:
+    """Return the token of the language of each sentence."""
+    names = count * [codes] if isinstance(codes, str) else codes
+    return np.array([tokenizer.languages[name] for name in names])
+
+
+def _begun(
+    ids: np.ndarray, counts: np.ndarray, tokens: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows of ids that begin with a token each, unless they are empty."""
     is_text = counts > 0
     starts = np.cumsum(counts) - counts
-    return np.insert(ids, starts[is_text], token), counts + is_text
+    return np.insert(ids, starts[is_text], tokens[is_text]), counts + is_text
 
 
 def _stripped(texts: list[str], tokenizer: "Tokenizer") -> list[str]:

@@ -8,8 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from keras_transformer.config import EOS_ID
 from keras_transformer.pretrained.foreign_model import ForeignSide
 from keras_transformer.pretrained.vocabulary_file import read_spm, read_vocabulary
+from keras_transformer.text import SentencePieceTokenizer
+from keras_transformer.text.foreign_vocabulary import split_vocabulary
 from keras_transformer.utils.files import read_json
 
 _SIZES = {
@@ -28,6 +31,8 @@ class Family:
 
     title: str
     """What people call it."""
+    model: str
+    """Its class in Transformers."""
     defaults: Mapping[str, Any]
     """The defaults of options in config.json."""
     layers: Mapping[str, Any]
@@ -39,6 +44,7 @@ class Family:
 FAMILIES = {
     "marian": Family(
         title="Marian",
+        model="MarianMTModel",
         defaults={
             **_SIZES,
             "vocab_size": 58101,
@@ -51,6 +57,7 @@ FAMILIES = {
     ),
     "m2m_100": Family(
         title="M2M100 and NLLB",
+        model="M2M100ForConditionalGeneration",
         defaults={
             **_SIZES,
             "vocab_size": 128112,
@@ -63,6 +70,7 @@ FAMILIES = {
     ),
     "mbart": Family(
         title="mBART-50",
+        model="MBartForConditionalGeneration",
         defaults={
             **_SIZES,
             "vocab_size": 50265,
@@ -231,3 +239,112 @@ def _rebuilt_spm(content: Mapping[str, Any]) -> bytes:
             charsmap = base64.b64decode(part["precompiled_charsmap"], validate=True)
             proto.normalizer_spec.precompiled_charsmap = charsmap
     return proto.SerializeToString()
+
+
+def fairseq_order(pieces: Sequence[str]) -> list[int]:
+    """Return our id of each id of fairseq's, which has our start token only if that is <s>.
+
+    >>> fairseq_order(["<pad>", "<unk>", "<<s>>", "</s>", "<s>", "a", "en_XX"])
+    [4, 0, 3, 1, 5, 6]
+    """
+    first = [pieces.index(name) for name in _SPECIAL]
+    return [*first, *(i for i in range(EOS_ID + 1, len(pieces)) if i not in first)]
+
+
+def write_languages(
+    tokenizer: SentencePieceTokenizer, languages: Sequence[str | None]
+) -> dict[str, Any]:
+    """Return the files of a tokenizer of Hugging Face: bytes, or the content of a JSON file.
+
+    Args:
+        tokenizer: A vocabulary that `read_languages` read.
+        languages: The default source and target.
+    """
+    ours = tokenizer.id_to_piece(range(tokenizer.vocab_size))
+    pieces = [ours[i] for i in fairseq_order(ours)]
+    unused = [piece for piece in pieces if re.fullmatch(r"<unused \d+>", piece)]
+    codes = list(tokenizer.languages)
+    silent = {*tokenizer.id_to_piece(list(tokenizer.languages.values())), *unused, "<mask>"}
+    text = [piece for piece in pieces if piece not in silent]
+    source, target = languages
+    options: dict[str, Any] = {
+        **{"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"},
+        **{"src_lang": source or codes[0], "tgt_lang": target},
+    }
+    if not _CODE.fullmatch(codes[0]):
+        kinds = [name for name, listed in _M2M100.items() if set(listed.split()) == set(codes)]
+        options |= {
+            "tokenizer_class": "M2M100Tokenizer",
+            "language_codes": (kinds or ["m2m100"])[0],
+        }
+        vocabulary = {piece: i for i, piece in enumerate(text)}
+        files = {_SPM: split_vocabulary(tokenizer.model), "vocab.json": vocabulary}
+        return {**files, "tokenizer_config.json": options}
+    is_mbart = set(codes) == set(_MBART_50.split())
+    options["tokenizer_class"] = "MBart50Tokenizer" if is_mbart else "NllbTokenizer"
+    options["mask_token"] = "<mask>"
+    if not is_mbart:
+        options |= {"extra_special_tokens": codes}
+        options["legacy_behaviour"] = tokenizer.language_comes_last
+    used = pieces[: len(pieces) - len(unused)]
+    return {
+        "tokenizer.json": _written_json(tokenizer.model, text, used),
+        "tokenizer_config.json": options,
+    }
+
+
+def _written_json(model: bytes, text: Sequence[str], used: Sequence[str]) -> dict[str, Any]:
+    """Return a tokenizer.json.
+
+    Args:
+        model: The SentencePiece model.
+        text: The pieces of text and the special ones, by id.
+        used: The same with those of languages.
+    """
+    from sentencepiece import sentencepiece_model_pb2 as schema
+
+    proto: Any = schema.ModelProto.FromString(model)
+    scores = {piece.piece: piece.score for piece in proto.pieces}
+    space = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
+    if proto.trainer_spec.model_type == proto.trainer_spec.BPE:
+        ids = {piece: i for i, piece in enumerate(text)}
+        kind = {"type": "BPE", "unk_token": "<unk>", "fuse_unk": True, "byte_fallback": False}
+        kind |= {"vocab": ids, "merges": _merges(ids, scores)}
+    else:
+        is_text = {*text[len(_SPECIAL) :]}
+        listed = [[piece, scores[piece] if piece in is_text else 0.0] for piece in used]
+        kind = {"type": "Unigram", "unk_id": _SPECIAL.index("<unk>"), "vocab": listed}
+        kind["byte_fallback"] = False
+    charsmap = base64.b64encode(proto.normalizer_spec.precompiled_charsmap).decode()
+    parts: list[dict[str, Any]] = [
+        {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
+    ]
+    if charsmap:
+        parts.insert(0, {"type": "Precompiled", "precompiled_charsmap": charsmap})
+    added = {*_SPECIAL, *used} - {*text[len(_SPECIAL) :]}
+    flags = {"single_word": False, "rstrip": False, "normalized": False, "special": True}
+    return {
+        "version": "1.0",
+        "added_tokens": [
+            {"id": i, "content": piece, "lstrip": piece == "<mask>", **flags}
+            for i, piece in enumerate(used)
+            if piece in added
+        ],
+        "normalizer": {"type": "Sequence", "normalizers": parts},
+        "pre_tokenizer": space,
+        "decoder": space,
+        "model": kind,
+    }
+
+
+def _merges(ids: Mapping[str, int], scores: Mapping[str, float]) -> list[list[str]]:
+    """Return the merges of BPE, in the order of Hugging Face's conversion."""
+    found = []
+    for piece in ids:
+        cuts = range(1, len(piece) if piece not in _SPECIAL else 1)
+        splits = [(piece[:cut], piece[cut:]) for cut in cuts]
+        known = [(left, right) for left, right in splits if left in ids and right in ids]
+        known.sort(key=lambda pair: (ids[pair[0]], ids[pair[1]]))
+        found += [(scores[piece], *pair) for pair in known]
+    found.sort(key=lambda merge: (merge[0], len(merge[1]), len(merge[2])), reverse=True)
+    return [[left, right] for _, left, right in found]

@@ -15,7 +15,7 @@ SPECIAL_IDS = {
     "decoder_start_token_id": BOS_ID,
 }
 """Our special tokens, by the names of Hugging Face."""
-_OWN = "keras_transformer"
+OWN_SEARCH = "keras_transformer"
 """The option that holds our search, which Hugging Face does not read."""
 _MAX_LENGTH = 512
 """The limit of models that state none. Hugging Face's is 20, which cuts most sentences off."""
@@ -98,7 +98,7 @@ def write_search(decoding: DecodingConfig) -> dict[str, Any]:
     """
     is_theirs = decoding.style in ("transformers", "transformers_early")
     options: dict[str, Any] = {
-        _OWN: dataclasses.asdict(decoding),
+        OWN_SEARCH: dataclasses.asdict(decoding),
         **SPECIAL_IDS,
         # It counts the token that the decoder starts from.
         "max_length": decoding.longest(decoding.max_source_length) + 1,
@@ -124,7 +124,7 @@ def write_search(decoding: DecodingConfig) -> dict[str, Any]:
 def _written_search(search: Mapping[str, Any]) -> DecodingConfig | None:
     """Return the search that `write_search` was given, unless the options have been changed."""
     try:
-        decoding = DecodingConfig(**search[_OWN])
+        decoding = DecodingConfig(**search[OWN_SEARCH])
     except (KeyError, TypeError, ValueError):
         return None
     return decoding if write_search(decoding) == search else None

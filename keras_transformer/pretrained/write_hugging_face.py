@@ -1,4 +1,4 @@
-"""Write a translator as a model of Hugging Face's `MarianMTModel`."""
+"""Write a translator as a model of Hugging Face: Marian, M2M100, NLLB or mBART-50."""
 
 import json
 import os
@@ -13,9 +13,15 @@ from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from keras_transformer.config import TransformerConfig as Config
 from keras_transformer.layers import LearnedPositionEncoding, SinusoidalPositionEncoding
 from keras_transformer.model import Transformer
+from keras_transformer.pretrained.families import (
+    FAMILIES,
+    Family,
+    fairseq_order,
+    write_languages,
+)
 from keras_transformer.pretrained.foreign_model import LayerWeight, layer_weights
 from keras_transformer.pretrained.hugging_face import LAYER_NORM_EPSILON, weight_name
-from keras_transformer.pretrained.hugging_face_search import SPECIAL_IDS, write_search
+from keras_transformer.pretrained.hugging_face_search import OWN_SEARCH, SPECIAL_IDS, write_search
 from keras_transformer.text import SentencePieceTokenizer
 from keras_transformer.text.foreign_vocabulary import split_vocabulary
 from keras_transformer.translation.saved import write_readme
@@ -31,6 +37,8 @@ _POSITIONS = {
     "learned": LearnedPositionEncoding,
 }
 """The layers that Hugging Face's positions, or a table of them, can express, by `position`."""
+_ORDER_OF_SPECIAL = BOS_ID, PAD_ID, EOS_ID, UNK_ID
+"""Our special tokens in the order of fairseq's ids."""
 _D_MODEL_AXES = {"inner_kernel": 0, "outer_kernel": 1, "outer_bias": 0} | {
     **{f"{name}_kernel": 0 for name in ("query", "key", "value")},
     **{"output_kernel": 1, "output_bias": 0, "gamma": 0, "beta": 0},
@@ -39,11 +47,16 @@ _D_MODEL_AXES = {"inner_kernel": 0, "outer_kernel": 1, "outer_bias": 0} | {
 
 
 def save_hugging_face(translator: Translator, path: str | os.PathLike) -> Path:
-    """Write a translator as a folder that Hugging Face's `MarianMTModel.from_pretrained` loads.
+    """Write a translator as a folder that `from_pretrained` of Hugging Face loads.
 
-    `MarianTokenizer.from_pretrained` loads its vocabularies. `import_marian` reads the folder too,
-    unless it has learned positions, and has the same search as long as generation_config.json is
-    as it was written.
+    A model of many languages is of the class that it was imported from, such as
+    `M2M100ForConditionalGeneration`, with a tokenizer; any other is a `MarianMTModel`.
+    `import_model` reads the folder too, unless it is Marian's and has learned positions. Marian's
+    has the same search as long as generation_config.json is as it was written.
+
+    A fine-tuned model of many languages may start from another token than the end of a sentence,
+    which takes the place of <s>. M2M100 and NLLB have no bias on the logits, so one that was
+    trained is refused; `train` and LoRA leave it as it is.
 
     The search becomes generation_config.json. Hugging Face's length penalty is a division by
     length ** length_penalty, its rules of a beam search change log-probabilities, whatever
@@ -96,23 +109,70 @@ def save_hugging_face(translator: Translator, path: str | os.PathLike) -> Path:
         )
     if reasons := list(_obstacles(translator)):
         raise ValueError(
-            f"Hugging Face's MarianMTModel cannot express this translator: {'; '.join(reasons)}."
+            f"Hugging Face's {_family(translator)[1].model} cannot express this translator: "
+            f"{'; '.join(reasons)}."
         )
-    options = _options(translator)
-    weights = _weights(translator.model, options["max_position_embeddings"])
+    options, weights = _options(translator), _weights(translator)
     with whole_directory(path) as temporary:
         for name, content in {
             "config.json": options,
-            "generation_config.json": write_search(translator.decoding),
+            "generation_config.json": _search(translator),
             **_tokenizer_files(translator),
         }.items():
-            text = json.dumps(content, ensure_ascii=False, indent=2)
-            (temporary / name).write_text(f"{text}\n", encoding="utf-8")
-        for name, tokenizer in zip(("source", "target"), _tokenizers(translator), strict=True):
-            (temporary / f"{name}.spm").write_bytes(split_vocabulary(tokenizer.model))
+            if not isinstance(content, bytes):
+                content = f"{json.dumps(content, ensure_ascii=False, indent=2)}\n".encode()
+            (temporary / name).write_bytes(content)
         write_readme(temporary, translator.origin)
         save_file(weights, temporary / "model.safetensors", metadata={"format": "pt"})
     return path
+
+
+def _family(translator: Translator) -> tuple[str, Family]:
+    """Return the family that a translator is written as, and its `model_type`."""
+    kind = "marian"
+    if translator.languages:
+        kind = "mbart" if translator.model.config.embedding_norm else "m2m_100"
+    return kind, FAMILIES[kind]
+
+
+def _special_ids(translator: Translator) -> dict[str, int]:
+    """Return the ids of special tokens by Hugging Face's names of options."""
+    if not translator.languages:
+        return SPECIAL_IDS
+    pad, end = _ORDER_OF_SPECIAL.index(PAD_ID), _ORDER_OF_SPECIAL.index(EOS_ID)
+    table = translator.model.target_embedding.kernel("embeddings")
+    starts_with_end = np.array_equal(_array(table[BOS_ID]), _array(table[EOS_ID]))
+    start = end if starts_with_end else 0
+    return {"pad_token_id": pad, "bos_token_id": 0, "eos_token_id": end} | {
+        "decoder_start_token_id": start
+    }
+
+
+def _their_order(translator: Translator) -> list[int]:
+    """Return our id of each of Hugging Face's ids."""
+    order = fairseq_order(_pieces(translator)[0])
+    if _special_ids(translator)["decoder_start_token_id"] == 0:
+        order[0] = BOS_ID
+    return order
+
+
+def _search(translator: Translator) -> dict[str, Any]:
+    options = write_search(translator.decoding)
+    if not translator.languages:
+        return options
+    special = _special_ids(translator)
+    del options[OWN_SEARCH]
+    banned = {special["pad_token_id"], special["decoder_start_token_id"]}
+    banned -= {special["eos_token_id"]}
+    if not translator.decoding.allow_unknown:
+        banned.add(_ORDER_OF_SPECIAL.index(UNK_ID))
+    options |= {**special, "bad_words_ids": [[i] for i in sorted(banned)]}
+    if "forced_eos_token_id" in options:
+        options["forced_eos_token_id"] = special["eos_token_id"]
+    if (language := translator.decoding.target_language) is not None:
+        ours = translator.target_tokenizer.languages[language]
+        options["forced_bos_token_id"] = _their_order(translator).index(ours)
+    return options
 
 
 def _tokenizers(translator):
@@ -126,11 +186,12 @@ def _pieces(translator):
 def _obstacles(translator: Translator) -> Iterator[str]:
     """Yield why Hugging Face's model cannot express a translator, as parts of a sentence."""
     config, decoding = translator.model.config, translator.decoding
-    if config.norm != "post":
-        yield f"norm must be 'post', received {config.norm!r}"
-    for name in ("position_offset", "embedding_norm"):
-        if value := getattr(config, name):
-            yield f"{name} must be {type(value)()!r}, received {value!r}"
+    layers = {"norm": "post", "position_offset": 0, "embedding_norm": False}
+    for name, value in {**layers, **_family(translator)[1].layers}.items():
+        if (received := getattr(config, name)) != value:
+            yield f"{name} must be {value!r}, received {received!r}"
+    if translator.languages:
+        yield from _obstacles_of_languages(translator)
     if abs(config.layer_norm_epsilon - LAYER_NORM_EPSILON) > LAYER_NORM_EPSILON:
         yield f"layer_norm_epsilon must be at most 2e-5, received {config.layer_norm_epsilon}"
     heads = {"num_heads": config.num_heads, "decoder_num_heads": config.decoder_num_heads}
@@ -165,15 +226,32 @@ def _obstacles(translator: Translator) -> Iterator[str]:
         yield f"decoding.protect must be empty, received {decoding.protect!r}"
 
 
+def _obstacles_of_languages(translator: Translator) -> Iterator[str]:
+    config, bias = translator.model.config, translator.model.output_bias
+    if config.target_vocab_size is not None:
+        yield "source and target must share a vocabulary, received one that is restricted"
+        return
+    if config.share_embeddings == "target":
+        yield "share_embeddings must be 'all', 'inputs' or 'none', received 'target'"
+    if _family(translator)[0] == "m2m_100" and bias is not None:
+        others = np.delete(_array(bias), BOS_ID)
+        if others.any():
+            yield (
+                "output_bias must be zero, as M2M100 and NLLB have none, received one of up to "
+                f"{np.abs(others).max():.2g}"
+            )
+
+
 def _options(translator: Translator) -> dict[str, Any]:
     config, decoding = translator.model.config, translator.decoding
-    return {
-        "model_type": "marian",
-        "architectures": ["MarianMTModel"],
+    kind, family = _family(translator)
+    longest = max(decoding.max_source_length, decoding.longest(decoding.max_source_length))
+    shared = {
+        "model_type": kind,
+        "architectures": [family.model],
         "dtype": "float32",
         "is_encoder_decoder": True,
-        "vocab_size": config.vocab_size,
-        "decoder_vocab_size": config.target_size,
+        "vocab_size": len(_their_order(translator)) if translator.languages else config.vocab_size,
         "d_model": config.d_model,
         "encoder_layers": config.num_layers,
         "decoder_layers": config.decoder_layers,
@@ -186,41 +264,57 @@ def _options(translator: Translator) -> dict[str, Any]:
         "attention_dropout": config.attention_dropout,
         "activation_dropout": config.ffn_dropout,
         "scale_embedding": config.scale_embeddings,
-        "max_position_embeddings": max(
-            decoding.max_source_length, decoding.longest(decoding.max_source_length)
-        ),
+        **_special_ids(translator),
+        "forced_eos_token_id": None,
+    }
+    if translator.languages:
+        is_learned = config.position == "learned"
+        return shared | {
+            "max_position_embeddings": config.max_length if is_learned else longest,
+            "tie_word_embeddings": config.share_embeddings == "all",
+        }
+    return shared | {
+        "decoder_vocab_size": config.target_size,
+        "max_position_embeddings": longest,
         "static_position_embeddings": True,
         "normalize_before": False,
         "normalize_embedding": False,
         "add_final_layer_norm": False,
         "share_encoder_decoder_embeddings": config.share_embeddings in ("all", "inputs"),
         "tie_word_embeddings": config.share_embeddings in ("all", "target"),
-        **SPECIAL_IDS,
-        "forced_eos_token_id": None,
     }
 
 
 def _tokenizer_files(translator: Translator) -> dict[str, Any]:
-    """Return the contents of JSON files by their names."""
+    """Return bytes, or the contents of JSON files, by their names."""
+    decoding = translator.decoding
+    if translator.languages:
+        languages = decoding.source_language, decoding.target_language
+        return write_languages(translator.tokenizer, languages)
     source, target = _pieces(translator)
     names = {f"{key}_token": source[i] for key, i in (("pad", PAD_ID), ("unk", UNK_ID))}
     names |= {"bos_token": source[BOS_ID], "eos_token": source[EOS_ID]}
-    files: dict[str, Any] = {"vocab.json": {piece: i for i, piece in enumerate(source)}}
+    files: dict[str, Any] = {
+        f"{name}.spm": split_vocabulary(tokenizer.model)
+        for name, tokenizer in zip(("source", "target"), _tokenizers(translator), strict=True)
+    }
+    files["vocab.json"] = {piece: i for i, piece in enumerate(source)}
     if source != target:
         files["target_vocab.json"] = {piece: i for i, piece in enumerate(target)}
     files["tokenizer_config.json"] = {
         "tokenizer_class": "MarianTokenizer",
-        "model_max_length": translator.decoding.max_source_length,
+        "model_max_length": decoding.max_source_length,
         "separate_vocabs": source != target,
         **names,
     }
     return files
 
 
-def _weights(model: Transformer, positions: int) -> dict[str, np.ndarray]:
+def _weights(translator: Translator) -> dict[str, np.ndarray]:
     """Return the weights by Hugging Face's names."""
-    config = model.config
+    model, config = translator.model, translator.model.config
     order = _order(config)
+    rows: Any = _their_order(translator) if translator.languages else slice(None)
     uses = {
         "encoder.embed_tokens": model.source_embedding,
         "decoder.embed_tokens": model.target_embedding,
@@ -228,23 +322,44 @@ def _weights(model: Transformer, positions: int) -> dict[str, np.ndarray]:
     }
     if config.share_embeddings == "all":
         uses = {"shared": model.source_embedding}
-    elif config.share_embeddings != "inputs":
+    elif config.share_embeddings != "inputs" and not translator.languages:
         del uses["shared"]
-    found = {f"model.{name}.weight": _embeddings(layer, order) for name, layer in uses.items()}
+    found = {
+        f"model.{name}.weight": _embeddings(layer, order)[rows] for name, layer in uses.items()
+    }
     if config.share_embeddings in ("inputs", "none"):
-        found["lm_head.weight"] = _embeddings(model.output_embedding, order)
-    bias = np.zeros(config.target_size) if model.output_bias is None else model.output_bias
-    found["final_logits_bias"] = _array(bias)[np.newaxis]
+        found["lm_head.weight"] = _embeddings(model.output_embedding, order)[rows]
+    if _family(translator)[0] != "m2m_100":
+        bias = np.zeros(config.target_size) if model.output_bias is None else model.output_bias
+        found["final_logits_bias"] = _array(bias)[np.newaxis, rows]
     for weight in layer_weights(config):
         value = _layer_weight(model, weight)
         if (axis := _D_MODEL_AXES.get(weight.name)) is not None:
             value = np.take(value, order, axis)
         found[weight_name(weight)] = value.T if weight.name.endswith("_kernel") else value
-    if config.position in ("tensor2tensor", "learned"):
-        for side, layer in (("encoder", model.source_position), ("decoder", model.target_position)):
-            found[f"model.{side}.embed_positions.weight"] = _array(layer.encoding(positions))
+    found |= _ends(translator)
     # The file takes the bytes of an array in the order in which they lie in memory.
     return {name: np.array(value, order="C") for name, value in found.items()}
+
+
+def _ends(translator: Translator) -> dict[str, np.ndarray]:
+    """Return tables of positions, and the normalization before and after the layers."""
+    model, found, norms = translator.model, dict[str, np.ndarray](), dict[str, Any]()
+    unused = _family(translator)[1].unused_positions
+    for side, name in (("encoder", "source"), ("decoder", "target")):
+        if model.config.position == "learned" or (
+            model.config.position == "tensor2tensor" and not translator.languages
+        ):
+            count = _options(translator)["max_position_embeddings"]
+            table = _array(getattr(model, f"{name}_position").encoding(count))
+            table = np.pad(table, [[unused, 0], [0, 0]])
+            found[f"model.{side}.embed_positions.weight"] = table
+        norms[f"model.{side}.layer_norm"] = getattr(model, side).final_norm
+        norms[f"model.{side}.layernorm_embedding"] = getattr(model, f"{name}_norm")
+    for name, norm in norms.items():
+        if norm is not None:
+            found |= {f"{name}.weight": _array(norm.gamma), f"{name}.bias": _array(norm.beta)}
+    return found
 
 
 def _order(config: Config) -> np.ndarray:

@@ -8,6 +8,7 @@ import numpy as np
 
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.model import Transformer
+from keras_transformer.text import Tokenizer
 from keras_transformer.training.check import Checked
 from keras_transformer.training.machines import Machines
 from keras_transformer.training.model import TrainingTransformer
@@ -37,6 +38,7 @@ def build_run(config: ExperimentConfig, checked: Checked, text: PreparedText) ->
     """
     machines = checked.machines
     model = compiled_model(config, machines, checked.teachers)
+    freeze_output_bias(model, text.tokenizers[0])
     validation = None
     if machines.is_chief:
         share = config.training.batch_tokens // machines.replicas
@@ -51,6 +53,19 @@ def build_run(config: ExperimentConfig, checked: Checked, text: PreparedText) ->
         if first_weights:
             model.set_weights(first_weights)
     return Built(model=model, validation=validation)
+
+
+def freeze_output_bias(model: Transformer, source: Tokenizer) -> None:
+    """Freeze the bias on the logits of a model of many languages, as Hugging Face does.
+
+    M2M100 and NLLB have none, and could not be written back with one.
+
+    Args:
+        model: The model of a run, or one that averages of its weights are loaded into.
+        source: Its tokenizer.
+    """
+    if source.languages and model.output_bias is not None:
+        model.output_bias.trainable = False
 
 
 def compiled_model(

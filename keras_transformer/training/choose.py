@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from keras_transformer.config import ExperimentConfig
-from keras_transformer.data import encode_pairs
 from keras_transformer.evaluation import length_problem
 from keras_transformer.model import Transformer
 from keras_transformer.training.averaging import average_checkpoints, load_moving_average
+from keras_transformer.training.build import freeze_output_bias
 from keras_transformer.training.check import Checked
 from keras_transformer.training.checkpoints import run_checkpoints
 from keras_transformer.training.csv_tables import read_history
@@ -24,8 +24,12 @@ from keras_transformer.training.run_directory import (
     limits_of,
     trained_epochs,
 )
-from keras_transformer.training.validation import SELECTING, Validation, token_batches
-from keras_transformer.training.vocabularies import run_languages
+from keras_transformer.training.validation import (
+    SELECTING,
+    Validation,
+    encode_validation,
+    token_batches,
+)
 from keras_transformer.translation.saved import find_translator
 from keras_transformer.translation.translator import Translator
 from keras_transformer.utils.checkpoint_files import OTHER_METRICS, damage, position_of
@@ -218,6 +222,7 @@ def _choose(
     """Score the candidates, and save the best one."""
     training = config.training
     translator = Translator(Transformer(config.model), *text.tokenizers, config.decoding)
+    freeze_output_bias(translator.model, text.tokenizers[0])
     share = training.batch_tokens // checked.machines.replicas
     chosen, found = _best_of(config, text, translator, candidates, share)
     candidates[chosen].load(translator.model)
@@ -254,9 +259,7 @@ def _best_of(
     search = "greedy" if decoding.beam_size == 1 else f"beam {decoding.beam_size}"
     if decoding.temperature is not None:
         search = "sampling"
-    languages = run_languages(config, text.tokenizers[0])
-    encoded = encode_pairs(pairs, *text.tokenizers, config.data.max_length, languages)
-    batches = token_batches(encoded, share)
+    batches = token_batches(encode_validation(config, text.tokenizers, pairs), share)
     log.info("choosing the weights on all %s validation pairs (%s):", f"{len(pairs):,}", search)
     validation = Validation(batches, pairs, translator, config.data)
     measured: dict[str, dict[str, float]] = {}

@@ -110,7 +110,8 @@ def training_corpora(data: DataConfig) -> list[Corpus]:
             tagged = data.word_tags == "source"
             pairs = functools.partial(stream_tree_pairs, *paths, tagged=tagged)
         tag = corpus.full_tag
-        corpora.append(Corpus(f"{name} ({tag})" if tag else name, pairs, tag))
+        label = tag or corpus.direction
+        corpora.append(Corpus(f"{name} ({label})" if label else name, pairs, tag))
     return corpora
 
 

@@ -156,7 +156,7 @@ def encode_text(
     """
     rules = _cleaning_rules(config)
     languages = run_languages(config, tokenizers[0])
-    facts = {
+    facts: dict[str, Any] = {
         "text": text.facts,
         "vocabularies": [hashlib.sha256(each.model).hexdigest() for each in tokenizers],
         "subwords": [type(each).__name__ for each in tokenizers],
@@ -164,7 +164,8 @@ def encode_text(
         "rules": {k: v for k, v in dataclasses.asdict(rules).items() if k != "filters" or v},
     }
     if languages:
-        facts["languages"] = languages
+        is_one_pair = len(set(languages)) == 1  # As in earlier versions.
+        facts["languages"] = list(languages[0]) if is_one_pair else languages
     validation: Pairs = ()
     if "in_validation" in rules.filters:
         validation = read_validation(config.data)

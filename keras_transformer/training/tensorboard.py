@@ -11,6 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformer.data.languages import without_tag
 from keras_transformer.plots import attention_grid, save_figure, sentence_attention
 from keras_transformer.training.progress import Readings
 from keras_transformer.training.validation import SELECTING, Validation
@@ -114,8 +115,10 @@ class Summaries(keras.callbacks.Callback):
 
     def _attention(self) -> tf.Tensor:
         """Return an image [1, height, width, 3] of attention, with the same tokens every time."""
-        pair = self.validation.pairs[self.samples[0]]
-        found = sentence_attention(self.validation.translator, *pair)
+        source, target = self.validation.pairs[self.samples[0]]
+        if self.validation.data.directions:
+            source = without_tag(source)
+        found = sentence_attention(self.validation.translator, source, target)
         figure = attention_grid(found.cross, found.source, found.written)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "attention.png"

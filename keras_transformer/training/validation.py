@@ -12,11 +12,13 @@ import tensorflow as tf
 from keras_transformer.config import DataConfig, DecodingConfig, ExperimentConfig
 from keras_transformer.config.data import language_tag
 from keras_transformer.data import EncodedPairs, TokenBatches, encode_pairs
+from keras_transformer.data.languages import without_tag
 from keras_transformer.evaluation import bleu_interval, score, score_brackets
 from keras_transformer.metrics import NegativeLogLikelihood, TokenAccuracy
 from keras_transformer.text import Tokenizer
 from keras_transformer.training.corpora import Pairs
 from keras_transformer.training.vocabularies import Tokenizers, run_languages
+from keras_transformer.translation.languages import language_columns
 from keras_transformer.translation.translator import Translator
 from keras_transformer.trees import parse_tree
 
@@ -61,6 +63,8 @@ class Validation(keras.callbacks.Callback):
         self.dataset = batches.dataset()
         self.pairs = pairs
         self.data = data
+        plain, self._languages = _without_directions(pairs, data)
+        self._sources = [source for source, _ in plain]
         self.translator = translator
         self.nll = NegativeLogLikelihood()
         self.accuracy = TokenAccuracy()
@@ -86,7 +90,7 @@ class Validation(keras.callbacks.Callback):
         self.accuracy.reset_state()
         for inputs, labels in self.dataset:
             self.update(inputs, labels)
-        self.translations = self.translator([source for source, _ in self.pairs])
+        self.translations = self.translator(self._sources, **self._languages)
         return {
             "val_nll": float(self.nll.result()),
             "val_accuracy": float(self.accuracy.result()),
@@ -111,6 +115,9 @@ def greedy_validation(
         # Trees are longer than their sentences, so the final search sets the limit.
         names += ["extra_length", "length_factor", "max_length"]
     options = {name: getattr(config.decoding, name) for name in names}
+    if config.data.directions:
+        first = config.data.directions[config.data.validation_languages[0]]
+        options["source_language"], options["target_language"] = first
     translator = Translator(model, *tokenizers, DecodingConfig(beam_size=1, **options))
     some, encoded = validation_sample(config, tokenizers, pairs)
     return Validation(
@@ -130,8 +137,36 @@ def validation_sample(
     """Return the pairs that epochs are validated on, and the same encoded."""
     log.info("text to validate on:")
     pairs = sample(pairs, config.training.validation_pairs, config.data.validation_languages)
-    languages = run_languages(config, tokenizers[0])
-    return pairs, encode_pairs(pairs, *tokenizers, config.data.max_length, languages)
+    return pairs, encode_validation(config, tokenizers, pairs)
+
+
+def encode_validation(
+    config: ExperimentConfig, tokenizers: Tokenizers, pairs: Pairs
+) -> EncodedPairs:
+    """Return the validation text, or a part of it, encoded."""
+    languages: Sequence[str | Sequence[str]] = next(iter(run_languages(config, tokenizers[0])), ())
+    pairs, named = _without_directions(pairs, config.data)
+    if named:
+        languages = language_columns(named, {}, tokenizers[0], len(pairs))
+    return encode_pairs(pairs, *tokenizers, config.data.max_length, languages)
+
+
+def _without_directions(pairs: Pairs, data: DataConfig) -> tuple[Pairs, dict[str, Any]]:
+    """Return pairs without tags of two languages, which no vocabulary has, and these languages.
+
+    The languages are arguments of a `Translator`; none for text of a single direction.
+    """
+    if not (directions := data.directions):
+        return pairs, {}
+    found = [data.validation_languages[0]] * len(pairs)
+    for name, places in _places(pairs, data.validation_languages).items():
+        for i in places:
+            found[i] = name
+    plain = [(without_tag(source), target) for source, target in pairs]
+    sources, targets = (
+        list(side) for side in zip(*(directions[name] for name in found), strict=True)
+    )
+    return plain, {"source_language": sources, "target_language": targets}
 
 
 def sample(pairs: Pairs, count: int | None, languages: Sequence[str] = ()) -> Pairs:

@@ -25,7 +25,7 @@ from keras_transformer.text.files import find_vocabularies, read_tokenizers
 from keras_transformer.text.symbols import choose_symbols
 from keras_transformer.text.tree_tokenizer import tree_vocabulary
 from keras_transformer.training.corpora import TrainingText, read_validation
-from keras_transformer.translation.languages import with_languages
+from keras_transformer.translation.languages import language_columns, with_languages
 from keras_transformer.translation.saved import SavedTranslator
 from keras_transformer.trees import parse_tree
 from keras_transformer.utils.checksums import check_files
@@ -92,23 +92,32 @@ def run_tokenizers(
     return tokenizers
 
 
-def run_languages(config: ExperimentConfig, source: Tokenizer) -> tuple[str, ...]:
-    """Return the codes of source and target of a run; none for a model of fixed languages.
+def run_languages(config: ExperimentConfig, source: Tokenizer) -> list[tuple[str, str]]:
+    """Return the codes of source and target of each corpus; none for a model of fixed languages.
 
     Raises:
-        ValueError: If a model of many languages has no such language, or none is given; or text of
-            this kind cannot be trained on.
+        ValueError: If a model of many languages has no such language, or none is given; if a model
+            of fixed languages is given some; or text of this kind cannot be trained on.
     """
-    decoding = with_languages(config.decoding, source)
-    if not source.languages:
-        return ()
+    decoding, corpora = with_languages(config.decoding, source), config.data.training_corpora
     names = "source_language", "target_language"
-    codes = {name: getattr(decoding, name) for name in names}
+    if not source.languages:
+        if directions := list(config.data.directions):
+            raise ValueError(
+                "source_language and target_language of corpora need a training.init_from that is "
+                f"an imported model of many languages, received {', '.join(directions)} and a "
+                "model of fixed languages. Leave them out, or see language."
+            )
+        return []
+    given = {
+        name: [getattr(corpus, name) or getattr(decoding, name) for corpus in corpora]
+        for name in names
+    }
     problems = [
         f"decoding.{name} must be a language of the model, received none; give a code such as "
         f"{next(iter(source.languages))}"
-        for name, code in codes.items()
-        if code is None
+        for name, languages in given.items()
+        if None in languages
     ]
     if source.language_comes_last:
         problems.append(
@@ -119,12 +128,18 @@ def run_languages(config: ExperimentConfig, source: Tokenizer) -> tuple[str, ...
         f"data.augment_{name} must be 0, received {rate}; leave it out"
         for name, rate in config.data.augmentation.items()
     ]
+    if config.data.directions and decoding.protect:
+        problems.append(
+            "decoding.protect must be empty if corpora have languages, received "
+            f"{decoding.protect!r}; give it to exports"
+        )
     if problems:
         raise ValueError(
-            f"A run that starts from a model of {len(source.languages)} languages has one pair of "
+            f"A run that starts from a model of {len(source.languages)} languages has a pair of "
             f"them: {'; '.join(problems)}."
         )
-    return tuple(codes.values())
+    sources, targets = language_columns(given, {}, source, len(corpora))
+    return list(zip(sources, targets, strict=True))
 
 
 def _check_task(target: Tokenizer, data: DataConfig, origin: Path) -> None:

@@ -1,6 +1,7 @@
 """Models of many languages: the same ids, logits and translations as Hugging Face's."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,20 +9,24 @@ import tensorflow as tf
 
 from keras_transformer import Transformer
 from keras_transformer.config import DecodingConfig
-from keras_transformer.data import encode_pairs
+from keras_transformer.data import TokenBatches, encode_pairs
 from keras_transformer.export import export_ctranslate2, export_saved_model, load_saved_model
-from keras_transformer.pretrained import import_model
+from keras_transformer.losses import LabelSmoothedCrossEntropy
+from keras_transformer.optimizers import FusedAdam
+from keras_transformer.pretrained import import_model, save_hugging_face
 from keras_transformer.pretrained.hugging_face import read_hugging_face
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
+from keras_transformer.training import train
 from keras_transformer.translation.languages import find_language
+from keras_transformer.translation.restriction import restrict_vocabulary
 from keras_transformer.translation.translator import Translator
 from pipelines import client
 from pipelines.cli.text import one_line
 from tests.helpers.model_server import ModelServer
-from tests.helpers.tiny import export_quickly
+from tests.helpers.tiny import export_quickly, toy_experiment
 
 models = pytest.importorskip("tests.helpers.multilingual_models")
-torch = models.torch
+torch, transformers = models.torch, models.transformers
 
 pytestmark = [pytest.mark.parity, pytest.mark.slow]
 
@@ -102,14 +107,42 @@ def test_the_ids_are_the_same(pair):
 @pytest.mark.parametrize("pair", ["m2m100", "nllb", "mbart50"], indirect=True)
 def test_the_text_of_a_training_run_has_their_ids(pair):
     texts = [text for text in models.sentences(100) if text]
-    codes = pair.tokenizer.src_lang, pair.tokenizer.tgt_lang = pair.codes[:2]
+    directions = pair.codes[:2], pair.codes[1::-1]
+    columns = [[directions[i % 2][side] for i in range(len(texts))] for side in (0, 1)]
     encoded = encode_pairs(
-        zip(texts, texts[::-1], strict=True), pair.ours.tokenizer, languages=codes
+        zip(texts, texts[::-1], strict=True), pair.ours.tokenizer, languages=columns
     )
     inputs, labels = encoded.padded_batch(range(len(texts)))
-    theirs = pair.tokenizer(texts, text_target=texts[::-1])
-    for rows, expected in ((inputs["source"], theirs.input_ids), (labels, theirs.labels)):
-        assert [pair.order[row[row != 0]].tolist() for row in rows] == expected
+    for i, codes in enumerate(directions):
+        pair.tokenizer.src_lang, pair.tokenizer.tgt_lang = codes
+        theirs = pair.tokenizer(texts[i::2], text_target=texts[::-1][i::2])
+        for rows, expected in ((inputs["source"], theirs.input_ids), (labels, theirs.labels)):
+            assert [pair.order[row[row != 0]].tolist() for row in rows[i::2]] == expected
+    pair.tokenizer.src_lang = pair.codes[0]
+
+
+def test_lora_learns_two_directions_and_is_merged_in_an_export(tmp_path):
+    models.write_model(tmp_path / "theirs", "nllb", search={"max_length": 60}, dropout=0.0)
+    translator = import_model(tmp_path / "theirs")
+    english, german, _ = models.CODES["nllb"]
+    texts = models.TEXTS[:2]
+    columns = [english, german], [german, english]
+    model = translator.model
+    before = {weight.path: weight.numpy() for weight in model.weights}
+    model.enable_lora(rank=8, targets=("attention", "feed_forward", "embedding"))
+    pairs = 20 * list(zip(texts, texts[::-1], strict=True))
+    encoded = encode_pairs(pairs, translator.tokenizer, languages=[20 * c for c in columns])
+    model.compile(FusedAdam(0.01), LabelSmoothedCrossEntropy(0.0), jit_compile=False)
+    model.fit(TokenBatches(encoded, batch_tokens=1000).dataset(), epochs=40, verbose=0)
+    named = dict(zip(("source_language", "target_language"), columns, strict=True))
+    assert translator(texts, **named) == texts[::-1]
+
+    translator.save(tmp_path / "saved")
+    saved = Translator.load(tmp_path / "saved", source_language=german, target_language=english)
+    assert not saved.model.has_lora
+    changed = [w.path for w in saved.model.weights if (w.numpy() != before[w.path]).any()]
+    assert changed and all(path.endswith(("_kernel", "/embeddings")) for path in changed)
+    assert load_saved_model(export_quickly(saved, tmp_path / "model"))(texts[1]) == texts[0]
 
 
 def test_the_logits_are_the_same(pair):
@@ -128,6 +161,97 @@ def test_the_logits_are_the_same(pair):
     ours = [i for i in range(vocab_size) if i != 2]  # They start from another of their tokens.
     np.testing.assert_allclose(received[:, :, ours], expected[:, :, pair.order[ours]], atol=1e-4)
     assert np.abs(expected).max() > 5
+
+
+def loaded_by_transformers(folder):
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+    return model, transformers.AutoTokenizer.from_pretrained(folder)
+
+
+def test_a_model_goes_back_to_hugging_face(pair, tmp_path):
+    folder = save_hugging_face(pair.ours, tmp_path / "back")
+    model, tokenizer = loaded_by_transformers(folder)
+    assert type(model) is type(pair.theirs)
+    expected, found = pair.theirs.state_dict(), model.state_dict()
+    assert found.keys() == expected.keys()
+    never_used = ["embed_positions.weight"]  # Two rows of it.
+    if not pair.theirs.config.tie_word_embeddings:
+        never_used.append("shared.weight")
+    for name, value in expected.items():
+        if not name.endswith(tuple(never_used)):
+            np.testing.assert_array_equal(found[name].numpy(), value.numpy(), err_msg=name)
+    tokenizer.src_lang = pair.codes[0]
+    texts = models.sentences(100)
+    assert tokenizer(texts).input_ids == pair.tokenizer(texts).input_ids
+    batch = pair.tokenizer(texts[:20], return_tensors="pt", padding=True)
+    batch["decoder_input_ids"] = batch["input_ids"]
+    with torch.no_grad():
+        logits = [each(**batch).logits.numpy() for each in (model, pair.theirs)]
+    np.testing.assert_allclose(*logits, atol=1e-4)
+    again = import_model(folder)
+    assert (again.model.config, again.languages) == (pair.ours.model.config, pair.ours.languages)
+    assert again.decoding == pair.ours.decoding
+    named = {"source_language": pair.codes[0], "target_language": pair.codes[1]}
+    assert again(texts[:5], **named) == pair.ours(texts[:5], **named)
+
+
+def test_a_run_in_two_directions_goes_back_to_hugging_face(tmp_path):
+    models.write_model(tmp_path / "theirs", "nllb")
+    import_model(tmp_path / "theirs").save(tmp_path / "start")
+    codes = models.CODES["nllb"][:2]
+    rows = [
+        f"{source}\t{target}\n"
+        for source, target in zip(models.TEXTS, models.TEXTS[::-1], strict=True)
+    ]
+    for name, lines in (("0", rows), ("1", rows), ("valid", rows[:4])):
+        (tmp_path / name).write_text("".join(lines), encoding="utf-8")
+    names = "source_language", "target_language"
+    corpora = [
+        {"source": str(tmp_path / f"{i}"), **dict(zip(names, codes[:: 1 - 2 * i], strict=True))}
+        for i in (0, 1)
+    ]
+    data = {"corpora": corpora, "validation_source": str(tmp_path / "valid")}
+    data["validation_languages"] = ["deu_Latn-eng_Latn"]
+    recipe = {"init_from": str(tmp_path / "start"), "epochs": 2, "average": "ema"}
+    start = Translator.load(tmp_path / "start")
+    config = toy_experiment(data, None, batch_tokens=300, **recipe)
+    config = replace(config, model=start.model.config, decoding=start.decoding)
+    before = start.model.source_embedding.embeddings.numpy()
+    train(config, tmp_path / "run")
+    named = dict(zip(names, codes, strict=True))
+    ours = Translator.load(tmp_path / "run", **named)
+    assert (ours.model.source_embedding.embeddings.numpy() != before).any()
+    model, tokenizer = loaded_by_transformers(save_hugging_face(ours, tmp_path / "back"))
+    assert model.config.decoder_start_token_id == 0
+    texts = [text for text in models.sentences(10) if text]
+    ids = model.generate(**tokenizer(texts, return_tensors="pt", padding=True))
+    assert tokenizer.batch_decode(ids, skip_special_tokens=True) == ours(texts)
+
+
+@pytest.mark.parametrize("family", ["nllb", "mbart50"])
+def test_a_start_token_that_was_trained_takes_the_place_of_another(family, tmp_path):
+    models.write_model(tmp_path / "theirs", family)
+    codes = models.CODES[family]
+    named = {"source_language": codes[0], "target_language": codes[1]}
+    ours = import_model(tmp_path / "theirs")
+    table = ours.model.source_embedding.embeddings
+    table.assign(table.numpy() + np.random.default_rng(1).normal(size=table.shape))
+    ours = Translator(ours.model, ours.tokenizer, None, replace(ours.decoding, **named))
+    model, tokenizer = loaded_by_transformers(save_hugging_face(ours, tmp_path / "back"))
+    assert model.config.decoder_start_token_id == 0
+    texts = [text for text in models.sentences(20) if text]
+    ids = model.generate(**tokenizer(texts, return_tensors="pt", padding=True))
+    assert tokenizer.batch_decode(ids, skip_special_tokens=True) == ours(texts)
+    assert import_model(tmp_path / "back")(texts, **named) == ours(texts)
+
+    bias = ours.model.output_bias
+    bias.assign(bias.numpy() + 0.5)
+    if family == "nllb":
+        with pytest.raises(ValueError, match="M2M100.* output_bias must be zero, .* to 0.5"):
+            save_hugging_face(ours, tmp_path / "no")
+    small = restrict_vocabulary(ours, texts)
+    with pytest.raises(ValueError, match="must share a vocabulary, received one that is restrict"):
+        save_hugging_face(small, tmp_path / "no")
 
 
 @pytest.mark.parametrize("beam_size", [1, None])

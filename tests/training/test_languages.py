@@ -17,8 +17,9 @@ from keras_transformer.export import load_saved_model
 from keras_transformer.training import train
 from keras_transformer.training.corpora import read_validation, text_facts, training_text
 from keras_transformer.training.csv_tables import read_history
-from keras_transformer.training.prepare import token_batches
+from keras_transformer.training.prepare import encode_text, token_batches
 from keras_transformer.training.run import prepare
+from keras_transformer.training.validation import greedy_validation
 from keras_transformer.training.vocabularies import run_languages, run_tokenizers
 from keras_transformer.translation import Translator
 from tests.helpers.experiment import encoded_text
@@ -176,6 +177,12 @@ def test_a_run_and_its_export_translate_into_the_language_of_each_row(data, capl
 
 
 LANGUAGES = {"source_language": "eng_Latn", "target_language": "deu_Latn"}
+BACK = {"source_language": "deu", "target_language": "eng_Latn"}
+DIRECTIONS = {
+    "corpora": [{"source": "a.tsv", **LANGUAGES}, {"source": "b.tsv", "weight": 2, **BACK}],
+    "validation_source": ["c.tsv", "d.tsv"],
+    "validation_languages": ["deu-eng_Latn", "eng_Latn-deu_Latn"],
+}
 
 
 def between_languages(data, model=None, languages=LANGUAGES, **training):
@@ -208,13 +215,80 @@ def test_the_text_of_a_model_of_many_languages_begins_with_them():
         ({"languages": {**LANGUAGES, "target_language": "xx"}}, {}, "must be a .* received 'xx'"),
         ({}, {"comes_last": True}, "begin with their language, received an NLLB with legacy"),
         ({"augment_upper": 0.1}, {}, "data.augment_upper must be 0, received 0.1"),
+        ({"languages": {**LANGUAGES, "protect": "all"}, **DIRECTIONS}, {}, "decoding.protect must"),
     ],
 )
 def test_a_run_has_one_pair_of_the_languages(changes, tokenizer, message):
-    data = {"train_source": "a.tsv", "validation_source": "b.tsv", **changes}
+    data = {"validation_source": "b.tsv", **changes}
+    if "corpora" not in data:
+        data["train_source"] = "a.tsv"
     languages = {"languages": data.pop("languages", LANGUAGES)}
     with pytest.raises(ValueError, match=message):
         run_languages(between_languages(data, **languages), languages_tokenizer(**tokenizer))
+
+
+def test_each_corpus_and_each_validation_file_has_its_languages(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tokenizer = languages_tokenizer()
+    english, german = (tokenizer.languages[code] for code in LANGUAGES.values())
+    for name, back, count in (("a", 0, 40), ("b", 1, 30), ("c", 1, 3), ("d", 0, 5)):
+        rows = [pair[::-1] if back else pair for pair in toy_pairs(count)]
+        Path(f"{name}.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))
+    config = between_languages(DIRECTIONS, languages={})
+    tokenizers = tokenizer, tokenizer
+    pairs, reports = encode_text(config, training_text(config, tmp_path / "run"), tokenizers)
+    assert [report["name"] for report in reports] == [
+        "a.tsv (eng_Latn-deu_Latn)",
+        "b.tsv (deu-eng_Latn)",
+    ]
+    kinds = {(english, german): 0, (german, english): 0}
+    words = {language: set() for language in (english, german)}
+    for inputs, labels in token_batches(config, tokenizers, pairs, reports):
+        for source, target, label in zip(inputs["source"], inputs["target"], labels, strict=True):
+            if source[0]:
+                kinds[source[0], label[0]] += 1
+                assert (target[0], target[1]) == (2, label[0])
+                words[source[0]].add(tokenizer.detokenize([source[1:][source[1:] > 3]]).numpy()[0])
+                words[label[0]].add(tokenizer.detokenize([label[1:][label[1:] > 3]]).numpy()[0])
+    assert list(kinds.values()) == [40, 60]
+    assert words[english].isdisjoint(words[german])
+
+    held_out = read_validation(config.data)
+    model = tiny_model(tokenizer.vocab_size)
+    config = dataclasses.replace(config, model=model.config)
+    validation = greedy_validation(config, model, tokenizers, held_out, 100)
+    [(inputs, labels)] = validation.dataset
+    assert sorted(zip(inputs["source"][:, 0].numpy(), labels[:, 0].numpy(), strict=True)) == sorted(
+        3 * [(german, english)] + 5 * [(english, german)]
+    )
+    scores = validation.measure()
+    assert [name for name in scores if name.startswith("val_bleu_")] == [
+        "val_bleu_deu-eng_Latn",
+        "val_bleu_eng_Latn-deu_Latn",
+    ]
+    for place, named in ((0, BACK), (7, LANGUAGES)):
+        source = held_out[place][0].partition("<< ")[2]
+        translator = Translator(model, tokenizer, decoding=DecodingConfig(beam_size=1))
+        assert validation.translations[place] == translator(source, **named)
+
+
+@pytest.mark.parametrize(
+    ("corpus", "message"),
+    [
+        ({"source_language": "eng_Latn"}, "has language, or both .* received others for a.tsv"),
+        ({**LANGUAGES, "language": "de"}, "has language, or both .* received others for a.tsv"),
+        ({}, "either all corpora or none have a language, received 1 of 2"),
+    ],
+)
+def test_a_corpus_has_both_languages_or_none(corpus, message):
+    corpora = [{"source": "a.tsv", **corpus}, DIRECTIONS["corpora"][1]]
+    with pytest.raises(ValueError, match=message):
+        DataConfig(**{**DIRECTIONS, "corpora": corpora})
+
+
+def test_the_languages_of_corpora_need_a_model_of_many():
+    with pytest.raises(ValueError, match="need a training.init_from .* eng_Latn-deu_Latn, deu-eng"):
+        run_languages(between_languages(DIRECTIONS, languages={}), tiny_tokenizer())
 
 
 @pytest.mark.slow
