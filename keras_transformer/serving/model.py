@@ -104,8 +104,15 @@ class Model:
         return signature in self.signature_defs and not signature.startswith("__")
 
     def dtypes(self, signature: str) -> dict[str, np.dtype]:
-        """Return the type of each input of a signature."""
+        """Return the type of each input of a signature.
+
+        Raises:
+            ServingError: If no request can hold an input.
+        """
         inputs = self.signature_defs[signature].inputs
+        for name, info in inputs.items():
+            if info.dtype not in DTYPES:
+                raise invalid(f"Input {name} has type {info.dtype}, which no request can hold.")
         return {name: DTYPES[info.dtype] for name, info in inputs.items()}
 
     def outputs(self, signature: str) -> set[str]:
