@@ -29,7 +29,7 @@ from pipelines.cli.model_server import (
     server_flags,
 )
 from pipelines.cli.parser import Parser, option_of
-from pipelines.cli.process import import_tensorflow, start_log, take_gpu_memory_as_needed
+from pipelines.cli.process import prepare_tensorflow, start_log, take_gpu_memory_as_needed
 
 if TYPE_CHECKING:
     from keras_transformer.serving.settings import WebSettings
@@ -335,6 +335,7 @@ def run_python(args: argparse.Namespace, version: Path | None, name: str) -> Non
         page=not args.no_page,
         api_keys=read_keys(args.api_keys) if args.api_keys else (),
         port=args.port,
+        threads=args.threads,
         batching=args.batching,
         gpu_memory_fraction=args.gpu_memory_fraction,
         **_web_settings(args),
@@ -344,19 +345,15 @@ def run_python(args: argparse.Namespace, version: Path | None, name: str) -> Non
     from keras_transformer.utils.memory import share_arenas
 
     share_arenas(2)
-    for package in ("jax", "keras"):  # TensorFlow would import them, and needs neither here.
-        sys.modules.setdefault(package, None)  # type: ignore[arg-type]
-    import_tensorflow()
-    import tensorflow as tf
-
+    prepare_tensorflow()
+    from keras_transformer.serving.devices import has_gpu
     from keras_transformer.serving.http import serve
     from keras_transformer.serving.server import Server
-    from keras_transformer.utils.devices import has_gpu
+    from keras_transformer.serving.session import configure
 
+    configure(settings.threads, settings.gpu_memory_fraction)
     if args.gpu_memory_fraction and not has_gpu():
         _refuse("--gpu-memory-fraction needs a GPU, and TensorFlow finds none. Leave it out.")
-    if args.threads:
-        tf.config.threading.set_intra_op_parallelism_threads(args.threads)
     start_log()
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # Clients that have gone.
     serve(lambda: Server(settings), lambda: None if args.no_page else _invite(settings))

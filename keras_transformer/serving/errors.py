@@ -1,7 +1,6 @@
 """Errors of requests, with the codes that REST and gRPC share."""
 
 import dataclasses
-from typing import Any
 
 from grpc import StatusCode as Code
 
@@ -50,7 +49,10 @@ def invalid(message: str) -> ServingError:
     return ServingError(Code.INVALID_ARGUMENT, message)
 
 
-def from_tensorflow(error: Any) -> ServingError:
-    """Return the error for a `tf.errors.OpError`, without the preamble of a session."""
-    message = error.message.removeprefix("Graph execution error:\n\n")
-    return ServingError(_BY_NUMBER[error.error_code], message)
+def of_number(number: int, message: str) -> ServingError:
+    """Return the error for a code and a message of TensorFlow.
+
+    >>> of_number(5, "no such table").code
+    <StatusCode.NOT_FOUND: (5, 'not found')>
+    """
+    return ServingError(_BY_NUMBER[number], message)

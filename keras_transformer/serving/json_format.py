@@ -11,11 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from keras_transformer.serving.errors import invalid
 from keras_transformer.serving.json_text import AT_ONCE
-from keras_transformer.serving.tensors import MOST_DIMENSIONS
+from keras_transformer.serving.tensors import MOST_DIMENSIONS, type_name
 
 _SHOWN = 500  # Characters of a JSON value in an error.
 _BYTES_SUFFIX = "_bytes"
@@ -85,7 +84,7 @@ def count_rows(request: Mapping[str, Any], names: Iterable[str]) -> int:
 
 
 def read_inputs(
-    request: Mapping[str, Any], dtypes: Mapping[str, tf.DType]
+    request: Mapping[str, Any], dtypes: Mapping[str, np.dtype]
 ) -> tuple[bool, dict[str, np.ndarray]]:
     """Return whether a request is in rows, and its inputs; strings are bytes.
 
@@ -172,7 +171,7 @@ def _columns(rows: list[Any], names: list[str]) -> dict[str, list[Any]]:
     return {name: [row[name] for row in rows] for name in names}
 
 
-def _array(value: Any, dtype: tf.DType) -> np.ndarray:
+def _array(value: Any, dtype: np.dtype) -> np.ndarray:
     """Return nested lists as an array; strings as bytes."""
     shape, first = [], value
     while isinstance(first, list):
@@ -180,16 +179,16 @@ def _array(value: Any, dtype: tf.DType) -> np.ndarray:
         first = first[0] if first else None
         if len(shape) > MOST_DIMENSIONS:
             raise invalid(f"JSON Value: lists are nested more than {MOST_DIMENSIONS} deep")
-    convert = _encode if dtype == tf.string else _number_check(dtype)
+    convert = _encode if dtype.kind == "O" else _number_check(dtype)
     flat = [convert(leaf) for leaf in _leaves(value, shape, 0)]
     try:
-        array = np.empty(len(flat), object) if dtype == tf.string else None
+        array = np.empty(len(flat), object) if dtype.kind == "O" else None
         if array is None:
-            return np.array(flat, dtype.as_numpy_dtype).reshape(shape)
+            return np.array(flat, dtype).reshape(shape)
         array[:] = flat
         return array.reshape(shape)
     except (OverflowError, TypeError, ValueError) as error:
-        raise invalid(f"Cannot convert JSON values to {dtype.name}: {error}") from error
+        raise invalid(f"Cannot convert JSON values to {type_name(dtype)}: {error}") from error
 
 
 def _leaves(value: Any, shape: list[int], level: int) -> Iterator[Any]:
@@ -236,12 +235,13 @@ def _encode(value: Any) -> bytes:
     )
 
 
-def _number_check(dtype: tf.DType) -> Any:
-    kinds = (bool,) if dtype.is_bool else (int,) if dtype.is_integer else (int, float)
+def _number_check(dtype: np.dtype) -> Any:
+    is_bool, is_integer = dtype.kind == "b", dtype.kind in "iu"
+    kinds = (bool,) if is_bool else (int,) if is_integer else (int, float)
 
     def check(value: Any) -> Any:
-        if not isinstance(value, kinds) or (isinstance(value, bool) and not dtype.is_bool):
-            raise _wrong_type(value, dtype.name)
+        if not isinstance(value, kinds) or (isinstance(value, bool) and not is_bool):
+            raise _wrong_type(value, type_name(dtype))
         return value
 
     return check

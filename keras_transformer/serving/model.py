@@ -3,22 +3,22 @@
 import contextlib
 import itertools
 import math
+import os
 import re
-import sys
+import struct
 import time
 from collections.abc import Iterator, Mapping
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from google.protobuf.message import DecodeError
-from tensorflow.core.protobuf import saved_model_pb2
 
-from keras_transformer.serving.errors import Code, ServingError, from_tensorflow, invalid
+from keras_transformer.serving.errors import Code, ServingError, invalid
 from keras_transformer.serving.parts import Pace, Sizes, lengths
-from keras_transformer.serving.tensors import check_names, read_tensor
+from keras_transformer.serving.protos import prediction_log_pb2, saved_model_pb2
+from keras_transformer.serving.session import Session, register_text_ops
+from keras_transformer.serving.tensors import DTYPES, check_names, read_tensor, type_name
 from keras_transformer.utils.checksums import check_files
 from keras_transformer.utils.errors import one_line
 from keras_transformer.utils.memory import trim_memory
@@ -54,21 +54,19 @@ class Model:
 
     Args:
         version: The version directory.
-        gpu_memory_fraction: The share of a GPU's memory that the process may take; None for all
-            that is free. The first model decides.
 
     Raises:
         ValueError: If a file is damaged.
         ServingError: If a warm-up request fails.
     """
 
-    def __init__(self, version: Path, gpu_memory_fraction: float | None = None):
-        _register_text_ops()
+    def __init__(self, version: Path):
+        register_text_ops()
         check_files(version)
         with _whole(version / GRAPH):
             saved = saved_model_pb2.SavedModel.FromString((version / GRAPH).read_bytes())
             meta = _served_graph(version, saved)
-            self._session = _load(version, meta, gpu_memory_fraction)
+            self._session = _load(version, meta)
         # Copies, because a part of a message keeps the whole.
         self.signature_defs = {
             name: type(about).FromString(about.SerializeToString())
@@ -76,8 +74,7 @@ class Model:
         }
         del saved, meta
         trim_memory()
-        devices = self._session.list_devices()
-        gpus = [each.memory_limit_bytes for each in devices if each.device_type == "GPU"]
+        gpus = self._session.gpus
         self.gpu_memory = min(gpus, default=None)
         self.sizes = Sizes.read(version)
         self.paces = {name: Pace(on_gpu=bool(gpus)) for name in self.signature_defs}
@@ -93,10 +90,8 @@ class Model:
         return time.monotonic() - started
 
     def _read_requests(self, path: Path) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
-        from tensorflow_serving.apis import prediction_log_pb2
-
-        for record in tf.data.TFRecordDataset(str(path)):
-            log = prediction_log_pb2.PredictionLog.FromString(record.numpy())
+        for record in _records(path.read_bytes()):
+            log = prediction_log_pb2.PredictionLog.FromString(record)
             request = log.predict_log.request
             inputs = {name: read_tensor(name, proto) for name, proto in request.inputs.items()}
             signature = request.model_spec.signature_name or DEFAULT
@@ -108,10 +103,17 @@ class Model:
     def __contains__(self, signature: str) -> bool:
         return signature in self.signature_defs and not signature.startswith("__")
 
-    def dtypes(self, signature: str) -> dict[str, tf.DType]:
-        """Return the type of each input of a signature."""
+    def dtypes(self, signature: str) -> dict[str, np.dtype]:
+        """Return the type of each input of a signature.
+
+        Raises:
+            ServingError: If no request can hold an input.
+        """
         inputs = self.signature_defs[signature].inputs
-        return {name: tf.as_dtype(info.dtype) for name, info in inputs.items()}
+        for name, info in inputs.items():
+            if info.dtype not in DTYPES:
+                raise invalid(f"Input {name} has type {info.dtype}, which no request can hold.")
+        return {name: DTYPES[info.dtype] for name, info in inputs.items()}
 
     def outputs(self, signature: str) -> set[str]:
         """Return the names of a signature's outputs."""
@@ -186,15 +188,15 @@ class Model:
             ServingError: If an input has another type or shape.
         """
         fitted = {}
+        dtypes = self.dtypes(signature)
         for name, info in self.signature_defs[signature].inputs.items():
-            array, dtype = inputs[name], tf.as_dtype(info.dtype)
-            if tf.as_dtype(array.dtype) != dtype:
-                raise invalid(
-                    f"Input {name} must be {dtype.name}, received {tf.as_dtype(array.dtype).name}."
-                )
-            shape = tf.TensorShape(info.tensor_shape)
-            if not shape.is_compatible_with(array.shape):
-                if not (flatten and shape.rank == 1):
+            array = inputs[name]
+            if array.dtype != dtypes[name]:
+                wanted, received = type_name(dtypes[name]), type_name(array.dtype)
+                raise invalid(f"Input {name} must be {wanted}, received {received}.")
+            shape = tuple(dim.size if dim.size >= 0 else None for dim in info.tensor_shape.dim)
+            if not (info.tensor_shape.unknown_rank or _fits(array.shape, shape)):
+                if not (flatten and len(shape) == 1):
                     raise invalid(
                         f"Input {name} must have shape {shape}, received {list(array.shape)}."
                         if array.ndim or flatten
@@ -217,14 +219,11 @@ class Model:
         about = self.signature_defs[signature]
         feeds = {info.name: inputs[name] for name, info in about.inputs.items()}
         fetches = {name: info.name for name, info in sorted(about.outputs.items())}
-        try:
-            outputs = self._session.run(fetches, feeds)
-        except tf.errors.OpError as error:
-            raise from_tensorflow(error) from error
+        values = self._session.run(list(fetches.values()), feeds)
         if time.monotonic() > self._trimmed + _TRIM_SECONDS:
             self._trimmed = time.monotonic()
             trim_memory()
-        return outputs
+        return dict(zip(fetches, values, strict=True))
 
 
 def _served_graph(version: Path, saved: Any) -> Any:
@@ -238,47 +237,54 @@ def _served_graph(version: Path, saved: Any) -> Any:
     return saved.meta_graphs[tags.index(["serve"]) if tags else 0]
 
 
-def _load(version: Path, meta: Any, gpu_memory_fraction: float | None) -> Any:
-    """Return a session with a graph and its variables, as TensorFlow Serving has it.
-
-    `tf.saved_model.load` takes twice the memory: it keeps Python objects for all functions.
-    """
-    graph = tf.Graph()
+def _load(version: Path, meta: Any) -> Session:
+    """Return a session with a graph and its variables, as TensorFlow Serving has it."""
     functions = (function.node_def for function in meta.graph_def.library.function)
     for node in itertools.chain(meta.graph_def.node, *functions):
         node.attr.pop("_output_shapes", None)  # TensorFlow infers them.
-    with graph.as_default():
-        tf.import_graph_def(meta.graph_def, name="")
-    config = tf.compat.v1.ConfigProto(
-        allow_soft_placement=True,
-        intra_op_parallelism_threads=tf.config.threading.get_intra_op_parallelism_threads(),
-        inter_op_parallelism_threads=-1,  # Small operations are not worth another thread.
-    )
-    config.gpu_options.per_process_gpu_memory_fraction = gpu_memory_fraction or 0
-    config.experimental.optimize_for_static_graph = True  # Keeps no copies of the graph.
-    config.experimental.disable_output_partition_graphs = True
-    session = tf.compat.v1.Session(graph=graph, config=config)
+    session = Session(meta.graph_def.SerializeToString())
     saver, variables = meta.saver_def, version / "variables/variables"
     if variables.with_suffix(".index").exists():
-        session.run(saver.restore_op_name, {saver.filename_tensor_name: str(variables)})
+        _restore(session, saver.restore_op_name, {saver.filename_tensor_name: variables})
     init = [name for key in _INIT_OPS for name in meta.collection_def[key].node_list.value]
     if _INIT in meta.signature_def:
         init.append(meta.signature_def[_INIT].outputs[_INIT].name)
     if init:  # Fills tables from files.
         assets = {
-            asset.tensor_info.name: str(version / "assets" / asset.filename)
+            asset.tensor_info.name: version / "assets" / asset.filename
             for asset in meta.asset_file_def
         }
-        session.run(init, assets)
+        for name in init:
+            _restore(session, name, assets)
     return session
 
 
-def _register_text_ops() -> None:
-    """Register the ops of tokenizers, without the rest of TensorFlow Text, which imports Keras."""
-    if "tensorflow_text" in sys.modules:
-        return
-    package = metadata.distribution("tensorflow-text")
-    tf.load_library(str(package.locate_file("tensorflow_text/python/ops")))
+def _restore(session: Session, operation: str, paths: Mapping[str, Path]) -> None:
+    """Run an operation of a graph that reads files."""
+    feeds = {name: np.array(os.fsencode(path), object) for name, path in paths.items()}
+    session.run([], feeds, [operation.partition(":")[0]])
+
+
+def _fits(received: tuple[int, ...], shape: tuple[int | None, ...]) -> bool:
+    """Return whether a shape is the one that an input takes, in which None is any size."""
+    return len(received) == len(shape) and all(
+        size in (None, given) for given, size in zip(received, shape, strict=True)
+    )
+
+
+def _records(content: bytes) -> Iterator[bytes]:
+    """Yield the records of a file in TFRecord's format.
+
+    Checksums are not compared: a request that is not the one that was written warms up too.
+    """
+    at = 0
+    while at < len(content):
+        (size,) = struct.unpack_from("<Q", content.ljust(at + 8, b"\0"), at)
+        start, end = at + 12, at + 12 + size
+        at = end + 4
+        if at > len(content):
+            raise ServingError(Code.DATA_LOSS, "its last record is cut short")
+        yield content[start:end]
 
 
 @contextlib.contextmanager
@@ -286,7 +292,7 @@ def _whole(path: Path) -> Iterator[None]:
     """Name a file whose content is not what an export writes."""
     try:
         yield
-    except (DecodeError, IndexError, ServingError, tf.errors.OpError) as error:
+    except (DecodeError, IndexError, ServingError) as error:
         reason = "it has no graph" if isinstance(error, IndexError) else one_line(error)
         raise ValueError(
             f"{path} is damaged: {reason.removesuffix('.')}. Restore it, or export the model again."

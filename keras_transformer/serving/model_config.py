@@ -77,7 +77,8 @@ def parse_text(content: bytes, path: Path) -> Any:
         ValueError: If it is not such a message.
     """
     from google.protobuf import text_format
-    from tensorflow_serving.config import model_server_config_pb2
+
+    from keras_transformer.serving.protos import model_server_config_pb2
 
     try:
         return text_format.Parse(content, model_server_config_pb2.ModelServerConfig())

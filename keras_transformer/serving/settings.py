@@ -97,6 +97,8 @@ class Settings(WebSettings):
     """Port for gRPC; 0 for a free one."""
     workers: int | None = None
     """Requests that run at a time, by default one per core, or two on a GPU; the others wait."""
+    threads: int = 0
+    """Threads within an operation; 0 for one per core."""
     batching: bool = False
     """Whether requests of several clients are joined."""
     page: bool = True

@@ -5,11 +5,11 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
-import tensorflow as tf
-from tensorflow.core.framework import tensor_pb2
 
 from keras_transformer.serving.errors import invalid
+from keras_transformer.serving.protos import tensor_pb2
 
 _MOST_ELEMENTS = 1 << 20
 """Elements of an input. A few bytes can declare a shape that fills all memory."""
@@ -18,16 +18,39 @@ MOST_DIMENSIONS = 32
 _MOST_FIELDS = 1 << 16
 _FIXED = {1: 8, 5: 4}  # Bytes of a field, by its wire type.
 _AT_ONCE = 1 << 14  # Values that are written without interruption.
-_FIELDS = {
-    tf.string: "string_val",
-    tf.float32: "float_val",
-    tf.float64: "double_val",
-    tf.int64: "int64_val",
-    tf.bool: "bool_val",
-    tf.uint32: "uint32_val",
-    tf.uint64: "uint64_val",
-    **dict.fromkeys((tf.int8, tf.int16, tf.int32, tf.uint8, tf.uint16), "int_val"),
+_FIELDS = {"object": "string_val", "float32": "float_val", "float64": "double_val"}
+_FIELDS |= {"complex64": "scomplex_val", "complex128": "dcomplex_val"}
+_FIELDS |= dict.fromkeys(("float16", "bfloat16"), "half_val")
+_FIELDS |= dict.fromkeys(("int8", "int16", "int32", "uint8", "uint16"), "int_val")
+"""The fields of a `TensorProto` by type; those of the others are called like the type."""
+_PARTS = {"complex64": "float32", "complex128": "float64", "float16": "uint16"}
+_PARTS["bfloat16"] = "uint16"
+"""The types of the numbers in a field, where they are not the type itself."""
+_NAMES = {
+    **{1: "float32", 2: "float64", 3: "int32", 4: "uint8", 5: "int16", 6: "int8", 7: "object"},
+    **{8: "complex64", 9: "int64", 10: "bool", 14: "bfloat16", 17: "uint16", 18: "complex128"},
+    **{19: "float16", 22: "uint32", 23: "uint64"},
 }
+DTYPES = {
+    number: np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
+    for number, name in _NAMES.items()
+}
+"""The types of arrays by their numbers in `DataType`; strings are objects, of bytes."""
+NUMBERS = {dtype: number for number, dtype in DTYPES.items()}
+
+
+def type_name(dtype: np.dtype) -> str:
+    """Return TensorFlow's name of a type of arrays.
+
+    >>> type_name(np.dtype(object)), type_name(np.dtype("float32"))
+    ('string', 'float32')
+    """
+    return "string" if dtype.kind == "O" else dtype.name
+
+
+def _field(proto: Any, dtype: np.dtype) -> Any:
+    """Return the values of a type in a `TensorProto`."""
+    return getattr(proto, _FIELDS.get(dtype.name, f"{dtype.name}_val"))
 
 
 def read_tensor(name: str, proto: Any) -> np.ndarray:
@@ -41,7 +64,7 @@ def read_tensor(name: str, proto: Any) -> np.ndarray:
     Raises:
         ServingError: If the message is malformed.
 
-    >>> read_tensor("text", tf.make_tensor_proto(["a", "b"])).tolist()
+    >>> read_tensor("text", write_tensor(np.array([b"a", b"b"], object))).tolist()
     [b'a', b'b']
     """
     shape = [dimension.size for dimension in proto.tensor_shape.dim]
@@ -51,18 +74,25 @@ def read_tensor(name: str, proto: Any) -> np.ndarray:
         raise invalid(f"Tensor {name} has {len(shape)} dimensions, more than {MOST_DIMENSIONS}.")
     if math.prod(shape) > _MOST_ELEMENTS:
         raise invalid(f"Tensor {name} has shape {shape}, more than {_MOST_ELEMENTS} elements.")
-    if not math.prod(shape):  # `make_ndarray` reads a value that need not be there.
-        return np.zeros(shape, _dtype(name, proto))
+    if proto.dtype not in DTYPES:
+        raise invalid(f"Tensor {name} has type {proto.dtype}, which no input has.")
     for field, values in proto.ListFields():  # A complex number is two values.
         if field.name.endswith("_val") and len(values) > 2 * math.prod(shape):
             raise invalid(f"Tensor {name} has {len(values)} values, and shape {shape}.")
     try:
-        array = tf.make_ndarray(proto)
-    except (IndexError, KeyError, TypeError, ValueError) as error:
+        return _values(proto, DTYPES[proto.dtype], math.prod(shape)).reshape(shape)
+    except (OverflowError, ValueError) as error:
         raise invalid(f"Tensor {name} is malformed: {error}") from error
-    if list(array.shape) != shape:
-        raise invalid(f"Tensor {name} has {array.size} values, and shape {shape}.")
-    return array
+
+
+def _values(proto: Any, dtype: np.dtype, size: int) -> np.ndarray:
+    if proto.tensor_content:
+        return np.frombuffer(proto.tensor_content, dtype)
+    parts = _PARTS.get(dtype.name, dtype)
+    values = np.array(list(_field(proto, dtype)), parts).view(dtype)
+    if not len(values):
+        return np.full(size, b"" if dtype.kind == "O" else 0, dtype)
+    return np.pad(values, (0, size - len(values)), "edge") if len(values) < size else values
 
 
 def check_fields(content: bytes, kind: Any) -> None:
@@ -75,7 +105,7 @@ def check_fields(content: bytes, kind: Any) -> None:
     Raises:
         ServingError: If it has too many.
 
-    >>> proto = tf.make_tensor_proto(["a", "b"])
+    >>> proto = write_tensor(np.array([b"a", b"b"], object))
     >>> check_fields(proto.SerializeToString(), proto.DESCRIPTOR)
     """
     fields, messages = 0, [(0, len(content), kind)]
@@ -109,13 +139,6 @@ def _varint(content: bytes, at: int) -> tuple[int, int]:
     return value | byte << shift, at + 1
 
 
-def _dtype(name: str, proto: Any) -> Any:
-    try:
-        return tf.as_dtype(proto.dtype).as_numpy_dtype
-    except (KeyError, TypeError) as error:
-        raise invalid(f"Tensor {name} has type {proto.dtype}, which no input has.") from error
-
-
 def write_tensor(array: np.ndarray) -> Any:
     """Return an array as a `TensorProto`, with its values in the typed field of TensorFlow Serving.
 
@@ -123,12 +146,10 @@ def write_tensor(array: np.ndarray) -> Any:
     >>> list(proto.float_val), proto.tensor_content
     ([0.5, 1.0], b'')
     """
-    dtype = tf.string if array.dtype == object else tf.as_dtype(array.dtype)
-    if dtype not in _FIELDS:  # Such as float16, whose values no field holds as numbers.
-        return tf.make_tensor_proto(array, shape=array.shape)
-    shape = tf.TensorShape(array.shape).as_proto()
-    proto = tensor_pb2.TensorProto(dtype=dtype.as_datatype_enum, tensor_shape=shape)
-    values, flat = getattr(proto, _FIELDS[dtype]), array.ravel()
+    shape = [{"size": size} for size in array.shape]
+    proto = tensor_pb2.TensorProto(dtype=NUMBERS[array.dtype], tensor_shape={"dim": shape})
+    values = _field(proto, array.dtype)
+    flat = array.ravel().view(_PARTS.get(array.dtype.name, array.dtype))
     for start in range(0, len(flat), _AT_ONCE):  # Other threads wait for each part.
         values.extend(flat[start : start + _AT_ONCE].tolist())
     return proto

@@ -11,15 +11,13 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import tensorflow as tf
-
+from keras_transformer.serving.devices import has_gpu, usual_batch_size
 from keras_transformer.serving.errors import Code, ServingError, invalid
 from keras_transformer.serving.metrics import Metrics
 from keras_transformer.serving.model import Model
 from keras_transformer.serving.model_config import ModelConfig, parse_model_config
 from keras_transformer.serving.queues import Batcher, Batching
 from keras_transformer.serving.settings import Settings
-from keras_transformer.utils.devices import has_gpu, usual_batch_size
 from keras_transformer.utils.errors import one_line
 from keras_transformer.utils.memory import trim_memory
 from keras_transformer.utils.versions import numbered_versions
@@ -155,7 +153,7 @@ class ModelVersions:
             _log(errors)
             return
         for path, cause in errors.items():
-            if isinstance(cause, ServingError | tf.errors.OpError):
+            if isinstance(cause, ServingError):
                 raise ValueError(f"{path} does not load: {one_line(cause)}") from cause
             raise cause
         numbers = f" {', '.join(map(str, wanted))}" if wanted else ""
@@ -262,8 +260,7 @@ class Versions:
         loop = asyncio.get_running_loop()
         with self._metrics.load(path):
             batching = Batching.read(path) if self._settings.batching else None
-            fraction = self._settings.gpu_memory_fraction
-            model = await loop.run_in_executor(self._loader, Model, path, fraction)
+            model = await loop.run_in_executor(self._loader, Model, path)
         log.info("version %d of %s is ready after %.1f s", number, name, time.monotonic() - started)
         self._metrics.warmup(name, model.warmup_seconds)
         if batching and batching.max_batch_size < usual_batch_size() and has_gpu():

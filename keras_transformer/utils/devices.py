@@ -1,6 +1,6 @@
 """The cores and GPUs of this process, and what depends on whether there are any.
 
-Imports are in the functions: a server needs no Keras, and its page no TensorFlow.
+Imports are in the functions: a server needs neither Keras nor TensorFlow for Python.
 """
 
 import os
@@ -61,26 +61,10 @@ def fuses_formulas() -> bool:
     return backend == "jax" or (backend == "tensorflow" and has_gpu())
 
 
-def device_name() -> str:
-    """Return where models run: `the CPU`, or the first GPU, as `GPU:0 (NVIDIA H200)`."""
-    import tensorflow as tf
+def usual_batch_size(on_gpu: bool | None = None) -> int:
+    """Return the sentences of a batch: 64, or 256 on a GPU, where they take little longer.
 
-    if not has_gpu():
-        return "the CPU"
-    first, *_ = tf.config.get_visible_devices("GPU")
-    details = tf.config.experimental.get_device_details(first)
-    return f"GPU:0 ({details.get('device_name', 'unknown')})"
-
-
-def usual_batch_size() -> int:
-    """Return the sentences of a batch: 64, or 256 on a GPU, where they take little longer."""
-    return 256 if has_gpu() else 64
-
-
-def usual_runs() -> int:
-    """Return how many runs a server has at a time.
-
-    On a CPU, that is one per core. On a GPU, one run reads and writes text while the other one
-    computes; each further one would only take memory.
+    Args:
+        on_gpu: Whether there is a GPU; None to ask TensorFlow.
     """
-    return 2 if has_gpu() else available_cores()
+    return 256 if (has_gpu() if on_gpu is None else on_gpu) else 64

@@ -23,21 +23,26 @@ def take_gpu_memory_as_needed() -> None:
 def import_tensorflow(training: bool = False) -> None:
     """Import TensorFlow without its start-up report, unless it is imported already.
 
-    Also calls `take_gpu_memory_as_needed`.
+    Also calls `prepare_tensorflow`.
 
     Args:
         training: Whether the command trains. On processors without AVX-512, TensorFlow does not
             use oneDNN's kernels by default; training is faster with them, and decoding a single
             sentence is slower. TF_ENABLE_ONEDNN_OPTS of the environment takes precedence.
     """
+    if "tensorflow" not in sys.modules and training:  # It reads the variable on import.
+        os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+    prepare_tensorflow()
+    from keras_transformer.utils.quiet_start import import_tensorflow_quietly
+
+    import_tensorflow_quietly()
+
+
+def prepare_tensorflow() -> None:
+    """Call `take_gpu_memory_as_needed`, and warn of a limited address space."""
     if "tensorflow" not in sys.modules:
         take_gpu_memory_as_needed()
-        if training:  # It reads the variable on import.
-            os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit != resource.RLIM_INFINITY:  # Where it is reached, TensorFlow may abort the process.
         message = "the address space is limited to %.1f GB; if the process aborts, raise ulimit -v"
         logging.getLogger("keras_transformer").warning(message, limit / 1e9)
-    from keras_transformer.utils.quiet_start import import_tensorflow_quietly
-
-    import_tensorflow_quietly()

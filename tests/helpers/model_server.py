@@ -7,7 +7,7 @@ from pathlib import Path
 import grpc
 import tensorflow as tf
 
-from keras_transformer.serving.errors import ServingError, from_tensorflow
+from keras_transformer.serving.errors import ServingError, of_number
 from keras_transformer.serving.model_config import ModelConfig
 from keras_transformer.serving.server import Server
 from keras_transformer.serving.settings import Settings
@@ -77,7 +77,7 @@ class ModelServer:
                 send.__self__.transport.abort()
                 return
             except tf.errors.OpError as error:
-                failure = from_tensorflow(error)
+                failure = of_number(error.error_code, error.message)
 
                 async def fail(*_):
                     raise failure
@@ -97,6 +97,6 @@ class ModelServer:
         except ConnectionResetError:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "Connection reset by peer")
         except tf.errors.OpError as error:
-            failure: ServingError = from_tensorflow(error)
+            failure: ServingError = of_number(error.error_code, error.message)
             await context.abort(grpc.StatusCode[failure.code.name], failure.message)
         return await self._predict(request, context)

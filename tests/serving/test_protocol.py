@@ -17,7 +17,8 @@ from tensorflow_serving.apis import (
     model_management_pb2,
 )
 
-from keras_transformer.serving.tensors import write_tensor
+from keras_transformer.serving.session import Session
+from keras_transformer.serving.tensors import read_tensor, write_tensor
 from tests.serving.conftest import grpc_error, samples
 
 
@@ -217,9 +218,31 @@ def test_tensors_of_each_type_are_read_as_they_were_written(dtype, shape):
     proto = write_tensor(array)
     # As TensorFlow Serving does, in the field of its type, which only halves lack.
     assert proto.tensor_content == b"" or dtype in ("float16", "bfloat16")
-    read = tf.make_ndarray(proto)
-    assert (read.dtype, read.shape) == (array.dtype, shape)
-    assert (read == array).all()
+    for read in (tf.make_ndarray(proto), read_tensor("x", proto)):
+        assert (read.dtype, read.shape) == (array.dtype, shape)
+        assert (read == array).all()
+
+
+@pytest.mark.parametrize("dtype", [*NUMBERS.split(), "complex64", "string"])
+@pytest.mark.parametrize("shape", [(), (0,), (3, 2)])
+def test_a_session_keeps_what_it_is_given(dtype, shape):
+    with tf.Graph().as_default() as graph:
+        value = tf.compat.v1.placeholder(dtype, shape, name="value")
+        tf.identity(value, name="copy")
+        variable = tf.raw_ops.VarHandleOp(dtype=dtype, shape=shape, shared_name="variable")
+        tf.raw_ops.AssignVariableOp(resource=variable, value=value, name="assign")
+        tf.raw_ops.ReadVariableOp(resource=variable, dtype=dtype, name="read")
+    session = Session(graph.as_graph_def().SerializeToString())
+    array = np.arange(math.prod(shape)).reshape(shape).astype(tf.as_dtype(dtype).as_numpy_dtype)
+    if dtype == "string":
+        array = np.frompyfunc(lambda i: b"\0%d" % i * 40, 1, 1)(array)
+        array = np.array(array, object).reshape(shape)
+    session.run([], {"value:0": array}, ["assign"])
+    others = np.full_like(array, b"" if dtype == "string" else 1)
+    for _ in range(10):  # Its memory would be used again.
+        session.run(["copy:0"], {"value:0": others})
+    (read,) = session.run(["read:0"], {})
+    assert (read.dtype, read.shape, read.tolist()) == (array.dtype, shape, array.tolist())
 
 
 @pytest.mark.parametrize(

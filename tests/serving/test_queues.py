@@ -5,15 +5,15 @@ import math
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from keras_transformer.serving import devices, session
 from keras_transformer.serving.errors import Code, ServingError
 from keras_transformer.serving.model import Model
 from keras_transformer.serving.parts import Pace
+from keras_transformer.serving.protos import config_pb2
 from keras_transformer.serving.queues import Batcher, Batching, Turn, Workers
 from tests.helpers.model_server import ModelServer
 from tests.serving.conftest import connect, grpc_error, save
@@ -420,20 +420,18 @@ def test_an_output_of_other_length_is_still_answered(batched):
 @pytest.fixture
 def gpu(monkeypatch):
     """A GPU with 64 MiB, as far as the server sees. It yields the settings of each session."""
-    gpu = SimpleNamespace(device_type="GPU", memory_limit_bytes=64 << 20)
-    session, configs = tf.compat.v1.Session, []
+    start, configs = session.Session.__init__, []
 
-    def start(graph, config):
-        configs.append(config)
-        started = session(graph=graph, config=config)
-        started.list_devices = lambda: [gpu]
-        return started
+    def started(self, graph=b""):
+        configs.append(config_pb2.ConfigProto.FromString(session._config.SerializeToString()))
+        start(self, graph)
+        self.gpus = [64 << 20]
 
-    monkeypatch.setattr(tf.compat.v1, "Session", start)
-    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: ["GPU:0"])
-    details = {"device_name": "NVIDIA H200"}
-    monkeypatch.setattr(tf.config.experimental, "get_device_details", lambda device: details)
-    return configs
+    monkeypatch.setattr(session.Session, "__init__", started)
+    monkeypatch.setattr(devices, "_gpu_name", lambda: "NVIDIA H200")
+    devices.has_gpu.cache_clear()
+    yield configs
+    devices.has_gpu.cache_clear()
 
 
 def test_a_gpu_has_large_parts_and_its_own_memory(gpu, tmp_path, monkeypatch):
@@ -453,7 +451,7 @@ def test_a_gpu_has_large_parts_and_its_own_memory(gpu, tmp_path, monkeypatch):
         # A quarter of the GPU's memory is for two runs.
         _, message = grpc_error(client.predict, {"text": ["a" * 300]}, "heads")
         assert "may need 11 MiB for heads, and a request may take 8 MiB here" in message
-    assert [each.gpu_options.per_process_gpu_memory_fraction for each in gpu] == [0.25]
+    assert {each.gpu_options.per_process_gpu_memory_fraction for each in gpu} == {0.25}
 
 
 def test_small_batches_on_a_gpu_are_reported(gpu, tmp_path, caplog):

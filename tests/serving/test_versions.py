@@ -16,6 +16,7 @@ from keras_transformer.serving.model import Model
 from keras_transformer.serving.model_config import ModelConfig
 from keras_transformer.serving.versions import ModelVersions, Served
 from tests.helpers.model_server import ModelServer
+from tests.helpers.tiny import run_python
 from tests.serving.conftest import connect, wait, wait_for_users
 
 URL = "/v1/models/shout"
@@ -282,3 +283,34 @@ def test_answers_are_those_of_the_saved_model(model):
         assert received[name] == values.numpy().tolist()
     assert np.float32(answer["outputs"]["score"]).tolist() == received["score"]
     assert json.dumps(answer["outputs"]["length"]) == json.dumps(received["length"])
+
+
+def test_requests_need_no_tensorflow_for_python_and_leave_no_memory(model):
+    code = r"""
+import re, sys
+from pathlib import Path
+import numpy as np
+import keras_transformer.serving.server
+from keras_transformer.serving.errors import ServingError
+from keras_transformer.serving.model import Model
+from keras_transformer.serving.session import _kept
+
+def private():
+    return int(re.search(r"RssAnon:\s+(\d+)", Path("/proc/self/status").read_text())[1])
+
+model = Model(Path(sys.argv[1]))
+texts, pairs = np.array([b"a" * 50_000, b"b"], object), np.ones([20_000, 2], np.float32)
+for i in range(2000):
+    if i == 200:
+        before = private()
+    model.run("score", {"text": texts})
+    model.run("double", {"x": pairs})
+    try:
+        model.run("strict", {"text": np.array([b"bad", b"c" * 50_000], object)})
+    except ServingError as error:
+        assert "bad text" in error.message and "Graph execution" not in error.message
+print(len(_kept), private() - before < 20_000, {"tensorflow", "keras", "jax"} & sys.modules.keys())
+import tensorflow
+print(tensorflow.constant(1).numpy())
+"""
+    assert run_python("-c", code, str(model / "1")).stdout.split() == ["0", "True", "set()", "1"]
