@@ -11,7 +11,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from keras_transformer.data.messages import has_messages, stream_messages
+from keras_transformer.data.catalogs import is_catalog, stream_catalog
 from keras_transformer.utils.files import as_path, import_of_corpora
 
 _MAGICS = {"gzip": b"\x1f\x8b", "xz": b"\xfd7zXZ", "zstd": b"\x28\xb5\x2f\xfd"}
@@ -60,7 +60,7 @@ def read_pairs(
 
     A line of a TSV file is a source sentence, a tab and a target sentence. An empty line is a pair
     of empty sentences, as in aligned files. For .po, XLIFF, TMX and Qt's .ts, see
-    `stream_messages`.
+    `stream_catalog`.
 
     Args:
         source_path: The file of source sentences; without `target_path`, a file of pairs.
@@ -72,7 +72,7 @@ def read_pairs(
     Raises:
         FileNotFoundError: If a file does not exist.
         ValueError: If aligned files differ in their number of lines, a line of a TSV file does not
-            have exactly one tab, or `read_lines` or `stream_messages` refuses a file.
+            have exactly one tab, or `read_lines` or `stream_catalog` refuses a file.
 
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp(), "pairs.tsv")
@@ -108,8 +108,8 @@ def stream_pairs(
     ('a dog', 'ein Hund')
     """
     if target_path is None:
-        if has_messages(source_path):
-            return stream_messages(existing_file(source_path))
+        if is_catalog(source_path):
+            return stream_catalog(existing_file(source_path))
         return _tab_separated(source_path)
     return _parallel(source_path, target_path)
 

@@ -67,9 +67,9 @@ def check_suffix(path: Path, only_missing: bool = False) -> None:
     _store(path)
 
 
-def _store(path: Path) -> Any:
+def _store(path: Path, stores: Mapping[str, str] = _STORES) -> Any:
     """Return the class that reads a file, or None for plain text."""
-    if (name := _STORES.get(path.suffix.lower())) is None:
+    if (name := stores.get(path.suffix.lower())) is None:
         return None
     try:
         return _load(name)
@@ -109,14 +109,29 @@ def translate_file(
         return _translate_plain(path, translate)
     if change := _PAGES.get(store.__name__):  # Written while they are read.
         return _translate_page(path, functools.partial(change, store), translate)
-    with _reading(path):
-        if store.__name__ == "Xliff1File" and _XLIFF_2.search(path.read_bytes()[:_HEAD]):
-            store = _load("xliff2.Xliff2File")
-        messages = store.parsefile(str(path))
+    messages = read_messages(path)
     content, failures = _translate_messages(messages, translate, only_missing)
     if path.suffix.lower() == ".properties" and path.read_bytes().isascii():
         content = _escaped(content)
     return content, failures
+
+
+def read_messages(path: Path, stores: Mapping[str, str] = _STORES) -> Any:
+    """Return the messages of a file, as translate-toolkit reads them.
+
+    Args:
+        path: The file.
+        stores: The class of translate-toolkit for each suffix.
+
+    Raises:
+        ImportError: If a package is missing.
+        ValueError: If the file is damaged.
+    """
+    store = _store(path, stores)
+    with _reading(path):
+        if store.__name__ == "Xliff1File" and _XLIFF_2.search(path.read_bytes()[:_HEAD]):
+            store = _load("xliff2.Xliff2File")
+        return store.parsefile(str(path))
 
 
 @contextlib.contextmanager

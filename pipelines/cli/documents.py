@@ -53,7 +53,8 @@ def check_document_options(parser: Parser, args: argparse.Namespace) -> None:
         ("--only-missing", args.only_missing),
     ):
         if value and not args.document:
-            parser.error(f"{option} needs --document")
+            lines = "; translations of lines are on standard output" * (option == "--output")
+            parser.error(f"{option} needs --document{lines}")
     if args.force and not args.output:
         parser.error("--force needs --output")
     if args.output and not Path(args.output).absolute().parent.is_dir():

@@ -1,11 +1,11 @@
 """Sentence pairs from the files of translators: .po, XLIFF, TMX and Qt's .ts."""
 
-import importlib
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from keras_transformer.documents.files import read_messages
 
 _STORES = {
     ".po": "po.pofile",
@@ -15,16 +15,15 @@ _STORES = {
     ".xliff": "xliff.Xliff1File",
 }
 """The class of translate-toolkit that reads each kind of file."""
-_XLIFF_2 = re.compile(rb"""<xliff\b[^>]*\sversion=["']2""")
 _ESCAPES = str.maketrans({"\n": r"\n", "\r": r"\r", "\t": r"\t"})
 
 
-def has_messages(path: str | os.PathLike) -> bool:
-    """Return whether a file is of a kind that `stream_messages` reads, by its suffix."""
+def is_catalog(path: str | os.PathLike) -> bool:
+    """Return whether a file is of a kind that `stream_catalog` reads, by its suffix."""
     return Path(path).suffix.lower() in _STORES
 
 
-def stream_messages(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
+def stream_catalog(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
     r"""Yield the translated messages of a file as sentence pairs.
 
     A line break in a message becomes `\n`, a tab `\t`, and what is inside the tags of XLIFF and TMX
@@ -45,11 +44,14 @@ def stream_messages(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp(), "de.po")
     >>> _ = path.write_text('msgid "Open\\n"\nmsgstr "Auf\\n"\n\nmsgid "Save"\nmsgstr ""\n')
-    >>> list(stream_messages(path))
+    >>> list(stream_catalog(path))
     [('Open\\n', 'Auf\\n')]
     """
     path, found = Path(path), False
-    for unit in _read(path).units:
+    messages = read_messages(path, _STORES)
+    if path.suffix.lower() == ".tmx":
+        _check_languages(path, messages)
+    for unit in messages.units:
         if not unit.isheader() and not unit.isobsolete() and not _is_unfinished(unit):
             for source, target in _forms(unit):
                 if source.strip() and target.strip():
@@ -60,28 +62,6 @@ def stream_messages(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
             f"{path} must have messages with a translation, received none that is finished. Leave "
             "the file out, or remove the marks of fuzzy translations that are right."
         )
-
-
-def _read(path: Path) -> Any:
-    module, kind = _STORES[path.suffix.lower()].split(".")
-    content = path.read_bytes()
-    if module == "xliff" and _XLIFF_2.search(content):
-        module, kind = "xliff2", "Xliff2File"
-    try:
-        reader = getattr(importlib.import_module(f"translate.storage.{module}"), kind)
-    except ImportError as error:
-        raise ImportError(
-            f"Reading {path} needs `pip install 'keras-transformer-mt[documents]'`."
-        ) from error
-    try:
-        messages = reader.parsestring(content)
-    except Exception as error:  # Each parser has its own.
-        raise ValueError(
-            f"{path} is not a {path.suffix} file, or is damaged: {error}. Restore or rename it."
-        ) from error
-    if module == "tmx":
-        _check_languages(path, messages)
-    return messages
 
 
 def _check_languages(path: Path, memory: Any) -> None:
