@@ -296,7 +296,7 @@ def _mark_accelerators(pieces):
 
 
 def in_capitals(pieces: tf.RaggedTensor) -> tf.Tensor:
-    """Return which texts have a word of four capitals or more, and no small letter, bool [B].
+    """Return which texts have a word of four capitals or more, and no lowercase letter, bool [B].
 
     Args:
         pieces: string [B, None], as `Protection.split` returns them; spans don't count.
@@ -306,7 +306,7 @@ def in_capitals(pieces: tf.RaggedTensor) -> tf.Tensor:
 
 
 def lower(pieces: tf.RaggedTensor) -> tf.RaggedTensor:
-    """Return pieces in small letters, apart from spans and a first letter.
+    """Return pieces in lowercase, apart from spans and a first letter.
 
     >>> spans = Protection().split(["NOT %S: FILE <B>"], ["printf html"], [""])[0]
     >>> join(lower(spans)).numpy()[0].decode()
@@ -318,12 +318,12 @@ def lower(pieces: tf.RaggedTensor) -> tf.RaggedTensor:
     is_first = places == tf.gather(pieces.row_starts(), pieces.value_rowids())
     start = tf.where(is_first, start, "")
     rest = tf.strings.substr(values, tf.strings.length(start), tf.strings.length(values))
-    small = tf.strings.join([start, tf.strings.lower(rest, "utf-8")])
-    return pieces.with_values(tf.where(is_odd(pieces), values, small))
+    lowercase = tf.strings.join([start, tf.strings.lower(rest, "utf-8")])
+    return pieces.with_values(tf.where(is_odd(pieces), values, lowercase))
 
 
 def upper(pieces: tf.RaggedTensor) -> tf.RaggedTensor:
-    """Return pieces in capitals, apart from spans."""
+    """Return pieces in uppercase, apart from spans."""
     capitals = tf.strings.upper(pieces.values, "utf-8")
     return pieces.with_values(tf.where(is_odd(pieces), pieces.values, capitals))
 

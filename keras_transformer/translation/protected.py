@@ -9,8 +9,8 @@ not nest as the source does:
 3. The source itself is the translation.
 
 The same expressions that find the spans of the source find those of a translation, and count them.
-A text in capitals is translated in small letters, which a model knows better, and written in
-capitals again.
+A text in capitals is translated in lowercase, which a model knows better, and written in capitals
+again.
 """
 
 from collections.abc import Callable
@@ -146,9 +146,10 @@ class ProtectedTranslation:
         pieces, is_term = self._protection.split(middle, protect, terms)
         terms_of = tf.cast(is_term, tf.int32)
         no_term = tf.math.unsorted_segment_sum(terms_of, pieces.value_rowids(), pieces.nrows()) == 0
-        small = is_named("capitals", protect) & in_capitals(pieces) & no_term
-        pieces, small = self._in_small_letters(pieces, small, protect)
-        middle = tf.where(small, join(pieces), middle)
+        lowered = is_named("capitals", protect) & in_capitals(pieces) & no_term
+        source = join(pieces)
+        pieces, lowered = self._lowercase(pieces, lowered, protect)
+        middle = tf.where(lowered, join(pieces), middle)
         if self.symbols is None:
             ids = search(tf.strings.join([tag, middle]), None)
             output, is_kept = self._target.write(ids, middle), no_term
@@ -167,24 +168,25 @@ class ProtectedTranslation:
             return tf.tensor_scatter_nd_update(output, bad[:, tf.newaxis], found)
 
         output = tf.cond(tf.size(bad) > 0, repair, lambda: output)
-        output = self._in_capitals(output, small, protect)
+        capitals = self._uppercase(output, lowered, protect)
+        output = tf.where(lowered & (output == plain), source, capitals)
         output = self._with_accelerators(plain, output, protect)
         return tf.strings.join([before, output, after])
 
-    def _in_small_letters(self, pieces, small, protect):
-        """Return the pieces, of chosen texts [B] in small letters, and for which that works."""
+    def _lowercase(self, pieces, chosen, protect):
+        """Return the pieces, of chosen texts [B] in lowercase, and for which of these it works."""
 
         def change():
             changed = lower(pieces)
-            works = small & self._keeps(join(pieces), join(changed), protect)
-            chosen = tf.gather(works, pieces.value_rowids())
-            return tf.where(chosen, changed.values, pieces.values), works
+            works = chosen & self._keeps(join(pieces), join(changed), protect)
+            is_changed = tf.gather(works, pieces.value_rowids())
+            return tf.where(is_changed, changed.values, pieces.values), works
 
-        values, works = tf.cond(tf.reduce_any(small), change, lambda: (pieces.values, small))
+        values, works = tf.cond(tf.reduce_any(chosen), change, lambda: (pieces.values, chosen))
         return pieces.with_values(values), works
 
-    def _in_capitals(self, output, chosen, protect):
-        """Return outputs [B], the chosen ones in capitals where that changes no span."""
+    def _uppercase(self, output, chosen, protect):
+        """Return outputs [B], the chosen ones in uppercase where that changes no span."""
 
         def change():
             none = tf.fill(tf.shape(output), "")
@@ -298,7 +300,7 @@ class ProtectedTranslation:
         """
         is_name = spans[:, tf.newaxis] == tf.constant(symbols.names)
         numbers = tf.argmax(tf.cast(is_name, tf.int32), axis=1, output_type=tf.int32)
-        kind, partner = _find_pairs(rows, spans, tf.size(text))
+        kind, partner = _find_pairs(rows, spans)
         is_symbol = tf.reduce_any(is_name, axis=1)
         is_symbol &= tf.gather(is_symbol, partner)  # Tags that belong together are replaced both.
         places = tf.range(tf.size(spans))
@@ -355,13 +357,12 @@ class ProtectedTranslation:
         return tf.strings.reduce_join(tf.strings.join([parts, put]), axis=1)
 
 
-def _find_pairs(rows, spans, batch):
+def _find_pairs(rows, spans):
     """Return which spans are tags, and which of these belong together.
 
     Args:
         rows: int64 [N], the texts of spans, ascending.
         spans: string [N].
-        batch: B.
 
     Returns:
         `_OPENING`, `_CLOSING` or `_OTHER`, int32 [N]; and the places of the tags that each closes
@@ -376,15 +377,14 @@ def _find_pairs(rows, spans, batch):
     # Within a depth, tags open and close in turn.
     size = tf.size(tags, tf.int64)
     depth = tf.cumsum(tf.where(closes, tf.constant(-1, tf.int64), 1)) + tf.cast(closes, tf.int64)
-    order = tf.argsort(rows * (2 * size + 1) + depth, stable=True)
-    rows, depth, closes, names, tags = (
-        tf.gather(each, order) for each in (rows, depth, closes, names, tags)
-    )
-    is_second = _ranks(rows, batch) % 2 == 1
+    group = rows * (2 * size + 1) + depth
+    order = tf.argsort(group, stable=True)
+    group, closes, names, tags = (tf.gather(each, order) for each in (group, closes, names, tags))
+    is_second = _ranks(tf.unique(group)[1], tf.size(tags)) % 2 == 1
     places = tf.range(size)
     other = tf.where(is_second, places - 1, tf.minimum(places + 1, size - 1))
     is_pair = closes == is_second
-    for each in (is_pair, rows, depth, names):
+    for each in (is_pair, group, names):
         is_pair &= tf.gather(each, other) == each
     partner = tf.where(is_pair, tf.gather(tags, other), tags)
     return kind, tf.tensor_scatter_nd_update(tf.range(tf.size(spans)), tags[:, tf.newaxis], partner)
@@ -392,7 +392,7 @@ def _find_pairs(rows, spans, batch):
 
 def _nests(rows, spans, batch):
     """Return whether each tag of texts closes the last open one, or is closed, bool [B]."""
-    kind, partner = _find_pairs(rows, spans, batch)
+    kind, partner = _find_pairs(rows, spans)
     is_alone = (kind != _OTHER) & (partner == tf.range(tf.size(spans)))
     return tf.math.unsorted_segment_sum(tf.cast(is_alone, tf.int32), rows, batch) == 0
 

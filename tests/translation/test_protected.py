@@ -132,6 +132,7 @@ def test_tags_that_belong_together_are_replaced_together():
         "<a href='x'>one <u class='y'>dog</u></a> %2$s",
         "<i>the</i> <u>dog</u>",
         "<p id='1'>a <p id='2'>b <p id='3'>c</p></p></p>",  # The vocabulary has two pairs.
+        "<li>one <u class='y'>dog</u>",  # One tag is alone.
     ]
 
     def search(text, kept):
@@ -140,7 +141,8 @@ def test_tags_that_belong_together_are_replaced_together():
 
     options = (tf.fill([len(sources)], each) for each in ("all", ""))
     found = translator._protected(search, tf.constant(sources), *options)
-    assert seen[0] == ["<b>one <i>dog</i></b> %s", "<i>the</i> <b>dog</b>"]
+    pair_and_one = "<b>one <i>dog</i>"
+    assert seen[0] == ["<b>one <i>dog</i></b> %s", "<i>the</i> <b>dog</b>", pair_and_one]
     check(sources, [each.decode() for each in found.numpy()])
 
 
@@ -162,7 +164,7 @@ def test_accelerators_are_in_translations(has_symbols):
 
 
 @pytest.mark.parametrize("has_symbols", [True, False])
-def test_a_text_in_capitals_is_translated_in_small_letters(has_symbols):
+def test_a_text_in_capitals_is_translated_in_lowercase(has_symbols):
     translator = make_translator(has_symbols)
     small = ["Dogs see %s {0}", "One dog", "<b>the red</b>"]
     large = ["DOGS SEE %s {0}", "ONE DOG", "<b>THE RED</b>"]
