@@ -54,15 +54,15 @@ def save_hugging_face(translator: Translator, path: str | os.PathLike) -> Path:
     `import_model` reads the folder too, unless it is Marian's and has learned positions. Marian's
     has the same search as long as generation_config.json is as it was written.
 
-    A fine-tuned model of many languages may start from another token than the end of a sentence,
-    which takes the place of <s>. M2M100 and NLLB have no bias on the logits, so one that was
-    trained is refused; `train` and LoRA leave it as it is.
+    Fine-tuning a model of many languages may change the embedding of the start token, which is then
+    written as <s> (id 0). M2M100 and NLLB have no bias on the logits, so one that was trained is
+    refused; `train` and LoRA leave it as it is.
 
     The search becomes generation_config.json. Hugging Face's length penalty is a division by
     length ** length_penalty, its rules of a beam search change log-probabilities, whatever
     `decoding.style` is, and a translation of any source has at most the tokens that the longest
-    source may have here. Their tokenizer does not normalize text
-    as `import_marian(path, "opus")` does, and generates a translation of an empty text.
+    source may have here. Their tokenizer does not normalize text as `import_marian(path, "opus")`
+    does, and generates a translation of an empty text.
 
     For CTranslate2, use `export_ctranslate2`. CTranslate2's own converter refuses the folder, as it
     only takes models of Marian whose decoder starts from a vector of zeros.
@@ -143,8 +143,11 @@ def _special_ids(translator: Translator) -> dict[str, int]:
     table = translator.model.target_embedding.kernel("embeddings")
     starts_with_end = np.array_equal(_array(table[BOS_ID]), _array(table[EOS_ID]))
     start = end if starts_with_end else 0
-    return {"pad_token_id": pad, "bos_token_id": 0, "eos_token_id": end} | {
-        "decoder_start_token_id": start
+    return {
+        "pad_token_id": pad,
+        "bos_token_id": 0,
+        "eos_token_id": end,
+        "decoder_start_token_id": start,
     }
 
 

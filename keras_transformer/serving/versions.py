@@ -34,7 +34,7 @@ _MOST_ENDED = 10
 
 def _free() -> None:
     """Free the memory of versions that nothing refers to."""
-    gc.collect()  # A graph refers to itself.
+    gc.collect()  # An error that was raised refers to the version.
     trim_memory()
 
 
