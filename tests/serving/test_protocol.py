@@ -237,7 +237,7 @@ def test_a_session_keeps_what_it_is_given(dtype, shape):
         array = np.frompyfunc(lambda i: b"\0%d" % i * 40, 1, 1)(array)
         array = np.array(array, object).reshape(shape)
     # Its rows need not be contiguous.
-    session.run([], {"value:0": np.asfortranarray(array)}, ["assign"])
+    session.run([], {"value:0": array.copy(order="F")}, ["assign"])
     others = np.full_like(array, b"" if dtype == "string" else 1)
     for _ in range(10):  # Its memory would be used again.
         session.run(["copy:0"], {"value:0": others})
