@@ -122,7 +122,8 @@ class Trial(NamedTuple):
 def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.plan") -> None:
     parser = Parser(prog=prog, description=__doc__.split("\n")[0])
     text = parser.add_argument_group(
-        "text", "One sentence a line, plain, gzip or xz; or files of pairs, such as .tsv and .po."
+        "text",
+        "One sentence a line, plain, gzip, xz or zstd; or pairs, such as .tsv and .po.",
     )
     text.add_argument("--source", required=True, help="training text, or a file of pairs")
     text.add_argument("--target", help="its translations, line by line")

@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.pre
         experiment, output = read_experiment(args, prog)
     start_log()
     with plain_errors(_interrupted), stop_on_signals(), engine(how) as run:
-        mapped = map if how.engine == "process" else mapped_by(run)
+        mapped = mapped_by(run)
         import_tensorflow()
         from keras_transformer.training.prepare import inspection_report
         from keras_transformer.training.run import prepare

@@ -24,7 +24,9 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.spl
         metavar="FILE",
         help="text; without --target, files of pairs: TSV, .po, XLIFF, TMX or .ts",
     )
-    parser.add_argument("--target", help="its translations, line by line; both may be .gz or .xz")
+    parser.add_argument(
+        "--target", help="its translations, line by line; both may be .gz, .xz, .zst"
+    )
     parser.add_argument(
         "--output", required=True, metavar="DIRECTORY", help="a new or empty directory"
     )

@@ -81,11 +81,29 @@ def _translate(args: argparse.Namespace) -> None:
     from pipelines.cli.models import load_model, translate_in_parts, warn_of_long
 
     n_best = args.num_hypotheses is not None
+    if n_best:
+        check_unprotected(args, "--num-hypotheses")
     translate = load_model(args, n_best)
     sentences = read_text(args)
     warn_of_long(args, sentences)
     for translation in translate_in_parts(translate, sentences, args.batch_size):
         print(translation if n_best else one_line(translation))
+
+
+def check_unprotected(args: argparse.Namespace, option: str) -> None:
+    """Raise an error if a model protects something, which n-best lists do not.
+
+    Args:
+        args: The options of `add_model_options`.
+        option: What asks for such lists.
+    """
+    from keras_transformer.translation.saved import find_translator
+
+    if args.protect is None and (saved := find_translator(args.model).config.decoding.protect):
+        raise ValueError(
+            f"{option} protects nothing, and {args.model} is to protect {saved}. Leave {option} "
+            "out, or give --protect '' too."
+        )
 
 
 def _translate_columns(args: argparse.Namespace) -> None:

@@ -9,6 +9,7 @@ A command that was stopped continues when it is given again.
 """
 
 import argparse
+import contextlib
 import functools
 import glob
 import os
@@ -23,14 +24,16 @@ from pipelines.cli.errors import FAILED, plain_errors
 from pipelines.cli.models import Translate, find_cuts, load_model
 from pipelines.cli.parser import Parser, add_model_options, search_options
 from pipelines.cli.process import import_tensorflow, start_log
+from pipelines.cli.signals import stop_on_signals
 from pipelines.cli.text import one_line
+from pipelines.translate import check_unprotected
 
 if TYPE_CHECKING:
     from keras_transformer.data.shards import Shard, ShardedCorpus
 
 
-class Answers(NamedTuple):
-    """The translations of a shard."""
+class ShardTranslation(NamedTuple):
+    """The translation of a shard."""
 
     lines: list[str]
     """The translation of each line, or its n-best list."""
@@ -75,6 +78,8 @@ def main(
     files = [corpus_file(path, args.column, new) for path in _paths(args.input)]
     check_directory(output)
     model = _found_model(args.model)
+    if args.scores or args.num_hypotheses is not None:
+        check_unprotected(args, "--scores" if args.scores else "--num-hypotheses")
     options = _model_options(args, model=model, checksum=_checksum(model))
     if args.scores and args.num_hypotheses is None:
         options.num_hypotheses = "1"
@@ -83,7 +88,7 @@ def main(
     if args.column is not None:
         facts["columns"] = [args.column, *new]
     output.mkdir(parents=True, exist_ok=True)
-    with locked(output / LOCK), engine(args) as run:
+    with stop_on_signals(), locked(output / LOCK), engine(args) as run:
         corpus = ShardedCorpus(files, output, lines=args.lines, facts=facts)
         tasks = (Task(shard, (lines, shard.name)) for shard, lines in corpus.missing())
         answered = run(functools.partial(translate_lines, options), tasks)
@@ -175,7 +180,7 @@ def _checksum(model: str) -> str:
 
 def _translate(
     corpus: "ShardedCorpus",
-    answers: Iterator[tuple["Shard", Answers | Exception]],
+    answers: Iterator[tuple["Shard", ShardTranslation | Exception]],
     columns: Callable[[Sequence[str]], dict[str, list[Any]]],
 ) -> None:
     """Write the answers of an engine as they come, in some columns, and report."""
@@ -219,7 +224,9 @@ def _translate(
         sys.exit(FAILED)
 
 
-def translate_lines(args: argparse.Namespace, lines: Sequence[str], what: str = "") -> Answers:
+def translate_lines(
+    args: argparse.Namespace, lines: Sequence[str], what: str = ""
+) -> ShardTranslation:
     """Translate the lines of a shard; what any engine does.
 
     Equal lines are translated once. A process loads the model the first time only.
@@ -227,19 +234,20 @@ def translate_lines(args: argparse.Namespace, lines: Sequence[str], what: str = 
     Args:
         args: The options of `add_model_options`.
         lines: The lines.
-        what: The name of the shard, for its progress.
+        what: The name of the shard, for its progress; without one, there is none.
     """
     from keras_transformer.utils.progress import progress
 
     translate, cuts = _loaded(tuple(sorted(vars(args).items())))
     started = time.monotonic()
     distinct = list(dict.fromkeys(lines))
-    with progress(f"{what}, {len(distinct):,} distinct lines", "lines") as advance:
+    shown = progress(f"{what}, {len(distinct):,} distinct lines", "lines")
+    with shown if what else contextlib.nullcontext(lambda count: None) as advance:
         answered = translate(distinct, lambda batch: advance(len(batch)))
     found = dict(zip(distinct, answered, strict=True))
     n_best = args.num_hypotheses is not None
     answers = [found[line] if n_best else one_line(found[line]) for line in lines]
-    return Answers(answers, list(cuts(lines)), time.monotonic() - started)
+    return ShardTranslation(answers, list(cuts(lines)), time.monotonic() - started)
 
 
 @functools.lru_cache(maxsize=1)

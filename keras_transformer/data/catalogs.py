@@ -27,7 +27,8 @@ def stream_catalog(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
     r"""Yield the translated messages of a file as sentence pairs.
 
     A line break in a message becomes `\n`, a tab `\t`, and what is inside the tags of XLIFF and TMX
-    stays. Of a message with plural forms, the first and the last form of both sides are pairs.
+    stays. Of a message with plural forms, the first and the last form of both sides are pairs. The
+    sources of TMX are in the language that its header names as srclang, or else in the first one.
     Messages that are fuzzy, not approved, obsolete or without a translation are left out.
 
     Args:
@@ -39,7 +40,7 @@ def stream_catalog(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
     Raises:
         ImportError: If translate-toolkit is missing.
         ValueError: If the file is damaged, has no translated message, or is a TMX of more than two
-            languages.
+            languages or whose srclang is none of them.
 
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp(), "de.po")
@@ -50,7 +51,7 @@ def stream_catalog(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
     path, found = Path(path), False
     messages = read_messages(path, _STORES)
     if path.suffix.lower() == ".tmx":
-        _check_languages(path, messages)
+        _choose_languages(path, messages)
     for unit in messages.units:
         if not unit.isheader() and not unit.isobsolete() and not _is_unfinished(unit):
             for source, target in _forms(unit):
@@ -64,16 +65,36 @@ def stream_catalog(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
         )
 
 
-def _check_languages(path: Path, memory: Any) -> None:
-    """Raise an error if a translation memory has more than two languages."""
+def _choose_languages(path: Path, memory: Any) -> None:
+    """Set which of the two languages of a translation memory is that of the sources."""
     attribute = "{http://www.w3.org/XML/1998/namespace}lang"
-    versions = memory.document.iter("{*}tuv")
-    languages = {(each.get(attribute) or each.get("lang") or "").lower() for each in versions}
+    versions = list(memory.document.iter("{*}tuv"))
+    for each in versions:  # TMX 1.1 has lang.
+        each.set(attribute, _language(each.get(attribute) or each.get("lang")))
+    languages = list(dict.fromkeys(each.get(attribute) for each in versions))
+    shown = ", ".join(sorted(languages))
     if len(languages) > 2:
         raise ValueError(
-            f"{path} must have two languages, received {', '.join(sorted(languages))}. Export a "
-            "memory of two from the program that wrote it."
+            f"{path} must have two languages, received {shown}. Export a memory of two from the "
+            "program that wrote it."
         )
+    named = _language(memory.sourcelanguage)
+    # An en of the header may be the en-us of the text.
+    matching = [name for name in languages if named in (name, "", "*all*")] or [
+        name for name in languages if name.partition("-")[0] == named.partition("-")[0]
+    ]
+    if languages and not matching:
+        raise ValueError(
+            f"{path} must have one of its languages as srclang, received {named} for {shown}. "
+            "Correct it in the header."
+        )
+    source = next(iter(matching), None)
+    memory.setsourcelanguage(source)
+    memory.settargetlanguage(next((name for name in languages if name != source), None))
+
+
+def _language(name: str | None) -> str:
+    return (name or "").lower().replace("_", "-")
 
 
 def _is_unfinished(unit: Any) -> bool:

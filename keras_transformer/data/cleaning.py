@@ -137,11 +137,14 @@ def earlier(hashes: np.ndarray) -> np.ndarray:
     [-1, -1, 0, 0]
     """
     order = np.argsort(hashes, kind="stable")
-    in_order, places = hashes[order], np.arange(len(hashes))
-    starts = np.where(np.append(True, in_order[1:] != in_order[:-1])[: len(order)], places, 0)
-    first = np.empty(len(hashes), np.int64)
-    first[order] = order[np.maximum.accumulate(starts)]
-    return np.where(first == places, -1, first)
+    in_order, starts = hashes[order], np.arange(len(hashes))
+    starts[1:][in_order[1:] == in_order[:-1]] = 0
+    del in_order  # Of a large corpus, each of these takes gigabytes.
+    np.maximum.accumulate(starts, out=starts)
+    is_first = starts == np.arange(len(starts))
+    first = np.empty_like(order)
+    first[order] = np.where(is_first, -1, order[starts])
+    return first
 
 
 def text_hash(text: str) -> int:

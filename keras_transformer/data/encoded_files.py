@@ -130,8 +130,8 @@ def _encode(
     if rules.drop_duplicates:
         _LOGGER.info("looking for duplicates")
         pairs = itertools.chain.from_iterable(corpus.pairs() for corpus in corpora)
-        hashes = [np.zeros(0, np.uint64), *mapped(pair_hashes, chunked(pairs))]
-        is_repeated = earlier(np.concatenate(hashes)) >= 0
+        hashes = itertools.chain.from_iterable(mapped(pair_hashes, chunked(pairs)))
+        is_repeated = earlier(np.fromiter(hashes, np.uint64)) >= 0
     filters = TextFilters(rules.filters, corpora, validation, mapped)
     if done := sum(report["read"] for report in reports):
         _LOGGER.info("continuing to encode after %s pairs", f"{done:,}")

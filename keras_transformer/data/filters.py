@@ -222,7 +222,7 @@ class TextFilters:
     >>> pairs = [("%d files", "%d Dateien"), ("%d files.", "%d Dateien."), ("OK", "OK")]
     >>> corpus = Corpus("a", lambda: iter(pairs))
     >>> filters = TextFilters(("identical", "near_duplicates"), [corpus])
-    >>> filters.found(pairs, corpus=0, first=0).astype(int).tolist()
+    >>> filters.of_chunk(corpus=0, first=0, count=3).found(pairs).astype(int).tolist()
     [[0, 0, 1], [0, 1, 0]]
     """
 
@@ -244,19 +244,6 @@ class TextFilters:
         }
         if set(names) - _DIFFER.keys() - _KIND.keys():
             self._compare(corpora, validation)
-
-    def found(self, pairs: Pairs, corpus: int, first: int) -> np.ndarray:
-        """Return which pairs each filter finds.
-
-        Args:
-            pairs: Some pairs of a corpus, without tags.
-            corpus: Its number.
-            first: Number of pairs before these in all corpora.
-
-        Returns:
-            Booleans [F, n].
-        """
-        return self.of_chunk(corpus, first, len(pairs)).found(pairs)
 
     def of_chunk(self, corpus: int, first: int, count: int) -> ChunkFilters:
         """Return the filters for some pairs of a corpus, with its number and theirs."""
@@ -288,8 +275,8 @@ class TextFilters:
     def _compare(self, corpora: Sequence[Corpus], validation: Pairs) -> None:
         """Find pairs that repeat others, by hashes of 8 bytes."""
         parts = ((c.tag, chunk) for c in corpora for chunk in chunked(c.pairs()))
-        hashes = np.concatenate([np.zeros((0, 4), np.uint64), *self._mapped(_hashes, parts)])
-        source, target, plain_source, plain_pair = np.ascontiguousarray(hashes.T)
+        rows = itertools.chain.from_iterable(self._mapped(_hashes, parts))
+        source, target, plain_source, plain_pair = np.fromiter(rows, np.dtype((np.uint64, 4))).T
         if "near_duplicates" in self.names:
             self.partners["near_duplicates"] = earlier(plain_pair)
         if "several_translations" in self.names:

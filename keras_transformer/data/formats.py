@@ -14,6 +14,8 @@ from keras_transformer.utils.files import import_of_corpora
 
 _COMPRESSIONS = ".gz", ".xz", ".zst"
 _JSON_LINES = ".jsonl", ".ndjson"
+_LINES_FOR_COLUMN = 100_000
+"""Lines of JSON, of which one must have the column of the text."""
 _TEXT_TYPES = "string", "large_string", "string_view", "dictionary<values=string"
 
 Answers = Mapping[str, Sequence[Any]]
@@ -100,7 +102,8 @@ class _Text:
         return [_text(row) for row in rows]
 
     def content(self, rows: Sequence[bytes], answers: Answers) -> bytes:
-        return _joined(next(iter(answers.values())))
+        lines = next(iter(answers.values()))
+        return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass")
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,20 @@ class _JsonLines:
     new: tuple[str, ...]
 
     def groups(self, size: int) -> Iterator[list[bytes]]:
+        self._check_column()
         return _groups(stream_bytes(self.path), size)
+
+    def _check_column(self) -> None:
+        names: list[str] | None = None
+        for row in map(_object, itertools.islice(stream_bytes(self.path), _LINES_FOR_COLUMN)):
+            if self.column in row:
+                return
+            names = names or list(row)
+        if names is not None:
+            raise ValueError(
+                f"{self.path} must have a column of text, received --column {self.column} for the "
+                f"columns {', '.join(names) or 'of no object'}. Give the name of one with strings."
+            )
 
     def texts(self, rows: Sequence[bytes]) -> list[str | None]:
         found: list[str | None] = []
@@ -125,10 +141,10 @@ class _JsonLines:
     def content(self, rows: Sequence[bytes], answers: Answers) -> bytes:
         lines = []
         for row, values in zip(rows, zip(*answers.values(), strict=True), strict=True):
-            whole = _object(row) | dict(zip(answers, values, strict=True))
-            line = json.dumps(whole, ensure_ascii=False)
-            lines.append(line if _is_whole(line) else json.dumps(whole))
-        return _joined(lines)
+            line = json.dumps(dict(zip(answers, values, strict=True)), ensure_ascii=False).encode()
+            # In front of its last brace, as large numbers and repeated keys would change.
+            lines.append(row.rstrip()[:-1] + b", " + line[1:] if _object(row) else line)
+        return b"".join(line + b"\n" for line in lines)
 
 
 @dataclass(frozen=True)
@@ -206,7 +222,7 @@ def _text(line: bytes) -> str | None:
 def _object(line: bytes) -> dict[str, Any]:
     """Return the object of a line; one without columns for a line that is none."""
     try:
-        found = json.loads(line)
+        found = json.loads(line.decode("utf-8", "surrogatepass"))
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
@@ -214,7 +230,11 @@ def _object(line: bytes) -> dict[str, Any]:
 
 def _is_whole(text: str) -> bool:
     """Return whether a text has a UTF-8 encoding: JSON can name halves of characters."""
-    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _check_new(file: "_JsonLines | _Parquet", names: Collection[str]) -> None:
@@ -223,10 +243,6 @@ def _check_new(file: "_JsonLines | _Parquet", names: Collection[str]) -> None:
             f"{file.path} must not have a column of the answers, received one named "
             f"{', '.join(taken)}. Rename it, so that it is not lost."
         )
-
-
-def _joined(lines: Sequence[str]) -> bytes:
-    return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass")
 
 
 def _plain(name: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from keras_transformer.data.formats import Answers, CorpusFile, compressed
+from keras_transformer.data.formats import Answers, CorpusFile, compressed, has_columns
 from keras_transformer.utils.checksums import (
     check_files,
     read_checksums,
@@ -32,7 +32,7 @@ class Shard(NamedTuple):
     size: int
     """Number of its lines."""
     rows: Any = None
-    """What the file has of them, while they are answered."""
+    """What the file has of them, while they are answered; text needs none."""
 
 
 class ShardedCorpus:
@@ -164,7 +164,8 @@ class ShardedCorpus:
                         "give the same command again."
                     )
                 if shard.name not in self.finished:
-                    yield shard._replace(rows=rows), [text or "" for text in file.texts(rows)]
+                    kept = shard._replace(rows=rows if has_columns(file.path.name) else None)
+                    yield kept, [text or "" for text in file.texts(rows)]
 
     def write(self, shard: Shard, answers: Answers) -> None:
         """Write the answers to a shard of `missing` to its file.

@@ -1,5 +1,6 @@
 """Training, validation and test text out of one text, without leaks between them."""
 
+import functools
 import itertools
 import os
 from collections.abc import Iterator, Sequence
@@ -175,11 +176,15 @@ def _assign(
 
 
 def _names(source: str | os.PathLike, target: str | os.PathLike | None) -> list[str]:
-    """Return the ends of the file names: those of the files, if they tell them apart."""
+    """Return the ends of the file names: those of the files, if they tell them apart.
+
+    >>> _names("all.en.zst", "all.de.gz"), _names("source.txt", "target.txt")
+    (['en', 'de'], ['source', 'target'])
+    """
     if target is None:
         return ["tsv"]
     names = [
-        Path(Path(path).name.removesuffix(".gz").removesuffix(".xz")).suffix.removeprefix(".")
+        Path(functools.reduce(str.removesuffix, (".gz", ".xz", ".zst"), Path(path).name)).suffix[1:]
         for path in (source, target)
     ]
     return names if all(names) and names[0] != names[1] else ["source", "target"]

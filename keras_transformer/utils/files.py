@@ -6,7 +6,6 @@ import os
 import shutil
 import tempfile
 import urllib.parse
-import urllib.request
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -27,15 +26,22 @@ def as_path(address: str | os.PathLike) -> Path:
 
     Raises:
         ImportError: If the package of an object store is missing.
+        ValueError: If an address with file:// names another machine.
 
-    >>> as_path("corpus/a.txt"), as_path("file:///corpus/a%20b.txt")
-    (PosixPath('corpus/a.txt'), PosixPath('/corpus/a b.txt'))
+    >>> as_path("corpus/a.txt"), as_path("file:///corpus/a%20b-?.txt")
+    (PosixPath('corpus/a.txt'), PosixPath('/corpus/a b-?.txt'))
     """
     text = str(address)
     if "://" not in text:
         return Path(address)
     if text.startswith("file://"):
-        return Path(urllib.request.url2pathname(urllib.parse.urlparse(text).path))
+        host, slash, rest = text.removeprefix("file://").partition("/")
+        if host not in ("", "localhost"):
+            raise ValueError(
+                f"file:// must be followed by a whole path of this machine, received {text}. Write "
+                f"file:///{host}/{rest} for /{host}/{rest}, or the path alone."
+            )
+        return Path(urllib.parse.unquote(slash + rest))
     return import_of_corpora("upath").UPath(text)
 
 

@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import functools
 import logging
+import signal
 from collections.abc import Callable, Iterable, Iterator
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -92,7 +93,9 @@ def engine(args: argparse.Namespace) -> Iterator[Run]:
     cpus, gpus = args.cpus_per_worker or 1, args.gpus_per_worker or 0
     given = {"num_cpus": args.workers * cpus} if args.workers and not args.address else {}
     address = args.address or "local"
+    before = signal.getsignal(signal.SIGTERM)
     ray.init(address, include_dashboard=False, logging_level=logging.ERROR, **given)
+    signal.signal(signal.SIGTERM, before)  # Ray has its own, which ends the process at once.
     # No retry of exceptions: the same arguments would raise them again.
     task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=_ATTEMPTS)(_call)
 

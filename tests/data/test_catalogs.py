@@ -57,6 +57,12 @@ TS = """<?xml version="1.0"?><TS version="2.1" language="de"><context><name>x</n
         ("de.po", PO, [(r"Open\tfile\n", r"Datei\töffnen\n"), *zip(
             ("%d file", "%d files"), ("%d Datei", "%d Dateien"), strict=True)]),
         ("memory.tmx", TMX, [("A <b>dog", "Ein Hund"), ("A cat", "Eine Katze")]),
+        *(("memory.tmx", TMX.replace(' srclang="en"', header).replace("xml:lang", lang),
+           [("A <b>dog", "Ein Hund"), ("A cat", "Eine Katze")])
+          for header, lang in (("", "xml:lang"), (' srclang="*all*"', "lang"),
+                               (' srclang="EN_us"', "xml:lang"))),
+        ("memory.tmx", TMX.replace('="en"', '="de"', 1),
+         [("Ein Hund", "A <b>dog"), ("Eine Katze", "A cat")]),
         ("app.xliff", XLIFF, [("A dog", "Ein Hund")]),
         ("app.xlf", XLIFF_2, [("A dog", "Ein Hund")]),
         ("app.ts", TS, [("Open", "Öffnen"), ("%n file(s)", "%n Datei"),
@@ -76,6 +82,8 @@ def test_finished_translations_are_pairs(tmp_path, name, content, pairs):
         ("app.xliff", "<xliff version='1.2'", "is not a .xliff file, or is damaged"),
         ("memory.tmx", TMX.replace("</body>", '<tu><tuv xml:lang="fr"><seg>x</seg></tuv></tu>'
                                    "</body>"), "two languages, received de, en, fr"),
+        ("memory.tmx", TMX.replace('="en"', '="nl"', 1), "as srclang, received nl for de, en. Cor"),
+        ("memory.tmx", '<tmx version="1.4"><header/><body/></tmx>', "none that is finished"),
     ],
 )  # fmt: skip
 def test_files_without_pairs_of_two_languages_are_refused(tmp_path, name, content, message):

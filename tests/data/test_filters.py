@@ -1,6 +1,7 @@
 """What filters find, what they leave, and how they are reported."""
 
 import sys
+import tracemalloc
 
 import pytest
 
@@ -40,6 +41,10 @@ def test_patterns_find_symbols_and_no_text(name, text, symbols):
     assert find_symbols(text, name) == symbols
 
 
+def found_by(filters, pairs, corpus=0, first=0):
+    return filters.of_chunk(corpus, first, len(pairs)).found(pairs)
+
+
 LATIN = [(f"the word number {word}", f"das Wort Nummer {word}") for word in ("one", "two", "six")]
 
 
@@ -64,7 +69,7 @@ LATIN = [(f"the word number {word}", f"das Wort Nummer {word}") for word in ("on
 def test_a_filter_finds_what_is_wrong_only(name, found, left):
     pairs = [*LATIN, found, left, ("", "")]
     corpus = Corpus("a", lambda: iter(pairs))
-    [row] = TextFilters((name,), [corpus]).found(pairs, corpus=0, first=0)
+    [row] = found_by(TextFilters((name,), [corpus]), pairs)
     assert row.tolist() == [False, False, False, True, False, False]
 
 
@@ -72,7 +77,7 @@ def test_each_filter_has_a_description_and_each_set_known_filters():
     assert all(set(names) <= set(FILTERS) for names in FILTER_SETS.values())
     corpus = Corpus("a", lambda: iter(LATIN))
     names = [name for name in FILTERS if name != "language"]
-    assert TextFilters(names, [corpus]).found(LATIN, 0, 0).shape == (len(names), 3)
+    assert found_by(TextFilters(names, [corpus]), LATIN).shape == (len(names), 3)
 
 
 def test_repeated_pairs_are_found_over_all_corpora_but_not_over_tags():
@@ -87,12 +92,24 @@ def test_repeated_pairs_are_found_over_all_corpora_but_not_over_tags():
     for tag, repeated in (("", [True, False, False, True]), ("fr", [False] * 4)):
         corpora = [Corpus("a", lambda: iter(first)), Corpus("b", lambda: iter(second), tag)]
         filters = TextFilters(names, corpora, validation=[(">>de<< CLOSE...", "x")])
-        assert not filters.found(first, 0, 0)[:2].any()
-        near, several, held_out = filters.found(second, 1, len(first)).tolist()
+        assert not found_by(filters, first)[:2].any()
+        near, several, held_out = found_by(filters, second, 1, len(first)).tolist()
         assert near == repeated
         assert several == [False, not tag, False, bool(tag)]
         assert held_out == [False, True, False, True]
-        assert filters.found(first, 0, 0)[2].tolist() == [False, True, False]
+        assert found_by(filters, first)[2].tolist() == [False, True, False]
+
+
+def test_filters_that_compare_pairs_take_as_much_memory_as_the_page_says(monkeypatch):
+    monkeypatch.setattr("keras_transformer.data.encoding._LINES_AT_ONCE", 256)
+    corpus = Corpus("a", lambda: ((f"a{i}", f"b{i}") for i in range(20_000)))
+    names = ("near_duplicates", "several_translations", "in_validation")
+    tracemalloc.start()
+    try:
+        TextFilters(names, [corpus])
+        assert tracemalloc.get_traced_memory()[1] < 90 * 20_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_another_language_is_found_in_text_that_is_long_enough():
@@ -104,7 +121,7 @@ def test_another_language_is_found_in_text_that_is_long_enough():
         ("Server URL", "Server URL now"),
     ]
     corpus = Corpus("a", lambda: iter(pairs))
-    [row] = TextFilters(("language",), [corpus]).found(pairs, 0, 0)
+    [row] = found_by(TextFilters(("language",), [corpus]), pairs)
     assert row.tolist() == [False] * 5 + [True, False]
 
 

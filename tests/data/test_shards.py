@@ -6,6 +6,7 @@ import json
 import random
 import subprocess
 import uuid
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +30,13 @@ def paths(tmp_path):
 def sharded(paths, directory, *, lines, facts, column=None, new=("translation",)):
     files = [corpus_file(path, column, new) for path in paths]
     return ShardedCorpus(files, directory, lines=lines, facts=facts)
+
+
+def test_addresses_of_files_keep_question_marks_and_hashes():
+    found = as_path("file:///c/part-?#1%20.txt"), as_path("file://localhost/c")
+    assert found == (Path("/c/part-?#1 .txt"), Path("/c"))
+    with pytest.raises(ValueError, match="received file://c/a.txt. Write file:///c/a.txt for /c/a"):
+        as_path("file://c/a.txt")
 
 
 def answer(corpus, stop_after=None):
@@ -97,6 +105,8 @@ def test_a_line_that_is_not_utf_8_is_empty_and_listed(tmp_path):
     assert corpus.bad_lines == 2
     assert (tmp_path / "out" / "bad_lines.tsv").read_text() == "a\t2\na\t3\n"
     assert b"".join(texts(tmp_path / "out").values()) == b"A\n\n\n"
+    again = sharded([tmp_path / "a"], tmp_path / "again", lines=2, facts={})
+    assert [shard.rows for shard, _ in again.missing()] == [None, None]  # They would take memory.
 
 
 def test_another_run_is_refused(paths, tmp_path):
@@ -146,6 +156,21 @@ def test_files_are_written_in_the_format_read(name, suffix, tmp_path):
         one, two = (tmp_path / directory / each for directory in ("one", "two"))
         assert one.read_bytes() == two.read_bytes()
         assert one.read_bytes()[:2] == path.read_bytes()[:2] or not suffix
+
+
+def test_objects_stay_as_they_are_written(tmp_path):
+    rows = [
+        '{"text":"\\u00f6", "n": 1E400, "m": 0.12345678901234567890}\t',
+        '{"id": 1, "text": "b", "id": 2 }',
+        "{ }",
+    ]
+    (tmp_path / "a.jsonl").write_text("\n".join(rows))
+    answer(sharded([tmp_path / "a.jsonl"], tmp_path / "out", lines=9, facts={}, column="text"))
+    assert read_lines(tmp_path / "out" / "a-00000-of-00001.jsonl") == [
+        f'{rows[0][:-2]}, "translation": "Ö"}}',
+        f'{rows[1][:-1]}, "translation": "B"}}',
+        '{"translation": ""}',
+    ]
 
 
 def test_objects_without_a_text_are_empty_and_listed(tmp_path):
@@ -211,6 +236,7 @@ def test_files_that_do_not_fit_their_format_are_refused(tmp_path):
     parquet.write_table(table, tmp_path / "a.parquet")
     (tmp_path / "b.parquet").write_bytes((tmp_path / "a.parquet").read_bytes()[:-9])
     (tmp_path / "c.jsonl").write_text('{"text": "a"}\n{"text": "a", "translation": "b"}\n')
+    (tmp_path / "e.jsonl").write_text("[1]\n")
     (tmp_path / "d.txt.zst").write_bytes(compressed(b"a\n" * 99, "d.zst")[:-2])
     for name, column, new, message in (
         (
@@ -225,6 +251,8 @@ def test_files_that_do_not_fit_their_format_are_refused(tmp_path):
         ("a.parquet", "n", ["translation"], "must not have a column of the answers, received one"),
         ("b.parquet", "n", ["x"], "b.parquet must be a complete Parquet file that pyarrow reads"),
         ("c.jsonl", "text", ["translation"], "received one named translation. Rename it"),
+        ("c.jsonl", "txt", ["x"], "a.* --column txt for the columns text. Give the name of one"),
+        ("e.jsonl", "text", ["x"], "received --column text for the columns of no object. Give"),
         ("d.txt.zst", None, ["x"], "must be a complete zstd file, received damaged data after"),
     ):
         with pytest.raises(ValueError, match=message):

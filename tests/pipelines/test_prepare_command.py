@@ -1,5 +1,6 @@
 import hashlib
 import re
+import signal
 
 import pytest
 
@@ -96,6 +97,21 @@ def test_two_workers_of_ray_write_what_one_process_writes(tmp_path, capfd, monke
     assert re.search(r"kept [1-9]\d? of 13 sentence pairs\n  dropped 1 with an empty", reports[0])
     assert made[0] == made[1]
     assert {"source.ids", "target.offsets"} <= {name.rpartition("/")[2] for name in made[0]}
+
+
+@pytest.mark.slow
+def test_a_signal_ends_it_with_ray_as_without(tmp_path, capfd, monkeypatch):
+    pytest.importorskip("ray")
+    monkeypatch.setattr(
+        "keras_transformer.training.prepare.inspection_report",
+        lambda *_: signal.raise_signal(signal.SIGTERM),
+    )
+    toy_experiment(write_toy_text(tmp_path, train=60)).to_file(tmp_path / "config.yaml")
+    command = ["--config", str(tmp_path / "config.yaml"), "--output", str(tmp_path / "run")]
+    with pytest.raises(SystemExit) as error:
+        prepare.main([*command, "--engine", "ray", "--workers", "1"])
+    assert error.value.code == 128 + signal.SIGTERM
+    assert "Interrupted. The same command continues." in capfd.readouterr().err
 
 
 def test_a_run_with_another_configuration_is_left_alone(tmp_path):

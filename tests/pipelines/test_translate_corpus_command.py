@@ -2,6 +2,7 @@ import gzip
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ import pytest
 
 from keras_transformer.data import read_lines
 from keras_transformer.data.formats import compressed
+from keras_transformer.translation import Translator
 from keras_transformer.utils.files import as_path
 from pipelines import translate, translate_corpus
 from tests.helpers.tiny import ROOT, toy_sentences
@@ -73,6 +75,16 @@ def test_a_shard_that_fails_is_named_and_the_others_are_written(
     assert "b-00000-of-00001.txt.gz: not translated: no such number\n" in err
     assert err.endswith("missing files: 1. Give the same command again.\n")
     assert [path.name for path in (tmp_path / "out").glob("*-of-*")] == ["a-00000-of-00001.txt"]
+
+    def kill(options, lines, *what):
+        if "three" in lines:
+            signal.raise_signal(signal.SIGTERM)
+
+    with monkeypatch.context() as patched, pytest.raises(SystemExit) as error:
+        patched.setattr(translate_corpus, "translate_lines", kill)
+        translate_corpus.main(options)
+    assert error.value.code == 128 + signal.SIGTERM
+    assert "Interrupted. Give the same command again to continue." in capsys.readouterr().err
     translate_corpus.main(options)
     assert "17 of 17 lines in 2 files" in capsys.readouterr().out
 
@@ -127,6 +139,26 @@ def test_what_does_not_fit_leaves_no_file(options, message, tmp_path, monkeypatc
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl", "a.txt"]
 
 
+def test_lists_of_translations_are_refused_for_a_model_that_protects(run, tmp_path, capsys):
+    model, path = str(tmp_path / "model"), tmp_path / "a.jsonl"
+    Translator.load(run, protect="html").save(model)
+    path.write_text('{"text": "two"}\n')
+    command = ["--model", model, "--input", str(path), "--column", "text", "--output"]
+    command += [str(tmp_path / "out"), "--scores"]
+    for main, options, name in (
+        (translate_corpus.main, command, "--scores"),
+        (translate_corpus.main, [*command[:-1], "--num-hypotheses", "2"], "--num-hypotheses"),
+        (translate.main, ["--model", model, "--num-hypotheses", "2", "two"], "--num-hypotheses"),
+    ):
+        with pytest.raises(SystemExit):
+            main(options)
+        message = f"error: {name} protects nothing, and {model} is to protect html. Leave {name}"
+        assert message in capsys.readouterr().err
+        assert not (tmp_path / "out").exists()
+    translate_corpus.main([*command, "--protect", ""])
+    assert list(json.loads(*answers(tmp_path / "out"))) == ["text", "translation", "score"]
+
+
 def test_an_object_store_gives_what_a_disk_gives(run, corpus, tmp_path, capsys):
     store = as_path(f"memory://{tmp_path.name}")
     for path in corpus.iterdir():
@@ -149,7 +181,8 @@ def test_n_best_lists(run, corpus, tmp_path, capsys, caplog, monkeypatch):
     translate_corpus.main(
         [*options, "--input", str(corpus / "b.txt.gz"), "--output", str(tmp_path / "out")]
     )
-    assert "b-00000-of-00001.txt.gz, 2 distinct lines: 2 lines" in caplog.messages
+    progress = [message for message in caplog.messages if " distinct lines" in message]
+    assert progress == ["b-00000-of-00001.txt.gz, 2 distinct lines: 2 lines"]
     capsys.readouterr()
     translate.main([*options, "two", "three"])
     assert answers(tmp_path / "out") == capsys.readouterr().out.split("\n")[:-1]
@@ -191,7 +224,7 @@ from pipelines.cli import cluster
 
 def translate_lines(options, lines, what=""):
     time.sleep(0.2)
-    return translate_corpus.Answers([line.upper() for line in lines], [], 0.2)
+    return translate_corpus.ShardTranslation([line.upper() for line in lines], [], 0.2)
 
 def call(copied, cpus, arguments):
     return ray.get(copied[0])(*arguments)
