@@ -6,35 +6,46 @@ that start a note.
 
 import html
 import re
+from typing import NamedTuple
 
 IMAGE = r"!\[[^\[\]]*\]\((?:[^()]|\([^()]*\))*\)"
 """An image of Markdown, as a regular expression."""
 _MARKS = {"**": "B", "__": "S", "*": "I", "_": "E"}
 # Unlike in HTML, names are capitals. With an attribute, a tag is one wherever it is.
 _INLINE = re.compile(
-    r"(?P<code>`+[^`]+`+)"
+    r"(?P<code>(?<!`)`+[^`]+`+)"
     r"|(?P<tag><[^<>]*>)"
     rf"|(?P<image>{IMAGE})"
     rf"|\[(?P<text>(?:{IMAGE}|[^\[\]])+)\]"
     r"(?P<link>\((?:[^()<>]|\([^()<>]*\))*\)|\[[^\[\]<>]*\])"
-    r"|(?<![\w\\])(?P<mark>\*\*|__|\*|_)(?=[^\s*_])(?P<inner>.+?)(?<=\S)(?P=mark)(?!\w)",
+    r"|(?<![\w\\])(?P<mark>\*\*|__|\*|_)(?=[^\s*_])(?P<inner>.{1,1000}?)(?<=\S)(?P=mark)(?!\w)",
     re.DOTALL,
 )
-_TAGS = re.compile(
-    r"<(?P<tag>[BSIE]) is=\"\">(?P<before>\s*)(?P<inner>.*?)(?P<after>\s*)</(?P=tag)>"
-    r"|<A href=\"(?P<link>[^<>]*)\">(?P<before_text>\s*)(?P<text>.*?)(?P<after_text>\s*)</A>",
-    re.DOTALL,
-)
+_TAGS = re.compile(r"(<[BSIE] is=\"\">|<A href=\"[^<>]*\">|</[ABSIE]>)")
+_LONGEST = 8192
+"""Characters of a paragraph whose marks are found; no other thread runs while they are."""
 
 # Unicode's characters for internal use, which are in no text.
 _AMPERSAND, _PIPE, NOTE = "\ufdd0", "\ufdd1" * 2, "\ufdd2"
 """What stands for `&`, for an escaped `|` in its width, and ends the line that starts a note."""
 _ENTITY = re.compile(r"&(?=(?P<name>[A-Za-z][A-Za-z0-9]*|#[0-9]+|#[xX][0-9A-Fa-f]+);)")
 _NOTES = (
-    (re.compile(r"(?m)^(.*>[ \t]*\[!\w+\].*)\n([ \t]*>[ \t>]*)"), rf"\1{NOTE}\n\2\n\2"),
+    (
+        re.compile(r"(?m)^(?=.*\n[ \t]*>)(.*>[ \t]*\[!\w+\].*)\n([ \t]*>[ \t>]*)"),
+        rf"\1{NOTE}\n\2\n\2",
+    ),
     (re.compile(r"(?m)^([ \t]*(?:!!!|\?\?\?\+?|===)[ \t]+\S.*)\n(?=[ \t]{4})"), rf"\1{NOTE}\n\n"),
 )
 """`> [!NOTE]`, and `!!! note` of other dialects, whose text is indented."""
+
+
+class _Opened(NamedTuple):
+    """A tag that starts emphasis or a link."""
+
+    tag: str
+    place: int
+    size: int
+    """The length of the text before it."""
 
 
 def hide(text: str, notes: bool = False) -> str:
@@ -64,6 +75,8 @@ def show(text: str) -> str:
 def to_tags(text: str) -> str:
     """Return a paragraph of Markdown with tags in capitals for its emphasis and links.
 
+    One that is very long stays as it is.
+
     >>> to_tags("A **bold** [link](https://keras.io) and `*code*`.")
     'A <B is="">bold</B> <A href="(https://keras.io)">link</A> and `*code*`.'
     """
@@ -77,7 +90,7 @@ def to_tags(text: str) -> str:
             return f'<{tag} is="">{to_tags(found["inner"])}</{tag}>'
         return found[0]
 
-    return _INLINE.sub(replace, text)
+    return text if len(text) > _LONGEST else _INLINE.sub(replace, text)
 
 
 def from_tags(text: str) -> str:
@@ -89,14 +102,33 @@ def from_tags(text: str) -> str:
     'Ein  [**fetter** Link](https://keras.io).'
     """
     marks = {tag: mark for mark, tag in _MARKS.items()}
+    pieces = _TAGS.split(text)
+    opened: list[_Opened] = []
+    counts = dict.fromkeys([*marks, "A"], 0)
+    size = 0
+    for place, piece in enumerate(pieces):
+        if place % 2 == 0:
+            size += len(piece.strip())
+        elif not piece.startswith("</"):
+            opened.append(_Opened(piece[1], place, size))
+            counts[piece[1]] += 1
+        elif counts[piece[2]]:
+            while (last := opened.pop()).tag != piece[2]:  # Without an end, it stays as it is.
+                counts[last.tag] -= 1
+            counts[last.tag] -= 1
+            _write_marks(pieces, last.place, place, marks.get(last.tag), size == last.size)
+            size += last.tag == "A"
+    return "".join(pieces)
 
-    def replace(found):
-        if found["tag"]:
-            mark, inner = marks[found["tag"]], from_tags(found["inner"])
-            inner = f"{mark}{inner}{mark}" if inner else ""
-            return f"{found['before']}{inner}{found['after']}"
-        link = found["link"].replace("&quot;", '"').replace("&amp;", "&")
-        inner = f"[{from_tags(found['text'])}]{link}"
-        return f"{found['before_text']}{inner}{found['after_text']}"
 
-    return _TAGS.sub(replace, text)
+def _write_marks(pieces, start, end, mark, is_empty):
+    """Replace two tags by a mark or, without one, by those of a link."""
+    first, last = ("", "") if is_empty else (mark, mark)
+    if mark is None:
+        link = pieces[start].removeprefix('<A href="').removesuffix('">')
+        first, last = "[", "]" + link.replace("&quot;", '"').replace("&amp;", "&")
+    inside = pieces[start + 1].lstrip()
+    blank = pieces[start + 1].removesuffix(inside)
+    pieces[start], pieces[start + 1] = blank + first, inside
+    inside = pieces[end - 1].rstrip()
+    pieces[end], pieces[end - 1] = last + pieces[end - 1].removeprefix(inside), inside

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from babel import Locale
 from babel.core import get_global
 
+from keras_transformer.config.decoding import ALL_KINDS
 from keras_transformer.config.record import ExportRecord
 from keras_transformer.serving.errors import Code, ServingError, invalid
 from keras_transformer.serving.page import languages_of
@@ -15,6 +16,8 @@ from keras_transformer.serving.versions import Served
 MANY = "translate"
 """The signature of models of many languages, whose requests name two."""
 _ALIASES, _LIKELY = get_global("language_aliases"), get_global("likely_subtags")
+_PLACEHOLDERS = ("python", "icu")
+"""What keeps a name in braces."""
 _LONGEST = 35
 _DETECTED = 1000
 """Characters from which a language is detected."""
@@ -28,6 +31,8 @@ class Offer(NamedTuple):
     targets: Mapping[str, str]
     protects: bool = False
     """Whether it protects spans of every text."""
+    keeps_markup: bool = False
+    """Whether tags and placeholders are among those."""
 
     def sources_of(self, target: str) -> list[str]:
         """Return what it translates to a language."""
@@ -41,15 +46,17 @@ def read_offer(served: Served) -> Offer:
         record = ExportRecord.read(served.path)
     except (OSError, RecursionError, ValueError):  # Not an export of this package.
         return Offer({}, {})
-    protects = bool(record.decoding.get("protect"))
+    kinds = set(str(record.decoding.get("protect") or "").replace(",", " ").split())
+    keeps_markup = ALL_KINDS in kinds or ("html" in kinds and not kinds.isdisjoint(_PLACEHOLDERS))
+    protection = bool(kinds), keeps_markup
     many = record.vocabulary.get("languages")
     if MANY in served.model and isinstance(many, list):
         many = [code for code in many if isinstance(code, str)]
-        return Offer(short_codes(many), short_codes(many), protects)
+        return Offer(short_codes(many), short_codes(many), *protection)
     # The options of a model of many languages name what it translates by default.
     languages = [] if MANY in served.model else languages_of(record.facts)
     languages = languages or languages_of({"data": record.decoding})
-    return Offer(short_codes(languages[:1]), short_codes(languages[1:]), protects)
+    return Offer(short_codes(languages[:1]), short_codes(languages[1:]), *protection)
 
 
 def list_languages(offers: Iterable[Offer]) -> list[dict[str, Any]]:

