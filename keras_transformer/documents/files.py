@@ -11,7 +11,7 @@ from typing import Any
 
 from keras_transformer.documents.markdown import IMAGE, NOTE, from_tags, hide, show, to_tags
 from keras_transformer.documents.messages import read_message, write_message
-from keras_transformer.documents.word import change_word
+from keras_transformer.documents.word import change_word, check_size
 
 Translate = Callable[[Sequence[str]], list[str]]
 """Translates texts of any length; see `Translator.documents`."""
@@ -36,6 +36,11 @@ SUFFIXES = (".txt", *_STORES)
 """What `translate_file` reads."""
 _BILINGUAL = (".po", ".pot", ".xliff", ".xlf")
 """Files that hold a message next to its translation."""
+_XML = (".xliff", ".xlf", ".docx")
+_NOT_XML = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that XML cannot hold, which a vocabulary of bytes may write."""
+_NUMBER = "{icu_number}"
+"""The placeholder that stands for the `#` of a plural form while it is translated."""
 _XMLNS = re.compile(r"""\sxmlns(?::\w+)?=("[^"]*"|'[^']*')""")
 _XLIFF_2 = re.compile(rb"""<xliff\s[^>]*\bversion\s*=\s*["']2""")
 _HEAD = 10_000
@@ -101,17 +106,21 @@ def translate_file(
         its translation failed.
 
     Raises:
-        ValueError: If the file is damaged, or `only_missing` does not apply to it.
+        ValueError: If the file is damaged or too large, or `only_missing` does not apply to it.
     """
     check_suffix(path, only_missing)
-    store = _store(path)
+    store, suffix = _store(path), path.suffix.lower()
     if store is None:
         return _translate_plain(path, translate)
-    if change := _PAGES.get(store.__name__):  # Written while they are read.
+    if suffix in _XML:
+        translate = functools.partial(_translate_for_xml, translate)
+    if suffix == ".docx":
+        check_size(path.read_bytes())
+    if change := _PAGES.get(suffix):  # Written while they are read.
         return _translate_page(path, functools.partial(change, store), translate)
     messages = read_messages(path)
     content, failures = _translate_messages(messages, translate, only_missing)
-    if path.suffix.lower() == ".properties" and path.read_bytes().isascii():
+    if suffix == ".properties" and path.read_bytes().isascii():
         content = _escaped(content)
     return content, failures
 
@@ -129,7 +138,7 @@ def read_messages(path: Path, stores: Mapping[str, str] = _STORES) -> Any:
     """
     store = _store(path, stores)
     with _reading(path):
-        if store.__name__ == "Xliff1File" and _XLIFF_2.search(path.read_bytes()[:_HEAD]):
+        if path.suffix.lower() in _XML and _XLIFF_2.search(path.read_bytes()[:_HEAD]):
             store = _load("xliff2.Xliff2File")
         return store.parsefile(str(path))
 
@@ -161,6 +170,10 @@ def _translate_plain(path, translate):
     return (mark + found.get(text, text)).encode(), failures
 
 
+def _translate_for_xml(translate, texts):
+    return [_NOT_XML.sub("", text) for text in translate(texts)]
+
+
 def _translate_page(path, parse, translate):
     content, texts = path.read_bytes(), []
     with _reading(path):
@@ -189,7 +202,12 @@ def _change_markdown(store, content, change):
     return show(page.filesrc).encode()
 
 
-_PAGES = {"htmlfile": _change_html, "MarkdownFile": _change_markdown, "Document": change_word}
+_PAGES = {
+    ".html": _change_html,
+    ".htm": _change_html,
+    ".md": _change_markdown,
+    ".docx": change_word,
+}
 
 
 def _translate_messages(store, translate, only_missing):
@@ -265,12 +283,24 @@ def _translate_forms(
 ) -> tuple[Mapping[str, str], list[str]]:
     """Return the same as `_translate_all`, for messages that may have forms inside."""
     messages = {text: parts for text in texts if (parts := read_message(text))}
-    inside = [part for parts in messages.values() for part in parts[1::2]]
-    found, failures = _translate_all([x for x in texts if x not in messages] + inside, translate)
-    broken = [text for text, parts in messages.items() if len(parts) == 1]
-    failures += [f"{_shown(text)}: its braces do not match" for text in broken]
-    written = {x: write_message(messages[x], found) for x in messages if x not in broken}
-    return {**found, **written}, failures
+    inside = {part: None for parts in messages.values() for part in parts[1::2] if part.strip()}
+    hidden = {part for part in inside if "#" in part and _NUMBER not in part}
+
+    def translate_numbers(texts):
+        found = translate([x.replace("#", _NUMBER) if x in hidden else x for x in texts])
+        pairs = zip(texts, found, strict=True)
+        return [new.replace(_NUMBER, "#") if text in hidden else new for text, new in pairs]
+
+    others = [text for text in texts if text not in messages]
+    found, failures = _translate_all([*others, *inside], translate_numbers)
+    written = {}
+    for text, parts in messages.items():
+        if len(parts) == 1:
+            failures.append(f"{_shown(text)}: its syntax is not understood")
+            continue
+        written[text], rejected = write_message(parts, found)
+        failures += [f"{_shown(x)}: its translation changes braces or #" for x in rejected]
+    return {**found, **written}, list(dict.fromkeys(failures))
 
 
 def _translate_all(

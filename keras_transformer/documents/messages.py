@@ -4,9 +4,12 @@ import re
 from collections.abc import Mapping, Sequence
 
 _HEAD = re.compile(
-    r"\{\s*[\w.-]+\s*,\s*(?:plural|selectordinal|select)\s*,(?:\s*offset:\d+)?", re.ASCII
+    r"\{\s*[\w.-]+\s*,\s*(?:plural|selectordinal|select)\s*,(?:\s*offset:\s*\d+)?", re.ASCII
 )
 _FORM = re.compile(r"\s*(?:=\d+|[\w-]+)\s*\{")
+# Two apostrophes are one; a single one before syntax starts text that is none.
+_QUOTED = re.compile("''|'[{}#](?:[^']|'')*'?")
+_APOSTROPHE = re.compile("(?<!')'(?=[{}#])")
 _MOST_DEPTH = 20
 
 
@@ -18,7 +21,7 @@ def read_message(text: str) -> list[str] | None:
 
     Returns:
         Syntax and text in turn, which joined are the message; None if it has no forms. If its
-        braces do not match, all of it is syntax.
+        syntax is not understood, all of it is syntax.
 
     >>> read_message("You have {n, plural, one {# file} other {# files}}.")
     ['', 'You have ', '{n, plural, one {', '# file', '} other {', '# files', '}}', '.', '']
@@ -35,27 +38,38 @@ def read_message(text: str) -> list[str] | None:
     return parts
 
 
-def write_message(parts: Sequence[str], found: Mapping[str, str]) -> str:
+def write_message(parts: Sequence[str], found: Mapping[str, str]) -> tuple[str, list[str]]:
     """Return the message of parts, with the translations of its texts that are found.
 
     White space at the edges of a text stays, and so does a text whose translation would break the
-    message.
+    message; these texts come second.
+
+    >>> write_message(["", "You have ", "{n, plural, one {", "# file", "}}", "", ""], {})
+    ('You have {n, plural, one {# file}}', [])
     """
-    changed = list(parts)
+    changed, rejected = list(parts), []
     for i in range(1, len(parts), 2):
         text = parts[i]
         translation = found.get(text, text)
+        if not _QUOTED.search(text):  # As in l'{name}.
+            translation = _APOSTROPHE.sub("''", translation)
         before = text[: len(text) - len(text.lstrip())]
         after = text[len(text.rstrip()) :] if text.strip() else ""
-        is_whole = translation.count("{") == text.count("{") and _is_balanced(translation)
-        if is_whole and translation.count("#") == text.count("#"):
+        if _syntax(translation) == _syntax(text) and _is_balanced(translation):
             changed[i] = f"{before}{translation.strip()}{after}"
-    return "".join(changed)
+        else:
+            rejected.append(text)
+    return "".join(changed), rejected
+
+
+def _syntax(text):
+    """Return the braces and signs of a number in a text, in any order."""
+    return sorted(re.findall("[{}#]", _QUOTED.sub("", text)))
 
 
 def _is_balanced(text):
     depths = [0]
-    for brace in re.findall("[{}]", text):
+    for brace in re.findall("[{}]", _QUOTED.sub("", text)):
         depths.append(depths[-1] + (1 if brace == "{" else -1))
     return min(depths) == 0 == depths[-1]
 
@@ -70,6 +84,9 @@ def _read_text(text, start, parts, depth):
             place = begin = _read_forms(text, head, parts, depth)
             if place < 0:
                 return -1
+            continue
+        if quoted := _QUOTED.match(text, place):
+            place = quoted.end()
             continue
         level += {"{": 1, "}": -1}.get(text[place], 0)
         if level < 0:

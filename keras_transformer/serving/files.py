@@ -17,10 +17,13 @@ from typing import NamedTuple
 
 from keras_transformer.config.data import PATTERN_PREFIX
 from keras_transformer.documents.files import KEPT, SUFFIXES, check_suffix, translate_file
+from keras_transformer.documents.word import check_size
 from keras_transformer.serving.errors import Code, ServingError, invalid
 
 MOST_BYTES = 1 << 20
 """The size of a file. Parsing holds the GIL."""
+_MOST_UNPACKED = 4 << 20
+"""The size of a .docx file once it is decompressed, of which a parser needs 40 times as much."""
 _AT_A_TIME, _MOST_WAITING = 2, 8
 _KEPT_FILES, _KEPT_SECONDS = 64, 900
 _MOST_REASON = 500
@@ -143,6 +146,8 @@ class _Work:
             path = Path(folder, f"file{self._file.suffix}")
             path.write_bytes(self._file.content)
             try:
+                if self._file.suffix == ".docx":
+                    check_size(self._file.content, _MOST_UNPACKED)
                 return translate_file(path, self._translate_here)
             except ValueError as error:
                 reason = str(error).replace(str(path), self._file.name)

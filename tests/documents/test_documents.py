@@ -1,9 +1,11 @@
 """Files of each kind: what a translation changes in them, and what it does not."""
 
+import asyncio
 import io
 import json
 import random
 import re
+import zipfile
 from xml.dom import minidom
 
 import pytest
@@ -12,6 +14,8 @@ import tensorflow as tf
 from keras_transformer.documents.files import KEPT, check_suffix, translate_file
 from keras_transformer.documents.markdown import from_tags, to_tags
 from keras_transformer.documents.messages import read_message, write_message
+from keras_transformer.serving.errors import ServingError
+from keras_transformer.serving.files import File, Files
 from keras_transformer.text.patterns import find_symbols
 
 PO = r"""# A header.
@@ -206,12 +210,13 @@ def test_only_what_is_missing_is_filled_in(tmp_path):
 ICU = [
     "You have {n, plural,\n  =0 {no files}\n  one {# file}\n  other {# files in {dir}}\n} now.",
     "{a, select, male {He has {n, plural, one {a dog} other {# dogs}}} other { They }}",
+    "{n, plural, offset: 1 one {it's '}' here} other {it''s #}}",
 ]
 
 
 def test_the_forms_of_a_message_are_translated_one_by_one(tmp_path):
     def translate(texts):
-        assert not any("plural" in text for text in texts)
+        assert not any("plural" in text or "#" in text for text in texts)
         return [
             re.sub(r"\{\w+\}|\w+", lambda x: x[0] if "{" in x[0] else x[0].upper(), text)
             for text in texts
@@ -223,21 +228,40 @@ def test_the_forms_of_a_message_are_translated_one_by_one(tmp_path):
     assert list(json.loads(found).values()) == [
         "YOU HAVE {n, plural,\n  =0 {NO FILES}\n  one {# FILE}\n  other {# FILES IN {dir}}\n} NOW.",
         "{a, select, male {HE HAS {n, plural, one {A DOG} other {# DOGS}}} other { THEY }}",
+        "{n, plural, offset: 1 one {IT'S '}' HERE} other {IT''S #}}",
         broken,
         "OPEN {n}",
     ]
-    assert failures == [f"{broken!r}: its braces do not match"]
-    found, _ = translated(tmp_path, ".json", content, lambda x: [text + "}" for text in x])
-    assert list(json.loads(found).values())[:3] == [*ICU, broken]
+    named = f"{broken!r}: its syntax is not understood"
+    assert failures == [named]
+    found, failures = translated(tmp_path, ".json", content, lambda x: [text + "}" for text in x])
+    assert list(json.loads(found).values())[:4] == [*ICU, broken]
+    rejected = [part for text in ICU for part in read_message(text)[1::2] if part]
+    assert sorted(failures) == sorted(
+        [named, *(f"{part!r}: its translation changes braces or #" for part in rejected)]
+    )
+
+
+@pytest.mark.parametrize("change", ["{}}}", "{}}}{{", "{{a}} {}", "{} #"])
+def test_a_form_whose_syntax_changes_stays_and_is_named(change, tmp_path):
+    content = json.dumps({"a": "{n, plural, one {# file} other {# files}}", "b": "Open"})
+    found, failures = translated(tmp_path, ".json", content, lambda x: [*map(change.format, x)])
+    assert json.loads(found)["a"] == json.loads(content)["a"]
+    assert failures == [
+        f"{text!r}: its translation changes braces or #" for text in ("# file", "# files")
+    ]
+    parts = read_message("{n, plural, other {the {name}}}")
+    french = write_message(parts, {"the {name}": "l'{name}"})
+    assert french == ("{n, plural, other {l''{name}}}", [])
 
 
 def test_messages_of_any_form_come_back():
     choose = random.Random(0)
-    parts = ["{", "}", "{n, plural,", " one {", " other {", "a", " ", "#", "{x}", "\n"]
+    parts = ["{", "}", "{n, plural,", " one {", " other {", "a", " ", "#", "{x}", "\n", "'"]
     for _ in range(3000):
         text = "".join(choose.choices(parts, k=choose.randrange(14)))
         found = read_message(text)
-        assert found is None or "".join(found) == text == write_message(found, {})
+        assert found is None or "".join(found) == text == write_message(found, {})[0]
 
 
 def test_segments_of_xliff_2_are_filled_in(tmp_path):
@@ -307,6 +331,104 @@ def test_paragraphs_of_word_keep_their_formatting(tmp_path):
         translate_file(path, list)
 
 
+def run(text, style=""):
+    return f'<w:r><w:rPr>{style}</w:rPr><w:t xml:space="preserve">{text}</w:t></w:r>'
+
+
+BREAK = '<w:br w:type="page"/>'
+BOX = """<w:r><mc:AlternateContent xmlns:wps="x" xmlns:mc=
+"http://schemas.openxmlformats.org/markup-compatibility/2006"><wps:txbx><w:txbxContent><w:p><w:r>
+<w:t>In a box</w:t></w:r></w:p></w:txbxContent></wps:txbx></mc:AlternateContent></w:r>"""
+FIELD = (
+    '<w:r><w:fldChar w:fldCharType="begin"/></w:r><w:r><w:instrText>PAGE</w:instrText></w:r>'
+    f'<w:r><w:fldChar w:fldCharType="separate"/></w:r>{run("7")}'
+    '<w:r><w:fldChar w:fldCharType="end"/></w:r>'
+)
+
+
+@pytest.mark.parametrize(
+    ("inside", "text", "kept"),
+    [
+        ("<w:r><w:lastRenderedPageBreak/><w:t>Hello</w:t></w:r>", "Hello", ()),
+        ("<w:r><w:t>co</w:t><w:softHyphen/><w:t>op</w:t></w:r>", "coop", ()),
+        (f"<w:r>{BREAK}</w:r>{run('Head')}", "Head", (BREAK,)),
+        (f"<w:r><w:t>One</w:t>{BREAK}<w:t>two</w:t></w:r>", 'One<X id="1"/>two', (BREAK,)),
+        (
+            f'{run("See ")}<w:hyperlink w:anchor="a"><w:proofErr w:type="spellStart"/>'
+            f'{run("it")}<w:bookmarkStart w:id="1" w:name="m"/>{run(" now", "<w:b/>")}'
+            '</w:hyperlink><w:bookmarkEnd w:id="1"/>',
+            'See <G id="1">it</G><G id="2"> now</G>',
+            ('w:anchor="a"', "<w:b/>", "<w:bookmarkStart", "<w:bookmarkEnd"),
+        ),
+        (
+            f'<w:hyperlink w:anchor="a"><w:r><w:sym w:char="1"/></w:r>{run("it")}</w:hyperlink>',
+            '<X id="0"/>it',
+            ('w:anchor="a"', '<w:sym w:char="1"/>'),
+        ),
+        (
+            f'{run("They ")}<w:del w:id="1"><w:r><w:delText>r</w:delText></w:r></w:del>'
+            f'<w:ins w:id="2"><w:smartTag w:element="e">{run("ran")}</w:smartTag></w:ins>',
+            'They <X id="1"/><G id="2">ran</G>',
+            ("<w:delText>r</w:delText>", '<w:ins w:id="2"><w:smartTag w:element="e"><w:r>'),
+        ),
+        (
+            f'{run("In ")}<w:sdt><w:sdtPr><w:alias w:val="x"/></w:sdtPr><w:sdtContent>{run("a")}'
+            "</w:sdtContent></w:sdt>",
+            'In <G id="1">a</G>',
+            ('<w:alias w:val="x"/></w:sdtPr><w:sdtContent><w:r>',),
+        ),
+        (f"{run('See ')}{FIELD}{run(' too')}", 'See <X id="1"/> too', ("PAGE",)),
+        (f"{run('See ')}{BOX}{run('!')}", 'See <X id="1"/>!', ("<w:t>IN A BOX!</w:t>",)),
+    ],
+)
+def test_what_a_paragraph_of_word_holds_stays(inside, text, kept, tmp_path):
+    docx = pytest.importorskip("docx")
+    from docx.oxml.ns import nsdecls
+
+    document = docx.Document()
+    paragraph = document.add_paragraph()
+    for each in docx.oxml.parse_xml(f"<w:p {nsdecls('w')}>{inside}</w:p>"):
+        paragraph._p.append(each)
+    if hasattr(document, "add_comment"):  # Since python-docx 1.2.
+        document.add_comment(document.add_paragraph().add_run("Noted"), "A comment")
+    path = tmp_path / "file.docx"
+    document.save(path)
+    seen = []
+
+    def translate(texts):
+        seen.extend(texts)
+        words = [re.split("(<.*?>)", text) for text in texts]
+        return ["".join(x if "<" in x else x.upper() for x in each) + "!\x01" for each in words]
+
+    content, failures = translate_file(path, translate)
+    boxes, notes = ["In a box"] * ("box" in inside), ["Noted"] * hasattr(document, "add_comment")
+    assert (seen, failures) == ([text, *boxes, *notes], [])
+    found = docx.Document(io.BytesIO(content))
+    xml = re.sub(r"<w:rPr/>|\s?xmlns:\w+=\"[^\"]*\"", "", found.element.xml)
+    xml = re.sub(r">\s+<", "><", xml)
+    for each in kept:
+        assert xml.count(each) == 1, each
+    assert xml.count("<w:hyperlink") == inside.count("<w:hyperlink")
+    words = "".join(re.findall("<w:t(?: [^<>]*)?>(.*?)</w:t>", xml))
+    expected = re.sub("<.*?>", "", text.replace('<X id="1"/>', "7" * ("PAGE" in kept)).upper())
+    assert words.replace("IN A BOX!", "") == f"{expected}!{'NOTED!' if notes else ''}"
+    if notes:
+        assert next(iter(found.comments)).text == "A comment"
+
+
+def test_a_large_document_of_word_is_refused(tmp_path):
+    path = tmp_path / "file.docx"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("word/document.xml", b" " * (70 << 20))
+    with pytest.raises(ValueError, match=r"have [0-9]+ bytes once .* received 73400320. Divide"):
+        translate_file(path, list)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("word/document.xml", b" " * (5 << 20))
+    refused = r"Invalid request: .* have 4194304 bytes once .* received 5242880. Divide it."
+    with pytest.raises(ServingError, match=refused):
+        asyncio.run(Files().translate(File("a.docx", path.read_bytes()), None))
+
+
 def test_an_error_of_all_texts_is_raised_early(tmp_path):
     calls = []
 
@@ -355,6 +477,8 @@ def test_a_text_that_fails_is_named_and_stays(tmp_path):
     broken, failures = translated(tmp_path, ".xliff", XLIFF, lambda x: [f"{y}<" for y in x])
     assert broken.count("<target") == 1
     assert failures[0].startswith("""'Some <g id="1">bold</g> text.': StartTag: invalid""")
+    controls, failures = translated(tmp_path, ".xliff", XLIFF, lambda x: [f"\x01{y}" for y in x])
+    assert (controls.count("<target"), failures, "\x01" in controls) == (2, [], False)
     with pytest.raises(ValueError, match=r"only_missing needs one of \.po .* received .*\.txt"):
         translated(tmp_path, ".txt", "Open", translate, only_missing=True)
 
