@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+import zipfile
 from types import SimpleNamespace
 
 import numpy as np
@@ -565,6 +566,10 @@ def test_files_keep_their_markup(tmp_path):
         assert {".po", ".md", ".txt"} <= {
             *client.get("/frontend/settings")[1]["supportedFilesFormat"]
         }
+        bomb = io.BytesIO()
+        with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("word/document.xml", bytes(5 << 20))
+        assert "may have 4194304 bytes" in translate_file(client, "a.docx", bomb.getvalue())[1]
         secret = tmp_path / "secret.txt"
         secret.write_text("secret")
         page = f'<!DOCTYPE x [<!ENTITY e SYSTEM "{secret.as_uri()}">]>{XLIFF}'
