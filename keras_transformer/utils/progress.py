@@ -25,7 +25,7 @@ def progress(what: str, unit: str) -> Iterator[Callable[[int], object]]:
     if sys.stderr is not None and sys.stderr.isatty():
         from tqdm import tqdm
 
-        with tqdm(desc=what, unit=f" {unit}", unit_scale=True) as bar:
+        with tqdm(desc=what, unit=f" {unit}", unit_scale=True, leave=False) as bar:
             yield bar.update
         return
     done, last = 0, time.monotonic()
