@@ -45,6 +45,8 @@ _XMLNS = re.compile(r"""\sxmlns(?::\w+)?=("[^"]*"|'[^']*')""")
 _XLIFF_2 = re.compile(rb"""<xliff\s[^>]*\bversion\s*=\s*["']2""")
 _HEAD = 10_000
 """Bytes in which a file says its version."""
+_MOST_FORMS = 6
+"""Forms of a plural, which Arabic has; a file may say a billion."""
 _SHOWN = 60
 _TRIED = 10
 """Texts after which a failure of all is taken for that of the rest."""
@@ -275,7 +277,7 @@ def _element(unit: Any, text: str) -> Any:
 def _plural_forms(store: Any) -> int:
     """Return how many forms a message with a plural has in the target language."""
     count = getattr(store, "getheaderplural", lambda: (None,))()[0]
-    return int(count) if count and count.isdigit() else 2
+    return min(int(count), _MOST_FORMS) if count and count.isdigit() else 2
 
 
 def _translate_forms(

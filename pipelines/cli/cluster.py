@@ -69,6 +69,8 @@ def check_engine_options(parser: Parser, args: argparse.Namespace) -> None:
             parser.error(f"{option} needs --engine ray")
         if name in ("workers", "cpus_per_worker") and value is not None and value < 1:
             parser.error(f"{option} must be at least 1, received {value}")
+        if name == "gpus_per_worker" and value is not None and value < 0:
+            parser.error(f"{option} must be at least 0, received {value:g}")
     if args.engine == "ray" and not find_spec("ray"):
         raise ImportError("--engine ray needs Ray: pip install 'keras-transformer-mt[ray]'")
 

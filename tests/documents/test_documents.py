@@ -460,6 +460,8 @@ def test_messages_are_filled_in_and_marked(tmp_path):
     one = PO.replace("nplurals=3; plural=(n > 2)", "nplurals=1; plural=0")
     one = one.replace('msgstr[1] ""\nmsgstr[2] ""\n', "")
     assert 'msgstr[0] "%D FILES"\n\n' in translated(tmp_path, ".po", one, upper)[0]
+    many = PO.replace("nplurals=3;", "nplurals=2000000000;")
+    assert translated(tmp_path, ".po", many, upper)[0].count('"%D FILES"') == 5
 
 
 def test_a_text_that_fails_is_named_and_stays(tmp_path):
