@@ -350,7 +350,7 @@ class DataConfig:
         corpora, validation = self.training_corpora, self.validation_languages
         name = "the languages of corpora" if self.corpora else "train_languages"
         validations = 1 if self.task == "parsing" else max(1, len(as_list(self.validation_source)))
-        train = [name for corpus in corpora if (name := corpus.language or corpus.direction)]
+        train = [each for corpus in corpora if (each := corpus.language or corpus.direction)]
         problems = []
         if mixed := [
             corpus.source
