@@ -350,7 +350,8 @@ class DataConfig:
         corpora, validation = self.training_corpora, self.validation_languages
         name = "the languages of corpora" if self.corpora else "train_languages"
         validations = 1 if self.task == "parsing" else max(1, len(as_list(self.validation_source)))
-        train = [each for corpus in corpora if (each := corpus.language or corpus.direction)]
+        named = [(c.direction or None) if c.language is None else c.language for c in corpora]
+        train = [each for each in named if each is not None]
         problems = []
         if mixed := [
             corpus.source
