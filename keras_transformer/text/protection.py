@@ -308,9 +308,9 @@ def in_capitals(pieces: tf.RaggedTensor) -> tf.Tensor:
 def lower(pieces: tf.RaggedTensor) -> tf.RaggedTensor:
     """Return pieces in lowercase, apart from spans and a first letter.
 
-    >>> spans = Protection().split(["NOT %S: FILE <B>"], ["printf html"], [""])[0]
+    >>> spans = Protection().split(["NOT %S: FILE <br>"], ["printf html"], [""])[0]
     >>> join(lower(spans)).numpy()[0].decode()
-    'Not %S: file <B>'
+    'Not %S: file <br>'
     """
     values = pieces.values
     start = tf.strings.regex_replace(values, r"(?s)^(\PL*\pL)?.*$", r"\1")

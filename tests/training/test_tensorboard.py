@@ -33,7 +33,10 @@ def parts():
         tiny_model(num_layers=1), tiny_tokenizer(), decoding=DecodingConfig(beam_size=1)
     )
     validation = types.SimpleNamespace(
-        pairs=pairs, translations=[f"<{i}>" for i in range(len(pairs))], translator=translator
+        data=types.SimpleNamespace(directions={}),
+        pairs=pairs,
+        translations=[f"<{i}>" for i in range(len(pairs))],
+        translator=translator,
     )
     return types.SimpleNamespace(step=0, row=None), validation
 
