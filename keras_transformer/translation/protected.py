@@ -37,7 +37,7 @@ from keras_transformer.translation.sentencewise import cut_tag, in_batches
 _ANY_NUMBER = 2**20
 _TAG = r"(?s)</?[A-Za-z](?:.*[^/])?>"
 _VOID = r"(?is)<(?:br|hr|img|input|area|col|link|meta|wbr)\b.*"
-"""Tags that are not closed."""
+"""Tags that HTML does not close. Other formats may: Qt and LibreOffice write <link> and </link>."""
 _OPENING, _CLOSING, _OTHER = range(3)
 _ONE_BYTE = "<0x01>"
 """The piece that stands for a kept symbol between search and text."""
@@ -368,12 +368,17 @@ def _find_pairs(rows, spans):
         `_OPENING`, `_CLOSING` or `_OTHER`, int32 [N]; and the places of the tags that each closes
         or that close it, or their own, int32 [N].
     """
-    is_tag = tf.strings.regex_full_match(spans, _TAG) & ~tf.strings.regex_full_match(spans, _VOID)
-    closes = tf.strings.regex_full_match(spans, "(?s)</.*")
+    is_tag = tf.strings.regex_full_match(spans, _TAG)
+    closes = is_tag & tf.strings.regex_full_match(spans, "(?s)</.*")
+    names = tf.strings.regex_replace(spans, r"(?s)^</?([\w:.-]*).*$", r"\1")
+    of_text = tf.strings.join([tf.strings.as_string(rows), names], " ")
+    distinct, index = tf.unique(of_text)
+    count = tf.math.unsorted_segment_sum(tf.cast(closes, tf.int32), index, tf.size(distinct))
+    is_closed = tf.gather(count, index) > 0
+    is_tag &= is_closed | ~tf.strings.regex_full_match(spans, _VOID)
     kind = tf.where(is_tag, tf.where(closes, _CLOSING, _OPENING), _OTHER)
     tags = tf.cast(tf.where(is_tag)[:, 0], tf.int32)
-    rows, closes, names = (tf.gather(each, tags) for each in (rows, closes, spans))
-    names = tf.strings.regex_replace(names, r"(?s)^</?([\w:.-]*).*$", r"\1")
+    rows, closes, names = (tf.gather(each, tags) for each in (rows, closes, names))
     # Within a depth, tags open and close in turn.
     size = tf.size(tags, tf.int64)
     depth = tf.cumsum(tf.where(closes, tf.constant(-1, tf.int64), 1)) + tf.cast(closes, tf.int64)

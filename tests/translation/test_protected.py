@@ -10,6 +10,7 @@ import tensorflow as tf
 from keras_transformer.config import DecodingConfig
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
 from keras_transformer.text.protection import Protection
+from keras_transformer.translation.protected import _nests
 from keras_transformer.translation.translator import Translator
 from tests.helpers.tiny import ODD, tiny_model, tiny_tokenizer, toy_pairs
 
@@ -124,6 +125,20 @@ def test_symbols_stand_for_spans_where_the_model_puts_them():
     # Otherwise, spans would come in between the translations of the pieces.
     pieces = [translator([piece.decode() for piece in row[::2]]) for row in split(sources)[0]]
     assert any(row[0] not in text for row, text in zip(pieces, found, strict=True))
+
+
+def test_a_tag_that_html_does_not_close_nests_if_the_text_closes_it():
+    texts = [
+        f'<variable id="{i}"><link href="{i}">{words}</link></variable>'
+        for i, words in enumerate(["one dog", "dog sees the red dog", "the dog", "one", "red one"])
+    ]
+    assert all(nests(row) for row in split(texts)[0])
+    for options in ({"temperature": 1.5}, {"beam_size": 2}):
+        check(texts, translate(make_translator(**options), texts))
+    left_open = ["one<br>dog <link>sees</link>", "<hr><b>the</b> dog"]
+    spans = [row[1::2] for row in split(left_open)[0]]
+    rows = [number for number, row in enumerate(spans) for _ in row]
+    assert _nests(tf.constant(rows, tf.int64), tf.constant(sum(spans, [])), 2).numpy().all()
 
 
 def test_tags_that_belong_together_are_replaced_together():
