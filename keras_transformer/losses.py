@@ -2,16 +2,18 @@
 
 import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
 
+import functools
 from typing import Any
 
 import keras
 from keras import ops
 
 from keras_transformer.config import PAD_ID
-from keras_transformer.utils.devices import fuses_formulas
-from keras_transformer.utils.ids import check_ids
+from keras_transformer.utils.backends import check_ids, fuses_formulas
 
 __all__ = ["LabelSmoothedCrossEntropy", "distilled_cross_entropy", "smoothed_cross_entropy"]
+
+_highest = functools.partial(ops.max, axis=-1, keepdims=True)
 
 _SMALLEST = 1e-30
 """A probability that float32 holds with all its digits; below 1e-38 it loses them, then is 0."""
@@ -123,11 +125,13 @@ def smoothed_cross_entropy(labels: Any, logits: Any, label_smoothing: float = 0.
     return token_cross_entropy(labels, logits, label_smoothing) * validity
 
 
-def token_cross_entropy(labels: Any, logits: Any, label_smoothing: float = 0.0) -> Any:
-    """Return `smoothed_cross_entropy` of labels that `checked_labels` has returned."""
+def token_cross_entropy(
+    labels: Any, logits: Any, label_smoothing: float = 0.0, taught: Any = None, share: float = 0.0
+) -> Any:
+    """Return the cross entropy of labels that `checked_labels` has returned; see the formula."""
     # Where nothing is fused, a gradient written by hand is faster.
     cross_entropy = plain_cross_entropy if fuses_formulas() else _fast_cross_entropy
-    return cross_entropy(labels, ops.cast(logits, "float32"), label_smoothing)
+    return cross_entropy(labels, ops.cast(logits, "float32"), label_smoothing, taught, share)
 
 
 def plain_cross_entropy(labels, logits, label_smoothing, taught=None, share=0.0):
@@ -144,6 +148,53 @@ def plain_cross_entropy(labels, logits, label_smoothing, taught=None, share=0.0)
     if taught is not None:
         expected = (1 - share) * expected + share * ops.sum(taught * logits, axis=-1)
     return ops.log(ops.sum(ops.exp(logits), axis=-1)) - expected
+
+
+def _fast_cross_entropy(labels, logits, label_smoothing, taught=None, share=0.0):
+    """Return `plain_cross_entropy` or `distilled_cross_entropy` of float32 logits.
+
+    The gradient, softmax - target, is written by hand, and the softmax is computed once.
+    """
+    shape, size = ops.shape(labels), logits.shape[-1]
+    labels = ops.reshape(ops.cast(labels, "int32"), (-1, 1))
+    taught = None if taught is None else ops.reshape(taught, (-1, size))
+    smoothing = (1 - share) * label_smoothing
+
+    @ops.custom_gradient
+    def cross_entropy(logits):
+        # The backend's own softmax is one operation, on a CPU much faster than its parts.
+        probabilities = ops.softmax(logits)
+        at_label = ops.take_along_axis(logits, labels, axis=-1)
+        label_probability = ops.take_along_axis(probabilities, labels, axis=-1)
+        values = ops.cond(
+            ops.all(label_probability > _SMALLEST),
+            lambda: -ops.log(label_probability),
+            lambda: _highest(logits) - at_label - ops.log(_highest(probabilities)),
+        )
+        if smoothing:
+            values = values + smoothing * (at_label - ops.mean(logits, axis=-1, keepdims=True))
+        if taught is not None:
+            expected = ops.einsum("nv,nv->n", taught, logits)[:, None]
+            values = values + share * (at_label - expected)
+
+        return values, functools.partial(
+            _cross_entropy_gradient, probabilities, labels, smoothing, taught, share
+        )
+
+    return ops.reshape(cross_entropy(ops.reshape(logits, (-1, size))), shape)
+
+
+def _cross_entropy_gradient(probabilities, labels, smoothing, taught, share, *args, upstream=None):
+    """Return (softmax - target) * upstream; where PyTorch calls, `upstream` has its name."""
+    upstream = args[0] if upstream is None else upstream
+    gradients = probabilities * upstream - upstream * (smoothing / probabilities.shape[-1])
+    if taught is not None:
+        gradients = gradients - upstream * (share * taught)
+    own = ops.take_along_axis(gradients, labels, axis=-1)
+    own = own - upstream * (1 - share - smoothing)
+    rows = ops.expand_dims(ops.arange(ops.shape(labels)[0], dtype="int32"), 1)
+    places = ops.concatenate([rows, labels], 1)
+    return ops.scatter_update(gradients, places, ops.squeeze(own, 1))
 
 
 def distilled_cross_entropy(
@@ -172,9 +223,7 @@ def distilled_cross_entropy(
     """
     taught = ops.stop_gradient(ops.cast(taught, "float32"))
     labels, validity = checked_labels(labels, logits)
-    logits = ops.cast(logits, "float32")
-    cross_entropy = plain_cross_entropy if fuses_formulas() else _fast_cross_entropy
-    return cross_entropy(labels, logits, label_smoothing, taught, share) * validity
+    return token_cross_entropy(labels, logits, label_smoothing, taught, share) * validity
 
 
 def as_labels(labels: Any, logits: Any) -> Any:
@@ -316,50 +365,3 @@ def sum_over_replicas(value: Any) -> Any:
         if context is not None and context.num_replicas_in_sync > 1:
             return context.all_reduce(tf.distribute.ReduceOp.SUM, value)
     return value
-
-
-def _fast_cross_entropy(labels, logits, label_smoothing, taught=None, share=0.0):
-    """Return `plain_cross_entropy` or `distilled_cross_entropy` of float32 logits.
-
-    The gradient, softmax - target, is written by hand, and the softmax is computed once.
-    """
-    shape, size = ops.shape(labels), logits.shape[-1]
-    labels = ops.reshape(ops.cast(labels, "int32"), (-1, 1))
-    taught = None if taught is None else ops.reshape(taught, (-1, size))
-    smoothing = (1 - share) * label_smoothing
-
-    @ops.custom_gradient
-    def cross_entropy(logits):
-        # The backend's own softmax is one operation, on a CPU much faster than its parts.
-        probabilities = ops.softmax(logits)
-        at_label = ops.take_along_axis(logits, labels, axis=-1)
-        label_probability = ops.take_along_axis(probabilities, labels, axis=-1)
-        values = ops.cond(
-            ops.all(label_probability > _SMALLEST),
-            lambda: -ops.log(label_probability),
-            lambda: _highest(logits) - at_label - ops.log(_highest(probabilities)),
-        )
-        if smoothing:
-            values = values + smoothing * (at_label - ops.mean(logits, axis=-1, keepdims=True))
-        if taught is not None:
-            expected = ops.einsum("nv,nv->n", taught, logits)[:, None]
-            values = values + share * (at_label - expected)
-
-        def gradient(*args, upstream=None):
-            upstream = args[0] if upstream is None else upstream
-            gradients = probabilities * upstream - upstream * (smoothing / size)
-            if taught is not None:
-                gradients = gradients - upstream * (share * taught)
-            own = ops.take_along_axis(gradients, labels, axis=-1)
-            own = own - upstream * (1 - share - smoothing)
-            rows = ops.expand_dims(ops.arange(ops.shape(labels)[0], dtype="int32"), 1)
-            places = ops.concatenate([rows, labels], 1)
-            return ops.scatter_update(gradients, places, ops.squeeze(own, 1))
-
-        return values, gradient
-
-    return ops.reshape(cross_entropy(ops.reshape(logits, (-1, size))), shape)
-
-
-def _highest(rows):
-    return ops.max(rows, axis=-1, keepdims=True)

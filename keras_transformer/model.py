@@ -400,9 +400,12 @@ class Transformer(AdaptableModel, keras.Model):
         """Make a function as Keras does; on JAX, where steps can't raise, it checks the labels."""
         is_new = force or getattr(self, name) is None
         made = getattr(super(), f"make_{name}")(force)
-        if not is_new or keras.backend.backend() != "jax":
-            return made
-        function = getattr(self, name)
+        if is_new and keras.backend.backend() == "jax":
+            setattr(self, name, self._checking_labels(getattr(self, name)))
+        return made
+
+    def _checking_labels(self, function):
+        """Return a function of JAX that checks the labels of each batch first."""
 
         def step(state, iterator):
             batches = list(itertools.islice(iterator, self.steps_per_execution))
@@ -420,8 +423,7 @@ class Transformer(AdaptableModel, keras.Model):
                 raise
             return function(state, iter(batches))
 
-        setattr(self, name, step)
-        return made
+        return step
 
     def compute_loss(
         self,

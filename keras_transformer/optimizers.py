@@ -43,7 +43,9 @@ class FusedAdam(keras.optimizers.Adam):
         variable = super().add_variable_from_reference(
             reference_variable, name=name, initializer=initializer
         )
-        if tf := _tensorflow():
+        if keras.backend.backend() == "tensorflow":
+            import tensorflow as tf
+
             is_keras = isinstance(reference_variable, keras.Variable)
             values = reference_variable.value if is_keras else reference_variable
             local = tf.distribute.get_strategy().experimental_local_results
@@ -52,17 +54,21 @@ class FusedAdam(keras.optimizers.Adam):
         return variable
 
     def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
-        if tf := _tensorflow():
+        if keras.backend.backend() == "tensorflow":
+            import tensorflow as tf
+
             # An untied embedding has tf.IndexedSlices, one row per occurrence, which Keras would
             # clip row by row.
             grads = [None if grad is None else tf.convert_to_tensor(grad) for grad in grads]
         super().apply(grads, trainable_variables)
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
-        tf = _tensorflow()
-        if not tf or self.amsgrad or variable.dtype != "float32":
+        is_tensorflow = keras.backend.backend() == "tensorflow"
+        if not is_tensorflow or self.amsgrad or variable.dtype != "float32":
             super().update_step(gradient, variable, learning_rate)
             return
+        import tensorflow as tf
+
         step = tf.cast(self.iterations + 1, tf.float32)
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
@@ -76,12 +82,3 @@ class FusedAdam(keras.optimizers.Adam):
             epsilon=self.epsilon,
             grad=tf.cast(gradient, tf.float32),
         )
-
-
-def _tensorflow():
-    """Return TensorFlow if it is the backend, else None."""
-    if keras.backend.backend() != "tensorflow":
-        return None
-    import tensorflow as tf
-
-    return tf

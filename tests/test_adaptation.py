@@ -228,6 +228,7 @@ def test_an_export_of_an_int8_model_is_int8_and_loads_as_float(tmp_path):
     assert "int8_from_float32" in (version / "README.md").read_text()
     loaded = Translator.load(version)
     assert loaded.model.quantization_mode is None and loaded(sentences) == expected
+    np.testing.assert_allclose(logits(loaded.model), logits(translator.model), atol=1e-5)
     assert "Xla" not in {node.op[:3] for node in saved_graph(version).nodes}
 
 

@@ -11,8 +11,7 @@ from keras_transformer.layers import fast
 from keras_transformer.layers.adaptation import KernelLayer
 from keras_transformer.layers.feed_forward import linear
 from keras_transformer.layers.initial import serialized_initializer
-from keras_transformer.utils.devices import fuses_formulas
-from keras_transformer.utils.ids import check_ids
+from keras_transformer.utils.backends import check_ids, fuses_formulas
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

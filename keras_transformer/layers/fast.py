@@ -62,30 +62,27 @@ def layer_norm(inputs: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
         beta: float32 [D].
         epsilon: Added to the variance.
     """
-    rows = ops.reshape(inputs, (-1, gamma.shape[0]))
-    outputs = _layer_norm_with_gradient(epsilon)(rows, gamma, beta)
-    return ops.reshape(outputs, ops.shape(inputs))
 
-
-@functools.cache
-def _layer_norm_with_gradient(epsilon: float) -> Callable[..., Any]:
     @ops.custom_gradient
     def of_rows(rows, gamma, beta):
         centered = rows - ops.mean(rows, axis=-1, keepdims=True)
         scale = ops.rsqrt(ops.mean(ops.square(centered), axis=-1, keepdims=True) + epsilon)
         normalized = centered * scale
-
-        def gradient(upstream):
-            product = upstream * normalized
-            # The mean of each row of upstream * gamma, and of its product with the normalized row.
-            weights = ops.expand_dims(gamma / gamma.shape[0], 1)
-            mean, slope = ops.matmul(upstream, weights), ops.matmul(product, weights)
-            to_rows = (upstream * gamma - mean - normalized * slope) * scale
-            return to_rows, ops.sum(product, axis=0), ops.sum(upstream, axis=0)
-
+        gradient = functools.partial(_layer_norm_gradient, normalized, gamma, scale)
         return normalized * gamma + beta, gradient
 
-    return of_rows
+    outputs = of_rows(ops.reshape(inputs, (-1, gamma.shape[0])), gamma, beta)
+    return ops.reshape(outputs, ops.shape(inputs))
+
+
+def _layer_norm_gradient(normalized, gamma, scale, upstream):
+    """Return the gradients of rows, gamma and beta."""
+    product = upstream * normalized
+    # The mean of each row of upstream * gamma, and of its product with the normalized row.
+    weights = ops.expand_dims(gamma / gamma.shape[0], 1)
+    mean, slope = ops.matmul(upstream, weights), ops.matmul(product, weights)
+    to_rows = (upstream * gamma - mean - normalized * slope) * scale
+    return to_rows, ops.sum(product, axis=0), ops.sum(upstream, axis=0)
 
 
 def take_rows(matrix: Any, ids: Any, dtype: Any) -> Any:

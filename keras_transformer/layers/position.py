@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from keras_transformer.layers.alternatives import POSITION_ORDERS
-from keras_transformer.utils.ids import is_known
+from keras_transformer.utils.backends import is_known
 
 
 def sinusoid(positions: Any, d_model: int) -> Any:

@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from keras_transformer.layers import fast
-from keras_transformer.utils.devices import fuses_formulas
+from keras_transformer.utils.backends import fuses_formulas
 
 NORM_EPSILON = 1e-6
 

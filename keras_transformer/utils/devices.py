@@ -50,17 +50,6 @@ def has_bfloat16() -> bool:
     return bool(capabilities) and min(capabilities) >= (8, 0)
 
 
-def fuses_formulas() -> bool:
-    """Return whether XLA fuses a formula with its gradient: with JAX, or TensorFlow on a GPU.
-
-    There the plain formula is the fast one. Elsewhere each operation takes a pass over memory.
-    """
-    import keras
-
-    backend = keras.backend.backend()
-    return backend == "jax" or (backend == "tensorflow" and has_gpu())
-
-
 def usual_batch_size(on_gpu: bool | None = None) -> int:
     """Return the sentences of a batch: 64, or 256 on a GPU, where they take little longer.
 

@@ -1,11 +1,12 @@
 """Kill training runs at random moments, and compare what they end with.
 
 Usage:
-    python -m tests.helpers.kills --kills 20 --seed 1
+    python -m tests.helpers.kills --kills 20 --around-epochs 20 --seed 1
 
-It prints a line of JSON for each run that was killed and resumed until it ended. A new process that
-imports TensorFlow takes seconds, so this one imports it, starts nothing in it, and forks the runs.
-They translate by copying, because tracing a search takes longer than the steps.
+It prints a line of JSON for each run that was killed and resumed until it ended, and one for a run
+that was stopped around the ends of its epochs. A new process that imports TensorFlow takes seconds,
+so this one imports it, starts nothing in it, and forks the runs. They translate by copying, because
+tracing a search takes longer than the steps.
 """
 
 import argparse
@@ -210,9 +211,6 @@ def main():
     text = options.text.resolve()
     cases = CASES[: min(len(CASES), (options.kills + 1) // 2)]
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        if options.around_epochs:
-            print(json.dumps(stop_around_epochs(text, options.around_epochs, choose)))
-            return
         for number, case in enumerate(cases):
             config, whole = experiment(text, **case), Path(f"whole-{number}")
             finish(config, whole)
@@ -231,6 +229,8 @@ def main():
                 report = {"kills": moments, "lost": lost, "differing": differing}
                 print(json.dumps({**case, **report, "seconds": seconds}), flush=True)
                 left, attempt = left - len(moments), attempt + 1
+        if options.around_epochs:
+            print(json.dumps(stop_around_epochs(text, options.around_epochs, choose)))
 
 
 if __name__ == "__main__":

@@ -59,15 +59,16 @@ def test_the_memory_may_have_another_width():
 
 
 @NORMS
-@pytest.mark.parametrize("position", range(1, T))
-def test_a_later_input_changes_no_earlier_output(norm, position):
+def test_a_later_input_changes_no_earlier_output(norm):
     decoder = build(Decoder, num_layers=2, norm=norm)
     x, memory = normal(B, T, D), normal(B, S, D)
     before = as_array(decoder(x, memory))
-    x[:, position] *= -1
-    after = as_array(decoder(x, memory))
-    assert np.array_equal(after[:, :position], before[:, :position])
-    assert np.all(np.abs(after - before)[:, position:].max(axis=-1) > 1e-4)
+    for position in range(1, T):
+        changed = x.copy()
+        changed[:, position] *= -1
+        after = as_array(decoder(changed, memory))
+        assert np.array_equal(after[:, :position], before[:, :position])
+        assert np.all(np.abs(after - before)[:, position:].max(axis=-1) > 1e-4)
 
 
 @NORMS

@@ -273,17 +273,6 @@ def test_a_run_that_has_trained_on_since_the_choice_says_so(tmp_path, caplog, th
     assert [message in each for each in said(caplog)] == [True] * is_warned
 
 
-@pytest.mark.slow
-def test_an_int8_export_is_loaded_in_float32(tmp_path):
-    translator = Translator(tiny_model(), tiny_tokenizer(), decoding=DecodingConfig(beam_size=1))
-    translator.model.quantize("int8")
-    export_quickly(translator, tmp_path)
-    loaded = Translator.load(tmp_path).model
-    assert loaded.quantization_mode is None
-    ids = {"source": np.array([[5, 6, 3]]), "target": np.array([[2, 7, 8]])}
-    np.testing.assert_allclose(loaded(ids), translator.model(ids), atol=1e-5)
-
-
 def test_weights_that_do_not_fit_the_record_of_an_export_are_named(exported, tmp_path):
     path = shutil.copytree(exported, tmp_path / "toy") / "1" / ExportRecord.FILE
     record = json.loads(path.read_text())

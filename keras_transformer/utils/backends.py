@@ -1,10 +1,23 @@
-"""Token ids that are in range, checked wherever their values are known."""
+"""What the backend does: fuses formulas, knows values while it runs, checks token ids."""
 
 from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
+
+
+def fuses_formulas() -> bool:
+    """Return whether XLA fuses a formula with its gradient: with JAX, or TensorFlow on a GPU.
+
+    There the plain formula is the fast one. Elsewhere each operation takes a pass over memory.
+    """
+    backend = keras.backend.backend()
+    if backend != "tensorflow":
+        return backend == "jax"
+    import tensorflow as tf
+
+    return bool(tf.config.get_visible_devices("GPU"))
 
 
 def check_ids(ids: Any, size: int, rule: str, in_graph: bool = True) -> Any:
