@@ -32,7 +32,7 @@ CASES = {
     ("transformer", "sgd"): (1, 2, 4),
     ("transformer", "adam"): (2,),
     ("distilled", "sgd"): (2,),
-    ("clipped", "sgd"): (2,),
+    ("clipped", "sgd"): (4,),
     ("compiled", "sgd"): (2,),
     ("functional", "sgd"): (2,),
 }
