@@ -4,6 +4,7 @@ The server answers each list of texts that the process writes with their transla
 a line of JSON.
 """
 
+import contextlib
 import itertools
 import json
 import os
@@ -59,28 +60,32 @@ def main(seconds: str, memory: str, file: str = "") -> None:
         found: list[str] = []
         for group in _divide(texts):
             write_message(out, {"texts": group})
-            answer = json.loads(sys.stdin.buffer.readline())
+            line = sys.stdin.buffer.readline()
+            if not line:
+                sys.exit()  # The server has ended.
+            answer = json.loads(line)
             if "error" in answer:
                 raise _TranslationError(answer["error"])
             found += answer["texts"]
         return found
 
+    end: dict[str, Any] = {}
     try:
-        content, failures = _translate(path, ask)
+        content, end["failures"] = _translate(path, ask)
         path.write_bytes(content)
-        end = {"failures": failures}
     except _TranslationError:
-        end = {}
+        pass
     except ValueError as error:
-        end = {"reason": str(error)}
+        end["reason"] = str(error)
         if isinstance(error.__cause__, MemoryError):
-            reason = f"{path} needs more than {memory} bytes of memory to be read. Divide it."
-            end = {"reason": reason}
+            end["reason"] = f"{path} needs more than {memory} bytes of memory. Divide it."
     write_message(out, end)
 
 
 def _limit(seconds: int, memory: int) -> None:
     os.nice(_LOW_PRIORITY)
+    with contextlib.suppress(OSError):  # Where memory is short, this process ends, not the server.
+        Path("/proc/self/oom_score_adj").write_text("1000")
     limits = {resource.RLIMIT_CPU: seconds, resource.RLIMIT_AS: memory, resource.RLIMIT_CORE: 0}
     for kind, most in limits.items():
         _, hard = resource.getrlimit(kind)

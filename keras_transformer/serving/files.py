@@ -122,6 +122,7 @@ def _start(*arguments: str) -> subprocess.Popen:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": path},
+        start_new_session=True,  # Control-C is for the server.
     )
 
 
@@ -146,17 +147,20 @@ class _Work:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, f"file{self._file.suffix}")
             path.write_bytes(self._file.content)
-            end: dict[str, Any] = {}
-            with contextlib.suppress(BrokenPipeError), _start(str(path)) as self._process:
+            end: dict[str, Any] | None = None
+            process = self._process = _start(str(path))
+            with contextlib.suppress(BrokenPipeError), process:
                 if self._is_over:  # Since it was started.
                     self.stop()
-                end = self._talk(self._process)
+                end = self._talk(process)
+            if end is None:
+                raise self._failure(process.returncode)
             if "failures" in end:
                 return path.read_bytes(), end["failures"]
-            if "reason" in end:
-                reason = end["reason"].replace(str(path), self._file.name)
-                raise invalid(f"Invalid request: {reason[:_MOST_REASON]}")
-        raise self._error or self._failure(self._process.returncode)
+        if self._error and "reason" not in end:
+            raise self._error
+        reason = end["reason"].replace(str(path), self._file.name)
+        raise invalid(f"Invalid request: {reason[:_MOST_REASON]}")
 
     def stop(self) -> None:
         """Translate no more texts."""
@@ -166,8 +170,8 @@ class _Work:
         if self._process:
             self._process.kill()
 
-    def _talk(self, process: subprocess.Popen) -> dict[str, Any]:
-        """Translate what a process asks for, and return how it ended."""
+    def _talk(self, process: subprocess.Popen) -> dict[str, Any] | None:
+        """Translate what a process asks for, and return its last message; None without one."""
         assert process.stdin and process.stdout
         for line in process.stdout:
             message = json.loads(line)
@@ -178,7 +182,7 @@ class _Work:
             except Exception as error:  # The file may do without some texts.
                 self._error, answer = error, {"error": str(error)}
             file_process.write_message(process.stdin, answer)
-        return {}
+        return None
 
     def _ask(self, texts: Sequence[str]) -> list[str]:
         async def wait() -> list[str]:
@@ -195,12 +199,9 @@ class _Work:
         """Return the error of a process that has ended with a code."""
         if self._is_over:
             return ServingError(Code.CANCELLED, "The client has left.")
-        name = self._file.name
         if code == -signal.SIGXCPU:
-            return invalid(
-                f"Invalid request: {name} takes more than {_MOST_SECONDS} s of processor time "
-                "to be read. Divide it."
-            )
+            reason = f"{self._file.name} takes more than {_MOST_SECONDS} s of processor time"
+            return invalid(f"Invalid request: {reason}. Divide it.")
         return RuntimeError(f"the process that reads a {self._file.suffix} file ended with {code}")
 
 
