@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.serving.errors import invalid, of_number
-from keras_transformer.serving.protos import config_pb2
-from keras_transformer.serving.tensors import DTYPES, NUMBERS
+from keras_transformer.serving.tensors import DTYPES, NUMBERS, config_pb2
 from keras_transformer.utils import devices
 from keras_transformer.utils.devices import available_cores
 from keras_transformer.utils.quiet import quiet_tensorflow

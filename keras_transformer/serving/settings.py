@@ -184,7 +184,7 @@ def parse_text(content: bytes, path: Path) -> Any:
     """
     from google.protobuf import text_format
 
-    from keras_transformer.serving.protos import model_server_config_pb2
+    from keras_transformer.serving.tensors import model_server_config_pb2
 
     try:
         return text_format.Parse(content, model_server_config_pb2.ModelServerConfig())

@@ -13,8 +13,8 @@ from keras_transformer.serving import devices, session
 from keras_transformer.serving.errors import Code, ServingError
 from keras_transformer.serving.model import Model
 from keras_transformer.serving.parts import Pace
-from keras_transformer.serving.protos import config_pb2
 from keras_transformer.serving.queues import Batcher, Batching, Turn, Workers
+from keras_transformer.serving.tensors import config_pb2
 from tests.helpers.model_server import ModelServer
 from tests.serving.conftest import connect, grpc_error, save
 
