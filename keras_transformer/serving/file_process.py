@@ -33,11 +33,9 @@ class _TranslationError(Exception):
     """The server could not translate texts."""
 
 
-def write_message(file: Any, message: Any) -> None:
-    """Write a message, whose strings may be no Unicode."""
-    content = json.dumps(message, ensure_ascii=False)
-    file.write(content.encode("utf-8", "surrogatepass") + b"\n")
-    file.flush()
+def encode(message: Any) -> bytes:
+    """Return a message as its line; strings may be no Unicode."""
+    return json.dumps(message, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
 
 
 def main(seconds: str, memory: str, file: str = "") -> None:
@@ -52,14 +50,15 @@ def main(seconds: str, memory: str, file: str = "") -> None:
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # What a parser prints.
     if not file:
-        write_message(out, list(_suffixes()))
-        return
+        out.write(encode(list(_suffixes())))
+        return out.close()
     path = Path(file)
 
     def ask(texts: Sequence[str]) -> list[str]:
         found: list[str] = []
         for group in _divide(texts):
-            write_message(out, {"texts": group})
+            out.write(encode({"texts": group}))
+            out.flush()
             line = sys.stdin.buffer.readline()
             if not line:
                 sys.exit()  # The server has ended.
@@ -79,7 +78,8 @@ def main(seconds: str, memory: str, file: str = "") -> None:
         end["reason"] = str(error)
         if isinstance(error.__cause__, MemoryError):
             end["reason"] = f"{path} needs more than {memory} bytes of memory. Divide it."
-    write_message(out, end)
+    out.write(encode(end))
+    out.close()
 
 
 def _limit(seconds: int, memory: int) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import collections
-import concurrent.futures
 import contextlib
 import dataclasses
 import functools
@@ -23,6 +22,10 @@ from typing import Any, NamedTuple
 
 from keras_transformer.serving import file_process
 from keras_transformer.serving.errors import Code, ServingError, invalid
+from keras_transformer.serving.queues import LARGE, off_loop
+
+Translate = Callable[[Sequence[str]], Awaitable[list[str]]]
+"""Translates texts."""
 
 MOST_BYTES = 1 << 20
 """The size of a file."""
@@ -33,6 +36,7 @@ _MOST_SECONDS, _MOST_MEMORY = 15, 512 << 20
 """Processor time and bytes that reading and writing a file may take."""
 _KEPT_FILES, _KEPT_SECONDS = 64, 900
 _MOST_REASON = 500
+_MOST_LINE = 16 << 20
 
 
 class File(NamedTuple):
@@ -58,9 +62,8 @@ def suffixes(keeps_markup: bool) -> tuple[str, ...]:
     """
     if not keeps_markup:
         return (".txt",)
-    with _start() as process:
-        content, _ = process.communicate()
-    return tuple(json.loads(content))
+    command, options = _command()
+    return tuple(json.loads(subprocess.run(command, check=True, **options).stdout))
 
 
 def read_form(body: bytes, content_type: str, most_fields: int) -> dict[str, str | File]:
@@ -113,96 +116,67 @@ def _read_options(head: bytes) -> tuple[str, Mapping[str, str]]:
         raise invalid("Invalid request: a header of the form is malformed") from error
 
 
-def _start(*arguments: str) -> subprocess.Popen:
-    """Start `file_process` with the packages that this process has."""
-    command = [sys.executable, "-P", "-m", file_process.__name__]
+def _command(*arguments: str) -> tuple[list[str], dict[str, Any]]:
+    """Return what starts `file_process` with the packages that this process has, and options."""
+    limits = str(_MOST_SECONDS), str(_MOST_MEMORY)
     path = os.pathsep.join(map(os.path.abspath, sys.path))
-    return subprocess.Popen(
-        [*command, str(_MOST_SECONDS), str(_MOST_MEMORY), *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": path},
-        start_new_session=True,  # Control-C is for the server.
-    )
+    options = {
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "env": {**os.environ, "PYTHONPATH": path},
+        "start_new_session": True,  # Control-C is for the server.
+    }
+    return [sys.executable, "-P", "-m", file_process.__name__, *limits, *arguments], options
 
 
-class _Work:
-    """A file that is translated by a process of its own, for a client that may leave.
+async def _translate_apart(file: File, translate: Translate) -> tuple[bytes, list[str]]:
+    """Return what `translate_file` does, whose parser is in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, f"file{file.suffix}")
+        path.write_bytes(file.content)
+        command, options = _command(str(path))
+        process = await asyncio.create_subprocess_exec(*command, limit=_MOST_LINE, **options)
+        try:
+            end = await _talk(process, translate)
+            code = await process.wait()
+        finally:
+            with contextlib.suppress(ProcessLookupError):  # It has ended.
+                process.kill()
+            await process.communicate()
+        if "failures" in end:
+            return path.read_bytes(), end["failures"]
+    if code == -signal.SIGXCPU:
+        end["reason"] = (
+            f"{file.name} takes more than {_MOST_SECONDS} s of processor time. Divide it."
+        )
+    if "reason" not in end:
+        raise RuntimeError(f"the process that reads a {file.suffix} file ended with {code}")
+    reason = end["reason"].replace(str(path), file.name)
+    raise invalid(f"Invalid request: {reason[:_MOST_REASON]}")
 
-    Args:
-        file: The file.
-        translate: Translates texts, in the loop of the caller.
+
+async def _talk(process: asyncio.subprocess.Process, translate: Translate) -> dict[str, Any]:
+    """Translate what a process asks for, and return its last message, which may be missing.
+
+    Raises:
+        Exception: If the process ends because texts were not translated; why they were not.
     """
-
-    def __init__(self, file: File, translate: Callable[[Sequence[str]], Awaitable[list[str]]]):
-        self._file, self._translate = file, translate
-        self._loop = asyncio.get_running_loop()
-        self._is_over = False
-        self._asked: concurrent.futures.Future | None = None
-        self._process: subprocess.Popen | None = None
-        self._error: Exception | None = None
-
-    def run(self) -> tuple[bytes, list[str]]:
-        """Return what `translate_file` does."""
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, f"file{self._file.suffix}")
-            path.write_bytes(self._file.content)
-            end: dict[str, Any] | None = None
-            process = self._process = _start(str(path))
-            with contextlib.suppress(BrokenPipeError), process:
-                if self._is_over:  # Since it was started.
-                    self.stop()
-                end = self._talk(process)
-            if end is None:
-                raise self._failure(process.returncode)
-            if "failures" in end:
-                return path.read_bytes(), end["failures"]
-        if self._error and "reason" not in end:
-            raise self._error
-        reason = end["reason"].replace(str(path), self._file.name)
-        raise invalid(f"Invalid request: {reason[:_MOST_REASON]}")
-
-    def stop(self) -> None:
-        """Translate no more texts."""
-        self._is_over = True
-        if self._asked:
-            self._asked.cancel()
-        if self._process:
-            self._process.kill()
-
-    def _talk(self, process: subprocess.Popen) -> dict[str, Any] | None:
-        """Translate what a process asks for, and return its last message; None without one."""
-        assert process.stdin and process.stdout
-        for line in process.stdout:
-            message = json.loads(line)
-            if "texts" not in message:
-                return message
-            try:
-                answer: dict[str, Any] = {"texts": self._ask(message["texts"])}
-            except Exception as error:  # The file may do without some texts.
-                self._error, answer = error, {"error": str(error)}
-            file_process.write_message(process.stdin, answer)
-        return None
-
-    def _ask(self, texts: Sequence[str]) -> list[str]:
-        async def wait() -> list[str]:
-            return await self._translate(texts)
-
-        if self._is_over:
-            raise ServingError(Code.CANCELLED, "The client has left.")
-        asked = self._asked = asyncio.run_coroutine_threadsafe(wait(), self._loop)
-        if self._is_over:  # Since then.
-            self.stop()
-        return asked.result()
-
-    def _failure(self, code: int) -> Exception:
-        """Return the error of a process that has ended with a code."""
-        if self._is_over:
-            return ServingError(Code.CANCELLED, "The client has left.")
-        if code == -signal.SIGXCPU:
-            reason = f"{self._file.name} takes more than {_MOST_SECONDS} s of processor time"
-            return invalid(f"Invalid request: {reason}. Divide it.")
-        return RuntimeError(f"the process that reads a {self._file.suffix} file ended with {code}")
+    assert process.stdin and process.stdout
+    error: Exception | None = None
+    while line := await process.stdout.readline():
+        message = await off_loop(json.loads, line, large=len(line) > LARGE)
+        if "texts" not in message:
+            if error and not message:
+                raise error
+            return message
+        try:
+            answer: dict[str, Any] = {"texts": await translate(message["texts"])}
+        except Exception as caught:  # The file may do without some texts.
+            error, answer = caught, {"error": str(caught)}
+        process.stdin.write(await off_loop(file_process.encode, answer, large=len(line) > LARGE))
+        with contextlib.suppress(ConnectionError):  # It has ended.
+            await process.stdin.drain()
+    return {}
 
 
 @dataclasses.dataclass
@@ -220,15 +194,11 @@ class Files:
 
     def __init__(self) -> None:
         self._kept: dict[str, tuple[float, File]] = {}
-        self._threads = concurrent.futures.ThreadPoolExecutor(_AT_A_TIME, "files")
         self._free = asyncio.Semaphore(_AT_A_TIME)
         self._clients: dict[str, _Client] = collections.defaultdict(_Client)
 
     async def translate(
-        self,
-        file: File,
-        translate: Callable[[Sequence[str]], Awaitable[list[str]]],
-        client: str = "",
+        self, file: File, translate: Translate, client: str = ""
     ) -> tuple[str, list[str]]:
         """Translate a file.
 
@@ -253,7 +223,7 @@ class Files:
         own.files += 1
         try:
             async with own.free, self._free:
-                content, failures = await self._run(_Work(file, translate))
+                content, failures = await _translate_apart(file, translate)
         finally:
             own.files -= 1
             if not own.files:
@@ -263,12 +233,6 @@ class Files:
         self._drop()
         self._kept = dict(list(self._kept.items())[-_KEPT_FILES:])
         return name, failures
-
-    async def _run(self, work: _Work) -> tuple[bytes, list[str]]:
-        try:
-            return await asyncio.wrap_future(self._threads.submit(work.run))
-        finally:  # A thread that has begun is not stopped otherwise.
-            work.stop()
 
     def get(self, query: str) -> File:
         """Return the translation that the query of an address names.

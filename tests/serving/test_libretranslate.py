@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import re
+import subprocess
 import sys
 import threading
 import time
@@ -22,7 +23,7 @@ from keras_transformer.config.record import ExportRecord
 from keras_transformer.documents.markdown import from_tags, hide, to_tags
 from keras_transformer.serving.errors import Code, ServingError
 from keras_transformer.serving.file_process import _hide_code
-from keras_transformer.serving.files import File, Files, _start, suffixes
+from keras_transformer.serving.files import File, Files, suffixes
 from keras_transformer.serving.languages import Offer, choose, find_code, read_offer, short_codes
 from keras_transformer.serving.model import DEFAULT, DOCUMENT
 from keras_transformer.serving.parts import Sizes
@@ -610,11 +611,11 @@ def test_the_language_of_a_file_is_that_of_its_texts(tmp_path, monkeypatch):
     page, content = docx.Document(), io.BytesIO()
     page.add_paragraph("Der Hund läuft heute mit den Männern am Strand entlang.")
     page.save(content)
-    threads, start = set(), _start
+    threads, run = set(), subprocess.run
     suffixes.cache_clear()
     monkeypatch.setattr(
-        "keras_transformer.serving.files._start",
-        lambda *file: threads.add(threading.current_thread()) or start(*file),
+        "subprocess.run",
+        lambda *args, **kwargs: threads.add(threading.current_thread()) or run(*args, **kwargs),
     )
     with ModelServer("", "", models=models) as server:
         client = connect(server)
@@ -657,6 +658,7 @@ def test_the_file_of_a_client_that_leaves_is_stopped():
             await asyncio.wait_for(files.translate(File("a.txt", b"A"), hang), 5)
         for task in work:
             task.cancel()
+        await asyncio.gather(*work, return_exceptions=True)
         await asyncio.wait_for(left.wait(), 30)
         await asyncio.wait_for(files.translate(File("a.txt", b"A"), echo), 30)
 
@@ -685,6 +687,7 @@ def test_a_client_leaves_room_for_the_files_of_others():
             await asyncio.wait_for(files.translate(File("a.txt", b"A"), hang, "a"), 5)
         for task in work:
             task.cancel()
+        await asyncio.gather(*work, return_exceptions=True)
 
     asyncio.run(check())
 
@@ -738,7 +741,12 @@ def test_no_parser_of_files_is_imported_by_the_server():
     assert run_python("-c", code).stdout.strip() == "[]"
 
 
-def test_as_many_translations_as_promised_are_kept():
+def test_as_many_translations_as_promised_are_kept(monkeypatch):
+    async def translate(file, translate):
+        return file.content, []
+
+    monkeypatch.setattr("keras_transformer.serving.files._translate_apart", translate)
+
     async def check():
         files = Files()
         names = [(await files.translate(File(f"{i}.txt", b"A"), echo))[0] for i in range(65)]
