@@ -23,6 +23,9 @@ Connection: close\r
 Content-Length: {}\r
 \r
 """
+_FORM_HEAD = _HEAD.replace("/v1/models/model:predict", "/translate_file").replace(
+    "\r\n\r\n", "\r\nContent-Type: multipart/form-data; boundary=x\r\n\r\n"
+)
 _CLIENTS = 2
 
 
@@ -31,11 +34,11 @@ def _connect(ports: Ports) -> socket.socket:
     return socket.create_connection(("127.0.0.1", ports[1]), 5, source_address=("127.0.0.2", 0))
 
 
-def post(ports: Ports, body: bytes, wait: float = 60) -> bytes:
+def post(ports: Ports, body: bytes, wait: float = 60, head: str = _HEAD) -> bytes:
     """Return the answer to a request, or leave after some seconds."""
     with _connect(ports) as one:
         one.settimeout(wait)
-        one.sendall(_HEAD.format(len(body)).encode() + body)
+        one.sendall(head.format(len(body)).encode() + body)
         with contextlib.suppress(TimeoutError):
             return b"".join(iter(functools.partial(one.recv, 1 << 16), b""))
     return b""
@@ -44,6 +47,17 @@ def post(ports: Ports, body: bytes, wait: float = 60) -> bytes:
 # Made once, because the other clients are threads of the same process.
 _LARGE = json.dumps({"inputs": 1024 * [450 * "word "]}).encode()
 _NESTED = b'{"inputs": [' + 5_000_000 * b"[]," + b"[]]}"
+_LINKS = (
+    "\r\n".join(
+        f"--x\r\nContent-Disposition: form-data; name={name}\r\n\r\n{value}"
+        for name, value in {
+            "source": "en",
+            "target": "de",
+            '"file"; filename="a.md"': 4200 * "[a](b)",
+        }.items()
+    ).encode()
+    + b"\r\n--x--\r\n"
+)
 _INVALID = b'{"inputs": ["' + 15_000_000 * b"\xff" + b'"]}'
 
 
@@ -84,6 +98,10 @@ def packed_values_over_grpc(ports: Ports) -> bytes:
     return _predict(ports, _request("", 1, b"", 15_000_000))
 
 
+def documents_of_links(ports: Ports) -> bytes:
+    return post(ports, _LINKS, head=_FORM_HEAD)
+
+
 def slow_bodies(ports: Ports) -> None:
     with contextlib.ExitStack() as stack:
         for _ in range(100):
@@ -112,6 +130,7 @@ ATTACKS: tuple[Callable[[Ports], object], ...] = (
     attention_over_rest,
     many_strings_over_grpc,
     packed_values_over_grpc,
+    documents_of_links,
     slow_bodies,
     many_connections,
 )

@@ -18,6 +18,7 @@ from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF
 
+from keras_transformer.documents.files import load_checker
 from keras_transformer.trees import Tree
 from keras_transformer.utils.files import write_json
 
@@ -208,13 +209,8 @@ def failed_checks(
     failed_checks(["Copied %s files."], ["Dateien kopiert"])  # {'endpunc': 1, 'printf': 1}
     ```
     """
-    try:
-        checks = importlib.import_module("translate.filters.checks")
-        units = importlib.import_module("translate.storage.base")
-    except ImportError as error:
-        raise ImportError("Checks need `pip install 'keras-transformer-mt[documents]'`.") from error
-    config = checks.CheckerConfig(targetlanguage=language)
-    checker = checks.StandardChecker(config, excludefilters=["spellcheck"])
+    checker = load_checker(language)
+    units = importlib.import_module("translate.storage.base")
     counts: collections.Counter[str] = collections.Counter()
     for source, translation in zip(sources, translations, strict=True):
         unit = units.TranslationUnit(source)

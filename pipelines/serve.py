@@ -302,7 +302,7 @@ def run_tensorflow(args: argparse.Namespace, version: Path | None, name: str) ->
 
 def _bases(file: Path) -> dict[Path, str]:
     """Return the directories of a file's models, which Docker mounts at the same paths."""
-    from keras_transformer.serving.model_config import parse_text
+    from keras_transformer.serving.settings import parse_text
 
     if importlib.util.find_spec("tensorflow_serving") is None:
         sys.exit(NO_CONFIG)
@@ -323,8 +323,12 @@ def run_python(args: argparse.Namespace, version: Path | None, name: str) -> Non
         return
     if not _has_packages():
         sys.exit(NO_SERVER)
-    from keras_transformer.serving.model_config import ModelConfig, parse_model_config
-    from keras_transformer.serving.settings import Settings, read_keys
+    from keras_transformer.serving.settings import (
+        ModelConfig,
+        Settings,
+        parse_model_config,
+        read_keys,
+    )
 
     file: Path | None = args.model_config_file
     settings = Settings(
@@ -346,10 +350,9 @@ def run_python(args: argparse.Namespace, version: Path | None, name: str) -> Non
 
     share_arenas(2)
     prepare_tensorflow()
-    from keras_transformer.serving.devices import has_gpu
     from keras_transformer.serving.http import serve
     from keras_transformer.serving.server import Server
-    from keras_transformer.serving.session import configure
+    from keras_transformer.serving.session import configure, has_gpu
 
     configure(settings.threads, settings.gpu_memory_fraction)
     if args.gpu_memory_fraction and not has_gpu():

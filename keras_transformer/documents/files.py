@@ -34,7 +34,9 @@ _STORES = {
 """What reads each kind of file: a class of translate-toolkit, or python-docx."""
 SUFFIXES = (".txt", *_STORES)
 """What `translate_file` reads."""
-_BILINGUAL = (".po", ".pot", ".xliff", ".xlf")
+_GETTEXT = (".po", ".pot")
+"""Files whose comments may name the checks that a translation fails."""
+_BILINGUAL = (*_GETTEXT, ".xliff", ".xlf")
 """Files that hold a message next to its translation."""
 _XML = (".xliff", ".xlf", ".docx")
 _NOT_XML = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -55,11 +57,11 @@ KEPT = rf"all re:`[^`]+`|{IMAGE}|\\\|"
 """What is kept in all but plain text, as `DecodingConfig.protect`: with code, images and `\\|`."""
 
 
-def check_suffix(path: Path, only_missing: bool = False) -> None:
+def check_suffix(path: Path, only_missing: bool = False, checks: bool = False) -> None:
     """Check that a file can be translated, before a model is loaded.
 
     Raises:
-        ValueError: If it is of another kind, or `only_missing` does not apply to it.
+        ValueError: If it is of another kind, or `only_missing` or `checks` does not apply to it.
         ImportError: If a package is missing.
     """
     if path.suffix.lower() not in SUFFIXES:
@@ -67,10 +69,14 @@ def check_suffix(path: Path, only_missing: bool = False) -> None:
             f"A document must be one of {' '.join(SUFFIXES)}, received {path}. Convert it, or "
             "rename a plain text to .txt."
         )
-    if only_missing and path.suffix.lower() not in _BILINGUAL:
-        raise ValueError(
-            f"only_missing needs one of {' '.join(_BILINGUAL)}, received {path}. Leave it out."
-        )
+    for option, able in {
+        "only_missing": _BILINGUAL if only_missing else SUFFIXES,
+        "checks": _GETTEXT if checks else SUFFIXES,
+    }.items():
+        if path.suffix.lower() not in able:
+            raise ValueError(
+                f"{option} needs one of {' '.join(able)}, received {path}. Leave it out."
+            )
     _store(path)
 
 
@@ -94,7 +100,7 @@ def _load(name: str) -> Any:
 
 
 def translate_file(
-    path: Path, translate: Translate, only_missing: bool = False
+    path: Path, translate: Translate, only_missing: bool = False, checks: bool = False
 ) -> tuple[bytes, list[str]]:
     """Translate a file, and keep its structure, keys, comments and markup.
 
@@ -102,15 +108,16 @@ def translate_file(
         path: The file, whose suffix is one of `SUFFIXES`.
         translate: Translates texts.
         only_missing: Whether messages that have a translation keep it.
+        checks: Whether a comment names each check of `load_checker` that a new translation fails.
 
     Returns:
         The content of the translated file; and a line for each text that stays as it was, because
         its translation failed.
 
     Raises:
-        ValueError: If the file is damaged or too large, or `only_missing` does not apply to it.
+        ValueError: If the file is damaged or too large, or an option does not apply to it.
     """
-    check_suffix(path, only_missing)
+    check_suffix(path, only_missing, checks)
     store, suffix = _store(path), path.suffix.lower()
     if store is None:
         return _translate_plain(path, translate)
@@ -121,7 +128,8 @@ def translate_file(
     if change := _PAGES.get(suffix):  # Written while they are read.
         return _translate_page(path, functools.partial(change, store), translate)
     messages = read_messages(path)
-    content, failures = _translate_messages(messages, translate, only_missing)
+    checker = load_checker(messages.gettargetlanguage()) if checks else None
+    content, failures = _translate_messages(messages, translate, only_missing, checker)
     if suffix == ".properties" and path.read_bytes().isascii():
         content = _escaped(content)
     return content, failures
@@ -212,7 +220,24 @@ _PAGES = {
 }
 
 
-def _translate_messages(store, translate, only_missing):
+def load_checker(language: str | None = None) -> Any:
+    """Return the checks of translate-toolkit's pofilter, without that of spelling.
+
+    Args:
+        language: The code of the target language, which some checks depend on.
+
+    Raises:
+        ImportError: If translate-toolkit is missing.
+    """
+    try:
+        checks = importlib.import_module("translate.filters.checks")
+    except ImportError as error:
+        raise ImportError("Checks need `pip install 'keras-transformer-mt[documents]'`.") from error
+    config = checks.CheckerConfig(targetlanguage=language)
+    return checks.StandardChecker(config, excludefilters=["spellcheck"])
+
+
+def _translate_messages(store, translate, only_missing, checker):
     units = [unit for unit in store.units if unit.istranslatable()]
     if only_missing:
         units = [unit for unit in units if not all(_targets(unit))]
@@ -234,6 +259,8 @@ def _translate_messages(store, translate, only_missing):
             else:
                 unit.target = forms[0]
             unit.markfuzzy()
+            for name, reason in checker.run_filters(unit).items() if checker else ():
+                unit.adderror(name, reason)
         except SyntaxError as error:  # No XML.
             failures.append(f"{_shown(texts[0])}: {error}")
     return bytes(store), failures

@@ -1,11 +1,16 @@
 """Files that clients send to be translated, and download once they are."""
 
 import asyncio
-import concurrent.futures
+import collections
+import contextlib
+import dataclasses
 import functools
-import itertools
-import re
+import json
+import os
 import secrets
+import signal
+import subprocess
+import sys
 import tempfile
 import time
 import urllib.parse
@@ -13,23 +18,25 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from email.parser import BytesHeaderParser
 from email.policy import HTTP
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from keras_transformer.config.data import PATTERN_PREFIX
-from keras_transformer.documents.files import KEPT, SUFFIXES, check_suffix, translate_file
-from keras_transformer.documents.word import check_size
+from keras_transformer.serving import file_process
 from keras_transformer.serving.errors import Code, ServingError, invalid
+from keras_transformer.serving.queues import LARGE, off_loop
+
+Translate = Callable[[Sequence[str]], Awaitable[list[str]]]
+"""Translates texts."""
 
 MOST_BYTES = 1 << 20
-"""The size of a file. Parsing holds the GIL."""
-_MOST_UNPACKED = 4 << 20
-"""The size of a .docx file once it is decompressed, of which a parser needs 40 times as much."""
-_AT_A_TIME, _MOST_WAITING = 2, 8
+"""The size of a file."""
+_AT_A_TIME, _AT_A_TIME_OF_CLIENT = 5, 2
+_MOST = 20
+"""Files that are translated or wait; a client may have half of them."""
+_MOST_SECONDS, _MOST_MEMORY = 15, 512 << 20
+"""Processor time and bytes that reading and writing a file may take."""
 _KEPT_FILES, _KEPT_SECONDS = 64, 900
 _MOST_REASON = 500
-_HIDDEN = re.compile(KEPT.partition(PATTERN_PREFIX)[2])
-"""What an exported model, which has patterns for placeholders only, does not keep."""
-_PLACEHOLDER = re.compile(r"\{code[0-9]+\}")
+_MOST_LINE = 16 << 20
 
 
 class File(NamedTuple):
@@ -48,19 +55,15 @@ class File(NamedTuple):
 def suffixes(keeps_markup: bool) -> tuple[str, ...]:
     """Return the kinds of files that can be translated here.
 
-    The first call imports what reads them, which takes long.
+    The first call starts a process that imports what reads them, which takes long.
 
     Args:
         keeps_markup: Whether the model keeps placeholders and tags.
     """
-    found = []
-    for suffix in SUFFIXES if keeps_markup else [".txt"]:
-        try:
-            check_suffix(Path(f"file{suffix}"))
-        except ImportError:
-            continue
-        found.append(suffix)
-    return tuple(found)
+    if not keeps_markup:
+        return (".txt",)
+    command, options = _command()
+    return tuple(json.loads(subprocess.run(command, check=True, **options).stdout))
 
 
 def read_form(body: bytes, content_type: str, most_fields: int) -> dict[str, str | File]:
@@ -113,71 +116,77 @@ def _read_options(head: bytes) -> tuple[str, Mapping[str, str]]:
         raise invalid("Invalid request: a header of the form is malformed") from error
 
 
-def _hide_code(texts: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Return texts with placeholders for code, and what these stand for."""
-    kept = {name: name for name in _PLACEHOLDER.findall("\n".join(texts))}
-    names = (name for i in itertools.count() if (name := f"{{code{i}}}") not in kept)
+def _command(*arguments: str) -> tuple[list[str], dict[str, Any]]:
+    """Return what starts `file_process` with the packages that this process has, and options."""
+    limits = str(_MOST_SECONDS), str(_MOST_MEMORY)
+    path = os.pathsep.join(map(os.path.abspath, sys.path))
+    options = {
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "env": {**os.environ, "PYTHONPATH": path},
+        "start_new_session": True,  # Control-C is for the server.
+    }
+    return [sys.executable, "-P", "-m", file_process.__name__, *limits, *arguments], options
 
-    def hide(code: re.Match) -> str:
-        name = next(names)
-        kept[name] = code[0]
-        return name
 
-    return [_HIDDEN.sub(hide, text) for text in texts], kept
+async def _translate_apart(file: File, translate: Translate) -> tuple[bytes, list[str]]:
+    """Return what `translate_file` does, whose parser is in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, f"file{file.suffix}")
+        path.write_bytes(file.content)
+        command, options = _command(str(path))
+        process = await asyncio.create_subprocess_exec(*command, limit=_MOST_LINE, **options)
+        try:
+            end = await _talk(process, translate)
+            code = await process.wait()
+        finally:
+            with contextlib.suppress(ProcessLookupError):  # It has ended.
+                process.kill()
+            await process.communicate()
+        if "failures" in end:
+            return path.read_bytes(), end["failures"]
+    if code == -signal.SIGXCPU:
+        end["reason"] = (
+            f"{file.name} takes more than {_MOST_SECONDS} s of processor time. Divide it."
+        )
+    if "reason" not in end:
+        raise RuntimeError(f"the process that reads a {file.suffix} file ended with {code}")
+    reason = end["reason"].replace(str(path), file.name)
+    raise invalid(f"Invalid request: {reason[:_MOST_REASON]}")
 
 
-class _Work:
-    """A file that is translated in a thread, for a client that may leave.
+async def _talk(process: asyncio.subprocess.Process, translate: Translate) -> dict[str, Any]:
+    """Translate what a process asks for, and return its last message, which may be missing.
 
-    Args:
-        file: The file.
-        translate: Translates texts, in the loop of the caller.
+    Raises:
+        Exception: If the process ends because texts were not translated; why they were not.
     """
+    assert process.stdin and process.stdout
+    error: Exception | None = None
+    while line := await process.stdout.readline():
+        message = await off_loop(json.loads, line, large=len(line) > LARGE)
+        if "texts" not in message:
+            if error and not message:
+                raise error
+            return message
+        try:
+            answer: dict[str, Any] = {"texts": await translate(message["texts"])}
+        except Exception as caught:  # The file may do without some texts.
+            error, answer = caught, {"error": str(caught)}
+        process.stdin.write(await off_loop(file_process.encode, answer, large=len(line) > LARGE))
+        with contextlib.suppress(ConnectionError):  # It has ended.
+            await process.stdin.drain()
+    return {}
 
-    def __init__(self, file: File, translate: Callable[[Sequence[str]], Awaitable[list[str]]]):
-        self._file, self._translate = file, translate
-        self._loop = asyncio.get_running_loop()
-        self._is_over = False
-        self._asked: concurrent.futures.Future | None = None
 
-    def run(self) -> tuple[bytes, list[str]]:
-        """Return what `translate_file` does."""
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, f"file{self._file.suffix}")
-            path.write_bytes(self._file.content)
-            try:
-                if self._file.suffix == ".docx":
-                    check_size(self._file.content, _MOST_UNPACKED)
-                return translate_file(path, self._translate_here)
-            except ValueError as error:
-                reason = str(error).replace(str(path), self._file.name)
-                raise invalid(f"Invalid request: {reason[:_MOST_REASON]}") from error
+@dataclasses.dataclass
+class _Client:
+    """The files of a client that wait or are translated."""
 
-    def stop(self) -> None:
-        """Translate no more texts."""
-        self._is_over = True
-        if self._asked:
-            self._asked.cancel()
-
-    def _translate_here(self, texts: Sequence[str]) -> list[str]:
-        if self._file.suffix == ".txt":
-            return self._ask(texts)
-        hidden, kept = _hide_code(texts)
-        return [
-            _PLACEHOLDER.sub(lambda name: kept.get(name[0], name[0]), text)
-            for text in self._ask(hidden)
-        ]
-
-    def _ask(self, texts: Sequence[str]) -> list[str]:
-        async def wait() -> list[str]:
-            return await self._translate(texts)
-
-        if self._is_over:
-            raise ServingError(Code.CANCELLED, "The client has left.")
-        asked = self._asked = asyncio.run_coroutine_threadsafe(wait(), self._loop)
-        if self._is_over:  # Since then.
-            self.stop()
-        return asked.result()
+    files: int = 0
+    free: asyncio.Semaphore = dataclasses.field(
+        default_factory=lambda: asyncio.Semaphore(_AT_A_TIME_OF_CLIENT)
+    )
 
 
 class Files:
@@ -185,17 +194,18 @@ class Files:
 
     def __init__(self) -> None:
         self._kept: dict[str, tuple[float, File]] = {}
-        self._threads = concurrent.futures.ThreadPoolExecutor(_AT_A_TIME, "files")
-        self._begun: list[concurrent.futures.Future] = []
+        self._free = asyncio.Semaphore(_AT_A_TIME)
+        self._clients: dict[str, _Client] = collections.defaultdict(_Client)
 
     async def translate(
-        self, file: File, translate: Callable[[Sequence[str]], Awaitable[list[str]]]
+        self, file: File, translate: Translate, client: str = ""
     ) -> tuple[str, list[str]]:
         """Translate a file.
 
         Args:
             file: The file.
             translate: Translates texts.
+            client: The client's address.
 
         Returns:
             What `get` finds the translation by, and a line for each text that was not translated.
@@ -205,16 +215,19 @@ class Files:
         """
         if len(file.content) > MOST_BYTES:
             raise invalid(f"Invalid request: a file may have {MOST_BYTES} bytes. Divide it.")
-        self._begun = [each for each in self._begun if not each.done()]
-        if len(self._begun) >= _AT_A_TIME + _MOST_WAITING:
+        own = self._clients[client]
+        count = sum(each.files for each in self._clients.values())
+        if count >= _MOST or own.files >= _MOST // 2:
             message = "Too many files wait. Try again later."
             raise ServingError(Code.RESOURCE_EXHAUSTED, message, http=503)
-        work = _Work(file, translate)
-        self._begun.append(self._threads.submit(work.run))
+        own.files += 1
         try:
-            content, failures = await asyncio.wrap_future(self._begun[-1])
-        finally:  # A thread that has begun is not stopped otherwise.
-            work.stop()
+            async with own.free, self._free:
+                content, failures = await _translate_apart(file, translate)
+        finally:
+            own.files -= 1
+            if not own.files:
+                del self._clients[client]
         name = secrets.token_urlsafe(24)
         self._kept[name] = time.monotonic() + _KEPT_SECONDS, File(file.name, content)
         self._drop()

@@ -15,15 +15,18 @@ from keras_transformer.serving.metrics import Entry, Metrics
 from keras_transformer.serving.model import DEFAULT
 from keras_transformer.serving.parts import Arrays
 from keras_transformer.serving.predict import Predictor
-from keras_transformer.serving.protos import (
+from keras_transformer.serving.queues import LARGE, Room, off_loop
+from keras_transformer.serving.tensors import (
+    check_fields,
+    check_names,
     get_model_metadata_pb2,
     get_model_status_pb2,
     model_service_pb2_grpc,
     predict_pb2,
     prediction_service_pb2_grpc,
+    read_tensor,
+    write_tensor,
 )
-from keras_transformer.serving.queues import LARGE, Room, off_loop
-from keras_transformer.serving.tensors import check_fields, check_names, read_tensor, write_tensor
 from keras_transformer.serving.versions import ModelVersions
 
 log = logging.getLogger(__name__)

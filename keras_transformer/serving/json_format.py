@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.serving.errors import invalid
-from keras_transformer.serving.json_text import AT_ONCE
 from keras_transformer.serving.tensors import MOST_DIMENSIONS, type_name
 
+_AT_ONCE = 1 << 14
+"""Values that are written without interruption."""
 _SHOWN = 500  # Characters of a JSON value in an error.
 _BYTES_SUFFIX = "_bytes"
 _BYTES_AT_ONCE = 1 << 20
@@ -149,6 +150,17 @@ def write_outputs(outputs: Mapping[str, np.ndarray], in_rows: bool) -> dict[str,
     return {"predictions": [dict(zip(columns, row, strict=True)) for row in rows]}
 
 
+def encode(answer: Any, indent: int | None = None) -> bytes:
+    """Return a value as JSON, written in parts for the sake of other threads if not indented.
+
+    >>> encode({"outputs": [["a", "b"], [0.5]]})
+    b'{"outputs": [["a", "b"], [0.5]]}'
+    """
+    if indent is not None:
+        return _dump(answer, indent)
+    return b"".join(_pieces(answer))
+
+
 def _columns(rows: list[Any], names: list[str]) -> dict[str, list[Any]]:
     """Return the values of each input in rows of objects or, for one input, of values."""
     objects = _is_object(rows[0])
@@ -261,7 +273,7 @@ def _values(name: str, array: np.ndarray) -> Any:
 
 def _nested(array: np.ndarray) -> Any:
     """Return an array as nested lists, made in parts for the sake of other threads."""
-    is_large = array.ndim > 1 and array.size > AT_ONCE
+    is_large = array.ndim > 1 and array.size > _AT_ONCE
     return [_nested(part) for part in array] if is_large else array.tolist()
 
 
@@ -269,14 +281,39 @@ def _shortest(array: np.ndarray) -> np.ndarray:
     """Return float32 numbers as the float64 numbers with the same shortest digits."""
     flat, found = array.reshape(-1), np.empty(array.size)
     # In parts, because a number takes 128 bytes as text, and other threads wait for each part.
-    for start in range(0, array.size, AT_ONCE):
-        part = slice(start, start + AT_ONCE)
+    for start in range(0, array.size, _AT_ONCE):
+        part = slice(start, start + _AT_ONCE)
         found[part] = flat[part].astype(str).astype(float)
     return found.reshape(array.shape)
 
 
 def _map(function: Any, array: np.ndarray) -> Any:
     return np.vectorize(function, otypes=[object])(array).tolist()
+
+
+def _pieces(value: Any) -> Iterator[bytes]:
+    if isinstance(value, dict):
+        items: Iterable = ((_dump(key) + b": ", item) for key, item in value.items())
+        ends = b"{", b"}"
+    elif isinstance(value, list) and value and isinstance(value[0], list | dict):
+        items, ends = ((b"", item) for item in value), (b"[", b"]")
+    elif isinstance(value, list):
+        parts = (value[i : i + _AT_ONCE] for i in range(0, len(value), _AT_ONCE))
+        yield b"[" + b", ".join(_dump(part)[1:-1] for part in parts) + b"]"
+        return
+    else:
+        yield _dump(value)
+        return
+    separator = ends[0]
+    for start, item in items:
+        yield separator + start
+        yield from _pieces(item)
+        separator = b", "
+    yield ends[1] if value else ends[0] + ends[1]
+
+
+def _dump(value: Any, indent: int | None = None) -> bytes:
+    return json.dumps(value, ensure_ascii=False, indent=indent).encode("utf-8", "replace")
 
 
 def _is_base64(value: Any) -> bool:

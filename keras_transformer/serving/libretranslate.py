@@ -247,7 +247,7 @@ class LibreTranslate:
 
         try:
             async with asyncio.timeout(self._settings.timeout):
-                name, failures = await self._files.translate(file, translate)
+                name, failures = await self._files.translate(file, translate, entry.client)
         except TimeoutError as error:
             message = f"The file took more than {self._settings.timeout:g} s. Divide it."
             raise ServingError(Code.DEADLINE_EXCEEDED, message, http=504) from error

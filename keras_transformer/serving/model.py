@@ -16,9 +16,15 @@ from google.protobuf.message import DecodeError
 
 from keras_transformer.serving.errors import Code, ServingError, invalid
 from keras_transformer.serving.parts import Pace, Sizes, lengths
-from keras_transformer.serving.protos import prediction_log_pb2, saved_model_pb2
 from keras_transformer.serving.session import Session, register_text_ops
-from keras_transformer.serving.tensors import DTYPES, check_names, read_tensor, type_name
+from keras_transformer.serving.tensors import (
+    DTYPES,
+    check_names,
+    prediction_log_pb2,
+    read_tensor,
+    saved_model_pb2,
+    type_name,
+)
 from keras_transformer.utils.checksums import check_files
 from keras_transformer.utils.errors import one_line
 from keras_transformer.utils.memory import trim_memory

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from keras_transformer.serving.devices import usual_batch_size
 from keras_transformer.serving.errors import Code, ServingError, invalid
 from keras_transformer.serving.metrics import Metrics
 from keras_transformer.serving.model import DOCUMENT, Model
 from keras_transformer.serving.parts import Arrays, join, lengths
 from keras_transformer.serving.queues import Batcher, Turn, Workers
+from keras_transformer.serving.session import usual_batch_size
 from keras_transformer.serving.settings import Settings
 from keras_transformer.serving.versions import Served, Versions
 from keras_transformer.utils.memory import available_memory

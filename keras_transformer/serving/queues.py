@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from keras_transformer.serving.devices import usual_batch_size, usual_runs
 from keras_transformer.serving.errors import Code, ServingError, invalid
 from keras_transformer.serving.parts import Arrays
+from keras_transformer.serving.session import usual_batch_size, usual_runs
 from keras_transformer.utils.memory import available_memory
 
 Run = Callable[[Arrays, Sequence[str]], Awaitable[Arrays]]

@@ -6,17 +6,16 @@ from pathlib import Path
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from keras_transformer.serving.devices import device_name, usual_runs
 from keras_transformer.serving.grpc_api import GrpcApi, ReadRequests
 from keras_transformer.serving.http import STOP_MARGIN, WebServer, bind
 from keras_transformer.serving.metrics import Metrics
 from keras_transformer.serving.page import Page
 from keras_transformer.serving.predict import Predictor
-from keras_transformer.serving.protos import model_service_pb2_grpc, prediction_service_pb2_grpc
 from keras_transformer.serving.queues import Batching
 from keras_transformer.serving.rest import RestApi
-from keras_transformer.serving.session import configure
+from keras_transformer.serving.session import configure, device_name, usual_runs
 from keras_transformer.serving.settings import Settings
+from keras_transformer.serving.tensors import model_service_pb2_grpc, prediction_service_pb2_grpc
 from keras_transformer.utils.versions import numbered_versions
 
 

@@ -1,4 +1,4 @@
-"""Sessions of TensorFlow, through the C API of its library (`tensorflow/c/c_api.h`).
+"""TensorFlow's sessions and devices, through the C API of its library (`tensorflow/c/c_api.h`).
 
 A server needs no TensorFlow for Python, which takes 130 MB of private memory. Of the two kinds of
 sessions of the C API, this is the older one, which knows tensors by name: `TF_SessionRun` would
@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.serving.errors import invalid, of_number
-from keras_transformer.serving.protos import config_pb2
-from keras_transformer.serving.tensors import DTYPES, NUMBERS
+from keras_transformer.serving.tensors import DTYPES, NUMBERS, config_pb2
+from keras_transformer.utils import devices
+from keras_transformer.utils.devices import available_cores
 from keras_transformer.utils.quiet import quiet_tensorflow
 
 _STRING_BYTES = 24  # Of a TF_TString, whose text may lie elsewhere.
@@ -32,6 +33,16 @@ _config = config_pb2.ConfigProto(
 )
 _config.experimental.optimize_for_static_graph = True  # Keeps no copies of the graph.
 _config.experimental.disable_output_partition_graphs = True
+# What takes more than half of the time until a signature is ready, and makes no export faster.
+_rewrites = _config.graph_options.rewrite_options
+_rewrites.meta_optimizer_iterations = _rewrites.ONE
+_rewrites.disable_tfg_optimizer = True
+_rewrites.memory_optimization = _rewrites.NO_MEM_OPT
+_rewrites.constant_folding = _rewrites.OFF  # TensorFlow folds constants again later.
+_rewrites.implementation_selector = _rewrites.OFF
+_rewrites.layout_optimizer = _rewrites.OFF
+_rewrites.loop_optimization = _rewrites.OFF
+_rewrites.shape_optimization = _rewrites.OFF
 
 _FREE = ctypes.CFUNCTYPE(None, c_void_p, c_size_t, c_void_p)
 _FUNCTIONS: dict[str, tuple[Any, ...]] = {  # The type of the result, then those of arguments.
@@ -156,16 +167,16 @@ class Session:
     def _list_gpus(self) -> list[int]:
         tf = _library()
         with _status() as status:
-            devices = tf.TF_DeprecatedSessionListDevices(self._session, status)
+            found = tf.TF_DeprecatedSessionListDevices(self._session, status)
         try:
             with _status() as status:
                 return [
-                    tf.TF_DeviceListMemoryBytes(devices, i, status)
-                    for i in range(tf.TF_DeviceListCount(devices))
-                    if tf.TF_DeviceListType(devices, i, status) == b"GPU"
+                    tf.TF_DeviceListMemoryBytes(found, i, status)
+                    for i in range(tf.TF_DeviceListCount(found))
+                    if tf.TF_DeviceListType(found, i, status) == b"GPU"
                 ]
         finally:
-            tf.TF_DeleteDeviceList(devices)
+            tf.TF_DeleteDeviceList(found)
 
     def run(
         self, fetches: Sequence[str], feeds: Mapping[str, np.ndarray], targets: Sequence[str] = ()
@@ -196,6 +207,40 @@ class Session:
         finally:
             for tensor in (*inputs, *outputs):
                 tf.TF_DeleteTensor(tensor)  # None is ignored.
+
+
+@functools.cache
+def has_gpu() -> bool:
+    """Return whether TensorFlow computes on a GPU."""
+    return bool(Session().gpus)
+
+
+def device_name() -> str:
+    """Return where models run: `the CPU`, or the first GPU, as `GPU:0 (NVIDIA H200)`."""
+    return f"GPU:0 ({_gpu_name()})" if has_gpu() else "the CPU"
+
+
+def _gpu_name() -> str:
+    name = ctypes.create_string_buffer(b"unknown", 256)
+    with contextlib.suppress(OSError):  # It is not that of NVIDIA.
+        cuda, device = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
+        cuda.cuDeviceGet(ctypes.byref(device), 0)
+        cuda.cuDeviceGetName(name, len(name), device)
+    return name.value.decode()
+
+
+def usual_batch_size() -> int:
+    """Return the sentences of a batch."""
+    return devices.usual_batch_size(has_gpu())
+
+
+def usual_runs() -> int:
+    """Return how many runs a server has at a time.
+
+    On a CPU, that is one per core. On a GPU, one run reads and writes text while the other one
+    computes; each further one would only take memory.
+    """
+    return 2 if has_gpu() else available_cores()
 
 
 def _delete(session: int) -> None:

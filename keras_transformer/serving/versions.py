@@ -11,13 +11,12 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from keras_transformer.serving.devices import has_gpu, usual_batch_size
 from keras_transformer.serving.errors import Code, ServingError, invalid
 from keras_transformer.serving.metrics import Metrics
 from keras_transformer.serving.model import Model
-from keras_transformer.serving.model_config import ModelConfig, parse_model_config
 from keras_transformer.serving.queues import Batcher, Batching
-from keras_transformer.serving.settings import Settings
+from keras_transformer.serving.session import has_gpu, usual_batch_size
+from keras_transformer.serving.settings import ModelConfig, Settings, parse_model_config
 from keras_transformer.utils.errors import one_line
 from keras_transformer.utils.memory import trim_memory
 from keras_transformer.utils.versions import numbered_versions

@@ -33,6 +33,12 @@ def add_document_options(parser: Parser) -> None:
     group.add_argument(
         "--only-missing", action="store_true", help="keep the translations that messages have"
     )
+    group.add_argument(
+        "--checks",
+        action="store_true",
+        help="comment each new translation of a .po or .pot file with the checks of "
+        "translate-toolkit's pofilter that it fails, such as different placeholders",
+    )
 
 
 def check_document_options(parser: Parser, args: argparse.Namespace) -> None:
@@ -51,6 +57,7 @@ def check_document_options(parser: Parser, args: argparse.Namespace) -> None:
         ("--output", args.output),
         ("--force", args.force),
         ("--only-missing", args.only_missing),
+        ("--checks", args.checks),
     ):
         if value and not args.document:
             lines = "; translations of lines are on standard output" * (option == "--output")
@@ -73,7 +80,7 @@ def translate_document(args: argparse.Namespace) -> None:
     from pipelines.cli.models import read_terms
 
     path, output = Path(args.document), Path(args.output) if args.output else None
-    check_suffix(path, args.only_missing)
+    check_suffix(path, args.only_missing, args.checks)
     if not path.is_file():
         raise FileNotFoundError(f"There is no file {path}. Check the path.")
     if output and output.exists() and not args.force:
@@ -93,7 +100,7 @@ def translate_document(args: argparse.Namespace) -> None:
             texts, batch_size=args.batch_size, progress=is_long, terms=terms
         )
 
-    content, failures = translate_file(path, translate, args.only_missing)
+    content, failures = translate_file(path, translate, args.only_missing, args.checks)
     if output is None:
         sys.stdout.buffer.write(content)
     else:

@@ -464,6 +464,24 @@ def test_messages_are_filled_in_and_marked(tmp_path):
     assert translated(tmp_path, ".po", many, upper)[0].count('"%D FILES"') == 5
 
 
+def test_comments_name_the_checks_that_a_new_translation_fails(tmp_path):
+    options = {"only_missing": True, "checks": True}
+    drop = lambda texts: [text.replace("%s ", "") for text in texts]  # noqa: E731
+    found, _ = translated(tmp_path, ".po", PO, drop, **options)
+    note = "# (pofilter) printf: Missing printf variable: %s\n"
+    assert f"# A note.\n{note}#. extracted\n" in found
+    assert found.count(note) == 1 and '\n\nmsgctxt "menu"\nmsgid "Open"\nmsgstr "Auf"' in found
+    again, _ = translated(tmp_path, ".po", found.replace("files. D", "files, d"), drop, **options)
+    assert again.count(note) == 1 and "pofilter" not in translated(tmp_path, ".po", PO, drop)[0]
+    for language, count in {"el": 0, "de": 1}.items():  # A question mark of Greek is a semicolon.
+        header = PO.replace('"Plural', f'"Language: {language}\\n"\n"Plural')
+        greek = lambda texts: [text.replace("?", ";") for text in texts]  # noqa: E731
+        marked = translated(tmp_path, ".po", header.replace("Done.", "Done?"), greek, **options)[0]
+        assert marked.count("(pofilter) endpunc") == count
+    with pytest.raises(ValueError, match=r"checks needs one of \.po \.pot, received .*\.json"):
+        translated(tmp_path, ".json", "{}", drop, checks=True)
+
+
 def test_a_text_that_fails_is_named_and_stays(tmp_path):
     def translate(texts):
         if "Open" in texts:

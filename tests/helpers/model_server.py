@@ -8,9 +8,8 @@ import grpc
 import tensorflow as tf
 
 from keras_transformer.serving.errors import ServingError, of_number
-from keras_transformer.serving.model_config import ModelConfig
 from keras_transformer.serving.server import Server
-from keras_transformer.serving.settings import Settings
+from keras_transformer.serving.settings import ModelConfig, Settings
 
 
 class ModelServer:

@@ -44,6 +44,7 @@ USAGE = [
     ("client --model x --columns --from a --to b", "give --columns or --from and --to, not both"),
     ("translate --model x --document y one", "give --document or sentences, not both"),
     ("translate --model x --only-missing one", "--only-missing needs --document"),
+    ("translate --model x --checks one", "--checks needs --document"),
     ("translate --model x --document y --force", "--force needs --output"),
     (
         "translate --model x --document y --output none/y",

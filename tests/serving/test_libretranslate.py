@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import re
+import subprocess
 import sys
 import threading
 import time
@@ -21,15 +22,16 @@ from libretranslatepy import LibreTranslateAPI
 from keras_transformer.config.record import ExportRecord
 from keras_transformer.documents.markdown import from_tags, hide, to_tags
 from keras_transformer.serving.errors import Code, ServingError
-from keras_transformer.serving.files import File, Files, _hide_code, suffixes
+from keras_transformer.serving.file_process import _hide_code
+from keras_transformer.serving.files import File, Files, suffixes
 from keras_transformer.serving.languages import Offer, choose, find_code, read_offer, short_codes
 from keras_transformer.serving.model import DEFAULT, DOCUMENT
-from keras_transformer.serving.model_config import ModelConfig
 from keras_transformer.serving.parts import Sizes
 from keras_transformer.serving.predict import Predictor
-from keras_transformer.serving.settings import Limits, read_keys
+from keras_transformer.serving.settings import Limits, ModelConfig, read_keys
 from keras_transformer.serving.text_parts import html_parts, join_parts, text_parts
 from tests.helpers.model_server import ModelServer
+from tests.helpers.tiny import run_python
 from tests.serving.conftest import STRINGS, connect, samples, save
 
 SOURCE, TARGET, TERMS, PROTECT = (
@@ -609,11 +611,11 @@ def test_the_language_of_a_file_is_that_of_its_texts(tmp_path, monkeypatch):
     page, content = docx.Document(), io.BytesIO()
     page.add_paragraph("Der Hund läuft heute mit den Männern am Strand entlang.")
     page.save(content)
-    threads = set()
+    threads, run = set(), subprocess.run
     suffixes.cache_clear()
     monkeypatch.setattr(
-        "keras_transformer.serving.files.check_suffix",
-        lambda path: threads.add(threading.current_thread()),
+        "subprocess.run",
+        lambda *args, **kwargs: threads.add(threading.current_thread()) or run(*args, **kwargs),
     )
     with ModelServer("", "", models=models) as server:
         client = connect(server)
@@ -624,7 +626,7 @@ def test_the_language_of_a_file_is_that_of_its_texts(tmp_path, monkeypatch):
         assert "Give one of .txt. Export the model with --protect all" in refused
         settings = client.get("/frontend/settings")[1]
         assert (settings["filesTranslation"], settings["supportedFilesFormat"]) == (True, [".txt"])
-        assert threads and server._thread not in threads  # It imports slowly.
+        assert threads and server._thread not in threads  # It waits for a process.
     suffixes.cache_clear()
 
 
@@ -656,6 +658,7 @@ def test_the_file_of_a_client_that_leaves_is_stopped():
             await asyncio.wait_for(files.translate(File("a.txt", b"A"), hang), 5)
         for task in work:
             task.cancel()
+        await asyncio.gather(*work, return_exceptions=True)
         await asyncio.wait_for(left.wait(), 30)
         await asyncio.wait_for(files.translate(File("a.txt", b"A"), echo), 30)
 
@@ -666,7 +669,84 @@ async def echo(texts):
     return list(texts)
 
 
-def test_as_many_translations_as_promised_are_kept():
+def test_a_client_leaves_room_for_the_files_of_others():
+    async def check():
+        files = Files()
+
+        async def hang(texts):
+            await asyncio.Event().wait()
+
+        work = [files.translate(File("a.txt", b"A"), hang, who) for who in 9 * ["a", "b"]]
+        work = [asyncio.create_task(each) for each in work]
+        await asyncio.sleep(0.1)
+        mine = files.translate(File("a.txt", b"A"), echo, "c")
+        assert files.get(f"id={(await asyncio.wait_for(mine, 30))[0]}").content == b"A"
+        work.append(asyncio.create_task(files.translate(File("a.txt", b"A"), hang, "a")))
+        await asyncio.sleep(0.1)
+        with pytest.raises(ServingError, match="Too many files wait"):
+            await asyncio.wait_for(files.translate(File("a.txt", b"A"), hang, "a"), 5)
+        for task in work:
+            task.cancel()
+        await asyncio.gather(*work, return_exceptions=True)
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize(
+    "name, content, seconds, memory, reason",
+    [
+        ("a.md", 100_000 * b"[a](b)", 1, 512, "a.md takes more than 1 s of processor time"),
+        ("a.html", 300_000 * b"<b>", 15, 64, "a.html needs more than 67108864 bytes of memory"),
+    ],
+)
+def test_a_hostile_file_takes_a_bounded_share(name, content, seconds, memory, reason, monkeypatch):
+    pytest.importorskip("translate")
+    monkeypatch.setattr("keras_transformer.serving.files._MOST_SECONDS", seconds)
+    monkeypatch.setattr("keras_transformer.serving.files._MOST_MEMORY", memory << 20)
+    with pytest.raises(ServingError, match=reason) as error:
+        asyncio.run(_translate_alone(File(name, content), echo))
+    assert error.value.http_status == 400
+
+
+async def _translate_alone(file, translate):
+    files = Files()
+    name, failures = await files.translate(file, translate)
+    return files.get(f"id={name}").content, failures
+
+
+def test_a_file_keeps_texts_that_fail():
+    pytest.importorskip("translate")
+
+    async def answer(texts):
+        if "fails" in texts:
+            raise ServingError(Code.INVALID_ARGUMENT, "no such word")
+        return [text.upper() for text in texts]
+
+    def run(content):
+        return asyncio.run(_translate_alone(File("a.json", content), answer))
+
+    content, failures = run(b'{"a": "one", "b": "fails", "c": "two"}')
+    assert b"TWO" in content and b"ONE" in content and b'"fails"' in content
+    assert failures == ["'fails': no such word"]
+    with pytest.raises(ServingError, match="no such word"):
+        run(b'{"b": "fails"}')
+    with pytest.raises(ServingError, match="surrogates not allowed"):
+        run(rb'{"b": "\ud800"}')
+
+
+def test_no_parser_of_files_is_imported_by_the_server():
+    parsers = "docx lxml mistletoe tensorflow translate".split()
+    code = f"print(sorted({set(parsers)} & sys.modules.keys()))"
+    code = f"import sys, keras_transformer.serving.libretranslate; {code}"
+    assert run_python("-c", code).stdout.strip() == "[]"
+
+
+def test_as_many_translations_as_promised_are_kept(monkeypatch):
+    async def translate(file, translate):
+        return file.content, []
+
+    monkeypatch.setattr("keras_transformer.serving.files._translate_apart", translate)
+
     async def check():
         files = Files()
         names = [(await files.translate(File(f"{i}.txt", b"A"), echo))[0] for i in range(65)]

@@ -9,7 +9,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2
 
 from keras_transformer.export.serving_files import write_serving_files
-from keras_transformer.serving.model_config import parse_model_config
+from keras_transformer.serving.settings import parse_model_config
 from tests.helpers.model_server import ModelServer
 from tests.serving.conftest import connect, grpc_error, samples, wait
 

@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from keras_transformer.serving import devices, session
+from keras_transformer.serving import session
 from keras_transformer.serving.errors import Code, ServingError
 from keras_transformer.serving.model import Model
 from keras_transformer.serving.parts import Pace
-from keras_transformer.serving.protos import config_pb2
 from keras_transformer.serving.queues import Batcher, Batching, Turn, Workers
+from keras_transformer.serving.tensors import config_pb2
 from tests.helpers.model_server import ModelServer
 from tests.serving.conftest import connect, grpc_error, save
 
@@ -428,10 +428,10 @@ def gpu(monkeypatch):
         self.gpus = [64 << 20]
 
     monkeypatch.setattr(session.Session, "__init__", started)
-    monkeypatch.setattr(devices, "_gpu_name", lambda: "NVIDIA H200")
-    devices.has_gpu.cache_clear()
+    monkeypatch.setattr(session, "_gpu_name", lambda: "NVIDIA H200")
+    session.has_gpu.cache_clear()
     yield configs
-    devices.has_gpu.cache_clear()
+    session.has_gpu.cache_clear()
 
 
 def test_a_gpu_has_large_parts_and_its_own_memory(gpu, tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 import urllib3
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from keras_transformer.serving.senders import Senders
+from keras_transformer.serving.application import Senders
 from keras_transformer.serving.settings import PageSettings, WebSettings
 from tests.helpers.model_server import ModelServer
 from tests.helpers.page import Passing, ask

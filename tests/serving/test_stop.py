@@ -16,9 +16,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from benchmarks.machine import free_ports
 from keras_transformer.serving.http import serve
-from keras_transformer.serving.model_config import ModelConfig
 from keras_transformer.serving.server import Server
-from keras_transformer.serving.settings import Limits, Settings
+from keras_transformer.serving.settings import Limits, ModelConfig, Settings
 from tests.helpers.model_server import ModelServer
 from tests.helpers.tiny import ROOT
 from tests.serving.conftest import connect, grpc_error, wait_for_users

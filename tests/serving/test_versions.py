@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from keras_transformer.export.warmup import Request, write_warmup
 from keras_transformer.serving.model import Model
-from keras_transformer.serving.model_config import ModelConfig
+from keras_transformer.serving.settings import ModelConfig
 from keras_transformer.serving.versions import ModelVersions, Served
 from tests.helpers.model_server import ModelServer
 from tests.helpers.tiny import run_python

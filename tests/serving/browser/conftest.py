@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from keras_transformer.config.record import ExportRecord
-from keras_transformer.serving.model_config import ModelConfig
+from keras_transformer.serving.settings import ModelConfig
 from tests.helpers.model_server import ModelServer
 from tests.helpers.parrot import Parrot
 

@@ -1,0 +1,149 @@
+"""Translates a file in a process of its own, where a hostile file cannot hold up a server.
+
+The server answers each list of texts that the process writes with their translations. A message is
+a line of JSON.
+"""
+
+import contextlib
+import itertools
+import json
+import os
+import re
+import resource
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from keras_transformer.config.data import PATTERN_PREFIX
+from keras_transformer.documents.files import KEPT, SUFFIXES, check_suffix, translate_file
+from keras_transformer.documents.word import check_size
+
+_MOST_UNPACKED = 4 << 20
+"""The size of a .docx file once it is decompressed, of which a parser needs 40 times as much."""
+_MOST_CHARACTERS = 1 << 20
+"""Of a message, whose JSON holds the interpreter of the server."""
+_LOW_PRIORITY = 10
+_HIDDEN = re.compile(KEPT.partition(PATTERN_PREFIX)[2])
+"""What an exported model, which has patterns for placeholders only, does not keep."""
+_PLACEHOLDER = re.compile(r"\{code[0-9]+\}")
+
+
+class _TranslationError(Exception):
+    """The server could not translate texts."""
+
+
+def encode(message: Any) -> bytes:
+    """Return a message as its line; strings may be no Unicode."""
+    return json.dumps(message, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+
+
+def main(seconds: str, memory: str, file: str = "") -> None:
+    """Translate a file in place, or write the suffixes of those that can be translated.
+
+    Args:
+        seconds: The processor time that this may take.
+        memory: The bytes that it may take.
+        file: The path of the file, if any.
+    """
+    _limit(int(seconds), int(memory))
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # What a parser prints.
+    if not file:
+        out.write(encode(list(_suffixes())))
+        return out.close()
+    path = Path(file)
+
+    def ask(texts: Sequence[str]) -> list[str]:
+        found: list[str] = []
+        for group in _divide(texts):
+            out.write(encode({"texts": group}))
+            out.flush()
+            line = sys.stdin.buffer.readline()
+            if not line:
+                sys.exit()  # The server has ended.
+            answer = json.loads(line)
+            if "error" in answer:
+                raise _TranslationError(answer["error"])
+            found += answer["texts"]
+        return found
+
+    end: dict[str, Any] = {}
+    try:
+        content, end["failures"] = _translate(path, ask)
+        path.write_bytes(content)
+    except _TranslationError:
+        pass
+    except ValueError as error:
+        end["reason"] = str(error)
+        if isinstance(error.__cause__, MemoryError):
+            end["reason"] = f"{path} needs more than {memory} bytes of memory. Divide it."
+    out.write(encode(end))
+    out.close()
+
+
+def _limit(seconds: int, memory: int) -> None:
+    os.nice(_LOW_PRIORITY)
+    with contextlib.suppress(OSError):  # Where memory is short, this process ends, not the server.
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    limits = {resource.RLIMIT_CPU: seconds, resource.RLIMIT_AS: memory, resource.RLIMIT_CORE: 0}
+    for kind, most in limits.items():
+        _, hard = resource.getrlimit(kind)
+        resource.setrlimit(kind, (most if hard < 0 else min(most, hard), hard))
+
+
+def _suffixes() -> Iterator[str]:
+    for suffix in SUFFIXES:
+        try:
+            check_suffix(Path(f"file{suffix}"))
+        except ImportError:
+            continue
+        yield suffix
+
+
+def _translate(path: Path, ask: Callable[[Sequence[str]], list[str]]) -> tuple[bytes, list[str]]:
+    """Return what `translate_file` does, for a model that keeps placeholders alone."""
+
+    def translate(texts: Sequence[str]) -> list[str]:
+        hidden, kept = _hide_code(texts)
+        return [
+            _PLACEHOLDER.sub(lambda name: kept.get(name[0], name[0]), text) for text in ask(hidden)
+        ]
+
+    if path.suffix == ".docx":
+        check_size(path.read_bytes(), _MOST_UNPACKED)
+    return translate_file(path, ask if path.suffix == ".txt" else translate)
+
+
+def _hide_code(texts: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Return texts with placeholders for code, and what these stand for."""
+    kept = {name: name for name in _PLACEHOLDER.findall("\n".join(texts))}
+    names = (name for i in itertools.count() if (name := f"{{code{i}}}") not in kept)
+
+    def hide(code: re.Match) -> str:
+        name = next(names)
+        kept[name] = code[0]
+        return name
+
+    return [_HIDDEN.sub(hide, text) for text in texts], kept
+
+
+def _divide(texts: Sequence[str]) -> Iterator[list[str]]:
+    """Yield texts in groups, each of which is a message.
+
+    >>> list(_divide(["a", "b"]))
+    [['a', 'b']]
+    """
+    group: list[str] = []
+    size = 0
+    for text in texts:
+        size += len(text)
+        if group and size > _MOST_CHARACTERS:
+            yield group
+            group, size = [], len(text)
+        group.append(text)
+    yield group
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
