@@ -11,9 +11,8 @@ from typing import Any
 import ml_dtypes  # noqa: F401  Gives NumPy the type bfloat16; installed with TensorFlow.
 import numpy as np
 
-from keras_transformer.pretrained.text_file import parse_yaml
 from keras_transformer.pretrained.torch_file import read_torch_weights
-from keras_transformer.utils.files import read_json
+from keras_transformer.utils.files import parse_yaml, read_json
 
 _LOW_PRECISION = ("F16", "BF16")
 _DTYPES = (*_LOW_PRECISION, "F32", "F64", "I64", "I32", "I16", "I8", "U8", "BOOL")

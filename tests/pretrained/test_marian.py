@@ -20,8 +20,8 @@ from matplotlib.text import Text
 from keras_transformer.config import EOS_ID
 from keras_transformer.pretrained import import_marian
 from keras_transformer.pretrained.foreign_model import ForeignSide
+from keras_transformer.pretrained.importing import read_origin
 from keras_transformer.pretrained.marian import read_marian
-from keras_transformer.pretrained.origin import read_origin
 from keras_transformer.training.run_directory import run_facts
 from keras_transformer.translation.translator import Translator
 from pipelines import import_marian as import_command
