@@ -27,9 +27,9 @@ from benchmarks.report import print_report, table_line
 from benchmarks.text import made_up_pairs
 from benchmarks.turns import ROOT, measure
 from keras_transformer.config import TransformerConfig
-from keras_transformer.pretrained.families import write_languages
+from keras_transformer.pretrained.families import weight_name
 from keras_transformer.pretrained.foreign_model import layer_weights
-from keras_transformer.pretrained.hugging_face import weight_name
+from keras_transformer.pretrained.hugging_face_vocabulary import write_languages
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
 from keras_transformer.text.foreign_vocabulary import join_vocabulary
 
