@@ -17,6 +17,7 @@ from keras_transformer.text.foreign_vocabulary import Normalization, join_vocabu
 from keras_transformer.translation.saved import weight_place
 from keras_transformer.translation.translator import Translator
 from keras_transformer.utils.errors import one_line
+from keras_transformer.utils.memory import release_pages
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +91,7 @@ class ForeignSide:
             names[BOS_ID] = _free("<s>", taken)
         return [name for name in names if name is not None]
 
-    def rows(self, matrix: np.ndarray, width: int) -> np.ndarray:
+    def rows(self, matrix: np.ndarray, width: int) -> "Rows":
         """Return the rows of a matrix in the order of our ids, with zeros for other ids."""
         if matrix.shape != (len(self.pieces), width):
             raise ValueError(
@@ -98,18 +99,39 @@ class ForeignSide:
                 f"its vocabulary, {len(self.pieces):,}, received shape {matrix.shape}. They belong "
                 "to different models; restore both."
             )
-        order = np.array([-1 if i is None else i for i in self.order])
-        rows = matrix[order]  # The only copy: the matrix may take a gigabyte.
-        rows[order < 0] = 0
-        return rows
+        return Rows(matrix, np.array([-1 if i is None else i for i in self.order]))
 
     def bias(self, bias: np.ndarray) -> np.ndarray:
         """Return the bias of the logits in the order of our ids."""
-        values = self.rows(bias.reshape(-1, 1), 1)[:, 0]
+        values = self.rows(bias.reshape(-1, 1), 1)[:][:, 0]
         values[[i for i, theirs in enumerate(self.order) if theirs is None]] = _NEVER
         if self.adds_start:
             values[BOS_ID] = _NEVER
         return values
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """The rows of a matrix in another order, which are copied when they are taken.
+
+    >>> Rows(np.arange(4).reshape(2, 2), np.array([1, -1, 0]))[:2]
+    array([[2, 3],
+           [0, 0]])
+    """
+
+    base: np.ndarray
+    """The matrix, which may take a gigabyte."""
+    order: np.ndarray
+    """The number of each row in the matrix; -1 for zeros."""
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def __getitem__(self, part: slice) -> np.ndarray:
+        order = self.order[part]
+        rows = self.base[order]
+        rows[order < 0] = 0
+        return rows
 
 
 def _free(name: str, taken: set[str]) -> str:
@@ -315,7 +337,7 @@ class ForeignModel:
     """The vocabulary of the source."""
     target: ForeignSide
     """The vocabulary of the target."""
-    weights: dict[str, np.ndarray]
+    weights: dict[str, np.ndarray | Rows]
     """Weights by their path in a `Transformer`, such as
     "encoder/layer_0/self_attention/query_kernel"."""
     languages: Sequence[Any] = ()
@@ -327,6 +349,8 @@ class ForeignModel:
         Args:
             normalization: What is done to text first; see `ForeignVocabulary`.
         """
+        for value in self.weights.values():
+            release_pages(value)
         model = Transformer(self.config, dtype="float32")
         # The largest comes last, when the memory of the others is free.
         for weight in sorted(model.weights, key=lambda weight: math.prod(weight.shape)):
@@ -334,6 +358,7 @@ class ForeignModel:
             for start in range(0, len(value), _ROWS):
                 part = slice(start, start + _ROWS)
                 weight.value[part].assign(np.ascontiguousarray(value[part], "float32"))
+                release_pages(value)
         source = _tokenizer("source", self.source, normalization)
         target = _tokenizer("target", self.target, normalization)
         return Translator(model, source, target, self.decoding)

@@ -23,6 +23,7 @@ from keras_transformer.pretrained.families import (
 )
 from keras_transformer.pretrained.foreign_model import (
     ForeignModel,
+    Rows,
     check_all_taken,
     shaped,
     take_layers,
@@ -92,9 +93,12 @@ def read_hugging_face(folder: Path, ignore: Collection[str] = ()) -> ForeignMode
         is_shared=options["share_encoder_decoder_embeddings"],
         is_tied=options["tie_word_embeddings"],
     )
-    layers, weights = _take_positions(theirs, folder, family, options["d_model"])
+    layers, tables = _take_positions(theirs, folder, family, options["d_model"])
     config = validated(path, lambda: _config(options, source, target, embeddings, layers))
-    weights |= take_layers(theirs, config, weight_name, folder, are_transposed=True)
+    weights: dict[str, np.ndarray | Rows] = {
+        **tables,
+        **take_layers(theirs, config, weight_name, folder, are_transposed=True),
+    }
     for place, name in norm_names(config).items():
         value = take_weight(theirs, name, folder)
         weights[place] = shaped(value, (config.d_model,), name, folder)
@@ -251,4 +255,4 @@ def _has_positions(table: np.ndarray, d_model: int, kind: str) -> bool:
     if table.ndim != 2 or table.shape[1] != d_model or d_model % 2:
         return False
     expected = np.asarray(ENCODINGS[kind](np.arange(len(table), dtype="float32"), d_model))
-    return np.allclose(table, expected, atol=_ROUNDING)
+    return np.allclose(table.astype("float32"), expected, atol=_ROUNDING)

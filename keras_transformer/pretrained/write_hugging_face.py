@@ -302,7 +302,8 @@ def _tokenizer_files(translator: Translator) -> dict[str, Any]:
     if translator.languages:
         languages = decoding.source_language, decoding.target_language
         return write_languages(translator.tokenizer, languages)
-    return write_sides(*_tokenizers(translator), decoding.max_source_length)
+    source, target = _tokenizers(translator)
+    return write_sides(source, target, decoding.max_source_length)
 
 
 def _weights(
