@@ -6,8 +6,9 @@ import math
 import mmap
 import os
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 import ml_dtypes
 import numpy as np
@@ -56,24 +57,31 @@ def read_safetensors(path: str | os.PathLike) -> dict[str, np.ndarray]:
         try:
             with safe_open(name, framework="np") as file:  # Checks the header.
                 dtypes = {key: file.get_slice(key).get_dtype() for key in file.keys()}
-            mapped = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
-            start = 8 + int.from_bytes(mapped[:8], "little")
-            header = json.loads(mapped[8:start])
-        except (OSError, SafetensorError, TypeError, ValueError) as error:
+            known = {key: _DTYPES[dtype] for key, dtype in dtypes.items() if dtype in _DTYPES}
+            arrays = _map_tensors(opened, known)
+        except (KeyError, OSError, SafetensorError, TypeError, ValueError) as error:
             raise ValueError(
                 f"{name} must be a safetensors file, received a damaged file or another kind of "
                 f"file ({error}). Download it again."
             ) from error
-    data, arrays = np.frombuffer(mapped, np.uint8, offset=start), dict[str, np.ndarray]()
     for key, dtype in dtypes.items():
-        if dtype not in _DTYPES:
+        if key not in known:
             raise ValueError(
                 f"{name} must hold tensors of {', '.join(_DTYPES)}, received {key!r} of {dtype}. "
                 "Use weights that are not quantized."
             )
-        flat = data[slice(*header[key]["data_offsets"])].view(_DTYPES[dtype])
-        arrays[key] = flat.reshape(header[key]["shape"])
     return arrays
+
+
+def _map_tensors(file: BinaryIO, dtypes: Mapping[str, type]) -> dict[str, np.ndarray]:
+    """Return views of tensors of a safetensors file, by name."""
+    mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    start = 8 + int.from_bytes(mapped[:8], "little")
+    header, data = json.loads(mapped[8:start]), np.frombuffer(mapped, np.uint8)[start:]
+    return {
+        key: data[slice(*header[key]["data_offsets"])].view(dtype).reshape(header[key]["shape"])
+        for key, dtype in dtypes.items()
+    }
 
 
 def read_marian_npz(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], dict]:
