@@ -157,7 +157,7 @@ class KernelLayer(Adaptable):
         return kernel
 
     def save_own_variables(self, store: Any) -> None:
-        """Save the weights, which Keras calls; TensorFlow's are not copied for it."""
+        """Save the weights as Keras does, but without copies of those of TensorFlow."""
         is_tensorflow = keras.backend.backend() == "tensorflow"
         super().save_own_variables(_WithoutCopies(store) if is_tensorflow else store)
 

@@ -278,21 +278,29 @@ def take_layers(
     _check_present((name for name in names if name not in theirs), origin)
     taken = {}
     for weight in layer_weights(config):
-        value = take_weight(theirs, name_of(weight), origin)
         if are_transposed and weight.name.endswith("_kernel"):
-            value = value.T
-        taken[weight.path] = shaped(value, weight.shape(config), name_of(weight), origin)
+            theirs[name_of(weight)] = theirs[name_of(weight)].T
+        taken[weight.path] = take_weight(theirs, name_of(weight), origin, weight.shape(config))
     return taken
 
 
-def take_weight(theirs: dict[str, np.ndarray], name: str, origin: Path) -> np.ndarray:
+def take_weight(
+    theirs: dict[str, np.ndarray], name: str, origin: Path, shape: tuple[int, ...] | None = None
+) -> np.ndarray:
     """Take a weight out of another program's.
 
     Raises:
-        ValueError: If it is missing.
+        ValueError: If it is missing, or has another shape than a given one.
     """
     _check_present([name] if name not in theirs else [], origin)
-    return theirs.pop(name)
+    value = theirs.pop(name)
+    # Marian's vectors are matrices of one row.
+    if shape is not None and value.shape != shape and value.shape != (1, *shape):
+        raise ValueError(
+            f"{name} in {origin} must have shape {shape}, received {value.shape}. The weights and "
+            "the configuration belong to different models; restore both."
+        )
+    return value if shape is None else value.reshape(shape)
 
 
 def _check_present(missing: Iterable[str], origin: Path) -> None:
@@ -301,16 +309,6 @@ def _check_present(missing: Iterable[str], origin: Path) -> None:
             f"{origin} lacks the weights {names}. They are damaged, or belong to another model "
             "than the configuration; restore both."
         )
-
-
-def shaped(value: np.ndarray, shape: tuple[int, ...], name: str, origin: Path) -> np.ndarray:
-    # Marian's vectors are matrices of one row.
-    if value.shape != shape and value.shape != (1, *shape):
-        raise ValueError(
-            f"{name} in {origin} must have shape {shape}, received {value.shape}. The weights and "
-            "the configuration belong to different models; restore both."
-        )
-    return value.reshape(shape)
 
 
 def check_all_taken(theirs: Mapping[str, np.ndarray], origin: Path) -> None:

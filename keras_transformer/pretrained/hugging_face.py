@@ -25,7 +25,6 @@ from keras_transformer.pretrained.foreign_model import (
     ForeignModel,
     Rows,
     check_all_taken,
-    shaped,
     take_layers,
     take_weight,
     validated,
@@ -100,8 +99,7 @@ def read_hugging_face(folder: Path, ignore: Collection[str] = ()) -> ForeignMode
         **take_layers(theirs, config, weight_name, folder, are_transposed=True),
     }
     for place, name in norm_names(config).items():
-        value = take_weight(theirs, name, folder)
-        weights[place] = shaped(value, (config.d_model,), name, folder)
+        weights[place] = take_weight(theirs, name, folder, (config.d_model,))
     placed: list[np.ndarray] = []
     for use, matrix in embeddings.items():
         if not any(matrix is other for other in placed):  # Those that are shared have one place.
@@ -224,14 +222,13 @@ def _take_positions(
     layers, found = dict(family.layers), dict[str, np.ndarray]()
     if "position" not in layers:
         return {**layers, "position": _kind_of_positions(theirs, folder, d_model)}, found
+    if layers["position"] == "learned":
+        rows = len(theirs.get(table_name("encoder"), ()))
+        layers["max_length"] = rows - family.unused_positions
     for stack, side in STACKS.items():
         if layers["position"] == "learned":
-            weight = table_name(stack)
-            table = take_weight(theirs, weight, folder)
-            length = layers.setdefault("max_length", len(table) - family.unused_positions)
-            shape = (length + family.unused_positions, d_model)
-            table = shaped(table, shape, weight, folder)[family.unused_positions :]
-            found[f"{side}_position/embeddings"] = table
+            table = take_weight(theirs, table_name(stack), folder, (rows, d_model))
+            found[f"{side}_position/embeddings"] = table[family.unused_positions :]
         else:  # Older versions of Transformers saved what they computed.
             theirs.pop(f"model.{stack}.embed_positions.weights", None)
     return layers, found
