@@ -18,7 +18,7 @@ from keras_transformer.text.foreign_vocabulary import Normalization, join_vocabu
 from keras_transformer.translation.saved import weight_place
 from keras_transformer.translation.translator import Translator
 from keras_transformer.utils.errors import one_line
-from keras_transformer.utils.memory import release_pages
+from keras_transformer.utils.memory import release_pages, trim_memory
 
 log = logging.getLogger(__name__)
 
@@ -359,6 +359,7 @@ class ForeignModel:
                 part = slice(start, start + _ROWS)
                 weight.value[part].assign(np.ascontiguousarray(value[part], "float32"))
                 release_pages(value)
+        trim_memory()
         source = _tokenizer("source", self.source, normalization)
         target = _tokenizer("target", self.target, normalization)
         return Translator(model, source, target, self.decoding)
