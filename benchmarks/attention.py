@@ -23,7 +23,7 @@ from keras import ops
 
 from benchmarks.costs import Cost, measure_costs
 from benchmarks.machine import describe_machine
-from benchmarks.report import print_report, table_line
+from benchmarks.report import new_parser, print_report, table_line
 from keras_transformer.layers import MultiHeadAttention
 from keras_transformer.layers.attention import COMPATIBILITIES
 
@@ -203,9 +203,7 @@ def training_row(
 
 def main(argv: Sequence[str] | None = None) -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     lengths, sizes = [64, 128, 256, 512], [4, 16, 64, 256, 512]
     functions = [*COMPATIBILITIES, KERAS]
     parser.add_argument(

@@ -30,7 +30,7 @@ import keras
 import tensorflow as tf
 
 from benchmarks.machine import describe_machine
-from benchmarks.report import print_report, table_line
+from benchmarks.report import new_parser, print_report, table_line
 from benchmarks.text import made_up_pairs
 from benchmarks.turns import Measurement, measure
 from keras_transformer import Transformer
@@ -294,9 +294,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("--models", nargs="*", choices=["tiny", "base"], default=["tiny", "base"])
     parser.add_argument("--checkpoint", help="run directory, to measure its model too")
     parser.add_argument("--opennmt-python", help="a Python with OpenNMT-tf, to measure it too")

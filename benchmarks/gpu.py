@@ -38,7 +38,7 @@ from benchmarks.gpu_decoding import FORMS, Decoding
 from benchmarks.gpu_training import COMPILED, EAGER, ON_JAX, OURS, TRAINERS
 from benchmarks.gpu_worker import ALONE, Group, Record, Schedule, Worker
 from benchmarks.machine import describe_machine
-from benchmarks.report import table_line
+from benchmarks.report import new_parser, table_line
 from benchmarks.trainers import save_batches
 from keras_transformer.config import TransformerConfig
 from keras_transformer.presets import PRESETS
@@ -382,9 +382,7 @@ def tables(records: Sequence[Record]) -> Iterator[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("--report", nargs="+", type=Path, help="print the tables of these files")
     parser.add_argument("--minutes", type=float, default=6, help="when all ends (default 6)")
     parser.add_argument("--output", type=Path, default=Path("gpu.jsonl"), help="file of results")

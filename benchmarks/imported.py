@@ -33,7 +33,7 @@ from benchmarks.decoding import (
     table_row,
 )
 from benchmarks.machine import describe_machine
-from benchmarks.report import print_report
+from benchmarks.report import new_parser, print_report
 from keras_transformer import Transformer
 from keras_transformer.config import DecodingConfig
 from keras_transformer.data import read_pairs
@@ -112,9 +112,7 @@ def report(args: argparse.Namespace) -> Iterator[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("--source", required=True, help="text for the vocabulary, or .gz")
     parser.add_argument("--target", required=True, help="its translations, line by line")
     parser.add_argument("--model", choices=["tiny", "base"], default="base", help="default base")

@@ -23,7 +23,7 @@ from keras import ops
 
 from benchmarks.costs import Cost, measure_costs
 from benchmarks.machine import describe_machine
-from benchmarks.report import print_report, table_line
+from benchmarks.report import new_parser, print_report, table_line
 from keras_transformer.layers import MultiHeadAttention
 from keras_transformer.layers.attention import attention
 
@@ -269,9 +269,7 @@ def plot(costs: Costs) -> "Figure":
 
 def main(argv: Sequence[str] | None = None) -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     lengths, widths = [64, 128, 256, 512, 1024], [64, 256]
     parser.add_argument(
         "--lengths", type=int, nargs="+", default=lengths, help="default 64 to 1024"

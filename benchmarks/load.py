@@ -7,7 +7,6 @@ Usage:
     python -m benchmarks.load --model saved_models/en_de --text test.en
 """
 
-import argparse
 import random
 import sys
 import time
@@ -16,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.report import new_parser
 from pipelines.cli import plain_errors
 
 
@@ -33,9 +33,7 @@ class Sample(NamedTuple):
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("--model", required=True, help="an exported SavedModel")
     parser.add_argument("--text", required=True, help="file of sentences to draw from")
     parser.add_argument("--seconds", type=float, default=600, help="default 600")

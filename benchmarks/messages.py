@@ -25,7 +25,7 @@ from pathlib import Path
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from benchmarks.machine import describe_machine
-from benchmarks.report import print_report, table_line
+from benchmarks.report import new_parser, print_report, table_line
 from keras_transformer import evaluation
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.data.sources import read_lines
@@ -180,9 +180,7 @@ def processor_seconds(pid: int) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     scoring = parser.add_argument_group("score files of translations")
     scoring.add_argument("--source", metavar="FILE")
     scoring.add_argument("--reference", metavar="FILE")

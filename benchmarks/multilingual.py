@@ -23,13 +23,13 @@ import numpy as np
 
 from benchmarks.decoding import add_run_options
 from benchmarks.machine import describe_machine, free_ports
-from benchmarks.report import print_report, table_line
+from benchmarks.report import new_parser, print_report, table_line
 from benchmarks.text import made_up_pairs
 from benchmarks.turns import ROOT, measure
 from keras_transformer.config import TransformerConfig
-from keras_transformer.pretrained.families import write_languages
+from keras_transformer.pretrained.families import weight_name
 from keras_transformer.pretrained.foreign_model import layer_weights
-from keras_transformer.pretrained.hugging_face import weight_name
+from keras_transformer.pretrained.hugging_face_vocabulary import write_languages
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
 from keras_transformer.text.foreign_vocabulary import join_vocabulary
 
@@ -288,9 +288,7 @@ def report(args: argparse.Namespace) -> Iterator[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("--folder", type=Path, required=True, help="a new folder, of 15 GB")
     parser.add_argument("--size", choices=SIZES, default="600M", help="default 600M")
     add_run_options(parser)

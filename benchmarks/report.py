@@ -1,10 +1,18 @@
-"""Write the report of a benchmark."""
+"""The options and the report of a benchmark."""
 
+import argparse
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from pipelines.cli import plain_errors
+
+
+def new_parser(description: str | None, **options: Any) -> argparse.ArgumentParser:
+    """Return a parser whose help begins with a description as it is written."""
+    return argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter, **options
+    )
 
 
 def table_line(cells: Iterable[Any]) -> str:

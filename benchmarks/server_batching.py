@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.machine import describe_machine
-from benchmarks.report import print_report, table_line
+from benchmarks.report import new_parser, print_report, table_line
 from benchmarks.server_load import over_grpc, over_rest, serving
 from keras_transformer.data import read_lines
 from keras_transformer.utils.versions import find_saved_model
@@ -93,9 +93,7 @@ def report(args: argparse.Namespace) -> Iterator[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("--model", required=True, type=Path, help="an exported SavedModel")
     parser.add_argument("--text", required=True, help="file of sentences to draw from")
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 32], help="default 1 8 32")

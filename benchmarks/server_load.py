@@ -10,7 +10,6 @@ Usage:
     python -m benchmarks.server_load --model saved_models/en_de --text test.en
 """
 
-import argparse
 import contextlib
 import json
 import random
@@ -28,6 +27,7 @@ from pathlib import Path
 from benchmarks.hostile_clients import measure
 from benchmarks.load import Sample, report
 from benchmarks.machine import free_ports
+from benchmarks.report import new_parser
 from pipelines.cli import plain_errors
 
 Send = Callable[[list[str]], list[str]]
@@ -38,9 +38,7 @@ _LONGEST = 10  # Characters of a random string.
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("--model", required=True, type=Path, help="an exported SavedModel")
     parser.add_argument("--text", required=True, help="file of sentences to draw from")
     parser.add_argument("--seconds", type=float, default=600, help="default 600")

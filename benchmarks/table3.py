@@ -9,7 +9,6 @@ take about three hours on two cores. Repeat the command to continue after an int
 more --epochs to continue finished rows.
 """
 
-import argparse
 import contextlib
 import dataclasses
 import json
@@ -27,7 +26,7 @@ import keras
 import tensorflow as tf
 
 from benchmarks.machine import Stopwatch, describe_machine
-from benchmarks.report import print_report, table_line
+from benchmarks.report import new_parser, print_report, table_line
 from benchmarks.table3_rows import (
     BASE,
     MAX_LENGTH,
@@ -197,9 +196,7 @@ def direction_row(judgment: Judgment) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument(
         "--data",
         type=Path,

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.machine import describe_machine, free_ports
-from benchmarks.report import print_report, table_line
+from benchmarks.report import new_parser, print_report, table_line
 from benchmarks.turns import ROOT
 from keras_transformer.data import read_lines
 from keras_transformer.training.csv_tables import read_history
@@ -158,11 +158,7 @@ def report(args: argparse.Namespace) -> Iterator[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = new_parser(__doc__, allow_abbrev=False)
     parser.add_argument("--source", required=True, type=Path, help="text to train on, or .gz")
     parser.add_argument("--target", required=True, type=Path, help="its translations")
     backends = ["tensorflow", "jax"]

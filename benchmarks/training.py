@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks.costs import Cost, processes, run_step, take_turns
 from benchmarks.machine import describe_machine
-from benchmarks.report import print_report, table_line
+from benchmarks.report import new_parser, print_report, table_line
 from benchmarks.text import made_up_pairs
 from benchmarks.trainers import PREPARED, TRAINERS, Batch, make_step, save_batches
 from keras_transformer.config import PAD_ID
@@ -135,9 +135,7 @@ def report(args: argparse.Namespace) -> Iterator[str]:
 
 def main(argv: Sequence[str] | None = None) -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("--models", nargs="+", choices=list(BATCHES), default=list(BATCHES))
     precisions = ["float32", "mixed_bfloat16"]
     parser.add_argument("--precisions", nargs="+", choices=precisions, default=precisions)

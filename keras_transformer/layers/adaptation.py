@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_transformer.layers.initial import part_seeds
@@ -155,6 +156,11 @@ class KernelLayer(Adaptable):
             kernel.trainable = False
         return kernel
 
+    def save_own_variables(self, store: Any) -> None:
+        """Save the weights as Keras does, but without copies of those of TensorFlow."""
+        is_tensorflow = keras.backend.backend() == "tensorflow"
+        super().save_own_variables(_WithoutCopies(store) if is_tensorflow else store)
+
     def kernel(self, name: str, take: Callable[[Any], Any] | None = None) -> Any:
         """Return a kernel as the layer uses it, with LoRA or from int8.
 
@@ -246,6 +252,29 @@ class KernelLayer(Adaptable):
         """
         check_quantization(self, mode, config)
         self.adapter.quantize(mode, config=config)
+
+
+class _WithoutCopies:
+    """A store of weights that gives another one views; Keras would copy each weight twice."""
+
+    def __init__(self, store):
+        self.store = store
+
+    def __setitem__(self, name, weight):
+        self.store[name] = _View(ops.stop_gradient(weight))
+
+
+class _View:
+    """A tensor of TensorFlow that NumPy takes for an array without a copy."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+    def __array__(self, dtype=None, copy=None):
+        try:
+            return np.asarray(memoryview(self.tensor))
+        except (BufferError, TypeError, ValueError):  # Such as bfloat16.
+            return ops.convert_to_numpy(self.tensor)
 
 
 class Adapter(keras.layers.Layer):

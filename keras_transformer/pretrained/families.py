@@ -1,20 +1,13 @@
-"""The architectures of Hugging Face's models that translate, and vocabularies of many languages."""
+"""The architectures of Hugging Face's models that translate, and their names of what we have."""
 
-import base64
-import binascii
 import dataclasses
-import re
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
-from keras_transformer.config import EOS_ID
-from keras_transformer.pretrained.foreign_model import ForeignSide
-from keras_transformer.pretrained.vocabulary_file import read_spm, read_vocabulary
-from keras_transformer.text import SentencePieceTokenizer
-from keras_transformer.text.foreign_vocabulary import split_vocabulary
-from keras_transformer.utils.files import read_json
+from keras_transformer.config import TransformerConfig
+from keras_transformer.pretrained.foreign_model import LayerWeight
 
+LAYER_NORM_EPSILON = 1e-5
 _SIZES = {
     "d_model": 1024,
     **{f"{stack}_layers": 12 for stack in ("encoder", "decoder")},
@@ -29,21 +22,22 @@ _SIZES = {
 class Family:
     """A kind of encoder and decoder: what its config.json leaves out, and what it never states."""
 
-    title: str
-    """What people call it."""
     model: str
     """Its class in Transformers."""
     defaults: Mapping[str, Any]
     """The defaults of options in config.json."""
     layers: Mapping[str, Any]
     """Options of `TransformerConfig` that all models of the family share."""
+    has_languages: bool = True
+    """Whether a model has many languages, each with a token."""
+    has_output_bias: bool = True
+    """Whether a bias is added to the logits."""
     unused_positions: int = 0
     """Rows of a table of positions before the first one that is used."""
 
 
 FAMILIES = {
     "marian": Family(
-        title="Marian",
         model="MarianMTModel",
         defaults={
             **_SIZES,
@@ -53,10 +47,10 @@ FAMILIES = {
             "pad_token_id": 58100,
             "decoder_start_token_id": 58100,
         },
-        layers={},
+        layers={"norm": "post", "position_offset": 0, "embedding_norm": False},
+        has_languages=False,
     ),
-    "m2m_100": Family(
-        title="M2M100 and NLLB",
+    "m2m_100": Family(  # M2M100 and NLLB.
         model="M2M100ForConditionalGeneration",
         defaults={
             **_SIZES,
@@ -66,10 +60,13 @@ FAMILIES = {
             "pad_token_id": 1,
             "decoder_start_token_id": 2,
         },
-        layers={"norm": "pre", "position": "tensor2tensor", "position_offset": 2},
+        layers={
+            **{"norm": "pre", "position_offset": 2, "embedding_norm": False},
+            "position": "tensor2tensor",
+        },
+        has_output_bias=False,
     ),
-    "mbart": Family(
-        title="mBART-50",
+    "mbart": Family(  # mBART-50.
         model="MBartForConditionalGeneration",
         defaults={
             **_SIZES,
@@ -79,272 +76,84 @@ FAMILIES = {
             "pad_token_id": 1,
             "decoder_start_token_id": 2,
         },
-        layers={"norm": "pre", "position": "learned", "embedding_norm": True},
+        layers={
+            **{"norm": "pre", "position_offset": 0, "embedding_norm": True},
+            "position": "learned",
+        },
         unused_positions=2,
     ),
 }
 """By the `model_type` of Hugging Face."""
 
-_SPM, _JSON = "sentencepiece.bpe.model", "tokenizer.json"
-_SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
-"""The first pieces of fairseq's vocabularies."""
-_CODE = re.compile(r"[a-z]{2,3}_[A-Z][A-Za-z]{1,3}")
-"""A language of NLLB, such as eng_Latn, or mBART, such as en_XX."""
-_M2M100 = {
-    "m2m100": """
-        af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu
-        ha he hi hr ht hu hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr
-        ms my ne nl no ns oc or pa pl ps pt ro ru sd si sk sl so sq sr ss su sv sw ta th tl tn tr
-        uk ur uz vi wo xh yi yo zh zu
-    """,
-    "wmt21": "en ha is ja cs ru zh de",
+OPTIONS = {
+    "d_model": "d_model",
+    "encoder_layers": "num_layers",
+    "decoder_layers": "num_decoder_layers",
+    "encoder_ffn_dim": "d_ff",
+    "decoder_ffn_dim": "decoder_d_ff",
+    "encoder_attention_heads": "num_heads",
+    "decoder_attention_heads": "decoder_num_heads",
+    "dropout": "dropout",
+    "attention_dropout": "attention_dropout",
+    "activation_dropout": "ffn_dropout",
+    "scale_embedding": "scale_embeddings",
 }
-"""The languages of M2M100, which its files do not list, in the order of their ids."""
-_MBART_50 = """
-    ar_AR cs_CZ de_DE en_XX es_XX et_EE fi_FI fr_XX gu_IN hi_IN it_IT ja_XX kk_KZ ko_KR lt_LT lv_LV
-    my_MM ne_NP nl_XX ro_RO ru_RU si_LK tr_TR vi_VN zh_CN af_ZA az_AZ bn_IN fa_IR he_IL hr_HR id_ID
-    ka_GE km_KH mk_MK ml_IN mn_MN mr_IN pl_PL ps_AF pt_XX sv_SE sw_KE ta_IN te_IN th_TH tl_XX uk_UA
-    ur_PK xh_ZA gl_ES sl_SI
-"""
+"""The fields of `TransformerConfig` by the names of options in config.json."""
+ACTIVATIONS = {
+    **{"relu": "relu", "gelu": "gelu", "quick_gelu": "sigmoid_gelu"},
+    **{"swish": "swish", "silu": "swish"},
+}
+"""Our activations by Hugging Face's names, of which the first is written."""
+UNREAD = {
+    "normalize_before": False,
+    "normalize_embedding": False,
+    "add_final_layer_norm": False,
+    "static_position_embeddings": True,
+}
+"""What Marian's models do, whatever config.json says: Hugging Face does not read these options."""
+STACKS = {"encoder": "source", "decoder": "target"}
+"""The side of each stack."""
+_ATTENTIONS = {"self_attention": "self_attn", "cross_attention": "encoder_attn"}
+_PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
+_LINEARS = {"inner": "fc1", "outer": "fc2"}
+_SUFFIXES = {"kernel": "weight", "bias": "bias", "gamma": "weight", "beta": "bias"}
 
 
-def read_languages(
-    folder: Path, options: Mapping[str, Any], tokenizer: Mapping[str, Any]
-) -> ForeignSide:
-    """Return the vocabulary of a model of many languages, which both sides share.
+def weight_name(weight: LayerWeight) -> str:
+    """Return Hugging Face's name of a weight of a layer.
 
-    Args:
-        folder: The folder, with sentencepiece.bpe.model, tokenizer.json or both; M2M100 also has
-            vocab.json.
-        options: The options of config.json, with defaults.
-        tokenizer: The options of tokenizer_config.json.
-
-    Raises:
-        FileNotFoundError: If a file is missing.
-        ValueError: If a file is damaged, or files belong to different models.
+    >>> weight_name(LayerWeight("decoder", 2, "cross_attention", "query_kernel"))
+    'model.decoder.layers.2.encoder_attn.q_proj.weight'
     """
-    if str(tokenizer.get("tokenizer_class")).removesuffix("Fast") == "MBartTokenizer":
-        raise ValueError(
-            f"{folder} is a model of mBART-25, whose decoder starts from a language. Of this "
-            "family, only mBART-50 can be imported, such as "
-            "facebook/mbart-large-50-many-to-many-mmt."
-        )
-    added: Sequence[str] = ()
-    if (folder / "vocab.json").exists():
-        spm = read_spm(folder / _SPM)[0]
-        pieces = read_vocabulary(folder / "vocab.json")
-        names = _M2M100.get(tokenizer.get("language_codes") or "m2m100", "").split()
-        languages = {code: f"__{code}__" for code in names}
-        pieces += [piece for piece in languages.values() if piece not in pieces]
-    else:
-        spm, pieces, added = _read_fairseq(folder, tokenizer)
-        languages = {piece: piece for piece in pieces if _CODE.fullmatch(piece)}
-    size, path = options["vocab_size"], folder / "config.json"
-    missing = [piece for piece in _SPECIAL if piece not in pieces]
-    if missing or not languages:
-        what = f"lacks {', '.join(missing)}" if missing else "has no languages"
-        raise ValueError(f"The vocabulary in {folder} {what}. Restore the tokenizer's files.")
-    if len(pieces) > size:
-        raise ValueError(
-            f"{path} has a vocab_size of {size:,}, and the tokenizer {len(pieces):,} tokens. They "
-            "belong to different models; restore both."
-        )
-    unused = [f"<unused {i}>" for i in range(len(pieces), size)]
-    pieces += unused
-    for key in ("pad_token_id", "decoder_start_token_id"):
-        if not 0 <= options[key] < size:
-            raise ValueError(
-                f"{key} in {path} must be an id below {size}, received {options[key]}. Restore it."
-            )
-    return ForeignSide(
-        spm,
-        pieces,
-        pad=options["pad_token_id"],
-        start=options["decoder_start_token_id"],
-        unk=pieces.index("<unk>"),
-        eos=pieces.index("</s>"),
-        languages=languages,
-        silent=[*_SPECIAL, *languages.values(), *added, *unused],
-        language_comes_last=bool(tokenizer.get("legacy_behaviour")),
-    )
+    layer = f"model.{weight.stack}.layers.{weight.layer}"
+    module, _, kind = weight.name.rpartition("_")
+    attention = _ATTENTIONS.get(weight.part)
+    if not module:  # Of the layer normalization.
+        norm = f"{attention}_layer_norm" if attention else "final_layer_norm"
+        return f"{layer}.{norm}.{_SUFFIXES[kind]}"
+    module = f"{attention}.{_PROJECTIONS[module]}" if attention else _LINEARS[module]
+    return f"{layer}.{module}.{_SUFFIXES[kind]}"
 
 
-def _read_fairseq(
-    folder: Path, tokenizer: Mapping[str, Any]
-) -> tuple[bytes, list[str], Sequence[str]]:
-    """Return SentencePiece model, pieces by id, and those that are no part of text."""
-    has_json, has_spm = (folder / _JSON).exists(), (folder / _SPM).exists()
-    if not (has_json or has_spm):
-        raise FileNotFoundError(f"{folder} must have {_SPM} or {_JSON}, but has neither.")
-    if has_json:
-        path = folder / _JSON
-        content = read_json(path)
-        try:
-            pieces, added = _json_pieces(content)
-            spm = read_spm(folder / _SPM)[0] if has_spm else _rebuilt_spm(content)
-        except (AttributeError, KeyError, TypeError, ValueError, binascii.Error) as error:
-            raise ValueError(f"{path} is damaged, or of another kind: {error}.") from error
-        return spm, pieces, added
-    spm, spm_pieces = read_spm(folder / _SPM)
-    listed = dict(tokenizer)
-    if (path := folder / "special_tokens_map.json").exists():
-        listed = read_json(path) | listed
-    tokens = listed.get("extra_special_tokens") or listed.get("additional_special_tokens") or []
-    codes = [str(code) for code in tokens if _CODE.fullmatch(str(code))]
-    if not codes and str(tokenizer.get("tokenizer_class")).startswith("MBart50"):
-        codes = _MBART_50.split()
-    # fairseq has padding as a token more.
-    return spm, [*_SPECIAL, *spm_pieces[3:], *codes, "<mask>"], ["<mask>"]
+def norm_names(config: TransformerConfig) -> dict[str, str]:
+    """Return Hugging Face's names of the normalization before and after the layers, by our paths.
 
-
-def _json_pieces(content: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Return the pieces of tokenizer.json by id, and those that are added to the model's."""
-    vocabulary = content["model"]["vocab"]
-    if isinstance(vocabulary, dict):
-        ids = dict(vocabulary)
-    else:
-        ids = {piece: i for i, (piece, _) in enumerate(vocabulary)}
-    added = {token["content"]: token["id"] for token in content.get("added_tokens") or []}
-    ids |= added
-    if sorted(ids.values()) != list(range(len(ids))):
-        raise ValueError("the ids of its tokens must be 0, 1, 2 and so on")
-    return sorted(ids, key=lambda piece: ids[piece]), list(added)
-
-
-def _rebuilt_spm(content: Mapping[str, Any]) -> bytes:
-    """Return the SentencePiece model that a tokenizer.json was made from, but for its ids."""
-    from sentencepiece import sentencepiece_model_pb2 as schema
-
-    model, proto = content["model"], schema.ModelProto()
-    kind = model.get("type") or ("BPE" if "merges" in model else "Unigram")
-    if kind == "BPE":
-        scores = dict.fromkeys(model["vocab"], 0.0)
-        merges = (m.split(" ") if isinstance(m, str) else m for m in model["merges"])
-        for rank, (left, right) in enumerate(merges, start=1):
-            scores[left + right] = scores[left + right] or -float(rank)
-        proto.trainer_spec.model_type = proto.trainer_spec.BPE
-    elif kind == "Unigram":
-        scores = dict(model["vocab"])
-        proto.trainer_spec.model_type = proto.trainer_spec.UNIGRAM
-    else:
-        raise ValueError(f"its model must be BPE or Unigram, received {kind!r}")
-    added = {token["content"] for token in content.get("added_tokens") or []}
-    proto.pieces.add(piece="<unk>", type=schema.ModelProto.SentencePiece.UNKNOWN)
-    for piece, score in scores.items():
-        if piece not in added and piece not in _SPECIAL and not _CODE.fullmatch(piece):
-            proto.pieces.add(piece=piece, score=score)
-    normalizer = content.get("normalizer") or {}
-    for part in normalizer.get("normalizers", [normalizer]):
-        if part.get("type") == "Precompiled":
-            charsmap = base64.b64decode(part["precompiled_charsmap"], validate=True)
-            proto.normalizer_spec.precompiled_charsmap = charsmap
-    return proto.SerializeToString()
-
-
-def fairseq_order(pieces: Sequence[str]) -> list[int]:
-    """Return our id of each id of fairseq's, which has our start token only if that is <s>.
-
-    >>> fairseq_order(["<pad>", "<unk>", "<<s>>", "</s>", "<s>", "a", "en_XX"])
-    [4, 0, 3, 1, 5, 6]
+    >>> norm_names(TransformerConfig(vocab_size=9, norm="pre"))["decoder/final_norm/beta"]
+    'model.decoder.layer_norm.bias'
     """
-    first = [pieces.index(name) for name in _SPECIAL]
-    return [*first, *(i for i in range(EOS_ID + 1, len(pieces)) if i not in first)]
-
-
-def write_languages(
-    tokenizer: SentencePieceTokenizer, languages: Sequence[str | None]
-) -> dict[str, Any]:
-    """Return the files of a tokenizer of Hugging Face: bytes, or the content of a JSON file.
-
-    Args:
-        tokenizer: A vocabulary that `read_languages` read.
-        languages: The default source and target.
-    """
-    ours = tokenizer.id_to_piece(range(tokenizer.vocab_size))
-    pieces = [ours[i] for i in fairseq_order(ours)]
-    unused = [piece for piece in pieces if re.fullmatch(r"<unused \d+>", piece)]
-    codes = list(tokenizer.languages)
-    silent = {*tokenizer.id_to_piece(list(tokenizer.languages.values())), *unused, "<mask>"}
-    text = [piece for piece in pieces if piece not in silent]
-    source, target = languages
-    options: dict[str, Any] = {
-        **{"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"},
-        **{"src_lang": source or codes[0], "tgt_lang": target},
-    }
-    if not _CODE.fullmatch(codes[0]):
-        kinds = [name for name, listed in _M2M100.items() if set(listed.split()) == set(codes)]
-        options |= {
-            "tokenizer_class": "M2M100Tokenizer",
-            "language_codes": (kinds or ["m2m100"])[0],
-        }
-        vocabulary = {piece: i for i, piece in enumerate(text)}
-        files = {_SPM: split_vocabulary(tokenizer.model), "vocab.json": vocabulary}
-        return {**files, "tokenizer_config.json": options}
-    is_mbart = set(codes) == set(_MBART_50.split())
-    options["tokenizer_class"] = "MBart50Tokenizer" if is_mbart else "NllbTokenizer"
-    options["mask_token"] = "<mask>"
-    if not is_mbart:
-        options |= {"extra_special_tokens": codes}
-        options["legacy_behaviour"] = tokenizer.language_comes_last
-    used = pieces[: len(pieces) - len(unused)]
+    norms = {}
+    for stack, side in STACKS.items():
+        if config.norm == "pre":
+            norms[f"{stack}/final_norm"] = f"model.{stack}.layer_norm"
+        if config.embedding_norm:
+            norms[f"{side}_norm"] = f"model.{stack}.layernorm_embedding"
     return {
-        "tokenizer.json": _written_json(tokenizer.model, text, used),
-        "tokenizer_config.json": options,
+        f"{ours}/{name}": f"{theirs}.{_SUFFIXES[name]}"
+        for ours, theirs in norms.items()
+        for name in ("gamma", "beta")
     }
 
 
-def _written_json(model: bytes, text: Sequence[str], used: Sequence[str]) -> dict[str, Any]:
-    """Return a tokenizer.json.
-
-    Args:
-        model: The SentencePiece model.
-        text: The pieces of text and the special ones, by id.
-        used: The same with those of languages.
-    """
-    from sentencepiece import sentencepiece_model_pb2 as schema
-
-    proto: Any = schema.ModelProto.FromString(model)
-    scores = {piece.piece: piece.score for piece in proto.pieces}
-    space = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
-    if proto.trainer_spec.model_type == proto.trainer_spec.BPE:
-        ids = {piece: i for i, piece in enumerate(text)}
-        kind = {"type": "BPE", "unk_token": "<unk>", "fuse_unk": True, "byte_fallback": False}
-        kind |= {"vocab": ids, "merges": _merges(ids, scores)}
-    else:
-        is_text = {*text[len(_SPECIAL) :]}
-        listed = [[piece, scores[piece] if piece in is_text else 0.0] for piece in used]
-        kind = {"type": "Unigram", "unk_id": _SPECIAL.index("<unk>"), "vocab": listed}
-        kind["byte_fallback"] = False
-    charsmap = base64.b64encode(proto.normalizer_spec.precompiled_charsmap).decode()
-    parts: list[dict[str, Any]] = [
-        {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
-    ]
-    if charsmap:
-        parts.insert(0, {"type": "Precompiled", "precompiled_charsmap": charsmap})
-    added = {*_SPECIAL, *used} - {*text[len(_SPECIAL) :]}
-    flags = {"single_word": False, "rstrip": False, "normalized": False, "special": True}
-    return {
-        "version": "1.0",
-        "added_tokens": [
-            {"id": i, "content": piece, "lstrip": piece == "<mask>", **flags}
-            for i, piece in enumerate(used)
-            if piece in added
-        ],
-        "normalizer": {"type": "Sequence", "normalizers": parts},
-        "pre_tokenizer": space,
-        "decoder": space,
-        "model": kind,
-    }
-
-
-def _merges(ids: Mapping[str, int], scores: Mapping[str, float]) -> list[list[str]]:
-    """Return the merges of BPE, in the order of Hugging Face's conversion."""
-    found = []
-    for piece in ids:
-        cuts = range(1, len(piece) if piece not in _SPECIAL else 1)
-        splits = [(piece[:cut], piece[cut:]) for cut in cuts]
-        known = [(left, right) for left, right in splits if left in ids and right in ids]
-        known.sort(key=lambda pair: (ids[pair[0]], ids[pair[1]]))
-        found += [(scores[piece], *pair) for pair in known]
-    found.sort(key=lambda merge: (merge[0], len(merge[1]), len(merge[2])), reverse=True)
-    return [[left, right] for _, left, right in found]
+def table_name(stack: str) -> str:
+    """Return Hugging Face's name of the table of positions of "encoder" or "decoder"."""
+    return f"model.{stack}.embed_positions.weight"

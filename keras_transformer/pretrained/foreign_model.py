@@ -11,12 +11,14 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from keras_transformer.config import BOS_ID, DecodingConfig, TransformerConfig
+from keras_transformer.layers.initial import zero_embeddings
 from keras_transformer.model import Transformer
 from keras_transformer.text import SentencePieceTokenizer
 from keras_transformer.text.foreign_vocabulary import Normalization, join_vocabulary
 from keras_transformer.translation.saved import weight_place
 from keras_transformer.translation.translator import Translator
 from keras_transformer.utils.errors import one_line
+from keras_transformer.utils.memory import release_pages, trim_memory
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +92,7 @@ class ForeignSide:
             names[BOS_ID] = _free("<s>", taken)
         return [name for name in names if name is not None]
 
-    def rows(self, matrix: np.ndarray, width: int) -> np.ndarray:
+    def rows(self, matrix: np.ndarray, width: int) -> "Rows":
         """Return the rows of a matrix in the order of our ids, with zeros for other ids."""
         if matrix.shape != (len(self.pieces), width):
             raise ValueError(
@@ -98,18 +100,39 @@ class ForeignSide:
                 f"its vocabulary, {len(self.pieces):,}, received shape {matrix.shape}. They belong "
                 "to different models; restore both."
             )
-        order = np.array([-1 if i is None else i for i in self.order])
-        rows = matrix[order]  # The only copy: the matrix may take a gigabyte.
-        rows[order < 0] = 0
-        return rows
+        return Rows(matrix, np.array([-1 if i is None else i for i in self.order]))
 
     def bias(self, bias: np.ndarray) -> np.ndarray:
         """Return the bias of the logits in the order of our ids."""
-        values = self.rows(bias.reshape(-1, 1), 1)[:, 0]
+        values = self.rows(bias.reshape(-1, 1), 1)[:][:, 0]
         values[[i for i, theirs in enumerate(self.order) if theirs is None]] = _NEVER
         if self.adds_start:
             values[BOS_ID] = _NEVER
         return values
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """The rows of a matrix in another order, which are copied when they are taken.
+
+    >>> Rows(np.arange(4).reshape(2, 2), np.array([1, -1, 0]))[:2]
+    array([[2, 3],
+           [0, 0]])
+    """
+
+    base: np.ndarray
+    """The matrix, which may take a gigabyte."""
+    order: np.ndarray
+    """The number of each row in the matrix; -1 for zeros."""
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def __getitem__(self, part: slice) -> np.ndarray:
+        order = self.order[part]
+        rows = self.base[order]
+        rows[order < 0] = 0
+        return rows
 
 
 def _free(name: str, taken: set[str]) -> str:
@@ -255,21 +278,29 @@ def take_layers(
     _check_present((name for name in names if name not in theirs), origin)
     taken = {}
     for weight in layer_weights(config):
-        value = take_weight(theirs, name_of(weight), origin)
         if are_transposed and weight.name.endswith("_kernel"):
-            value = value.T
-        taken[weight.path] = shaped(value, weight.shape(config), name_of(weight), origin)
+            theirs[name_of(weight)] = theirs[name_of(weight)].T
+        taken[weight.path] = take_weight(theirs, name_of(weight), origin, weight.shape(config))
     return taken
 
 
-def take_weight(theirs: dict[str, np.ndarray], name: str, origin: Path) -> np.ndarray:
+def take_weight(
+    theirs: dict[str, np.ndarray], name: str, origin: Path, shape: tuple[int, ...] | None = None
+) -> np.ndarray:
     """Take a weight out of another program's.
 
     Raises:
-        ValueError: If it is missing.
+        ValueError: If it is missing, or has another shape than a given one.
     """
     _check_present([name] if name not in theirs else [], origin)
-    return theirs.pop(name)
+    value = theirs.pop(name)
+    # Marian's vectors are matrices of one row.
+    if shape is not None and value.shape != shape and value.shape != (1, *shape):
+        raise ValueError(
+            f"{name} in {origin} must have shape {shape}, received {value.shape}. The weights and "
+            "the configuration belong to different models; restore both."
+        )
+    return value if shape is None else value.reshape(shape)
 
 
 def _check_present(missing: Iterable[str], origin: Path) -> None:
@@ -278,16 +309,6 @@ def _check_present(missing: Iterable[str], origin: Path) -> None:
             f"{origin} lacks the weights {names}. They are damaged, or belong to another model "
             "than the configuration; restore both."
         )
-
-
-def shaped(value: np.ndarray, shape: tuple[int, ...], name: str, origin: Path) -> np.ndarray:
-    # Marian's vectors are matrices of one row.
-    if value.shape != shape and value.shape != (1, *shape):
-        raise ValueError(
-            f"{name} in {origin} must have shape {shape}, received {value.shape}. The weights and "
-            "the configuration belong to different models; restore both."
-        )
-    return value.reshape(shape)
 
 
 def check_all_taken(theirs: Mapping[str, np.ndarray], origin: Path) -> None:
@@ -315,7 +336,7 @@ class ForeignModel:
     """The vocabulary of the source."""
     target: ForeignSide
     """The vocabulary of the target."""
-    weights: dict[str, np.ndarray]
+    weights: dict[str, np.ndarray | Rows]
     """Weights by their path in a `Transformer`, such as
     "encoder/layer_0/self_attention/query_kernel"."""
     languages: Sequence[Any] = ()
@@ -327,13 +348,18 @@ class ForeignModel:
         Args:
             normalization: What is done to text first; see `ForeignVocabulary`.
         """
-        model = Transformer(self.config, dtype="float32")
+        for value in self.weights.values():
+            release_pages(value)
+        with zero_embeddings():
+            model = Transformer(self.config, dtype="float32")
         # The largest comes last, when the memory of the others is free.
         for weight in sorted(model.weights, key=lambda weight: math.prod(weight.shape)):
             value = self.weights.pop(weight_place(weight.path))
             for start in range(0, len(value), _ROWS):
                 part = slice(start, start + _ROWS)
                 weight.value[part].assign(np.ascontiguousarray(value[part], "float32"))
+                release_pages(value)
+        trim_memory()
         source = _tokenizer("source", self.source, normalization)
         target = _tokenizer("target", self.target, normalization)
         return Translator(model, source, target, self.decoding)

@@ -9,37 +9,34 @@ import numpy as np
 
 from keras_transformer.config import TransformerConfig
 from keras_transformer.layers.position import ENCODINGS
-from keras_transformer.pretrained.families import FAMILIES, Family, read_languages
+from keras_transformer.pretrained.families import (
+    ACTIVATIONS,
+    FAMILIES,
+    LAYER_NORM_EPSILON,
+    OPTIONS,
+    STACKS,
+    UNREAD,
+    Family,
+    norm_names,
+    table_name,
+    weight_name,
+)
 from keras_transformer.pretrained.foreign_model import (
     ForeignModel,
-    ForeignSide,
-    LayerWeight,
+    Rows,
     check_all_taken,
-    shaped,
     take_layers,
     take_weight,
     validated,
     vocabulary_sizes,
 )
 from keras_transformer.pretrained.hugging_face_search import read_search
-from keras_transformer.pretrained.vocabulary_file import read_spm, read_vocabulary
+from keras_transformer.pretrained.hugging_face_vocabulary import read_languages, read_sides
 from keras_transformer.pretrained.weight_files import read_weights
 from keras_transformer.utils.files import read_json
 
 log = logging.getLogger(__name__)
 
-LAYER_NORM_EPSILON = 1e-5
-_ACTIVATIONS = {
-    **{"relu": "relu", "gelu": "gelu", "quick_gelu": "sigmoid_gelu"},
-    **{"swish": "swish", "silu": "swish"},
-}
-_IGNORED = {
-    "normalize_before": False,
-    "normalize_embedding": False,
-    "add_final_layer_norm": False,
-    "static_position_embeddings": True,
-}
-"""What Marian's models do, whatever config.json says: Hugging Face does not read these options."""
 _KINDS = {
     "bart": "BART",
     "fsmt": "fairseq's WMT models",
@@ -50,10 +47,6 @@ _KINDS = {
     "umt5": "umT5",
 }
 """Other models that translate, by the `model_type` of Hugging Face."""
-_ATTENTIONS = {"self_attention": "self_attn", "cross_attention": "encoder_attn"}
-_PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
-_LINEARS = {"inner": "fc1", "outer": "fc2"}
-_SUFFIXES = {"kernel": "weight", "bias": "bias", "gamma": "weight", "beta": "bias"}
 _USES = {
     "source": "model.encoder.embed_tokens.weight",
     "target": "model.decoder.embed_tokens.weight",
@@ -83,10 +76,10 @@ def read_hugging_face(folder: Path, ignore: Collection[str] = ()) -> ForeignMode
     _check_options(path, options, family)
     tokenizer_file = folder / "tokenizer_config.json"
     tokenizer = read_json(tokenizer_file) if tokenizer_file.exists() else {}
-    if family is FAMILIES["marian"]:
-        source, target = _sides(folder, options, tokenizer)
-    else:
+    if family.has_languages:
         source = target = read_languages(folder, options, tokenizer)
+    else:
+        source, target = read_sides(folder, options, tokenizer)
     # If generation_config.json exists, Hugging Face takes no search from config.json.
     search_path, search = path, {"forced_eos_token_id": target.eos, **options}
     if (generation := folder / "generation_config.json").exists():
@@ -99,9 +92,14 @@ def read_hugging_face(folder: Path, ignore: Collection[str] = ()) -> ForeignMode
         is_shared=options["share_encoder_decoder_embeddings"],
         is_tied=options["tie_word_embeddings"],
     )
-    layers, ends = _take_ends(theirs, folder, family, options["d_model"])
+    layers, tables = _take_positions(theirs, folder, family, options["d_model"])
     config = validated(path, lambda: _config(options, source, target, embeddings, layers))
-    weights = ends | take_layers(theirs, config, weight_name, folder, are_transposed=True)
+    weights: dict[str, np.ndarray | Rows] = {
+        **tables,
+        **take_layers(theirs, config, weight_name, folder, are_transposed=True),
+    }
+    for place, name in norm_names(config).items():
+        weights[place] = take_weight(theirs, name, folder, (config.d_model,))
     placed: list[np.ndarray] = []
     for use, matrix in embeddings.items():
         if not any(matrix is other for other in placed):  # Those that are shared have one place.
@@ -129,16 +127,16 @@ def _family(path: Path, options: Mapping[str, Any]) -> Family:
 
 
 def _check_options(path: Path, options: Mapping[str, Any], family: Family) -> None:
-    others = [name for name, usual in _IGNORED.items() if options.get(name, usual) != usual]
-    if family is FAMILIES["marian"] and others:
+    others = [name for name, usual in UNREAD.items() if options.get(name, usual) != usual]
+    if others and not family.has_languages:
         log.info("%s: %s have no effect, as in Transformers 5", path, ", ".join(others))
     problems = []
     if options.get("is_encoder_decoder") not in (None, True):
         problems.append(
             f"is_encoder_decoder must be True, received {options['is_encoder_decoder']!r}"
         )
-    if options["activation_function"] not in list(_ACTIVATIONS):
-        names = " or ".join(map(repr, _ACTIVATIONS))
+    if options["activation_function"] not in list(ACTIVATIONS):
+        names = " or ".join(map(repr, ACTIVATIONS))
         activation = options["activation_function"]
         problems.append(f"activation_function must be {names}, received {activation!r}")
     problems += [
@@ -148,51 +146,6 @@ def _check_options(path: Path, options: Mapping[str, Any], family: Family) -> No
     ]
     if problems:
         raise ValueError(f"{path} cannot be imported: {'; '.join(problems)}.")
-
-
-def _sides(
-    folder: Path, options: Mapping[str, Any], tokenizer: Mapping[str, Any]
-) -> tuple[ForeignSide, ForeignSide]:
-    names = ["vocab.json", "vocab.json"]
-    if tokenizer.get("separate_vocabs"):
-        names[1] = "target_vocab.json"
-    sizes = [options["vocab_size"], options.get("decoder_vocab_size") or options["vocab_size"]]
-    sides = []
-    for name, spm, size in zip(names, ("source.spm", "target.spm"), sizes, strict=True):
-        model, _ = read_spm(folder / spm)
-        pieces = read_vocabulary(folder / name)
-        if len(pieces) != size:
-            added = folder / "added_tokens.json"
-            raise ValueError(
-                f"{folder / name} has {len(pieces):,} pieces, and config.json {size:,}. They must "
-                + (
-                    "be the same; restore both."
-                    if not added.exists()
-                    else f"be the same: add the tokens of {added.name} to {name}."
-                )
-            )
-        sides.append(_side(folder / name, model, pieces, tokenizer, options))
-    return sides[0], sides[1]
-
-
-def _side(path, spm, pieces, tokenizer, options):
-    names = {"unk": "<unk>", "eos": "</s>"}
-    ids = {}
-    for key, default in names.items():
-        token = tokenizer.get(f"{key}_token") or default
-        token = token.get("content") if isinstance(token, dict) else token
-        if token not in pieces:
-            raise ValueError(f"{path} must have the {key} token {token!r}, but lacks it.")
-        ids[key] = pieces.index(token)
-    pad = options["pad_token_id"]
-    start = options["decoder_start_token_id"]
-    for key, i in (("pad_token_id", pad), ("decoder_start_token_id", start)):
-        if not 0 <= i < len(pieces):
-            raise ValueError(
-                f"{key} in config.json must be an id of {path}, received {i}. They belong to "
-                "different models; restore both."
-            )
-    return ForeignSide(spm, pieces, pad=pad, start=start, **ids)
 
 
 def _config(options, source, target, embeddings, layers):
@@ -206,40 +159,14 @@ def _config(options, source, target, embeddings, layers):
     }[is_input_shared, is_output_tied]
     return TransformerConfig(
         **vocabulary_sizes(source, target),
-        num_layers=options["encoder_layers"],
-        num_decoder_layers=options["decoder_layers"],
-        d_model=options["d_model"],
-        d_ff=options["encoder_ffn_dim"],
-        decoder_d_ff=options["decoder_ffn_dim"],
-        num_heads=options["encoder_attention_heads"],
-        decoder_num_heads=options["decoder_attention_heads"],
-        dropout=options.get("dropout", 0.1),
-        attention_dropout=options.get("attention_dropout", 0.0),
-        ffn_dropout=options.get("activation_dropout", 0.0),
+        **{ours: options[theirs] for theirs, ours in OPTIONS.items() if theirs in options},
         layer_norm_epsilon=LAYER_NORM_EPSILON,
-        activation=_ACTIVATIONS[options["activation_function"]],
+        activation=ACTIVATIONS[options["activation_function"]],
         use_bias=True,
         use_output_bias=True,
-        scale_embeddings=options["scale_embedding"],
         share_embeddings=share,
         **layers,
     )
-
-
-def weight_name(weight: LayerWeight) -> str:
-    """Return Hugging Face's name of a weight.
-
-    >>> weight_name(LayerWeight("decoder", 2, "cross_attention", "query_kernel"))
-    'model.decoder.layers.2.encoder_attn.q_proj.weight'
-    """
-    layer = f"model.{weight.stack}.layers.{weight.layer}"
-    module, _, kind = weight.name.rpartition("_")
-    attention = _ATTENTIONS.get(weight.part)
-    if not module:  # Of the layer normalization.
-        norm = f"{attention}_layer_norm" if attention else "final_layer_norm"
-        return f"{layer}.{norm}.{_SUFFIXES[kind]}"
-    module = f"{attention}.{_PROJECTIONS[module]}" if attention else _LINEARS[module]
-    return f"{layer}.{module}.{_SUFFIXES[kind]}"
 
 
 def take_embeddings(
@@ -281,54 +208,35 @@ def take_embeddings(
     return {use: found[use] for use in _USES}
 
 
-def _take_ends(
+def _take_positions(
     theirs: dict[str, np.ndarray], folder: Path, family: Family, d_model: int
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Take the weights before and after the layers.
+    """Take the tables of positions.
 
     Returns:
         Options of `TransformerConfig`, and the weights by our paths.
+
+    Raises:
+        ValueError: If tables are missing, or are others.
     """
-    layers = dict(family.layers)
-    found: dict[str, np.ndarray] = {}
-    if not layers:
-        return {"position": take_position(theirs, folder, d_model)}, found
-    for stack, side in (("encoder", "source"), ("decoder", "target")):
-        norms = {"layer_norm": f"{stack}/final_norm"}
-        if layers.get("embedding_norm"):
-            norms["layernorm_embedding"] = f"{side}_norm"
-        for name, place in norms.items():
-            for ours, suffix in (("gamma", "weight"), ("beta", "bias")):
-                weight = f"model.{stack}.{name}.{suffix}"
-                value = take_weight(theirs, weight, folder)
-                found[f"{place}/{ours}"] = shaped(value, (d_model,), weight, folder)
+    layers, found = dict(family.layers), dict[str, np.ndarray]()
+    if "position" not in layers:
+        return {**layers, "position": _kind_of_positions(theirs, folder, d_model)}, found
+    if layers["position"] == "learned":
+        rows = len(theirs.get(table_name("encoder"), ()))
+        layers["max_length"] = rows - family.unused_positions
+    for stack, side in STACKS.items():
         if layers["position"] == "learned":
-            weight = f"model.{stack}.embed_positions.weight"
-            table = take_weight(theirs, weight, folder)
-            length = layers.setdefault("max_length", len(table) - family.unused_positions)
-            shape = (length + family.unused_positions, d_model)
-            table = shaped(table, shape, weight, folder)[family.unused_positions :]
-            found[f"{side}_position/embeddings"] = table
+            table = take_weight(theirs, table_name(stack), folder, (rows, d_model))
+            found[f"{side}_position/embeddings"] = table[family.unused_positions :]
         else:  # Older versions of Transformers saved what they computed.
             theirs.pop(f"model.{stack}.embed_positions.weights", None)
     return layers, found
 
 
-def take_position(theirs: dict[str, np.ndarray], folder: Path, d_model: int) -> str:
-    """Take the tables of positions, if there are any, and return their kind.
-
-    Args:
-        theirs: The weights by their names; those that are taken are removed.
-        folder: Where they come from, for error messages.
-        d_model: D.
-
-    Returns:
-        A value of `TransformerConfig.position`.
-
-    Raises:
-        ValueError: If the tables are others.
-    """
-    names = [f"model.{stack}.embed_positions.weight" for stack in ("encoder", "decoder")]
+def _kind_of_positions(theirs: dict[str, np.ndarray], folder: Path, d_model: int) -> str:
+    """Take the tables of sines and cosines, if there are any, and return their kind."""
+    names = map(table_name, STACKS)
     tables = [theirs.pop(name) for name in names if name in theirs]
     kinds = ["sines_cosines"] if d_model < 4 else ["sines_cosines", "tensor2tensor"]
     for kind in kinds:
@@ -344,4 +252,4 @@ def _has_positions(table: np.ndarray, d_model: int, kind: str) -> bool:
     if table.ndim != 2 or table.shape[1] != d_model or d_model % 2:
         return False
     expected = np.asarray(ENCODINGS[kind](np.arange(len(table), dtype="float32"), d_model))
-    return np.allclose(table, expected, atol=_ROUNDING)
+    return np.allclose(table.astype("float32"), expected, atol=_ROUNDING)

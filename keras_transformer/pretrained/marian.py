@@ -21,9 +21,9 @@ from keras_transformer.pretrained.foreign_model import (
     validated,
     vocabulary_sizes,
 )
-from keras_transformer.pretrained.text_file import parse_yaml
 from keras_transformer.pretrained.vocabulary_file import read_spm, read_vocabulary
 from keras_transformer.pretrained.weight_files import read_marian_npz
+from keras_transformer.utils.files import parse_yaml
 
 _EOS, _UNK = "</s>", "<unk>"
 _LAYER_NORM_EPSILON = 1e-6

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 
 _MAGIC = 0x1950A86A20F9469CFC6C  # The first pickle of a file written before PyTorch 1.6.
@@ -21,13 +22,12 @@ _MOST_COPIES = 8
 _STORAGES = {
     "FloatStorage": "f4",
     "HalfStorage": "f2",
-    "BFloat16Storage": "u2",  # The upper half of a float32.
+    "BFloat16Storage": "u2",  # Of which a view is bfloat16.
     "DoubleStorage": "f8",
     "LongStorage": "i8",
     "IntStorage": "i4",
 }
 """The NumPy type of each kind of storage."""
-_CONVERTED = ("HalfStorage", "BFloat16Storage")
 
 # What `torch.save` writes for a dictionary of tensors. INST, OBJ, NEWOBJ and EXT are not in it.
 _CONSTANTS: dict[str, Callable[[], Any]] = {
@@ -324,13 +324,10 @@ def _array(tensor: _StoredTensor, source: _Source, data: np.ndarray) -> np.ndarr
     array = np.lib.stride_tricks.as_strided(
         flat[tensor.offset :], tensor.shape, strides, writeable=False
     )
-    if storage.kind == "BFloat16Storage":
-        bits = array.astype(np.uint32)
-        bits <<= 16
-        return bits.view(np.float32)
-    if storage.kind == "HalfStorage":
-        return array.astype(np.float32)
-    return array if dtype.isnative else array.astype(dtype.newbyteorder("="))
+    if storage.kind != "BFloat16Storage":
+        return array
+    # NumPy has no bfloat16 in another byte order.
+    return array.astype("u2", copy=False).view(ml_dtypes.bfloat16)
 
 
 def read_torch_weights(path: str | os.PathLike) -> dict[str, np.ndarray]:
@@ -343,8 +340,7 @@ def read_torch_weights(path: str | os.PathLike) -> dict[str, np.ndarray]:
         path: The file, in the zip format or in the format before PyTorch 1.6.
 
     Returns:
-        Arrays by name: float16 and bfloat16 as float32, other types as they are. Arrays that need
-        no conversion are read-only views of the mapped file.
+        Arrays by name, which are read-only views of the mapped file.
 
     Raises:
         FileNotFoundError: If the file does not exist.
@@ -364,9 +360,9 @@ def read_torch_weights(path: str | os.PathLike) -> dict[str, np.ndarray]:
         source = _read_zip(name, mapped) if is_zip else _read_stream(name, mapped)
         _kinds(source.content)
         data = np.frombuffer(mapped, np.uint8)
-        copied = [each for each in source.content.values() if each.storage.kind in _CONVERTED]
-        if sum(4 * math.prod(each.shape) for each in copied) > _MOST_COPIES * len(mapped):
-            raise ValueError("its tensors in float32 are much larger than the file")
+        copied = source.content.values() if source.order == "big" else ()
+        if sum(2 * math.prod(each.shape) for each in copied) > _MOST_COPIES * len(mapped):
+            raise ValueError("its tensors are much larger than the file")
         return {key: _array(tensor, source, data) for key, tensor in source.content.items()}
     except _Refusal:
         raise

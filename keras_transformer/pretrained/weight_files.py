@@ -1,37 +1,31 @@
 """Weight files of published models: safetensors, PyTorch's, and Marian's npz."""
 
 import io
+import json
 import math
+import mmap
 import os
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO
 
-import ml_dtypes  # noqa: F401  Gives NumPy the type bfloat16; installed with TensorFlow.
+import ml_dtypes
 import numpy as np
 
-from keras_transformer.pretrained.text_file import parse_yaml
 from keras_transformer.pretrained.torch_file import read_torch_weights
-from keras_transformer.utils.files import read_json
+from keras_transformer.utils.files import parse_yaml, read_json
 
-_LOW_PRECISION = ("F16", "BF16")
-_DTYPES = (*_LOW_PRECISION, "F32", "F64", "I64", "I32", "I16", "I8", "U8", "BOOL")
+_DTYPES = {
+    **{"F16": np.float16, "BF16": ml_dtypes.bfloat16, "F32": np.float32, "F64": np.float64},
+    **{"I64": np.int64, "I32": np.int32, "I16": np.int16, "I8": np.int8, "U8": np.uint8},
+    "BOOL": np.bool_,
+}
+"""The NumPy types of safetensors' types."""
 _CONFIG = "special:model.yml"
 _FLOATS = (np.float16, np.float32, np.float64)
 _LARGEST_EXPANSION = 20
 """The most bytes of the arrays in a compressed file, as a multiple of the file's."""
-
-
-def _tensor(file: Any, key: str, path: str) -> np.ndarray:
-    dtype = file.get_slice(key).get_dtype()
-    if dtype not in _DTYPES:
-        raise ValueError(
-            f"{path} must hold tensors of {', '.join(_DTYPES)}, received {key!r} of {dtype}. Use "
-            "weights that are not quantized."
-        )
-    array = file.get_tensor(key)
-    return array.astype(np.float32) if dtype in _LOW_PRECISION else array
 
 
 def read_safetensors(path: str | os.PathLike) -> dict[str, np.ndarray]:
@@ -41,7 +35,7 @@ def read_safetensors(path: str | os.PathLike) -> dict[str, np.ndarray]:
         path: The file.
 
     Returns:
-        Arrays by name: float16 and bfloat16 as float32, other types as they are.
+        Arrays by name, which are read-only views of the mapped file.
 
     Raises:
         FileNotFoundError: If the file does not exist.
@@ -59,16 +53,35 @@ def read_safetensors(path: str | os.PathLike) -> dict[str, np.ndarray]:
             f"Reading {path} needs `pip install 'keras-transformer-mt[marian]'`."
         ) from error
     name = os.fspath(path)
-    with open(name, "rb"):  # Raises what `open` raises, with the name of the file.
-        pass
-    try:
-        with safe_open(name, framework="np") as file:
-            return {key: _tensor(file, key, name) for key in file.keys()}
-    except (OSError, SafetensorError, TypeError) as error:
-        raise ValueError(
-            f"{name} must be a safetensors file, received a damaged file or another kind of file "
-            f"({error}). Download it again."
-        ) from error
+    with open(name, "rb") as opened:  # Raises what `open` raises, with the name of the file.
+        try:
+            with safe_open(name, framework="np") as file:  # Checks the header.
+                dtypes = {key: file.get_slice(key).get_dtype() for key in file.keys()}
+            known = {key: _DTYPES[dtype] for key, dtype in dtypes.items() if dtype in _DTYPES}
+            arrays = _map_tensors(opened, known)
+        except (KeyError, OSError, SafetensorError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"{name} must be a safetensors file, received a damaged file or another kind of "
+                f"file ({error}). Download it again."
+            ) from error
+    for key, dtype in dtypes.items():
+        if key not in known:
+            raise ValueError(
+                f"{name} must hold tensors of {', '.join(_DTYPES)}, received {key!r} of {dtype}. "
+                "Use weights that are not quantized."
+            )
+    return arrays
+
+
+def _map_tensors(file: BinaryIO, dtypes: Mapping[str, type]) -> dict[str, np.ndarray]:
+    """Return views of tensors of a safetensors file, by name."""
+    mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    start = 8 + int.from_bytes(mapped[:8], "little")
+    header, data = json.loads(mapped[8:start]), np.frombuffer(mapped, np.uint8)[start:]
+    return {
+        key: data[slice(*header[key]["data_offsets"])].view(dtype).reshape(header[key]["shape"])
+        for key, dtype in dtypes.items()
+    }
 
 
 def read_marian_npz(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], dict]:

@@ -1,8 +1,9 @@
 """Write a translator as a model of Hugging Face: Marian, M2M100, NLLB or mBART-50."""
 
+import dataclasses
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,26 +11,32 @@ import keras
 import numpy as np
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-from keras_transformer.config import TransformerConfig as Config
 from keras_transformer.layers import LearnedPositionEncoding, SinusoidalPositionEncoding
 from keras_transformer.model import Transformer
 from keras_transformer.pretrained.families import (
+    ACTIVATIONS,
     FAMILIES,
+    LAYER_NORM_EPSILON,
+    OPTIONS,
+    STACKS,
+    UNREAD,
     Family,
+    norm_names,
+    table_name,
+    weight_name,
+)
+from keras_transformer.pretrained.foreign_model import layer_weights
+from keras_transformer.pretrained.hugging_face_search import OWN_SEARCH, SPECIAL_IDS, write_search
+from keras_transformer.pretrained.hugging_face_vocabulary import (
     fairseq_order,
     write_languages,
+    write_sides,
 )
-from keras_transformer.pretrained.foreign_model import LayerWeight, layer_weights
-from keras_transformer.pretrained.hugging_face import LAYER_NORM_EPSILON, weight_name
-from keras_transformer.pretrained.hugging_face_search import OWN_SEARCH, SPECIAL_IDS, write_search
 from keras_transformer.text import SentencePieceTokenizer
-from keras_transformer.text.foreign_vocabulary import split_vocabulary
-from keras_transformer.translation.saved import write_readme
+from keras_transformer.translation.saved import weight_place, write_readme
 from keras_transformer.translation.translator import Translator
 from keras_transformer.utils.files import whole_directory
 
-_ACTIVATIONS = {"sigmoid_gelu": "quick_gelu"}
-"""Hugging Face's names of activations, where they differ."""
 _POSITIONS = {
     "sinusoidal": SinusoidalPositionEncoding,
     "sines_cosines": SinusoidalPositionEncoding,
@@ -112,11 +119,14 @@ def save_hugging_face(translator: Translator, path: str | os.PathLike) -> Path:
             f"Hugging Face's {_family(translator)[1].model} cannot express this translator: "
             f"{'; '.join(reasons)}."
         )
-    options, weights = _options(translator), _weights(translator)
+    special = _special_ids(translator)
+    order = _their_order(translator, special)
+    options = _options(translator, special, order)
+    weights = _weights(translator, order, options["max_position_embeddings"])
     with whole_directory(path) as temporary:
         for name, content in {
             "config.json": options,
-            "generation_config.json": _search(translator),
+            "generation_config.json": _search(translator, special, order),
             **_tokenizer_files(translator),
         }.items():
             if not isinstance(content, bytes):
@@ -151,19 +161,22 @@ def _special_ids(translator: Translator) -> dict[str, int]:
     }
 
 
-def _their_order(translator: Translator) -> list[int]:
-    """Return our id of each of Hugging Face's ids."""
+def _their_order(translator: Translator, special: Mapping[str, int]) -> list[int] | None:
+    """Return our id of each of Hugging Face's ids; None if they are the same."""
+    if not translator.languages:
+        return None
     order = fairseq_order(_pieces(translator)[0])
-    if _special_ids(translator)["decoder_start_token_id"] == 0:
+    if special["decoder_start_token_id"] == 0:
         order[0] = BOS_ID
     return order
 
 
-def _search(translator: Translator) -> dict[str, Any]:
+def _search(
+    translator: Translator, special: Mapping[str, int], order: Sequence[int] | None
+) -> dict[str, Any]:
     options = write_search(translator.decoding)
-    if not translator.languages:
+    if order is None:
         return options
-    special = _special_ids(translator)
     del options[OWN_SEARCH]
     banned = {special["pad_token_id"], special["decoder_start_token_id"]}
     banned -= {special["eos_token_id"]}
@@ -174,7 +187,7 @@ def _search(translator: Translator) -> dict[str, Any]:
         options["forced_eos_token_id"] = special["eos_token_id"]
     if (language := translator.decoding.target_language) is not None:
         ours = translator.target_tokenizer.languages[language]
-        options["forced_bos_token_id"] = _their_order(translator).index(ours)
+        options["forced_bos_token_id"] = order.index(ours)
     return options
 
 
@@ -189,8 +202,7 @@ def _pieces(translator):
 def _obstacles(translator: Translator) -> Iterator[str]:
     """Yield why Hugging Face's model cannot express a translator, as parts of a sentence."""
     config, decoding = translator.model.config, translator.decoding
-    layers = {"norm": "post", "position_offset": 0, "embedding_norm": False}
-    for name, value in {**layers, **_family(translator)[1].layers}.items():
+    for name, value in _family(translator)[1].layers.items():
         if (received := getattr(config, name)) != value:
             yield f"{name} must be {value!r}, received {received!r}"
     if translator.languages:
@@ -236,7 +248,7 @@ def _obstacles_of_languages(translator: Translator) -> Iterator[str]:
         return
     if config.share_embeddings == "target":
         yield "share_embeddings must be 'all', 'inputs' or 'none', received 'target'"
-    if _family(translator)[0] == "m2m_100" and bias is not None:
+    if not _family(translator)[1].has_output_bias and bias is not None:
         others = np.delete(_array(bias), BOS_ID)
         if others.any():
             yield (
@@ -245,29 +257,28 @@ def _obstacles_of_languages(translator: Translator) -> Iterator[str]:
             )
 
 
-def _options(translator: Translator) -> dict[str, Any]:
+def _options(
+    translator: Translator, special: Mapping[str, int], order: Sequence[int] | None
+) -> dict[str, Any]:
     config, decoding = translator.model.config, translator.decoding
     kind, family = _family(translator)
+    whole = dataclasses.replace(
+        config,
+        num_decoder_layers=config.decoder_layers,
+        decoder_d_ff=config.decoder_inner_size,
+        decoder_num_heads=config.decoder_heads,
+    )
+    activation = next(name for name, ours in ACTIVATIONS.items() if ours == config.activation)
     longest = max(decoding.max_source_length, decoding.longest(decoding.max_source_length))
     shared = {
         "model_type": kind,
         "architectures": [family.model],
         "dtype": "float32",
         "is_encoder_decoder": True,
-        "vocab_size": len(_their_order(translator)) if translator.languages else config.vocab_size,
-        "d_model": config.d_model,
-        "encoder_layers": config.num_layers,
-        "decoder_layers": config.decoder_layers,
-        "encoder_ffn_dim": config.d_ff,
-        "decoder_ffn_dim": config.decoder_inner_size,
-        "encoder_attention_heads": config.num_heads,
-        "decoder_attention_heads": config.decoder_heads,
-        "activation_function": _ACTIVATIONS.get(config.activation, config.activation),
-        "dropout": config.dropout,
-        "attention_dropout": config.attention_dropout,
-        "activation_dropout": config.ffn_dropout,
-        "scale_embedding": config.scale_embeddings,
-        **_special_ids(translator),
+        "vocab_size": len(order or range(config.vocab_size)),
+        **{theirs: getattr(whole, ours) for theirs, ours in OPTIONS.items()},
+        "activation_function": activation,
+        **special,
         "forced_eos_token_id": None,
     }
     if translator.languages:
@@ -279,10 +290,7 @@ def _options(translator: Translator) -> dict[str, Any]:
     return shared | {
         "decoder_vocab_size": config.target_size,
         "max_position_embeddings": longest,
-        "static_position_embeddings": True,
-        "normalize_before": False,
-        "normalize_embedding": False,
-        "add_final_layer_norm": False,
+        **UNREAD,
         "share_encoder_decoder_embeddings": config.share_embeddings in ("all", "inputs"),
         "tie_word_embeddings": config.share_embeddings in ("all", "target"),
     }
@@ -294,96 +302,72 @@ def _tokenizer_files(translator: Translator) -> dict[str, Any]:
     if translator.languages:
         languages = decoding.source_language, decoding.target_language
         return write_languages(translator.tokenizer, languages)
-    source, target = _pieces(translator)
-    names = {f"{key}_token": source[i] for key, i in (("pad", PAD_ID), ("unk", UNK_ID))}
-    names |= {"bos_token": source[BOS_ID], "eos_token": source[EOS_ID]}
-    files: dict[str, Any] = {
-        f"{name}.spm": split_vocabulary(tokenizer.model)
-        for name, tokenizer in zip(("source", "target"), _tokenizers(translator), strict=True)
-    }
-    files["vocab.json"] = {piece: i for i, piece in enumerate(source)}
-    if source != target:
-        files["target_vocab.json"] = {piece: i for i, piece in enumerate(target)}
-    files["tokenizer_config.json"] = {
-        "tokenizer_class": "MarianTokenizer",
-        "model_max_length": decoding.max_source_length,
-        "separate_vocabs": source != target,
-        **names,
-    }
-    return files
+    source, target = _tokenizers(translator)
+    return write_sides(source, target, decoding.max_source_length)
 
 
-def _weights(translator: Translator) -> dict[str, np.ndarray]:
-    """Return the weights by Hugging Face's names."""
+def _weights(
+    translator: Translator, order: Sequence[int] | None, longest: int
+) -> dict[str, np.ndarray]:
+    """Return the weights by Hugging Face's names.
+
+    Args:
+        translator: The translator.
+        order: Our id of each of Hugging Face's ids, or None if they are the same.
+        longest: The number of positions in a table of them.
+    """
     model, config = translator.model, translator.model.config
-    order = _order(config)
-    rows: Any = _their_order(translator) if translator.languages else slice(None)
+    read = _reader(model)
+    rows: Any = slice(None) if order is None else order
+    columns = np.arange(config.d_model)
+    if config.position == "sinusoidal":  # Sines come first; ours are interleaved.
+        columns = columns.reshape(-1, 2).T.reshape(-1)
     uses = {
-        "encoder.embed_tokens": model.source_embedding,
-        "decoder.embed_tokens": model.target_embedding,
-        "shared": model.source_embedding,
+        "model.encoder.embed_tokens.weight": model.source_embedding,
+        "model.decoder.embed_tokens.weight": model.target_embedding,
+        "model.shared.weight": model.source_embedding,
     }
     if config.share_embeddings == "all":
-        uses = {"shared": model.source_embedding}
+        uses = {"model.shared.weight": model.source_embedding}
     elif config.share_embeddings != "inputs" and not translator.languages:
-        del uses["shared"]
-    found = {
-        f"model.{name}.weight": _embeddings(layer, order)[rows] for name, layer in uses.items()
-    }
+        del uses["model.shared.weight"]
     if config.share_embeddings in ("inputs", "none"):
-        found["lm_head.weight"] = _embeddings(model.output_embedding, order)[rows]
-    if _family(translator)[0] != "m2m_100":
-        bias = np.zeros(config.target_size) if model.output_bias is None else model.output_bias
-        found["final_logits_bias"] = _array(bias)[np.newaxis, rows]
+        uses["lm_head.weight"] = model.output_embedding
+    found = {
+        name: read(f"{layer.name}/embeddings")[:, columns][rows] for name, layer in uses.items()
+    }
+    if _family(translator)[1].has_output_bias:
+        bias = read("output_bias")
+        bias = np.zeros(config.target_size, "float32") if bias is None else bias
+        found["final_logits_bias"] = bias[np.newaxis, rows]
     for weight in layer_weights(config):
-        value = _layer_weight(model, weight)
+        value = read(weight.path)
+        value = np.zeros(weight.shape(config), "float32") if value is None else value
         if (axis := _D_MODEL_AXES.get(weight.name)) is not None:
-            value = np.take(value, order, axis)
+            value = np.take(value, columns, axis)
         found[weight_name(weight)] = value.T if weight.name.endswith("_kernel") else value
-    found |= _ends(translator)
+    found |= {name: read(place) for place, name in norm_names(config).items()}
+    kinds = ["learned"] if translator.languages else ["learned", "tensor2tensor"]
+    unused = _family(translator)[1].unused_positions
+    for stack, side in STACKS.items() if config.position in kinds else ():
+        table = _array(getattr(model, f"{side}_position").encoding(longest))
+        found[table_name(stack)] = np.pad(table, [[unused, 0], [0, 0]])
     # The file takes the bytes of an array in the order in which they lie in memory.
     return {name: np.array(value, order="C") for name, value in found.items()}
 
 
-def _ends(translator: Translator) -> dict[str, np.ndarray]:
-    """Return tables of positions, and the normalization before and after the layers."""
-    model, found, norms = translator.model, dict[str, np.ndarray](), dict[str, Any]()
-    unused = _family(translator)[1].unused_positions
-    for side, name in (("encoder", "source"), ("decoder", "target")):
-        if model.config.position == "learned" or (
-            model.config.position == "tensor2tensor" and not translator.languages
-        ):
-            count = _options(translator)["max_position_embeddings"]
-            table = _array(getattr(model, f"{name}_position").encoding(count))
-            table = np.pad(table, [[unused, 0], [0, 0]])
-            found[f"model.{side}.embed_positions.weight"] = table
-        norms[f"model.{side}.layer_norm"] = getattr(model, side).final_norm
-        norms[f"model.{side}.layernorm_embedding"] = getattr(model, f"{name}_norm")
-    for name, norm in norms.items():
-        if norm is not None:
-            found |= {f"{name}.weight": _array(norm.gamma), f"{name}.bias": _array(norm.beta)}
-    return found
+def _reader(model: Transformer) -> Callable[[str], Any]:
+    """Return a function of the path of a weight: its value, with LoRA or from int8, or None."""
+    layers = model.kernel_layers()
+    weights = {weight_place(weight.path): weight for weight in model.weights}
 
+    def read(path):
+        layer, _, name = path.rpartition("/")
+        is_kernel = layer in layers and name in layers[layer].kernel_names
+        weight = layers[layer].kernel(name) if is_kernel else weights.get(path)
+        return None if weight is None else _array(weight)
 
-def _order(config: Config) -> np.ndarray:
-    """Return the order of our D elements that has sines first, if ours are interleaved."""
-    order = np.arange(config.d_model)
-    return order.reshape(-1, 2).T.reshape(-1) if config.position == "sinusoidal" else order
-
-
-def _embeddings(layer, order):
-    return _array(layer.kernel("embeddings"))[:, order]
-
-
-def _layer_weight(model: Transformer, weight: LayerWeight) -> np.ndarray:
-    layer = getattr(model, weight.stack).layers[weight.layer]
-    if weight.name in ("gamma", "beta"):
-        return _array(getattr(getattr(layer, f"{weight.part}_residual").layer_norm, weight.name))
-    part = getattr(layer, weight.part)
-    if weight.name.endswith("kernel"):
-        return _array(part.kernel(weight.name))
-    bias = getattr(part, weight.name)
-    return np.zeros(model.config.d_model, "float32") if bias is None else _array(bias)
+    return read
 
 
 def _array(weight):

@@ -3,6 +3,7 @@
 import dataclasses
 import logging
 import os
+import tempfile
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -318,8 +319,17 @@ def write_translator(
         config.to_file(temporary / _CONFIG)
         save_tokenizers(temporary, tokenizers, model.config.has_joint_vocabulary)
         with whole_file(temporary / _MODEL) as file:
-            _without_optimizer(model.without_lora()).save(file)
+            _write_model(_without_optimizer(model.without_lora()), file)
         checksums.record_files(temporary, sorted(file.name for file in temporary.iterdir()))
+
+
+def _write_model(model: Transformer, path: Path) -> None:
+    """Write a .keras file whose weights go to the disk one by one; Keras keeps all in memory."""
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        model.save(folder, zipped=False)
+        with zipfile.ZipFile(path, "w") as archive:
+            for file in sorted(each for each in Path(folder).rglob("*") if each.is_file()):
+                archive.write(file, file.relative_to(folder))
 
 
 def _check_replaceable(path: Path) -> None:

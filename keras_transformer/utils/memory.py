@@ -2,10 +2,12 @@
 
 import contextlib
 import ctypes
+import mmap
 import os
 import resource
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 _ARENA_MAX = -8  # Of mallopt(3).
 _GROUP = Path("/proc/self/cgroup")
@@ -43,6 +45,19 @@ def trim_memory() -> None:
     """Return free memory to the system, where the C library would keep it."""
     with contextlib.suppress(AttributeError, OSError, TypeError):  # It is not that of GNU.
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def release_pages(view: Any) -> None:
+    """Let the system take back the pages of a mapped file, which are read again when needed.
+
+    Args:
+        view: An array, or another object whose `base` is one. Nothing happens if none is a view of
+            a mapped file.
+    """
+    while view is not None and not isinstance(view, mmap.mmap):
+        view = view.obj if isinstance(view, memoryview) else getattr(view, "base", None)
+    if view is not None:
+        view.madvise(mmap.MADV_DONTNEED)
 
 
 def share_arenas(most: int) -> None:

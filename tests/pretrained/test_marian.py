@@ -20,8 +20,8 @@ from matplotlib.text import Text
 from keras_transformer.config import EOS_ID
 from keras_transformer.pretrained import import_marian
 from keras_transformer.pretrained.foreign_model import ForeignSide
+from keras_transformer.pretrained.importing import read_origin
 from keras_transformer.pretrained.marian import read_marian
-from keras_transformer.pretrained.origin import read_origin
 from keras_transformer.training.run_directory import run_facts
 from keras_transformer.translation.translator import Translator
 from pipelines import import_marian as import_command
@@ -287,5 +287,5 @@ def test_a_start_token_of_its_own_becomes_bos():
     side = ForeignSide(b"", ["</s>", "<unk>", "▁a", "<go>", "<pad>"], unk=1, eos=0, pad=4, start=3)
     assert side.order == [4, 1, 3, 0, 2]
     matrix = np.arange(10.0).reshape(5, 2)
-    assert side.rows(matrix, 2)[:, 0].tolist() == [8, 2, 6, 0, 4]
+    assert side.rows(matrix, 2)[:][:, 0].tolist() == [8, 2, 6, 0, 4]
     assert side.bias(np.arange(5.0)).tolist() == [4, 1, 3, 0, 2]

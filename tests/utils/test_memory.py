@@ -1,9 +1,11 @@
+import mmap
 import resource
 
+import numpy as np
 import pytest
 
 from keras_transformer.utils import memory
-from keras_transformer.utils.memory import available_memory
+from keras_transformer.utils.memory import available_memory, release_pages
 
 
 @pytest.mark.parametrize(
@@ -24,3 +26,24 @@ def test_a_control_group_limits_the_memory(file, tmp_path, monkeypatch):
 def test_a_limit_of_the_process_counts(monkeypatch):
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (10**7, 10**9))
     assert available_memory() == 10**7
+
+
+def resident_pages_of_files():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[2])
+
+
+def test_the_pages_of_a_mapped_file_are_released_and_read_again(tmp_path):
+    numbers = np.arange(4_000_000, dtype=np.float32).reshape(2000, 2000)
+    numbers.tofile(tmp_path / "numbers")
+    with open(tmp_path / "numbers", "rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    view = np.frombuffer(mapped, np.uint8)[:].view(np.float32).reshape(2000, 2000).T
+    before = resident_pages_of_files()
+    assert view.sum() > 0
+    assert resident_pages_of_files() > before + 3000
+    release_pages(view)
+    assert resident_pages_of_files() < before + 1000
+    np.testing.assert_array_equal(view, numbers.T)
+    release_pages(numbers)  # Which is no view of a file.
+    assert numbers[1, 1] == 2001

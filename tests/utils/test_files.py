@@ -2,8 +2,7 @@
 
 import pytest
 
-from keras_transformer.pretrained.text_file import parse_yaml
-from keras_transformer.utils.files import read_json
+from keras_transformer.utils.files import parse_yaml, read_json
 
 
 @pytest.mark.parametrize(
