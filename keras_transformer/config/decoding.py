@@ -63,7 +63,7 @@ class DecodingConfig:
     style: Literal["paper", "marian", "transformers", "transformers_early"] = "paper"
     """Which beam search to reproduce: the paper's, or, as imported models expect, the one of
     Marian or of Hugging Face's Transformers, without and with its early_stopping; see
-    `decoding.styles`. In all but the paper's, scores are
+    `decoding.scoring`. In all but the paper's, scores are
     log-probability / length ** length_penalty."""
     renormalize: bool = True
     """Whether the probability of tokens that are never chosen, such as padding, is divided among

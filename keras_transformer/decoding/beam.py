@@ -20,7 +20,6 @@ from keras_transformer.decoding.search import (
     run_loop,
     to_result,
 )
-from keras_transformer.decoding.styles import get_style
 
 
 class Beams(NamedTuple):
@@ -64,7 +63,7 @@ def beam_search(
     its limit, or as soon as no live beam can change its result. If fewer than `num_hypotheses`
     translations are finished, the best live beams follow them.
 
-    This is the style of the paper; `decoding.styles` has what others do. The result of a sentence
+    This is the style of the paper; `decoding.scoring` has what others do. The result of a sentence
     does not depend on the rest of the batch.
 
     Args:
@@ -137,7 +136,7 @@ class _BeamSearch:
         self.num_hypotheses = num_hypotheses
         self.single_sentence = single_sentence
         self.options = options
-        self.style = get_style(options.style)
+        self.style = scoring.get_style(options.style)
         self.rules_come_last = self.style.rules_on_log_probs and bool(options.rules)
         self.num_needed = beam_size if self.style.must_fill else num_hypotheses
         self.slots = tf.range(beam_size)[tf.newaxis]  # [1, N]

@@ -17,7 +17,6 @@ from keras_transformer.decoding.search import (
     run_loop,
     to_result,
 )
-from keras_transformer.decoding.styles import get_style
 
 
 class Greedy(NamedTuple):
@@ -77,7 +76,7 @@ def greedy_search(
     ([[[3, 0]], [[1, 1]]], [[1], [2]])
     """
     given = SearchOptions(**options)
-    style = get_style(given.style)
+    style = scoring.get_style(given.style)
     scoring.check_length_penalty(length_penalty)
     max_lengths = tf.convert_to_tensor(max_lengths, tf.int32)
     batch = tf.shape(max_lengths)[0]

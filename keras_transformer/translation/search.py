@@ -16,7 +16,7 @@ from keras_transformer.decoding import (
     sample_search,
 )
 from keras_transformer.decoding.kept_tokens import KeptTokensStep
-from keras_transformer.decoding.styles import get_style
+from keras_transformer.decoding.scoring import get_style
 from keras_transformer.model import Transformer
 from keras_transformer.text import Tokenizer, TreeTokenizer
 from keras_transformer.translation.compiled_search import CompiledSearch

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.decoding.rules import min_length
-from keras_transformer.decoding.styles import STYLES, get_style
+from keras_transformer.decoding.scoring import STYLES, get_style
 from tests.helpers.search_trees import make_tree, prefix_number, random_trees, search
 
 EOS = 3
