@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
-from keras_transformer.layers.initial import part_seeds
+from keras_transformer.layers.initial import initializer_for, part_seeds
 
 
 class Adaptable(keras.layers.Layer):
@@ -154,6 +154,14 @@ class KernelLayer(Adaptable):
             adapter.add_lora(name, shape)
             kernel.trainable = False
         return kernel
+
+    def add_linear(self, name: str, inputs: int, outputs: int) -> tuple[Any, Any]:
+        """Create the kernel of a linear map, and its bias if the layer has biases, else None."""
+        initializer = initializer_for(self.kernel_initializer, next(self._seeds))
+        kernel = self.add_kernel(f"{name}_kernel", (inputs, outputs), initializer)
+        if not self.use_bias:
+            return kernel, None
+        return kernel, self.add_weight(shape=(outputs,), initializer="zeros", name=f"{name}_bias")
 
     def kernel(self, name: str, take: Callable[[Any], Any] | None = None) -> Any:
         """Return a kernel as the layer uses it, with LoRA or from int8.
