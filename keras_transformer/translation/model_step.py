@@ -192,7 +192,7 @@ class DecoderStep:
         return [tuple(pad(part, 2) for part in layer) for layer in cache], visible, memory
 
 
-class ModelStep:
+class ModelStep(DecoderStep):
     """Returns the logits of the next token: a `decoding.Step` for a model and its sources.
 
     It is a `DecoderStep` with the model's embeddings and memory. Everything that depends only on
@@ -243,22 +243,22 @@ class ModelStep:
                 f"shape {source.shape} and stage_lengths={stage_lengths}. Leave it out."
             )
         self.model = model
-        self.device = device
         self.logit_bias = logit_bias
         if model.output_bias is not None:
             bias = tf.cast(model.output_bias, tf.float32)
             self.logit_bias = bias if logit_bias is None else bias + logit_bias
         self.single_sentence = single_sentence
+        self.positions = tf.cast(model.target_position.encoding(max_length), tf.float32)
+        self.prepared = prepared or prepare_weights(model, single_sentence)
+        self._embeddings = model.output_embedding.kernel("embeddings") if single_sentence else None
+        self._first_tokens = first_tokens
         if source.shape[0] == 1 and has_plain_encoder(model):
             mask = None if single_sentence else padding_mask(source)
             memory = encode_sentence(model, source, mask)
         else:
             memory, mask = model.encode(source, training=False)
-        self.positions = tf.cast(model.target_position.encoding(max_length), tf.float32)
-        self.prepared = prepared or prepare_weights(model, single_sentence)
-        self._embeddings = model.output_embedding.kernel("embeddings") if single_sentence else None
         layers = zip(model.decoder.layers, self.prepared.projections, strict=True)
-        step = DecoderStep(
+        super().__init__(
             model.decoder,
             self._embed,
             self._project,
@@ -271,17 +271,12 @@ class ModelStep:
             drops_sentences=not single_sentence,
             device=device,
         )
-        self._step = step
-        self._first_tokens = first_tokens
-        self._rows = beam_size * source.shape[0] if source.shape[0] else -1
-        self._beam_size = beam_size
-        self.stages, self.select, self.initial_state = step.stages, step.select, step.initial_state
 
     def __call__(
         self, ids: tf.Tensor, parents: tf.Tensor, position: tf.Tensor, state: State
     ) -> tuple[tf.Tensor, State]:
         """Return the logits float32 [B * N, V] of the next token, and the state; see `Step`."""
-        logits, state = self._step(ids, parents, position, state)
+        logits, state = super().__call__(ids, parents, position, state)
         if self._first_tokens is not None:
             # A condition, because the search may drop rows after the first position.
             size = logits.shape[-1]
@@ -290,9 +285,9 @@ class ModelStep:
 
     def _forced(self, size):
         """Return logits [B * N, V] that leave nothing but the first tokens."""
-        ids = tf.tile(self._first_tokens[:, tf.newaxis], [1, self._beam_size])
-        ids = tf.reshape(ids, [self._rows])
-        return tf.one_hot(ids, size, on_value=0.0, off_value=BAN)
+        rows = self.beam_size * self.batch if isinstance(self.batch, int) else -1
+        ids = tf.tile(self._first_tokens[:, tf.newaxis], [1, self.beam_size])
+        return tf.one_hot(tf.reshape(ids, [rows]), size, on_value=0.0, off_value=BAN)
 
     def _embed(self, ids, position):
         # `ops.take` has three more operations, for negative ids.
