@@ -86,7 +86,8 @@ def public_functions(value):
     if inspect.isfunction(value):
         yield value
         return
-    for name, member in vars(value).items():
+    inherited = [vars(kind) for kind in reversed(value.__mro__) if ours(kind)]
+    for name, member in {k: v for members in inherited for k, v in members.items()}.items():
         if isinstance(member, classmethod | staticmethod):
             member = member.__func__
         if isinstance(member, property):

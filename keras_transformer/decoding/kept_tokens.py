@@ -7,15 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import EOS_ID
-from keras_transformer.decoding.search import (
-    BAN,
-    Select,
-    Stages,
-    State,
-    Step,
-    select_around,
-    stages_around,
-)
+from keras_transformer.decoding.search import BAN, State, Step, StepAround, with_shape_of
 
 
 class _Counts(NamedTuple):
@@ -32,7 +24,7 @@ class _Counts(NamedTuple):
     room: tf.Tensor
 
 
-class KeptTokensStep:
+class KeptTokensStep(StepAround):
     """Makes some tokens occur as often as they should: a `decoding.Step` around another one.
 
     A token is banned once it has occurred as often as it may, and eos until all have occurred as
@@ -92,36 +84,20 @@ class KeptTokensStep:
         room = tf.repeat(self.max_lengths[:, tf.newaxis] + 1, self.beam_size, axis=1)
         return state, _Counts(fewest, tf.maximum(fewest, most), room)
 
-    def stages(self, stages: Stages | None) -> Stages | None:
-        """Return the `stages` of the search, given those of the step inside."""
-        return stages_around(stages)
-
-    def select(self, select: Select | None) -> Select | None:
-        """Return the `select` of the search, given the one of the step inside."""
-        return select_around(select)
-
     def __call__(
         self, ids: tf.Tensor, parents: tf.Tensor, position: tf.Tensor, state: State
     ) -> tuple[tf.Tensor, State]:
         """Return the logits of the next token, with bans, and the state; see `Step`."""
         inner, counts = state
         logits, inner = self.step(ids, parents, position, inner)
-        before = counts
-        if self.beam_size > 1:
-            parents = tf.reshape(parents % self.beam_size, [-1, self.beam_size])
-            counts = _Counts(*(tf.gather(each, parents, batch_dims=1) for each in counts))
+        before, counts = counts, self._continued(counts, parents)
         ids = tf.reshape(ids, [-1, self.beam_size])
         known = len(self._places)
         place = tf.gather(self._places, tf.minimum(ids, known - 1))
         place = tf.where(ids < known, place, self._num_tokens + 1)
         is_now = tf.one_hot(place, self._num_tokens, dtype=tf.int32)
-        counts = _Counts(
-            tf.maximum(counts.fewest - is_now, 0),
-            tf.maximum(counts.most - is_now, 0),
-            counts.room - 1,
-        )
-        for old, new in zip(before, counts, strict=True):
-            new.set_shape(old.shape)  # A compiled loop must keep it.
+        fewest, most = (tf.maximum(each - is_now, 0) for each in (counts.fewest, counts.most))
+        counts = _Counts(*map(with_shape_of, before, (fewest, most, counts.room - 1)))
         left = tf.reduce_sum(counts.fewest, axis=2, keepdims=True)
         # Only the tokens of the lowest ids have bans of their own; the others share the last one.
         low, high = logits[:, :known], logits[:, known:]

@@ -269,25 +269,6 @@ def repeat_rows(state: State, n: int) -> State:
     return tf.nest.map_structure(lambda tensor: tf.repeat(tensor, n, axis=0), state)
 
 
-def stages_around(stages: Stages | None) -> Stages | None:
-    """Return the stages of a step whose state is that of the step inside and one of its own."""
-    if stages is None:
-        return None
-    return Stages(
-        stages.lengths, lambda state, length: (stages.enlarge(state[0], length), state[1])
-    )
-
-
-def select_around(select: Select | None) -> Select | None:
-    """Return the `Select` of a step whose state is that of the step inside and one of its own."""
-    if select is None:
-        return None
-    return lambda state, sentences: (
-        select(state[0], sentences),
-        take_rows(state[1], sentences),
-    )
-
-
 def take_rows(state: State, rows: tf.Tensor) -> State:
     """Return the rows, int32 [R], of every tensor of `state`.
 
@@ -295,3 +276,43 @@ def take_rows(state: State, rows: tf.Tensor) -> State:
     [7, 7]
     """
     return tf.nest.map_structure(lambda tensor: tf.gather(tensor, rows), state)
+
+
+class StepAround:
+    """A `Step` around another one: a state is that of the step inside, and a record of its own.
+
+    Attributes:
+        step: The step inside.
+        beam_size: N, the number of beams or samples of the search.
+    """
+
+    step: Step
+    beam_size: int
+
+    def stages(self, stages: Stages | None) -> Stages | None:
+        """Return the `stages` of the search, given those of the step inside."""
+        if stages is None:
+            return None
+        return Stages(
+            stages.lengths, lambda state, length: (stages.enlarge(state[0], length), state[1])
+        )
+
+    def select(self, select: Select | None) -> Select | None:
+        """Return the `select` of the search, given the one of the step inside."""
+        if select is None:
+            return None
+        return lambda state, rows: (select(state[0], rows), take_rows(state[1], rows))
+
+    def _continued(self, record: Record, parents: tf.Tensor) -> Record:
+        """Return a record [B, N, ...] of the beams that the rows `parents` [B * N] are."""
+        if self.beam_size == 1:
+            return record
+        parents = tf.reshape(parents % self.beam_size, [-1, self.beam_size])
+        taken = (tf.gather(each, parents, batch_dims=1) for each in record)
+        return type(record)(*map(with_shape_of, record, taken))
+
+
+def with_shape_of(expected: tf.Tensor, tensor: tf.Tensor) -> tf.Tensor:
+    """Return the tensor with the static shape of another, which a compiled loop must keep."""
+    tensor.set_shape(expected.shape)
+    return tensor

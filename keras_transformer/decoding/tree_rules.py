@@ -8,15 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import EOS_ID
-from keras_transformer.decoding.search import (
-    BAN,
-    Select,
-    Stages,
-    State,
-    Step,
-    select_around,
-    stages_around,
-)
+from keras_transformer.decoding.search import BAN, State, Step, StepAround, with_shape_of
 
 _NOTHING, _TAG, _END, _FIRST_WORD = range(4)
 """The actions of tokens. Those of words follow in order, then those that open brackets, for each
@@ -101,7 +93,7 @@ class _Trees(NamedTuple):
     spare: tf.Tensor
 
 
-class TreeStep:
+class TreeStep(StepAround):
     """Bans all tokens that do not lead to a tree: a `decoding.Step` around another one.
 
     Each result is a tree over all words of its sentence, followed by eos, within the maximum
@@ -180,14 +172,6 @@ class TreeStep:
         )
         return state, trees
 
-    def stages(self, stages: Stages | None) -> Stages | None:
-        """Return the `stages` of the search, given those of the step inside."""
-        return stages_around(stages)
-
-    def select(self, select: Select | None) -> Select | None:
-        """Return the `select` of the search, given the one of the step inside."""
-        return select_around(select)
-
     def __call__(
         self, ids: tf.Tensor, parents: tf.Tensor, position: tf.Tensor, state: State
     ) -> tuple[tf.Tensor, State]:
@@ -195,14 +179,9 @@ class TreeStep:
         inner, trees = state
         logits, inner = self.step(ids, parents, position, inner)
         actions = self._actions(logits.shape[1])
-        if self.beam_size > 1:
-            parents = tf.reshape(parents % self.beam_size, [-1, self.beam_size])
-            trees = tf.nest.map_structure(
-                lambda tensor: _with_shape_of(tensor, tf.gather(tensor, parents, batch_dims=1)),
-                trees,
-            )
+        trees = self._continued(trees, parents)
         action = tf.reshape(tf.gather(actions, ids), [-1, self.beam_size])
-        trees = self._extend(trees, _with_shape_of(trees.depth, action))
+        trees = self._extend(trees, with_shape_of(trees.depth, action))
         # There are few actions, so the bans of all tokens are gathered from those.
         bans = tf.reshape(self._bans(trees), [-1, self._first_label + 2 * self.num_labels])
         return logits + tf.gather(bans, actions, axis=1), (inner, trees)
@@ -263,9 +242,3 @@ class TreeStep:
         opening = may_open[:, :, tf.newaxis] & (labels >= 0)
         closing = labels == innermost[:, :, tf.newaxis]
         return tf.where(tf.concat([single, word, opening, closing], axis=2), 0.0, BAN)
-
-
-def _with_shape_of(expected: tf.Tensor, tensor: tf.Tensor) -> tf.Tensor:
-    """Return the tensor with the static shape of another, which a compiled loop must keep."""
-    tensor.set_shape(expected.shape)
-    return tensor

@@ -15,7 +15,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.layers.initial import part_seeds
+from keras_transformer.layers.initial import initializer_for, part_seeds
 
 
 class Adaptable(keras.layers.Layer):
@@ -155,6 +155,14 @@ class KernelLayer(Adaptable):
             adapter.add_lora(name, shape)
             kernel.trainable = False
         return kernel
+
+    def add_linear(self, name: str, inputs: int, outputs: int) -> tuple[Any, Any]:
+        """Create the kernel of a linear map, and its bias if the layer has biases, else None."""
+        initializer = initializer_for(self.kernel_initializer, next(self._seeds))
+        kernel = self.add_kernel(f"{name}_kernel", (inputs, outputs), initializer)
+        if not self.use_bias:
+            return kernel, None
+        return kernel, self.add_weight(shape=(outputs,), initializer="zeros", name=f"{name}_bias")
 
     def save_own_variables(self, store: Any) -> None:
         """Save the weights as Keras does, but without copies of those of TensorFlow."""

@@ -10,7 +10,7 @@ from keras import ops
 from keras_transformer.layers.adaptation import KernelLayer
 from keras_transformer.layers.alternatives import COMPATIBILITIES
 from keras_transformer.layers.feed_forward import linear
-from keras_transformer.layers.initial import initializer_for, part_seeds, serialized_initializer
+from keras_transformer.layers.initial import part_seeds, serialized_initializer
 from keras_transformer.layers.masks import MASKED, as_attention_mask, causal_mask
 from keras_transformer.layers.residual import Dropout
 
@@ -176,12 +176,10 @@ class MultiHeadAttention(KernelLayer):
         value_shape = query_shape if value_shape is None else value_shape
         key_shape = value_shape if key_shape is None else key_shape
         keys, values = self.num_heads * self.key_dim, self.num_heads * self.value_dim
-        self.query_kernel, self.query_bias = self._add_projection("query", query_shape[-1], keys)
-        self.key_kernel, self.key_bias = self._add_projection("key", key_shape[-1], keys)
-        self.value_kernel, self.value_bias = self._add_projection("value", value_shape[-1], values)
-        self.output_kernel, self.output_bias = self._add_projection(
-            "output", values, query_shape[-1]
-        )
+        self.query_kernel, self.query_bias = self.add_linear("query", query_shape[-1], keys)
+        self.key_kernel, self.key_bias = self.add_linear("key", key_shape[-1], keys)
+        self.value_kernel, self.value_bias = self.add_linear("value", value_shape[-1], values)
+        self.output_kernel, self.output_bias = self.add_linear("output", values, query_shape[-1])
         self.compatibility_weights = []
         if self.compatibility != "scaled_dot":
             shapes = COMPATIBILITIES[self.compatibility].weight_shapes(self.key_dim)
@@ -208,12 +206,12 @@ class MultiHeadAttention(KernelLayer):
                 raise ValueError(
                     f"{name} must be [B, length, width], received shape {tuple(inputs.shape)}."
                 )
-        masks = [as_attention_mask(attention_mask)]
-        for implicit, axis in ((query_mask, 2), (value_mask, 1), (key_mask, 1)):
-            masks.append(None if implicit is None else ops.expand_dims(implicit, axis))
+        implicit = (query_mask, 2), (value_mask, 1), (key_mask, 1)
+        masks = [ops.expand_dims(each, axis) for each, axis in implicit if each is not None]
+        if attention_mask is not None:
+            masks.insert(0, as_attention_mask(attention_mask))
         if use_causal_mask:
             masks.append(causal_mask(ops.shape(query)[1], ops.shape(key)[1]))
-        masks = [each for each in masks if each is not None]
         mask = functools.reduce(ops.logical_and, masks) if masks else None
 
         queries = linear(query, self.kernel("query_kernel"), self.query_bias)
@@ -241,13 +239,6 @@ class MultiHeadAttention(KernelLayer):
         """Return another `compatibility` of each query and key, [B, H, T, S]."""
         weights = (ops.cast(weight, query.dtype) for weight in self.compatibility_weights)
         return COMPATIBILITIES[self.compatibility].score(query, key, *weights)
-
-    def _add_projection(self, name, inputs, outputs):
-        initializer = initializer_for(self.kernel_initializer, next(self._seeds))
-        kernel = self.add_kernel(f"{name}_kernel", (inputs, outputs), initializer)
-        if not self.use_bias:
-            return kernel, None
-        return kernel, self.add_weight(shape=(outputs,), initializer="zeros", name=f"{name}_bias")
 
     def _add_compatibility_weight(self, name, inputs, outputs):
         # Glorot's limit for one head: the initializer would mistake the heads for a kernel axis.

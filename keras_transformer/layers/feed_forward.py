@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformer.layers.adaptation import KernelLayer
-from keras_transformer.layers.initial import initializer_for, part_seeds, serialized_initializer
+from keras_transformer.layers.initial import part_seeds, serialized_initializer
 from keras_transformer.layers.residual import Dropout
 
 
@@ -109,15 +109,8 @@ class FeedForward(KernelLayer):
                 f"received inputs of shape {tuple(input_shape)}."
             )
         self.input_spec = keras.layers.InputSpec(axes={-1: self.d_model}, name="inputs")
-        self.inner_kernel, self.inner_bias = self._add_linear("inner", self.d_model, self.d_ff)
-        self.outer_kernel, self.outer_bias = self._add_linear("outer", self.d_ff, self.d_model)
-
-    def _add_linear(self, name, inputs, outputs):
-        initializer = initializer_for(self.kernel_initializer, next(self._seeds))
-        kernel = self.add_kernel(f"{name}_kernel", (inputs, outputs), initializer)
-        if not self.use_bias:
-            return kernel, None
-        return kernel, self.add_weight(shape=(outputs,), initializer="zeros", name=f"{name}_bias")
+        self.inner_kernel, self.inner_bias = self.add_linear("inner", self.d_model, self.d_ff)
+        self.outer_kernel, self.outer_bias = self.add_linear("outer", self.d_ff, self.d_model)
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         # As rows, TensorFlow computes a product, its bias and its relu in one operation.

@@ -13,7 +13,7 @@ from keras_transformer.layers.residual import NORM_EPSILON, LayerNorm, Residual
 
 
 class Sized(Adaptable):
-    """Name the class where an argument of it is missing."""
+    """Name the class where an argument of it is missing, and trace the shapes of outputs."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         try:  # Python would name the class that defines the constructor.
@@ -21,6 +21,10 @@ class Sized(Adaptable):
         except TypeError as error:
             raise TypeError(f"{cls.__name__}: {error}.") from None
         return super().__new__(cls, *args, **kwargs)
+
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        # Traced, because `return_attention_scores` adds outputs.
+        return keras.Operation.compute_output_spec(self, *args, **kwargs)
 
 
 class SubLayers(Sized):
@@ -116,15 +120,14 @@ class SubLayers(Sized):
         for name in self.kernel_parts:
             is_cross = name == "cross_attention"
             if is_cross and memory_shape is None:
-                _mark_unused(self.cross_attention, self.cross_attention_residual)
+                # Built without weights, because Keras quantizes only models that are built.
+                residual = self.cross_attention_residual
+                self.cross_attention.weights_dropout.built = True
+                residual.output_dropout.built = residual.layer_norm.built = True
                 continue
             shapes = (inputs_shape, memory_shape) if is_cross else (inputs_shape,)
             getattr(self, name).build(*shapes)
             getattr(self, f"{name}_residual").build(inputs_shape)
-
-    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
-        # Traced, because `return_attention_scores` adds outputs.
-        return keras.Operation.compute_output_spec(self, *args, **kwargs)
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -195,9 +198,6 @@ class Stack(Sized):
         if self.final_norm is not None:
             self.final_norm.build(shapes[0])
 
-    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
-        return keras.Operation.compute_output_spec(self, *args, **kwargs)
-
     def get_config(self) -> dict[str, Any]:
         config = self.layers[0].get_config()
         options = {name: config[name] for name in self.layer_options}
@@ -207,12 +207,6 @@ class Stack(Sized):
             **options,
             "seed": self.seed,
         }
-
-
-def _mark_unused(attention: MultiHeadAttention, residual: Residual) -> None:
-    """Call parts that have no weights built, because Keras quantizes only models that are."""
-    for part in (attention.weights_dropout, residual.output_dropout, residual.layer_norm):
-        part.built = True
 
 
 def _head_size(d_model: int, num_heads: int) -> int:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 
 import tensorflow as tf
 from tqdm import tqdm
@@ -93,6 +93,9 @@ def translate_in_batches(
         batch_size = usual_batch_size()
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, received {batch_size}. Try 64.")
+    if progress and not callable(progress):
+        with progress_bar(sentences) as advance:
+            return translate_in_batches(translate, sentences, batch_size, advance, columns)
     order = sorted(range(len(sentences)), key=lambda i: -len(sentences[i]))
     batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
 
@@ -104,9 +107,6 @@ def translate_in_batches(
 
     translations = [""] * len(sentences)
     with (
-        nullcontext(progress)
-        if callable(progress)
-        else progress_bar(sentences, disable=not progress) as advance,
         ThreadPoolExecutor(concurrent_batches()) as pool,
         # A generator; closing it cancels later batches.
         closing(pool.map(translate_batch, batches)) as results,  # type: ignore[type-var]
@@ -114,7 +114,8 @@ def translate_in_batches(
         for batch, outputs in zip(batches, results, strict=True):
             for i, output in zip(batch, outputs, strict=True):
                 translations[i] = output.decode("utf-8")
-            advance([sentences[i] for i in batch])
+            if callable(progress):
+                progress([sentences[i] for i in batch])
     return translations
 
 

@@ -211,17 +211,10 @@ def has_plain_encoder(model: Transformer) -> bool:
     Args:
         model: A `Transformer`, or an instance of a subclass.
     """
-    parts = [
-        (type(part), of)
-        for layer in model.encoder.layers
-        for part, of in (
-            (layer, EncoderLayer),
-            (layer.self_attention, MultiHeadAttention),
-            (layer.feed_forward, FeedForward),
-        )
-    ]
-    is_plain = all(own is of for own, of in parts) and type(model.encoder) is Encoder
-    return is_plain and type(model).encode is Transformer.encode
+    encoder, kinds = model.encoder, {EncoderLayer, MultiHeadAttention, FeedForward}
+    parts = [(each, each.self_attention, each.feed_forward) for each in encoder.layers]
+    is_plain = {type(part) for layer_parts in parts for part in layer_parts} == kinds
+    return is_plain and type(encoder) is Encoder and type(model).encode is Transformer.encode
 
 
 def encode_sentence(model: Transformer, source: Any, mask: Any = None) -> Any:

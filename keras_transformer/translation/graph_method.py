@@ -7,6 +7,10 @@ from typing import Any, Self
 import keras
 import tensorflow as tf
 
+TEXT = tf.TensorSpec([None], tf.string, name="text")
+HOST = "/CPU:0"
+"""Where texts and the integers about them are; a GPU would compute them in many small steps."""
+
 
 class graph_method:  # noqa: N801  A decorator.
     """Trace a method once per instance, and run its graph.

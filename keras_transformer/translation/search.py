@@ -172,9 +172,7 @@ class TokenSearch:
         kept: tf.Tensor | None = None,
     ) -> SearchResult:
         source_lengths = lengths
-        rows = [] if first_tokens is None else [first_tokens]
         num_words = tf.zeros_like(lengths) if num_words is None else num_words
-        needs = num_words if kept is None else kept
         # The paper's limit counts tokens without eos, and `lengths` includes it on both sides.
         if self.decoding.length_factor != 1:
             product = self.decoding.length_factor * tf.cast(lengths, tf.float32)
@@ -188,30 +186,37 @@ class TokenSearch:
         if kept is not None:
             max_lengths = tf.maximum(max_lengths, tf.reduce_sum(kept[:, 0], axis=1) + 1)
         options = {"num_hypotheses": num_hypotheses, "scores": scores, "keeps": kept is not None}
+        inputs = [max_lengths, num_words if kept is None else kept]
+        if first_tokens is not None:
+            inputs.append(first_tokens)
         if self.compiled:
-            key = *options.values(), len(rows), self.model.kernel_version
-            if key not in self._compiled:
-                self._compiled[key] = CompiledSearch(
-                    lambda *inputs: self._search(*inputs[:-1], stage_lengths=inputs[-1], **options),
-                    self.decoding.max_source_length,
-                    self.longest,
-                    self.device,
-                    [each.shape[1:] for each in (needs, *rows)],
-                )
-            return self._compiled[key](source, max_lengths, needs, *rows)
+            return self._search_compiled(source, *inputs, **options)
 
         def search_single_sentence():
             # With `tf.ensure_shape`, TensorFlow's optimizer would infer a single row in the other
             # branch too, and compute wrong constants.
             row = tf.reshape(source[0, : source_lengths[0]], [1, -1])
-            limits = (values[:1] for values in (max_lengths, needs, *rows))
+            limits = (values[:1] for values in inputs)
             return self._search(row, *limits, single_sentence=True, **options)
 
         return tf.cond(
             tf.shape(source)[0] == 1,
             search_single_sentence,
-            lambda: self._search(source, max_lengths, needs, *rows, **options),
+            lambda: self._search(source, *inputs, **options),
         )
+
+    def _search_compiled(self, source, max_lengths, *needs, **options):
+        """Return the result of `_search` in a graph that XLA compiles."""
+        key = *options.values(), len(needs), self.model.kernel_version
+        if key not in self._compiled:
+            self._compiled[key] = CompiledSearch(
+                lambda *inputs: self._search(*inputs[:-1], stage_lengths=inputs[-1], **options),
+                self.decoding.max_source_length,
+                self.longest,
+                self.device,
+                [each.shape[1:] for each in needs],
+            )
+        return self._compiled[key](source, max_lengths, *needs)
 
     def log_probs(self, logits: tf.Tensor) -> tf.Tensor:
         """Return the log-probabilities [..., V] that scores add up, for logits of the model."""
@@ -241,10 +246,9 @@ class TokenSearch:
 
         `needs` are the counts of kept tokens, or else the number of words.
         """
-        decoding = self.decoding
-        is_sampled = decoding.temperature is not None
-        beam_size = num_hypotheses if is_sampled else decoding.beam_size
-        model_step = ModelStep(
+        is_sampled = self.decoding.temperature is not None
+        beam_size = num_hypotheses if is_sampled else self.decoding.beam_size
+        step = ModelStep(
             self.model,
             source,
             beam_size,
@@ -257,46 +261,50 @@ class TokenSearch:
             device=self.device,
             first_tokens=first_tokens,
         )
-        step: ModelStep | TreeStep | KeptTokensStep = model_step
-        state, stages, select = model_step.initial_state(), model_step.stages, model_step.select
-        limits = {"max_lengths": max_lengths, "beam_size": beam_size}
-        ruled: TreeStep | KeptTokensStep | None = None
-        if keeps:
-            ruled = KeptTokensStep(model_step, self._kept_tokens, counts=needs, **limits)
-        elif self._tree_tokens is not None:
-            ruled = TreeStep(model_step, self._tree_tokens, num_words=needs, **limits)
-        if ruled is not None:
-            step, state = ruled, ruled.initial_state(state)
-            stages, select = ruled.stages(stages), ruled.select(select)
+        inputs = step, step.initial_state()
         options = {
             "max_lengths": max_lengths,
-            "length_penalty": decoding.length_penalty,
+            "length_penalty": self.decoding.length_penalty,
             "rules": self._rules,
             "excluded": self._excluded,
-            "style": decoding.style,
+            "style": self.decoding.style,
             "device": self.device,
-            "stages": stages,
-            "select": select,
+            "stages": step.stages,
+            "select": step.select,
         }
+        if keeps or self._tree_tokens is not None:
+            inputs = self._with_counts(*inputs, needs, keeps, beam_size, options)
         if is_sampled:
-            return sample_search(
-                step,
-                state,
-                keys=_keys(source),
-                seed=decoding.seed,
-                num_samples=num_hypotheses,
-                temperature=decoding.temperature,
-                top_k=decoding.top_k,
-                top_p=decoding.top_p,
-                **options,
-            )
+            return self._sample(*inputs, source, num_hypotheses, options)
         return beam_search(
-            step,
-            state,
-            beam_size=decoding.beam_size,
+            *inputs,
+            beam_size=beam_size,
             num_hypotheses=num_hypotheses,
             scores=scores,
             single_sentence=single_sentence,
+            **options,
+        )
+
+    def _with_counts(self, step, state, needs, keeps, beam_size, options):
+        """Return a step that counts words or kept tokens, and its state; change its options."""
+        limits = {"max_lengths": options["max_lengths"], "beam_size": beam_size}
+        if keeps:
+            counted = KeptTokensStep(step, self._kept_tokens, counts=needs, **limits)
+        else:
+            counted = TreeStep(step, self._tree_tokens, num_words=needs, **limits)
+        options |= {"stages": counted.stages(step.stages), "select": counted.select(step.select)}
+        return counted, counted.initial_state(state)
+
+    def _sample(self, step, state, source, num_samples, options):
+        return sample_search(
+            step,
+            state,
+            keys=_keys(source),
+            seed=self.decoding.seed,
+            num_samples=num_samples,
+            temperature=self.decoding.temperature,
+            top_k=self.decoding.top_k,
+            top_p=self.decoding.top_p,
             **options,
         )
 

@@ -11,22 +11,15 @@ import tensorflow as tf
 from keras_transformer.config import PAD_ID, DecodingConfig
 from keras_transformer.config.data import PATTERN_PREFIX
 from keras_transformer.config.decoding import protect_problems
-from keras_transformer.decoding import SearchResult, score_tokens
+from keras_transformer.decoding import SearchResult
 from keras_transformer.decoding.search import UNFILLED_SCORE
 from keras_transformer.model import Transformer
 from keras_transformer.text import Tokenizer, TreeTokenizer
 from keras_transformer.text.files import read_tokenizers
 from keras_transformer.text.protection import write_terms
-from keras_transformer.translation.alignment import (
-    Alignments,
-    align_words,
-    attended_tokens,
-    check_head,
-    head_names,
-    split_words,
-)
 from keras_transformer.translation.batching import Advance, translate_in_batches
-from keras_transformer.translation.graph_method import forget_graphs, graph_method
+from keras_transformer.translation.graph_method import HOST, TEXT, forget_graphs, graph_method
+from keras_transformer.translation.inspection import Inspection
 from keras_transformer.translation.languages import (
     Languages,
     language_columns,
@@ -37,23 +30,13 @@ from keras_transformer.translation.protected import ProtectedTranslation
 from keras_transformer.translation.saved import find_translator, write_translator
 from keras_transformer.translation.search import TokenSearch, encode, tree_tokens
 from keras_transformer.translation.sentencewise import split_text, translate_sentences
-from keras_transformer.translation.teacher_forcing import (
-    decode_whole,
-    in_parts,
-    inspect_ids,
-    mean_cross_attention,
-)
 
-_TEXT = tf.TensorSpec([None], tf.string, name="text")
-_HOST = "/CPU:0"
-"""Where texts and the integers about them are; a GPU would compute them in many small steps."""
-_IDS = tf.TensorSpec([None, None], tf.int32)
 _LANGUAGES = [
     tf.TensorSpec([None], tf.string, name=f"{side}_language") for side in ("source", "target")
 ]
 
 
-class Translator:
+class Translator(Inspection):
     r"""Translates strings with a trained model.
 
     Call it with a string, or with a list of any number of strings. `save` writes it to a directory,
@@ -420,7 +403,7 @@ class Translator:
             raise ValueError(f"{'; '.join(problems)}.")
         return names
 
-    @graph_method(_TEXT)
+    @graph_method(TEXT)
     def translate(self, text: tf.Tensor) -> tf.Tensor:
         """Return the translations, string [B], of texts, string [B]."""
         if self.decoding.protect:
@@ -428,7 +411,7 @@ class Translator:
             return self.translate_with_terms(text, terms, protect)["translation"]
         return self._write(self._best_ids(text), text)
 
-    @graph_method(_TEXT, *(tf.TensorSpec([None], tf.string, name=x) for x in ("terms", "protect")))
+    @graph_method(TEXT, *(tf.TensorSpec([None], tf.string, name=x) for x in ("terms", "protect")))
     def translate_with_terms(
         self, text: tf.Tensor, terms: tf.Tensor, protect: tf.Tensor
     ) -> dict[str, tf.Tensor]:
@@ -449,11 +432,11 @@ class Translator:
                 return self._best_ids(text, kept)
 
         # `tf.stack` fails on inputs of different lengths.
-        with tf.device(_HOST):
+        with tf.device(HOST):
             text, terms, protect = tf.unstack(tf.stack([text, terms, protect]))
             return {"translation": self._protected(search, text, protect, terms)}
 
-    @graph_method(_TEXT)
+    @graph_method(TEXT)
     def translate_document(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Return the translations of texts of any length, sentence by sentence.
 
@@ -469,15 +452,15 @@ class Translator:
             with tf.device(None):
                 return self.translate(sentences)
 
-        with tf.device(_HOST):
+        with tf.device(HOST):
             return {"translation": translate_sentences(translate, *self._split(text))}
 
-    @graph_method(_TEXT)
+    @graph_method(TEXT)
     def _split(self, text):
-        with tf.device(_HOST):
+        with tf.device(HOST):
             return split_text(text, self.tokenizer, self.decoding.max_source_length)
 
-    @graph_method(_TEXT, *_LANGUAGES)
+    @graph_method(TEXT, *_LANGUAGES)
     def translate_between(
         self, text: tf.Tensor, source_language: tf.Tensor, target_language: tf.Tensor
     ) -> tf.Tensor:
@@ -490,7 +473,7 @@ class Translator:
             source_language: string [B], codes of `languages`.
             target_language: string [B], likewise.
         """
-        with tf.device(_HOST):
+        with tf.device(HOST):
             # `tf.stack` fails on inputs of different lengths.
             columns = tf.unstack(tf.stack([text, source_language, target_language]))
             text, *given = columns
@@ -501,7 +484,7 @@ class Translator:
             ]
         return self._write(self._best_ids(text, languages=ids), text)
 
-    @graph_method(_TEXT)
+    @graph_method(TEXT)
     def translate_with_scores(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Return the translations and their scores.
 
@@ -521,7 +504,7 @@ class Translator:
             "length": best.lengths[:, 0],
         }
 
-    @graph_method(_TEXT)
+    @graph_method(TEXT)
     def n_best(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Return the N = `decoding.num_hypotheses` best translations, best first.
 
@@ -539,175 +522,14 @@ class Translator:
         n = self.decoding.num_hypotheses or self.decoding.beam_size
         found = self._search_text(text, num_hypotheses=n)[1]
         batch, length = tf.shape(found.ids)[0], tf.shape(found.ids)[2]
-        with tf.device(_HOST):
+        with tf.device(HOST):
             ids, texts = tf.reshape(found.ids, [batch * n, length]), tf.repeat(text, n)
             translations = tf.reshape(self._write(ids, texts), [-1, n])
         return {"translations": translations, "scores": found.scores}
 
-    @graph_method(_TEXT, tf.TensorSpec([None], tf.string, name="translation"))
-    def score(self, text: tf.Tensor, translation: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Return the scores of given translations.
-
-        Each translation is split into tokens first. A search may find the same text in other
-        tokens, which have another score; `score_ids` scores the tokens that it found. A
-        translation longer than any that the search could find is cut off.
-
-        Args:
-            text: string [B].
-            translation: string [B].
-
-        Returns:
-            A dictionary:
-            - `score`: float32 [B], log-probability / length penalty, including eos and without the
-              rules of the search.
-            - `length`: int32 [B], the number of tokens of the translation, including eos.
-        """
-        # `tf.stack` fails on inputs of different lengths.
-        with tf.device(_HOST):
-            text, translation = tf.unstack(tf.stack([text, translation]))
-            longest = self._token_search.longest(self.decoding.max_source_length)
-            languages = self._languages(text, "target_language")
-            target, lengths = encode(self.target_tokenizer, translation, longest, languages)
-        return {"score": self.score_ids(self.encode_text(text)[0], target), "length": lengths}
-
-    @graph_method(_IDS, _IDS)
-    def score_ids(self, source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-        """Return the scores of translations that are already ids, float32 [B].
-
-        Args:
-            source: int32 [B, S], each row with eos and padding; see `encode_text`.
-            target: int32 [B, T], each row with eos, unless it is unfinished, and padding, as in the
-                `ids` that `search` returns.
-        """
-
-        def score_some(source, target):
-            logits, _ = decode_whole(self.model, source, target)
-            log_probs = self._token_search.log_probs(logits)
-            if self.languages:  # The language of a translation has no cost.
-                log_probs = tf.concat([tf.zeros_like(log_probs[:, :1]), log_probs[:, 1:]], axis=1)
-            alpha, style = self.decoding.length_penalty, self.decoding.style
-            return score_tokens(log_probs, target, alpha, style=style)
-
-        return in_parts(score_some, source, target, empty=tf.zeros([0]))
-
-    @graph_method(_TEXT)
-    def attention(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Return the attention of the decoder to the text while translating it.
-
-        For each layer, it is the mean over the heads; `inspect` keeps them apart.
-
-        Args:
-            text: string [B].
-
-        Returns:
-            A dictionary:
-            - `source_tokens`: string [B, S], the tokens of the text with eos, then "".
-            - `target_tokens`: string [B, T], the tokens of the translation, likewise.
-            - `attention`: float32 [B, layers, T, S], the cross-attention of each layer. A row sums
-              to 1, or is 0 after the end of the translation.
-        """
-        source, best = self._search_text(text, num_hypotheses=1)
-        target = best.ids[:, 0]
-        weights = mean_cross_attention(self.model, source, target)
-        return {**self._pieces(source, target), "attention": weights}
-
-    @graph_method(_TEXT)
-    def inspect(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Return the attention of every head, and the likeliest tokens at each step.
-
-        The model reads the text and its translation once more. A row of weights sums to 1, or is 0
-        for padding. Probabilities are those that scores add up, before the rules of the search.
-
-        Args:
-            text: string [B].
-
-        Returns:
-            A dictionary:
-            - `source_tokens`: string [B, S], the tokens of the text with eos, then "".
-            - `target_tokens`: string [B, T], the tokens of the translation, likewise.
-            - `encoder_attention`: float32 [B, layers, H, S, S], of the text to itself.
-            - `decoder_attention`: float32 [B, layers, H, T, T], of each target token to bos (key 0)
-              and to the target tokens before it (key i is target token i - 1).
-            - `cross_attention`: float32 [B, layers, H, T, S], of each target token to the text.
-            - `probabilities`: float32 [B, T], of each target token after those before it.
-            - `candidates`: string [B, T, 5], the likeliest tokens in its place, likeliest first.
-            - `candidate_probabilities`: float32 [B, T, 5].
-        """
-        source, best = self._search_text(text, num_hypotheses=1)
-        target = best.ids[:, 0]
-        log_probs = self._token_search.log_probs
-        found = inspect_ids(self.model, source, target, log_probs, self.decoding)
-        with tf.device(_HOST):
-            candidates = self.target_tokenizer.pieces(found["candidates"])
-        return {**self._pieces(source, target), **found, "candidates": candidates}
-
-    def align(
-        self, sources: Sequence[str], translations: Sequence[str], head: str | None = None
-    ) -> Alignments:
-        """Return links between the words of texts and of their translations.
-
-        A word of a translation is linked to the words of the text that its tokens attend to most.
-        Words are separated by white space. Language tags have no links, and neither do words beyond
-        the limits of the search. Few attention heads align words well. By default, the head is
-        chosen whose links, read as a dictionary, predict the translations best.
-
-        Args:
-            sources: Any number of texts.
-            translations: A translation of each, of this model or any other.
-            head: The attention head as layer.head.step, such as the one that was chosen for other
-                text: "2.1.input" is the first head of the second layer at the step that reads a
-                token of the translation, and "4.mean.output" the mean over the heads of the fourth
-                layer at the step that predicts it. By default, one is chosen on the first 500
-                pairs.
-
-        Returns:
-            The `links` of each pair, as numbers of words from 0, and the `head`.
-
-        Raises:
-            TypeError: If an argument is a single string.
-            ValueError: If the numbers of texts differ, the model has no such head, it is not given
-                for fewer than 100 pairs, or the translations are trees.
-
-        Example:
-
-        ```python
-        found = translator.align(["A dog runs."], ["Ein Hund rennt."], head="2.1.input")
-        found.links  # [[(0, 0), (1, 1), (2, 2)]]
-        ```
-        """
-        if isinstance(sources, str) or isinstance(translations, str):
-            raise TypeError("sources and translations must be lists of strings, received a string.")
-        if len(sources) != len(translations):
-            raise ValueError(
-                "There must be a translation for each source, received "
-                f"{len(sources)} sources and {len(translations)} translations."
-            )
-        if self.makes_trees:
-            raise ValueError("A parser cannot align: its trees have the words of the text.")
-        names = head_names(self.model.config)
-        both = zip(sources, translations, strict=True)
-        check_head(head, names, [source for source, text in both if text.split()])
-        longest = self.decoding.max_source_length
-        pairs = (
-            split_words(self.tokenizer, sources, longest),
-            split_words(self.target_tokenizer, translations, self._token_search.longest(longest)),
-        )
-        return align_words(self._attended, *pairs, names, head)
-
-    @graph_method(_IDS, _IDS)
-    def _attended(self, source, target):
-        return attended_tokens(self.model, source, target)
-
     def _write(self, ids, texts):
-        with tf.device(_HOST):
+        with tf.device(HOST):
             return self.target_tokenizer.write(ids, texts)
-
-    def _pieces(self, source, target):
-        with tf.device(_HOST):
-            return {
-                "source_tokens": self.tokenizer.pieces(source),
-                "target_tokens": self.target_tokenizer.pieces(target),
-            }
 
     def _best_ids(self, text, kept=None, languages=None):
         """Return the ids of the best translations [B, T]."""
@@ -726,11 +548,10 @@ class Translator:
         source_language, target_language = languages or (self._languages(text, n) for n in names)
         source, lengths = self.encode_text(text, source_language)
         num_words = self.count_words(text, lengths)
-        found = self.search(
-            source, lengths, num_hypotheses, scores, num_words, target_language, kept
-        )
+        options = num_hypotheses, scores, num_words, target_language, kept
+        found = self.search(source, lengths, *options)
         # An empty text has an empty translation.
-        with tf.device(_HOST):
+        with tf.device(HOST):
             empty = 1 if source_language is None else 2
             is_text = (lengths > empty if num_words is None else num_words > 0)[:, tf.newaxis]
             nothing = tf.one_hot(0, num_hypotheses, on_value=0.0, off_value=UNFILLED_SCORE)
@@ -749,14 +570,14 @@ class Translator:
         """
         if not isinstance(self.target_tokenizer, TreeTokenizer):
             return None
-        with tf.device(_HOST):
+        with tf.device(HOST):
             # Only the beginning of a long text is encoded, and some words have no tokens at all.
             most = tf.maximum(lengths - 1, 1)
             return tf.minimum(self.target_tokenizer.count_words(text), most)
 
     def _languages(self, text, name):
         """Return the ids of a language of `decoding` for texts, or None if the model has none."""
-        if not self.languages:
+        if not self.tokenizer.languages:
             return None
         if (code := getattr(self.decoding, name)) is None:
             raise ValueError(
@@ -777,7 +598,7 @@ class Translator:
             text: string [B].
             languages: int32 [B], the ids of their languages; by default, that of `decoding`.
         """
-        with tf.device(_HOST):
+        with tf.device(HOST):
             if languages is None:
                 languages = self._languages(text, "source_language")
             longest, last = self.decoding.max_source_length, self.tokenizer.language_comes_last

@@ -21,7 +21,9 @@ def available_cores() -> int:
 
 def has_gpu() -> bool:
     """Return whether TensorFlow computes on a GPU."""
-    return count_gpus() > 0
+    import tensorflow as tf
+
+    return bool(tf.config.get_visible_devices("GPU"))
 
 
 def count_gpus() -> int:
