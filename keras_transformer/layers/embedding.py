@@ -10,7 +10,7 @@ from keras_transformer.config import PAD_ID
 from keras_transformer.layers import fast
 from keras_transformer.layers.adaptation import KernelLayer
 from keras_transformer.layers.feed_forward import linear
-from keras_transformer.layers.initial import default_embeddings_initializer, serialized_initializer
+from keras_transformer.layers.initial import serialized_initializer
 from keras_transformer.utils.backends import check_ids, fuses_formulas
 
 
@@ -76,7 +76,8 @@ class TokenEmbedding(KernelLayer):
     def build(self, input_shape: Any = None) -> None:
         initializer = self.embeddings_initializer
         if initializer is None:
-            initializer = default_embeddings_initializer(self.d_model)
+            # Scaled by sqrt(D), these have unit variance. As the last layer, they give unit logits.
+            initializer = keras.initializers.RandomNormal(stddev=self.d_model**-0.5)
         self.embeddings = self.add_kernel(
             "embeddings", (self.vocab_size, self.d_model), keras.initializers.get(initializer)
         )

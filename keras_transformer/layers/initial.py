@@ -1,42 +1,11 @@
 """The initial values and the seeds of a layer's parts."""
 
-import contextlib
-import contextvars
 import itertools
 import random
 from collections.abc import Iterator
 from typing import Any
 
 import keras
-
-_STARTS_AT_ZERO = contextvars.ContextVar("_STARTS_AT_ZERO", default=False)
-
-
-@contextlib.contextmanager
-def zero_embeddings() -> Iterator[None]:
-    """Let embeddings start at zero in a block, because they are assigned after it.
-
-    TensorFlow needs three times their memory for random ones.
-
-    >>> with zero_embeddings():
-    ...     type(default_embeddings_initializer(4)).__name__
-    'Zeros'
-    """
-    token = _STARTS_AT_ZERO.set(True)
-    try:
-        yield
-    finally:
-        _STARTS_AT_ZERO.reset(token)
-
-
-def default_embeddings_initializer(d_model: int) -> keras.initializers.Initializer:
-    """Return the default initializer of embeddings of width D.
-
-    Scaled by sqrt(D), these have unit variance. As the last layer, they give unit logits.
-    """
-    if _STARTS_AT_ZERO.get():
-        return keras.initializers.Zeros()
-    return keras.initializers.RandomNormal(stddev=d_model**-0.5)
 
 
 def part_seeds(seed: int | None) -> Iterator[int | None]:

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from keras_transformer.config import BOS_ID, DecodingConfig, TransformerConfig
-from keras_transformer.layers.initial import zero_embeddings
 from keras_transformer.model import Transformer
 from keras_transformer.text import SentencePieceTokenizer
 from keras_transformer.text.foreign_vocabulary import Normalization, join_vocabulary
@@ -350,8 +349,7 @@ class ForeignModel:
         """
         for value in self.weights.values():
             release_pages(value)
-        with zero_embeddings():
-            model = Transformer(self.config, dtype="float32")
+        model = Transformer(self.config, dtype="float32")
         # The largest comes last, when the memory of the others is free.
         for weight in sorted(model.weights, key=lambda weight: math.prod(weight.shape)):
             value = self.weights.pop(weight_place(weight.path))
