@@ -49,6 +49,10 @@ _HEAD = 10_000
 """Bytes in which a file says its version."""
 _MOST_FORMS = 6
 """Forms of a plural, which Arabic has; a file may say a billion."""
+_CHECK = "(pofilter) "
+"""What a comment that names a check starts with."""
+_REPEATED = re.compile(r"(.+?)(?:, \1)+")
+"""The reason of a check that several forms of a plural fail."""
 _SHOWN = 60
 _TRIED = 10
 """Texts after which a failure of all is taken for that of the rest."""
@@ -112,7 +116,7 @@ def translate_file(
 
     Returns:
         The content of the translated file; and a line for each text that stays as it was, because
-        its translation failed.
+        its translation failed, or whose checks failed with an error.
 
     Raises:
         ValueError: If the file is damaged or too large, or an option does not apply to it.
@@ -259,11 +263,37 @@ def _translate_messages(store, translate, only_missing, checker):
             else:
                 unit.target = forms[0]
             unit.markfuzzy()
-            for name, reason in checker.run_filters(unit).items() if checker else ():
-                unit.adderror(name, reason)
-        except SyntaxError as error:  # No XML.
+            if checker:
+                _note_checks(unit, checker)
+        except (SyntaxError, _CheckError) as error:  # The first is that of XML.
             failures.append(f"{_shown(texts[0])}: {error}")
     return bytes(store), failures
+
+
+class _CheckError(Exception):
+    """A check of translate-toolkit has an error."""
+
+
+def _note_checks(unit: Any, checker: Any) -> None:
+    """Write the checks that a message fails into its comments, instead of those of an earlier run.
+
+    Raises:
+        _CheckError: If a check has an error.
+    """
+    newline = getattr(unit, "newline", "\n")
+    notes = unit.getnotes("translator").split(newline)
+    others = [note for note in notes if not note.startswith(_CHECK)]
+    if len(others) < len(notes):
+        unit.removenotes("translator")
+        unit.addnote(newline.join(others), "translator")
+    try:
+        failed = checker.run_filters(unit)
+    except ValueError as error:
+        raise _CheckError(f"its checks failed: {error.__cause__ or error}") from error
+    for name, reason in failed.items():
+        reason = " ".join(reason.split())
+        repeated = _REPEATED.fullmatch(reason)
+        unit.adderror(name, repeated[1] if repeated else reason)
 
 
 def _targets(unit: Any) -> list[str]:

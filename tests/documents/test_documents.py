@@ -473,6 +473,15 @@ def test_comments_name_the_checks_that_a_new_translation_fails(tmp_path):
     assert found.count(note) == 1 and '\n\nmsgctxt "menu"\nmsgid "Open"\nmsgstr "Auf"' in found
     again, _ = translated(tmp_path, ".po", found.replace("files. D", "files, d"), drop, **options)
     assert again.count(note) == 1 and "pofilter" not in translated(tmp_path, ".po", PO, drop)[0]
+    good = {"Copied %s files. Done.": "Kopierte %s dateien. Fertig."}
+    good |= {"%d file": "%d datei", "%d files": "%d dateien", "Open": "Auf"}
+    mend = lambda texts: [good[text] for text in texts]  # noqa: E731
+    bad = lambda texts: [text.replace("%", "") for text in texts]  # noqa: E731
+    found, _ = translated(tmp_path, ".po", PO, bad, checks=True)
+    assert found.count("(pofilter) printf: Missing printf variable: %d\n") == 1
+    assert translated(tmp_path, ".po", found, mend, checks=True) == (
+        translated(tmp_path, ".po", PO, mend)
+    )
     for language, count in {"el": 0, "de": 1}.items():  # A question mark of Greek is a semicolon.
         header = PO.replace('"Plural', f'"Language: {language}\\n"\n"Plural')
         greek = lambda texts: [text.replace("?", ";") for text in texts]  # noqa: E731
@@ -480,6 +489,17 @@ def test_comments_name_the_checks_that_a_new_translation_fails(tmp_path):
         assert marked.count("(pofilter) endpunc") == count
     with pytest.raises(ValueError, match=r"checks needs one of \.po \.pot, received .*\.json"):
         translated(tmp_path, ".json", "{}", drop, checks=True)
+
+
+def test_a_check_with_an_error_leaves_the_translation(tmp_path, monkeypatch):
+    def fail(*_):
+        raise TypeError("no such thing")
+
+    monkeypatch.setattr("translate.filters.checks.StandardChecker.printf", fail)
+    upper = lambda texts: [text.upper() for text in texts]  # noqa: E731
+    found, failures = translated(tmp_path, ".po", PO, upper, checks=True)
+    assert '"%D FILES"' in found and '"OPEN"' in found
+    assert failures[0] == "'Copied %s files. Done.': its checks failed: no such thing"
 
 
 def test_a_text_that_fails_is_named_and_stays(tmp_path):
