@@ -249,7 +249,10 @@ class LibreTranslate:
             async with asyncio.timeout(self._settings.timeout):
                 name, failures = await self._files.translate(file, translate, entry.client)
         except TimeoutError as error:
-            message = f"The file took more than {self._settings.timeout:g} s. Divide it."
+            message = (
+                f"The file waited or took more than {self._settings.timeout:g} s. Divide it, or "
+                "try again later."
+            )
             raise ServingError(Code.DEADLINE_EXCEEDED, message, http=504) from error
         answer = {"translatedFileUrl": f"{request.base_url}download_file?id={name}"}
         return {**answer, **({"untranslated": failures} if failures else {})}
