@@ -5,11 +5,13 @@ a line of JSON.
 """
 
 import contextlib
+import ctypes
 import itertools
 import json
 import os
 import re
 import resource
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -22,8 +24,11 @@ from keras_transformer.documents.word import check_size
 _MOST_UNPACKED = 4 << 20
 """The size of a .docx file once it is decompressed, of which a parser needs 40 times as much."""
 _MOST_CHARACTERS = 1 << 20
-"""Of a message, whose JSON holds the interpreter of the server."""
+"""Characters of a message. The server's other threads wait while it decodes one."""
+_MOST_FAILURES, _MOST_FAILURE = 1000, 300
+"""Texts that are named as not translated, and characters for each."""
 _LOW_PRIORITY = 10
+_PR_SET_PDEATHSIG = 1
 _HIDDEN = re.compile(KEPT.partition(PATTERN_PREFIX)[2])
 """What an exported model, which has patterns for placeholders only, does not keep."""
 _PLACEHOLDER = re.compile(r"\{code[0-9]+\}")
@@ -33,8 +38,15 @@ class _TranslationError(Exception):
     """The server could not translate texts."""
 
 
+class _NoMemoryError(BaseException):
+    """Memory was short while the server was asked, so that a part of its answer may be unread.
+
+    This is no `Exception`: `translate_file` would try each text by itself.
+    """
+
+
 def encode(message: Any) -> bytes:
-    """Return a message as its line; strings may be no Unicode."""
+    """Return a message as its line; strings may have lone surrogates."""
     return json.dumps(message, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
 
 
@@ -53,15 +65,23 @@ def main(seconds: str, memory: str, file: str = "") -> None:
         out.write(encode(list(_suffixes())))
         return out.close()
     path = Path(file)
+    _end_with_server(path)
 
     def ask(texts: Sequence[str]) -> list[str]:
+        try:
+            return talk(texts)
+        except MemoryError as error:
+            raise _NoMemoryError from error
+
+    def talk(texts: Sequence[str]) -> list[str]:
         found: list[str] = []
         for group in _divide(texts):
             out.write(encode({"texts": group}))
             out.flush()
             line = sys.stdin.buffer.readline()
             if not line:
-                sys.exit()  # The server has ended.
+                path.unlink(missing_ok=True)  # The server has ended.
+                sys.exit()
             answer = json.loads(line)
             if "error" in answer:
                 raise _TranslationError(answer["error"])
@@ -69,22 +89,39 @@ def main(seconds: str, memory: str, file: str = "") -> None:
         return found
 
     end: dict[str, Any] = {}
+    is_short = False
     try:
-        content, end["failures"] = _translate(path, ask)
+        content, failures = _translate(path, ask)
         path.write_bytes(content)
+        end["failures"] = [line[:_MOST_FAILURE] for line in failures[:_MOST_FAILURES]]
     except _TranslationError:
         pass
+    except (MemoryError, _NoMemoryError):
+        is_short = True
     except ValueError as error:
-        end["reason"] = str(error)
-        if isinstance(error.__cause__, MemoryError):
-            end["reason"] = f"{path} needs more than {memory} bytes of memory. Divide it."
+        if not (is_short := isinstance(error.__cause__, MemoryError)):
+            end["reason"] = str(error)
+    if is_short:  # The error, which holds what filled the memory, is gone.
+        end["reason"] = f"{path} needs more than {memory} bytes of memory. Divide it."
     out.write(encode(end))
     out.close()
 
 
+def _end_with_server(path: Path) -> None:
+    """Remove the file and end once the server is killed, which cannot do it then."""
+
+    def end(*_: Any) -> None:
+        path.unlink(missing_ok=True)
+        os._exit(1)
+
+    signal.signal(signal.SIGTERM, end)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
 def _limit(seconds: int, memory: int) -> None:
     os.nice(_LOW_PRIORITY)
-    with contextlib.suppress(OSError):  # Where memory is short, this process ends, not the server.
+    with contextlib.suppress(OSError):  # Where memory is short, this process should end first.
         Path("/proc/self/oom_score_adj").write_text("1000")
     limits = {resource.RLIMIT_CPU: seconds, resource.RLIMIT_AS: memory, resource.RLIMIT_CORE: 0}
     for kind, most in limits.items():

@@ -1,17 +1,18 @@
 """Files that clients send to be translated, and download once they are."""
 
 import asyncio
-import collections
 import contextlib
 import dataclasses
-import functools
 import json
+import logging
+import math
 import os
 import secrets
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.parse
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -23,6 +24,8 @@ from typing import Any, NamedTuple
 from keras_transformer.serving import file_process
 from keras_transformer.serving.errors import Code, ServingError, invalid
 from keras_transformer.serving.queues import LARGE, off_loop
+
+log = logging.getLogger(__name__)
 
 Translate = Callable[[Sequence[str]], Awaitable[list[str]]]
 """Translates texts."""
@@ -37,6 +40,10 @@ _MOST_SECONDS, _MOST_MEMORY = 15, 512 << 20
 _KEPT_FILES, _KEPT_SECONDS = 64, 900
 _MOST_REASON = 500
 _MOST_LINE = 16 << 20
+_START_SECONDS, _RETRY_SECONDS = 30, 60
+"""How long the search for suffixes may take, and until the next one if it fails."""
+_ENVIRONMENT = {"PATH", "PYTHONHOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV"}
+"""Variables that the process gets, besides `LC_*`: others may hold secrets."""
 
 
 class File(NamedTuple):
@@ -51,19 +58,43 @@ class File(NamedTuple):
         return Path(self.name).suffix.lower()
 
 
-@functools.cache
+class _Suffixes:
+    """The kinds of files that can be read here, which a process finds out once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found = (".txt",)
+        self._next = 0.0
+
+    def __call__(self) -> tuple[str, ...]:
+        with self._lock:
+            if time.monotonic() >= self._next:
+                self._find()
+            return self._found
+
+    def _find(self) -> None:
+        command, options = _command()
+        try:
+            done = subprocess.run(command, check=True, timeout=_START_SECONDS, **options)
+            self._found, self._next = tuple(json.loads(done.stdout)), math.inf
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            self._next = time.monotonic() + _RETRY_SECONDS
+            log.error("Only .txt files are translated: what finds the others failed: %s", error)
+
+
+_suffixes = _Suffixes()
+
+
 def suffixes(keeps_markup: bool) -> tuple[str, ...]:
     """Return the kinds of files that can be translated here.
 
-    The first call starts a process that imports what reads them, which takes long.
+    The first call starts a process that imports what reads them, which takes long. If it fails,
+    they are plain texts until a later call succeeds.
 
     Args:
         keeps_markup: Whether the model keeps placeholders and tags.
     """
-    if not keeps_markup:
-        return (".txt",)
-    command, options = _command()
-    return tuple(json.loads(subprocess.run(command, check=True, **options).stdout))
+    return _suffixes() if keeps_markup else (".txt",)
 
 
 def read_form(body: bytes, content_type: str, most_fields: int) -> dict[str, str | File]:
@@ -120,10 +151,11 @@ def _command(*arguments: str) -> tuple[list[str], dict[str, Any]]:
     """Return what starts `file_process` with the packages that this process has, and options."""
     limits = str(_MOST_SECONDS), str(_MOST_MEMORY)
     path = os.pathsep.join(map(os.path.abspath, sys.path))
+    kept = {x: os.environ[x] for x in os.environ if x in _ENVIRONMENT or x.startswith("LC_")}
     options = {
         "stdin": subprocess.PIPE,
         "stdout": subprocess.PIPE,
-        "env": {**os.environ, "PYTHONPATH": path},
+        "env": {**kept, "PYTHONPATH": path},
         "start_new_session": True,  # Control-C is for the server.
     }
     return [sys.executable, "-P", "-m", file_process.__name__, *limits, *arguments], options
@@ -150,7 +182,8 @@ async def _translate_apart(file: File, translate: Translate) -> tuple[bytes, lis
             f"{file.name} takes more than {_MOST_SECONDS} s of processor time. Divide it."
         )
     if "reason" not in end:
-        raise RuntimeError(f"the process that reads a {file.suffix} file ended with {code}")
+        log.error("The process that reads a %s file ended with %s", file.suffix, code)
+        end["reason"] = f"{file.name} could not be read or written. Restore or divide it."
     reason = end["reason"].replace(str(path), file.name)
     raise invalid(f"Invalid request: {reason[:_MOST_REASON]}")
 
@@ -163,7 +196,7 @@ async def _talk(process: asyncio.subprocess.Process, translate: Translate) -> di
     """
     assert process.stdin and process.stdout
     error: Exception | None = None
-    while line := await process.stdout.readline():
+    while line := await _read_line(process.stdout):
         message = await off_loop(json.loads, line, large=len(line) > LARGE)
         if "texts" not in message:
             if error and not message:
@@ -177,6 +210,17 @@ async def _talk(process: asyncio.subprocess.Process, translate: Translate) -> di
         with contextlib.suppress(ConnectionError):  # It has ended.
             await process.stdin.drain()
     return {}
+
+
+async def _read_line(stream: asyncio.StreamReader) -> bytes:
+    """Return a message, or nothing once the process has ended, which may be within one."""
+    try:
+        line = await stream.readline()
+    except ValueError as error:
+        raise invalid(
+            f"Invalid request: a text of a file may have {_MOST_LINE} bytes. Divide it."
+        ) from error
+    return line if line.endswith(b"\n") else b""
 
 
 @dataclasses.dataclass
@@ -195,7 +239,7 @@ class Files:
     def __init__(self) -> None:
         self._kept: dict[str, tuple[float, File]] = {}
         self._free = asyncio.Semaphore(_AT_A_TIME)
-        self._clients: dict[str, _Client] = collections.defaultdict(_Client)
+        self._clients: dict[str, _Client] = {}
 
     async def translate(
         self, file: File, translate: Translate, client: str = ""
@@ -215,11 +259,12 @@ class Files:
         """
         if len(file.content) > MOST_BYTES:
             raise invalid(f"Invalid request: a file may have {MOST_BYTES} bytes. Divide it.")
-        own = self._clients[client]
+        own = self._clients.get(client, _Client())
         count = sum(each.files for each in self._clients.values())
         if count >= _MOST or own.files >= _MOST // 2:
             message = "Too many files wait. Try again later."
             raise ServingError(Code.RESOURCE_EXHAUSTED, message, http=503)
+        self._clients[client] = own
         own.files += 1
         try:
             async with own.free, self._free:

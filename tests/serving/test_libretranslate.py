@@ -3,7 +3,9 @@
 import asyncio
 import io
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -23,7 +25,7 @@ from keras_transformer.config.record import ExportRecord
 from keras_transformer.documents.markdown import from_tags, hide, to_tags
 from keras_transformer.serving.errors import Code, ServingError
 from keras_transformer.serving.file_process import _hide_code
-from keras_transformer.serving.files import File, Files, suffixes
+from keras_transformer.serving.files import File, Files, _command, _Suffixes
 from keras_transformer.serving.languages import Offer, choose, find_code, read_offer, short_codes
 from keras_transformer.serving.model import DEFAULT, DOCUMENT
 from keras_transformer.serving.parts import Sizes
@@ -612,7 +614,7 @@ def test_the_language_of_a_file_is_that_of_its_texts(tmp_path, monkeypatch):
     page.add_paragraph("Der Hund läuft heute mit den Männern am Strand entlang.")
     page.save(content)
     threads, run = set(), subprocess.run
-    suffixes.cache_clear()
+    monkeypatch.setattr("keras_transformer.serving.files._suffixes", _Suffixes())
     monkeypatch.setattr(
         "subprocess.run",
         lambda *args, **kwargs: threads.add(threading.current_thread()) or run(*args, **kwargs),
@@ -627,7 +629,6 @@ def test_the_language_of_a_file_is_that_of_its_texts(tmp_path, monkeypatch):
         settings = client.get("/frontend/settings")[1]
         assert (settings["filesTranslation"], settings["supportedFilesFormat"]) == (True, [".txt"])
         assert threads and server._thread not in threads  # It waits for a process.
-    suffixes.cache_clear()
 
 
 def test_a_file_ends_in_time(pairs, monkeypatch):
@@ -637,7 +638,7 @@ def test_a_file_ends_in_time(pairs, monkeypatch):
     monkeypatch.setattr(Predictor, "run", run)
     with ModelServer("", "", models=pairs[1:2], timeout=0.5) as server:
         status, error = translate_file(connect(server), "a.txt", b"A dog.")
-    assert status == 504 and "more than 0.5 s" in error
+    assert status == 504 and "waited or took more than 0.5 s" in error
 
 
 def test_the_file_of_a_client_that_leaves_is_stopped():
@@ -685,11 +686,19 @@ def test_a_client_leaves_room_for_the_files_of_others():
         await asyncio.sleep(0.1)
         with pytest.raises(ServingError, match="Too many files wait"):
             await asyncio.wait_for(files.translate(File("a.txt", b"A"), hang, "a"), 5)
+        work.append(asyncio.create_task(files.translate(File("a.txt", b"A"), hang, "b")))
+        await asyncio.sleep(0.1)
+        with pytest.raises(ServingError, match="Too many files wait"):
+            await asyncio.wait_for(files.translate(File("a.txt", b"A"), hang, "d"), 5)
         for task in work:
             task.cancel()
         await asyncio.gather(*work, return_exceptions=True)
+        assert not files._clients
 
     asyncio.run(check())
+
+
+MANY_TEXTS = json.dumps({f"k{i}": f"v{i}" for i in range(50_000)}).encode()
 
 
 @pytest.mark.parametrize(
@@ -697,6 +706,7 @@ def test_a_client_leaves_room_for_the_files_of_others():
     [
         ("a.md", 100_000 * b"[a](b)", 1, 512, "a.md takes more than 1 s of processor time"),
         ("a.html", 300_000 * b"<b>", 15, 64, "a.html needs more than 67108864 bytes of memory"),
+        ("a.json", MANY_TEXTS, 15, 80, "a.json needs more than 83886080 bytes of memory"),
     ],
 )
 def test_a_hostile_file_takes_a_bounded_share(name, content, seconds, memory, reason, monkeypatch):
@@ -732,6 +742,86 @@ def test_a_file_keeps_texts_that_fail():
         run(b'{"b": "fails"}')
     with pytest.raises(ServingError, match="surrogates not allowed"):
         run(rb'{"b": "\ud800"}')
+
+
+def test_a_message_of_a_file_has_a_bounded_size(monkeypatch):
+    pytest.importorskip("translate")
+
+    async def answer(texts):
+        if texts != ["k0"]:
+            raise ServingError(Code.INVALID_ARGUMENT, 1000 * "x")
+        return texts
+
+    content = json.dumps({f"k{i}": f"k{i}" for i in range(1100)}).encode()
+    _, failures = asyncio.run(_translate_alone(File("a.json", content), answer))
+    assert (len(failures), len(failures[0])) == (1000, 300)
+    monkeypatch.setattr("keras_transformer.serving.files._MOST_LINE", 1000)
+    with pytest.raises(ServingError, match="may have 1000 bytes") as error:
+        asyncio.run(_translate_alone(File("a.txt", 5000 * b"a"), echo))
+    assert error.value.http_status == 400
+
+
+def test_a_process_that_ends_without_a_reason_refuses_its_file(monkeypatch, caplog):
+    command, options = _command()
+    program = [sys.executable, "-c", "import sys; print('{', end=''); sys.exit(7)"]
+    monkeypatch.setattr("keras_transformer.serving.files._command", lambda _: (program, options))
+    with pytest.raises(ServingError, match="a.txt could not be read") as error:
+        asyncio.run(_translate_alone(File("a.txt", b"A"), echo))
+    assert error.value.http_status == 400
+    assert caplog.messages == ["The process that reads a .txt file ended with 7"]
+
+
+def test_texts_are_translated_where_the_search_for_suffixes_fails(monkeypatch, caplog):
+    calls = []
+
+    def run(*_, timeout, **__):
+        calls.append(timeout)
+        if len(calls) == 1:
+            raise subprocess.TimeoutExpired("python", timeout)
+        return SimpleNamespace(stdout=b'[".txt", ".po"]')
+
+    monkeypatch.setattr("subprocess.run", run)
+    find = _Suffixes()
+    assert [find(), find()] == 2 * [(".txt",)] and calls == [30]
+    assert "Only .txt files are translated" in caplog.text
+    find._next = 0
+    assert [find(), find()] == 2 * [(".txt", ".po")] and len(calls) == 2
+
+
+def test_the_process_of_a_file_gets_no_secrets(monkeypatch):
+    monkeypatch.setenv("API_KEY", "secret")
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    environment = _command()[1]["env"]
+    assert "API_KEY" not in environment and {"PATH", "PYTHONPATH", "LC_ALL"} <= {*environment}
+
+
+KILLED = """
+import asyncio, os, signal
+from keras_transformer.serving.files import File, Files
+
+async def main():
+    task = asyncio.create_task(Files().translate(File("a.md", 100_000 * b"[a](b)"), None))
+    await asyncio.sleep(3)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux tells of the end of the server")
+def test_a_file_is_removed_once_the_server_is_killed(tmp_path):
+    pytest.importorskip("translate")
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    process = subprocess.Popen([sys.executable, "-c", KILLED], env=environment)
+    end = time.monotonic() + 30
+    while not (found := list(tmp_path.rglob("*.md"))):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    assert process.wait(30) == -signal.SIGKILL
+    end = time.monotonic() + 5  # Less than the process may take.
+    while found[0].exists():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def test_no_parser_of_files_is_imported_by_the_server():
