@@ -27,7 +27,7 @@ _NEVER = -100.0
 """The bias of logits that the other program lacks. Their probability, below e^-50, vanishes in
 float32 sums, and the bias is small enough for label smoothing."""
 _ROWS = 2**14
-"""Rows of a weight that are assigned at a time, each of which TensorFlow copies."""
+"""Rows per assignment. TensorFlow copies what it assigns."""
 _LINEARS = {
     "self_attention": ("query", "key", "value", "output"),
     "cross_attention": ("query", "key", "value", "output"),
@@ -124,8 +124,10 @@ class Rows:
     order: np.ndarray
     """The number of each row in the matrix; -1 for zeros."""
 
-    def __len__(self) -> int:
-        return len(self.order)
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the matrix with its rows in this order."""
+        return (len(self.order), *self.base.shape[1:])
 
     def __getitem__(self, part: slice) -> np.ndarray:
         order = self.order[part]
@@ -346,14 +348,23 @@ class ForeignModel:
 
         Args:
             normalization: What is done to text first; see `ForeignVocabulary`.
+
+        Raises:
+            ValueError: If a weight has another shape, or a vocabulary is damaged.
         """
         for value in self.weights.values():
             release_pages(value)
         model = Transformer(self.config, dtype="float32")
         # The largest comes last, when the memory of the others is free.
         for weight in sorted(model.weights, key=lambda weight: math.prod(weight.shape)):
-            value = self.weights.pop(weight_place(weight.path))
-            for start in range(0, len(value), _ROWS):
+            place = weight_place(weight.path)
+            value = self.weights.pop(place)
+            if value.shape != tuple(weight.shape):  # An assignment to rows would broadcast it.
+                raise ValueError(
+                    f"{place} must have shape {tuple(weight.shape)}, received {value.shape}. "
+                    "The weights and the configuration belong to different models; restore both."
+                )
+            for start in range(0, value.shape[0], _ROWS):
                 part = slice(start, start + _ROWS)
                 weight.value[part].assign(np.ascontiguousarray(value[part], "float32"))
                 release_pages(value)

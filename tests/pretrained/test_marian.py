@@ -19,7 +19,7 @@ from matplotlib.text import Text
 
 from keras_transformer.config import EOS_ID
 from keras_transformer.pretrained import import_marian
-from keras_transformer.pretrained.foreign_model import ForeignSide
+from keras_transformer.pretrained.foreign_model import ForeignSide, Rows
 from keras_transformer.pretrained.importing import read_origin
 from keras_transformer.pretrained.marian import read_marian
 from keras_transformer.training.run_directory import run_facts
@@ -289,3 +289,24 @@ def test_a_start_token_of_its_own_becomes_bos():
     matrix = np.arange(10.0).reshape(5, 2)
     assert side.rows(matrix, 2)[:][:, 0].tolist() == [8, 2, 6, 0, 4]
     assert side.bias(np.arange(5.0)).tolist() == [4, 1, 3, 0, 2]
+
+
+@pytest.mark.parametrize("shape", [(D, 1), (1, D), (D,), (1, 1), (D - 1, D)])
+def test_a_weight_of_another_shape_is_refused_and_not_broadcast(shape, tmp_path):
+    write_release(tmp_path)
+    model = read_marian(tmp_path / "decoder.yml")
+    model.weights["encoder/layer_0/self_attention/key_kernel"] = np.ones(shape, "float32")
+    with pytest.raises(
+        ValueError, match=r"0/self_attention/key_kernel must have shape \("
+    ) as error:
+        model.to_translator()
+    assert f"received {shape}" in str(error.value)
+
+
+def test_rows_of_another_number_are_refused(tmp_path):
+    write_release(tmp_path)
+    model = read_marian(tmp_path / "decoder.yml")
+    rows = next(value for value in model.weights.values() if isinstance(value, Rows))
+    model.weights["source_embedding/embeddings"] = dataclasses.replace(rows, order=rows.order[1:])
+    with pytest.raises(ValueError, match="source_embedding/embeddings must have shape"):
+        model.to_translator()
