@@ -357,7 +357,10 @@ def _weights(
 
 
 def _reader(model: Transformer) -> Callable[[str], Any]:
-    """Return a function of the path of a weight: its value, with LoRA or from int8, or None."""
+    """Return a function of the path of a weight: its value, with LoRA or from int8.
+
+    It returns None for a bias that the model lacks, and raises a ValueError for other weights.
+    """
     layers = model.kernel_layers()
     weights = {weight_place(weight.path): weight for weight in model.weights}
 
@@ -365,6 +368,8 @@ def _reader(model: Transformer) -> Callable[[str], Any]:
         layer, _, name = path.rpartition("/")
         is_kernel = layer in layers and name in layers[layer].kernel_names
         weight = layers[layer].kernel(name) if is_kernel else weights.get(path)
+        if weight is None and not name.endswith("_bias"):
+            raise ValueError(f"The model has no weight {path}.")
         return None if weight is None else _array(weight)
 
     return read

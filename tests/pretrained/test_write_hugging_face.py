@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from keras_transformer import Transformer, TransformerConfig
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, DecodingConfig
-from keras_transformer.pretrained import import_marian, save_hugging_face
+from keras_transformer.pretrained import import_marian, save_hugging_face, write_hugging_face
 from keras_transformer.text import SentencePieceTokenizer, WordPieceTokenizer, train_word_piece
 from keras_transformer.text.foreign_vocabulary import join_vocabulary
 from keras_transformer.translation.translator import Translator
@@ -217,3 +217,11 @@ def test_separate_vocabularies_need_the_same_special_tokens(tmp_path):
         save_hugging_face(
             Translator(translator.model, translator.tokenizer, target), tmp_path / "model"
         )
+
+
+def test_only_a_bias_may_be_absent():
+    read = write_hugging_face._reader(random_translator({}).model)
+    assert read("encoder/layer_0/self_attention/query_bias") is None
+    for path in ("encoder/layer_9/self_attention/query_kernel", "encoder/layer_0/gamma"):
+        with pytest.raises(ValueError, match=f"has no weight {path}"):
+            read(path)
