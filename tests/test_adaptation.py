@@ -1,5 +1,6 @@
 """LoRA and int8 of whole models: training, files, decoding and exports."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -109,6 +110,17 @@ def test_a_file_keeps_lora_and_what_it_froze():
     assert [weight.path for weight in copy.trainable_weights] == paths
     copy.merge_lora()
     assert len(copy.trainable_weights) == len(tiny_model().trainable_weights)
+
+
+def test_a_store_that_is_a_dict_has_what_keras_puts_there():
+    layer = tiny_model().source_embedding
+    ours, theirs = {}, {}
+    layer.save_own_variables(ours)
+    keras.layers.Layer.save_own_variables(layer, theirs)
+    assert ours.keys() == theirs.keys() == {"0"}
+    assert ours["0"] is theirs["0"]
+    assert ours["0"].shape == layer.embeddings.shape
+    layer.load_own_variables(ours)
 
 
 def test_a_file_keeps_int8():

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_transformer.layers.initial import initializer_for, part_seeds
+from keras_transformer.utils.memory import StoreOfViews
 
 
 class Adaptable(keras.layers.Layer):
@@ -165,9 +165,9 @@ class KernelLayer(Adaptable):
         return kernel, self.add_weight(shape=(outputs,), initializer="zeros", name=f"{name}_bias")
 
     def save_own_variables(self, store: Any) -> None:
-        """Save the weights as Keras does, but without copies of those of TensorFlow."""
-        is_tensorflow = keras.backend.backend() == "tensorflow"
-        super().save_own_variables(_WithoutCopies(store) if is_tensorflow else store)
+        """Save the weights as Keras does, but into a file with fewer copies of them."""
+        copies = isinstance(store, dict) or keras.backend.backend() != "tensorflow"
+        super().save_own_variables(store if copies else StoreOfViews(store))
 
     def kernel(self, name: str, take: Callable[[Any], Any] | None = None) -> Any:
         """Return a kernel as the layer uses it, with LoRA or from int8.
@@ -260,29 +260,6 @@ class KernelLayer(Adaptable):
         """
         check_quantization(self, mode, config)
         self.adapter.quantize(mode, config=config)
-
-
-class _WithoutCopies:
-    """A store of weights that gives another one views; Keras would copy each weight twice."""
-
-    def __init__(self, store):
-        self.store = store
-
-    def __setitem__(self, name, weight):
-        self.store[name] = _View(ops.stop_gradient(weight))
-
-
-class _View:
-    """A tensor of TensorFlow that NumPy takes for an array without a copy."""
-
-    def __init__(self, tensor):
-        self.tensor = tensor
-
-    def __array__(self, dtype=None, copy=None):
-        try:
-            return np.asarray(memoryview(self.tensor))
-        except (BufferError, TypeError, ValueError):  # Such as bfloat16.
-            return ops.convert_to_numpy(self.tensor)
 
 
 class Adapter(keras.layers.Layer):

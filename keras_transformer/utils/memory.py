@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 _ARENA_MAX = -8  # Of mallopt(3).
 _GROUP = Path("/proc/self/cgroup")
 _GROUPS = Path("/sys/fs/cgroup")
@@ -58,6 +60,30 @@ def release_pages(view: Any) -> None:
         view = view.obj if isinstance(view, memoryview) else getattr(view, "base", None)
     if view is not None:
         view.madvise(mmap.MADV_DONTNEED)
+
+
+class StoreOfViews:
+    """A store of weights for `save_own_variables` that passes them on to another as NumPy arrays.
+
+    Keras copies a weight of TensorFlow when it reads it, and the array again when it writes it. An
+    array of this store is a read-only view of the weight, so that only the second copy is left.
+
+    Args:
+        store: A store of Keras that writes what is set into a file.
+    """
+
+    def __init__(self, store: Any):
+        self.store = store
+
+    def __setitem__(self, name: str, weight: Any) -> None:
+        from keras import ops  # Not at the top: `share_arenas` is called before TensorFlow starts.
+
+        tensor = ops.stop_gradient(weight)
+        try:
+            values = np.asarray(memoryview(tensor))
+        except (BufferError, TypeError, ValueError):  # Such as bfloat16.
+            values = ops.convert_to_numpy(tensor)
+        self.store[name] = values
 
 
 def share_arenas(most: int) -> None:

@@ -1,11 +1,13 @@
 import mmap
 import resource
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from keras_transformer.utils import memory
-from keras_transformer.utils.memory import available_memory, release_pages
+from keras_transformer.utils.memory import StoreOfViews, available_memory, release_pages
 
 
 @pytest.mark.parametrize(
@@ -47,3 +49,21 @@ def test_the_pages_of_a_mapped_file_are_released_and_read_again(tmp_path):
     np.testing.assert_array_equal(view, numbers.T)
     release_pages(numbers)  # Which is no view of a file.
     assert numbers[1, 1] == 2001
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+def test_a_store_of_views_passes_arrays_on(dtype):
+    weight = keras.Variable([[1, 2], [3, 4]], dtype=dtype, trainable=False)
+    arrays = {}
+    StoreOfViews(arrays)["0"] = weight
+    assert type(arrays["0"]) is np.ndarray
+    np.testing.assert_array_equal(arrays["0"], weight.numpy(), strict=True)
+
+
+def test_an_array_of_a_store_of_views_is_no_copy():
+    weight, arrays = keras.Variable(tf.ones([64, 64])), {}
+    StoreOfViews(arrays)["0"] = weight
+    assert not arrays["0"].flags.owndata
+    assert not arrays["0"].flags.writeable
+    weight.assign(tf.zeros([64, 64]))
+    np.testing.assert_array_equal(arrays["0"], 1)
