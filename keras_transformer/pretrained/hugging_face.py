@@ -223,7 +223,9 @@ def _take_positions(
     if "position" not in layers:
         return {**layers, "position": _kind_of_positions(theirs, folder, d_model)}, found
     if layers["position"] == "learned":
-        rows = len(theirs.get(table_name("encoder"), ()))
+        table = theirs.get(table_name("encoder"))
+        # `take_weight` refuses a table of another rank, or none.
+        rows = len(table) if table is not None and table.ndim == 2 else 0
         layers["max_length"] = rows - family.unused_positions
     for stack, side in STACKS.items():
         if layers["position"] == "learned":

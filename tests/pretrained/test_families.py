@@ -420,3 +420,17 @@ def test_a_damaged_folder_is_an_error(file, change, message, tmp_path):
     (tmp_path / file).write_text(json.dumps({**content, **change}))
     with pytest.raises(ValueError, match=message):
         import_model(tmp_path)
+
+
+@pytest.mark.parametrize("shape", [(), (40,), (2, 3, 24)])
+def test_a_table_of_positions_of_another_rank_is_named(shape, tmp_path):
+    from safetensors.numpy import load_file, save_file
+
+    models.write_model(tmp_path, "mbart50")
+    weights, name = (
+        load_file(tmp_path / "model.safetensors"),
+        "model.encoder.embed_positions.weight",
+    )
+    save_file({**weights, name: np.zeros(shape, "float32")}, tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match=f"{name} in .*{tmp_path.name} must have shape"):
+        import_model(tmp_path)
