@@ -31,7 +31,8 @@ def import_model(
 ) -> Translator:
     """Return a translator with the weights, vocabularies and search of another program's model.
 
-    Nothing in the files is executed, and nothing is downloaded.
+    Nothing in the files is executed, and nothing is downloaded. The files must not change while
+    they are read.
 
     Args:
         path: The folder of a model: one of Hugging Face, of the family Marian, NLLB, M2M100 or

@@ -340,7 +340,7 @@ def read_torch_weights(path: str | os.PathLike) -> dict[str, np.ndarray]:
         path: The file, in the zip format or in the format before PyTorch 1.6.
 
     Returns:
-        Arrays by name, which are read-only views of the mapped file.
+        Arrays by name: read-only views of the mapped file, but copies of big-endian bfloat16.
 
     Raises:
         FileNotFoundError: If the file does not exist.

@@ -17,11 +17,12 @@ from keras_transformer.pretrained.torch_file import read_torch_weights
 from keras_transformer.utils.files import parse_yaml, read_json
 
 _DTYPES = {
-    **{"F16": np.float16, "BF16": ml_dtypes.bfloat16, "F32": np.float32, "F64": np.float64},
-    **{"I64": np.int64, "I32": np.int32, "I16": np.int16, "I8": np.int8, "U8": np.uint8},
-    "BOOL": np.bool_,
+    **{"F16": np.dtype("<f2"), "F32": np.dtype("<f4"), "F64": np.dtype("<f8")},
+    **{"I64": np.dtype("<i8"), "I32": np.dtype("<i4"), "I16": np.dtype("<i2")},
+    **{"I8": np.dtype("i1"), "U8": np.dtype("u1"), "BOOL": np.dtype("?")},
+    "BF16": np.dtype(ml_dtypes.bfloat16),
 }
-"""The NumPy types of safetensors' types."""
+"""The NumPy types of safetensors' types, which are little-endian."""
 _CONFIG = "special:model.yml"
 _FLOATS = (np.float16, np.float32, np.float64)
 _LARGEST_EXPANSION = 20
@@ -38,7 +39,7 @@ def read_safetensors(path: str | os.PathLike) -> dict[str, np.ndarray]:
         Arrays by name, which are read-only views of the mapped file.
 
     Raises:
-        FileNotFoundError: If the file does not exist.
+        OSError: If the file does not exist, or cannot be mapped.
         ImportError: If `safetensors` is not installed.
         ValueError: If the file is damaged, or holds tensors of 8-bit floats.
 
@@ -59,7 +60,10 @@ def read_safetensors(path: str | os.PathLike) -> dict[str, np.ndarray]:
                 dtypes = {key: file.get_slice(key).get_dtype() for key in file.keys()}
             known = {key: _DTYPES[dtype] for key, dtype in dtypes.items() if dtype in _DTYPES}
             arrays = _map_tensors(opened, known)
-        except (KeyError, OSError, SafetensorError, TypeError, ValueError) as error:
+        except OSError as error:  # The file is on a file system that cannot map it.
+            error.filename = error.filename or name
+            raise
+        except (KeyError, SafetensorError, TypeError, ValueError) as error:
             raise ValueError(
                 f"{name} must be a safetensors file, received a damaged file or another kind of "
                 f"file ({error}). Download it again."
@@ -73,7 +77,7 @@ def read_safetensors(path: str | os.PathLike) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _map_tensors(file: BinaryIO, dtypes: Mapping[str, type]) -> dict[str, np.ndarray]:
+def _map_tensors(file: BinaryIO, dtypes: Mapping[str, np.dtype]) -> dict[str, np.ndarray]:
     """Return views of tensors of a safetensors file, by name."""
     mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     start = 8 + int.from_bytes(mapped[:8], "little")
@@ -175,7 +179,8 @@ def read_weights(folder: str | os.PathLike) -> dict[str, np.ndarray]:
         folder: The folder of the model.
 
     Returns:
-        Arrays by name: float16 and bfloat16 as float32, other types as they are.
+        Arrays by name, of the types in the files. Most are read-only views of the files, which
+        must not change as long as the arrays are used.
 
     Raises:
         FileNotFoundError: If the folder holds none of these files, or not all parts.

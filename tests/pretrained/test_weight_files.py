@@ -1,5 +1,6 @@
 """Weights of published models: in safetensors, in several files, and in Marian's npz."""
 
+import errno
 import json
 import zipfile
 
@@ -7,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from keras_transformer.pretrained import weight_files
 from keras_transformer.pretrained.weight_files import (
     read_marian_npz,
     read_safetensors,
@@ -27,6 +29,17 @@ def test_one_file(tmp_path):
     weights = read_weights(tmp_path)
     np.testing.assert_array_equal(weights["a"], A)
     np.testing.assert_array_equal(weights["b"], B, strict=True)
+
+
+def test_a_file_system_that_cannot_map_is_not_damage(tmp_path, monkeypatch):
+    save_file({"a": A}, tmp_path / "model.safetensors")
+
+    def refuse(*_, **__):
+        raise OSError(errno.ENODEV, "No such device")
+
+    monkeypatch.setattr(weight_files.mmap, "mmap", refuse)
+    with pytest.raises(OSError, match="No such device: .*model.safetensors"):
+        read_weights(tmp_path)
 
 
 def test_shards(tmp_path):
