@@ -1,6 +1,7 @@
 """Export to a SavedModel that takes and returns strings."""
 
 import dataclasses
+import gc
 import logging
 import os
 import shutil
@@ -21,6 +22,7 @@ from keras_transformer.text import SentencePieceTokenizer, Tokenizer
 from keras_transformer.text.files import save_tokenizers
 from keras_transformer.translation.translator import Translator
 from keras_transformer.utils.checksums import record_files
+from keras_transformer.utils.memory import trim_memory
 from keras_transformer.utils.versions import HIGHEST, numbered_versions
 
 log = logging.getLogger(__name__)
@@ -90,6 +92,8 @@ def export_saved_model(
     temporary.mkdir(parents=True)  # A path that cannot be written to fails before the work.
     try:
         signatures = write_graph(translator, temporary)
+        gc.collect()  # What was traced refers to itself.
+        trim_memory()
         requests = warmup_requests(translator, signatures)
         if translator.compiled:
             log.info("compiling the search for %d requests; this can take minutes", len(requests))

@@ -373,9 +373,9 @@ def _find_pairs(rows, spans):
     names = tf.strings.regex_replace(spans, r"(?s)^</?([\w:.-]*).*$", r"\1")
     of_text = tf.strings.join([tf.strings.as_string(rows), names], " ")
     distinct, index = tf.unique(of_text)
-    count = tf.math.unsorted_segment_sum(tf.cast(closes, tf.int32), index, tf.size(distinct))
-    is_closed = tf.gather(count, index) > 0
-    is_tag &= is_closed | ~tf.strings.regex_full_match(spans, _VOID)
+    balance = tf.where(is_tag, tf.where(closes, -1, 1), 0)
+    is_closed = tf.math.unsorted_segment_sum(balance, index, tf.size(distinct)) == 0
+    is_tag &= tf.gather(is_closed, index) | ~tf.strings.regex_full_match(spans, _VOID)
     kind = tf.where(is_tag, tf.where(closes, _CLOSING, _OPENING), _OTHER)
     tags = tf.cast(tf.where(is_tag)[:, 0], tf.int32)
     rows, closes, names = (tf.gather(each, tags) for each in (rows, closes, names))

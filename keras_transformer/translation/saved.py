@@ -1,8 +1,10 @@
 """Translators on disk: what `Translator.save` writes, training runs and exports."""
 
+import contextlib
 import dataclasses
 import logging
 import os
+import shutil
 import tempfile
 import zipfile
 from collections.abc import Callable, Mapping
@@ -30,6 +32,7 @@ from keras_transformer.utils import checksums
 from keras_transformer.utils.checkpoint_files import best_first, load_checkpoint, position_of
 from keras_transformer.utils.errors import one_line
 from keras_transformer.utils.files import read_json, whole_directory, whole_file
+from keras_transformer.utils.memory import trim_memory
 from keras_transformer.utils.versions import GRAPH, find_saved_model
 
 log = logging.getLogger(__name__)
@@ -39,6 +42,8 @@ ORIGIN = ("license", "attribution", "languages")
 ORIGIN_FILE = "origin.json"
 """The same of the model that a run started from, in its directory."""
 _CONFIG, _MODEL, _CHOSEN = "config.yaml", "model.keras", "chosen.json"
+_LARGE = 2**28
+"""Bytes of an archive from which on it is unpacked before it is loaded."""
 _KINDS = (
     "the directory of a run (the --output of pipelines.train), of a saved Translator or "
     f"of an exported SavedModel (with its {GRAPH})"
@@ -224,12 +229,32 @@ def _read_model(path: Path) -> Transformer:
     try:
         if not zipfile.is_zipfile(path):
             raise ValueError("it is not a Keras archive")
-        return keras.saving.load_model(path, compile=False)
-    except (KeyError, OSError, TypeError, ValueError, zipfile.BadZipFile) as error:
+        model = _load_archive(path)
+        trim_memory()
+        return model
+    except (EOFError, KeyError, OSError, TypeError, ValueError, zipfile.BadZipFile) as error:
         raise ValueError(
             f"{path} is damaged: {one_line(error)}. Restore it. In a run directory, the training "
             "command with --choose-again writes it from the checkpoints."
         ) from error
+
+
+def _load_archive(path: Path) -> Transformer:
+    """Return the model of an archive; Keras would read all its weights into memory first.
+
+    Large weights are unpacked into a temporary directory instead, if it has space, and are read
+    from there one by one.
+    """
+    with zipfile.ZipFile(path) as archive, contextlib.ExitStack() as stack:
+        source, size = str(path), sum(entry.file_size for entry in archive.infolist())
+        is_compressed = size > path.stat().st_size
+        if size > _LARGE and not is_compressed:
+            with contextlib.suppress(OSError):
+                folder = stack.enter_context(tempfile.TemporaryDirectory())
+                if shutil.disk_usage(folder).free > 2 * size:
+                    archive.extractall(folder)
+                    source = folder
+        return keras.saving.load_model(source, compile=False)
 
 
 def _read_exported_model(version: Path, config: TransformerConfig) -> Transformer:
@@ -324,12 +349,17 @@ def write_translator(
 
 
 def _write_model(model: Transformer, path: Path) -> None:
-    """Write a .keras file whose weights go to the disk one by one; Keras keeps all in memory."""
+    """Write a .keras file whose weights go to the disk one by one; Keras keeps all in memory.
+
+    Until the archive is complete, the file with the weights needs its space on the disk twice.
+    """
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         model.save(folder, zipped=False)
-        with zipfile.ZipFile(path, "w") as archive:
+        # A file may have a time that archives don't have, such as one before 1980.
+        with zipfile.ZipFile(path, "w", strict_timestamps=False) as archive:
             for file in sorted(each for each in Path(folder).rglob("*") if each.is_file()):
                 archive.write(file, file.relative_to(folder))
+                file.unlink()
 
 
 def _check_replaceable(path: Path) -> None:

@@ -2,8 +2,13 @@
 
 import dataclasses
 import json
+import os
 import shutil
+import zipfile
+from pathlib import Path
+from types import SimpleNamespace
 
+import keras
 import numpy as np
 import pytest
 
@@ -19,7 +24,7 @@ from keras_transformer.text import (
 )
 from keras_transformer.text.files import save_tokenizers
 from keras_transformer.training.run_directory import run_facts
-from keras_transformer.translation import Translator
+from keras_transformer.translation import Translator, saved
 from keras_transformer.translation.saved import find_translator, weights_file
 from tests.helpers.parser import parser
 from tests.helpers.tiny import (
@@ -159,6 +164,44 @@ def test_each_kind_of_vocabulary_is_known_again(subwords, word_tags, tmp_path):
     for side in ("tokenizer", "target_tokenizer"):
         one, other = getattr(loaded, side), getattr(translator, side)
         assert (type(one), one.model) == (type(other), other.model)
+
+
+@pytest.mark.parametrize("free", [10**9, 0])
+def test_a_large_model_is_unpacked_where_there_is_space(free, translator, tmp_path, monkeypatch):
+    translator.save(tmp_path / "toy")
+    opened, load = [], keras.saving.load_model
+    monkeypatch.setattr(saved, "_LARGE", 10_000)
+    monkeypatch.setattr(saved.shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    monkeypatch.setattr(
+        saved.keras.saving, "load_model", lambda *a, **k: (opened.append(a[0]), load(*a, **k))[1]
+    )
+    received = Translator.load(tmp_path / "toy")
+    assert opened[0].endswith("model.keras") == (not free)
+    assert Path(opened[0]).exists() == (not free)
+    assert_equal(received, translator)
+
+
+def test_a_large_model_that_is_damaged_is_named(translator, tmp_path, monkeypatch):
+    translator.save(tmp_path)
+    monkeypatch.setattr(saved, "_LARGE", 10_000)
+    (tmp_path / "SHA256SUMS").unlink()
+    data = bytearray((tmp_path / "model.keras").read_bytes())
+    data[len(data) // 2] ^= 255
+    (tmp_path / "model.keras").write_bytes(data)
+    with pytest.raises(ValueError, match="model.keras is damaged: Bad CRC-32"):
+        Translator.load(tmp_path)
+
+
+def test_a_model_is_saved_whatever_the_clock_says(translator, tmp_path, monkeypatch):
+    write = zipfile.ZipFile.write
+
+    def write_old(archive, file, name):
+        os.utime(file, (0, 0))
+        write(archive, file, name)
+
+    monkeypatch.setattr(zipfile.ZipFile, "write", write_old)
+    translator.save(tmp_path / "toy")
+    assert_equal(Translator.load(tmp_path / "toy"), translator)
 
 
 def test_the_optimizer_is_not_saved(translator, tmp_path):
