@@ -39,8 +39,12 @@ class ShardTranslation(NamedTuple):
     """The translation of each line, or its n-best list."""
     cut: list[str]
     """Warnings of lines that are longer than the model reads."""
-    seconds: float
-    """How long they took, without loading the model."""
+    words: int
+    """Number of words of the lines."""
+    loading: float
+    """The seconds until the model was loaded; 0 if it was before."""
+    translating: float
+    """The seconds after that."""
 
 
 @plain_errors(lambda: "Interrupted. Give the same command again to continue.")
@@ -191,18 +195,24 @@ def _translate(
     done = sum(shard.size for shard in corpus.shards if shard.name in corpus.finished)
     if done:
         print(f"continuing: {done:,} of {total:,} lines are finished", file=sys.stderr)
-    before, busy, started = done, 0.0, time.monotonic()
-    failed = 0
+    before, failed, started = done, 0, time.monotonic()
+    took = dict.fromkeys(("loading", "translating", "writing"), 0.0)
+    words = 0
     for shard, found in answers:
         if isinstance(found, Exception):
             failed += 1
             print(f"{shard.name}: not translated: {found}", file=sys.stderr)
             continue
+        began = time.monotonic()
         corpus.write(shard, columns(found.lines))
+        took["loading"] += found.loading
+        took["translating"] += found.translating
+        took["writing"] += time.monotonic() - began
+        words += found.words
         for warning in found.cut[:1]:
             more = f" (and {len(found.cut) - 1:,} more)" if found.cut[1:] else ""
             print(f"{shard.name}: {warning}{more}", file=sys.stderr)
-        done, busy = done + shard.size, busy + found.seconds
+        done += shard.size
         seconds = time.monotonic() - started
         speed = (done - before) / seconds
         left = duration((total - done) / speed) if speed else "?"
@@ -212,11 +222,13 @@ def _translate(
         )
     seconds = time.monotonic() - started
     print(f"{done:,} of {total:,} lines in {len(corpus.finished):,} files in {corpus.directory}")
-    if busy:
+    if done > before:
+        busy = (took["loading"] + took["translating"]) / seconds
         print(
-            f"{done - before:,} of them in {duration(seconds)}; "
-            f"{busy / seconds:.2f} workers were busy on average"
+            f"{done - before:,} of them, with {words:,} words, in {duration(seconds)}; "
+            f"{busy:.2f} workers were busy on average"
         )
+        print("seconds: " + ", ".join(f"{stage} {each:,.1f}" for stage, each in took.items()))
     if corpus.bad_lines:
         print(f"without a translation, as they have no text: {corpus.bad_lines:,}, see {BAD_LINES}")
     if failed:
@@ -238,6 +250,7 @@ def translate_lines(
     """
     from keras_transformer.utils.progress import progress
 
+    began = time.monotonic()
     translate, cuts = _loaded(tuple(sorted(vars(args).items())))
     started = time.monotonic()
     distinct = list(dict.fromkeys(lines))
@@ -247,7 +260,9 @@ def translate_lines(
     found = dict(zip(distinct, answered, strict=True))
     n_best = args.num_hypotheses is not None
     answers = [found[line] if n_best else one_line(found[line]) for line in lines]
-    return ShardTranslation(answers, list(cuts(lines)), time.monotonic() - started)
+    cut = list(cuts(lines))
+    words = sum(len(line.split()) for line in lines)
+    return ShardTranslation(answers, cut, words, started - began, time.monotonic() - started)
 
 
 @functools.lru_cache(maxsize=1)

@@ -2,6 +2,7 @@ import gzip
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -41,7 +42,11 @@ def test_files_are_translated_as_translate_does(model, corpus, translator, tmp_p
     options += ["--output", str(tmp_path / "out"), "--lines", "6"]
     translate_corpus.main(options)
     out, err = capsys.readouterr()
-    assert out.startswith(f"17 of 17 lines in 4 files in {tmp_path / 'out'}\n17 of them in 0:")
+    words = sum(len(line.split()) for line in [*SENTENCES, "two", "three"])
+    assert out.startswith(
+        f"17 of 17 lines in 4 files in {tmp_path / 'out'}\n17 of them, with {words:,} words, in 0:"
+    )
+    assert re.search(r"\nseconds: loading \S+, translating \S+, writing 0\.\d\n$", out)
     assert "a-00002-of-00003.txt: warning: line 3 has " in err and "4 of 17 lines" not in err
     texts = [*SENTENCES, "two", "three"]
     translate.main(["--model", model, "--max-source-length", "30", *texts])
@@ -50,7 +55,7 @@ def test_files_are_translated_as_translate_does(model, corpus, translator, tmp_p
     (tmp_path / "out" / "SHA256SUMS").unlink()
     translate_corpus.main(options)
     out, err = capsys.readouterr()
-    assert "continuing: 15 of 17 lines are finished" in err and "\n2 of them in " in out
+    assert "continuing: 15 of 17 lines are finished" in err and "\n2 of them, with " in out
     with pytest.raises(SystemExit):
         translate_corpus.main([*options, "--beam-size", "1"])
     assert "holds answers of a run with options {'max_source_le" in capsys.readouterr().err
@@ -224,7 +229,7 @@ from pipelines.cli import cluster
 
 def translate_lines(options, lines, what=""):
     time.sleep(0.2)
-    return translate_corpus.ShardTranslation([line.upper() for line in lines], [], 0.2)
+    return translate_corpus.ShardTranslation([line.upper() for line in lines], [], 2, 0.0, 0.2)
 
 def call(copied, cpus, arguments):
     return ray.get(copied[0])(*arguments)
