@@ -36,8 +36,10 @@ from keras_transformer.translation.sentencewise import cut_tag, in_batches
 
 _ANY_NUMBER = 2**20
 _TAG = r"(?s)</?[A-Za-z](?:.*[^/])?>"
-_VOID = r"(?is)<(?:br|hr|img|input|area|col|link|meta|wbr)\b.*"
-"""Tags that HTML does not close. Other formats may: Qt and LibreOffice write <link> and </link>."""
+_VOID = r"(?is)</?(?:br|hr|img|input|wbr)\b.*"
+"""Tags that have no content, and close nothing."""
+_OFTEN_VOID = r"(?is)<(?:area|col|link|meta)\b.*"
+"""Tags that HTML does not close. Other formats may: LibreOffice writes <link> and </link>."""
 _OPENING, _CLOSING, _OTHER = range(3)
 _ONE_BYTE = "<0x01>"
 """The piece that stands for a kept symbol between search and text."""
@@ -368,14 +370,14 @@ def _find_pairs(rows, spans):
         `_OPENING`, `_CLOSING` or `_OTHER`, int32 [N]; and the places of the tags that each closes
         or that close it, or their own, int32 [N].
     """
-    is_tag = tf.strings.regex_full_match(spans, _TAG)
+    is_tag = tf.strings.regex_full_match(spans, _TAG) & ~tf.strings.regex_full_match(spans, _VOID)
     closes = is_tag & tf.strings.regex_full_match(spans, "(?s)</.*")
     names = tf.strings.regex_replace(spans, r"(?s)^</?([\w:.-]*).*$", r"\1")
     of_text = tf.strings.join([tf.strings.as_string(rows), names], " ")
     distinct, index = tf.unique(of_text)
     balance = tf.where(is_tag, tf.where(closes, -1, 1), 0)
     is_closed = tf.math.unsorted_segment_sum(balance, index, tf.size(distinct)) == 0
-    is_tag &= tf.gather(is_closed, index) | ~tf.strings.regex_full_match(spans, _VOID)
+    is_tag &= tf.gather(is_closed, index) | ~tf.strings.regex_full_match(spans, _OFTEN_VOID)
     kind = tf.where(is_tag, tf.where(closes, _CLOSING, _OPENING), _OTHER)
     tags = tf.cast(tf.where(is_tag)[:, 0], tf.int32)
     rows, closes, names = (tf.gather(each, tags) for each in (rows, closes, names))

@@ -245,16 +245,18 @@ def _load_archive(path: Path) -> Transformer:
     Large weights are unpacked into a temporary directory instead, if it has space, and are read
     from there one by one.
     """
-    with zipfile.ZipFile(path) as archive, contextlib.ExitStack() as stack:
-        source, size = str(path), sum(entry.file_size for entry in archive.infolist())
+    with zipfile.ZipFile(path) as archive:
+        size = sum(entry.file_size for entry in archive.infolist())
         is_compressed = size > path.stat().st_size
         if size > _LARGE and not is_compressed:
-            with contextlib.suppress(OSError):
-                folder = stack.enter_context(tempfile.TemporaryDirectory())
+            with (
+                contextlib.suppress(OSError),
+                tempfile.TemporaryDirectory(prefix="keras-transformer-") as folder,
+            ):
                 if shutil.disk_usage(folder).free > 2 * size:
                     archive.extractall(folder)
-                    source = folder
-        return keras.saving.load_model(source, compile=False)
+                    return keras.saving.load_model(folder, compile=False)
+    return keras.saving.load_model(str(path), compile=False)
 
 
 def _read_exported_model(version: Path, config: TransformerConfig) -> Transformer:

@@ -6,6 +6,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.utils.devices import has_gpu
+
 
 def fuses_formulas() -> bool:
     """Return whether XLA fuses a formula with its gradient: with JAX, or TensorFlow on a GPU.
@@ -13,11 +15,7 @@ def fuses_formulas() -> bool:
     There the plain formula is the fast one. Elsewhere each operation takes a pass over memory.
     """
     backend = keras.backend.backend()
-    if backend != "tensorflow":
-        return backend == "jax"
-    import tensorflow as tf
-
-    return bool(tf.config.get_visible_devices("GPU"))
+    return backend == "jax" or (backend == "tensorflow" and has_gpu())
 
 
 def check_ids(ids: Any, size: int, rule: str, in_graph: bool = True) -> Any:

@@ -114,6 +114,7 @@ def test_greedy_search_gives_the_same_text_with_two_vocabularies(two_vocabularie
     [
         keras_hub.samplers.BeamSampler(num_beams=1),
         keras_hub.samplers.TopKSampler(k=1),
+        keras_hub.samplers.TopPSampler(p=1e-6),
     ],
     ids=lambda sampler: type(sampler).__name__,
 )

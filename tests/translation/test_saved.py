@@ -183,6 +183,10 @@ def test_a_large_model_is_unpacked_where_there_is_space(free, translator, tmp_pa
 
 def test_a_large_model_that_is_damaged_is_named(translator, tmp_path, monkeypatch):
     translator.save(tmp_path)
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(saved.tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setattr(saved.shutil, "disk_usage", lambda _: SimpleNamespace(free=1e12))
+    monkeypatch.setattr(saved.keras.saving, "load_model", None)  # It is not called.
     monkeypatch.setattr(saved, "_LARGE", 10_000)
     (tmp_path / "SHA256SUMS").unlink()
     data = bytearray((tmp_path / "model.keras").read_bytes())
@@ -190,6 +194,7 @@ def test_a_large_model_that_is_damaged_is_named(translator, tmp_path, monkeypatc
     (tmp_path / "model.keras").write_bytes(data)
     with pytest.raises(ValueError, match="model.keras is damaged: Bad CRC-32"):
         Translator.load(tmp_path)
+    assert not list((tmp_path / "temporary").iterdir())
 
 
 def test_a_model_is_saved_whatever_the_clock_says(translator, tmp_path, monkeypatch):
