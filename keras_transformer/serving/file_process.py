@@ -15,7 +15,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from keras_transformer.config.data import PATTERN_PREFIX
 from keras_transformer.documents.files import KEPT, SUFFIXES, check_suffix, translate_file
@@ -50,13 +50,14 @@ def encode(message: Any) -> bytes:
     return json.dumps(message, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
 
 
-def main(seconds: str, memory: str, file: str = "") -> None:
+def main(seconds: str, memory: str, server: str, file: str = "") -> None:
     """Translate a file in place, or write the suffixes of those that can be translated.
 
     Args:
         seconds: The processor time that this may take.
         memory: The bytes that it may take.
-        file: The path of the file, if any.
+        server: The id of the process that starts this one.
+        file: The path of the file, if any, which is alone in its directory.
     """
     _limit(int(seconds), int(memory))
     out = os.fdopen(os.dup(1), "wb")
@@ -65,7 +66,7 @@ def main(seconds: str, memory: str, file: str = "") -> None:
         out.write(encode(list(_suffixes())))
         return out.close()
     path = Path(file)
-    _end_with_server(path)
+    _end_with_server(path, int(server))
 
     def ask(texts: Sequence[str]) -> list[str]:
         try:
@@ -76,12 +77,14 @@ def main(seconds: str, memory: str, file: str = "") -> None:
     def talk(texts: Sequence[str]) -> list[str]:
         found: list[str] = []
         for group in _divide(texts):
-            out.write(encode({"texts": group}))
-            out.flush()
-            line = sys.stdin.buffer.readline()
-            if not line:
-                path.unlink(missing_ok=True)  # The server has ended.
-                sys.exit()
+            try:
+                out.write(encode({"texts": group}))
+                out.flush()
+                line = sys.stdin.buffer.readline()
+            except BrokenPipeError:
+                line = b""
+            if not line.endswith(b"\n"):  # The server has ended.
+                _end(path)
             answer = json.loads(line)
             if "error" in answer:
                 raise _TranslationError(answer["error"])
@@ -103,20 +106,28 @@ def main(seconds: str, memory: str, file: str = "") -> None:
             end["reason"] = str(error)
     if is_short:  # The error, which holds what filled the memory, is gone.
         end["reason"] = f"{path} needs more than {memory} bytes of memory. Divide it."
-    out.write(encode(end))
-    out.close()
+    try:
+        out.write(encode(end))
+        out.close()
+    except BrokenPipeError:
+        _end(path)
 
 
-def _end_with_server(path: Path) -> None:
+def _end_with_server(path: Path, server: int) -> None:
     """Remove the file and end once the server is killed, which cannot do it then."""
-
-    def end(*_: Any) -> None:
-        path.unlink(missing_ok=True)
-        os._exit(1)
-
-    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGTERM, lambda *_: _end(path))
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != server:  # It was killed before.
+        _end(path)
+
+
+def _end(path: Path) -> NoReturn:
+    """End, without the file and the directory that the server made for it alone."""
+    with contextlib.suppress(OSError):
+        path.unlink(missing_ok=True)
+        path.parent.rmdir()  # Unlike `shutil.rmtree`, it can remove nothing else.
+    os._exit(1)
 
 
 def _limit(seconds: int, memory: int) -> None:

@@ -158,7 +158,8 @@ def _command(*arguments: str) -> tuple[list[str], dict[str, Any]]:
         "env": {**kept, "PYTHONPATH": path},
         "start_new_session": True,  # Control-C is for the server.
     }
-    return [sys.executable, "-P", "-m", file_process.__name__, *limits, *arguments], options
+    server = str(os.getpid())
+    return [sys.executable, "-P", "-m", file_process.__name__, *limits, server, *arguments], options
 
 
 async def _translate_apart(file: File, translate: Translate) -> tuple[bytes, list[str]]:

@@ -814,14 +814,43 @@ def test_a_file_is_removed_once_the_server_is_killed(tmp_path):
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     process = subprocess.Popen([sys.executable, "-c", KILLED], env=environment)
     end = time.monotonic() + 30
-    while not (found := list(tmp_path.rglob("*.md"))):
+    while not list(tmp_path.rglob("*.md")):
         assert time.monotonic() < end
         time.sleep(0.05)
     assert process.wait(30) == -signal.SIGKILL
     end = time.monotonic() + 5  # Less than the process may take.
-    while found[0].exists():
+    while list(tmp_path.iterdir()):
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+@pytest.mark.parametrize("asks, answer", [(0, b""), (1, b""), (1, b'{"texts": ["A"]}\n')])
+def test_a_file_is_removed_once_both_pipes_are_closed(asks, answer, tmp_path):
+    with start_for_file(tmp_path / "made") as process:
+        for _ in range(asks):
+            assert json.loads(process.stdout.readline()) == {"texts": ["a"]}
+        process.stdout.close()
+        process.stdin.write(answer)
+        process.stdin.close()
+        assert process.wait(30) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_is_removed_if_the_server_was_killed_before(tmp_path):
+    (tmp_path / "other.txt").touch()
+    for folder in (tmp_path / "made", tmp_path):
+        with start_for_file(folder, server="0") as process:
+            assert process.communicate(timeout=30) == (b"", None)
+        assert list(tmp_path.iterdir()) == [tmp_path / "other.txt"]
+
+
+def start_for_file(folder, **changed):
+    """Start the process that translates a file in a directory, with the id of another server."""
+    folder.mkdir(exist_ok=True)
+    (folder / "file.txt").write_text("a")
+    command, options = _command(str(folder / "file.txt"))
+    command[-2] = changed.get("server", command[-2])
+    return subprocess.Popen(command, **options)
 
 
 def test_no_parser_of_files_is_imported_by_the_server():
