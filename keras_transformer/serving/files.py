@@ -12,10 +12,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import urllib.parse
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from email.parser import BytesHeaderParser
 from email.policy import HTTP
 from pathlib import Path
@@ -58,43 +57,47 @@ class File(NamedTuple):
         return Path(self.name).suffix.lower()
 
 
-class _Suffixes:
-    """The kinds of files that can be read here, which a process finds out once."""
+class Suffixes:
+    """The kinds of files that can be read here, for the requests of one event loop.
+
+    A process finds them out once: it imports what reads them, which takes long. If it fails, they
+    are plain texts until a later search succeeds.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._found = (".txt",)
         self._next = 0.0
+        self._search: asyncio.Task[None] | None = None
 
-    def __call__(self) -> tuple[str, ...]:
-        with self._lock:
-            if time.monotonic() >= self._next:
-                self._find()
-            return self._found
+    def start(self) -> None:
+        """Start the search, unless it runs, has succeeded, or has failed a short time ago."""
+        if self._search is None and time.monotonic() >= self._next:
+            self._search = asyncio.create_task(self._find())
 
-    def _find(self) -> None:
-        command, options = _command()
+    async def find(self, seconds: float) -> tuple[Sequence[str], bool]:
+        """Return what is found so far, and whether that is all.
+
+        Args:
+            seconds: How long to wait for a search that runs.
+        """
+        self.start()
+        if self._search:
+            await asyncio.wait([self._search], timeout=seconds)
+        return self._found, self._next == math.inf
+
+    async def _find(self) -> None:
         try:
-            done = subprocess.run(command, check=True, timeout=_START_SECONDS, **options)
-            self._found, self._next = tuple(json.loads(done.stdout)), math.inf
-        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            async with asyncio.timeout(_START_SECONDS), _start() as process:
+                output, _ = await process.communicate()
+            if process.returncode:
+                raise ChildProcessError(f"the process ended with {process.returncode}")
+            self._found, self._next = tuple(json.loads(output)), math.inf
+        except (OSError, ValueError) as error:  # `TimeoutError` is an `OSError`.
             self._next = time.monotonic() + _RETRY_SECONDS
-            log.error("Only .txt files are translated: what finds the others failed: %s", error)
-
-
-_suffixes = _Suffixes()
-
-
-def suffixes(keeps_markup: bool) -> tuple[str, ...]:
-    """Return the kinds of files that can be translated here.
-
-    The first call starts a process that imports what reads them, which takes long. If it fails,
-    they are plain texts until a later call succeeds.
-
-    Args:
-        keeps_markup: Whether the model keeps placeholders and tags.
-    """
-    return _suffixes() if keeps_markup else (".txt",)
+            reason = str(error) or f"it takes more than {_START_SECONDS} s"
+            log.error("Only .txt files are translated: what finds the others failed: %s", reason)
+        finally:
+            self._search = None
 
 
 def read_form(body: bytes, content_type: str, most_fields: int) -> dict[str, str | File]:
@@ -162,20 +165,27 @@ def _command(*arguments: str) -> tuple[list[str], dict[str, Any]]:
     return [sys.executable, "-P", "-m", file_process.__name__, *limits, server, *arguments], options
 
 
+@contextlib.asynccontextmanager
+async def _start(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Start `file_process`, and end it with the block."""
+    command, options = _command(*arguments)
+    process = await asyncio.create_subprocess_exec(*command, limit=_MOST_LINE, **options)
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):  # It has ended.
+            process.kill()
+        await process.communicate()
+
+
 async def _translate_apart(file: File, translate: Translate) -> tuple[bytes, list[str]]:
     """Return what `translate_file` does, whose parser is in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, f"file{file.suffix}")
         path.write_bytes(file.content)
-        command, options = _command(str(path))
-        process = await asyncio.create_subprocess_exec(*command, limit=_MOST_LINE, **options)
-        try:
+        async with _start(str(path)) as process:
             end = await _talk(process, translate)
             code = await process.wait()
-        finally:
-            with contextlib.suppress(ProcessLookupError):  # It has ended.
-                process.kill()
-            await process.communicate()
         if "failures" in end:
             return path.read_bytes(), end["failures"]
     if code == -signal.SIGXCPU:
@@ -235,9 +245,14 @@ class _Client:
 
 
 class Files:
-    """Translates files, and keeps the translations in memory until they are downloaded."""
+    """Translates files, and keeps the translations in memory until they are downloaded.
+
+    Attributes:
+        suffixes: The kinds of files that can be read here.
+    """
 
     def __init__(self) -> None:
+        self.suffixes = Suffixes()
         self._kept: dict[str, tuple[float, File]] = {}
         self._free = asyncio.Semaphore(_AT_A_TIME)
         self._clients: dict[str, _Client] = {}
