@@ -283,26 +283,32 @@ def test_other_calls_of_grpc_are_unimplemented(plain):
 
 
 def test_requests_are_counted_and_logged_without_their_text(plain, caplog):
-    name = "tensorflow:serving:request_count"
+    name, keys = "tensorflow:serving:request_count", ("path", "status")
+    method = "/tensorflow.serving.PredictionService/Predict"
 
     def entries():
         logged = (json.loads(record.message) for record in caplog.records)
         return [entry for entry in logged if "metrics" not in entry["path"]]
 
+    calls = (
+        lambda: plain.post({"inputs": ["secret", "b"]}),
+        lambda: plain.predict({"text": ["secret"]}),
+        lambda: plain.post({"inputs": [1]}),
+        lambda: plain.post({"inputs": ["a"]}, "other"),
+        lambda: grpc_error(plain.predict, {"text": ["a"]}, version=7),
+        lambda: plain.get("/nothing"),
+        lambda: grpc_error(plain.stub.Classify, classification_pb2.ClassificationRequest()),
+        lambda: grpc_error(plain.channel.unary_unary(method), b"x"),
+    )
     with caplog.at_level("INFO", "keras_transformer.serving.access"):
-        plain.get("/first")  # An entry of the test before may come after its answer.
-        wait(lambda: any(entry["path"] == "/first" for entry in entries()))
+        plain.get("/first")  # Entries of the test before may come after its answers.
+        grpc_error(plain.predict, {"text": ["a"]}, version=7)
+        wait(lambda: {"/first", "NOT_FOUND"} <= {e[key] for e in entries() for key in keys})
         caplog.clear()
         before = samples(plain, name)
-        plain.post({"inputs": ["secret", "b"]})
-        plain.predict({"text": ["secret"]})
-        plain.post({"inputs": [1]})
-        plain.post({"inputs": ["a"]}, "other")
-        grpc_error(plain.predict, {"text": ["a"]}, version=7)
-        plain.get("/nothing")
-        grpc_error(plain.stub.Classify, classification_pb2.ClassificationRequest())
-        grpc_error(plain.channel.unary_unary("/tensorflow.serving.PredictionService/Predict"), b"x")
-        wait(lambda: len(entries()) == 8)
+        for number, call in enumerate(calls, start=1):
+            call()
+            wait(lambda number=number: len(entries()) == number)
         after = samples(plain, name)
     changes = {key: after[key] - before.get(key, 0) for key in after}
     assert {key: change for key, change in changes.items() if change} == {
