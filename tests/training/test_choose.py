@@ -100,10 +100,8 @@ def test_an_average_competes_with_the_last_epoch_and_the_best_ones(
     assert len(table) == 6
 
 
-@pytest.mark.parametrize(
-    ("average", "best", "name"),
-    [("last", 1.0, "best bleu"), ("best", 2.0, "best nll"), ("ema", 4.0, "last")],
-)
+@pytest.mark.parametrize(("best", "name"), [(1.0, "best bleu"), (2.0, "best nll"), (4.0, "last")])
+@pytest.mark.parametrize("average", ["last", "best", "ema"])
 def test_where_the_average_loses_the_best_single_epoch_is_chosen(chosen, average, best, name):
     _, report = chosen(average, bleu=lambda weight: 30.0 if weight == best else 29.0)
     assert report["chosen"] == name

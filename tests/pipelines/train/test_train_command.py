@@ -191,13 +191,14 @@ def test_after_an_interruption_it_says_what_the_same_command_does(
 
 
 @pytest.mark.slow
-def test_a_terminated_run_says_where_it_resumes(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_terminated_run_says_where_it_resumes(tmp_path, number):
     experiment = toy_experiment(write_toy_text(tmp_path, train=60), epochs=9999)
     experiment.to_file(tmp_path / "toy.yaml")
     command = [sys.executable, "-m", "pipelines.train", "--config", "toy.yaml", "--output", "run"]
     process = subprocess.Popen(
         # Tests that nohup runs would pass on that they ignore the signal.
-        ["env", "--default-signal=TERM", *command],
+        ["env", f"--default-signal={number.name.removeprefix('SIG')}", *command],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "-1"},
         stdout=subprocess.DEVNULL,
@@ -208,9 +209,9 @@ def test_a_terminated_run_says_where_it_resumes(tmp_path):
         while not list((tmp_path / "run" / "checkpoints").glob("epoch-*")):
             assert process.poll() is None
             time.sleep(0.1)
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         *_, last = process.stderr.read().splitlines()
-    assert process.returncode == 128 + signal.SIGTERM
+    assert process.returncode == 128 + number
     assert re.fullmatch(
         r"Interrupted\. The same command resumes after (step \d+ of )?epoch \d+; "
         r"python -m pipelines.train --finish --output run ends the run there\.",
@@ -219,30 +220,33 @@ def test_a_terminated_run_says_where_it_resumes(tmp_path):
     assert not (tmp_path / "run" / "run.lock").exists()
 
 
-LIMITS = {
-    "-v 800000": "error: out of memory: libtensorflow.* failed to map segment .* Free some",
-    "-f 300": r"error: .* File too large: '.*0001.*weights.h5'. Raise the limit of file",
-}
-
-
 @pytest.mark.slow
-def test_a_run_that_meets_a_limit_ends_with_a_line_and_resumes(tmp_path):
+@pytest.mark.parametrize(
+    ("limit", "message"),
+    [
+        (
+            "-f 300",
+            r"error: .* File too large: '.*0001.*weights.h5'. Raise the limit of file",
+        ),
+        ("-v 800000", "error: out of memory: libtensorflow.* failed to map segment .* Free some"),
+    ],
+)
+def test_a_run_that_meets_a_limit_ends_with_a_line_and_resumes(tmp_path, limit, message):
     experiment = toy_experiment(write_toy_text(tmp_path, train=60), epochs=1)
     experiment.to_file(tmp_path / "toy.yaml")
     arguments = "-m pipelines.train --config toy.yaml --output run"
-    for limit, message in LIMITS.items():
-        process = subprocess.run(
-            ["bash", "-c", f"ulimit {limit}; exec {sys.executable} {arguments}"],
-            cwd=tmp_path,
-            env=os.environ | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "-1"},
-            capture_output=True,
-            text=True,
-        )
-        *log, last = process.stderr.splitlines()
-        assert process.returncode == 1 and re.match(message, last), process.stderr
-        assert ("the address space is limited to 0.8 GB" in log[0]) == ("-v" in limit)
-        assert not [line for line in log if "Traceback" in line or "Exception" in line]
-        assert not list(tmp_path.rglob("writing-*"))
+    process = subprocess.run(
+        ["bash", "-c", f"ulimit {limit}; exec {sys.executable} {arguments}"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "-1"},
+        capture_output=True,
+        text=True,
+    )
+    *log, last = process.stderr.splitlines()
+    assert process.returncode == 1 and re.match(message, last), process.stderr
+    assert ("the address space is limited to 0.8 GB" in log[0]) == ("-v" in limit)
+    assert not [line for line in log if "Traceback" in line or "Exception" in line]
+    assert not list(tmp_path.rglob("writing-*"))
     run_python(*arguments.split(), cwd=tmp_path)
     assert len(Translator.load(tmp_path / "run")(toy_sentences(3))) == 3
 
