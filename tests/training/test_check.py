@@ -98,15 +98,15 @@ def test_a_run_starts_with_the_weights_and_subwords_of_another(tmp_path, source,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["saved", "compiled, without data", "bfloat16"])
+@pytest.mark.parametrize("kind", ["saved", "exported", "without data", "compiled", "bfloat16"])
 def test_a_run_starts_from_a_saved_or_exported_translator(
     tmp_path, source, continued, kind, without_scores
 ):
     start, precision = tmp_path / "toy", "bfloat16" if kind == "bfloat16" else "float32"
     translator = Translator.load(
-        source, beam_size=3, compiled=kind.startswith("compiled"), precision=precision
+        source, beam_size=3, compiled=kind == "compiled", precision=precision
     )
-    facts = {"training": "3 epochs"} if kind.endswith("without data") else run_facts(source)
+    facts = {"training": "3 epochs"} if kind == "without data" else run_facts(source)
     translator.origin = {"license": "cc-by-4.0", "attribution": "OPUS-MT"}
     if kind == "saved":
         translator.save(start)
@@ -137,19 +137,21 @@ def test_an_exported_model_needs_its_vocabulary(tmp_path, source, export, contin
 
 
 @pytest.mark.slow
-def test_separate_vocabularies_are_taken_over(tmp_path, continued, export, without_scores):
+@pytest.mark.parametrize("exported", [False, True])
+def test_separate_vocabularies_are_taken_over(
+    tmp_path, continued, export, exported, without_scores
+):
     sizes = {"vocab_size": 330, "target_vocab_size": 350, "share_embeddings": "target"}
     first = toy_experiment(write_toy_text(tmp_path, train=60), sizes, epochs=1)
     started = train(first, tmp_path / "first")
-    for number, start in enumerate((tmp_path / "first", export(tmp_path / "first"))):
-        config = continued(start, sizes, learning_rate_scale=STANDS_STILL)
-        # A vocabulary that this trained would be another.
-        data = dataclasses.replace(first.data, character_coverage=0.98)
-        config = dataclasses.replace(config, data=data)
-        run = tmp_path / f"run-{number}"
-        translator = train(config, run)
-        assert_same_weights(translator.model, started.model, atol=1e-6)
-        assert_same_files(run, tmp_path / "first", "source.model", "target.model")
+    start = export(tmp_path / "first") if exported else tmp_path / "first"
+    config = continued(start, sizes, learning_rate_scale=STANDS_STILL)
+    # A vocabulary that this trained would be another.
+    data = dataclasses.replace(first.data, character_coverage=0.98)
+    config = dataclasses.replace(config, data=data)
+    translator = train(config, tmp_path / "run")
+    assert_same_weights(translator.model, started.model, atol=1e-6)
+    assert_same_files(tmp_path / "run", tmp_path / "first", "source.model", "target.model")
 
 
 @pytest.mark.slow
