@@ -13,6 +13,7 @@ from keras_transformer.config.decoding import ALL_KINDS
 from keras_transformer.text import Tokenizer
 from keras_transformer.translation.compiled_search import search_shapes
 from keras_transformer.translation.translator import Translator
+from keras_transformer.utils.graph_optimizers import leave_out_slow_optimizers
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +76,8 @@ def _text(tokenizer: Tokenizer, length: int) -> bytes:
 def replay(saved_model: Path, requests: Sequence[Request], progress: bool = False) -> None:
     """Run requests as the server does, in a session.
 
-    A request that fails here would keep the server from loading the model.
+    A request that fails here would keep the server from loading the model. Optimizers of the graph
+    that take long for a large model are left out.
 
     Args:
         saved_model: The directory of the SavedModel.
@@ -85,8 +87,11 @@ def replay(saved_model: Path, requests: Sequence[Request], progress: bool = Fals
     logger = tf.get_logger()
     level = logger.level
     logger.setLevel(logging.ERROR)  # Hides the warning that sessions are deprecated.
+    config = tf.compat.v1.ConfigProto()
+    config.experimental.optimize_for_static_graph = True  # Keeps no copies of the graph.
+    leave_out_slow_optimizers(config)
     try:
-        with tf.compat.v1.Session(graph=tf.Graph()) as session:
+        with tf.compat.v1.Session(graph=tf.Graph(), config=config) as session:
             signatures = tf.compat.v1.saved_model.load(
                 session, ["serve"], str(saved_model)
             ).signature_def

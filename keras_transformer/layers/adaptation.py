@@ -15,7 +15,7 @@ import keras
 from keras import ops
 
 from keras_transformer.layers.initial import initializer_for, part_seeds
-from keras_transformer.utils.memory import StoreOfViews
+from keras_transformer.utils.memory import WeightStore
 
 
 class Adaptable(keras.layers.Layer):
@@ -166,8 +166,15 @@ class KernelLayer(Adaptable):
 
     def save_own_variables(self, store: Any) -> None:
         """Save the weights as Keras does, but into a file with fewer copies of them."""
-        copies = isinstance(store, dict) or keras.backend.backend() != "tensorflow"
-        super().save_own_variables(store if copies else StoreOfViews(store))
+        super().save_own_variables(self._with_few_copies(store))
+
+    def load_own_variables(self, store: Any) -> None:
+        """Load the weights as Keras does, but from a file with fewer copies of them."""
+        super().load_own_variables(self._with_few_copies(store))
+
+    def _with_few_copies(self, store: Any) -> Any:
+        is_file = not isinstance(store, dict) and keras.backend.backend() == "tensorflow"
+        return WeightStore(store) if is_file else store
 
     def kernel(self, name: str, take: Callable[[Any], Any] | None = None) -> Any:
         """Return a kernel as the layer uses it, with LoRA or from int8.

@@ -17,7 +17,7 @@ from keras_transformer.text.foreign_vocabulary import Normalization, join_vocabu
 from keras_transformer.translation.saved import weight_place
 from keras_transformer.translation.translator import Translator
 from keras_transformer.utils.errors import one_line
-from keras_transformer.utils.memory import release_pages, trim_memory
+from keras_transformer.utils.memory import aligned_array, release_pages, shared_tensor, trim_memory
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ _NEVER = -100.0
 """The bias of logits that the other program lacks. Their probability, below e^-50, vanishes in
 float32 sums, and the bias is small enough for label smoothing."""
 _ROWS = 2**14
-"""Rows per assignment. TensorFlow copies what it assigns."""
+"""Rows that are read from a file at a time."""
 _LINEARS = {
     "self_attention": ("query", "key", "value", "output"),
     "cross_attention": ("query", "key", "value", "output"),
@@ -359,19 +359,26 @@ class ForeignModel:
         for weight in sorted(model.weights, key=lambda weight: math.prod(weight.shape)):
             place = weight_place(weight.path)
             value = self.weights.pop(place)
-            if value.shape != tuple(weight.shape):  # An assignment to rows would broadcast it.
+            if value.shape != tuple(weight.shape):
                 raise ValueError(
                     f"{place} must have shape {tuple(weight.shape)}, received {value.shape}. "
                     "The weights and the configuration belong to different models; restore both."
                 )
-            for start in range(0, value.shape[0], _ROWS):
-                part = slice(start, start + _ROWS)
-                weight.value[part].assign(np.ascontiguousarray(value[part], "float32"))
-                release_pages(value)
-        trim_memory()
+            weight.assign(_tensor(value))
+            trim_memory()
         source = _tokenizer("source", self.source, normalization)
         target = _tokenizer("target", self.target, normalization)
         return Translator(model, source, target, self.decoding)
+
+
+def _tensor(value: np.ndarray | Rows) -> Any:
+    """Return a tensor, float32, for values that are read from a file part by part."""
+    array = aligned_array(value.shape, "float32")
+    for start in range(0, value.shape[0], _ROWS):
+        part = slice(start, start + _ROWS)
+        array[part] = value[part]
+        release_pages(value)
+    return shared_tensor(array)
 
 
 def _tokenizer(

@@ -23,6 +23,7 @@ from keras_transformer.serving.errors import invalid, of_number
 from keras_transformer.serving.tensors import DTYPES, NUMBERS, config_pb2
 from keras_transformer.utils import devices
 from keras_transformer.utils.devices import available_cores
+from keras_transformer.utils.graph_optimizers import leave_out_slow_optimizers
 from keras_transformer.utils.quiet import quiet_tensorflow
 
 _STRING_BYTES = 24  # Of a TF_TString, whose text may lie elsewhere.
@@ -33,16 +34,7 @@ _config = config_pb2.ConfigProto(
 )
 _config.experimental.optimize_for_static_graph = True  # Keeps no copies of the graph.
 _config.experimental.disable_output_partition_graphs = True
-# What takes more than half of the time until a signature is ready, and makes no export faster.
-_rewrites = _config.graph_options.rewrite_options
-_rewrites.meta_optimizer_iterations = _rewrites.ONE
-_rewrites.disable_tfg_optimizer = True
-_rewrites.memory_optimization = _rewrites.NO_MEM_OPT
-_rewrites.constant_folding = _rewrites.OFF  # TensorFlow folds constants again later.
-_rewrites.implementation_selector = _rewrites.OFF
-_rewrites.layout_optimizer = _rewrites.OFF
-_rewrites.loop_optimization = _rewrites.OFF
-_rewrites.shape_optimization = _rewrites.OFF
+leave_out_slow_optimizers(_config)
 
 _FREE = ctypes.CFUNCTYPE(None, c_void_p, c_size_t, c_void_p)
 _FUNCTIONS: dict[str, tuple[Any, ...]] = {  # The type of the result, then those of arguments.

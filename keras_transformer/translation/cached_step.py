@@ -321,10 +321,10 @@ def multiply_rows(rows, kernel, bias=None):
 
 
 def few_rows_logits(rows: Any, embeddings: Any) -> Any:
-    """Return rows @ embeddings^T for a few rows, one tile of the vocabulary at a time.
+    """Return rows @ embeddings^T for a few rows, as the transpose of embeddings @ rows^T.
 
-    TensorFlow computes as many tiles at a time as it has threads, and the embeddings need not be
-    transposed first, which would take longer than the product.
+    The embeddings are read as they lie in memory: to transpose them takes longer than the product,
+    and TensorFlow's kernels are slow for a few rows on the left.
 
     Args:
         rows: float [R, D].
@@ -336,9 +336,7 @@ def few_rows_logits(rows: Any, embeddings: Any) -> Any:
     >>> tuple(few_rows_logits(ops.ones((1, 64)), ops.ones((5000, 64))).shape)
     (1, 5000)
     """
-    size = max(_TILE // embeddings.shape[1], 1)
-    tiles = [embeddings[start : start + size] for start in range(0, embeddings.shape[0], size)]
-    return ops.concatenate([ops.matmul(rows, ops.transpose(tile)) for tile in tiles], axis=1)
+    return ops.transpose(ops.matmul(embeddings, ops.transpose(rows)))
 
 
 def heads_matmul(a: Any, b: Any, transpose_b: bool = False) -> Any:

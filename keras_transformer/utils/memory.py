@@ -2,15 +2,18 @@
 
 import contextlib
 import ctypes
+import math
 import mmap
 import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+_ALIGNED = 64
+"""The address of memory that TensorFlow uses as it is is a multiple of this."""
 _ARENA_MAX = -8  # Of mallopt(3).
 _GROUP = Path("/proc/self/cgroup")
 _GROUPS = Path("/sys/fs/cgroup")
@@ -62,21 +65,47 @@ def release_pages(view: Any) -> None:
         view.madvise(mmap.MADV_DONTNEED)
 
 
-class StoreOfViews:
-    """A store of weights for `save_own_variables` that passes them on to another as NumPy arrays.
+def aligned_array(shape: Sequence[int], dtype: Any) -> np.ndarray:
+    """Return a new array, whose values are anything, for `shared_tensor`.
 
-    Keras copies a weight of TensorFlow when it reads it, and the array again when it writes it. An
-    array of this store is a read-only view of the weight, so that only the second copy is left.
+    >>> aligned_array([2, 3], "float32").ctypes.data % 64
+    0
+    """
+    dtype, size = np.dtype(dtype), math.prod(shape)
+    memory = np.empty(size * dtype.itemsize + _ALIGNED, "uint8")
+    first = -memory.ctypes.data % _ALIGNED
+    return memory[first : first + size * dtype.itemsize].view(dtype).reshape(shape)
+
+
+def shared_tensor(array: np.ndarray) -> Any:
+    """Return a TensorFlow tensor in the memory of an `aligned_array`, which nobody may change.
+
+    TensorFlow would copy it twice, and a variable that gets the tensor takes over its memory.
+    """
+    import tensorflow as tf  # Not at the top: `share_arenas` is called before TensorFlow starts.
+
+    return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
+
+
+class WeightStore:
+    """A store of Keras for a layer's weights that makes fewer copies of them in TensorFlow.
+
+    Keras copies a weight when it reads it from TensorFlow, and again when it writes it into a file;
+    here, the first copy is left out. When it loads a weight, TensorFlow makes two more, here one.
 
     Args:
-        store: A store of Keras that writes what is set into a file.
+        store: The store that `save_own_variables` or `load_own_variables` gets for a file.
     """
 
     def __init__(self, store: Any):
         self.store = store
 
+    def keys(self) -> Any:
+        """Return the names of the weights."""
+        return self.store.keys()
+
     def __setitem__(self, name: str, weight: Any) -> None:
-        from keras import ops  # Not at the top: `share_arenas` is called before TensorFlow starts.
+        from keras import ops
 
         tensor = ops.stop_gradient(weight)
         try:
@@ -84,6 +113,14 @@ class StoreOfViews:
         except (BufferError, TypeError, ValueError):  # Such as bfloat16.
             values = ops.convert_to_numpy(tensor)
         self.store[name] = values
+
+    def __getitem__(self, name: str) -> Any:
+        values = self.store[name]
+        if values.dtype.kind not in "fiu" or not values.size:  # Such as bfloat16.
+            return values
+        array = aligned_array(values.shape, values.dtype)
+        array[...] = values
+        return shared_tensor(array)
 
 
 def share_arenas(most: int) -> None:

@@ -7,7 +7,13 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.utils import memory
-from keras_transformer.utils.memory import StoreOfViews, available_memory, release_pages
+from keras_transformer.utils.memory import (
+    WeightStore,
+    aligned_array,
+    available_memory,
+    release_pages,
+    shared_tensor,
+)
 
 
 @pytest.mark.parametrize(
@@ -52,18 +58,52 @@ def test_the_pages_of_a_mapped_file_are_released_and_read_again(tmp_path):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
-def test_a_store_of_views_passes_arrays_on(dtype):
+def test_a_weight_store_passes_arrays_on(dtype):
     weight = keras.Variable([[1, 2], [3, 4]], dtype=dtype, trainable=False)
     arrays = {}
-    StoreOfViews(arrays)["0"] = weight
+    WeightStore(arrays)["0"] = weight
     assert type(arrays["0"]) is np.ndarray
     np.testing.assert_array_equal(arrays["0"], weight.numpy(), strict=True)
 
 
-def test_an_array_of_a_store_of_views_is_no_copy():
+def test_an_array_of_a_weight_store_is_no_copy():
     weight, arrays = keras.Variable(tf.ones([64, 64])), {}
-    StoreOfViews(arrays)["0"] = weight
+    WeightStore(arrays)["0"] = weight
     assert not arrays["0"].flags.owndata
     assert not arrays["0"].flags.writeable
     weight.assign(tf.zeros([64, 64]))
     np.testing.assert_array_equal(arrays["0"], 1)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "bfloat16"])
+def test_a_weight_store_loads_what_it_saved(dtype):
+    weight = keras.Variable([[1, -2, 3], [4, 5, 6]], dtype=dtype, trainable=False)
+    loaded = keras.Variable(tf.zeros([2, 3]), dtype=dtype, trainable=False)
+    arrays = {}
+    WeightStore(arrays)["0"] = weight
+    loaded.assign(WeightStore(arrays)["0"])
+    np.testing.assert_array_equal(loaded.numpy(), weight.numpy(), strict=True)
+
+
+def test_a_variable_takes_over_a_shared_tensor_and_can_be_trained():
+    array = aligned_array([300, 7], "float32")
+    array[...] = 3
+    variable = tf.Variable(tf.zeros([300, 7]))
+    variable.assign(shared_tensor(array))
+    assert np.shares_memory(np.asarray(memoryview(variable.read_value())), array)
+    before = variable.read_value()
+    variable.assign_sub(tf.ones([300, 7]))
+    np.testing.assert_array_equal(variable, np.full([300, 7], 2))
+    np.testing.assert_array_equal(before, np.full([300, 7], 3))
+    del array, before
+    variable.assign_sub(tf.ones([300, 7]))
+    np.testing.assert_array_equal(variable, np.ones([300, 7]))
+
+
+@pytest.mark.parametrize("shape", [[], [0, 3], [5], [2, 3, 4]])
+@pytest.mark.parametrize("dtype", ["int8", "float16", "float32"])
+def test_aligned_arrays_have_their_shape_and_place(shape, dtype):
+    array = aligned_array(shape, dtype)
+    assert array.shape == tuple(shape)
+    assert array.dtype == dtype
+    assert array.ctypes.data % 64 == 0 or not array.size
