@@ -13,6 +13,7 @@ import contextlib
 import functools
 import glob
 import os
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -45,6 +46,8 @@ class ShardTranslation(NamedTuple):
     """The seconds until the model was loaded; 0 if it was before."""
     translating: float
     """The seconds after that."""
+    worker: tuple[str, int]
+    """The machine and the process."""
 
 
 @plain_errors(lambda: "Interrupted. Give the same command again to continue.")
@@ -197,7 +200,7 @@ def _translate(
         print(f"continuing: {done:,} of {total:,} lines are finished", file=sys.stderr)
     before, failed, started = done, 0, time.monotonic()
     took = dict.fromkeys(("loading", "translating", "writing"), 0.0)
-    words = 0
+    words, workers = 0, set()
     for shard, found in answers:
         if isinstance(found, Exception):
             failed += 1
@@ -209,6 +212,7 @@ def _translate(
         took["translating"] += found.translating
         took["writing"] += time.monotonic() - began
         words += found.words
+        workers.add(found.worker)
         for warning in found.cut[:1]:
             more = f" (and {len(found.cut) - 1:,} more)" if found.cut[1:] else ""
             print(f"{shard.name}: {warning}{more}", file=sys.stderr)
@@ -223,10 +227,10 @@ def _translate(
     seconds = time.monotonic() - started
     print(f"{done:,} of {total:,} lines in {len(corpus.finished):,} files in {corpus.directory}")
     if done > before:
-        busy = (took["loading"] + took["translating"]) / seconds
+        busy = (took["loading"] + took["translating"]) / seconds / len(workers)
         print(
             f"{done - before:,} of them, with {words:,} words, in {duration(seconds)}; "
-            f"{busy:.2f} workers were busy on average"
+            f"{len(workers)} workers took part and waited {max(1 - busy, 0):.0%} of the time"
         )
         print("seconds: " + ", ".join(f"{stage} {each:,.1f}" for stage, each in took.items()))
     if corpus.bad_lines:
@@ -262,7 +266,9 @@ def translate_lines(
     answers = [found[line] if n_best else one_line(found[line]) for line in lines]
     cut = list(cuts(lines))
     words = sum(len(line.split()) for line in lines)
-    return ShardTranslation(answers, cut, words, started - began, time.monotonic() - started)
+    worker = socket.gethostname(), os.getpid()
+    took = started - began, time.monotonic() - started
+    return ShardTranslation(answers, cut, words, *took, worker)
 
 
 @functools.lru_cache(maxsize=1)

@@ -273,8 +273,14 @@ def test_autograph_transforms_what_a_step_calls():
         pytest.skip("AutoGraph is part of TensorFlow")
     import tensorflow as tf
 
-    for module in (backends, losses):
-        for function in (f for f in vars(module).values() if isinstance(f, FunctionType)):
+    from keras_transformer.layers import adaptation
+    from keras_transformer.translation import cached_step
+
+    classes = [adaptation.KernelLayer, adaptation.Adapter]
+    for holder in (backends, losses, cached_step, *classes):
+        functions = [f for f in vars(holder).values() if isinstance(f, FunctionType)]
+        assert functions
+        for function in functions:
             tf.autograph.to_code(function)  # An error here is a warning in a user's log.
 
 

@@ -8,9 +8,11 @@ import inspect
 import re
 import sys
 import typing
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
 
@@ -172,3 +174,10 @@ def test_it_has_an_example(name):
     has_doctest = bool(doctest.DocTestParser().get_examples(docstring))
     assert has_doctest != (name in WITHOUT_DOCTEST)
     assert has_doctest or "```python" in docstring
+
+
+def test_a_release_of_tensorflow_text_that_cannot_be_imported_is_not_installed():
+    required = map(Requirement, metadata.requires("keras-transformer-mt") or ())
+    (text,) = (each.specifier for each in required if each.name == "tensorflow-text")
+    assert "2.21.0" not in text
+    assert "2.21.1" in text

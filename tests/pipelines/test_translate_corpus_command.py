@@ -46,6 +46,7 @@ def test_files_are_translated_as_translate_does(model, corpus, translator, tmp_p
     assert out.startswith(
         f"17 of 17 lines in 4 files in {tmp_path / 'out'}\n17 of them, with {words:,} words, in 0:"
     )
+    assert re.search(r"; 1 workers took part and waited \d+% of the time\n", out)
     assert re.search(r"\nseconds: loading \S+, translating \S+, writing 0\.\d\n$", out)
     assert "a-00002-of-00003.txt: warning: line 3 has " in err and "4 of 17 lines" not in err
     texts = [*SENTENCES, "two", "three"]
@@ -229,7 +230,8 @@ from pipelines.cli import cluster
 
 def translate_lines(options, lines, what=""):
     time.sleep(0.2)
-    return translate_corpus.ShardTranslation([line.upper() for line in lines], [], 2, 0.0, 0.2)
+    upper = [line.upper() for line in lines]
+    return translate_corpus.ShardTranslation(upper, [], 2, 0.0, 0.2, ("machine", 1))
 
 def call(copied, cpus, arguments):
     return ray.get(copied[0])(*arguments)

@@ -246,6 +246,7 @@ def test_tied_weights_that_differ_are_reported(folder):
 @pytest.mark.parametrize(
     ("file", "values", "message"),
     [
+        ("config.json", {"model_type": "t5"}, r"type 't5' .T5., .* CTranslate2"),
         ("config.json", {"model_type": "nllb-moe"}, r"type 'nllb-moe' .NLLB with experts., .* O"),
         ("config.json", {"model_type": "bart"}, "'bart' .BART., whose .* Transformers or CTransl"),
         ("config.json", {"model_type": ["x"]}, r"of type \['x'\], whose layers"),

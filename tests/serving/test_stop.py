@@ -15,7 +15,7 @@ import urllib3
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from benchmarks.machine import free_ports
-from keras_transformer.serving.http import serve
+from keras_transformer.serving.http import STOP_MARGIN, serve
 from keras_transformer.serving.server import Server
 from keras_transformer.serving.settings import Limits, ModelConfig, Settings
 from tests.helpers.model_server import ModelServer
@@ -53,6 +53,10 @@ def test_running_requests_finish_and_new_ones_are_refused(base):
         for thread in (*threads, stopping):
             thread.join()
     assert answers == {"rest": (200, {"outputs": [400000]}), "grpc": {"rounds": [400000]}}
+
+
+def test_by_default_a_server_stops_well_before_kubernetes_kills_it():
+    assert Limits().stop_seconds + STOP_MARGIN < 30 / 2
 
 
 def test_requests_that_do_not_end_in_time_are_answered_503(base, tmp_path):

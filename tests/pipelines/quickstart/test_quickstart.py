@@ -71,6 +71,7 @@ def test_the_whole_workflow(small_corpus, tmp_path, monkeypatch, capsys):
         assert f"  {source}\n  -> {translation}\n" in printed
     check_signatures(output / "1", translator, sources)
     assert "60 generated pairs of sentences" in printed
+    assert "minutes on two idle CPU cores; training prints how long is left" in printed
     assert "\nBLEU " in printed
 
     steps = printed.split("Translate your own sentences:\n")[1]
