@@ -43,11 +43,13 @@ CODES = ["eng_Latn", "deu_Latn", "fra_Latn"]
 LENGTH = 6
 BATCHES = (1, 16)
 BEAM_SIZE = 4
+RESTRICTED = ["--restrict-vocabulary", "text.de"]
 EXPORTS = {
     "ours, float32": [],
     "ours, int8": ["--quantize", "int8"],
-    "ours, restricted vocabulary": ["--restrict-vocabulary", "text.de"],
+    "ours, restricted vocabulary": RESTRICTED,
     "CTranslate2": ["--format", "ctranslate2"],
+    "CTranslate2, restricted vocabulary": ["--format", "ctranslate2", *RESTRICTED],
 }
 MEASURED = ("ours, float32", "ours, int8", "ours, restricted vocabulary")
 """The exports whose speed is measured."""
@@ -239,13 +241,15 @@ def speeds(
         version = folder / export_name(name) / "1"
         engines[name] = ("SavedModel", {"path": str(version)})
     theirs = {
-        "path": str(folder / export_name("CTranslate2")),
         **{"beam_size": BEAM_SIZE, "length_penalty": 0.0},
         **{"min_decoding_length": LENGTH - 1, "max_decoding_length": LENGTH - 1},
         **{"prefix": CODES[1], "disable_unk": True, "return_end_token": True},
     }
-    for kind in ("float32", "int8"):
-        engines[f"CTranslate2, {kind}"] = ("CTranslate2", {**theirs, "compute_type": kind})
+    for export in ("CTranslate2", "CTranslate2, restricted vocabulary"):
+        for kind in ("float32", "int8"):
+            path = str(folder / export_name(export))
+            options = {**theirs, "path": path, "compute_type": kind}
+            engines[f"{export}, {kind}"] = ("CTranslate2", options)
     tokenizer = SentencePieceTokenizer((folder / "ours" / "vocabulary.model").read_bytes())
     reference: dict[int, float] = {}
     for size in BATCHES:

@@ -230,7 +230,7 @@ def _translate(
         busy = (took["loading"] + took["translating"]) / seconds / len(workers)
         print(
             f"{done - before:,} of them, with {words:,} words, in {duration(seconds)}; "
-            f"{len(workers)} workers took part and waited {max(1 - busy, 0):.0%} of the time"
+            f"workers: {len(workers)}, waiting {max(1 - busy, 0):.0%} of the time"
         )
         print("seconds: " + ", ".join(f"{stage} {each:,.1f}" for stage, each in took.items()))
     if corpus.bad_lines:

@@ -14,11 +14,14 @@ from keras_transformer.text import Tokenizer
 from keras_transformer.translation.compiled_search import search_shapes
 from keras_transformer.translation.translator import Translator
 from keras_transformer.utils.graph_optimizers import leave_out_slow_optimizers
+from keras_transformer.utils.progress import progress
 
 log = logging.getLogger(__name__)
 
-SIZES = ((1, 8), (1, 64), (8, 32))
+SIZES = ((1, 8), (8, 8))
 """Rows, and subwords per row including eos, for a search that is not compiled."""
+LONG = 64
+"""Subwords of one more request for the first signature. A large model takes seconds for it."""
 _ONE_ROW = ("inspect",)
 """Signatures whose results take too much memory for requests of many rows."""
 
@@ -42,12 +45,13 @@ def warmup_requests(
     """
     longest = translator.decoding.max_source_length
     sizes = [(rows, min(length, longest)) for rows, length in SIZES]
+    more = [(1, min(LONG, longest), next(iter(signatures)))]
     if translator.compiled:
         shapes = search_shapes(longest, translator.device)
         lengths = sorted({length for _, length in shapes})
         # The shortest texts that are too long for the shape before.
         shortest = dict(zip(lengths, [1, *(length + 1 for length in lengths)], strict=False))
-        sizes = [(rows, shortest[length]) for rows, length in shapes]
+        sizes, more = [(rows, shortest[length]) for rows, length in shapes], []
     tokenizers = {"text": translator.tokenizer, "translation": translator.target_tokenizer}
     sides = ("source_language", "target_language")
     options = {side: (getattr(translator.decoding, side) or "").encode() for side in sides}
@@ -57,9 +61,8 @@ def warmup_requests(
         return options[key] if key in options else _text(tokenizers[key], length)
 
     return [
-        Request(name, {key: rows * [value(key, length)] for key in about["inputs"]})
-        for rows, length in sizes
-        for name, about in signatures.items()
+        Request(name, {key: rows * [value(key, length)] for key in signatures[name]["inputs"]})
+        for rows, length, name in [*((*size, name) for size in sizes for name in signatures), *more]
         if rows == 1 or name not in _ONE_ROW
     ]
 
@@ -73,16 +76,17 @@ def _text(tokenizer: Tokenizer, length: int) -> bytes:
     return " ".join([word] * max(1, math.ceil((length - 1) / size))).encode()
 
 
-def replay(saved_model: Path, requests: Sequence[Request], progress: bool = False) -> None:
-    """Run requests as the server does, in a session.
+def replay(saved_model: Path, requests: Sequence[Request], compiles: bool = False) -> None:
+    """Run requests as the server does, in a session, with progress.
 
-    A request that fails here would keep the server from loading the model. Optimizers of the graph
-    that take long for a large model are left out.
+    A request that fails here would keep the server from loading the model. TensorFlow Serving runs
+    more optimizers of the graph first, which take long for a large model. The tests of this package
+    run such requests with them.
 
     Args:
         saved_model: The directory of the SavedModel.
         requests: The requests, as `warmup_requests` returns them.
-        progress: Whether to log the time of each request.
+        compiles: Whether to log the time of each request, which compiles the search.
     """
     logger = tf.get_logger()
     level = logger.level
@@ -91,7 +95,10 @@ def replay(saved_model: Path, requests: Sequence[Request], progress: bool = Fals
     config.experimental.optimize_for_static_graph = True  # Keeps no copies of the graph.
     leave_out_slow_optimizers(config)
     try:
-        with tf.compat.v1.Session(graph=tf.Graph(), config=config) as session:
+        with (
+            tf.compat.v1.Session(graph=tf.Graph(), config=config) as session,
+            progress("checking the export", "requests") as advance,
+        ):
             signatures = tf.compat.v1.saved_model.load(
                 session, ["serve"], str(saved_model)
             ).signature_def
@@ -101,7 +108,8 @@ def replay(saved_model: Path, requests: Sequence[Request], progress: bool = Fals
                 inputs = {signature.inputs[key].name: v for key, v in request.inputs.items()}
                 started = time.monotonic()
                 session.run(outputs, inputs)
-                if progress:
+                advance(1)
+                if compiles:
                     rows = len(next(iter(request.inputs.values())))
                     taken = time.monotonic() - started
                     log.info(

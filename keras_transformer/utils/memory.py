@@ -115,10 +115,10 @@ class WeightStore:
         self.store[name] = values
 
     def __getitem__(self, name: str) -> Any:
-        values = self.store[name]
+        values = np.asarray(self.store[name])
         if values.dtype.kind not in "fiu" or not values.size:  # Such as bfloat16.
             return values
-        array = aligned_array(values.shape, values.dtype)
+        array = aligned_array(values.shape, values.dtype.newbyteorder("="))
         array[...] = values
         return shared_tensor(array)
 

@@ -98,8 +98,10 @@ def engine(args: argparse.Namespace) -> Iterator[Run]:
     before = signal.getsignal(signal.SIGTERM)
     ray.init(address, include_dashboard=False, logging_level=logging.ERROR, **given)
     signal.signal(signal.SIGTERM, before)  # Ray has its own, which ends the process at once.
-    # No retry of exceptions: the same arguments would raise them again.
-    task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=_ATTEMPTS)(_call)
+    # No retry of exceptions: the same arguments would raise them again. By default, Ray ends a
+    # worker with a GPU after each task, and the next one would load the model again.
+    options = {"num_cpus": cpus, "num_gpus": gpus, "max_retries": _ATTEMPTS, "max_calls": 0}
+    task = ray.remote(**options)(_call)
 
     def most_at_a_time() -> int:
         if args.workers:

@@ -151,6 +151,7 @@ def test_a_frozen_model_is_exported_with_all_weights(tmp_path, monkeypatch):
     search = DecodingConfig(beam_size=1, extra_length=6)
     translator = Translator(model, tiny_tokenizer(), decoding=search)
     translate = load_saved_model(export_saved_model(translator, tmp_path))
+    assert "_graph_functions" not in vars(translator)  # The graphs of an export take memory.
     sentences = toy_sentences(5)
     assert translate(sentences) == translator(sentences)
 
@@ -168,7 +169,7 @@ def fake_save(monkeypatch, fail=False):
             raise OSError("disk full")
 
     monkeypatch.setattr(tf.saved_model, "save", save)
-    monkeypatch.setattr(saved_model, "replay", lambda *_, progress: None)
+    monkeypatch.setattr(saved_model, "replay", lambda *_, compiles: None)
     return written
 
 
@@ -232,7 +233,7 @@ def test_a_failure_leaves_nothing_behind(tmp_path, monkeypatch):
 def test_a_model_that_fails_its_warmup_is_not_published(tmp_path, monkeypatch):
     fake_save(monkeypatch)
 
-    def fail(path, requests, progress):
+    def fail(path, requests, compiles):
         raise tf.errors.InvalidArgumentError(None, None, "no such op")
 
     monkeypatch.setattr(saved_model, "replay", fail)

@@ -7,6 +7,7 @@ from keras_transformer.export.serving_files import batching_parameters
 from keras_transformer.export.warmup import Request, replay, warmup_requests, write_warmup
 from keras_transformer.serving.queues import Batching
 from keras_transformer.translation.translator import Translator
+from keras_transformer.utils import progress
 from tests.helpers.tiny import tiny_tokenizer
 
 pytestmark = pytest.mark.slow  # Each export traces and optimizes every signature.
@@ -37,7 +38,7 @@ def test_every_signature_is_warmed_up_with_every_size(requests, graph):
     served = {name: x for name, x in graph.signatures.items() if not name.startswith("__")}
     assert sizes.keys() == served.keys()
     for name, signature in served.items():
-        batches = (1, 1) if name == "inspect" else (1, 1, 8)
+        batches = {"inspect": (1,), "serving_default": (1, 8, 1)}.get(name, (1, 8))
         assert sizes[name] == [len(signature.inputs) * [(rows,)] for rows in batches]
     assert len(requests) < 1000  # A server refuses more.
 
@@ -68,7 +69,7 @@ def test_the_requests_are_answered(requests, serve):
 def test_texts_have_the_expected_lengths(requests):
     (text,) = tf.make_ndarray(requests[0].inputs["text"])
     assert 4 <= len(tiny_tokenizer().tokenize([text])[0]) <= 12
-    (long,) = tf.make_ndarray(requests[-7].inputs["text"])
+    (long,) = tf.make_ndarray(requests[-1].inputs["text"])
     assert len(tiny_tokenizer().tokenize([long])[0]) >= 20  # The model truncates it to 24.
 
 
@@ -91,12 +92,19 @@ def test_a_failing_request_is_an_error(exported):
         replay(exported.version, [bad])
 
 
-def test_progress_is_logged_request_by_request(exported, caplog):
+def test_progress_is_logged(exported, caplog, monkeypatch):
+    monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", 0)
+    with caplog.at_level("INFO", logger="keras_transformer"):
+        replay(exported.version, 2 * [Request("serving_default", {"text": [b"one"]})])
+    assert caplog.messages == [f"checking the export: {i} requests" for i in (1, 2)]
+
+
+def test_what_compiles_is_logged_request_by_request(exported, caplog):
     requests = [Request("serving_default", {"text": rows * [b"one"]}) for rows in (1, 8)]
     with caplog.at_level("INFO", logger="keras_transformer"):
         replay(exported.version, requests)
         assert not caplog.messages
-        replay(exported.version, requests, progress=True)
+        replay(exported.version, requests, compiles=True)
     for number, (rows, message) in enumerate(zip((1, 8), caplog.messages, strict=True), start=1):
         start = f"compiled {number} of 2: serving_default, batch size {rows}, "
         assert message.startswith(start)

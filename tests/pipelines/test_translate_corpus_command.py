@@ -46,7 +46,7 @@ def test_files_are_translated_as_translate_does(model, corpus, translator, tmp_p
     assert out.startswith(
         f"17 of 17 lines in 4 files in {tmp_path / 'out'}\n17 of them, with {words:,} words, in 0:"
     )
-    assert re.search(r"; 1 workers took part and waited \d+% of the time\n", out)
+    assert re.search(r"; workers: 1, waiting \d+% of the time\n", out)
     assert re.search(r"\nseconds: loading \S+, translating \S+, writing 0\.\d\n$", out)
     assert "a-00002-of-00003.txt: warning: line 3 has " in err and "4 of 17 lines" not in err
     texts = [*SENTENCES, "two", "three"]
@@ -221,9 +221,24 @@ def test_a_cluster_that_loses_a_machine_gives_what_one_process_gives(run, tmp_pa
     assert err.count("a-000") == 40  # No shard was made twice.
 
 
+def test_the_report_has_the_share_of_time_that_workers_waited(tmp_path, capsys, monkeypatch):
+    (tmp_path / "a.txt").write_text("one\ntwo\n")
+
+    def translate_lines(options, lines, what=""):
+        time.sleep(0.2)
+        return translate_corpus.ShardTranslation(list(lines), [], 1, 0.1, 0.1, (lines[0], 1))
+
+    monkeypatch.setattr(translate_corpus, "translate_lines", translate_lines)
+    options = ["--model", "none", "--input", str(tmp_path / "a.txt"), "--lines", "1"]
+    translate_corpus.main([*options, "--output", str(tmp_path / "out")])
+    # They have worked for 0.4 s of 0.4 s, each for half of it.
+    (share,) = re.findall(r"; workers: 2, waiting (\d+)% of the time\n", capsys.readouterr().out)
+    assert 45 < int(share) < 95
+
+
 # The command with workers that only write capitals, slowly, and start quickly.
 STUB = """
-import sys, time
+import os, sys, time
 import ray
 from pipelines import translate_corpus
 from pipelines.cli import cluster
@@ -231,7 +246,7 @@ from pipelines.cli import cluster
 def translate_lines(options, lines, what=""):
     time.sleep(0.2)
     upper = [line.upper() for line in lines]
-    return translate_corpus.ShardTranslation(upper, [], 2, 0.0, 0.2, ("machine", 1))
+    return translate_corpus.ShardTranslation(upper, [], 2, 0.0, 0.2, ("machine", os.getpid()))
 
 def call(copied, cpus, arguments):
     return ray.get(copied[0])(*arguments)
@@ -249,9 +264,11 @@ def test_a_command_that_is_killed_ten_times_makes_no_finished_shard_again(tmp_pa
     (tmp_path / "stub.py").write_text(STUB)
     out, draw = tmp_path / "out", random.Random(5)
     cluster = cluster_utils.Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False}
+        initialize_head=True,
+        head_node_args={"num_cpus": 2, "num_gpus": 2, "include_dashboard": False},
     )
     command = [sys.executable, tmp_path / "stub.py", "--model", "none", "--lines", "2"]
+    command += ["--gpus-per-worker", "1"]  # Ray's are only numbers.
     command += ["--input", tmp_path / "a.txt", "--output", out, "--engine", "ray"]
     command += ["--address", cluster.address]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -279,5 +296,7 @@ def test_a_command_that_is_killed_ten_times_makes_no_finished_shard_again(tmp_pa
     assert ended.returncode == 0, ended.stderr
     assert kept.items() <= finished().items()
     assert ended.stderr.count("lines/s") == 120 - len(kept)
+    # A worker stays for many shards.
+    assert re.search(r"; workers: 2, waiting \d+% of the time\n", ended.stdout)
     assert answers(out) == [line.upper() for line in lines]
     assert not [*out.glob("writing-*")]

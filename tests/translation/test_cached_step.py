@@ -67,11 +67,27 @@ def test_the_product_is_the_matrix_product(rows, size, width, dtype, unit):
     np.testing.assert_allclose(product, a @ kernel, **tolerance)
 
 
-@pytest.mark.parametrize("vocab_size", [7, 4096, 4099])
-def test_logits_come_in_the_order_of_the_vocabulary(vocab_size):
-    rows, embeddings = normal(2, 64), normal(vocab_size, 64)
-    logits = few_rows_logits(ops.array(rows), ops.array(embeddings))
-    np.testing.assert_allclose(as_array(logits), rows @ embeddings.T, atol=1e-4)
+@pytest.mark.parametrize("count", [1, 4])
+@pytest.mark.parametrize("dtype, tolerance", [("float32", 1e-4), ("bfloat16", 0.5)])
+def test_logits_come_in_the_order_of_the_vocabulary(count, dtype, tolerance):
+    rows, embeddings = normal(count, 64), normal(71, 64)
+    logits = few_rows_logits(ops.cast(rows, dtype), ops.cast(embeddings, dtype))
+    assert keras.backend.standardize_dtype(logits.dtype) == dtype
+    logits = as_array(ops.cast(logits, "float32"))
+    np.testing.assert_allclose(logits, rows @ embeddings.T, atol=tolerance)
+
+
+def test_the_graph_of_logits_is_as_small_for_a_large_vocabulary():
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("graphs are TensorFlow's")
+    import tensorflow as tf
+
+    def operations(vocab_size):
+        specs = tf.TensorSpec([4, 8]), tf.TensorSpec([vocab_size, 8])
+        graph = tf.function(few_rows_logits).get_concrete_function(*specs).graph
+        return len(graph.get_operations())
+
+    assert operations(256_206) == operations(10)
 
 
 def build(**arguments):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_transformer.layers import FeedForward
 from keras_transformer.utils import memory
 from keras_transformer.utils.memory import (
     WeightStore,
@@ -107,3 +108,22 @@ def test_aligned_arrays_have_their_shape_and_place(shape, dtype):
     assert array.shape == tuple(shape)
     assert array.dtype == dtype
     assert array.ctypes.data % 64 == 0 or not array.size
+
+
+def test_a_big_endian_array_is_loaded():
+    array = np.array([[1, 2, 3]], ">f4")
+    np.testing.assert_array_equal(WeightStore({"0": array})["0"], array)
+
+
+def test_a_saved_layer_takes_over_the_memory_that_it_is_read_into(tmp_path, monkeypatch):
+    layer = FeedForward(5, 7)
+    layer.build((None, None, 5))
+    model = keras.Sequential([keras.Input([None, 5]), layer])
+    model.save(tmp_path / "m.keras")
+    read = []
+    monkeypatch.setattr(memory, "shared_tensor", lambda x: read.append(x) or shared_tensor(x))
+    loaded = keras.saving.load_model(tmp_path / "m.keras").layers[-1]
+    assert len(read) == len(layer.weights) == 4
+    for weight, array, original in zip(loaded.weights, read, layer.weights, strict=True):
+        np.testing.assert_array_equal(weight.numpy(), original.numpy())
+        assert np.shares_memory(np.asarray(memoryview(weight.value.read_value())), array)
