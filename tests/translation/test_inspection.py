@@ -36,7 +36,9 @@ def test_rows_of_attention_sum_to_1_for_tokens_and_0_for_padding(found):
 def test_a_word_attends_to_no_later_one(found):
     weights = found["decoder_attention"]
     np.testing.assert_array_equal(weights, np.tril(weights))
-    assert (weights[:-1, ..., 0, 0] == 1).all()  # The first token has read bos only.
+    # The first token has read bos only. Some processors miss 1 by the last bit.
+    first = weights[:-1, ..., 0, 0]
+    np.testing.assert_array_max_ulp(first, np.ones_like(first), maxulp=1)
 
 
 def test_the_mean_over_the_heads_is_that_of_attention(translator, found):
