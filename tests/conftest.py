@@ -1,4 +1,4 @@
-"""The start of every test: quiet TensorFlow, a fixed seed, the default dtype policy."""
+"""The start of every test: quiet TensorFlow, a fixed seed, the same policy and environment."""
 
 import gc
 import os
@@ -76,6 +76,8 @@ def same_start_for_every_test():
     import keras
 
     keras.utils.set_random_seed(1)
-    policy = keras.config.dtype_policy()
+    policy, environment = keras.config.dtype_policy(), dict(os.environ)
     yield
     keras.config.set_dtype_policy(policy)
+    os.environ.clear()  # Commands prepare their process by variables that others would inherit.
+    os.environ.update(environment)
