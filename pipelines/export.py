@@ -91,14 +91,6 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.exp
     from keras_transformer.training.run_directory import run_facts
     from keras_transformer.translation import Translator
 
-    kind = {
-        "compiled": args.compiled or args.device == "gpu",
-        "device": args.device,
-        "precision": args.precision,
-    }
-    translator = _restricted(args, Translator.load(args.checkpoint, **kind, **search_options(args)))
-    if args.quantize:
-        translator.model.quantize(args.quantize)
     carried = run_facts(args.checkpoint)
     changes = args.precision != "float32", args.quantize, args.restrict_vocabulary
     if search_options(args) or any(changes):
@@ -106,7 +98,17 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.exp
     if args.examples:
         texts["examples"] = _read_examples(args.examples)
     facts |= carried | texts
-    print(export_saved_model(translator, args.output, facts))
+
+    def load():
+        how = {"device": args.device, "precision": args.precision, **search_options(args)}
+        compiled = args.compiled or args.device == "gpu"
+        translator = _restricted(args, Translator.load(args.checkpoint, compiled=compiled, **how))
+        if args.quantize:
+            translator.model.quantize(args.quantize)
+        return translator
+
+    # Without a name for the translator here, the export can free it.
+    print(export_saved_model(load(), args.output, facts))
 
 
 def _add_saved_model_options(parser: argparse.ArgumentParser) -> None:

@@ -94,12 +94,7 @@ def export_saved_model(
     temporary.mkdir(parents=True)  # A path that cannot be written to fails before the work.
     try:
         signatures = write_graph(translator, temporary)
-        gc.collect()  # What was traced refers to itself.
-        trim_memory()
         requests = warmup_requests(translator, signatures)
-        if translator.compiled:
-            log.info("compiling the search for %d requests; this can take minutes", len(requests))
-        replay(temporary, requests, compiles=translator.compiled)
         record = _record(translator, signatures, {**translator.origin, **(facts or {})})
         extra = record.write(temporary).parent
         write_warmup(extra / "tf_serving_warmup_requests", requests)
@@ -108,11 +103,18 @@ def export_saved_model(
         save_tokenizers(extra, tokenizers, translator.model.config.has_joint_vocabulary)
         card = model_card(Path(os.path.abspath(path)).name, record)
         (temporary / "README.md").write_text(card, encoding="utf-8")
+        device = translator.device
         (temporary / "batching_params.pbtxt").write_text(
-            batching_parameters(translator.device), encoding="utf-8"
+            batching_parameters(device), encoding="utf-8"
         )
+        if translator.compiled:
+            log.info("compiling the search for %d requests; this can take minutes", len(requests))
+        del translator  # The requests need the model's memory once more, if nobody else holds it.
+        gc.collect()  # What was traced refers to itself.
+        trim_memory()
+        replay(temporary, requests)
         record_files(temporary, _files_to_keep(temporary))
-        write_serving_files(path, translator.device)
+        write_serving_files(path, device)
         return _publish(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

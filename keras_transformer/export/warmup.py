@@ -2,7 +2,6 @@
 
 import logging
 import math
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,8 +14,6 @@ from keras_transformer.translation.compiled_search import search_shapes
 from keras_transformer.translation.translator import Translator
 from keras_transformer.utils.graph_optimizers import leave_out_slow_optimizers
 from keras_transformer.utils.progress import progress
-
-log = logging.getLogger(__name__)
 
 SIZES = ((1, 8), (8, 8))
 """Rows, and subwords per row including eos, for a search that is not compiled."""
@@ -76,7 +73,7 @@ def _text(tokenizer: Tokenizer, length: int) -> bytes:
     return " ".join([word] * max(1, math.ceil((length - 1) / size))).encode()
 
 
-def replay(saved_model: Path, requests: Sequence[Request], compiles: bool = False) -> None:
+def replay(saved_model: Path, requests: Sequence[Request]) -> None:
     """Run requests as the server does, in a session, with progress.
 
     A request that fails here would keep the server from loading the model. TensorFlow Serving runs
@@ -86,7 +83,6 @@ def replay(saved_model: Path, requests: Sequence[Request], compiles: bool = Fals
     Args:
         saved_model: The directory of the SavedModel.
         requests: The requests, as `warmup_requests` returns them.
-        compiles: Whether to log the time of each request, which compiles the search.
     """
     logger = tf.get_logger()
     level = logger.level
@@ -102,20 +98,12 @@ def replay(saved_model: Path, requests: Sequence[Request], compiles: bool = Fals
             signatures = tf.compat.v1.saved_model.load(
                 session, ["serve"], str(saved_model)
             ).signature_def
-            for number, request in enumerate(requests, start=1):
+            for request in requests:
                 signature = signatures[request.signature]
                 outputs = {key: output.name for key, output in signature.outputs.items()}
                 inputs = {signature.inputs[key].name: v for key, v in request.inputs.items()}
-                started = time.monotonic()
                 session.run(outputs, inputs)
                 advance(1)
-                if compiles:
-                    rows = len(next(iter(request.inputs.values())))
-                    taken = time.monotonic() - started
-                    log.info(
-                        "compiled %d of %d: %s, batch size %d, %.1f s",
-                        *(number, len(requests), request.signature, rows, taken),
-                    )
     finally:
         logger.setLevel(level)
 

@@ -538,14 +538,19 @@ class Translator(Inspection):
         best = self._search_text(text, 1, scores, languages, kept)[1]
         return best.ids[:, 0]
 
-    @graph_method()
     def _search_text(self, text, num_hypotheses, scores=True, languages=None, kept=None):
         """Return the ids [B, S] of the texts, and the result of the search.
 
         `languages` are the ids of those of source and target, int32 [B] each.
         """
         names = ("source_language", "target_language")
-        source_language, target_language = languages or (self._languages(text, n) for n in names)
+        # An input of the graph, so that one is enough for all languages.
+        languages = languages or [self._languages(text, name) for name in names]
+        return self._search_languages(text, languages, num_hypotheses, scores, kept)
+
+    @graph_method()
+    def _search_languages(self, text, languages, num_hypotheses, scores, kept):
+        source_language, target_language = languages
         source, lengths = self.encode_text(text, source_language)
         num_words = self.count_words(text, lengths)
         options = num_hypotheses, scores, num_words, target_language, kept

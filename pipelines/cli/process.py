@@ -20,6 +20,14 @@ def take_gpu_memory_as_needed() -> None:
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 
 
+def free_unused_memory() -> None:
+    """Let TensorFlow free memory where its allocator for oneDNN would keep it, up to the weights.
+
+    It reads the variable at its first use of a CPU.
+    """
+    os.environ.setdefault("TF_ONEDNN_USE_SYSTEM_ALLOCATOR", "true")
+
+
 def import_tensorflow(training: bool = False) -> None:
     """Import TensorFlow without its start-up report, unless it is imported already.
 
@@ -39,9 +47,10 @@ def import_tensorflow(training: bool = False) -> None:
 
 
 def prepare_tensorflow() -> None:
-    """Call `take_gpu_memory_as_needed`, and warn of a limited address space."""
+    """Call `take_gpu_memory_as_needed` and `free_unused_memory`, and warn of a limited space."""
     if "tensorflow" not in sys.modules:
         take_gpu_memory_as_needed()
+        free_unused_memory()
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit != resource.RLIM_INFINITY:  # Where it is reached, TensorFlow may abort the process.
         message = "the address space is limited to %.1f GB; if the process aborts, raise ulimit -v"

@@ -169,7 +169,7 @@ def fake_save(monkeypatch, fail=False):
             raise OSError("disk full")
 
     monkeypatch.setattr(tf.saved_model, "save", save)
-    monkeypatch.setattr(saved_model, "replay", lambda *_, compiles: None)
+    monkeypatch.setattr(saved_model, "replay", lambda *_: None)
     return written
 
 
@@ -233,7 +233,7 @@ def test_a_failure_leaves_nothing_behind(tmp_path, monkeypatch):
 def test_a_model_that_fails_its_warmup_is_not_published(tmp_path, monkeypatch):
     fake_save(monkeypatch)
 
-    def fail(path, requests, compiles):
+    def fail(path, requests):
         raise tf.errors.InvalidArgumentError(None, None, "no such op")
 
     monkeypatch.setattr(saved_model, "replay", fail)

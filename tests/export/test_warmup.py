@@ -97,15 +97,3 @@ def test_progress_is_logged(exported, caplog, monkeypatch):
     with caplog.at_level("INFO", logger="keras_transformer"):
         replay(exported.version, 2 * [Request("serving_default", {"text": [b"one"]})])
     assert caplog.messages == [f"checking the export: {i} requests" for i in (1, 2)]
-
-
-def test_what_compiles_is_logged_request_by_request(exported, caplog):
-    requests = [Request("serving_default", {"text": rows * [b"one"]}) for rows in (1, 8)]
-    with caplog.at_level("INFO", logger="keras_transformer"):
-        replay(exported.version, requests)
-        assert not caplog.messages
-        replay(exported.version, requests, compiles=True)
-    for number, (rows, message) in enumerate(zip((1, 8), caplog.messages, strict=True), start=1):
-        start = f"compiled {number} of 2: serving_default, batch size {rows}, "
-        assert message.startswith(start)
-        assert message.endswith(" s")
