@@ -1,5 +1,6 @@
 """Clients that are slow, large, broken or malicious; the others must not notice."""
 
+import asyncio
 import contextlib
 import gzip
 import json
@@ -18,6 +19,8 @@ from hypothesis import strategies as st
 from tensorflow.core.framework import tensor_pb2, types_pb2
 
 from benchmarks import hostile_clients
+from keras_transformer.serving import json_format
+from keras_transformer.serving.errors import ServingError
 from keras_transformer.serving.model import Model
 from keras_transformer.serving.queues import Room
 from keras_transformer.serving.settings import Limits
@@ -154,6 +157,42 @@ def test_the_attention_of_every_head_has_fewer_rows(strict):
     strict.predict({"text": 128 * ["a"]}, "heads")
     message = "Task size 129 is larger than maximum input batch size 128"  # 1024 / (2 * 4)
     assert grpc_error(strict.predict, {"text": 129 * ["a"]}, "heads")[1] == message
+
+
+LONG_BODIES = {
+    "lists": b'{"inputs": [' + 5_000_000 * b"[]," + b"[]]}",
+    "as many lists as there may be": b'{"inputs": [' + 131_000 * b"[]," + b"[]]}",
+    "long strings": b'{"inputs": [' + 260_000 * (b'"' + 50 * b"a" + b'",') + b'""]}',
+    "keys": b'{"inputs": {' + b",".join(b'"%d": 1' % i for i in range(130_000)) + b"}}",
+    "nested": b'{"inputs": ' + 260_000 * b"[",
+    "digits": b'{"inputs": [' + 15_000_000 * b"1" + b"]}",
+    "bytes that are no text": b'{"inputs": ["' + 15_000_000 * b"\xff" + b'"]}',
+    "white space": 15_000_000 * b" " + b"{}",
+}
+
+
+@pytest.mark.parametrize("name", LONG_BODIES)
+def test_a_body_is_read_soon_and_not_by_the_event_loop(name, plain):
+    body, done, seconds = LONG_BODIES[name], threading.Event(), []
+
+    async def measure():  # The time of the processor, as other processes have it too.
+        before = time.thread_time()
+        while not done.is_set():
+            await asyncio.sleep(0.001)
+            before, last = time.thread_time(), before
+            seconds.append(before - last)
+
+    measuring = asyncio.run_coroutine_threadsafe(measure(), plain.server.loop)
+    try:
+        assert plain.post(body)[0] in (200, 400)
+    finally:
+        done.set()
+        measuring.result()
+    assert max(seconds) < 0.2
+    start = time.thread_time()  # Of another thread, which the event loop may have to wait for.
+    with contextlib.suppress(ServingError):
+        json_format.parse(body)
+    assert time.thread_time() - start < 1
 
 
 def test_a_compressed_bomb_is_refused(strict):
