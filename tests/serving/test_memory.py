@@ -17,7 +17,7 @@ from tests.helpers.tiny import ROOT
 
 MODEL = ROOT / "saved_models" / "multi30k_en_de"
 MOST_PRIVATE = 500
-"""In MiB. The server has about 350; with TensorFlow for Python and Keras it has 880."""
+"""In MiB. The server has about 330; with TensorFlow for Python and Keras it has 880."""
 START_SECONDS = 200
 
 
