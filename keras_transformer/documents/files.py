@@ -61,8 +61,14 @@ _SHOWN = 60
 _TRIED = 10
 """Texts after which a failure of all is taken for that of the rest."""
 
-KEPT = rf"all re:`[^`]+`|{IMAGE}|\\\|"
+KEPT = rf"all re:`[^`]+`|<code\b[^<>]*>[^<]*</code>|{IMAGE}|\\\|"
 """What is kept in all but plain text, as `DecodingConfig.protect`: with code, images and `\\|`."""
+_IGNORED = b' data-translate-ignore="code"'
+_CODE_ALONE = re.compile(
+    rb"(<(?:p|li|d[dt]|t[dh]|div|span|h[1-6])\b[^<>]*>\s*<code)\b(?=[^<>]*>[^<]*</code>\s*</)",
+    re.IGNORECASE,
+)
+"""The code that is all of an element, whose tags translate-toolkit leaves out of the text."""
 
 
 def check_suffix(path: Path, only_missing: bool = False, checks: bool = False) -> None:
@@ -237,12 +243,13 @@ def _translate_page(path, output, parse, translate, begin):
 
 def _change_html(store, content, change):
     def callback(text, docpath="", **_):
-        return text if docpath.endswith(("[lang]", "[value]")) else change(text)
+        is_kept = docpath.endswith(("[lang]", "[value]")) or "/pre[" in f"/{docpath}"
+        return text if is_kept else change(text)
 
     callback.context_aware = True
     page = store(callback=callback)
-    page.parse(content)
-    return page.filesrc.encode(page.encoding, "xmlcharrefreplace")
+    page.parse(_CODE_ALONE.sub(rb"\1" + _IGNORED, content))
+    return page.filesrc.encode(page.encoding, "xmlcharrefreplace").replace(_IGNORED, b"")
 
 
 def _change_markdown(store, content, change):

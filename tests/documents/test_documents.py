@@ -199,6 +199,22 @@ def test_pages_keep_their_values_and_encoding(tmp_path):
     assert found == page.replace("</p>", "&#1096;</p>").encode("iso-8859-1")
 
 
+def test_code_of_pages_stays(tmp_path):
+    page = (
+        '<p>Run <code class="a">app</code> now.</p><pre>app <span>two</span>\n  three</pre>'
+        '<ul><li><code>npm install</code></li><li> <code id="b">one</code>\n</li></ul>'
+        "<table><tr><th><code>x</code></th><td><code>y</code> or</td></tr></table>"
+    )
+    seen = []
+    assert translated(tmp_path, ".html", page, lambda x: seen.extend(x) or x) == (page, [])
+    assert seen == ['Run <code class="a">app</code> now.', "<code>y</code> or"]
+    kept = re.compile(KEPT.partition("re:")[2])
+    assert [kept.findall(text) for text in seen] == [
+        ['<code class="a">app</code>'],
+        ["<code>y</code>"],
+    ]
+
+
 def test_only_what_is_missing_is_filled_in(tmp_path):
     upper = lambda texts: [text.upper() for text in texts]  # noqa: E731
     some = PO.replace('msgstr[0] ""', 'msgstr[0] "Eine"')
