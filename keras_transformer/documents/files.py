@@ -5,18 +5,21 @@ import functools
 import importlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from keras_transformer.documents.groups import (
+    Begin,
+    Translate,
+    divide,
+    shown,
+    translate_all,
+    translate_lines,
+)
 from keras_transformer.documents.markdown import IMAGE, NOTE, from_tags, hide, show, to_tags
 from keras_transformer.documents.messages import read_message, write_message
 from keras_transformer.documents.word import change_word, check_size
-
-Translate = Callable[[Sequence[str]], list[str]]
-"""Translates texts of any length; see `Translator.documents`."""
-Begin = Callable[[int], object]
-"""Is called with the number of characters to translate, before the first of them."""
 
 _STORES = {
     ".po": "po.pofile",
@@ -55,11 +58,6 @@ _CHECK = "(pofilter) "
 """What a comment that names a check starts with."""
 _REPEATED = re.compile(r"(.+?)(?:, \1)+")
 """The reason of a check that several forms of a plural fail."""
-_AT_A_TIME = 1 << 20
-"""Characters that are translated at a time, if a text has no more."""
-_SHOWN = 60
-_TRIED = 10
-"""Texts after which a failure of all is taken for that of the rest."""
 
 KEPT = rf"all re:`[^`]+`|<code\b[^<>]*>[^<]*</code>|{IMAGE}|\\\|"
 """What is kept in all but plain text, as `DecodingConfig.protect`: with code, images and `\\|`."""
@@ -204,28 +202,16 @@ def _translate_plain(path, output, translate, begin):
             output.write("\ufeff".encode())
         else:
             file.seek(0)
-        groups = _divide(file)
+        groups = divide(file)
         (text,) = translate(["".join(next(groups))])  # Its error is that of the file.
         output.write(text.encode())
         for lines in groups:
-            output.write(_translate_lines(lines, translate, failures).encode())
+            output.write(translate_lines(lines, translate, failures).encode())
     return failures
 
 
 def _open(path):
     return path.open(encoding="utf-8", newline="\n")
-
-
-def _translate_lines(lines, translate, failures):
-    text = "".join(lines)
-    try:
-        return translate([text])[0]
-    except Exception as error:
-        if len(lines) < 2:
-            failures.append(f"{_shown(text.strip())}: {error}")
-            return text
-    parts = lines[: len(lines) // 2], lines[len(lines) // 2 :]
-    return "".join(_translate_lines(part, translate, failures) for part in parts)
 
 
 def _translate_for_xml(translate, texts):
@@ -236,7 +222,7 @@ def _translate_page(path, output, parse, translate, begin):
     content, texts = path.read_bytes(), []
     with _reading(path):
         parse(content, lambda text: texts.append(text) or text)
-    found, failures = _translate_all(texts, translate, begin)
+    found, failures = translate_all(texts, translate, begin)
     output.write(parse(content, lambda text: found.get(text, text)))
     return failures
 
@@ -313,7 +299,7 @@ def _translate_messages(store, translate, only_missing, checker, begin):
             if checker:
                 _note_checks(unit, checker)
         except (SyntaxError, _CheckError) as error:  # The first is that of XML.
-            failures.append(f"{_shown(texts[0])}: {error}")
+            failures.append(f"{shown(texts[0])}: {error}")
     return failures
 
 
@@ -387,7 +373,7 @@ def _plural_forms(store: Any) -> int:
 def _translate_forms(
     texts: Sequence[str], translate: Translate, begin: Begin
 ) -> tuple[Mapping[str, str], list[str]]:
-    """Return the same as `_translate_all`, for messages that may have forms inside."""
+    """Return the same as `translate_all`, for messages that may have forms inside."""
     messages = {text: parts for text in texts if (parts := read_message(text))}
     inside = {part: None for parts in messages.values() for part in parts[1::2] if part.strip()}
     hidden = {part for part in inside if "#" in part and _NUMBER not in part}
@@ -398,62 +384,12 @@ def _translate_forms(
         return [new.replace(_NUMBER, "#") if text in hidden else new for text, new in pairs]
 
     others = [text for text in texts if text not in messages]
-    found, failures = _translate_all([*others, *inside], translate_numbers, begin)
+    found, failures = translate_all([*others, *inside], translate_numbers, begin)
     written = {}
     for text, parts in messages.items():
         if len(parts) == 1:
-            failures.append(f"{_shown(text)}: its syntax is not understood")
+            failures.append(f"{shown(text)}: its syntax is not understood")
             continue
         written[text], rejected = write_message(parts, found)
-        failures += [f"{_shown(x)}: its translation changes braces or #" for x in rejected]
+        failures += [f"{shown(x)}: its translation changes braces or #" for x in rejected]
     return {**found, **written}, list(dict.fromkeys(failures))
-
-
-def _translate_all(
-    texts: Iterable[str], translate: Translate, begin: Begin
-) -> tuple[Mapping[str, str], list[str]]:
-    """Return the translations of texts, and a line for each that failed.
-
-    Raises:
-        Exception: If all fail, or the first ones do, the error of the last one.
-    """
-    distinct = list(dict.fromkeys(texts))
-    begin(sum(map(len, distinct)))
-    found: dict[str, str] = {}
-    failures: list[str] = []
-    for group in _divide(distinct):
-        try:
-            found.update(zip(group, translate(group), strict=True))
-            continue
-        except Exception:  # One text may have caused it.
-            if len(distinct) < 2:
-                raise
-        for text in group:
-            try:
-                (found[text],) = translate([text])
-            except Exception as error:
-                failures.append(f"{_shown(text)}: {error}")
-                if not found and len(failures) >= min(len(distinct), _TRIED):
-                    raise
-    return found, failures
-
-
-def _divide(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Yield texts in groups that are translated at a time.
-
-    >>> list(_divide(["a", "b"]))
-    [['a', 'b']]
-    """
-    group: list[str] = []
-    size = 0
-    for text in texts:
-        size += len(text)
-        if group and size > _AT_A_TIME:
-            yield group
-            group, size = [], len(text)
-        group.append(text)
-    yield group
-
-
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]} ...")

@@ -499,7 +499,7 @@ def test_a_text_in_parts_is_translated_as_a_whole(size, end, mark, last, tmp_pat
     random.Random(size).shuffle(lines)
     content = mark + end.join(lines) + last
     whole, _ = translated(tmp_path, ".txt", content, translate)
-    monkeypatch.setattr("keras_transformer.documents.files._AT_A_TIME", size)
+    monkeypatch.setattr("keras_transformer.documents.groups._AT_A_TIME", size)
     sizes, texts = [], []
     options = {"begin": sizes.append}
     parts, failures = translated(
@@ -516,7 +516,7 @@ def test_a_line_of_a_long_text_that_fails_is_named_and_stays(tmp_path, monkeypat
             raise ValueError("no signs")
         return [text.upper() for text in texts]
 
-    monkeypatch.setattr("keras_transformer.documents.files._AT_A_TIME", 20)
+    monkeypatch.setattr("keras_transformer.documents.groups._AT_A_TIME", 20)
     content = "".join(f"line {'%' * (i in (9, 21))}{i}\n" for i in range(30))
     found, failures = translated(tmp_path, ".txt", content, translate)
     assert found == re.sub("LINE (?=%)", "line ", content.upper())
@@ -534,7 +534,7 @@ def test_messages_are_translated_some_at_a_time(tmp_path, monkeypatch):
             raise ValueError("no such number")
         return [text.upper() for text in texts]
 
-    monkeypatch.setattr("keras_transformer.documents.files._AT_A_TIME", 70)
+    monkeypatch.setattr("keras_transformer.documents.groups._AT_A_TIME", 70)
     content = json.dumps({str(i): f"text {i % 90}" for i in range(10, 110)})
     found, failures = translated(tmp_path, ".json", content, translate, begin=sizes.append)
     assert failures == ["'text 57': no such number"]

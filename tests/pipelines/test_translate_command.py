@@ -102,7 +102,7 @@ def test_a_text_is_written_part_by_part(tmp_path, capsys, monkeypatch):
     path, output = tmp_path / "text.txt", tmp_path / "new.txt"
     text = ">>de<< " + "\r\n\n".join([*toy_sentences(260), "one. Two"])
     path.write_text(f"\ufeff{text}", encoding="utf-8", newline="")
-    monkeypatch.setattr("keras_transformer.documents.files._AT_A_TIME", 2000)
+    monkeypatch.setattr("keras_transformer.documents.groups._AT_A_TIME", 2000)
     options = ["--model", str(tmp_path / "model"), "--document", str(path)]
     translate.main([*options, "--output", str(output)])
     out, err = capsys.readouterr()
