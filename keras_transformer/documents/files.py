@@ -5,16 +5,21 @@ import functools
 import importlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+from keras_transformer.documents.groups import (
+    Begin,
+    Translate,
+    divide,
+    shown,
+    translate_all,
+    translate_lines,
+)
 from keras_transformer.documents.markdown import IMAGE, NOTE, from_tags, hide, show, to_tags
 from keras_transformer.documents.messages import read_message, write_message
 from keras_transformer.documents.word import change_word, check_size
-
-Translate = Callable[[Sequence[str]], list[str]]
-"""Translates texts of any length; see `Translator.documents`."""
 
 _STORES = {
     ".po": "po.pofile",
@@ -53,12 +58,15 @@ _CHECK = "(pofilter) "
 """What a comment that names a check starts with."""
 _REPEATED = re.compile(r"(.+?)(?:, \1)+")
 """The reason of a check that several forms of a plural fail."""
-_SHOWN = 60
-_TRIED = 10
-"""Texts after which a failure of all is taken for that of the rest."""
 
-KEPT = rf"all re:`[^`]+`|{IMAGE}|\\\|"
+KEPT = rf"all re:`[^`]+`|<code\b[^<>]*>[^<]*</code>|{IMAGE}|\\\|"
 """What is kept in all but plain text, as `DecodingConfig.protect`: with code, images and `\\|`."""
+_IGNORED = b' data-translate-ignore="code"'
+_CODE_ALONE = re.compile(
+    rb"(<(?:p|li|d[dt]|t[dh]|div|span|h[1-6])\b[^<>]*>\s*<code)\b(?=[^<>]*>[^<]*</code>\s*</)",
+    re.IGNORECASE,
+)
+"""The code that is all of an element, whose tags translate-toolkit leaves out of the text."""
 
 
 def check_suffix(path: Path, only_missing: bool = False, checks: bool = False) -> None:
@@ -104,19 +112,27 @@ def _load(name: str) -> Any:
 
 
 def translate_file(
-    path: Path, translate: Translate, only_missing: bool = False, checks: bool = False
-) -> tuple[bytes, list[str]]:
+    path: Path,
+    output: BinaryIO,
+    translate: Translate,
+    only_missing: bool = False,
+    checks: bool = False,
+    begin: Begin = lambda size: None,
+) -> list[str]:
     """Translate a file, and keep its structure, keys, comments and markup.
 
     Args:
-        path: The file, whose suffix is one of `SUFFIXES`.
-        translate: Translates texts.
+        path: The file, whose suffix is one of `SUFFIXES`. A plain text is read, translated and
+            written part by part.
+        output: Where to write the translated file.
+        translate: Translates texts, some at a time.
         only_missing: Whether messages that have a translation keep it.
         checks: Whether a comment names each check of `load_checker` that a new translation fails.
+        begin: Is called before the first text is translated.
 
     Returns:
-        The content of the translated file; and a line for each text that stays as it was, because
-        its translation failed, or whose checks failed with an error.
+        A line for each text that stays as it was, because its translation failed, or whose checks
+        failed with an error.
 
     Raises:
         ValueError: If the file is damaged or too large, or an option does not apply to it.
@@ -124,19 +140,21 @@ def translate_file(
     check_suffix(path, only_missing, checks)
     store, suffix = _store(path), path.suffix.lower()
     if store is None:
-        return _translate_plain(path, translate)
+        return _translate_plain(path, output, translate, begin)
     if suffix in _XML:
         translate = functools.partial(_translate_for_xml, translate)
     if suffix == ".docx":
         check_size(path.read_bytes())
     if change := _PAGES.get(suffix):  # Written while they are read.
-        return _translate_page(path, functools.partial(change, store), translate)
+        return _translate_page(path, output, functools.partial(change, store), translate, begin)
     messages = read_messages(path)
     checker = load_checker(messages.gettargetlanguage()) if checks else None
-    content, failures = _translate_messages(messages, translate, only_missing, checker)
+    failures = _translate_messages(messages, translate, only_missing, checker, begin)
+    content = bytes(messages)
     if suffix == ".properties" and path.read_bytes().isascii():
         content = _escaped(content)
-    return content, failures
+    output.write(content)
+    return failures
 
 
 def read_messages(path: Path, stores: Mapping[str, str] = _STORES) -> Any:
@@ -175,35 +193,49 @@ def _escaped(content: bytes) -> bytes:
     return re.sub(r"[^\x00-\x7f]", lambda found: json.dumps(found[0])[1:-1], text).encode()
 
 
-def _translate_plain(path, translate):
-    with _reading(path):
-        text = path.read_bytes().decode("utf-8")
-    mark = "\ufeff" * text.startswith("\ufeff")
-    text = text.removeprefix(mark)
-    found, failures = _translate_all([text], translate)
-    return (mark + found.get(text, text)).encode(), failures
+def _translate_plain(path, output, translate, begin):
+    failures: list[str] = []
+    with _reading(path), _open(path) as file:
+        begin(sum(map(len, file)))
+    with _open(path) as file:
+        if file.read(1) == "\ufeff":
+            output.write("\ufeff".encode())
+        else:
+            file.seek(0)
+        groups = divide(file)
+        (text,) = translate(["".join(next(groups))])  # Its error is that of the file.
+        output.write(text.encode())
+        for lines in groups:
+            output.write(translate_lines(lines, translate, failures).encode())
+    return failures
+
+
+def _open(path):
+    return path.open(encoding="utf-8", newline="\n")
 
 
 def _translate_for_xml(translate, texts):
     return [_NOT_XML.sub("", text) for text in translate(texts)]
 
 
-def _translate_page(path, parse, translate):
+def _translate_page(path, output, parse, translate, begin):
     content, texts = path.read_bytes(), []
     with _reading(path):
         parse(content, lambda text: texts.append(text) or text)
-    found, failures = _translate_all(texts, translate)
-    return parse(content, lambda text: found.get(text, text)), failures
+    found, failures = translate_all(texts, translate, begin)
+    output.write(parse(content, lambda text: found.get(text, text)))
+    return failures
 
 
 def _change_html(store, content, change):
     def callback(text, docpath="", **_):
-        return text if docpath.endswith(("[lang]", "[value]")) else change(text)
+        is_kept = docpath.endswith(("[lang]", "[value]")) or "/pre[" in f"/{docpath}"
+        return text if is_kept else change(text)
 
     callback.context_aware = True
     page = store(callback=callback)
-    page.parse(content)
-    return page.filesrc.encode(page.encoding, "xmlcharrefreplace")
+    page.parse(_CODE_ALONE.sub(rb"\1" + _IGNORED, content))
+    return page.filesrc.encode(page.encoding, "xmlcharrefreplace").replace(_IGNORED, b"")
 
 
 def _change_markdown(store, content, change):
@@ -241,11 +273,12 @@ def load_checker(language: str | None = None) -> Any:
     return checks.StandardChecker(config, excludefilters=["spellcheck"])
 
 
-def _translate_messages(store, translate, only_missing, checker):
+def _translate_messages(store, translate, only_missing, checker, begin):
     units = [unit for unit in store.units if unit.istranslatable()]
     if only_missing:
         units = [unit for unit in units if not all(_targets(unit))]
-    found, failures = _translate_forms([x for unit in units for x in _strings(unit)], translate)
+    texts = [text for unit in units for text in _strings(unit)]
+    found, failures = _translate_forms(texts, translate, begin)
     for unit in units:
         texts = _strings(unit)
         if not texts or not found.keys() >= set(texts):
@@ -266,8 +299,8 @@ def _translate_messages(store, translate, only_missing, checker):
             if checker:
                 _note_checks(unit, checker)
         except (SyntaxError, _CheckError) as error:  # The first is that of XML.
-            failures.append(f"{_shown(texts[0])}: {error}")
-    return bytes(store), failures
+            failures.append(f"{shown(texts[0])}: {error}")
+    return failures
 
 
 class _CheckError(Exception):
@@ -338,9 +371,9 @@ def _plural_forms(store: Any) -> int:
 
 
 def _translate_forms(
-    texts: Sequence[str], translate: Translate
+    texts: Sequence[str], translate: Translate, begin: Begin
 ) -> tuple[Mapping[str, str], list[str]]:
-    """Return the same as `_translate_all`, for messages that may have forms inside."""
+    """Return the same as `translate_all`, for messages that may have forms inside."""
     messages = {text: parts for text in texts if (parts := read_message(text))}
     inside = {part: None for parts in messages.values() for part in parts[1::2] if part.strip()}
     hidden = {part for part in inside if "#" in part and _NUMBER not in part}
@@ -351,41 +384,12 @@ def _translate_forms(
         return [new.replace(_NUMBER, "#") if text in hidden else new for text, new in pairs]
 
     others = [text for text in texts if text not in messages]
-    found, failures = _translate_all([*others, *inside], translate_numbers)
+    found, failures = translate_all([*others, *inside], translate_numbers, begin)
     written = {}
     for text, parts in messages.items():
         if len(parts) == 1:
-            failures.append(f"{_shown(text)}: its syntax is not understood")
+            failures.append(f"{shown(text)}: its syntax is not understood")
             continue
         written[text], rejected = write_message(parts, found)
-        failures += [f"{_shown(x)}: its translation changes braces or #" for x in rejected]
+        failures += [f"{shown(x)}: its translation changes braces or #" for x in rejected]
     return {**found, **written}, list(dict.fromkeys(failures))
-
-
-def _translate_all(
-    texts: Iterable[str], translate: Translate
-) -> tuple[Mapping[str, str], list[str]]:
-    """Return the translations of texts, and a line for each that failed.
-
-    Raises:
-        Exception: If all fail, or the first ones do, the error of the last one.
-    """
-    distinct = list(dict.fromkeys(texts))
-    try:
-        return dict(zip(distinct, translate(distinct), strict=True)), []
-    except Exception:  # One text may have caused it.
-        if len(distinct) < 2:
-            raise
-    found, failures = {}, []
-    for text in distinct:
-        try:
-            (found[text],) = translate([text])
-        except Exception as error:
-            failures.append(f"{_shown(text)}: {error}")
-            if not found and len(failures) >= min(len(distinct), _TRIED):
-                raise
-    return found, failures
-
-
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]} ...")

@@ -6,6 +6,7 @@ a line of JSON.
 
 import contextlib
 import ctypes
+import io
 import itertools
 import json
 import os
@@ -15,7 +16,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 from keras_transformer.config.data import PATTERN_PREFIX
 from keras_transformer.documents.files import KEPT, SUFFIXES, check_suffix, translate_file
@@ -23,8 +24,6 @@ from keras_transformer.documents.word import check_size
 
 _MOST_UNPACKED = 4 << 20
 """The size of a .docx file once it is decompressed, of which a parser needs 40 times as much."""
-_MOST_CHARACTERS = 1 << 20
-"""Characters of a message. The server's other threads wait while it decodes one."""
 _MOST_FAILURES, _MOST_FAILURE = 1000, 300
 """Texts that are named as not translated, and characters for each."""
 _LOW_PRIORITY = 10
@@ -75,27 +74,25 @@ def main(seconds: str, memory: str, server: str, file: str = "") -> None:
             raise _NoMemoryError from error
 
     def talk(texts: Sequence[str]) -> list[str]:
-        found: list[str] = []
-        for group in _divide(texts):
-            try:
-                out.write(encode({"texts": group}))
-                out.flush()
-                line = sys.stdin.buffer.readline()
-            except BrokenPipeError:
-                line = b""
-            if not line.endswith(b"\n"):  # The server has ended.
-                _end(path)
-            answer = json.loads(line)
-            if "error" in answer:
-                raise _TranslationError(answer["error"])
-            found += answer["texts"]
-        return found
+        try:
+            out.write(encode({"texts": texts}))
+            out.flush()
+            line = sys.stdin.buffer.readline()
+        except BrokenPipeError:
+            line = b""
+        if not line.endswith(b"\n"):  # The server has ended.
+            _end(path)
+        answer = json.loads(line)
+        if "error" in answer:
+            raise _TranslationError(answer["error"])
+        return answer["texts"]
 
     end: dict[str, Any] = {}
     is_short = False
     try:
-        content, failures = _translate(path, ask)
-        path.write_bytes(content)
+        output = io.BytesIO()
+        failures = _translate(path, output, ask)
+        path.write_bytes(output.getvalue())
         end["failures"] = [line[:_MOST_FAILURE] for line in failures[:_MOST_FAILURES]]
     except _TranslationError:
         pass
@@ -149,7 +146,9 @@ def _suffixes() -> Iterator[str]:
         yield suffix
 
 
-def _translate(path: Path, ask: Callable[[Sequence[str]], list[str]]) -> tuple[bytes, list[str]]:
+def _translate(
+    path: Path, output: BinaryIO, ask: Callable[[Sequence[str]], list[str]]
+) -> list[str]:
     """Return what `translate_file` does, for a model that keeps placeholders alone."""
 
     def translate(texts: Sequence[str]) -> list[str]:
@@ -160,7 +159,7 @@ def _translate(path: Path, ask: Callable[[Sequence[str]], list[str]]) -> tuple[b
 
     if path.suffix == ".docx":
         check_size(path.read_bytes(), _MOST_UNPACKED)
-    return translate_file(path, ask if path.suffix == ".txt" else translate)
+    return translate_file(path, output, ask if path.suffix == ".txt" else translate)
 
 
 def _hide_code(texts: Sequence[str]) -> tuple[list[str], dict[str, str]]:
@@ -174,23 +173,6 @@ def _hide_code(texts: Sequence[str]) -> tuple[list[str], dict[str, str]]:
         return name
 
     return [_HIDDEN.sub(hide, text) for text in texts], kept
-
-
-def _divide(texts: Sequence[str]) -> Iterator[list[str]]:
-    """Yield texts in groups, each of which is a message.
-
-    >>> list(_divide(["a", "b"]))
-    [['a', 'b']]
-    """
-    group: list[str] = []
-    size = 0
-    for text in texts:
-        size += len(text)
-        if group and size > _MOST_CHARACTERS:
-            yield group
-            group, size = [], len(text)
-        group.append(text)
-    yield group
 
 
 if __name__ == "__main__":

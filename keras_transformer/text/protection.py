@@ -124,7 +124,7 @@ class Protection:
         alternatives = tf.where(tf.concat(is_on, axis=1), alternatives, "")
         spans = tf.strings.reduce_join(alternatives, axis=1)
         is_any = tf.strings.regex_full_match(protect, r"(?s).*[^\s,].*")
-        spans = tf.strings.join([spans, tf.where(is_any, self._own, "")])
+        spans = tf.strings.join([tf.where(is_any, self._own, ""), spans])
         # A tag is a pair's if a closing one follows.
         pair = r"(<[A-Za-z][\w:.-]*)(>[^<>]*</)"
         paired = tf.strings.regex_replace(text, pattern=pair, rewrite=rf"\1{_PAIRED}\2")

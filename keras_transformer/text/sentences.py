@@ -21,8 +21,8 @@ _NEVER_LAST = (
     "Dr|Drs|Mr|Mrs|Ms|Prof|St|Ste|Mt|Rev|Gen|Col|Capt|Lt|Sgt|Sen|Rep|Gov|Pres|Messrs|Hon"
     "|vs|[Cc]f|[Aa]pprox|esp|viz|[Ii]ncl|[Ee]xcl|dept|e\\.g|i\\.e"
     "|Hrn?|Fr|Frl|Dipl|Ing|Mag|Fa|[Bb]zw|[Cc]a|[Ee]vtl|[Gg]gf|[Ii]nkl|[Ee]xkl|[Ss]og|[Vv]gl|zzgl"
-    "|[Bb]spw|[Ii]nsb|allg|[zZ]\\.\\s?B|[dD]\\.\\s?h|i\\.\\s?d\\.\\s?R"
-    "|MM|Mme|Mlle|Mgr|Pr|Me|[Ee]nv|[ÉéEe]d|trad|av|[Bb]d|boul|[Cc]hap|p\\.\\s?ex|c\\.-à-d"
+    "|[Bb]spw|[Ii]nsb|allg|[zZ]\\.\\pZ?B|[dD]\\.\\pZ?h|i\\.\\pZ?d\\.\\pZ?R"
+    "|MM|Mme|Mlle|Mgr|Pr|Me|[Ee]nv|[ÉéEe]d|trad|av|[Bb]d|boul|[Cc]hap|p\\.\\pZ?ex|c\\.-à-d"
 )
 """Abbreviations that no sentence ends with, in English, German and French."""
 _BEFORE_NUMBER = (
@@ -50,9 +50,9 @@ _FIRST_WORDS = (
 )
 """What starts a sentence after a stop that rather belongs to an abbreviation."""
 
-_SPAN = r"<[A-Za-z/!][^<>]*>|\{(?:[^{}\n]|\{[^{}\n]*\})*\}"
+_SPAN = r"<[A-Za-z/!][^<>\n]*>|\{(?:[^{}\n]|\{[^{}\n]*\})*\}"
 _OPENING = r"(?:[\[({\"'“‘„‚«»‹›¿¡*_]|[-–—]\pZ)*"
-_CLOSING = rf"(?:[\])}}\"'”’“‘«»‹›*_]|{_INLINE}[»›]|</?[A-Za-z][^<>]*>)*"
+_CLOSING = rf"(?:[\])}}\"'”’“‘«»‹›*_]|{_INLINE}[»›]|</?[A-Za-z][^<>\n]*>)*"
 _WIDE = r"[。｡！？]+[」』）】”’》〉]*"
 
 # An expression and what replaces its matches, one after another.

@@ -21,38 +21,42 @@ _CHARACTERS = 20
 
 
 @contextmanager
-def progress_bar(sentences: Sequence[str], disable: bool = False) -> Iterator[Advance]:
+def progress_bar(sentences: Sequence[str] | int, disable: bool = False) -> Iterator[Advance]:
     """Show a progress bar of sentences, and yield a function to call with those that are done.
 
     Time is proportional to characters, so the time left is right although long sentences come
     first. The first batch, for which TensorFlow traces the search, doesn't count.
 
     Args:
-        sentences: All sentences.
+        sentences: All sentences; or the characters of texts that will be split into sentences.
         disable: Whether to show nothing.
     """
     done = 0
-    with tqdm(
-        total=_work(sentences), bar_format=_BAR, smoothing=_SMOOTHING, disable=disable
-    ) as bar:
+    if isinstance(sentences, int):
+        total, count, each = sentences, "", 0
+    else:
+        total, count, each = _work(sentences), f"/{len(sentences)}", _CHARACTERS
+    with tqdm(total=total, bar_format=_BAR, smoothing=_SMOOTHING, disable=disable) as bar:
 
         def advance(batch: Sequence[str]) -> None:
             nonlocal done
             done += len(batch)
-            bar.set_description_str(f"{done}/{len(sentences)} sentences", refresh=False)
+            bar.set_description_str(f"{done}{count} sentences", refresh=False)
+            work = _work(batch, each)
             if done == len(batch):
-                bar.initial = bar.last_print_n = bar.n = _work(batch)
+                bar.initial = bar.last_print_n = bar.n = work
                 bar.last_print_t = time.time()
                 bar.refresh()
             else:
-                bar.update(_work(batch))
+                bar.update(min(work, total - bar.n))  # More if texts are translated again.
 
-        bar.set_description_str(f"0/{len(sentences)} sentences")
+        bar.set_description_str(f"0{count} sentences")
         yield advance
+        bar.update(total - bar.n)  # The white space between sentences.
 
 
-def _work(sentences: Sequence[str]) -> int:
-    return sum(len(sentence) + _CHARACTERS for sentence in sentences)
+def _work(sentences: Sequence[str], each: int = _CHARACTERS) -> int:
+    return sum(len(sentence) + each for sentence in sentences)
 
 
 def translate_in_batches(

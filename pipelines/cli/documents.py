@@ -1,6 +1,7 @@
 """Files that keep their structure, for --document."""
 
 import argparse
+import contextlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -75,6 +76,7 @@ def translate_document(args: argparse.Namespace) -> None:
     from keras_transformer.documents.files import KEPT, check_suffix, translate_file
     from keras_transformer.training import prepare_cpu
     from keras_transformer.translation import Translator
+    from keras_transformer.translation.batching import progress_bar
     from keras_transformer.translation.saved import find_translator
     from keras_transformer.utils.files import whole_file
     from pipelines.cli.models import read_terms
@@ -92,33 +94,45 @@ def translate_document(args: argparse.Namespace) -> None:
         given = options.get("protect", find_translator(args.model).config.decoding.protect)
         options["protect"] = f"{KEPT} {given}".strip()
     translator = Translator.load(args.model, **options)
-    _warn_of_tags(path, translator.tokenizer)
+    tag = _read_tag(path, translator.tokenizer)
+    with contextlib.ExitStack() as stack:
+        file, advance = sys.stdout.buffer, None
+        if output:
+            file = stack.enter_context(stack.enter_context(whole_file(output)).open("wb"))
 
-    def translate(texts):
-        is_long = sum(map(len, texts)) > _WITHOUT_PROGRESS
-        return translator.documents(
-            texts, batch_size=args.batch_size, progress=is_long, terms=terms
-        )
+        def begin(size):
+            nonlocal advance
+            advance = stack.enter_context(progress_bar(size, disable=size <= _WITHOUT_PROGRESS))
 
-    content, failures = translate_file(path, translate, args.only_missing, args.checks)
-    if output is None:
-        sys.stdout.buffer.write(content)
-    else:
-        with whole_file(output) as temporary:
-            temporary.write_bytes(content)
+        def translate(texts):
+            texts = [text if text.startswith(tag) else tag + text for text in texts]
+            return translator.documents(
+                texts, batch_size=args.batch_size, progress=advance, terms=terms
+            )
+
+        failures = translate_file(path, file, translate, args.only_missing, args.checks, begin)
     for failure in failures:
         print(f"warning: not translated: {failure}", file=sys.stderr)
     if failures:
         sys.exit(FAILED)
 
 
-def _warn_of_tags(path: Path, tokenizer: "Tokenizer") -> None:
-    """Say that a model may need a tag, which the texts inside a file do not begin with."""
+def _read_tag(path: Path, tokenizer: "Tokenizer") -> str:
+    """Return the tag that a plain text begins with, or warn that those in another file have none.
+
+    It is "" if there is none, or the model has no tags.
+    """
+    from keras_transformer.translation.sentencewise import cut_tag
+
     tags = getattr(tokenizer, "language_tags", None)
-    if tags and path.suffix.lower() != ".txt":
+    if path.suffix.lower() == ".txt":
+        with path.open(encoding="utf-8-sig", errors="replace") as file:
+            return cut_tag([file.readline()], tokenizer)[0].numpy()[0].decode()
+    if tags:
         print(
             "warning: a model with tags must translate texts that begin with one, such as "
             f"{tags[0]}, if its tags are languages; those of {path} have none unless it is "
             "written there. Convert it to .txt, and start it with a tag.",
             file=sys.stderr,
         )
+    return ""

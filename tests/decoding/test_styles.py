@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.decoding.rules import min_length
+from keras_transformer.decoding.rules import min_length, repetition_penalty
 from keras_transformer.decoding.styles import STYLES, get_style
 from tests.helpers.search_trees import make_tree, prefix_number, random_trees, search
 
@@ -119,6 +119,22 @@ def test_what_a_ban_takes_goes_to_others_except_in_transformers(
     found = search([tree], max_lengths=[2], rules=[min_length(1)], style=style, **options)
     assert found.ids.numpy().tolist() == [[[1, EOS]]]
     assert np.exp(found.scores.numpy().item()) == pytest.approx(probability)
+
+
+@pytest.mark.parametrize("single_sentence", [False, True])
+@pytest.mark.parametrize(("style", "probability"), [("transformers", 0.18), ("paper", 0.24)])
+def test_beams_of_transformers_have_a_penalty_on_log_probabilities(
+    style, probability, single_sentence
+):
+    tree = make_tree({(): [0.1, 0.6, 0.2, 0.1], (1,): [0.1, 0.5, 0.1, 0.3]})
+    options = {"beam_size": 2, "length_penalty": 0.0, "single_sentence": single_sentence}
+    options |= {"max_lengths": [3], "rules": [repetition_penalty(2.0)], "style": style}
+    found = search([tree], **options)
+    assert found.ids.numpy().tolist() == [[[1, EOS]]]
+    assert np.exp(found.scores.numpy().item()) == pytest.approx(probability)  # 0.3 / 0.75 is 0.4.
+    # Logits say the same with any constant, unless a rule is applied to them.
+    moved = search([tree + 5], **options).scores.numpy().item()
+    assert (moved == pytest.approx(np.log(probability))) == (style == "transformers")
 
 
 @pytest.mark.parametrize("beam_size", [None, 2])

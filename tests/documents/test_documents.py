@@ -17,6 +17,7 @@ from keras_transformer.documents.messages import read_message, write_message
 from keras_transformer.serving.errors import ServingError
 from keras_transformer.serving.files import File, Files
 from keras_transformer.text.patterns import find_symbols
+from keras_transformer.text.sentences import split_sentences
 
 PO = r"""# A header.
 msgid ""
@@ -134,8 +135,14 @@ def test_marks_of_markdown_come_back(text):
 def translated(folder, suffix, content, translate, **options):
     path = folder / f"file{suffix}"
     path.write_bytes(content.encode())
-    found, failures = translate_file(path, translate, **options)
+    found, failures = read_and_translate(path, translate, **options)
     return found.decode(), failures
+
+
+def read_and_translate(path, translate, **options):
+    output = io.BytesIO()
+    failures = translate_file(path, output, translate, **options)
+    return output.getvalue(), failures
 
 
 @pytest.mark.parametrize("suffix", FILES)
@@ -188,8 +195,24 @@ def test_pages_keep_their_values_and_encoding(tmp_path):
     page = '<meta charset="iso-8859-1"><p>Caf\u00e9</p><input type="hidden" value="One">'
     path = tmp_path / "page.html"
     path.write_bytes(page.encode("iso-8859-1"))
-    found, _ = translate_file(path, lambda texts: [f"{x}\u0448" for x in texts])
+    found, _ = read_and_translate(path, lambda texts: [f"{x}\u0448" for x in texts])
     assert found == page.replace("</p>", "&#1096;</p>").encode("iso-8859-1")
+
+
+def test_code_of_pages_stays(tmp_path):
+    page = (
+        '<p>Run <code class="a">app</code> now.</p><pre>app <span>two</span>\n  three</pre>'
+        '<ul><li><code>npm install</code></li><li> <code id="b">one</code>\n</li></ul>'
+        "<table><tr><th><code>x</code></th><td><code>y</code> or</td></tr></table>"
+    )
+    seen = []
+    assert translated(tmp_path, ".html", page, lambda x: seen.extend(x) or x) == (page, [])
+    assert seen == ['Run <code class="a">app</code> now.', "<code>y</code> or"]
+    kept = re.compile(KEPT.partition("re:")[2])
+    assert [kept.findall(text) for text in seen] == [
+        ['<code class="a">app</code>'],
+        ["<code>y</code>"],
+    ]
 
 
 def test_only_what_is_missing_is_filled_in(tmp_path):
@@ -306,7 +329,7 @@ def test_paragraphs_of_word_keep_their_formatting(tmp_path):
             for text in swapped
         ]
 
-    content, failures = translate_file(path, translate)
+    content, failures = read_and_translate(path, translate)
     marked = 'A <G id="1">bold</G> dog runs.\tYes\nno <X id="3"/>end'
     assert (seen, failures) == (["A title", marked, "Cell", "Header"], [])
     found = docx.Document(io.BytesIO(content))
@@ -321,14 +344,16 @@ def test_paragraphs_of_word_keep_their_formatting(tmp_path):
     assert found.tables[0].cell(0, 0).text == "CELL"
     assert found.sections[0].header.paragraphs[0].text == "HEADER"
     # What loses the tags loses no object.
-    content, _ = translate_file(path, lambda texts: [re.sub("<.*?>", "", x) + "!" for x in texts])
+    content, _ = read_and_translate(
+        path, lambda texts: [re.sub("<.*?>", "", x) + "!" for x in texts]
+    )
     assert len(docx.Document(io.BytesIO(content)).inline_shapes) == 1
-    same, _ = translate_file(path, list)
+    same, _ = read_and_translate(path, list)
     body = [docx.Document(x).element.xml for x in (path, io.BytesIO(same))]
     assert body[0] == body[1]
     path.write_bytes(b"PK")
     with pytest.raises(ValueError, match="not a .docx file, or is damaged"):
-        translate_file(path, list)
+        read_and_translate(path, list)
 
 
 def run(text, style=""):
@@ -400,7 +425,7 @@ def test_what_a_paragraph_of_word_holds_stays(inside, text, kept, tmp_path):
         words = [re.split("(<.*?>)", text) for text in texts]
         return ["".join(x if "<" in x else x.upper() for x in each) + "!\x01" for each in words]
 
-    content, failures = translate_file(path, translate)
+    content, failures = read_and_translate(path, translate)
     boxes, notes = ["In a box"] * ("box" in inside), ["Noted"] * hasattr(document, "add_comment")
     assert (seen, failures) == ([text, *boxes, *notes], [])
     found = docx.Document(io.BytesIO(content))
@@ -421,7 +446,7 @@ def test_a_large_document_of_word_is_refused(tmp_path):
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("word/document.xml", b" " * (70 << 20))
     with pytest.raises(ValueError, match=r"have [0-9]+ bytes once .* received 73400320. Divide"):
-        translate_file(path, list)
+        read_and_translate(path, list)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("word/document.xml", b" " * (5 << 20))
     refused = r"Invalid request: .* have 4194304 bytes once .* received 5242880. Divide it."
@@ -440,6 +465,82 @@ def test_an_error_of_all_texts_is_raised_early(tmp_path):
     with pytest.raises(ValueError, match="no memory"):
         translated(tmp_path, ".json", content, fail)
     assert len(calls) == 11
+
+
+LINES = [
+    "One. Two e.g.",
+    "\t Dr. ",
+    "3. A <b",
+    "c. D> e.",
+    "F.",
+    "z.",
+    "B. The \fend.\f G",
+    "\r H.\vI. J",
+    "\x85K. L",
+    "",
+    " ",
+    "M. " * 40,
+    "N\u2028O. P",
+    "1. Q",
+]
+
+
+@pytest.mark.parametrize("size", [1, 30, 200])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\n\n"])
+@pytest.mark.parametrize("mark, last", [("", ""), ("\ufeff", "\n")])
+def test_a_text_in_parts_is_translated_as_a_whole(size, end, mark, last, tmp_path, monkeypatch):
+    def translate(texts):
+        rows = split_sentences(tf.constant(texts)).to_list()
+        for row in rows:
+            row[::2] = [b"(%s)" % text if text else b"" for text in row[::2]]
+        return [b"".join(row).decode() for row in rows]
+
+    lines = 3 * LINES
+    random.Random(size).shuffle(lines)
+    content = mark + end.join(lines) + last
+    whole, _ = translated(tmp_path, ".txt", content, translate)
+    monkeypatch.setattr("keras_transformer.documents.groups._AT_A_TIME", size)
+    sizes, texts = [], []
+    options = {"begin": sizes.append}
+    parts, failures = translated(
+        tmp_path, ".txt", content, lambda x: texts.extend(x) or translate(x), **options
+    )
+    assert (parts, failures) == (whole, [])
+    assert mark + "".join(texts) == content and sizes == [len(content)]
+    assert max(map(len, texts)) <= max(size, 120 + len(end))
+
+
+def test_a_line_of_a_long_text_that_fails_is_named_and_stays(tmp_path, monkeypatch):
+    def translate(texts):
+        if any("%" in text for text in texts):
+            raise ValueError("no signs")
+        return [text.upper() for text in texts]
+
+    monkeypatch.setattr("keras_transformer.documents.groups._AT_A_TIME", 20)
+    content = "".join(f"line {'%' * (i in (9, 21))}{i}\n" for i in range(30))
+    found, failures = translated(tmp_path, ".txt", content, translate)
+    assert found == re.sub("LINE (?=%)", "line ", content.upper())
+    assert failures == ["'line %9': no signs", "'line %21': no signs"]
+    with pytest.raises(ValueError, match="no signs"):  # Nothing is lost yet.
+        translated(tmp_path, ".txt", f"%\n{content}", translate)
+
+
+def test_messages_are_translated_some_at_a_time(tmp_path, monkeypatch):
+    calls, sizes = [], []
+
+    def translate(texts):
+        calls.append(len(texts))
+        if "text 57" in texts:
+            raise ValueError("no such number")
+        return [text.upper() for text in texts]
+
+    monkeypatch.setattr("keras_transformer.documents.groups._AT_A_TIME", 70)
+    content = json.dumps({str(i): f"text {i % 90}" for i in range(10, 110)})
+    found, failures = translated(tmp_path, ".json", content, translate, begin=sizes.append)
+    assert failures == ["'text 57': no such number"]
+    assert [*json.loads(found).values()].count("text 57") == 1
+    assert found.count("TEXT") == 99
+    assert calls == [10, 10, 10, 10, 10, *[1] * 10, 10, 10, 10, 10] and sizes == [620]
 
 
 def test_messages_are_filled_in_and_marked(tmp_path):
@@ -531,6 +632,6 @@ def test_a_damaged_file_is_refused(suffix, content, tmp_path):
     path = tmp_path / f"file{suffix}"
     path.write_bytes(content)
     with pytest.raises(ValueError, match=f"file{suffix} is not a {suffix} file, or is"):
-        translate_file(path, list)
+        read_and_translate(path, list)
     with pytest.raises(ValueError, match=r"one of \.txt \.po .* received .*file\.pdf"):
         check_suffix(tmp_path / "file.pdf")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.config import DecodingConfig
+from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
 from keras_transformer.translation import Translator
 from pipelines import translate
 from tests.helpers.tiny import languages_tokenizer, run_python, tiny_model, toy_sentences
@@ -90,6 +91,36 @@ def test_a_document_keeps_its_structure(model, translator, tmp_path, capsys):
     translate.main(["--model", model, "--document", str(path.with_suffix(".txt"))])
     one, two = translator(["One two.", "Red."])
     assert capsys.readouterr().out == f"{one} {two}\n"
+
+
+def test_a_text_is_written_part_by_part(tmp_path, capsys, monkeypatch):
+    model = train_sentencepiece(toy_sentences(50), 300, language_tags=[">>de<<"])
+    tokenizer = SentencePieceTokenizer(model)
+    search = DecodingConfig(beam_size=1, extra_length=4, max_source_length=24)
+    translator = Translator(tiny_model(tokenizer.vocab_size), tokenizer, decoding=search)
+    translator.save(tmp_path / "model")
+    path, output = tmp_path / "text.txt", tmp_path / "new.txt"
+    text = ">>de<< " + "\r\n\n".join([*toy_sentences(260), "one. Two"])
+    path.write_text(f"\ufeff{text}", encoding="utf-8", newline="")
+    monkeypatch.setattr("keras_transformer.documents.groups._AT_A_TIME", 2000)
+    options = ["--model", str(tmp_path / "model"), "--document", str(path)]
+    translate.main([*options, "--output", str(output)])
+    out, err = capsys.readouterr()
+    assert output.read_bytes().decode() == "\ufeff" + translator.document(text)
+    assert out == "" and err.strip().endswith("]") and "100%" in err
+    assert err.count(" 0 sentences") == 1  # One bar for all parts.
+    assert int(re.findall("([0-9]+) sentences", err)[-1]) > 260
+    translate.main(options)
+    assert capsys.readouterr().out.encode() == output.read_bytes()
+
+    def fail(self, texts, **options):
+        raise ValueError("no memory")
+
+    monkeypatch.setattr(Translator, "documents", fail)
+    with pytest.raises(SystemExit):
+        translate.main([*options, "--output", str(tmp_path / "none.txt")])
+    assert "error: no memory" in capsys.readouterr().err
+    assert {each.name for each in tmp_path.iterdir()} == {"model", "text.txt", "new.txt"}
 
 
 def test_a_message_that_fails_is_named(model, tmp_path, capsys, monkeypatch):

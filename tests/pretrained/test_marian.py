@@ -10,6 +10,7 @@ import dataclasses
 import gzip
 import os
 import shutil
+import time
 from pathlib import Path
 
 import numpy as np
@@ -169,6 +170,22 @@ def test_another_kind_of_model_is_refused_by_name(changes, message, tmp_path):
     write_release(tmp_path, **changes)
     with pytest.raises(ValueError, match=message):
         import_marian(tmp_path)
+
+
+@pytest.mark.parametrize("changes", [{"transformer-dim-ffn": 2 * 10**8}, {"enc-depth": 10**6}])
+def test_weights_of_other_sizes_are_refused_before_a_model_is_built(changes, tmp_path, monkeypatch):
+    def build(*arguments, **options):
+        raise AssertionError("It would take all memory, or minutes.")
+
+    monkeypatch.setattr("keras_transformer.pretrained.foreign_model.Transformer", build)
+    write_release(tmp_path)
+    with pytest.raises(AssertionError):
+        import_marian(tmp_path)
+    write_release(tmp_path, **changes)
+    start = time.process_time()
+    with pytest.raises(ValueError, match="encoder_l"):
+        import_marian(tmp_path)
+    assert time.process_time() - start < 5
 
 
 @pytest.mark.parametrize(

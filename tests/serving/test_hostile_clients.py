@@ -1,5 +1,6 @@
 """Clients that are slow, large, broken or malicious; the others must not notice."""
 
+import asyncio
 import contextlib
 import gzip
 import json
@@ -18,6 +19,8 @@ from hypothesis import strategies as st
 from tensorflow.core.framework import tensor_pb2, types_pb2
 
 from benchmarks import hostile_clients
+from keras_transformer.serving import json_format
+from keras_transformer.serving.errors import ServingError
 from keras_transformer.serving.model import Model
 from keras_transformer.serving.queues import Room
 from keras_transformer.serving.settings import Limits
@@ -154,6 +157,44 @@ def test_the_attention_of_every_head_has_fewer_rows(strict):
     strict.predict({"text": 128 * ["a"]}, "heads")
     message = "Task size 129 is larger than maximum input batch size 128"  # 1024 / (2 * 4)
     assert grpc_error(strict.predict, {"text": 129 * ["a"]}, "heads")[1] == message
+
+
+LONG_BODIES = {  # What is repeated, how often, and what comes before and after.
+    "lists": (b"[],", 5_000_000, b"[", b"[]]}"),
+    "as many lists as there may be": (b"[],", 131_000, b"[", b"[]]}"),
+    "long strings": (b'"' + 50 * b"a" + b'",', 260_000, b"[", b'""]}'),
+    "objects": (b'{"b64": ""},', 65_000, b"[", b'""]}'),
+    "nested": (b"[", 260_000, b"", b""),
+    "digits": (b"1", 15_000_000, b"[", b"]}"),
+    "a text": (b"a", 15_000_000, b'["', b'"]}'),
+    "bytes that are no text": (b"\xff", 15_000_000, b'["', b'"]}'),
+}
+
+
+@pytest.mark.parametrize("name", LONG_BODIES)
+def test_a_body_is_read_soon_and_not_by_the_event_loop(name, plain):
+    part, count, before, after = LONG_BODIES[name]
+    body = b'{"inputs": ' + before + count * part + after
+    done, seconds = threading.Event(), []
+
+    async def measure():  # The time of the processor, as other processes have it too.
+        now = time.thread_time()
+        while not done.is_set():
+            await asyncio.sleep(0.001)
+            now, last = time.thread_time(), now
+            seconds.append(now - last)
+
+    measuring = asyncio.run_coroutine_threadsafe(measure(), plain.server.loop)
+    try:
+        assert plain.post(body)[0] in (200, 400)
+    finally:
+        done.set()
+        measuring.result()
+    assert max(seconds) < 0.2
+    start = time.thread_time()  # Of another thread, which the event loop may have to wait for.
+    with contextlib.suppress(ServingError):
+        json_format.parse(body)
+    assert time.thread_time() - start < 1
 
 
 def test_a_compressed_bomb_is_refused(strict):

@@ -67,6 +67,15 @@ def test_the_pieces_are_the_text(texts):
         assert not any("\n" in sentence for sentence in row[::2])
 
 
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.one_of(st.sampled_from([*PARTS, "<b", "z.", "B.", "\f", "\r"]), st.text())))
+def test_each_line_is_split_alone(parts):
+    text = "".join(parts)
+    lines = re.findall(r"[^\n]*\n|[^\n]+", text)
+    whole, *parts = ([x for x in row[::2] if x] for row in rows([text, *lines]))
+    assert [sentence for part in parts for sentence in part] == whole
+
+
 def test_long_sentences_are_not_cut_inside_tags_and_urls():
     image, link = f'<img src="{"x" * 40}">', f"https://x.org/{'y' * 40}"
     text = f'One {image} and <b id="a b">two</b> of three, see {link}, or four five six seven'

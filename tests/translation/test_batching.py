@@ -115,6 +115,20 @@ def test_the_time_left_is_right_although_long_sentences_come_first(monkeypatch, 
         assert left[place] == pytest.approx(sum(seconds[place + 1 :]), rel=0.02, abs=1)
 
 
+def test_the_progress_of_texts_ends_with_their_characters(monkeypatch, capsys):
+    clock = types.SimpleNamespace(time=lambda: clock.now, now=100.0)
+    monkeypatch.setattr("tqdm.std.time", clock.time)
+    monkeypatch.setattr(batching, "time", clock)
+    shown = []
+    with progress_bar(10) as advance:
+        for batch in (["aaa"], ["b", "c"], ["d" * 4, "e" * 4], ["again"]):
+            clock.now += 1
+            advance(batch)
+            shown.append(capsys.readouterr().err.rpartition("\r")[2].strip()[:4])
+    assert shown[:3] == ["30%|", "50%|", "100%"]
+    assert "6 sentences" in capsys.readouterr().err
+
+
 def test_a_single_string_and_a_batch_size_of_0_are_rejected():
     with pytest.raises(ValueError, match="batch_size must be at least 1, received 0"):
         translate_in_batches(tf.strings.upper, ["a"], batch_size=0)

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.config import DecodingConfig
+from keras_transformer.documents.files import KEPT
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
 from keras_transformer.text.protection import Protection
 from keras_transformer.translation.protected import _find_pairs
@@ -199,6 +200,14 @@ def test_a_text_in_capitals_is_translated_in_lowercase(has_symbols):
     for text, protect in zip(others, kinds, strict=True):
         assert translator([text], protect=protect) == translator([text], protect=["printf"])
     check(large, found)
+
+
+def test_what_an_own_pattern_matches_is_kept_as_a_whole():
+    own = Protection(f"re:%s-[A-Z]+ {KEPT}")
+    text = "See %s-ABC, `%d`, <code>a.b --c</code> and <b>%s</b>."
+    rows, _ = own.split([text], ["all"], [""])
+    spans = [piece.decode() for piece in rows.to_list()[0][1::2]]
+    assert spans == ["%s-ABC", "`%d`", "<code>a.b --c</code>", "<b>", "%s", "</b>"]
 
 
 def test_calls_and_configurations_protect_alike():

@@ -174,6 +174,25 @@ def test_scores_do_not_depend_on_the_parts_they_are_computed_in(monkeypatch):
     assert len(set(np.round(whole["score"], 3))) > len(SENTENCES) / 2
 
 
+@pytest.mark.slow
+def test_a_text_has_the_score_of_the_search_if_it_is_split_into_the_same_tokens():
+    translator, text = tiny_translator(beam_size=3, extra_length=4), tf.constant(SENTENCES)
+    listed = translator.n_best(text)
+    source, lengths = translator.encode_text(text)
+    ids = translator.search(source, lengths, num_hypotheses=3).ids
+    is_same = []
+    for i in range(3):
+        texts, expected = listed["translations"][:, i], listed["scores"][:, i]
+        np.testing.assert_allclose(translator.score_ids(source, ids[:, i]), expected, atol=1e-5)
+        split = translator.target_tokenizer.tokenize(texts).to_list()
+        found = tf.RaggedTensor.from_tensor(ids[:, i], padding=PAD_ID).to_list()
+        same = [[*one, EOS_ID] == other for one, other in zip(split, found, strict=True)]
+        difference = np.abs(translator.score(text, texts)["score"] - expected)
+        assert ((difference < 1e-4) == same).all()
+        is_same += same
+    assert 5 < sum(is_same) < len(is_same) - 5
+
+
 def test_a_long_source_is_cut_off():
     translator = tiny_translator(beam_size=1, extra_length=6, max_source_length=4)
     whole = tiny_translator(**GREEDY)
