@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.cli.errors import plain_errors
 from pipelines.cli.parser import MODEL_HELP, Parser, add_search_options, search_options
-from pipelines.cli.process import import_tensorflow, start_log
+from pipelines.cli.process import free_unused_memory, import_tensorflow, start_log
 
 if TYPE_CHECKING:
     from keras_transformer.translation import Translator
@@ -86,6 +86,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.exp
     if args.scores:
         texts["scores"] = _read_json("--scores", args.scores)
     start_log()
+    free_unused_memory()
     import_tensorflow()
     from keras_transformer.export import export_saved_model
     from keras_transformer.training.run_directory import run_facts
@@ -161,6 +162,7 @@ def _read_examples(path: str) -> list[str]:
 
 def _export_to_other(args: argparse.Namespace) -> None:
     start_log()
+    free_unused_memory()
     import_tensorflow()
     from keras_transformer.export import export_ctranslate2
     from keras_transformer.pretrained import save_hugging_face

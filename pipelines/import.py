@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from pipelines.cli.errors import plain_errors
 from pipelines.cli.parser import Parser
-from pipelines.cli.process import import_tensorflow, start_log
+from pipelines.cli.process import free_unused_memory, import_tensorflow, start_log
 
 
 @plain_errors()
@@ -62,6 +62,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.imp
     if len(folders) != 1:
         parser.error("give one FOLDER with a model")
     start_log()
+    free_unused_memory()
     import_tensorflow()
     from keras_transformer.pretrained import import_model
 

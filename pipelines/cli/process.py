@@ -21,9 +21,10 @@ def take_gpu_memory_as_needed() -> None:
 
 
 def free_unused_memory() -> None:
-    """Let TensorFlow free memory where its allocator for oneDNN would keep it, up to the weights.
+    """Let TensorFlow free memory where its allocator for oneDNN would keep it, unless it is set.
 
-    It reads the variable at its first use of a CPU.
+    Up to the size of the model is kept. It is for commands that do not train, which is slower so.
+    TensorFlow reads the variable when it first allocates.
     """
     os.environ.setdefault("TF_ONEDNN_USE_SYSTEM_ALLOCATOR", "true")
 
@@ -47,10 +48,9 @@ def import_tensorflow(training: bool = False) -> None:
 
 
 def prepare_tensorflow() -> None:
-    """Call `take_gpu_memory_as_needed` and `free_unused_memory`, and warn of a limited space."""
+    """Call `take_gpu_memory_as_needed`, and warn of a limited address space."""
     if "tensorflow" not in sys.modules:
         take_gpu_memory_as_needed()
-        free_unused_memory()
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit != resource.RLIM_INFINITY:  # Where it is reached, TensorFlow may abort the process.
         message = "the address space is limited to %.1f GB; if the process aborts, raise ulimit -v"
