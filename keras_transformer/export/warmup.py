@@ -13,6 +13,7 @@ from keras_transformer.text import Tokenizer
 from keras_transformer.translation.compiled_search import search_shapes
 from keras_transformer.translation.translator import Translator
 from keras_transformer.utils.graph_optimizers import leave_out_slow_optimizers
+from keras_transformer.utils.memory import trim_memory
 from keras_transformer.utils.progress import progress
 
 SIZES = ((1, 8), (8, 8))
@@ -89,20 +90,26 @@ def replay(saved_model: Path, requests: Sequence[Request]) -> None:
     logger.setLevel(logging.ERROR)  # Hides the warning that sessions are deprecated.
     config = tf.compat.v1.ConfigProto()
     config.experimental.optimize_for_static_graph = True  # Keeps no copies of the graph.
+    config.experimental.disable_output_partition_graphs = True
     leave_out_slow_optimizers(config)
     try:
         with (
             tf.compat.v1.Session(graph=tf.Graph(), config=config) as session,
             progress("checking the export", "requests") as advance,
         ):
-            signatures = tf.compat.v1.saved_model.load(
-                session, ["serve"], str(saved_model)
-            ).signature_def
-            for request in requests:
-                signature = signatures[request.signature]
-                outputs = {key: output.name for key, output in signature.outputs.items()}
-                inputs = {signature.inputs[key].name: v for key, v in request.inputs.items()}
-                session.run(outputs, inputs)
+            loaded = tf.compat.v1.saved_model.load(session, ["serve"], str(saved_model))
+            names = {
+                name: [
+                    {k: v.name for k, v in side.items()} for side in (about.inputs, about.outputs)
+                ]
+                for name, about in loaded.signature_def.items()
+            }
+            del loaded  # With the whole graph.
+            trim_memory()
+            for signature, values in requests:
+                inputs, outputs = names[signature]
+                session.run(outputs, {inputs[key]: value for key, value in values.items()})
+                trim_memory()  # Optimizing the graph takes several times its size.
                 advance(1)
     finally:
         logger.setLevel(level)

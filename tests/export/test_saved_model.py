@@ -1,6 +1,7 @@
 import gc
 import json
 import shutil
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -228,6 +229,15 @@ def test_a_failure_leaves_nothing_behind(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="disk full"):
         export_saved_model(tiny_translator(beam_size=1), tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_that_nobody_holds_is_freed_before_the_check(tmp_path, monkeypatch):
+    fake_save(monkeypatch)
+    translators = [Translator(tiny_model(), tiny_tokenizer(), decoding=DecodingConfig(beam_size=1))]
+    model, found = weakref.ref(translators[0].model), []
+    monkeypatch.setattr(saved_model, "replay", lambda *_: found.append(model()))
+    export_saved_model(translators.pop(), tmp_path)
+    assert found == [None]
 
 
 def test_a_model_that_fails_its_warmup_is_not_published(tmp_path, monkeypatch):
