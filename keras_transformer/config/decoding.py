@@ -23,8 +23,8 @@ ALL_KINDS = "all"
 def protect_problems(protect: str) -> list[str]:
     """Return what is wrong with `DecodingConfig.protect`.
 
-    >>> protect_problems("html re:[A-Z]+-[0-9]+"), len(protect_problems("tags re:("))
-    ([], 2)
+    >>> protect_problems("html re:[A-Z]+-[0-9]+"), len(protect_problems("tags re:( re:[0-9]*"))
+    ([], 3)
     """
     problems = []
     for word in protect.replace(",", " ").split():
@@ -36,8 +36,10 @@ def protect_problems(protect: str) -> list[str]:
                 )
             continue
         try:
-            groups = re.compile(word.removeprefix(PATTERN_PREFIX)).groups
-            problem = "a group; write (?:...) instead of (...)" if groups else ""
+            pattern = re.compile(word.removeprefix(PATTERN_PREFIX))
+            problem = "a group; write (?:...) instead of (...)" if pattern.groups else ""
+            if pattern.match(""):  # It would match before all others, everywhere.
+                problem = "it matches nothing, too; write + instead of *"
         except re.error as error:
             problem = str(error)
         if problem:

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from keras_transformer.documents.groups import (
+    Attempts,
     Begin,
     Translate,
     divide,
     shown,
     translate_all,
-    translate_lines,
 )
 from keras_transformer.documents.markdown import IMAGE, NOTE, from_tags, hide, show, to_tags
 from keras_transformer.documents.messages import read_message, write_message
@@ -59,11 +59,11 @@ _CHECK = "(pofilter) "
 _REPEATED = re.compile(r"(.+?)(?:, \1)+")
 """The reason of a check that several forms of a plural fail."""
 
-KEPT = rf"all re:`[^`]+`|<code\b[^<>]*>[^<]*</code>|{IMAGE}|\\\|"
+KEPT = rf"all re:`[^`]+`|<code\b[^<>]*>(?:[^<]|<[^/]|</[^c])*</code>|{IMAGE}|\\\|"
 """What is kept in all but plain text, as `DecodingConfig.protect`: with code, images and `\\|`."""
-_IGNORED = b' data-translate-ignore="code"'
+_IGNORED = b' data-translate-ignore="keras-transformer"'
 _CODE_ALONE = re.compile(
-    rb"(<(?:p|li|d[dt]|t[dh]|div|span|h[1-6])\b[^<>]*>\s*<code)\b(?=[^<>]*>[^<]*</code>\s*</)",
+    rb"(<(?:p|li|d[dt]|t[dh]|div|h[1-6])\b[^<>]*>\s*<code)\b(?=[^<>]*>[^<]*</code>\s*</)",
     re.IGNORECASE,
 )
 """The code that is all of an element, whose tags translate-toolkit leaves out of the text."""
@@ -194,20 +194,18 @@ def _escaped(content: bytes) -> bytes:
 
 
 def _translate_plain(path, output, translate, begin):
-    failures: list[str] = []
     with _reading(path), _open(path) as file:
         begin(sum(map(len, file)))
+    attempts = Attempts(translate)
     with _open(path) as file:
         if file.read(1) == "\ufeff":
             output.write("\ufeff".encode())
         else:
             file.seek(0)
-        groups = divide(file)
-        (text,) = translate(["".join(next(groups))])  # Its error is that of the file.
-        output.write(text.encode())
-        for lines in groups:
-            output.write(translate_lines(lines, translate, failures).encode())
-    return failures
+        for lines in divide(file):
+            pairs = zip(lines, attempts(lines), strict=True)
+            output.write("".join(old if new is None else new for old, new in pairs).encode())
+    return attempts.end()
 
 
 def _open(path):

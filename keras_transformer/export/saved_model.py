@@ -109,7 +109,7 @@ def export_saved_model(
         )
         if translator.compiled:
             log.info("compiling the search for %d requests; this can take minutes", len(requests))
-        del translator  # The requests need the model's memory once more, if nobody else holds it.
+        del translator  # Frees the model, unless the caller holds it. The check loads it again.
         gc.collect()  # What was traced refers to itself.
         trim_memory()
         replay(temporary, requests)

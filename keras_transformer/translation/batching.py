@@ -28,7 +28,8 @@ def progress_bar(sentences: Sequence[str] | int, disable: bool = False) -> Itera
     first. The first batch, for which TensorFlow traces the search, doesn't count.
 
     Args:
-        sentences: All sentences; or the characters of texts that will be split into sentences.
+        sentences: All sentences; or the characters of texts that will be split into sentences,
+            for an estimate.
         disable: Whether to show nothing.
     """
     done = 0
@@ -42,13 +43,13 @@ def progress_bar(sentences: Sequence[str] | int, disable: bool = False) -> Itera
             nonlocal done
             done += len(batch)
             bar.set_description_str(f"{done}{count} sentences", refresh=False)
-            work = _work(batch, each)
+            work = min(_work(batch, each), total - bar.n)  # Texts may be translated twice.
             if done == len(batch):
                 bar.initial = bar.last_print_n = bar.n = work
                 bar.last_print_t = time.time()
                 bar.refresh()
             else:
-                bar.update(min(work, total - bar.n))  # More if texts are translated again.
+                bar.update(work)
 
         bar.set_description_str(f"0{count} sentences")
         yield advance

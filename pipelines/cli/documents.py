@@ -105,7 +105,7 @@ def translate_document(args: argparse.Namespace) -> None:
             advance = stack.enter_context(progress_bar(size, disable=size <= _WITHOUT_PROGRESS))
 
         def translate(texts):
-            texts = [text if text.startswith(tag) else tag + text for text in texts]
+            texts = [text if text.startswith(tag.strip()) else tag + text for text in texts]
             return translator.documents(
                 texts, batch_size=args.batch_size, progress=advance, terms=terms
             )
@@ -127,7 +127,8 @@ def _read_tag(path: Path, tokenizer: "Tokenizer") -> str:
     tags = getattr(tokenizer, "language_tags", None)
     if path.suffix.lower() == ".txt":
         with path.open(encoding="utf-8-sig", errors="replace") as file:
-            return cut_tag([file.readline()], tokenizer)[0].numpy()[0].decode()
+            tag = cut_tag([file.readline()], tokenizer)[0].numpy()[0].decode()
+            return f"{tag.rstrip()} " if tag else ""  # A line may begin with a space.
     if tags:
         print(
             "warning: a model with tags must translate texts that begin with one, such as "

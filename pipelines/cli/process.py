@@ -21,10 +21,11 @@ def take_gpu_memory_as_needed() -> None:
 
 
 def free_unused_memory() -> None:
-    """Let TensorFlow free memory where its allocator for oneDNN would keep it, unless it is set.
+    """Let TensorFlow free the memory that its allocator for oneDNN would keep.
 
-    Up to the size of the model is kept. It is for commands that do not train, which is slower so.
-    TensorFlow reads the variable when it first allocates.
+    That can be as much as the model. Training and batches are slower with this.
+    TF_ONEDNN_USE_SYSTEM_ALLOCATOR of the environment takes precedence; TensorFlow reads it when it
+    first allocates.
     """
     os.environ.setdefault("TF_ONEDNN_USE_SYSTEM_ALLOCATOR", "true")
 

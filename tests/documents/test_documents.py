@@ -202,15 +202,21 @@ def test_pages_keep_their_values_and_encoding(tmp_path):
 def test_code_of_pages_stays(tmp_path):
     page = (
         '<p>Run <code class="a">app</code> now.</p><pre>app <span>two</span>\n  three</pre>'
+        '<p>Call <code><b class="pre">get item</b></code> in <span><code>x y</code></span>.</p>'
         '<ul><li><code>npm install</code></li><li> <code id="b">one</code>\n</li></ul>'
         "<table><tr><th><code>x</code></th><td><code>y</code> or</td></tr></table>"
     )
     seen = []
     assert translated(tmp_path, ".html", page, lambda x: seen.extend(x) or x) == (page, [])
-    assert seen == ['Run <code class="a">app</code> now.', "<code>y</code> or"]
+    assert seen == [
+        'Run <code class="a">app</code> now.',
+        'Call <code><b class="pre">get item</b></code> in <span><code>x y</code></span>.',
+        "<code>y</code> or",
+    ]
     kept = re.compile(KEPT.partition("re:")[2])
     assert [kept.findall(text) for text in seen] == [
         ['<code class="a">app</code>'],
+        ['<code><b class="pre">get item</b></code>', "<code>x y</code>"],
         ["<code>y</code>"],
     ]
 
@@ -464,7 +470,9 @@ def test_an_error_of_all_texts_is_raised_early(tmp_path):
     content = json.dumps({str(i): f"Text {i}" for i in range(50)})
     with pytest.raises(ValueError, match="no memory"):
         translated(tmp_path, ".json", content, fail)
-    assert len(calls) == 11
+    # The first ten texts, and what holds them.
+    assert [texts for texts in calls if len(texts) == 1] == [[f"Text {i}"] for i in range(10)]
+    assert len(calls) < 25
 
 
 LINES = [
@@ -521,8 +529,42 @@ def test_a_line_of_a_long_text_that_fails_is_named_and_stays(tmp_path, monkeypat
     found, failures = translated(tmp_path, ".txt", content, translate)
     assert found == re.sub("LINE (?=%)", "line ", content.upper())
     assert failures == ["'line %9': no signs", "'line %21': no signs"]
-    with pytest.raises(ValueError, match="no signs"):  # Nothing is lost yet.
-        translated(tmp_path, ".txt", f"%\n{content}", translate)
+    assert translated(tmp_path, ".txt", f"%\n{content}", translate)[1] == [
+        "'%': no signs",
+        *failures,
+    ]
+
+
+@pytest.mark.parametrize("done", [0, 1, 5])
+def test_a_model_that_fails_for_good_is_not_asked_for_every_text(done, tmp_path, monkeypatch):
+    calls = []
+
+    def translate(texts):
+        calls.append(len(texts))
+        if len(calls) > done:
+            raise ValueError("no memory")
+        return [text.upper() for text in texts]
+
+    monkeypatch.setattr("keras_transformer.documents.groups._AT_A_TIME", 100)
+    texts = [f"number {i:02}\n" for i in range(90)]  # Ten at a time.
+    if not done:
+        with pytest.raises(ValueError, match="no memory"):
+            translated(tmp_path, ".txt", "".join(texts), translate)
+    else:
+        found, failures = translated(tmp_path, ".txt", "".join(texts), translate)
+        upper = "".join(texts[: 10 * done]).upper()
+        assert found == upper + "".join(texts[10 * done :])
+        assert failures[:-1] == [f"{text.strip()!r}: no memory" for text in texts[10 * done :][:10]]
+        assert failures[-1] == f"{90 - 10 * done - 10} more texts: no memory"
+    assert len(calls) == done + 19  # All of ten texts, and every part down to each.
+
+
+def test_all_of_few_texts_that_fail_are_an_error(tmp_path):
+    def translate(texts):
+        raise ValueError("no memory")
+
+    with pytest.raises(ValueError, match="no memory"):
+        translated(tmp_path, ".txt", "one\ntwo\n", translate)
 
 
 def test_messages_are_translated_some_at_a_time(tmp_path, monkeypatch):
@@ -540,7 +582,7 @@ def test_messages_are_translated_some_at_a_time(tmp_path, monkeypatch):
     assert failures == ["'text 57': no such number"]
     assert [*json.loads(found).values()].count("text 57") == 1
     assert found.count("TEXT") == 99
-    assert calls == [10, 10, 10, 10, 10, *[1] * 10, 10, 10, 10, 10] and sizes == [620]
+    assert calls.count(10) == 9 and len(calls) <= 9 + 8 and sizes == [620]  # Halves of one group.
 
 
 def test_messages_are_filled_in_and_marked(tmp_path):

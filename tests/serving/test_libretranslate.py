@@ -532,8 +532,8 @@ def test_a_file_is_translated_and_downloaded(one):
     status, reason = translate_file(one, "a.txt", "Männer".encode("latin-1"), api_key="k1")
     assert status == 400 and "'utf-8' codec can't decode" in reason
     assert "a.txt is not a .txt file" in reason and "/" not in reason
-    many = translate_file(one, "a.txt", 70_000 * b"\n", api_key="k1")
-    assert many[0] == 400 and "65536 line breaks" in many[1]
+    many = 70_000 * b"\n"  # More than a request may have: its halves are tried.
+    assert translate_file(one, "a.txt", many, api_key="k1") == (many, None)
     assert one.get("/download_file?id=x")[0] == 404
     assert one.get("/frontend/settings")[1]["supportedFilesFormat"] == [".txt"]
     headers = {"Content-Type": "multipart/form-data; boundary=x-y"}
@@ -740,11 +740,11 @@ def test_a_message_of_a_file_has_a_bounded_size(monkeypatch):
     pytest.importorskip("translate")
 
     async def answer(texts):
-        if texts != ["k0"]:
+        if any(int(text[1:]) % 2 for text in texts):
             raise ServingError(Code.INVALID_ARGUMENT, 1000 * "x")
         return texts
 
-    content = json.dumps({f"k{i}": f"k{i}" for i in range(1100)}).encode()
+    content = json.dumps({f"k{i}": f"k{i}" for i in range(2200)}).encode()
     _, failures = asyncio.run(_translate_alone(File("a.json", content), answer))
     assert (len(failures), len(failures[0])) == (1000, 300)
     monkeypatch.setattr("keras_transformer.serving.files._MOST_LINE", 1000)
