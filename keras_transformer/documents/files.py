@@ -62,6 +62,7 @@ _REPEATED = re.compile(r"(.+?)(?:, \1)+")
 KEPT = rf"all re:`[^`]+`|<code\b[^<>]*>(?:[^<]|<[^/]|</[^c])*</code>|{IMAGE}|\\\|"
 """What is kept in all but plain text, as `DecodingConfig.protect`: with code, images and `\\|`."""
 _IGNORED = b' data-translate-ignore="keras-transformer"'
+_LAST = b"<hr>"
 _CODE_ALONE = re.compile(
     rb"(<(?:p|li|d[dt]|t[dh]|div|h[1-6])\b[^<>]*>\s*<code)\b(?=[^<>]*>[^<]*</code>\s*</)",
     re.IGNORECASE,
@@ -232,8 +233,11 @@ def _change_html(store, content, change):
 
     callback.context_aware = True
     page = store(callback=callback)
-    page.parse(_CODE_ALONE.sub(rb"\1" + _IGNORED, content))
-    return page.filesrc.encode(page.encoding, "xmlcharrefreplace").replace(_IGNORED, b"")
+    page.parse(_CODE_ALONE.sub(rb"\1" + _IGNORED, content) + _LAST)
+    changed = page.filesrc.encode(page.encoding, "xmlcharrefreplace").replace(_IGNORED, b"")
+    if not changed.endswith(_LAST):  # translate-toolkit drops what follows.
+        raise ValueError("each element must have its end, such as </p>; write it at the last ones")
+    return changed.removesuffix(_LAST)
 
 
 def _change_markdown(store, content, change):

@@ -199,6 +199,13 @@ def test_pages_keep_their_values_and_encoding(tmp_path):
     assert found == page.replace("</p>", "&#1096;</p>").encode("iso-8859-1")
 
 
+@pytest.mark.parametrize("page", ["<p>One<p>Two", "<p>One</p><div>Two", "<p>One</p>\n<p>"])
+def test_a_page_whose_end_would_be_lost_is_refused(page, tmp_path):
+    with pytest.raises(ValueError, match="each element must have its end"):
+        translated(tmp_path, ".html", page, list)
+    assert translated(tmp_path, ".html", "<p>One</p>\nTwo", list) == ("<p>One</p>\nTwo", [])
+
+
 def test_code_of_pages_stays(tmp_path):
     page = (
         '<p>Run <code class="a">app</code> now.</p><pre>app <span>two</span>\n  three</pre>'

@@ -17,6 +17,7 @@ from keras_transformer.translation.translator import Translator
 from tests.helpers.tiny import (
     NO_UTF8,
     ODD,
+    languages_tokenizer,
     tiny_model,
     tiny_tokenizer,
     tiny_translator,
@@ -301,3 +302,17 @@ def test_another_backend_is_refused_with_what_to_do(monkeypatch):
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
     with pytest.raises(RuntimeError, match="Translator.translate needs .* Set KERAS_BACKEND=tens"):
         translator("one")
+
+
+def test_all_languages_share_the_graph_of_the_search():
+    tokenizer = languages_tokenizer()
+    english, german = list(tokenizer.languages)[:2]
+    search = DecodingConfig(extra_length=2, source_language=english, target_language=german)
+    translator = Translator(tiny_model(tokenizer.vocab_size), tokenizer, decoding=search)
+    texts = tf.constant(["one red dog", "two"])
+    columns = tf.constant([english, english]), tf.constant([german, german])
+    before = translator.translate(texts)
+    np.testing.assert_array_equal(translator.translate_between(texts, *columns), before)
+    translator.translate_between(texts, *columns[::-1])
+    translator.translate_with_scores(texts)
+    assert translator._search_languages.experimental_get_tracing_count() == 1
