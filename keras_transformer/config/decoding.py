@@ -39,7 +39,7 @@ def protect_problems(protect: str) -> list[str]:
             pattern = re.compile(word.removeprefix(PATTERN_PREFIX))
             problem = "a group; write (?:...) instead of (...)" if pattern.groups else ""
             if pattern.match(""):  # It would match before all others, everywhere.
-                problem = "it matches nothing, too; write + instead of *"
+                problem = "it matches an empty text; write + instead of *"
         except re.error as error:
             problem = str(error)
         if problem:

@@ -63,6 +63,7 @@ KEPT = rf"all re:`[^`]+`|<code\b[^<>]*>(?:[^<]|<[^/]|</[^c])*</code>|{IMAGE}|\\\
 """What is kept in all but plain text, as `DecodingConfig.protect`: with code, images and `\\|`."""
 _IGNORED = b' data-translate-ignore="keras-transformer"'
 _LAST = b"<hr>"
+"""What a page is read with at its end, to see whether that is lost."""
 _CODE_ALONE = re.compile(
     rb"(<(?:p|li|d[dt]|t[dh]|div|h[1-6])\b[^<>]*>\s*<code)\b(?=[^<>]*>[^<]*</code>\s*</)",
     re.IGNORECASE,
