@@ -67,10 +67,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         with serving(model, args.batching) as (process, ports):
             load = Load(sentences, process.pid, args.seconds, args.max_batch)
             load.run(ports, args.clients, model)
+            memory = load.memory("RssAnon"), load.memory("VmRSS"), load.memory("VmHWM")
             if args.hostile:
                 sends = [over_rest(ports), over_grpc(ports)]
                 print(measure(ports, sends, sentences, args.hostile))
-            memory = load.memory("RssAnon"), load.memory("VmRSS"), load.memory("VmHWM")
     print("private memory, MiB     {:.0f}; resident {:.0f}, at most {:.0f}".format(*memory))
     print(f"random strings          {len(load.random_strings):,}, no two alike")
     if load.samples:

@@ -28,8 +28,7 @@ LARGE = 1 << 16
 
 # A version's own file precedes the one that all versions share, as in TensorFlow Serving.
 _FILES = ("batching_params.pbtxt", "../serving/batching.config")
-_HALF_LIFE = 10  # Seconds after which half of the time that a client had is forgotten.
-_OLDEST_EVERY = 4
+_MOST_PASSES = 3  # How often a younger call of the same client may precede a call.
 _ENTRY = re.compile(r"(\w+)\s*:?\s*\{\s*value\s*:\s*(-?\d+)\s*;?\s*\}\s*")
 
 
@@ -95,6 +94,7 @@ class _Call:
     function: Callable[[], Any]
     turn: Turn
     answer: asyncio.Future
+    passes: int = 0
 
     def end(self, result: Any, error: BaseException | None) -> None:
         if self.answer.done():
@@ -108,10 +108,11 @@ class _Call:
 class Workers:
     """Threads that run the calls of several clients in turn.
 
-    A free thread takes a call of the client that had the least time recently. Among its calls, it
-    takes the one whose request has taken the least time, its estimate included, so that a short
-    request does not wait for long ones. Every fourth call is the oldest of all clients, so that
-    none waits forever.
+    A free thread takes a call of the client that had the least time (fair queueing). A client that
+    comes, or comes back, has the time of the one whose turn it is: it owes nothing for the time
+    when nobody waited, and saves none while it is away. Among its calls, the thread takes the one
+    whose request has taken the least time, its estimate included, so that a short request does not
+    wait for long ones; every fourth is the oldest, so that none waits forever.
 
     Args:
         threads: Calls that run at a time.
@@ -124,9 +125,8 @@ class Workers:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="predict")
         self._waiting: list[_Call] = []
         self._running: list[_Call] = []
-        self._taken = 0
+        self._clock = 0.0
         self._seconds: dict[str, float] = {}
-        self._halved = time.monotonic()
         self._is_stopped = False
 
     @property
@@ -177,6 +177,8 @@ class Workers:
             call = self._next()
             self._waiting.remove(call)
             self._running.append(call)
+            estimate = call.turn.estimate
+            self._charge(call.turn, estimate)
         started = time.monotonic()
         result, error = None, None
         try:
@@ -185,32 +187,31 @@ class Workers:
             error = caught
         with self._lock:
             self._running.remove(call)
-            self._charge(call.turn, time.monotonic() - started)
+            seconds = time.monotonic() - started
+            call.turn.seconds += seconds
+            self._charge(call.turn, seconds - estimate)
+            if not self.pending:
+                self._clock, self._seconds = 0.0, {}
         with contextlib.suppress(RuntimeError):  # The event loop has ended.
             call.answer.get_loop().call_soon_threadsafe(call.end, result, error)
 
     def _next(self) -> _Call:
-        self._taken += 1
-        if self._taken % _OLDEST_EVERY == 0:
-            return self._waiting[0]
-        had = [
-            min(self._seconds.get(each, 0) for each in call.turn.clients) for call in self._waiting
-        ]
+        had = [min(map(self._had, call.turn.clients)) for call in self._waiting]
+        self._clock = min(had)
+        self._seconds = {one: time for one, time in self._seconds.items() if time > self._clock}
         calls = [call for call, time in zip(self._waiting, had, strict=True) if time == min(had)]
-        return min(calls, key=lambda call: call.turn.seconds + call.turn.estimate)
+        if calls[0].passes == _MOST_PASSES:
+            return calls[0]
+        shortest = min(calls, key=lambda call: call.turn.seconds + call.turn.estimate)
+        calls[0].passes += shortest is not calls[0]
+        return shortest
+
+    def _had(self, client: str) -> float:
+        return max(self._clock, self._seconds.get(client, 0))
 
     def _charge(self, turn: Turn, seconds: float) -> None:
-        turn.seconds += seconds
-        passed = time.monotonic() - self._halved
-        if passed > _HALF_LIFE:
-            self._halved += passed
-            kept = 0.5 ** (passed / _HALF_LIFE)
-            self._seconds = {
-                each: kept * had for each, had in self._seconds.items() if kept * had > 0.005
-            }
         for client in turn.clients:
-            had = self._seconds.get(client, 0)
-            self._seconds[client] = had + seconds / len(turn.clients)
+            self._seconds[client] = self._had(client) + seconds / len(turn.clients)
 
     def stop(self) -> None:
         """Drop calls that have not begun, and answer all callers that the server is stopping."""

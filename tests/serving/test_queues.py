@@ -90,15 +90,47 @@ def test_a_short_request_waits_for_no_more_than_a_part_of_long_ones():
     take_turns(scenario)
 
 
-@pytest.mark.parametrize("client", ["", "greedy"])
-def test_a_long_request_has_its_turn_among_many_short_ones(client):
+def test_a_long_request_has_its_turn_among_many_short_ones():
     async def scenario(ask, workers, log, gate):
-        workers._charge(Turn(["greedy"]), 9)
-        long = ask("long", 1, client, estimate=9)
-        tasks = await begin(long, *(ask("short", 1) for _ in range(20)))
+        tasks = await begin(ask("long", 1, estimate=9), *(ask("short", 1) for _ in range(20)))
         gate.set()
         await asyncio.gather(*tasks)
         assert log.index("long") < 4
+
+    take_turns(scenario)
+
+
+@pytest.mark.parametrize("parts", [1, 10])
+def test_a_client_owes_nothing_for_the_time_when_nobody_waited(parts):
+    async def scenario(ask, workers, log, gate):
+        gate.set()
+        while workers.pending:
+            await asyncio.sleep(0.001)
+        await ask("before", parts, "early", seconds=0.1 / parts)
+        gate.clear()
+        waiting = asyncio.create_task(workers.run(gate.wait))
+        late = (ask("late", 1, "late", estimate=0.01, seconds=0.005) for _ in range(20))
+        tasks = await begin(*late, ask("early", 1, "early", estimate=0.01))
+        gate.set()
+        await asyncio.gather(waiting, *tasks)
+        assert log.index("early") <= parts + 2
+
+    take_turns(scenario)
+
+
+def test_a_client_saves_no_time_while_it_is_away():
+    async def scenario(ask, workers, log, gate):
+        both = [ask(name, 1, name, seconds=0.005) for name in ("early", "away")]
+        tasks = await begin(*both, *(ask("early", 1, "early", seconds=0.005) for _ in range(39)))
+        gate.set()
+        while len(log) < 30:
+            await asyncio.sleep(0.001)
+        # With the time of all that it let pass, it would have the next 28 turns.
+        tasks += await begin(*(ask("away", 1, "away", seconds=0.005) for _ in range(20)))
+        await asyncio.gather(*tasks)
+        after = log[log.index("away", 30) :]
+        assert "early" in after[:3]
+        assert after[:20].count("away") <= 13
 
     take_turns(scenario)
 
@@ -135,13 +167,17 @@ def test_a_client_may_have_half_of_the_places():
     take_turns(scenario)
 
 
-def test_the_time_of_a_client_is_forgotten_although_nothing_runs(monkeypatch):
-    workers = Workers(1, 1)
-    workers._charge(Turn(["a"]), 8)
-    now = time.monotonic()
-    monkeypatch.setattr(time, "monotonic", lambda: now + 30)  # Three half-lives.
-    workers._charge(Turn(["b"]), 1)
-    assert workers._seconds == pytest.approx({"a": 1, "b": 1}, rel=0.01)
+def test_clients_that_have_gone_are_forgotten():
+    async def scenario(ask, workers, log, gate):
+        tasks = await begin(*(ask(f"{i}", 1, f"{i}", seconds=0.001) for i in range(40)))
+        gate.set()
+        await asyncio.gather(*tasks)
+        while workers.pending:
+            await asyncio.sleep(0.001)
+        assert not workers._seconds
+        assert workers._clock == 0
+
+    take_turns(scenario)
 
 
 def test_the_rest_of_a_request_is_dropped_when_its_client_leaves():
