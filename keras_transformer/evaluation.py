@@ -28,6 +28,11 @@ PUBLISHED = ("paper", "multi30k")
 """Names of the scores that `published_bleu` computes."""
 
 _HYPHEN = re.compile(rb"(\S)-(\S)")
+_HAN = re.compile("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+# Letters of Thai, Lao, Burmese, Khmer and Japanese, which have no spaces between words either.
+_WITHOUT_SPACES = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff]")
+_LEAST_SHARE = 0.2
+"""Share of letters of such scripts. A word of Latin letters has the length of several Chinese."""
 
 _PUNCTUATION = frozenset([",", ":", "``", "''", "."])
 """Tags of words that do not count."""
@@ -113,8 +118,9 @@ def score(
 ) -> Scores:
     """Return BLEU and chrF of translations, compared with one reference each.
 
-    Both must be detokenized text in its original case. sacrebleu tokenizes it by its rule 13a, so
-    scores are comparable with published ones that have the same signature.
+    Both must be detokenized text in its original case. Scores are comparable with published ones
+    that have the same signature. The references choose sacrebleu's tokenizer: 13a, or if they are
+    written without spaces, zh for Chinese and char for Japanese, Thai, Lao, Burmese and Khmer.
 
     Args:
         hypotheses: Translations.
@@ -150,7 +156,7 @@ def score(
         raise ValueError(
             "published scores need the language of the text, which is missing. Try 'de'."
         )
-    bleu, chrf = BLEU(tokenize="13a"), CHRF()
+    bleu, chrf = BLEU(tokenize=_bleu_tokenizer(references)), CHRF()
     return Scores(
         bleu=bleu.corpus_score(hypotheses, [references]).score,
         chrf=chrf.corpus_score(hypotheses, [references]).score,
@@ -161,6 +167,22 @@ def score(
             name: published_bleu(hypotheses, references, name, str(language)) for name in published
         },
     )
+
+
+def _bleu_tokenizer(references: Sequence[str]) -> str:
+    """Return the name of sacrebleu's tokenizer for a text.
+
+    >>> [_bleu_tokenizer([text]) for text in ("Ein Hund.", "一只狗。", "犬が走っている。")]
+    ['13a', 'zh', 'char']
+    """
+    text = "".join(references)
+    if text.isascii():
+        return "13a"
+    least = _LEAST_SHARE * sum(map(str.isalpha, text))
+    han, others = (len(each.findall(text)) for each in (_HAN, _WITHOUT_SPACES))
+    if han + others <= least:
+        return "13a"
+    return "char" if others > _LEAST_SHARE * (han + others) else "zh"
 
 
 def length_problem(hypotheses: Sequence[str], references: Sequence[str]) -> str | None:
@@ -175,16 +197,18 @@ def length_problem(hypotheses: Sequence[str], references: Sequence[str]) -> str 
 of a beam search longer'
     >>> length_problem(["Ein Hund rennt"], ["Der Hund rennt"])
     """
+    has_words = _bleu_tokenizer(references) == "13a"
     words, expected = (
-        sum(len(text.split()) for text in texts) for texts in (hypotheses, references)
+        sum(len(text.split() if has_words else text) for text in texts)
+        for texts in (hypotheses, references)
     )
     ratio = words / max(expected, 1)
     if 1 / _LENGTH_TOLERANCE <= ratio <= _LENGTH_TOLERANCE:
         return None
     penalty, length = ("higher", "longer") if ratio < 1 else ("lower", "shorter")
     return (
-        f"the translations have {ratio:.0%} of the words of the references; a {penalty} length "
-        f"penalty makes those of a beam search {length}"
+        f"the translations have {ratio:.0%} of the {'words' if has_words else 'characters'} of the "
+        f"references; a {penalty} length penalty makes those of a beam search {length}"
     )
 
 
@@ -232,7 +256,7 @@ def bleu_interval(hypotheses: Sequence[str], references: Sequence[str]) -> float
     >>> 5 < bleu_interval(["a dog runs on the sand", lines[1]] * 9, lines) < 7
     True
     """
-    bleu = BLEU(tokenize="13a")
+    bleu = BLEU(tokenize=_bleu_tokenizer(references))
     found = bleu.corpus_score(hypotheses, [references], n_bootstrap=_SAMPLES)
     values = json.loads(found.format(is_json=True, signature=str(bleu.get_signature()), width=4))
     return values.get("confidence_var", 0.0)  # Without a match there is none.

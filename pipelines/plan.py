@@ -7,6 +7,7 @@ Usage:
 
 import itertools
 import math
+import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -92,6 +93,7 @@ _SAMPLE = 100_000
 """Pairs that the vocabulary of the trial is trained on, and its batches made of."""
 _LEAST_STEPS = 100
 """Steps of a pass, below which batches are smaller than the machine could take."""
+_MANY_CHARACTERS = 1_000
 _LONGEST_EPOCH = 0.5
 """Hours of an epoch, after which a run validates."""
 
@@ -139,6 +141,8 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.pla
     output = Path(args.output)
     if output.exists():
         raise Failed(f"error: {output} exists already. Remove it, or give another file.", MISTAKE)
+    if not output.absolute().parent.is_dir():
+        parser.error(f"--output must be in an existing directory, received {output}")
     with plain_errors(lambda: "Interrupted. Nothing was written."), stop_on_signals():
         import_tensorflow(training=True)
         names = ("source", "target", "validation_source", "validation_target")
@@ -146,7 +150,8 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.pla
         values, reasons = propose(files, args.hours)
         _write(output, values, reasons)
     print(f"{output} has the configuration; change in it what you like. Train with it:")
-    print(f"  {prog.removesuffix('plan')}train --config {output} --output runs/NAME")
+    config = shlex.quote(str(output))
+    print(f"  {prog.removesuffix('plan')}train --config {config} --output runs/NAME")
 
 
 def propose(files: Mapping[str, str], hours: float) -> tuple[dict[str, Any], list[str]]:
@@ -169,6 +174,9 @@ def propose(files: Mapping[str, str], hours: float) -> tuple[dict[str, Any], lis
             f"A plan needs at least {_FEWEST:,} pairs, received {pairs:,} in {files['source']}. To "
             "see how training works, run the quickstart; for a few pairs, fine-tune a model."
         )
+    validation = files["validation_source"], files.get("validation_target")
+    if not any(True for _ in stream_pairs(*validation)):
+        raise ValueError(f"A plan needs validation text, received none in {validation[0]}.")
     amount = next(each for each in AMOUNTS if pairs <= each.pairs)
     reasons: list[str] = []
 
@@ -176,11 +184,12 @@ def propose(files: Mapping[str, str], hours: float) -> tuple[dict[str, Any], lis
         reasons.append(line)
         print(line, flush=True)
 
-    note(f"{pairs:,} pairs: {amount.passes} passes, a vocabulary of {amount.vocab_size:,}")
     sizes = list(SIZES)[: list(SIZES).index(amount.largest) + 1]
     trials: list[Trial] = []
     with tempfile.TemporaryDirectory() as folder:
         sample = _write_sample(files, pairs, Path(folder))
+        amount = amount._replace(vocab_size=max(amount.vocab_size, sample.least_vocab_size))
+        note(f"{pairs:,} pairs: {amount.passes} passes, a vocabulary of {amount.vocab_size:,}")
         share, batch_tokens = sample.pairs / pairs, 25_000 if has_gpu() else 4096
         trial = _try(sizes[0], amount, sample.data, share, batch_tokens)
         if trial.steps_per_pass < _LEAST_STEPS:
@@ -194,7 +203,7 @@ def propose(files: Mapping[str, str], hours: float) -> tuple[dict[str, Any], lis
             if trials[-1].hours(amount.passes) > hours:
                 break  # A larger one takes longer.
     note(sample.kind.reason.format(sample.share_of_code))
-    return _configuration(files, sample.kind, amount, trials, hours, note), reasons
+    return _configuration(files, sample, amount, trials, hours, note), reasons
 
 
 class Sample(NamedTuple):
@@ -204,11 +213,23 @@ class Sample(NamedTuple):
         data: Their files, as the `data` of an experiment.
         pairs: Their number.
         share_of_code: The share of pairs whose source has placeholders or tags.
+        characters: The number of different characters.
     """
 
-    data: dict[str, str]
+    data: dict[str, Any]
     pairs: int
     share_of_code: float
+    characters: int
+
+    @property
+    def least_vocab_size(self) -> int:
+        """The tokens of a vocabulary with as many others as characters, in hundreds."""
+        return 100 * math.ceil(2 * self.characters / 100)
+
+    @property
+    def coverage(self) -> dict[str, float]:
+        """What SentencePiece recommends for Chinese and Japanese: rare characters are bytes."""
+        return {"character_coverage": 0.9995} if self.characters > _MANY_CHARACTERS else {}
 
     @property
     def kind(self) -> Kind:
@@ -225,14 +246,18 @@ def _write_sample(files, pairs, folder):
     chosen = islice(stream_pairs(files["source"], files.get("target")), 0, None, every)
     paths = {side: folder / side for side in ("source", "target")}
     number, with_code = -(-pairs // every), 0
+    characters: set[str] = set()
     with open(paths["source"], "w") as sources, open(paths["target"], "w") as targets:
         for source, target in chosen:
             print(source, file=sources)
             print(target, file=targets)
+            characters.update(source, target)
             with_code += bool(find_symbols(source, *PLACEHOLDERS, "html"))
     parts = itertools.product(("train", "validation"), paths.items())
     data = {f"{part}_{side}": str(path) for part, (side, path) in parts}
-    return Sample({**data, "cache": str(folder / "text")}, number, with_code / number)
+    data["cache"] = str(folder / "text")
+    sample = Sample(data, number, with_code / number, len(characters))
+    return sample._replace(data={**data, **sample.coverage})
 
 
 def _try(size, amount, data, share, batch_tokens):
@@ -250,7 +275,7 @@ def _try(size, amount, data, share, batch_tokens):
     return Trial(size, batch_tokens, found.tokens_per_second, tokens, steps, found.peak_bytes)
 
 
-def _configuration(files, kind, amount, trials, hours, note):
+def _configuration(files, sample, amount, trials, hours, note):
     """Return the configuration of the largest size whose run takes at most `hours`."""
     fitting = [trial for trial in trials if trial.hours(amount.passes) <= hours]
     trial = fitting[-1] if fitting else trials[0]
@@ -262,7 +287,7 @@ def _configuration(files, kind, amount, trials, hours, note):
         )
     steps = passes * trial.steps_per_pass
     warmup = min(4000, max(1, steps * 15 // 100))
-    size = SIZES[trial.size]
+    size, kind = SIZES[trial.size], sample.kind
     scale = min(1.0, size.rate * math.sqrt(size.model["d_model"] * warmup))
     training = {
         "epochs": passes,
@@ -282,6 +307,7 @@ def _configuration(files, kind, amount, trials, hours, note):
         "data": {
             **{name if "_" in name else f"train_{name}": path for name, path in files.items()},
             **kind.data,
+            **sample.coverage,
         },
         "training": training,
         "decoding": {"beam_size": 5, **kind.decoding},

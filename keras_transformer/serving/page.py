@@ -272,7 +272,9 @@ def score_request(body: bytes) -> dict[str, Any]:
 def _forget_sentences() -> None:
     """Empty the caches of sacrebleu's tokenizers, which would keep each sentence they have seen."""
     from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
+    from sacrebleu.tokenizers.tokenizer_char import TokenizerChar
     from sacrebleu.tokenizers.tokenizer_re import TokenizerRegexp
+    from sacrebleu.tokenizers.tokenizer_zh import TokenizerZh
 
-    for tokenizer in (Tokenizer13a, TokenizerRegexp):
+    for tokenizer in (Tokenizer13a, TokenizerChar, TokenizerRegexp, TokenizerZh):
         tokenizer.__call__.cache_clear()

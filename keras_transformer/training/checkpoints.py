@@ -130,8 +130,13 @@ class Checkpoints:
             load_checkpoint(model, newest)
 
     def out_of_patience(self) -> bool:
-        """Return whether the last `patience` epochs were no better than the best one."""
+        """Return whether the last `patience` epochs were no better than the best one.
+
+        They are compared by NLL while the score that selects is 0, as in the first epochs.
+        """
         best = self.best()
+        if best and not score_of(best[0]):
+            best = self.best("nll") or best
         if self.patience is None or not best:
             return False
         return self.position().epochs - position_of(best[0]).epochs >= self.patience

@@ -277,7 +277,8 @@ def _best_of(
             log.info(_row("candidate", [_SHOWN[score] for score in _shown(found)], "checkpoints"))
         values = [f"{found[name][f'val_{score}']:.3f}" for score in _shown(found)]
         log.info(_row(name, values, key))
-    chosen = max(found, key=lambda name: found[name][SELECTING[config.data.task]])
+    selecting = SELECTING[config.data.task]  # Of equal ones, the likelier; both may be 0.
+    chosen = max(found, key=lambda name: (found[name][selecting], -found[name]["val_nll"]))
     log.info("chosen: %s (%s)", chosen, candidates[chosen])
     references = [reference for _, reference in pairs]
     problem = length_problem(outputs[str(candidates[chosen])], references)

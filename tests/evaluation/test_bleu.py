@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import sacrebleu
 
-from keras_transformer.evaluation import Scores, score
+from keras_transformer.evaluation import Scores, length_problem, score
 
 REFERENCES = ["Ein Hund rennt sehr schnell.", "Zwei Kinder lesen ein Buch.", "Es regnet heute."]
 HYPOTHESES = ["Ein Hund rennt schnell.", "Zwei Kinder lesen das Buch.", "Heute regnet es."]
@@ -23,6 +23,34 @@ def test_scores_are_those_of_sacrebleu_with_its_settings_and_version():
     )
     perfect = score(REFERENCES, REFERENCES)
     assert (perfect.bleu, perfect.chrf) == pytest.approx((100, 100))
+
+
+@pytest.mark.parametrize(
+    ("text", "tokenizer"),
+    [
+        (["今天天气很好。", "我用 Linux 和 Firefox 浏览器。"], "zh"),
+        (["犬が走っている。", "日本語のテスト文字列です。"], "char"),
+        (["สุนัขกำลังวิ่งอยู่บนชายหาด", "แมวนอนหลับ"], "char"),
+        (["개가 해변을 달린다 .", "고양이가 집에서 잔다 ."], "13a"),
+        (["Собака бежит по пляжу.", "Кот спит на солнце."], "13a"),
+        (["A film called 東京物語 was shown here.", "Many people liked it."], "13a"),
+    ],
+)
+def test_text_without_spaces_has_a_tokenizer_that_divides_it(text, tokenizer):
+    scores = score(text, text)
+    assert f"|tok:{tokenizer}|" in scores.signature
+    assert scores.bleu == pytest.approx(100)
+    changed = [text[0][:-3] + text[0][-1], text[1]]
+    expected = sacrebleu.corpus_bleu(changed, [text], tokenize=tokenizer).score
+    assert score(changed, text).bleu == pytest.approx(expected)
+    assert 30 < expected < 99
+
+
+def test_the_length_of_text_without_spaces_is_that_of_its_characters():
+    assert length_problem(["今天"], ["今天天气很好"]).startswith(
+        "the translations have 33% of the characters of the references"
+    )
+    assert length_problem(["今天天气好"], ["今天天气很好"]) is None
 
 
 def test_bleu_is_the_geometric_mean_of_precisions():

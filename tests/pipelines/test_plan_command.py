@@ -92,7 +92,9 @@ def test_text_with_placeholders_in_a_twentieth_gets_what_suits_messages(
 ):
     lines = [f"Copied {'%d' if i % every == 0 else i} files\tx\n" for i in range(2100)]
     (tmp_path / "text.tsv").write_text("".join(lines), encoding="utf-8")
-    files = ["--source", str(tmp_path / "text.tsv"), "--validation-source", str(tmp_path / "v.po")]
+    (tmp_path / "valid.tsv").write_text("held\tout\n")
+    validation = str(tmp_path / "valid.tsv")
+    files = ["--source", str(tmp_path / "text.tsv"), "--validation-source", validation]
     plan.main([*files, "--output", str(tmp_path / "plan.yaml")])
     config = ExperimentConfig.from_file(tmp_path / "plan.yaml")
     assert config.data.filters == (["messages"] if is_messages else ["prose"])
@@ -110,6 +112,31 @@ def test_too_few_pairs_and_files_that_exist_are_refused(tmp_path, tried, capsys)
         assert expected in capsys.readouterr().err
         (tmp_path / "plan.yaml").touch()
     assert not tried
+
+
+def test_mistakes_in_files_are_found_before_trials(tmp_path, tried, capsys):
+    options = write_text(tmp_path, [("a", "b")] * 1000)
+
+    def expect(message, *others):
+        with pytest.raises(SystemExit):
+            plan.main([*options, *others])
+        assert message in capsys.readouterr().err
+
+    expect("--output must be in an existing directory", "--output", str(tmp_path / "none/plan"))
+    for name in ("source", "target"):
+        (tmp_path / f"{name}.held_out").write_text("")
+    expect("needs validation text, received none")
+    (tmp_path / "target.held_out").unlink()
+    expect("target.held_out")
+    assert not tried
+
+
+def test_a_text_of_many_characters_gets_a_vocabulary_with_room_for_words(tmp_path, tried):
+    characters = [chr(0x4E00 + i) for i in range(2494)]
+    plan.main(write_text(tmp_path, [(f"a {one}", 3 * one) for one in characters]))
+    config = ExperimentConfig.from_file(tmp_path / "plan.yaml")
+    assert config.model.vocab_size == 5000  # Instead of 1,000, which has no room for them.
+    assert config.data.character_coverage == 0.9995
 
 
 @pytest.mark.slow

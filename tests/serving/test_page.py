@@ -5,7 +5,9 @@ import re
 
 import pytest
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
+from sacrebleu.tokenizers.tokenizer_char import TokenizerChar
 from sacrebleu.tokenizers.tokenizer_re import TokenizerRegexp
+from sacrebleu.tokenizers.tokenizer_zh import TokenizerZh
 
 from keras_transformer.evaluation import score
 from keras_transformer.serving.page import HEADERS, Page, about
@@ -260,8 +262,9 @@ def test_bleu_refuses_other_sites(port):
 
 
 def test_bleu_keeps_no_sentence(port):
-    assert bleu(port, {"translations": ["Keep me."], "references": ["Keep you."]})[0] == 200
-    for tokenizer in (Tokenizer13a, TokenizerRegexp):
+    for texts in (["Keep me."], ["保持我"], ["わたし"]):
+        assert bleu(port, {"translations": texts, "references": texts})[0] == 200
+    for tokenizer in (Tokenizer13a, TokenizerRegexp, TokenizerZh, TokenizerChar):
         assert tokenizer.__call__.cache_info().currsize == 0
 
 

@@ -27,7 +27,14 @@ def chosen(tmp_path, monkeypatch):
     rows = (f"{n},{bleu},{nll}\n" for n, (bleu, nll, _) in enumerate(SCORES, start=1))
     (tmp_path / "epochs.csv").write_text(f"epoch,val_bleu,val_nll\n{''.join(rows)}")
 
-    def chosen(average, damage=None, bleu=lambda value: -value, translation="eins", **how):
+    def chosen(
+        average,
+        damage=None,
+        bleu=lambda value: -value,
+        nll=lambda value: 1.0,
+        translation="eins",
+        **how,
+    ):
         data = {"train_source": "train.tsv", "validation_source": "valid.tsv"}
         config = toy_experiment(data, average=average)
         shutil.rmtree(tmp_path / "checkpoints", ignore_errors=True)
@@ -50,7 +57,7 @@ def chosen(tmp_path, monkeypatch):
         def measure(self):
             seen.append(float(self.translator.model.get_weights()[0].flat[0]))
             self.translations = [translation if bleu(seen[-1]) == -1.0 else "eins"]
-            return {"val_nll": 1.0, "val_bleu": bleu(seen[-1]), "val_chrf": 2.0}
+            return {"val_nll": nll(seen[-1]), "val_bleu": bleu(seen[-1]), "val_chrf": 2.0}
 
         monkeypatch.setattr(choose.Validation, "measure", measure)
         checked = SimpleNamespace(
@@ -106,6 +113,11 @@ def test_where_the_average_loses_the_best_single_epoch_is_chosen(chosen, average
     _, report = chosen(average, bleu=lambda weight: 30.0 if weight == best else 29.0)
     assert report["chosen"] == name
     assert report["validation_bleu"][name] == max(report["validation_bleu"].values()) == 30.0
+
+
+def test_of_equal_scores_the_likelier_weights_win(chosen):
+    _, report = chosen("last", bleu=lambda weight: 0.0, nll=lambda weight: abs(weight - 2))
+    assert report["chosen"] == "best nll"
 
 
 @pytest.mark.parametrize(("translation", "share"), [("eins", None), ("eins zwei", "200%")])
