@@ -5,7 +5,7 @@ import functools
 import importlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,24 +19,25 @@ from keras_transformer.documents.groups import (
 )
 from keras_transformer.documents.markdown import IMAGE, NOTE, from_tags, hide, show, to_tags
 from keras_transformer.documents.messages import read_message, write_message
+from keras_transformer.documents.subtitles import CUE_TAG, change_subtitles
 from keras_transformer.documents.word import change_word, check_size
 
-_STORES = {
+_STORES: Mapping[str, str | None] = {
     ".po": "po.pofile",
     ".pot": "po.pofile",
     ".xliff": "xliff.Xliff1File",
     ".xlf": "xliff.Xliff1File",
-    ".json": "jsonl10n.JsonNestedFile",
-    ".arb": "jsonl10n.ARBJsonFile",
+    ".json": None,
+    ".arb": None,
     ".properties": "properties.javautf8file",
-    ".srt": "subtitles.SubtitleFile",
-    ".vtt": "subtitles.SubtitleFile",
+    ".srt": None,
+    ".vtt": None,
     ".html": "html.htmlfile",
     ".htm": "html.htmlfile",
     ".md": "markdown.MarkdownFile",
     ".docx": "docx",
 }
-"""What reads each kind of file: a class of translate-toolkit, or python-docx."""
+"""What reads each kind of file: a class of translate-toolkit, python-docx, or this package."""
 SUFFIXES = (".txt", *_STORES)
 """What `translate_file` reads."""
 _GETTEXT = (".po", ".pot")
@@ -44,6 +45,8 @@ _GETTEXT = (".po", ".pot")
 _BILINGUAL = (*_GETTEXT, ".xliff", ".xlf")
 """Files that hold a message next to its translation."""
 _XML = (".xliff", ".xlf", ".docx")
+_JSON = (".json", ".arb")
+_JSON_TOKEN = re.compile(r'(?P<string>"[^"\\]*(?:\\.[^"\\]*)*")(?P<colon>\s*:)?|[{}\[\]]')
 _NOT_XML = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML cannot hold, which a vocabulary of bytes may write."""
 _NUMBER = "{icu_number}"
@@ -59,8 +62,11 @@ _CHECK = "(pofilter) "
 _REPEATED = re.compile(r"(.+?)(?:, \1)+")
 """The reason of a check that several forms of a plural fail."""
 
-KEPT = rf"all re:`[^`]+`|<code\b[^<>]*>(?:[^<]|<[^/]|</[^c])*</code>|{IMAGE}|\\\|"
-"""What is kept in all but plain text, as `DecodingConfig.protect`: with code, images and `\\|`."""
+KEPT = rf"all re:`[^`]+`|<code\b[^<>]*>(?:[^<]|<[^/]|</[^c])*</code>|{IMAGE}|\\\||{CUE_TAG}"
+"""What is kept in all but plain text, as `DecodingConfig.protect`.
+
+With code, images, `\\|` and the tags of subtitles that are none of HTML.
+"""
 _IGNORED = b' data-translate-ignore="keras-transformer"'
 _LAST = b"<hr>"
 """What a page is read with at its end, to see whether that is lost."""
@@ -94,8 +100,8 @@ def check_suffix(path: Path, only_missing: bool = False, checks: bool = False) -
     _store(path)
 
 
-def _store(path: Path, stores: Mapping[str, str] = _STORES) -> Any:
-    """Return the class that reads a file, or None for plain text."""
+def _store(path: Path, stores: Mapping[str, str | None] = _STORES) -> Any:
+    """Return the class that reads a file, or None if no other package does."""
     if (name := stores.get(path.suffix.lower())) is None:
         return None
     try:
@@ -141,14 +147,15 @@ def translate_file(
     """
     check_suffix(path, only_missing, checks)
     store, suffix = _store(path), path.suffix.lower()
-    if store is None:
+    if suffix == ".txt":
         return _translate_plain(path, output, translate, begin)
     if suffix in _XML:
         translate = functools.partial(_translate_for_xml, translate)
     if suffix == ".docx":
         check_size(path.read_bytes())
     if change := _PAGES.get(suffix):  # Written while they are read.
-        return _translate_page(path, output, functools.partial(change, store), translate, begin)
+        change = functools.partial(change, store) if store else change
+        return _translate_page(path, output, change, translate, begin)
     messages = read_messages(path)
     checker = load_checker(messages.gettargetlanguage()) if checks else None
     failures = _translate_messages(messages, translate, only_missing, checker, begin)
@@ -159,7 +166,7 @@ def translate_file(
     return failures
 
 
-def read_messages(path: Path, stores: Mapping[str, str] = _STORES) -> Any:
+def read_messages(path: Path, stores: Mapping[str, str | None] = _STORES) -> Any:
     """Return the messages of a file, as translate-toolkit reads them.
 
     Args:
@@ -222,7 +229,8 @@ def _translate_page(path, output, parse, translate, begin):
     content, texts = path.read_bytes(), []
     with _reading(path):
         parse(content, lambda text: texts.append(text) or text)
-    found, failures = translate_all(texts, translate, begin)
+    translate_texts = _translate_forms if path.suffix.lower() in _JSON else translate_all
+    found, failures = translate_texts(texts, translate, begin)
     output.write(parse(content, lambda text: found.get(text, text)))
     return failures
 
@@ -251,11 +259,36 @@ def _change_markdown(store, content, change):
     return show(page.filesrc).encode()
 
 
-_PAGES = {
+def _change_json(content, change, kept=None):
+    """Return JSON with changed strings, and all else as it is written; keep keys as `kept`."""
+    encoding = json.detect_encoding(content)
+    text = content.decode(encoding)
+    json.loads(text)  # Raises an error if it is damaged.
+    depth, is_kept = 0, False
+
+    def replace(token):
+        nonlocal depth, is_kept
+        depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(token[0], 0)
+        if token["colon"] and depth == 1:
+            is_kept = kept is not None and json.loads(token["string"]).startswith(kept)
+        if token["colon"] or is_kept or len(token[0]) <= len('""'):
+            return token[0]
+        old = json.loads(token[0])
+        new = change(old)
+        return token[0] if new == old else json.dumps(new, ensure_ascii=False)
+
+    return _JSON_TOKEN.sub(replace, text).encode(encoding)
+
+
+_PAGES: Mapping[str, Callable[..., bytes]] = {
     ".html": _change_html,
     ".htm": _change_html,
     ".md": _change_markdown,
     ".docx": change_word,
+    ".json": _change_json,
+    ".arb": functools.partial(_change_json, kept="@"),
+    ".srt": change_subtitles,
+    ".vtt": change_subtitles,
 }
 
 

@@ -243,6 +243,108 @@ def test_only_what_is_missing_is_filled_in(tmp_path):
     assert seen[-1] == 'Some <g id="1">&lt;svg xmlns="a"&gt;</g> text.'
 
 
+def test_only_strings_of_json_change(tmp_path):
+    content = """{"a":{}, "b":[],\t"c": ["x",{}, "y", [], 3, null], "e": "", "f\\"" : 1e3,
+    "x{": "\\u0041 {", "d":"One dog", "d":"One dog"}\r\n"""
+    found, failures = translated(tmp_path, ".json", content, lambda x: [f'"{y}"' for y in x])
+    expected = content.replace("One dog", r"\"One dog\"").replace(r"\u0041 {", r"\"A {\"")
+    assert (found, failures) == (
+        expected.replace('"x",', r'"\"x\"",').replace('"y"', r'"\"y\""'),
+        [],
+    )
+    assert translated(tmp_path, ".json", content, list) == (content, [])
+    assert translated(tmp_path, ".json", '\ufeff["a", "b"]', lambda x: [*map(str.upper, x)]) == (
+        '\ufeff["A", "B"]',
+        [],
+    )
+    assert translated(tmp_path, ".json", '"a"', lambda x: [*map(str.upper, x)]) == ('"A"', [])
+    messages = """{"@@x": "a", "one": "a", "@one": {"description": "a", "b": ["a"]},
+    "@no": {"type": "a"}, "two": "a"}"""
+    upper, _ = translated(tmp_path, ".arb", messages, lambda x: [*map(str.upper, x)])
+    assert upper == messages.replace('"one": "a"', '"one": "A"').replace('o": "a"', 'o": "A"')
+
+
+VTT = """WEBVTT - A title
+
+STYLE
+::cue { color: yellow; }
+
+NOTE Some
+
+intro
+00:00:01.000 --> 100:00:04.000 position:10%,line-left align:left
+<v Anna>Some.</v>
+
+2
+00:05.000\t-->\t00:07.000 line:0
+
+00:08.000 --> 00:09.000
+Some,
+<c.red>some</c>
+"""
+SRT = """1
+00:00:01,000 --> 00:00:04,000  X1:100 X2:200
+Some.
+42
+
+more
+2
+00:00:05,000 --> 00:00:07,000
+3
+100:00:05,000 --> 100:00:06,000 align:start
+{\\an8}Some --> 1"""
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize(
+    ("suffix", "content", "texts"),
+    [
+        (".vtt", VTT, ["<v Anna>Some.</v>", "Some,\n<c.red>some</c>"]),
+        (".srt", SRT, ["Some.\n42", "more", r"{\an8}Some --> 1"]),
+    ],
+)
+def test_only_the_text_of_cues_changes(suffix, content, texts, end, tmp_path):
+    content, seen = "\ufeff" + content.replace("\n", end), []
+    assert translated(tmp_path, suffix, content, lambda x: seen.extend(x) or x) == (content, [])
+    assert seen == texts
+    found, _ = translated(tmp_path, suffix, content, lambda x: [f"{y}\n\n!" for y in x])
+    for text in texts:
+        text = text.replace("\n", end)
+        content = content.replace(text, f"{text}{end}!")
+    assert found == content
+    kept = re.compile(KEPT.partition("re:")[2])
+    tags = "<v Anna> <v.loud Bob B> <c.red> <00:05.000> {\\an8}"
+    assert " ".join(kept.findall(f"{tags} <b> </v> {{name}} <c>")) == tags
+
+
+def test_subtitles_of_any_lines_come_back(tmp_path):
+    choose = random.Random(0)
+    times = "0:00:01,0 --> 0:00:02,0 x"
+    parts = [times, f"\n{times}", "7", "", " ", "A", "NOTE", "-->", "\u2028B", "\x0c", "C "]
+    for _ in range(1000):
+        head = choose.choice(["WEBVTT\n", f"{times}\n", f"\ufeff{times}\r\n"])
+        lines = choose.choices(parts, k=choose.randrange(9))
+        content = head + "".join(x + choose.choice(["\n", "\r\n", "\r"]) for x in lines)
+        content += choose.choice(["", "A", times])
+        assert translated(tmp_path, ".srt", content, list) == (content, [])
+
+
+@pytest.mark.parametrize(
+    ("encoding", "word"),
+    [("latin-1", "d\xe9j\xe0"), ("utf-16", "d\xe9j\xe0"), ("utf-8-sig", "\u0448")],
+)
+def test_subtitles_keep_their_encoding_where_they_can(encoding, word, tmp_path):
+    path = tmp_path / "file.srt"
+    content = f"1\n00:00:01,000 --> 00:00:02,000\nA {word}.\n"
+    path.write_bytes(content.encode(encoding))
+    assert read_and_translate(path, list) == (content.encode(encoding), [])
+    found, _ = read_and_translate(path, lambda texts: ["A dog." for _ in texts])
+    assert found == content.replace(word, "dog").encode(encoding)
+    found, _ = read_and_translate(path, lambda texts: ["\u0448 \u00fd\u3042" for _ in texts])
+    written = "utf-8" if encoding == "latin-1" else encoding
+    assert found.decode(written) == content.replace(f"A {word}.", "\u0448 \u00fd\u3042")
+
+
 ICU = [
     "You have {n, plural,\n  =0 {no files}\n  one {# file}\n  other {# files in {dir}}\n} now.",
     "{a, select, male {He has {n, plural, one {a dog} other {# dogs}}} other { They }}",
