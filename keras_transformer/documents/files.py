@@ -17,7 +17,19 @@ from keras_transformer.documents.groups import (
     shown,
     translate_all,
 )
-from keras_transformer.documents.markdown import IMAGE, NOTE, from_tags, hide, show, to_tags
+from keras_transformer.documents.markdown import (
+    FRONT,
+    IMAGE,
+    LABEL,
+    MARKS,
+    NOTE,
+    escape_start,
+    find_definitions,
+    from_tags,
+    hide,
+    show,
+    to_tags,
+)
 from keras_transformer.documents.messages import read_message, write_message
 from keras_transformer.documents.subtitles import CUE_TAG, change_subtitles
 from keras_transformer.documents.word import change_word, check_size
@@ -62,10 +74,10 @@ _CHECK = "(pofilter) "
 _REPEATED = re.compile(r"(.+?)(?:, \1)+")
 """The reason of a check that several forms of a plural fail."""
 
-KEPT = rf"all re:`[^`]+`|<code\b[^<>]*>(?:[^<]|<[^/]|</[^c])*</code>|{IMAGE}|\\\||{CUE_TAG}"
+KEPT = rf"all re:`[^`]+`|<code\b[^<>]*>(?:[^<]|<[^/]|</[^c])*</code>|{IMAGE}|{MARKS}|\\\||{CUE_TAG}"
 """What is kept in all but plain text, as `DecodingConfig.protect`.
 
-With code, images, `\\|` and the tags of subtitles that are none of HTML.
+With code, images, footnotes, comments, `\\|` and the tags of subtitles that are none of HTML.
 """
 _IGNORED = b' data-translate-ignore="keras-transformer"'
 _LAST = b"<hr>"
@@ -250,13 +262,22 @@ def _change_html(store, content, change):
 
 
 def _change_markdown(store, content, change):
+    text = content.decode()
+    front = FRONT.match(text)[0]
+    names = find_definitions(text)
+
     def callback(text):
-        return text if text.endswith(NOTE) else hide(from_tags(change(to_tags(show(text)))))
+        if text.endswith(NOTE):
+            return text
+        text = show(text)
+        label = LABEL.match(text)[0]
+        text = text.removeprefix(label)
+        return hide(label + escape_start(from_tags(change(to_tags(text, names))), text))
 
     skipped = dict.fromkeys(("extract_code_blocks", "extract_frontmatter"), False)
     page = store(callback=callback, no_placeholders=True, **skipped)
-    page.parse(hide(content.decode(), notes=True).encode())
-    return show(page.filesrc).encode()
+    page.parse(hide(text.removeprefix(front), notes=True).encode())
+    return (front + show(page.filesrc)).encode()
 
 
 def _change_json(content, change, kept=None):

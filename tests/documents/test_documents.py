@@ -180,15 +180,54 @@ def test_what_is_not_text_stays(suffix, tmp_path):
         ),
         ("- > [!NOTE]\n  > One.\n", ["One."]),
         ('Text:\n\n!!! note "T"\n    One.\n    Two.\n\nEnd\n', ["Text:", "End"]),
+        ("\ufeff+++\ntitle = 'One'\n\n+++\n\n[One](x)\n", ["One"]),
+        ("\ufeff---\ntitle: One\n---\n\nOne\n", ["One"]),
+        (
+            "One[^1] ~~two~~ <!-- *three* -->.\n\n[^1]: A note.\n[^n]: One\n\n[^x]: Two\n",
+            ["One[^1] two <!-- *three* -->.", "A note.", "One", "Two"],
+        ),
+        ("- [ ] One\n- [x] Two\n  1. [X] **Three**\n", ["One", "Two", "Three"]),
+        (
+            "See [Manual], [`the` *guide*][], [x] [one][manual].\n\n[manual]: m.md\n"
+            "[`The` *guide*]: g.md\n",
+            ["See Manual, `the` guide, [x] one."],
+        ),
         ("```\n!!! a\n    > [!A]\n> &lt; \\|\n```\n", []),
     ],
 )
 def test_escapes_and_notes_of_markdown_stay(content, texts, tmp_path):
     seen = []
     assert translated(tmp_path, ".md", content, lambda x: seen.extend(x) or x) == (content, [])
-    assert seen == texts
+    assert [re.sub("</?[A-Z][^<>]*>", "", text) for text in seen] == texts
     kept = re.compile(KEPT.partition("re:")[2])
-    assert kept.findall(r"a \| `b` ![c](d_(e).png)") == [r"\|", "`b`", "![c](d_(e).png)"]
+    found = kept.findall(r"a \| `b` ![c](d_(e).png) [^1] <!-- - -->")
+    assert found == [r"\|", "`b`", "![c](d_(e).png)", "[^1]", "<!-- - -->"]
+
+
+def test_a_translation_of_markdown_changes_no_structure(tmp_path):
+    names = "\n\n[manual]: m.md\n[The  guide]: g.md\n"
+    content = f"See [Manual] and [the guide][]. [Manual][]!{names}"
+    found, _ = translated(
+        tmp_path, ".md", content, lambda x: [y.replace("anual<", "appe<") for y in x]
+    )
+    assert found == f"See [Mappe][Manual] and [the guide][]. [Mappe][Manual]!{names}"
+    for text, expected in {
+        "3. Januar": r"3\. Januar",
+        "12) x": r"12\) x",
+        "# x": r"\# x",
+        "- x": r"\- x",
+        "+ x": r"\+ x",
+        "* x": r"\* x",
+        "> x": r"\> x",
+        "---": r"\---",
+        "3.5 x": "3.5 x",
+        "#x **y**": "#x **y**",
+        "-x": "-x",
+    }.items():
+        found, _ = translated(
+            tmp_path, ".md", "Intro.\n\n- One\n", lambda x, text=text: [text for _ in x]
+        )
+        assert found == f"{expected}\n\n- {expected}\n"
 
 
 def test_pages_keep_their_values_and_encoding(tmp_path):
