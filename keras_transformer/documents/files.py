@@ -331,7 +331,7 @@ def load_checker(language: str | None = None) -> Any:
 
 
 def _translate_messages(store, translate, only_missing, checker, begin):
-    units = [unit for unit in store.units if unit.istranslatable()]
+    units = [unit for unit in store.units if unit.istranslatable() and not _is_kept(unit)]
     if only_missing:
         units = [unit for unit in units if not all(_targets(unit))]
     texts = [text for unit in units for text in _strings(unit)]
@@ -349,10 +349,10 @@ def _translate_messages(store, translate, only_missing, checker, begin):
                 kept += [""] * (count - len(kept))
                 unit.target = [old or new for old, new in zip(kept, forms, strict=False)]
             elif _has_elements(unit):
-                unit.set_target_dom(_element(unit, forms[0]))
+                _set_element(unit, _element(unit, forms[0]))
             else:
-                unit.target = forms[0]
-            unit.markfuzzy()
+                _set_text(unit, forms[0])
+            _mark(unit)
             if checker:
                 _note_checks(unit, checker)
         except (SyntaxError, _CheckError) as error:  # The first is that of XML.
@@ -384,6 +384,40 @@ def _note_checks(unit: Any, checker: Any) -> None:
         reason = " ".join(reason.split())
         repeated = _REPEATED.fullmatch(reason)
         unit.adderror(name, repeated[1] if repeated else reason)
+
+
+def _is_kept(unit: Any) -> bool:
+    """Return whether what a message of XLIFF is in is not to be translated."""
+    if (node := getattr(unit, "xmlelement", None)) is None:
+        return False
+    values = (each.get("translate") for each in (node, *node.iterancestors()))
+    return next(filter(None, values), "yes").lower() == "no"
+
+
+def _set_element(unit: Any, node: Any) -> None:
+    """Set the target of a message of XLIFF that has elements inside."""
+    if (old := unit.target_dom) is None:
+        return unit.set_target_dom(node)
+    node.attrib.update(old.attrib)
+    node.tail = old.tail
+    unit.xmlelement.replace(old, node)
+
+
+def _set_text(unit: Any, text: str) -> None:
+    if (old := getattr(unit, "target_dom", None)) is not None:
+        for each in list(old):  # translate-toolkit would keep them.
+            old.remove(each)
+    unit.target = text
+
+
+def _mark(unit: Any) -> None:
+    """Mark a message, and those of its plural forms, as one to be reviewed."""
+    unit.markfuzzy()
+    for each in (unit, *getattr(unit, "units", ())):
+        if getattr(each, "rootNode", None) == "trans-unit":  # XLIFF 1.
+            each.markapproved(False)
+            if each.target_dom is not None:
+                each.target_dom.set("state", "needs-review-translation")
 
 
 def _targets(unit: Any) -> list[str]:

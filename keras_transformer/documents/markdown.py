@@ -41,8 +41,8 @@ _LONGEST = 8192
 
 # Unicode's characters for internal use, which are in no text.
 _AMPERSAND, _PIPE, NOTE, _COLON = "\ufdd0", "\ufdd1" * 2, "\ufdd2", "\ufdd3"
-"""What stands for `&`, for an escaped `|` in its width, ends the line that starts a note, and is the
-`:` of a footnote, which would be a link's definition if its text is one word."""
+"""What stands for `&`, for an escaped `|` in its width, ends the line that starts a note, and is
+the `:` of a footnote, which would be a link's definition if its text is one word."""
 _ENTITY = re.compile(r"&(?=(?P<name>[A-Za-z][A-Za-z0-9]*|#[0-9]+|#[xX][0-9A-Fa-f]+);)")
 _NOTES = (
     (

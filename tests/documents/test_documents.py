@@ -455,6 +455,44 @@ def test_segments_of_xliff_2_are_filled_in(tmp_path):
     assert seen == []
 
 
+def test_every_translation_of_xliff_asks_for_review(tmp_path):
+    plural = """<group restype="x-gettext-plurals" id="1" approved="yes">
+    <trans-unit id="1[0]"><source>%d file</source></trans-unit>
+    <trans-unit id="1[1]"><source>%d files</source><target state="final">Alt</target></trans-unit>
+    </group></body>"""
+    inline = 'text.</source><target xml:lang="de" state="final">Alt <g id="1">x</g></target>'
+    text = 'simple.</source><target resname="a"><g id="1">Alt</g> x</target>'
+    content = XLIFF.replace("plaintext", "po").replace("</body>", plural)
+    content = content.replace("text.</source>", inline).replace("simple.</source>", text)
+    found, _ = translated(tmp_path, ".xlf", content, lambda x: [f"{y}!" for y in x])
+    assert 'approved="yes"' not in found
+    targets = minidom.parseString(found).getElementsByTagName("target")
+    assert [node.getAttribute("state") for node in targets] == ["needs-review-translation"] * 4
+    assert [re.sub(' (xmlns|state)="[^"]*"', "", node.toxml()) for node in targets] == [
+        '<target resname="a">Plain &amp; simple.!</target>',
+        '<target xml:lang="de">Some <g id="1">bold</g> text.!</target>',
+        "<target>%d file!</target>",
+        "<target>%d files!</target>",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "unit", "end"),
+    [(XLIFF, '<trans-unit id="1"', "</trans-unit>"), (XLIFF_2, '<unit id="1"', "</unit>")],
+)
+def test_what_xliff_says_is_not_to_be_translated_stays(content, unit, end, tmp_path):
+    def seen(content):
+        texts = []
+        translated(tmp_path, ".xlf", content, lambda x: texts.extend(x) or x)
+        return len(texts)
+
+    inside = content.replace(unit, f'<group translate="no" id="g"><group id="h">{unit}', 1)
+    inside = inside.replace(end, f"{end}</group></group>", 1)
+    assert seen(content) == 2 and seen(inside) == (content == XLIFF)
+    assert seen(inside.replace(unit, f'{unit} translate="yes"')) == 2
+    assert seen(content.replace(unit, f'{unit} translate="no"')) == (content == XLIFF)
+
+
 def test_paragraphs_of_word_keep_their_formatting(tmp_path):
     docx = pytest.importorskip("docx")
     document = docx.Document()
