@@ -30,7 +30,7 @@ from keras_transformer.documents.markdown import (
     show,
     to_tags,
 )
-from keras_transformer.documents.messages import read_message, write_message
+from keras_transformer.documents.messages import double_apostrophes, read_message, write_message
 from keras_transformer.documents.subtitles import CUE_TAG, change_subtitles
 from keras_transformer.documents.word import change_word, check_size
 
@@ -163,6 +163,8 @@ def translate_file(
         return _translate_plain(path, output, translate, begin)
     if suffix in _XML:
         translate = functools.partial(_translate_for_xml, translate)
+    if suffix == ".properties":
+        translate = functools.partial(_translate_for_arguments, translate)
     if suffix == ".docx":
         check_size(path.read_bytes())
     if change := _PAGES.get(suffix):  # Written while they are read.
@@ -237,11 +239,19 @@ def _translate_for_xml(translate, texts):
     return [_NOT_XML.sub("", text) for text in translate(texts)]
 
 
+def _translate_for_arguments(translate, texts):
+    return [*map(double_apostrophes, texts, translate(texts))]
+
+
 def _translate_page(path, output, parse, translate, begin):
     content, texts = path.read_bytes(), []
     with _reading(path):
         parse(content, lambda text: texts.append(text) or text)
-    translate_texts = _translate_forms if path.suffix.lower() in _JSON else translate_all
+    suffix = path.suffix.lower()
+    translate_texts = _translate_forms if suffix in _JSON else translate_all
+    # A file without forms may be one of other software, and Flutter takes apostrophes as they are.
+    if suffix == ".json" and any(map(read_message, texts)):
+        translate = functools.partial(_translate_for_arguments, translate)
     found, failures = translate_texts(texts, translate, begin)
     output.write(parse(content, lambda text: found.get(text, text)))
     return failures

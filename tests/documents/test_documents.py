@@ -432,6 +432,34 @@ def test_a_form_whose_syntax_changes_stays_and_is_named(change, tmp_path):
     assert french == ("{n, plural, other {l''{name}}}", [])
 
 
+@pytest.mark.parametrize(
+    ("source", "translation", "java", "icu"),
+    [
+        ("Delete {0}", "C'est l'{0}", "C''est l''{0}", "C''est l''{0}"),
+        ("It''s {0}", "C'est l''{0}", "C''est l''{0}", "C''est l''{0}"),
+        ("Can't open {0}", "C'est l'{0}", "C'est l''{0}", "C'est l''{0}"),
+        ("Delete {name}", "C'est l'{name}", "C'est l''{name}", "C'est l''{name}"),
+        ("A '{'{name}", "'{'l'{name}", "'{'l'{name}", "'{'l'{name}"),
+        ("Delete it", "C'est l'{a}", "C'est l'{a}", "C'est l'{a}"),
+        ("Delete {{name}}", "C'est l'{{name}}", "C'est l'{{name}}", "C'est l'{{name}}"),
+        ("Delete ${name}", "C'est l'${name}", "C'est l'${name}", "C'est l'${name}"),
+    ],
+)
+def test_apostrophes_quote_no_argument(source, translation, java, icu, tmp_path):
+    translate = lambda texts: [translation if text == source else text for text in texts]  # noqa: E731
+    found, _ = translated(tmp_path, ".properties", f"a={source}\n", translate)
+    assert found == f"a={java}\n"
+    forms = "{n, plural, other {#}}"
+    for suffix, messages, expected in (
+        (".json", [source, forms], icu),
+        (".json", [source], translation),  # It may be one of other software.
+        (".arb", [source, forms], translation),
+    ):
+        content = json.dumps(dict(enumerate(messages)))
+        found, _ = translated(tmp_path, suffix, content, translate)
+        assert [*json.loads(found).values()] == [expected, *messages[1:]]
+
+
 def test_messages_of_any_form_come_back():
     choose = random.Random(0)
     parts = ["{", "}", "{n, plural,", " one {", " other {", "a", " ", "#", "{x}", "\n", "'"]
