@@ -174,8 +174,8 @@ def translate_file(
     checker = load_checker(messages.gettargetlanguage()) if checks else None
     failures = _translate_messages(messages, translate, only_missing, checker, begin)
     content = bytes(messages)
-    if suffix == ".properties" and path.read_bytes().isascii():
-        content = _escaped(content)
+    if suffix == ".properties":
+        content = _escaped(content, path.read_bytes())
     output.write(content)
     return failures
 
@@ -195,6 +195,9 @@ def read_messages(path: Path, stores: Mapping[str, str | None] = _STORES) -> Any
     with _reading(path):
         if path.suffix.lower() in _XML and _XLIFF_2.search(path.read_bytes()[:_HEAD]):
             store = _load("xliff2.Xliff2File")
+        if path.suffix.lower() == ".properties":
+            content = path.read_bytes()
+            return store.parsestring(content.decode(_properties_encoding(content)).encode())
         return store.parsefile(str(path))
 
 
@@ -205,15 +208,35 @@ def _reading(path: Path) -> Iterator[None]:
     except OSError:
         raise
     except Exception as error:  # Each parser has its own.
+        mend = "Restore or rename it."
+        if path.suffix.lower() in _GETTEXT and isinstance(error, UnicodeError):
+            mend = "Convert it with `msgconv -t utf-8`, or restore it."
         raise ValueError(
-            f"{path} is not a {path.suffix} file, or is damaged: {error}. Restore or rename it."
+            f"{path} is not a {path.suffix} file, or is damaged: {error}. {mend}"
         ) from error
 
 
-def _escaped(content: bytes) -> bytes:
-    """Return the properties of a program that may not read UTF-8."""
-    text = content.decode()
-    return re.sub(r"[^\x00-\x7f]", lambda found: json.dumps(found[0])[1:-1], text).encode()
+def _properties_encoding(content: bytes) -> str:
+    """Return the encoding of properties, which is Latin-1 for Java before version 9."""
+    for encoding in ("ascii", "utf-8"):
+        with contextlib.suppress(UnicodeDecodeError):
+            content.decode(encoding)
+            return encoding
+    return "latin-1"
+
+
+def _escaped(content: bytes, source: bytes) -> bytes:
+    """Return properties in the encoding of their source, whose program may not read UTF-8."""
+
+    def escape(found: re.Match) -> str:
+        try:
+            found[0].encode(encoding)
+        except UnicodeEncodeError:
+            return json.dumps(found[0])[1:-1]
+        return found[0]
+
+    encoding = _properties_encoding(source)
+    return re.sub(r"[^\x00-\x7f]", escape, content.decode()).encode(encoding)
 
 
 def _translate_plain(path, output, translate, begin):

@@ -238,6 +238,24 @@ def test_pages_keep_their_values_and_encoding(tmp_path):
     assert found == page.replace("</p>", "&#1096;</p>").encode("iso-8859-1")
 
 
+@pytest.mark.parametrize(
+    ("encoding", "expected"),
+    [
+        ("ascii", r"\u00e9\u0448\ud83d\ude00"),
+        ("latin-1", "\xe9" + r"\u0448\ud83d\ude00"),
+        ("utf-8", "\xe9\u0448\U0001f600"),
+    ],
+)
+def test_properties_keep_their_encoding(encoding, expected, tmp_path):
+    content = "# A note.\na=Caf\xe9\n" if encoding != "ascii" else "a=Cafe\n"
+    path, seen = tmp_path / "file.properties", []
+    path.write_bytes(content.encode(encoding))
+    assert read_and_translate(path, lambda x: seen.extend(x) or x)[0] == content.encode(encoding)
+    assert seen == [content.partition("=")[2].strip()]
+    found, _ = read_and_translate(path, lambda texts: ["\xe9\u0448\U0001f600" for _ in texts])
+    assert found.decode(encoding) == content.replace(seen[0], expected)
+
+
 @pytest.mark.parametrize("page", ["<p>One<p>Two", "<p>One</p><div>Two", "<p>One</p>\n<p>"])
 def test_a_page_whose_end_would_be_lost_is_refused(page, tmp_path):
     with pytest.raises(ValueError, match="each element must have its end"):
@@ -889,5 +907,11 @@ def test_a_damaged_file_is_refused(suffix, content, tmp_path):
     path.write_bytes(content)
     with pytest.raises(ValueError, match=f"file{suffix} is not a {suffix} file, or is"):
         read_and_translate(path, list)
+    named = PO.replace("UTF-8", "ISO-8859-1").replace("Alt", "\xe4lt").replace("Auf", "\xe4uf")
+    (tmp_path / "file.po").write_bytes(named.encode("latin-1"))
+    with pytest.raises(
+        ValueError, match=r"file\.po .* Convert it with `msgconv -t utf-8`, or rest"
+    ):
+        read_and_translate(tmp_path / "file.po", list)
     with pytest.raises(ValueError, match=r"one of \.txt \.po .* received .*file\.pdf"):
         check_suffix(tmp_path / "file.pdf")
