@@ -295,7 +295,8 @@ def _change_html(store, content, change):
 
 
 def _change_markdown(store, content, change):
-    text = content.decode()
+    end = "\r\n" if b"\r\n" in content else "\n"
+    text = content.decode().replace("\r\n", "\n")
     front = FRONT.match(text)[0]
     names = find_definitions(text)
 
@@ -310,7 +311,7 @@ def _change_markdown(store, content, change):
     skipped = dict.fromkeys(("extract_code_blocks", "extract_frontmatter"), False)
     page = store(callback=callback, no_placeholders=True, **skipped)
     page.parse(hide(text.removeprefix(front), notes=True).encode())
-    return (front + show(page.filesrc)).encode()
+    return (front + show(page.filesrc)).replace("\n", end).encode()
 
 
 def _change_json(content, change, kept=None):

@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 IMAGE = r"!\[[^\[\]]*\]\((?:[^()]|\([^()]*\))*\)"
 """An image of Markdown, as a regular expression."""
-MARKS = r"\[\^[^\[\]\s]+\]|<!--(?:[^-]|-[^-])*-->"
+_COMMENT = "<!--(?:[^-]|-[^-])*-->"
+MARKS = rf"\[\^[^\[\]\s]+\]|{_COMMENT}"
 """References to footnotes, and comments, as a regular expression."""
-FRONT = re.compile(r"\ufeff?(?:\+\+\+[ \t]*\r?\n(?:.*\n)*?\+\+\+[ \t]*(?:\r?\n\s*|$))?")
+FRONT = re.compile(r"\ufeff?(?:\+\+\+[ \t]*\n(?:.*\n)*?\+\+\+[ \t]*(?:\n\s*|$))?")
 """A byte order mark and front matter of TOML, if any; the parser of Markdown knows that of YAML."""
 LABEL = re.compile(r"\[\^[^\[\]\s]+\]:\s+|\[[ xX]\]\s+|")
 """What a footnote or a task starts with, if a text is one."""
@@ -27,7 +28,7 @@ _MARKS = {"**": "B", "__": "S", "~~": "D", "*": "I", "_": "E"}
 # Unlike in HTML, names are capitals. With an attribute, a tag is one wherever it is.
 _INLINE = re.compile(
     r"(?P<code>(?<!`)`+[^`]+`+)"
-    r"|(?P<tag><!--.*?-->|<[^<>]*>)"
+    rf"|(?P<tag>{_COMMENT}|<[^<>]*>)"
     rf"|(?P<image>{IMAGE})"
     rf"|\[(?P<text>(?:{IMAGE}|[^\[\]])+)\]"
     r"(?P<link>\((?:[^()<>]|\([^()<>]*\))*\)|\[[^\[\]<>]*\])?"
@@ -49,7 +50,7 @@ _NOTES = (
         re.compile(r"(?m)^(?=.*\n[ \t]*>)(.*>[ \t]*\[!\w+\].*)\n([ \t]*>[ \t>]*)"),
         rf"\1{NOTE}\n\2\n\2",
     ),
-    (re.compile(r"(?m)^(.*\S.*)\n(?=[ \t]{0,3}\[\^[^\[\]\s]+\]:)"), rf"\1\n\n{NOTE}\n\n"),
+    (re.compile(r"(?<=\S)([ \t]*)\n(?=[ \t]{0,3}\[\^[^\[\]\s]+\]:)"), rf"\1\n\n{NOTE}\n\n"),
     (re.compile(r"(?m)^([ \t]{0,3}\[\^[^\[\]\s]+\]):"), rf"\1{_COLON}"),
     (re.compile(r"(?m)^([ \t]*(?:!!!|\?\?\?\+?|===)[ \t]+\S.*)\n(?=[ \t]{4})"), rf"\1{NOTE}\n\n"),
 )

@@ -198,6 +198,8 @@ def test_what_is_not_text_stays(suffix, tmp_path):
 def test_escapes_and_notes_of_markdown_stay(content, texts, tmp_path):
     seen = []
     assert translated(tmp_path, ".md", content, lambda x: seen.extend(x) or x) == (content, [])
+    windows = content.replace("\n", "\r\n")
+    assert translated(tmp_path, ".md", windows, list) == (windows, [])
     assert [re.sub("</?[A-Z][^<>]*>", "", text) for text in seen] == texts
     kept = re.compile(KEPT.partition("re:")[2])
     found = kept.findall(r"a \| `b` ![c](d_(e).png) [^1] <!-- - -->")
