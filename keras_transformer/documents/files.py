@@ -5,7 +5,7 @@ import functools
 import importlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -17,26 +17,39 @@ from keras_transformer.documents.groups import (
     shown,
     translate_all,
 )
-from keras_transformer.documents.markdown import IMAGE, NOTE, from_tags, hide, show, to_tags
-from keras_transformer.documents.messages import read_message, write_message
+from keras_transformer.documents.markdown import (
+    FRONT,
+    IMAGE,
+    LABEL,
+    MARKS,
+    NOTE,
+    escape_start,
+    find_definitions,
+    from_tags,
+    hide,
+    show,
+    to_tags,
+)
+from keras_transformer.documents.messages import double_apostrophes, read_message, write_message
+from keras_transformer.documents.subtitles import CUE_TAG, change_subtitles
 from keras_transformer.documents.word import change_word, check_size
 
-_STORES = {
+_STORES: Mapping[str, str | None] = {
     ".po": "po.pofile",
     ".pot": "po.pofile",
     ".xliff": "xliff.Xliff1File",
     ".xlf": "xliff.Xliff1File",
-    ".json": "jsonl10n.JsonNestedFile",
-    ".arb": "jsonl10n.ARBJsonFile",
+    ".json": None,
+    ".arb": None,
     ".properties": "properties.javautf8file",
-    ".srt": "subtitles.SubtitleFile",
-    ".vtt": "subtitles.SubtitleFile",
+    ".srt": None,
+    ".vtt": None,
     ".html": "html.htmlfile",
     ".htm": "html.htmlfile",
     ".md": "markdown.MarkdownFile",
     ".docx": "docx",
 }
-"""What reads each kind of file: a class of translate-toolkit, or python-docx."""
+"""What reads each kind of file: a class of translate-toolkit, python-docx, or this package."""
 SUFFIXES = (".txt", *_STORES)
 """What `translate_file` reads."""
 _GETTEXT = (".po", ".pot")
@@ -44,6 +57,8 @@ _GETTEXT = (".po", ".pot")
 _BILINGUAL = (*_GETTEXT, ".xliff", ".xlf")
 """Files that hold a message next to its translation."""
 _XML = (".xliff", ".xlf", ".docx")
+_JSON = (".json", ".arb")
+_JSON_TOKEN = re.compile(r'(?P<string>"[^"\\]*(?:\\.[^"\\]*)*")(?P<colon>\s*:)?|[{}\[\]]')
 _NOT_XML = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML cannot hold, which a vocabulary of bytes may write."""
 _NUMBER = "{icu_number}"
@@ -59,8 +74,11 @@ _CHECK = "(pofilter) "
 _REPEATED = re.compile(r"(.+?)(?:, \1)+")
 """The reason of a check that several forms of a plural fail."""
 
-KEPT = rf"all re:`[^`]+`|<code\b[^<>]*>(?:[^<]|<[^/]|</[^c])*</code>|{IMAGE}|\\\|"
-"""What is kept in all but plain text, as `DecodingConfig.protect`: with code, images and `\\|`."""
+KEPT = rf"all re:`[^`]+`|<code\b[^<>]*>(?:[^<]|<[^/]|</[^c])*</code>|{IMAGE}|{MARKS}|\\\||{CUE_TAG}"
+"""What is kept in all but plain text, as `DecodingConfig.protect`.
+
+With code, images, footnotes, comments, `\\|` and the tags of subtitles that are none of HTML.
+"""
 _IGNORED = b' data-translate-ignore="keras-transformer"'
 _LAST = b"<hr>"
 """What a page is read with at its end, to see whether that is lost."""
@@ -94,8 +112,8 @@ def check_suffix(path: Path, only_missing: bool = False, checks: bool = False) -
     _store(path)
 
 
-def _store(path: Path, stores: Mapping[str, str] = _STORES) -> Any:
-    """Return the class that reads a file, or None for plain text."""
+def _store(path: Path, stores: Mapping[str, str | None] = _STORES) -> Any:
+    """Return the class that reads a file, or None if no other package does."""
     if (name := stores.get(path.suffix.lower())) is None:
         return None
     try:
@@ -141,25 +159,28 @@ def translate_file(
     """
     check_suffix(path, only_missing, checks)
     store, suffix = _store(path), path.suffix.lower()
-    if store is None:
+    if suffix == ".txt":
         return _translate_plain(path, output, translate, begin)
     if suffix in _XML:
         translate = functools.partial(_translate_for_xml, translate)
+    if suffix == ".properties":
+        translate = functools.partial(_translate_for_arguments, translate)
     if suffix == ".docx":
         check_size(path.read_bytes())
     if change := _PAGES.get(suffix):  # Written while they are read.
-        return _translate_page(path, output, functools.partial(change, store), translate, begin)
+        change = functools.partial(change, store) if store else change
+        return _translate_page(path, output, change, translate, begin)
     messages = read_messages(path)
     checker = load_checker(messages.gettargetlanguage()) if checks else None
     failures = _translate_messages(messages, translate, only_missing, checker, begin)
     content = bytes(messages)
-    if suffix == ".properties" and path.read_bytes().isascii():
-        content = _escaped(content)
+    if suffix == ".properties":
+        content = _escaped(content, path.read_bytes())
     output.write(content)
     return failures
 
 
-def read_messages(path: Path, stores: Mapping[str, str] = _STORES) -> Any:
+def read_messages(path: Path, stores: Mapping[str, str | None] = _STORES) -> Any:
     """Return the messages of a file, as translate-toolkit reads them.
 
     Args:
@@ -174,6 +195,9 @@ def read_messages(path: Path, stores: Mapping[str, str] = _STORES) -> Any:
     with _reading(path):
         if path.suffix.lower() in _XML and _XLIFF_2.search(path.read_bytes()[:_HEAD]):
             store = _load("xliff2.Xliff2File")
+        if path.suffix.lower() == ".properties":
+            content = path.read_bytes()
+            return store.parsestring(content.decode(_properties_encoding(content)).encode())
         return store.parsefile(str(path))
 
 
@@ -184,15 +208,35 @@ def _reading(path: Path) -> Iterator[None]:
     except OSError:
         raise
     except Exception as error:  # Each parser has its own.
+        mend = "Restore or rename it."
+        if path.suffix.lower() in _GETTEXT and isinstance(error, UnicodeError):
+            mend = "Convert it with `msgconv -t utf-8`, or restore it."
         raise ValueError(
-            f"{path} is not a {path.suffix} file, or is damaged: {error}. Restore or rename it."
+            f"{path} is not a {path.suffix} file, or is damaged: {error}. {mend}"
         ) from error
 
 
-def _escaped(content: bytes) -> bytes:
-    """Return the properties of a program that may not read UTF-8."""
-    text = content.decode()
-    return re.sub(r"[^\x00-\x7f]", lambda found: json.dumps(found[0])[1:-1], text).encode()
+def _properties_encoding(content: bytes) -> str:
+    """Return the encoding of properties, which is Latin-1 for Java before version 9."""
+    for encoding in ("ascii", "utf-8"):
+        with contextlib.suppress(UnicodeDecodeError):
+            content.decode(encoding)
+            return encoding
+    return "latin-1"
+
+
+def _escaped(content: bytes, source: bytes) -> bytes:
+    """Return properties in the encoding of their source, whose program may not read UTF-8."""
+
+    def escape(found: re.Match) -> str:
+        try:
+            found[0].encode(encoding)
+        except UnicodeEncodeError:
+            return json.dumps(found[0])[1:-1]
+        return found[0]
+
+    encoding = _properties_encoding(source)
+    return re.sub(r"[^\x00-\x7f]", escape, content.decode()).encode(encoding)
 
 
 def _translate_plain(path, output, translate, begin):
@@ -218,11 +262,20 @@ def _translate_for_xml(translate, texts):
     return [_NOT_XML.sub("", text) for text in translate(texts)]
 
 
+def _translate_for_arguments(translate, texts):
+    return [*map(double_apostrophes, texts, translate(texts))]
+
+
 def _translate_page(path, output, parse, translate, begin):
     content, texts = path.read_bytes(), []
     with _reading(path):
         parse(content, lambda text: texts.append(text) or text)
-    found, failures = translate_all(texts, translate, begin)
+    suffix = path.suffix.lower()
+    translate_texts = _translate_forms if suffix in _JSON else translate_all
+    # A file without forms may be one of other software, and Flutter takes apostrophes as they are.
+    if suffix == ".json" and any(map(read_message, texts)):
+        translate = functools.partial(_translate_for_arguments, translate)
+    found, failures = translate_texts(texts, translate, begin)
     output.write(parse(content, lambda text: found.get(text, text)))
     return failures
 
@@ -242,20 +295,55 @@ def _change_html(store, content, change):
 
 
 def _change_markdown(store, content, change):
+    end = "\r\n" if b"\r\n" in content else "\n"
+    text = content.decode().replace("\r\n", "\n")
+    front = FRONT.match(text)[0]
+    names = find_definitions(text)
+
     def callback(text):
-        return text if text.endswith(NOTE) else hide(from_tags(change(to_tags(show(text)))))
+        if text.endswith(NOTE):
+            return text
+        text = show(text)
+        label = LABEL.match(text)[0]
+        text = text.removeprefix(label)
+        return hide(label + escape_start(from_tags(change(to_tags(text, names))), text))
 
     skipped = dict.fromkeys(("extract_code_blocks", "extract_frontmatter"), False)
     page = store(callback=callback, no_placeholders=True, **skipped)
-    page.parse(hide(content.decode(), notes=True).encode())
-    return show(page.filesrc).encode()
+    page.parse(hide(text.removeprefix(front), notes=True).encode())
+    return (front + show(page.filesrc)).replace("\n", end).encode()
 
 
-_PAGES = {
+def _change_json(content, change, kept=None):
+    """Return JSON with changed strings, and all else as it is written; keep keys as `kept`."""
+    encoding = json.detect_encoding(content)
+    text = content.decode(encoding)
+    json.loads(text)  # Raises an error if it is damaged.
+    depth, is_kept = 0, False
+
+    def replace(token):
+        nonlocal depth, is_kept
+        depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(token[0], 0)
+        if token["colon"] and depth == 1:
+            is_kept = kept is not None and json.loads(token["string"]).startswith(kept)
+        if token["colon"] or is_kept or len(token[0]) <= len('""'):
+            return token[0]
+        old = json.loads(token[0])
+        new = change(old)
+        return token[0] if new == old else json.dumps(new, ensure_ascii=False)
+
+    return _JSON_TOKEN.sub(replace, text).encode(encoding)
+
+
+_PAGES: Mapping[str, Callable[..., bytes]] = {
     ".html": _change_html,
     ".htm": _change_html,
     ".md": _change_markdown,
     ".docx": change_word,
+    ".json": _change_json,
+    ".arb": functools.partial(_change_json, kept="@"),
+    ".srt": change_subtitles,
+    ".vtt": change_subtitles,
 }
 
 
@@ -277,7 +365,7 @@ def load_checker(language: str | None = None) -> Any:
 
 
 def _translate_messages(store, translate, only_missing, checker, begin):
-    units = [unit for unit in store.units if unit.istranslatable()]
+    units = [unit for unit in store.units if unit.istranslatable() and not _is_kept(unit)]
     if only_missing:
         units = [unit for unit in units if not all(_targets(unit))]
     texts = [text for unit in units for text in _strings(unit)]
@@ -295,10 +383,10 @@ def _translate_messages(store, translate, only_missing, checker, begin):
                 kept += [""] * (count - len(kept))
                 unit.target = [old or new for old, new in zip(kept, forms, strict=False)]
             elif _has_elements(unit):
-                unit.set_target_dom(_element(unit, forms[0]))
+                _set_element(unit, _element(unit, forms[0]))
             else:
-                unit.target = forms[0]
-            unit.markfuzzy()
+                _set_text(unit, forms[0])
+            _mark(unit)
             if checker:
                 _note_checks(unit, checker)
         except (SyntaxError, _CheckError) as error:  # The first is that of XML.
@@ -330,6 +418,40 @@ def _note_checks(unit: Any, checker: Any) -> None:
         reason = " ".join(reason.split())
         repeated = _REPEATED.fullmatch(reason)
         unit.adderror(name, repeated[1] if repeated else reason)
+
+
+def _is_kept(unit: Any) -> bool:
+    """Return whether what a message of XLIFF is in is not to be translated."""
+    if (node := getattr(unit, "xmlelement", None)) is None:
+        return False
+    values = (each.get("translate") for each in (node, *node.iterancestors()))
+    return next(filter(None, values), "yes").lower() == "no"
+
+
+def _set_element(unit: Any, node: Any) -> None:
+    """Set the target of a message of XLIFF that has elements inside."""
+    if (old := unit.target_dom) is None:
+        return unit.set_target_dom(node)
+    node.attrib.update(old.attrib)
+    node.tail = old.tail
+    unit.xmlelement.replace(old, node)
+
+
+def _set_text(unit: Any, text: str) -> None:
+    if (old := getattr(unit, "target_dom", None)) is not None:
+        for each in list(old):  # translate-toolkit would keep them.
+            old.remove(each)
+    unit.target = text
+
+
+def _mark(unit: Any) -> None:
+    """Mark a message, and those of its plural forms, as one to be reviewed."""
+    unit.markfuzzy()
+    for each in (unit, *getattr(unit, "units", ())):
+        if getattr(each, "rootNode", None) == "trans-unit":  # XLIFF 1.
+            each.markapproved(False)
+            if each.target_dom is not None:
+                each.target_dom.set("state", "needs-review-translation")
 
 
 def _targets(unit: Any) -> list[str]:

@@ -6,37 +6,55 @@ that start a note.
 
 import html
 import re
+from collections.abc import Container
 from typing import NamedTuple
 
 IMAGE = r"!\[[^\[\]]*\]\((?:[^()]|\([^()]*\))*\)"
 """An image of Markdown, as a regular expression."""
-_MARKS = {"**": "B", "__": "S", "*": "I", "_": "E"}
+_COMMENT = "<!--(?:[^-]|-[^-])*-->"
+MARKS = rf"\[\^[^\[\]\s]+\]|{_COMMENT}"
+"""References to footnotes, and comments, as a regular expression."""
+FRONT = re.compile(r"\ufeff?(?:\+\+\+[ \t]*\n(?:.*\n)*?\+\+\+[ \t]*(?:\n\s*|$))?")
+"""A byte order mark and front matter of TOML, if any; the parser of Markdown knows that of YAML."""
+LABEL = re.compile(r"\[\^[^\[\]\s]+\]:\s+|\[[ xX]\]\s+|")
+"""What a footnote or a task starts with, if a text is one."""
+_DEFINITION = re.compile(r"(?m)^[ \t>]*\[(?!\^)((?:[^\[\]\\]|\\.)+)\]:")
+_BLOCK = re.compile(
+    r"[0-9]{1,9}(?=[.)](?:\s|$))"
+    r"|(?=#{1,6}(?:\s|$)|[-+*](?:\s|$)|>|```|~~~|(?:[-_*][ \t]*){3,}$)"
+)
+"""What would start a list, heading, quote, code or line, up to the mark to escape."""
+_MARKS = {"**": "B", "__": "S", "~~": "D", "*": "I", "_": "E"}
 # Unlike in HTML, names are capitals. With an attribute, a tag is one wherever it is.
 _INLINE = re.compile(
     r"(?P<code>(?<!`)`+[^`]+`+)"
-    r"|(?P<tag><[^<>]*>)"
+    rf"|(?P<tag>{_COMMENT}|<[^<>]*>)"
     rf"|(?P<image>{IMAGE})"
     rf"|\[(?P<text>(?:{IMAGE}|[^\[\]])+)\]"
-    r"(?P<link>\((?:[^()<>]|\([^()<>]*\))*\)|\[[^\[\]<>]*\])"
-    r"|(?<![\w\\])(?P<mark>\*\*|__|\*|_)(?=[^\s*_])(?P<inner>.{1,1000}?)(?<=\S)(?P=mark)(?!\w)",
+    r"(?P<link>\((?:[^()<>]|\([^()<>]*\))*\)|\[[^\[\]<>]*\])?"
+    r"|(?<![\w\\])(?P<mark>~~(?=[^\s~])|(?:\*\*|__|\*|_)(?=[^\s*_]))"
+    r"(?P<inner>.{1,1000}?)(?<=\S)(?P=mark)(?!\w)",
     re.DOTALL,
 )
-_TAGS = re.compile(r"(<[BSIE] is=\"\">|<A href=\"[^<>]*\">|</[ABSIE]>)")
+_TAGS = re.compile(r"(<[BSDIE] is=\"\">|<A href=\"[^<>]*\">|</[ABSDIE]>)")
 _LONGEST = 8192
 """Characters of a paragraph whose marks are found; no other thread runs while they are."""
 
 # Unicode's characters for internal use, which are in no text.
-_AMPERSAND, _PIPE, NOTE = "\ufdd0", "\ufdd1" * 2, "\ufdd2"
-"""What stands for `&`, for an escaped `|` in its width, and ends the line that starts a note."""
+_AMPERSAND, _PIPE, NOTE, _COLON = "\ufdd0", "\ufdd1" * 2, "\ufdd2", "\ufdd3"
+"""What stands for `&`, for an escaped `|` in its width, ends the line that starts a note, and is
+the `:` of a footnote, which would be a link's definition if its text is one word."""
 _ENTITY = re.compile(r"&(?=(?P<name>[A-Za-z][A-Za-z0-9]*|#[0-9]+|#[xX][0-9A-Fa-f]+);)")
 _NOTES = (
     (
         re.compile(r"(?m)^(?=.*\n[ \t]*>)(.*>[ \t]*\[!\w+\].*)\n([ \t]*>[ \t>]*)"),
         rf"\1{NOTE}\n\2\n\2",
     ),
+    (re.compile(r"(?<=\S)([ \t]*)\n(?=[ \t]{0,3}\[\^[^\[\]\s]+\]:)"), rf"\1\n\n{NOTE}\n\n"),
+    (re.compile(r"(?m)^([ \t]{0,3}\[\^[^\[\]\s]+\]):"), rf"\1{_COLON}"),
     (re.compile(r"(?m)^([ \t]*(?:!!!|\?\?\?\+?|===)[ \t]+\S.*)\n(?=[ \t]{4})"), rf"\1{NOTE}\n\n"),
 )
-"""`> [!NOTE]`, and `!!! note` of other dialects, whose text is indented."""
+"""`> [!NOTE]`, footnotes that are one paragraph, and `!!! note` of other dialects."""
 
 
 class _Opened(NamedTuple):
@@ -68,26 +86,56 @@ def hide(text: str, notes: bool = False) -> str:
 
 def show(text: str) -> str:
     """Return the Markdown that `hide` returned, or a part or translation of it, as it was."""
-    text = re.sub(rf"{NOTE}\n[ \t>]*\n", "\n", text)
-    return text.replace(_AMPERSAND, "&").replace(_PIPE, r"\|")
+    text = re.sub(rf"(?:\n\n)?{NOTE}\n[ \t>]*\n", "\n", text)
+    return text.replace(_AMPERSAND, "&").replace(_PIPE, r"\|").replace(_COLON, ":")
 
 
-def to_tags(text: str) -> str:
+def find_definitions(text: str) -> set[str]:
+    """Return the names of Markdown that a link such as `[name]` may refer to.
+
+    >>> sorted(find_definitions("[A b]: c.md\\n[^1]: A note.\\n[Keras]: https://keras.io"))
+    ['a b', 'keras']
+    """
+    return {_name(name) for name in _DEFINITION.findall(text)}
+
+
+def _name(text):
+    return " ".join(text.split()).casefold()
+
+
+def escape_start(text: str, source: str) -> str:
+    r"""Return the translation of a paragraph that starts no block, unless the source does.
+
+    >>> escape_start("3. Januar", "January 3"), escape_start("# eins", "one")
+    ('3\\. Januar', '\\# eins')
+    """
+    found = _BLOCK.match(text)
+    if not found or _BLOCK.match(source):
+        return text
+    return rf"{found[0]}\{text[found.end() :]}"
+
+
+def to_tags(text: str, names: Container[str] = ()) -> str:
     """Return a paragraph of Markdown with tags in capitals for its emphasis and links.
 
-    One that is very long stays as it is.
+    One that is very long stays as it is. `names` are those of `find_definitions`.
 
     >>> to_tags("A **bold** [link](https://keras.io) and `*code*`.")
     'A <B is="">bold</B> <A href="(https://keras.io)">link</A> and `*code*`.'
     """
 
     def replace(found):
-        if found["link"]:
-            link = found["link"].replace("&", "&amp;").replace('"', "&quot;")
-            return f'<A href="{link}">{to_tags(found["text"])}</A>'
+        if found["text"]:
+            inside, link = to_tags(found["text"], names), found["link"]
+            if link in (None, "[]"):
+                if _name(found["text"]) not in names or re.search("[<>]", found["text"]):
+                    return f"[{inside}]{link or ''}"
+                link = f"={found[0]}"
+            link = link.replace("&", "&amp;").replace('"', "&quot;")
+            return f'<A href="{link}">{inside}</A>'
         if found["mark"]:
             tag = _MARKS[found["mark"]]
-            return f'<{tag} is="">{to_tags(found["inner"])}</{tag}>'
+            return f'<{tag} is="">{to_tags(found["inner"], names)}</{tag}>'
         return found[0]
 
     return text if len(text) > _LONGEST else _INLINE.sub(replace, text)
@@ -126,7 +174,12 @@ def _write_marks(pieces, start, end, mark, is_empty):
     first, last = ("", "") if is_empty else (mark, mark)
     if mark is None:
         link = pieces[start].removeprefix('<A href="').removesuffix('">')
-        first, last = "[", "]" + link.replace("&quot;", '"').replace("&amp;", "&")
+        link = link.replace("&quot;", '"').replace("&amp;", "&")
+        if link.startswith("="):  # Its text was the name that it refers to.
+            name = link.removeprefix("=").removesuffix("[]")
+            is_same = "".join(pieces[start + 1 : end]) == name[1:-1]
+            link = link.removeprefix(f"={name}") if is_same else name
+        first, last = "[", f"]{link}"
     inside = pieces[start + 1].lstrip()
     blank = pieces[start + 1].removesuffix(inside)
     pieces[start], pieces[start + 1] = blank + first, inside

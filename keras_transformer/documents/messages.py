@@ -10,6 +10,8 @@ _FORM = re.compile(r"\s*(?:=\d+|[\w-]+)\s*\{")
 # Two apostrophes are one; a single one before syntax starts text that is none.
 _QUOTED = re.compile("''|'[{}#](?:[^']|'')*'?")
 _APOSTROPHE = re.compile("(?<!')'(?=[{}#])")
+_ALONE = re.compile("(?<!')'(?!')")
+_ARGUMENT = re.compile(r"(?<![{$#])\{\s*\w+\s*[,}]")  # No {{name}} or ${name}.
 _MOST_DEPTH = 20
 
 
@@ -60,6 +62,23 @@ def write_message(parts: Sequence[str], found: Mapping[str, str]) -> tuple[str, 
         else:
             rejected.append(text)
     return "".join(changed), rejected
+
+
+def double_apostrophes(text: str, translation: str) -> str:
+    """Return the translation of a message without forms, whose apostrophes quote no argument.
+
+    Those of ICU quote before a brace alone. Java's, whose arguments are numbers, quote anywhere:
+    there, each is doubled, unless the message has one that is not.
+
+    >>> double_apostrophes("Delete {name}", "C'est l'{name}")
+    "C'est l''{name}"
+    >>> double_apostrophes("Delete {0}", "C'est l'{0}")
+    "C''est l''{0}"
+    """
+    if not (found := _ARGUMENT.search(text)) or _APOSTROPHE.search(text):
+        return translation
+    is_java = found[0].strip("{ ")[0].isdigit() and not _ALONE.search(text)
+    return (_ALONE if is_java else _APOSTROPHE).sub("''", translation)
 
 
 def _syntax(text):

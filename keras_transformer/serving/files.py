@@ -302,7 +302,9 @@ class Files:
             ServingError: If there is none.
         """
         self._drop()
-        name = urllib.parse.parse_qs(query, max_num_fields=9).get("id", [""])[0]
+        name = ""
+        with contextlib.suppress(ValueError):  # There are too many fields.
+            name = urllib.parse.parse_qs(query, max_num_fields=9).get("id", [""])[0]
         if name not in self._kept:
             raise ServingError(Code.NOT_FOUND, "There is no such file. Translate it again.")
         return self._kept[name][1]

@@ -180,15 +180,56 @@ def test_what_is_not_text_stays(suffix, tmp_path):
         ),
         ("- > [!NOTE]\n  > One.\n", ["One."]),
         ('Text:\n\n!!! note "T"\n    One.\n    Two.\n\nEnd\n', ["Text:", "End"]),
+        ("\ufeff+++\ntitle = 'One'\n\n+++\n\n[One](x)\n", ["One"]),
+        ("\ufeff---\ntitle: One\n---\n\nOne\n", ["One"]),
+        (
+            "One[^1] ~~two~~ <!-- *three* -->.\n\n[^1]: A note.\n[^n]: One\n\n[^x]: Two\n",
+            ["One[^1] two <!-- *three* -->.", "A note.", "One", "Two"],
+        ),
+        ("- [ ] One\n- [x] Two\n  1. [X] **Three**\n", ["One", "Two", "Three"]),
+        (
+            "See [Manual], [`the` *guide*][], [x] [one][manual].\n\n[manual]: m.md\n"
+            "[`The` *guide*]: g.md\n",
+            ["See Manual, `the` guide, [x] one."],
+        ),
         ("```\n!!! a\n    > [!A]\n> &lt; \\|\n```\n", []),
     ],
 )
 def test_escapes_and_notes_of_markdown_stay(content, texts, tmp_path):
     seen = []
     assert translated(tmp_path, ".md", content, lambda x: seen.extend(x) or x) == (content, [])
-    assert seen == texts
+    windows = content.replace("\n", "\r\n")
+    assert translated(tmp_path, ".md", windows, list) == (windows, [])
+    assert [re.sub("</?[A-Z][^<>]*>", "", text) for text in seen] == texts
     kept = re.compile(KEPT.partition("re:")[2])
-    assert kept.findall(r"a \| `b` ![c](d_(e).png)") == [r"\|", "`b`", "![c](d_(e).png)"]
+    found = kept.findall(r"a \| `b` ![c](d_(e).png) [^1] <!-- - -->")
+    assert found == [r"\|", "`b`", "![c](d_(e).png)", "[^1]", "<!-- - -->"]
+
+
+def test_a_translation_of_markdown_changes_no_structure(tmp_path):
+    names = "\n\n[manual]: m.md\n[The  guide]: g.md\n"
+    content = f"See [Manual] and [the guide][]. [Manual][]!{names}"
+    found, _ = translated(
+        tmp_path, ".md", content, lambda x: [y.replace("anual<", "appe<") for y in x]
+    )
+    assert found == f"See [Mappe][Manual] and [the guide][]. [Mappe][Manual]!{names}"
+    for text, expected in {
+        "3. Januar": r"3\. Januar",
+        "12) x": r"12\) x",
+        "# x": r"\# x",
+        "- x": r"\- x",
+        "+ x": r"\+ x",
+        "* x": r"\* x",
+        "> x": r"\> x",
+        "---": r"\---",
+        "3.5 x": "3.5 x",
+        "#x **y**": "#x **y**",
+        "-x": "-x",
+    }.items():
+        found, _ = translated(
+            tmp_path, ".md", "Intro.\n\n- One\n", lambda x, text=text: [text for _ in x]
+        )
+        assert found == f"{expected}\n\n- {expected}\n"
 
 
 def test_pages_keep_their_values_and_encoding(tmp_path):
@@ -197,6 +238,24 @@ def test_pages_keep_their_values_and_encoding(tmp_path):
     path.write_bytes(page.encode("iso-8859-1"))
     found, _ = read_and_translate(path, lambda texts: [f"{x}\u0448" for x in texts])
     assert found == page.replace("</p>", "&#1096;</p>").encode("iso-8859-1")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "expected"),
+    [
+        ("ascii", r"\u00e9\u0448\ud83d\ude00"),
+        ("latin-1", "\xe9" + r"\u0448\ud83d\ude00"),
+        ("utf-8", "\xe9\u0448\U0001f600"),
+    ],
+)
+def test_properties_keep_their_encoding(encoding, expected, tmp_path):
+    content = "# A note.\na=Caf\xe9\n" if encoding != "ascii" else "a=Cafe\n"
+    path, seen = tmp_path / "file.properties", []
+    path.write_bytes(content.encode(encoding))
+    assert read_and_translate(path, lambda x: seen.extend(x) or x)[0] == content.encode(encoding)
+    assert seen == [content.partition("=")[2].strip()]
+    found, _ = read_and_translate(path, lambda texts: ["\xe9\u0448\U0001f600" for _ in texts])
+    assert found.decode(encoding) == content.replace(seen[0], expected)
 
 
 @pytest.mark.parametrize("page", ["<p>One<p>Two", "<p>One</p><div>Two", "<p>One</p>\n<p>"])
@@ -241,6 +300,108 @@ def test_only_what_is_missing_is_filled_in(tmp_path):
     inside = source.replace("bold", '&lt;svg xmlns="a"&gt;')
     translated(tmp_path, ".xliff", XLIFF.replace(source, inside), lambda x: seen.extend(x) or x)
     assert seen[-1] == 'Some <g id="1">&lt;svg xmlns="a"&gt;</g> text.'
+
+
+def test_only_strings_of_json_change(tmp_path):
+    content = """{"a":{}, "b":[],\t"c": ["x",{}, "y", [], 3, null], "e": "", "f\\"" : 1e3,
+    "x{": "\\u0041 {", "d":"One dog", "d":"One dog"}\r\n"""
+    found, failures = translated(tmp_path, ".json", content, lambda x: [f'"{y}"' for y in x])
+    expected = content.replace("One dog", r"\"One dog\"").replace(r"\u0041 {", r"\"A {\"")
+    assert (found, failures) == (
+        expected.replace('"x",', r'"\"x\"",').replace('"y"', r'"\"y\""'),
+        [],
+    )
+    assert translated(tmp_path, ".json", content, list) == (content, [])
+    assert translated(tmp_path, ".json", '\ufeff["a", "b"]', lambda x: [*map(str.upper, x)]) == (
+        '\ufeff["A", "B"]',
+        [],
+    )
+    assert translated(tmp_path, ".json", '"a"', lambda x: [*map(str.upper, x)]) == ('"A"', [])
+    messages = """{"@@x": "a", "one": "a", "@one": {"description": "a", "b": ["a"]},
+    "@no": {"type": "a"}, "two": "a"}"""
+    upper, _ = translated(tmp_path, ".arb", messages, lambda x: [*map(str.upper, x)])
+    assert upper == messages.replace('"one": "a"', '"one": "A"').replace('o": "a"', 'o": "A"')
+
+
+VTT = """WEBVTT - A title
+
+STYLE
+::cue { color: yellow; }
+
+NOTE Some
+
+intro
+00:00:01.000 --> 100:00:04.000 position:10%,line-left align:left
+<v Anna>Some.</v>
+
+2
+00:05.000\t-->\t00:07.000 line:0
+
+00:08.000 --> 00:09.000
+Some,
+<c.red>some</c>
+"""
+SRT = """1
+00:00:01,000 --> 00:00:04,000  X1:100 X2:200
+Some.
+42
+
+more
+2
+00:00:05,000 --> 00:00:07,000
+3
+100:00:05,000 --> 100:00:06,000 align:start
+{\\an8}Some --> 1"""
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize(
+    ("suffix", "content", "texts"),
+    [
+        (".vtt", VTT, ["<v Anna>Some.</v>", "Some,\n<c.red>some</c>"]),
+        (".srt", SRT, ["Some.\n42", "more", r"{\an8}Some --> 1"]),
+    ],
+)
+def test_only_the_text_of_cues_changes(suffix, content, texts, end, tmp_path):
+    content, seen = "\ufeff" + content.replace("\n", end), []
+    assert translated(tmp_path, suffix, content, lambda x: seen.extend(x) or x) == (content, [])
+    assert seen == texts
+    found, _ = translated(tmp_path, suffix, content, lambda x: [f"{y}\n\n!" for y in x])
+    for text in texts:
+        text = text.replace("\n", end)
+        content = content.replace(text, f"{text}{end}!")
+    assert found == content
+    kept = re.compile(KEPT.partition("re:")[2])
+    tags = "<v Anna> <v.loud Bob B> <c.red> <00:05.000> {\\an8}"
+    assert " ".join(kept.findall(f"{tags} <b> </v> {{name}} <c>")) == tags
+
+
+def test_subtitles_of_any_lines_come_back(tmp_path):
+    choose = random.Random(0)
+    times = "0:00:01,0 --> 0:00:02,0 x"
+    parts = [times, f"\n{times}", "7", "", " ", "A", "NOTE", "-->", "\u2028B", "\x0c", "C "]
+    for _ in range(1000):
+        head = choose.choice(["WEBVTT\n", f"{times}\n", f"\ufeff{times}\r\n"])
+        lines = choose.choices(parts, k=choose.randrange(9))
+        content = head + "".join(x + choose.choice(["\n", "\r\n", "\r"]) for x in lines)
+        content += choose.choice(["", "A", times])
+        assert translated(tmp_path, ".srt", content, list) == (content, [])
+
+
+@pytest.mark.parametrize(
+    ("encoding", "word"),
+    [("latin-1", "d\xe9j\xe0"), ("utf-16", "d\xe9j\xe0"), ("utf-8-sig", "\u0448")],
+)
+def test_subtitles_keep_their_encoding_where_they_can(encoding, word, tmp_path):
+    path = tmp_path / "file.srt"
+    content = f"1\n00:00:01,000 --> 00:00:02,000\nA {word}.\n"
+    path.write_bytes(content.encode(encoding))
+    assert read_and_translate(path, list) == (content.encode(encoding), [])
+    found, _ = read_and_translate(path, lambda texts: ["A dog." for _ in texts])
+    assert found == content.replace(word, "dog").encode(encoding)
+    found, _ = read_and_translate(path, lambda texts: ["\u0448 \u00fd\u3042" for _ in texts])
+    written = "utf-8" if encoding == "latin-1" else encoding
+    assert found.decode(written) == content.replace(f"A {word}.", "\u0448 \u00fd\u3042")
 
 
 ICU = [
@@ -291,6 +452,34 @@ def test_a_form_whose_syntax_changes_stays_and_is_named(change, tmp_path):
     assert french == ("{n, plural, other {l''{name}}}", [])
 
 
+@pytest.mark.parametrize(
+    ("source", "translation", "java", "icu"),
+    [
+        ("Delete {0}", "C'est l'{0}", "C''est l''{0}", "C''est l''{0}"),
+        ("It''s {0}", "C'est l''{0}", "C''est l''{0}", "C''est l''{0}"),
+        ("Can't open {0}", "C'est l'{0}", "C'est l''{0}", "C'est l''{0}"),
+        ("Delete {name}", "C'est l'{name}", "C'est l''{name}", "C'est l''{name}"),
+        ("A '{'{name}", "'{'l'{name}", "'{'l'{name}", "'{'l'{name}"),
+        ("Delete it", "C'est l'{a}", "C'est l'{a}", "C'est l'{a}"),
+        ("Delete {{name}}", "C'est l'{{name}}", "C'est l'{{name}}", "C'est l'{{name}}"),
+        ("Delete ${name}", "C'est l'${name}", "C'est l'${name}", "C'est l'${name}"),
+    ],
+)
+def test_apostrophes_quote_no_argument(source, translation, java, icu, tmp_path):
+    translate = lambda texts: [translation if text == source else text for text in texts]  # noqa: E731
+    found, _ = translated(tmp_path, ".properties", f"a={source}\n", translate)
+    assert found == f"a={java}\n"
+    forms = "{n, plural, other {#}}"
+    for suffix, messages, expected in (
+        (".json", [source, forms], icu),
+        (".json", [source], translation),  # It may be one of other software.
+        (".arb", [source, forms], translation),
+    ):
+        content = json.dumps(dict(enumerate(messages)))
+        found, _ = translated(tmp_path, suffix, content, translate)
+        assert [*json.loads(found).values()] == [expected, *messages[1:]]
+
+
 def test_messages_of_any_form_come_back():
     choose = random.Random(0)
     parts = ["{", "}", "{n, plural,", " one {", " other {", "a", " ", "#", "{x}", "\n", "'"]
@@ -312,6 +501,44 @@ def test_segments_of_xliff_2_are_filled_in(tmp_path):
     seen = []
     translated(tmp_path, ".xlf", found, lambda x: seen.extend(x) or x, only_missing=True)
     assert seen == []
+
+
+def test_every_translation_of_xliff_asks_for_review(tmp_path):
+    plural = """<group restype="x-gettext-plurals" id="1" approved="yes">
+    <trans-unit id="1[0]"><source>%d file</source></trans-unit>
+    <trans-unit id="1[1]"><source>%d files</source><target state="final">Alt</target></trans-unit>
+    </group></body>"""
+    inline = 'text.</source><target xml:lang="de" state="final">Alt <g id="1">x</g></target>'
+    text = 'simple.</source><target resname="a"><g id="1">Alt</g> x</target>'
+    content = XLIFF.replace("plaintext", "po").replace("</body>", plural)
+    content = content.replace("text.</source>", inline).replace("simple.</source>", text)
+    found, _ = translated(tmp_path, ".xlf", content, lambda x: [f"{y}!" for y in x])
+    assert 'approved="yes"' not in found
+    targets = minidom.parseString(found).getElementsByTagName("target")
+    assert [node.getAttribute("state") for node in targets] == ["needs-review-translation"] * 4
+    assert [re.sub(' (xmlns|state)="[^"]*"', "", node.toxml()) for node in targets] == [
+        '<target resname="a">Plain &amp; simple.!</target>',
+        '<target xml:lang="de">Some <g id="1">bold</g> text.!</target>',
+        "<target>%d file!</target>",
+        "<target>%d files!</target>",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "unit", "end"),
+    [(XLIFF, '<trans-unit id="1"', "</trans-unit>"), (XLIFF_2, '<unit id="1"', "</unit>")],
+)
+def test_what_xliff_says_is_not_to_be_translated_stays(content, unit, end, tmp_path):
+    def seen(content):
+        texts = []
+        translated(tmp_path, ".xlf", content, lambda x: texts.extend(x) or x)
+        return len(texts)
+
+    inside = content.replace(unit, f'<group translate="no" id="g"><group id="h">{unit}', 1)
+    inside = inside.replace(end, f"{end}</group></group>", 1)
+    assert seen(content) == 2 and seen(inside) == (content == XLIFF)
+    assert seen(inside.replace(unit, f'{unit} translate="yes"')) == 2
+    assert seen(content.replace(unit, f'{unit} translate="no"')) == (content == XLIFF)
 
 
 def test_paragraphs_of_word_keep_their_formatting(tmp_path):
@@ -682,5 +909,11 @@ def test_a_damaged_file_is_refused(suffix, content, tmp_path):
     path.write_bytes(content)
     with pytest.raises(ValueError, match=f"file{suffix} is not a {suffix} file, or is"):
         read_and_translate(path, list)
+    named = PO.replace("UTF-8", "ISO-8859-1").replace("Alt", "\xe4lt").replace("Auf", "\xe4uf")
+    (tmp_path / "file.po").write_bytes(named.encode("latin-1"))
+    with pytest.raises(
+        ValueError, match=r"file\.po .* Convert it with `msgconv -t utf-8`, or rest"
+    ):
+        read_and_translate(tmp_path / "file.po", list)
     with pytest.raises(ValueError, match=r"one of \.txt \.po .* received .*file\.pdf"):
         check_suffix(tmp_path / "file.pdf")

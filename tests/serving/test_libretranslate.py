@@ -535,6 +535,7 @@ def test_a_file_is_translated_and_downloaded(one):
     many = 70_000 * b"\n"  # More than a request may have: its halves are tried.
     assert translate_file(one, "a.txt", many, api_key="k1") == (many, None)
     assert one.get("/download_file?id=x")[0] == 404
+    assert one.get(f"/download_file?{10 * 'id=x&'}")[0] == 404
     assert one.get("/frontend/settings")[1]["supportedFilesFormat"] == [".txt"]
     headers = {"Content-Type": "multipart/form-data; boundary=x-y"}
     whole = form("a.txt", text, source="en", target="de", api_key="k1")

@@ -1,0 +1,93 @@
+"""Subtitles, SubRip's and WebVTT's, of which only the lines of text in each cue change."""
+
+import codecs
+import re
+from collections.abc import Callable
+
+CUE_TAG = r"<(?:[vc]\.|(?:v|lang)\s)[^<>]*>|<[0-9:.]+>|\{\\[^{}]+\}"
+r"""Tags such as `<v Anna>`, `<c.red>`, `<00:05.000>` and `{\an8}`, as a regular expression."""
+_TIME = r"-?(?:\d+:)+\d+(?:[.,]\d+)?"
+_TIMES = re.compile(rf"\ufeff?[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}")
+"""The line that starts a cue, which may have settings after the times."""
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+_BREAK = re.compile(r"[\r\n]+")
+_MARKS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+
+
+def change_subtitles(content: bytes, change: Callable[[str], str]) -> bytes:
+    r"""Return subtitles with changed texts, and all else byte for byte.
+
+    Args:
+        content: A file of SubRip or WebVTT.
+        change: Is given the lines of each cue as one text, and returns the new ones.
+
+    Returns:
+        The file, in UTF-8 if its encoding lacks characters of the new texts.
+
+    Raises:
+        ValueError: If it has no cue, or its encoding is not known.
+
+    >>> change_subtitles(b"1\r\n00:00:01,000 --> 00:00:02,000 X1:9\r\nA dog.", str.upper)
+    b'1\r\n00:00:01,000 --> 00:00:02,000 X1:9\r\nA DOG.'
+    """
+    encoding = _find_encoding(content)
+    lines = _LINE.findall(content.decode(encoding)) or [""]
+    is_webvtt = lines[0].lstrip("\ufeff").startswith("WEBVTT")
+    if not is_webvtt and not any(map(_TIMES.match, lines)):
+        raise ValueError("it has no line of times, such as 00:00:01,000 --> 00:00:02,000")
+    found = "".join(_change_lines(lines, is_webvtt, change))
+    if found == "".join(lines):
+        return content
+    try:
+        return found.encode(encoding)
+    except UnicodeEncodeError:
+        return found.encode()
+
+
+def _find_encoding(content):
+    for mark, name in _MARKS.items():
+        if content.startswith(mark):
+            return name
+    try:
+        content.decode()
+        return "utf-8"
+    except UnicodeDecodeError:
+        import charset_normalizer
+
+        if best := charset_normalizer.from_bytes(content).best():
+            return best.encoding
+        raise ValueError("its encoding is not known; convert it to UTF-8") from None
+
+
+def _change_lines(lines, is_webvtt, change):
+    text: list[str] = []
+    is_inside = False
+    for place, line in enumerate(lines):
+        has_times = _TIMES.match(line)
+        next_has_times = place + 1 < len(lines) and _TIMES.match(lines[place + 1])
+        is_number = next_has_times and line.strip().isdecimal()
+        if line.strip() and not has_times and not is_number and is_inside:
+            text.append(line)
+            continue
+        yield from _change_text(text, change, _end(lines[0]))
+        text = []
+        yield line
+        # After an empty line, SubRip may go on; in WebVTT, there are identifiers, notes and styles.
+        is_inside = bool(has_times) or (is_inside and not is_webvtt)
+    yield from _change_text(text, change, _end(lines[0]))
+
+
+def _change_text(lines, change, end):
+    """Yield the text of a cue, which an empty line would end."""
+    if not lines:
+        return
+    old = "\n".join(line.rstrip("\r\n") for line in lines)
+    new = change(old)
+    if new == old:
+        yield from lines
+        return
+    yield end.join(line for line in _BREAK.split(new) if line.strip()) + _end(lines[-1])
+
+
+def _end(line):
+    return line.removeprefix(line.rstrip("\r\n"))
