@@ -1,11 +1,14 @@
 """User symbols: parts of text that are single tokens, such as placeholders."""
 
 import collections
+import logging
 import re
 from collections.abc import Iterable, Sequence
 
 from keras_transformer.config.data import PATTERN_PREFIX, SYMBOL_KINDS, can_be_symbol
 from keras_transformer.text.patterns import PATTERNS
+
+_LOGGER = logging.getLogger(__name__)
 
 _LONGEST = 32
 _FEWEST = 2
@@ -13,6 +16,8 @@ _FEWEST = 2
 
 def choose_symbols(lines: Iterable[str], choices: Sequence[str], most: int) -> dict[str, int]:
     """Return the user symbols for a text, and how often each occurs in it.
+
+    A symbol or regular expression of `choices` that the text does not have is named in the log.
 
     Args:
         lines: The text.
@@ -28,11 +33,12 @@ def choose_symbols(lines: Iterable[str], choices: Sequence[str], most: int) -> d
     {'~': 1, '%s': 3}
     """
     patterns = [PATTERNS[choice] for choice in choices if choice in SYMBOL_KINDS]
-    patterns += [
+    own = [
         choice.removeprefix(PATTERN_PREFIX)
         for choice in choices
         if choice.startswith(PATTERN_PREFIX)
     ]
+    patterns += own
     is_pattern = re.compile("|".join(f"(?:{each})" for each in patterns)) if patterns else None
     named = {
         choice: 0
@@ -40,11 +46,17 @@ def choose_symbols(lines: Iterable[str], choices: Sequence[str], most: int) -> d
         if choice not in SYMBOL_KINDS and not choice.startswith(PATTERN_PREFIX)
     }
     found: collections.Counter[str] = collections.Counter()
+    unmatched = [re.compile(each) for each in own]
     for line in lines:
         for symbol in named:
             named[symbol] += line.count(symbol)
         if is_pattern:
             found.update(match.group() for match in is_pattern.finditer(line))
+        unmatched = [pattern for pattern in unmatched if not pattern.search(line)]
+    missing = [symbol for symbol, count in named.items() if not count]
+    missing += [PATTERN_PREFIX + pattern.pattern for pattern in unmatched]
+    if missing:
+        _LOGGER.warning("the text has none of these user symbols: %s", ", ".join(missing))
     matches = {
         symbol: count
         for symbol, count in found.items()

@@ -98,6 +98,7 @@ def test_the_vocabulary_has_the_normalization_and_the_symbols_that_it_is_trained
     (source, target), pairs, _ = encoded_text(config, tmp_path)
     assert (source.normalization, source.user_symbols) == ("identity", ["~", "#1"])
     assert "2 user symbols; the most frequent: ~ (120 times), #1 (2 times)" in caplog.text
+    assert "none of these user symbols" not in caplog.text
     assert source is target and source.decode([pairs.source_ids])[0].count("#1") == 1
     (other, _), _, _ = encoded_text(plain, tmp_path)
     assert (other.normalization, other.user_symbols) == ("nfkc", [])
