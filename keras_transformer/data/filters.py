@@ -274,7 +274,7 @@ class TextFilters:
 
     def _compare(self, corpora: Sequence[Corpus], validation: Pairs) -> None:
         """Find pairs that repeat others, by hashes of 8 bytes."""
-        parts = ((c.tag, chunk) for c in corpora for chunk in chunked(c.pairs()))
+        parts = ((c.kind, chunk) for c in corpora for chunk in chunked(c.pairs()))
         rows = itertools.chain.from_iterable(self._mapped(_hashes, parts))
         source, target, plain_source, plain_pair = np.fromiter(rows, np.dtype((np.uint64, 4))).T
         if "near_duplicates" in self.names:
@@ -298,14 +298,14 @@ def _usual(kind: Callable[[str], str | None], corpus: Corpus) -> list[str | None
 
 def _hashes(part: tuple[str, Pairs]) -> np.ndarray:
     """Return hashes [n, 4] of source, target, normalized source and normalized pair."""
-    tag, pairs = part
+    kind, pairs = part
     hashes = np.empty((len(pairs), 4), np.uint64)
     for row, (source, target) in zip(hashes, pairs, strict=True):
         plain = normalized(source)
         row[:] = (
-            text_hash(f"{tag}\n{source.strip()}"),
+            text_hash(f"{kind}\n{source.strip()}"),
             text_hash(target.strip()),
             text_hash(plain),
-            text_hash(f"{tag}\n{plain}\n{normalized(target)}"),
+            text_hash(f"{kind}\n{plain}\n{normalized(target)}"),
         )
     return hashes

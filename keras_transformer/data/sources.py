@@ -26,6 +26,13 @@ class Corpus(NamedTuple):
     """Starts to read the text."""
     tag: str = ""
     """The tag that its sources get, such as de for >>de<<; none if empty."""
+    direction: str = ""
+    """Its languages, such as eng_Latn-deu_Latn, if a model of many languages needs them."""
+
+    @property
+    def kind(self) -> str:
+        """What the same pair of another corpus must share to be the same training example."""
+        return f"{self.tag} {self.direction}"
 
 
 def read_lines(path: str | os.PathLike) -> list[str]:

@@ -122,7 +122,7 @@ def training_corpora(data: DataConfig) -> list[Corpus]:
             pairs = functools.partial(stream_tree_pairs, *paths, tagged=tagged)
         tag = corpus.full_tag
         label = tag or corpus.direction
-        corpora.append(Corpus(f"{name} ({label})" if label else name, pairs, tag))
+        corpora.append(Corpus(f"{name} ({label})" if label else name, pairs, tag, corpus.direction))
     return corpora
 
 
