@@ -221,7 +221,7 @@ def stream_bytes(path: str | os.PathLike) -> Iterator[bytes]:
             ) from error
 
 
-def _kind(file: io.BufferedReader) -> str:
+def _kind(file: "io.BufferedReader[Any]") -> str:
     start = file.peek(max(map(len, _MAGICS.values())))
     return next((name for name, magic in _MAGICS.items() if start.startswith(magic)), "text")
 
