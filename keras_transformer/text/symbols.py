@@ -3,7 +3,7 @@
 import collections
 import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from keras_transformer.config.data import PATTERN_PREFIX, SYMBOL_KINDS, can_be_symbol
 from keras_transformer.text.patterns import PATTERNS
@@ -32,21 +32,13 @@ def choose_symbols(lines: Iterable[str], choices: Sequence[str], most: int) -> d
     >>> choose_symbols(["%s of %s, %d", "~Save %s"], ["~", "printf"], most=100)
     {'~': 1, '%s': 3}
     """
-    patterns = [PATTERNS[choice] for choice in choices if choice in SYMBOL_KINDS]
-    own = [
-        choice.removeprefix(PATTERN_PREFIX)
-        for choice in choices
-        if choice.startswith(PATTERN_PREFIX)
-    ]
-    patterns += own
-    is_pattern = re.compile("|".join(f"(?:{each})" for each in patterns)) if patterns else None
-    named = {
-        choice: 0
-        for choice in choices
-        if choice not in SYMBOL_KINDS and not choice.startswith(PATTERN_PREFIX)
-    }
+    in_order = sorted(choices, key=lambda choice: choice.startswith(PATTERN_PREFIX))
+    patterns = {choice: each for choice in in_order if (each := _pattern(choice)) is not None}
+    joined = "|".join(f"(?:{each})" for each in patterns.values())
+    is_pattern = re.compile(joined) if patterns else None
+    named = {choice: 0 for choice in choices if choice not in patterns}
     found: collections.Counter[str] = collections.Counter()
-    unmatched = [re.compile(each) for each in own]
+    unmatched = [re.compile(patterns[each]) for each in patterns if each not in SYMBOL_KINDS]
     for line in lines:
         for symbol in named:
             named[symbol] += line.count(symbol)
@@ -66,3 +58,27 @@ def choose_symbols(lines: Iterable[str], choices: Sequence[str], most: int) -> d
         and can_be_symbol(symbol)
     }
     return named | dict(collections.Counter(matches).most_common(most))
+
+
+def absent_choices(choices: Iterable[str], symbols: Collection[str]) -> list[str]:
+    """Return which of some choices, as for `choose_symbols`, have none of a vocabulary's symbols.
+
+    >>> absent_choices(["~", "printf", "html", "urls", "re:--[a-z]+"], ["~", "%s", "<emph>"])
+    ['urls', 're:--[a-z]+']
+    """
+    # What follows may decide whether a text is a symbol, as in _File and <emph>a</emph>.
+    texts = [symbol + end for symbol in symbols for end in ("", "a", "</a>")]
+
+    def is_present(choice: str) -> bool:
+        if (pattern := _pattern(choice)) is None:
+            return choice in symbols
+        return any(match.group() in symbols for t in texts for match in re.finditer(pattern, t))
+
+    return [choice for choice in choices if not is_present(choice)]
+
+
+def _pattern(choice: str) -> str | None:
+    """Return the regular expression that a choice stands for, None for a symbol."""
+    if choice.startswith(PATTERN_PREFIX):
+        return choice.removeprefix(PATTERN_PREFIX)
+    return PATTERNS[choice] if choice in SYMBOL_KINDS else None

@@ -127,7 +127,8 @@ def test_a_run_ends_within_an_epoch_and_can_be_made_longer_or_shorter(tmp_path, 
     longer = trained(max_steps=None, epochs=4)
     assert longer["epochs"] == 4 and "max_steps" not in longer
     metrics = read_metrics(tmp_path / "run")
-    assert {(6, 1), (8, 2), (14, 3), (20, 4)} <= {*zip(metrics["step"], metrics["epoch"])}
+    rows = set(zip(metrics["step"], metrics["epoch"], strict=True))
+    assert {(6, 1), (8, 2), (14, 3), (20, 4)} <= rows
     assert max(metrics["step"]) == 20
 
 
