@@ -11,7 +11,6 @@ Each tree takes one line: (S (NP (XX The) (XX old) (XX dog)) (VP (XX sleeps)) (X
 
 import argparse
 import sys
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -94,16 +93,11 @@ def _numbered(path: Path, number: int, count: int) -> Path:
 def _save(figure, path: Path) -> None:
     """Save a figure, and say in a line if its font lacks characters."""
     from keras_transformer.plots import save_figure
+    from keras_transformer.plots.style import glyphs_lacking
 
-    with warnings.catch_warnings(record=True) as caught:
+    with glyphs_lacking() as lacking:
         save_figure(figure, path)
-    lacks = [warning for warning in caught if "missing from font" in str(warning.message)]
-    for warning in caught:
-        if warning not in lacks:
-            warnings.warn_explicit(
-                warning.message, warning.category, warning.filename, warning.lineno
-            )
-    if lacks:
+    if lacking:
         print(
             f"{path} has boxes for characters that matplotlib's font lacks; an .svg shows them.",
             file=sys.stderr,

@@ -165,9 +165,10 @@ def propose(files: Mapping[str, str], hours: float) -> tuple[dict[str, Any], lis
     Raises:
         FileNotFoundError, ValueError: If the text cannot be read, or there is none.
     """
-    from keras_transformer.data.sources import stream_pairs
+    from keras_transformer.data.sources import check_rereadable, stream_pairs
     from keras_transformer.utils.devices import has_gpu
 
+    check_rereadable(*files.values())
     pairs = sum(1 for _ in stream_pairs(files["source"], files.get("target")))
     if pairs < _FEWEST:
         raise ValueError(

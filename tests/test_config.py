@@ -332,6 +332,11 @@ def test_only_bpe_has_merges_to_leave_out():
         ({"normalization": "nfd"}, "normalization must be 'nfkc', 'nfc' or 'identity'"),
         ({"user_symbols": ["prinft"]}, "kinds printf, .* received 'prinft'; write re:prinft for"),
         ({"user_symbols": ["re:(", "a b"]}, r"after re:, received 're:\(' .*received 'a b'; leave"),
+        ({"user_symbols": ["re:(?i)man"]}, r"received 're:\(\?i\)man' \(flags of the whole expr"),
+        (
+            {"user_symbols": [r"re:(a|b)\1"]},
+            r"can be joined after re:, .* \(a back reference;",
+        ),
         ({"user_symbols": ["</s>"]}, "such as <s>, received '</s>'"),
         ({"max_user_symbols": 0}, "max_user_symbols"),
         ({"augment_upper": 1.5}, "augment_upper"),

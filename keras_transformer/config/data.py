@@ -261,12 +261,10 @@ class DataConfig:
         problems = []
         for symbol in self.user_symbols:
             if symbol.startswith(PATTERN_PREFIX):
-                try:
-                    re.compile(symbol.removeprefix(PATTERN_PREFIX))
-                except re.error as error:
+                if problem := _pattern_problem(symbol.removeprefix(PATTERN_PREFIX)):
                     problems.append(
-                        f"user_symbols must have regular expressions after {PATTERN_PREFIX}, "
-                        f"received {symbol!r} ({error})"
+                        "user_symbols must have regular expressions that can be joined after "
+                        f"{PATTERN_PREFIX}, received {symbol!r} ({problem})"
                     )
             elif re.fullmatch("[a-z]+", symbol):
                 if symbol not in SYMBOL_KINDS:
@@ -433,6 +431,28 @@ def can_be_symbol(text: str) -> bool:
     """
     is_taken = re.fullmatch(r">>[^<>]+<<|<0x[0-9A-F]{2}>|</?s>|<pad>|<unk>", text)
     return bool(text) and text.isprintable() and not is_taken and not set(text) & {" ", "▁"}
+
+
+def _pattern_problem(pattern: str) -> str:
+    r"""Return why a regular expression cannot be joined with others by |, or an empty text.
+
+    >>> [bool(_pattern_problem(each)) for each in ("(", "(?i)a", r"(a)\1", "(?i:a)", "(a|b)")]
+    [True, True, True, False, False]
+    """
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        return str(error)
+    try:
+        re.compile(f"(?:{pattern})")
+    except re.error:
+        return "flags of the whole expression; write (?i:...) instead of (?i)..."
+    if compiled.groupindex:
+        return "a named group; write (?:...) instead of (?P<name>...)"
+    # The groups of the others change the numbers.
+    if compiled.groups and re.search(r"(?<!\\)(?:\\\\)*(?:\\[1-9]|\(\?\()", pattern):
+        return "a back reference; write out what it stands for"
+    return ""
 
 
 def text_source_problems(

@@ -118,15 +118,19 @@ def log_report(rules: CleaningRules, kept: int, dropped: collections.Counter[str
     _LOGGER.info("kept %s of %s sentence pairs: dropped %s", f"{kept:,}", total, counts)
 
 
-def pair_hashes(pairs: Iterable[tuple[str, str]]) -> np.ndarray:
+def pair_hashes(part: tuple[str, Iterable[tuple[str, str]]]) -> np.ndarray:
     """Return a hash of 8 bytes of each pair, white space around sentences aside.
 
     Of 20 million different pairs, the chance that two have the same one is 1 in 90,000.
 
-    >>> earlier(pair_hashes([("a", "b"), ("a", "c"), (" a", "b")])).tolist()
+    Args:
+        part: What tells the pairs from equal ones, such as their tag, and the pairs.
+
+    >>> earlier(pair_hashes(("de", [("a", "b"), ("a", "c"), (" a", "b")]))).tolist()
     [-1, -1, 0]
     """
-    lines = ("\n".join(side.strip() for side in pair) for pair in pairs)
+    kind, pairs = part
+    lines = ("\n".join((kind, *(side.strip() for side in pair))) for pair in pairs)
     return np.fromiter(map(text_hash, lines), np.uint64)
 
 

@@ -125,12 +125,15 @@ def _encode(
     mapped: Map,
 ) -> None:
     """Encode the text that the record lacks, and complete the record."""
+    if languages:  # A corpus without its own has those of the model.
+        named = zip(corpora, map("-".join, languages), strict=True)
+        corpora = [corpus._replace(direction=direction) for corpus, direction in named]
     reports = record["corpora"]
     is_repeated = np.zeros(0, bool)
     if rules.drop_duplicates:
         _LOGGER.info("looking for duplicates")
-        pairs = itertools.chain.from_iterable(corpus.pairs() for corpus in corpora)
-        hashes = itertools.chain.from_iterable(mapped(pair_hashes, chunked(pairs)))
+        parts = ((c.kind, chunk) for c in corpora for chunk in chunked(c.pairs()))
+        hashes = itertools.chain.from_iterable(mapped(pair_hashes, parts))
         is_repeated = earlier(np.fromiter(hashes, np.uint64)) >= 0
     filters = TextFilters(rules.filters, corpora, validation, mapped)
     if done := sum(report["read"] for report in reports):
@@ -144,8 +147,8 @@ def _encode(
             advance(report["read"])
             codes = languages[number] if languages else ()
             encode = functools.partial(_encoded, tokenizers, rules, codes)
-            parts = _parts(corpus, number, first, report["read"], filters, is_repeated)
-            for count, encoded in enumerate(mapped(encode, parts), start=1):
+            rest = _parts(corpus, number, first, report["read"], filters, is_repeated)
+            for count, encoded in enumerate(mapped(encode, rest), start=1):
                 append(encoded)
                 size = len(encoded.source_counts) + encoded.dropped.total()
                 report["read"] += size

@@ -23,6 +23,7 @@ _LARGEST_NUMBER_IN_WORDS = 12
 _MOST_DIGITS = 1000  # Python converts a few thousand.
 _FEWEST_WORDS, _FEWEST_LETTERS = 4, 30
 _CONFIDENCE = 0.9
+_DROPPED = 0
 
 # \label{key} of LaTeX is no placeholder.
 _PLACEHOLDER = re.compile(
@@ -214,6 +215,8 @@ class TextFilters:
         corpora: The text.
         validation: Pairs whose sources the filter `in_validation` looks for.
         mapped: Applies a function to parts of the text.
+        dropping: Those of the filters that drop what they find, by default all. Repeated pairs are
+            looked for among what the others keep, as the first one would be dropped too.
 
     Raises:
         ImportError: If the package of the filter `language` is missing.
@@ -232,8 +235,10 @@ class TextFilters:
         corpora: Sequence[Corpus],
         validation: Pairs = (),
         mapped: Map = map,
+        dropping: Sequence[str] | None = None,
     ):
         self.names = names
+        self._dropping = names if dropping is None else dropping
         self._mapped = mapped
         self.partners: dict[str, np.ndarray] = {}
         """Of each filter that compares pairs, the pair that each repeats, or -1."""
@@ -247,10 +252,12 @@ class TextFilters:
 
     def of_chunk(self, corpus: int, first: int, count: int) -> ChunkFilters:
         """Return the filters for some pairs of a corpus, with its number and theirs."""
-        usual = {name: kinds[corpus] for name, kinds in self._usual.items()}
         rows = slice(first, first + count)
         repeated = {name: partners[rows] >= 0 for name, partners in self.partners.items()}
-        return ChunkFilters(self.names, usual, repeated)
+        return ChunkFilters(self.names, self._usual_of(corpus), repeated)
+
+    def _usual_of(self, corpus: int) -> dict[str, list[str | None]]:
+        return {name: kinds[corpus] for name, kinds in self._usual.items()}
 
     def parts(self, corpora: Sequence[Corpus]) -> Iterator[Part]:
         """Yield the text that the filters were made for in parts, with their filters."""
@@ -274,15 +281,26 @@ class TextFilters:
 
     def _compare(self, corpora: Sequence[Corpus], validation: Pairs) -> None:
         """Find pairs that repeat others, by hashes of 8 bytes."""
-        parts = ((c.tag, chunk) for c in corpora for chunk in chunked(c.pairs()))
+        others = [name for name in self._dropping if name in _DIFFER or name in _KIND]
+        parts = (
+            (corpus.kind, (ChunkFilters(others, self._usual_of(number), {}), chunk))
+            for number, corpus in enumerate(corpora)
+            for chunk in chunked(corpus.pairs())
+        )
         rows = itertools.chain.from_iterable(self._mapped(_hashes, parts))
         source, target, plain_source, plain_pair = np.fromiter(rows, np.dtype((np.uint64, 4))).T
-        if "near_duplicates" in self.names:
-            self.partners["near_duplicates"] = earlier(plain_pair)
+        # A pair that is dropped anyway is like no other.
+        dropped = np.flatnonzero(source == _DROPPED)
+        source[dropped] = plain_pair[dropped] = dropped
         if "several_translations" in self.names:
             partners = earlier(source)
             partners[target == target[partners]] = -1
             self.partners["several_translations"] = partners
+            if "several_translations" in self._dropping:
+                dropped = np.flatnonzero(partners >= 0)
+                plain_pair[dropped] = dropped
+        if "near_duplicates" in self.names:
+            self.partners["near_duplicates"] = earlier(plain_pair)
         if "in_validation" in self.names:
             held_out = [text_hash(normalized(without_tag(source))) for source, _ in validation]
             is_known = np.isin(plain_source, np.array(held_out, np.uint64))
@@ -296,16 +314,20 @@ def _usual(kind: Callable[[str], str | None], corpus: Corpus) -> list[str | None
     return [max(counts, key=counts.__getitem__, default=None) for counts in sides]
 
 
-def _hashes(part: tuple[str, Pairs]) -> np.ndarray:
-    """Return hashes [n, 4] of source, target, normalized source and normalized pair."""
-    tag, pairs = part
-    hashes = np.empty((len(pairs), 4), np.uint64)
-    for row, (source, target) in zip(hashes, pairs, strict=True):
+def _hashes(given: tuple[str, Part]) -> np.ndarray:
+    """Return hashes [n, 4] of source, target, normalized source and normalized pair.
+
+    The source of a pair that a filter drops has `_DROPPED`.
+    """
+    kind, part = given
+    hashes = np.empty((len(part[1]), 4), np.uint64)
+    for row, (source, target) in zip(hashes, part[1], strict=True):
         plain = normalized(source)
         row[:] = (
-            text_hash(f"{tag}\n{source.strip()}"),
+            text_hash(f"{kind}\n{source.strip()}"),
             text_hash(target.strip()),
             text_hash(plain),
-            text_hash(f"{tag}\n{plain}\n{normalized(target)}"),
+            text_hash(f"{kind}\n{plain}\n{normalized(target)}"),
         )
+    hashes[find(part).any(axis=0), 0] = _DROPPED
     return hashes

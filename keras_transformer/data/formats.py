@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from keras_transformer.data.sources import existing_file, stream_bytes
+from keras_transformer.data.sources import check_rereadable, existing_file, stream_bytes
 from keras_transformer.utils.files import import_of_corpora
 
 _COMPRESSIONS = ".gz", ".xz", ".zst"
@@ -58,9 +58,10 @@ def corpus_file(path: str | Path, column: str | None = None, new: Sequence[str] 
 
     Raises:
         FileNotFoundError: If it does not exist.
-        ValueError: If its format needs a column, or has none.
+        ValueError: If its format needs a column, or has none, or it is a pipe.
     """
     path = existing_file(path)
+    check_rereadable(path)
     if has_columns(path.name) and column is None:
         raise ValueError(
             f"{path} has columns, and one of them is the text. Give its name with --column."

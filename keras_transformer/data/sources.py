@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from itertools import zip_longest
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, cast
 
 from keras_transformer.data.catalogs import is_catalog, stream_catalog
 from keras_transformer.utils.files import as_path, import_of_corpora
@@ -26,6 +26,13 @@ class Corpus(NamedTuple):
     """Starts to read the text."""
     tag: str = ""
     """The tag that its sources get, such as de for >>de<<; none if empty."""
+    direction: str = ""
+    """Its languages, such as eng_Latn-deu_Latn, if a model of many languages needs them."""
+
+    @property
+    def kind(self) -> str:
+        """What the same pair of another corpus must share to be the same training example."""
+        return f"{self.tag} {self.direction}"
 
 
 def read_lines(path: str | os.PathLike) -> list[str]:
@@ -109,6 +116,7 @@ def stream_pairs(
     """
     if target_path is None:
         if is_catalog(source_path):
+            check_rereadable(source_path)
             return stream_catalog(existing_file(source_path))
         return _tab_separated(source_path)
     return _parallel(source_path, target_path)
@@ -160,27 +168,44 @@ def existing_file(path: str | os.PathLike) -> Path:
     return path
 
 
+def check_rereadable(*paths: str | os.PathLike) -> None:
+    """Raise an error for a path of a pipe or a device, which can be read only once.
+
+    Args:
+        *paths: Paths of text that is read more than once. A missing one is left to `existing_file`.
+    """
+    for path in map(as_path, paths):
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise ValueError(
+                f"{path} is read more than once and must be a file, received a pipe or a device. "
+                "Write its text to a file first."
+            )
+
+
 def stream_lines(path: str | os.PathLike) -> Iterator[str]:
     """Yield the lines of a file; see `read_lines`."""
     for number, line in enumerate(stream_bytes(path), start=1):
         try:
             yield line.decode("utf-8")
         except UnicodeDecodeError as error:
+            is_wide = number == 1 and line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
             raise ValueError(
                 f"{path}, line {number}: text must be UTF-8, received byte "
                 f"0x{error.object[error.start]:02x} at position {error.start} of the line. Convert "
-                "the file, for example with iconv -f latin1 -t utf-8."
+                f"the file, for example with iconv -f {'utf-16' if is_wide else 'latin1'} -t utf-8."
             ) from error
 
 
 def stream_bytes(path: str | os.PathLike) -> Iterator[bytes]:
     """Yield the lines of a file without their ends, UTF-8 or not; see `read_lines`."""
     path = existing_file(path)
-    with path.open("rb") as file:
-        start = file.read(max(map(len, _MAGICS.values())))
-    kind = next((name for name, magic in _MAGICS.items() if start.startswith(magic)), "text")
-    # Binary files break lines at \n alone, where text mode also breaks at a lone \r.
-    with path.open("rb") as raw, _decompressed(raw, kind) as file:
+    # A pipe can be opened only once, and files of object stores have no peek. Binary files break
+    # lines at \n alone, where text mode also breaks at a lone \r.
+    with (
+        path.open("rb") as opened,
+        io.BufferedReader(cast(io.RawIOBase, opened)) as raw,
+        _decompressed(raw, kind := _kind(raw)) as file,
+    ):
         number = 0
         damages = [EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError]
         damages += [OSError] if kind == "zstd" else []
@@ -194,6 +219,11 @@ def stream_bytes(path: str | os.PathLike) -> Iterator[bytes]:
                 f"{path} must be a complete {kind} file, received damaged data after line {number} "
                 f"({error}). Download or compress it again."
             ) from error
+
+
+def _kind(file: "io.BufferedReader[Any]") -> str:
+    start = file.peek(max(map(len, _MAGICS.values())))
+    return next((name for name, magic in _MAGICS.items() if start.startswith(magic)), "text")
 
 
 def _decompressed(file: IO[bytes], kind: str) -> Any:

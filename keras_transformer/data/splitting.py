@@ -12,7 +12,7 @@ import numpy as np
 
 from keras_transformer.data.cleaning import text_hash
 from keras_transformer.data.filters import normalized
-from keras_transformer.data.sources import stream_lines, stream_pairs
+from keras_transformer.data.sources import check_rereadable, stream_lines, stream_pairs
 from keras_transformer.utils.files import whole_directory
 
 PARTS = ("train", "valid", "test")
@@ -64,7 +64,7 @@ def split_text(
     Raises:
         FileExistsError: If there is something in the directory.
         FileNotFoundError: If a file is missing.
-        ValueError: If a file is damaged or too short, or no group is small enough.
+        ValueError: If a file is damaged, too short or a pipe, or no group is small enough.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -87,6 +87,8 @@ def split_text(
             f"target must be the translation of one file, received {len(sources)} sources. Give "
             "files of pairs without a target, or join the files."
         )
+
+    check_rereadable(*sources, *([] if target is None else [target]))
 
     def pairs() -> Iterator[tuple[str, str]]:
         return itertools.chain.from_iterable(stream_pairs(each, target) for each in sources)

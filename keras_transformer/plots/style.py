@@ -75,6 +75,22 @@ def quiet_about_glyphs(quiet: bool = True) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def glyphs_lacking() -> Iterator[list[str]]:
+    """Yield a list for matplotlib's warnings about characters that its font lacks.
+
+    They are in the list after the block. Other warnings are shown then.
+    """
+    found: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        yield found
+    for each in caught:
+        if "missing from font" in str(each.message):
+            found.append(str(each.message))
+        else:
+            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+
+
 def fit(figure: "Figure", caption: str = "") -> None:
     """Resize the figure to its axes and their labels. The axes keep their sizes.
 

@@ -1,11 +1,14 @@
 """User symbols: parts of text that are single tokens, such as placeholders."""
 
 import collections
+import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from keras_transformer.config.data import PATTERN_PREFIX, SYMBOL_KINDS, can_be_symbol
 from keras_transformer.text.patterns import PATTERNS
+
+_LOGGER = logging.getLogger(__name__)
 
 _LONGEST = 32
 _FEWEST = 2
@@ -13,6 +16,8 @@ _FEWEST = 2
 
 def choose_symbols(lines: Iterable[str], choices: Sequence[str], most: int) -> dict[str, int]:
     """Return the user symbols for a text, and how often each occurs in it.
+
+    A symbol or regular expression of `choices` that the text does not have is named in the log.
 
     Args:
         lines: The text.
@@ -27,24 +32,23 @@ def choose_symbols(lines: Iterable[str], choices: Sequence[str], most: int) -> d
     >>> choose_symbols(["%s of %s, %d", "~Save %s"], ["~", "printf"], most=100)
     {'~': 1, '%s': 3}
     """
-    patterns = [PATTERNS[choice] for choice in choices if choice in SYMBOL_KINDS]
-    patterns += [
-        choice.removeprefix(PATTERN_PREFIX)
-        for choice in choices
-        if choice.startswith(PATTERN_PREFIX)
-    ]
-    is_pattern = re.compile("|".join(f"(?:{each})" for each in patterns)) if patterns else None
-    named = {
-        choice: 0
-        for choice in choices
-        if choice not in SYMBOL_KINDS and not choice.startswith(PATTERN_PREFIX)
-    }
+    in_order = sorted(choices, key=lambda choice: choice.startswith(PATTERN_PREFIX))
+    patterns = {choice: each for choice in in_order if (each := _pattern(choice)) is not None}
+    joined = "|".join(f"(?:{each})" for each in patterns.values())
+    is_pattern = re.compile(joined) if patterns else None
+    named = {choice: 0 for choice in choices if choice not in patterns}
     found: collections.Counter[str] = collections.Counter()
+    unmatched = [re.compile(patterns[each]) for each in patterns if each not in SYMBOL_KINDS]
     for line in lines:
         for symbol in named:
             named[symbol] += line.count(symbol)
         if is_pattern:
             found.update(match.group() for match in is_pattern.finditer(line))
+        unmatched = [pattern for pattern in unmatched if not pattern.search(line)]
+    missing = [symbol for symbol, count in named.items() if not count]
+    missing += [PATTERN_PREFIX + pattern.pattern for pattern in unmatched]
+    if missing:
+        _LOGGER.warning("the text has none of these user symbols: %s", ", ".join(missing))
     matches = {
         symbol: count
         for symbol, count in found.items()
@@ -54,3 +58,27 @@ def choose_symbols(lines: Iterable[str], choices: Sequence[str], most: int) -> d
         and can_be_symbol(symbol)
     }
     return named | dict(collections.Counter(matches).most_common(most))
+
+
+def absent_choices(choices: Iterable[str], symbols: Collection[str]) -> list[str]:
+    """Return which of some choices, as for `choose_symbols`, have none of a vocabulary's symbols.
+
+    >>> absent_choices(["~", "printf", "html", "urls", "re:--[a-z]+"], ["~", "%s", "<emph>"])
+    ['urls', 're:--[a-z]+']
+    """
+    # What follows may decide whether a text is a symbol, as in _File and <emph>a</emph>.
+    texts = [symbol + end for symbol in symbols for end in ("", "a", "</a>")]
+
+    def is_present(choice: str) -> bool:
+        if (pattern := _pattern(choice)) is None:
+            return choice in symbols
+        return any(match.group() in symbols for t in texts for match in re.finditer(pattern, t))
+
+    return [choice for choice in choices if not is_present(choice)]
+
+
+def _pattern(choice: str) -> str | None:
+    """Return the regular expression that a choice stands for, None for a symbol."""
+    if choice.startswith(PATTERN_PREFIX):
+        return choice.removeprefix(PATTERN_PREFIX)
+    return PATTERNS[choice] if choice in SYMBOL_KINDS else None

@@ -13,7 +13,12 @@ from keras_transformer.config.data import CorpusConfig, as_list
 from keras_transformer.data import read_pairs, read_tfds, read_trees
 from keras_transformer.data.encoding import Map
 from keras_transformer.data.languages import tag_sources
-from keras_transformer.data.sources import Corpus, existing_file, stream_pairs
+from keras_transformer.data.sources import (
+    Corpus,
+    check_rereadable,
+    existing_file,
+    stream_pairs,
+)
 from keras_transformer.data.tfds import stream_tfds, tfds_version
 from keras_transformer.data.trees import stream_tree_pairs, tree_files, tree_pair
 
@@ -33,13 +38,14 @@ def read_validation(data: DataConfig) -> Pairs:
     Raises:
         FileNotFoundError: If a file does not exist.
         ImportError, ConnectionError: See `read_tfds`.
-        ValueError: If a file is damaged, or one has nothing to validate on.
+        ValueError: If a file is damaged or a pipe, or one has nothing to validate on.
     """
     if data.tfds is not None:
         pairs = read_tfds(data.tfds, data.validation_split, *_languages(data))
         parts = [_usable(pairs, data.tfds)]
     else:
         files = _files(data.validation_source, data.validation_target)
+        check_rereadable(*chain.from_iterable(files))
         parts = [_usable(_read(data, paths), paths[0]) for paths in files]
     if data.validation_languages:
         tagged = zip(parts, data.validation_languages, strict=True)
@@ -98,11 +104,16 @@ def training_text(config: ExperimentConfig, directory: Path, mapped: Map = map) 
 
 
 def training_corpora(data: DataConfig) -> list[Corpus]:
-    """Return the training text by corpus, without reading it."""
+    """Return the training text by corpus, without reading it.
+
+    Raises:
+        ValueError: If a file is a pipe.
+    """
     corpora = []
     for corpus in data.training_corpora:
         paths = _paths(corpus)
         name, pairs = " and ".join(paths), functools.partial(stream_pairs, *paths)
+        check_rereadable(*(paths if data.tfds is None else ()))
         if data.tfds is not None:
             name = f"{data.tfds} {data.train_split}"
             pairs = functools.partial(stream_tfds, data.tfds, data.train_split, *_languages(data))
@@ -111,7 +122,7 @@ def training_corpora(data: DataConfig) -> list[Corpus]:
             pairs = functools.partial(stream_tree_pairs, *paths, tagged=tagged)
         tag = corpus.full_tag
         label = tag or corpus.direction
-        corpora.append(Corpus(f"{name} ({label})" if label else name, pairs, tag))
+        corpora.append(Corpus(f"{name} ({label})" if label else name, pairs, tag, corpus.direction))
     return corpora
 
 

@@ -113,7 +113,7 @@ def inspection_report(data: DataConfig, examples: int = 0, mapped: Map = map) ->
         names.remove("language")
         note = "\nFor the filter language: pip install 'keras-transformer-mt[language]'"
     corpora = training_corpora(data)
-    filters = TextFilters(names, corpora, read_validation(data), mapped)
+    filters = TextFilters(names, corpora, read_validation(data), mapped, dropped)
     return inspect_text(corpora, filters, examples, mapped).report(dropped) + note
 
 

@@ -25,9 +25,10 @@ _BAR = "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}{postfix}"
 
 
 class Readings(keras.callbacks.Callback):
-    """Measure a run, and make a row of values every 100 steps and at least every minute.
+    """Measure a run, and make a row every 100 steps, every minute and at the end of an epoch.
 
-    Put it before callbacks that take time, such as a validation, and before those that read it.
+    Put it after `RunLimit`, before callbacks that take time, such as a validation, and before those
+    that read it.
 
     Args:
         epochs: Number of epochs of the run.
@@ -38,6 +39,7 @@ class Readings(keras.callbacks.Callback):
     Attributes:
         epoch: Number of the current epoch, from 1.
         step: Number of steps of the run that have been made.
+        step_of_epoch: Number of those of the current epoch, which a limit may end early.
         done: Number of steps of the next epoch that are made already. To resume, set it before
             `fit`.
         row: Values of the step that has just ended; None at most steps. They are `step`, `epoch`,
@@ -57,7 +59,7 @@ class Readings(keras.callbacks.Callback):
         self.epochs = epochs
         self.steps_per_epoch = steps_per_epoch
         self.tokens_per_step = tokens_per_step
-        self.epoch, self.step = 0, 0
+        self.epoch, self.step, self.step_of_epoch = 0, 0, 0
         self.done = 0
         self.row: dict[str, float] | None = None
         self._first_step_seconds: float | None = None  # It is slow: TensorFlow traces it.
@@ -71,7 +73,9 @@ class Readings(keras.callbacks.Callback):
         self._validating = 0.0
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        self.epoch, self.step = epoch + 1, epoch * self.steps_per_epoch + self.done
+        self.epoch, self.step_of_epoch = epoch + 1, self.done
+        # Limits may have ended epochs before early.
+        self.step = self.limit.steps if self.limit else epoch * self.steps_per_epoch + self.done
         self.done = 0
         now = time.perf_counter()
         if self._ended_at is None:
@@ -86,14 +90,14 @@ class Readings(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         now = time.perf_counter()
-        self.step += 1
+        self.step, self.step_of_epoch = self.step + 1, self.step_of_epoch + 1
         if self._first_step_seconds is None:
             self._first_step_seconds = now - self._step_began
         else:
             self._steps += 1
             self._busy += now - self._step_began
             self._recent.append(now - self._step_began)
-        is_last = self.step == self.epoch * self.steps_per_epoch
+        is_last = self.step_of_epoch == self.steps_per_epoch or self.model.stop_training
         is_due = self.step % _STEPS == 0 or now - self._last_row >= _SECONDS
         self.row = self._make_row(now, logs or {}) if is_last or is_due else None
 
@@ -154,7 +158,8 @@ class Readings(keras.callbacks.Callback):
         """
         if not self._recent:
             return None
-        steps: float = self.epochs * self.steps_per_epoch - self.step
+        epochs_left = self.epochs - self.epoch + 1
+        steps: float = epochs_left * self.steps_per_epoch - self.step_of_epoch
         if self.limit:
             steps = min(steps, self.limit.steps_left())
         longest = _COMPILING * statistics.median(self._recent)
@@ -196,7 +201,7 @@ class Progress(keras.callbacks.Callback):
             self.bar = tqdm(
                 desc=self._place(),
                 total=self.readings.steps_per_epoch,
-                initial=self.readings.step - epoch * self.readings.steps_per_epoch,
+                initial=self.readings.step_of_epoch,
                 bar_format=_BAR,
                 dynamic_ncols=True,
                 file=sys.stdout,
@@ -209,8 +214,7 @@ class Progress(keras.callbacks.Callback):
         if is_early or (self.bar is None and self.readings.seconds_left() is None):
             return
         self._shown = now
-        of_epoch = self.readings.steps_per_epoch
-        step = self.readings.step - (self.readings.epoch - 1) * of_epoch
+        step, of_epoch = self.readings.step_of_epoch, self.readings.steps_per_epoch
         values = self._values(logs or {})
         if self.bar is None:
             print(f"{self._place()}, step {step:,} of {of_epoch:,}: {values}", flush=True)

@@ -1,6 +1,7 @@
 """TensorBoard summaries of a run: curves, sample translations and attention."""
 
 import importlib.util
+import logging
 import math
 import tempfile
 import time
@@ -13,8 +14,11 @@ import tensorflow as tf
 
 from keras_transformer.data.languages import without_tag
 from keras_transformer.plots import attention_grid, save_figure, sentence_attention
+from keras_transformer.plots.style import glyphs_lacking
 from keras_transformer.training.progress import Readings
 from keras_transformer.training.validation import SELECTING, Validation
+
+log = logging.getLogger(__name__)
 
 _SAMPLES = 5
 """Number of validation sentences whose translations are shown."""
@@ -52,6 +56,7 @@ class Summaries(keras.callbacks.Callback):
         self.loss_name = "smoothed_loss" if label_smoothing else "loss"
         self.writer: tf.summary.SummaryWriter | None = None
         self.drawn: float | None = None
+        self.has_warned = False
         full = [i for i, pair in enumerate(validation.pairs) if pair[0].strip()]
         places = np.linspace(0, max(0, len(full) - 1), min(_SAMPLES, len(full)))
         self.samples = [full[round(place)] for place in places]
@@ -119,8 +124,11 @@ class Summaries(keras.callbacks.Callback):
         if self.validation.data.directions:
             source = without_tag(source)
         found = sentence_attention(self.validation.translator, source, target)
-        figure = attention_grid(found.cross, found.source, found.written)
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, glyphs_lacking() as lacking:
             path = Path(folder) / "attention.png"
-            save_figure(figure, path)
-            return tf.io.decode_png(path.read_bytes(), channels=3)[tf.newaxis]
+            save_figure(attention_grid(found.cross, found.source, found.written), path)
+            image = tf.io.decode_png(path.read_bytes(), channels=3)[tf.newaxis]
+        if lacking and not self.has_warned:
+            log.warning("the attention has boxes for characters that matplotlib's font lacks")
+            self.has_warned = True
+        return image

@@ -22,7 +22,7 @@ from keras_transformer.text import (
     train_words,
 )
 from keras_transformer.text.files import find_vocabularies, read_tokenizers
-from keras_transformer.text.symbols import choose_symbols
+from keras_transformer.text.symbols import absent_choices, choose_symbols
 from keras_transformer.text.tree_tokenizer import tree_vocabulary
 from keras_transformer.training.corpora import TrainingText, read_validation
 from keras_transformer.translation.languages import language_columns, with_languages
@@ -62,16 +62,15 @@ def run_tokenizers(
     Raises:
         ImportError, ConnectionError: See `read_tfds`.
         ValueError: If a file is damaged, the text is too small for a vocabulary, or the vocabulary
-            of a trained model lacks a tag of a target language or all user symbols, normalizes
-            text in another way, or belongs to another task.
+            of a trained model lacks a tag of a target language or user symbols, normalizes text in
+            another way, or belongs to another task.
     """
     model, data = config.model, config.data
     if trained:
         tokenizers = read_tokenizers(trained.vocabularies, data.subwords)
         _check_tags(tokenizers[0], data, trained.path)
         _check_task(tokenizers[1], data, trained.path)
-        for tokenizer in tokenizers:
-            _check_text(tokenizer, data, trained.path)
+        _check_text(tokenizers, data, trained.path, (directory / "config.yaml").exists())
         return tokenizers
     jobs: list[tuple[tuple[int, ...], int]]
     if model.has_joint_vocabulary:
@@ -154,16 +153,22 @@ def _check_task(target: Tokenizer, data: DataConfig, origin: Path) -> None:
         )
 
 
-def _check_text(tokenizer: Tokenizer, data: DataConfig, origin: Path) -> None:
-    """Raise an error if a vocabulary treats text in another way than the configuration says."""
-    mistakes = []
-    has, symbols = "nfkc", []
-    if isinstance(tokenizer, SentencePieceTokenizer):
-        has, symbols = tokenizer.normalization, tokenizer.user_symbols
-    if data.normalization not in (None, has):
-        mistakes.append(f"data.normalization={has}, received {data.normalization}")
-    if data.user_symbols and not symbols:
-        mistakes.append(f"no user symbols, received {', '.join(data.user_symbols)}")
+def _check_text(
+    tokenizers: Tokenizers, data: DataConfig, origin: Path, has_begun: bool = False
+) -> None:
+    """Raise an error if vocabularies treat text in another way than the configuration says."""
+    mistakes, symbols = list[str](), set[str]()
+    for tokenizer in dict.fromkeys(tokenizers):
+        has = "nfkc"
+        if isinstance(tokenizer, SentencePieceTokenizer):
+            has = tokenizer.normalization
+            symbols.update(tokenizer.user_symbols)
+        if data.normalization not in (None, has):
+            mistakes.append(f"data.normalization={has}, received {data.normalization}")
+    # Runs of before resume although some of theirs have no effect.
+    if (absent := absent_choices(data.user_symbols, symbols)) and not (has_begun and symbols):
+        these = " for these" if symbols else ""
+        mistakes.append(f"no user symbols{these}, received {', '.join(absent)}")
     if mistakes:
         raise ValueError(
             f"A run takes over the vocabulary of the model that it starts from, {origin}. It has "

@@ -121,7 +121,8 @@ def whole_directory(path: Path) -> Iterator[Path]:
     """Yield a temporary directory to fill, and rename it to `path` if the block succeeds.
 
     Args:
-        path: The final path. An existing directory is replaced.
+        path: The final path. An existing directory is replaced, but an empty one is filled at the
+            end, since it may be the current one of a shell.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -130,11 +131,15 @@ def whole_directory(path: Path) -> Iterator[Path]:
     ...     [str(path.relative_to(folder)) for path in Path(folder).rglob("*")]
     ['model', 'model/config.yaml']
     """
-    temporary = path.with_name(f"writing-{uuid.uuid4().hex}-{path.name}")
+    is_empty, name = path.is_dir() and not any(path.iterdir()), f"writing-{uuid.uuid4().hex}"
+    temporary = path / name if is_empty else path.with_name(f"{name}-{path.name}")
     temporary.mkdir(parents=True)
     try:
         yield temporary
-        if path.is_dir() and any(path.iterdir()):
+        if is_empty:
+            for each in temporary.iterdir():
+                each.rename(path / each.name)
+        elif path.is_dir() and any(path.iterdir()):
             _replace_directory(temporary, path)
         else:
             temporary.rename(path)

@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import difflib
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -150,7 +151,8 @@ def _given(options: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         elif isinstance(value, tuple):
             sections.setdefault(section, {})[name] = list(value)
         elif isinstance(value, list):  # Repeated, or separated by commas.
-            items = [item for text in value for item in _items(text)]
+            split = _symbols if name == "user_symbols" else _items
+            items = [item for text in value for item in split(text)]
             sections.setdefault(section, {})[name] = items
         else:  # "None" removes a value of the file.
             sections.setdefault(section, {})[name] = None if value == "None" else value
@@ -173,6 +175,18 @@ def _items(text: str) -> list[Any]:
             f"{' '.join(str(error).split())}. Correct it."
         ) from error
     return found if isinstance(found, list) else [found]
+
+
+def _symbols(text: str) -> list[str]:
+    """Return the user symbols that a text lists, separated by commas.
+
+    Brackets are symbols, and the commas of a regular expression belong to it. `[]` is none.
+
+    >>> _symbols("[NAME],re:[A-Z]{2,3},re:#,html"), _symbols("[]")
+    (['[NAME]', 're:[A-Z]{2,3}', 're:#,html'], [])
+    """
+    plain, *patterns = re.split(r"(?:^|,)(?=re:)", text)
+    return [*(plain.split(",") if plain not in ("", "[]") else []), *patterns]
 
 
 def _sections_of(start: str, output: str | None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from keras_transformer.data import encode_pairs, encoded_files
 from keras_transformer.data.cleaning import CleaningRules
 from keras_transformer.data.encoded_files import Corpus, encode_to_files
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
-from tests.helpers.tiny import ROOT, tiny_tokenizer, toy_pairs
+from tests.helpers.tiny import ROOT, languages_tokenizer, tiny_tokenizer, toy_pairs
 
 FIELDS = ("source_ids", "source_offsets", "target_ids", "target_offsets")
 PAIRS = [("", "leer"), *toy_pairs(70), ("one", " "), ("one " * 9, "eins"), *toy_pairs(12)]
@@ -175,6 +175,22 @@ def test_rules_drop_pairs_for_the_first_reason(tmp_path):
     encoded, [report] = encode(tmp_path / "one", pairs, rules)
     assert report["dropped"] == {"empty": 2, "too_long": 0, "length_ratio": 1, "duplicate": 1}
     assert len(encoded) == report["kept"] == 2
+
+
+@pytest.mark.parametrize("has_tags", [True, False])
+def test_pairs_for_other_languages_are_no_duplicates(tmp_path, has_tags):
+    pairs, rules = toy_pairs(4), CleaningRules(drop_duplicates=True)
+    if has_tags:
+        tokenizer, tags, languages = tiny_tokenizer(), ["de", "fr", "de"], ()
+    else:
+        codes = "deu_Latn", "zho_Hans", "deu_Latn"
+        tokenizer, tags = languages_tokenizer(), ["", "", ""]
+        languages = [("eng_Latn", code) for code in codes]
+    corpora = [Corpus("a", lambda: iter(pairs), tag) for tag in tags]
+    _, reports = encode_to_files(
+        corpora, (tokenizer, tokenizer), rules, tmp_path, languages=languages
+    )
+    assert [report["kept"] for report in reports] == [4, 4, 0]
 
 
 def test_wrong_rules_are_refused():

@@ -3,6 +3,7 @@
 import sys
 import tracemalloc
 
+import numpy as np
 import pytest
 
 from keras_transformer.config.filters import FILTER_SETS, FILTERS
@@ -98,6 +99,27 @@ def test_repeated_pairs_are_found_over_all_corpora_but_not_over_tags():
         assert several == [False, not tag, False, bool(tag)]
         assert held_out == [False, True, False, True]
         assert found_by(filters, first)[2].tolist() == [False, True, False]
+
+
+def test_what_another_filter_drops_is_no_first_occurrence():
+    pairs = [
+        ("See page 17.", "Siehe Seite 71."),
+        ("See page 18.", "Siehe Seite 18."),
+        ("see page 19", "siehe Seite 19"),
+        ("Open", "Offen"),
+        ("Open", "Öffnen"),
+        ("open!", "öffnen"),
+    ]
+    names = ("numbers", "near_duplicates", "several_translations")
+    corpus = Corpus("a", lambda: iter(pairs))
+
+    def dropped(**options):
+        filters = TextFilters(names, [corpus], **options)
+        return [np.flatnonzero(row).tolist() for row in found_by(filters, pairs)]
+
+    assert dropped() == [[0], [2], [4]]
+    assert dropped(dropping=["near_duplicates"]) == [[0], [1, 2, 5], [4]]
+    assert list(TextFilters(names, [corpus]).kept([corpus])) == [pairs[i] for i in (1, 3, 5)]
 
 
 def test_filters_that_compare_pairs_take_as_much_memory_as_the_page_says(monkeypatch):

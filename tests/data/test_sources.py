@@ -1,9 +1,16 @@
+import contextlib
 import gzip
 import lzma
+import os
 
 import pytest
 
+from keras_transformer.config import DataConfig
 from keras_transformer.data import read_lines, read_pairs
+from keras_transformer.data.formats import corpus_file
+from keras_transformer.data.splitting import split_text
+from keras_transformer.training.prepare import inspection_report
+from pipelines.plan import propose
 
 
 def write(path, content, compress=False):
@@ -96,3 +103,46 @@ def test_a_damaged_gzip_file_is_rejected(tmp_path):
     cut = write(tmp_path / "cut.xz", lzma.compress(gzip.decompress(whole))[:-40])
     with pytest.raises(ValueError, match=r"cut\.xz must be a complete xz file, received damaged"):
         read_lines(cut)
+
+
+@pytest.fixture
+def pipe():
+    """Return the path of a pipe that holds some bytes, as a shell gives it to a command."""
+    with contextlib.ExitStack() as stack:
+
+        def path_of(content):
+            end, start = os.pipe()
+            stack.callback(os.close, end)
+            with open(start, "wb") as file:
+                file.write(content)
+            return f"/dev/fd/{end}"
+
+        yield path_of
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress, lzma.compress])
+def test_a_pipe_is_read_from_its_beginning(pipe, compress):
+    lines = [f"line {i}" for i in range(2000)]
+    assert read_lines(pipe(compress("".join(f"{line}\n" for line in lines).encode()))) == lines
+
+
+def test_a_pipe_that_must_be_read_twice_is_refused(pipe, tmp_path):
+    path, file = pipe(b"a\tb\nc\td\n"), write(tmp_path / "a.tsv", "a\tb\nc\td\n")
+    message = rf"{path} is read more than once and must be a file, received a pipe"
+    for train, valid in ((path, file), (file, path)):
+        data = DataConfig(train_source=str(train), validation_source=str(valid))
+        with pytest.raises(ValueError, match=message):
+            inspection_report(data)
+    with pytest.raises(ValueError, match=message):
+        split_text(path, None, tmp_path / "split", valid=1, test=0)
+    with pytest.raises(ValueError, match=message):
+        corpus_file(path)
+    with pytest.raises(ValueError, match=message):
+        propose({"source": path, "validation_source": str(file)}, hours=1)
+    assert read_pairs(path) == [("a", "b"), ("c", "d")]
+
+
+def test_utf_16_is_named_in_the_advice(tmp_path):
+    path = write(tmp_path / "wide", "a dog\n".encode("utf-16"))
+    with pytest.raises(ValueError, match="iconv -f utf-16 -t utf-8"):
+        read_lines(path)

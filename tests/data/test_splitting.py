@@ -2,6 +2,7 @@
 
 import gzip
 import itertools
+import os
 
 import pytest
 
@@ -86,6 +87,17 @@ def test_groups_stay_whole_and_sources_that_others_have_are_left_out(text, tmp_p
     assert (
         f"left out: {left_out} pairs of groups in valid and test, with" in capsys.readouterr().out
     )
+
+
+def test_an_empty_directory_stays_and_is_filled(text, tmp_path, monkeypatch):
+    output = tmp_path / "split"
+    output.mkdir()
+    monkeypatch.chdir(output)
+    before = output.stat().st_ino
+    with pytest.raises(SystemExit, match="training needs pairs too"):
+        split.main([*text, "--output", ".", "--valid", "0", "--test", "300"])
+    split.main([*text, "--output", ".", "--valid", "30", "--test", "30"])
+    assert len(os.listdir(".")) == 6 and output.stat().st_ino == before
 
 
 @pytest.mark.parametrize(

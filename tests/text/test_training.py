@@ -199,6 +199,13 @@ def test_user_symbols_are_single_tokens_and_all_other_placeholders_come_back(
         assert tokenizer.decode([again]) == [text]
 
 
+def test_symbols_that_the_text_does_not_have_are_named(caplog):
+    choose_symbols(["~Save %s", "%s"], ["~", "__", "printf", "html", "re:%.", "re:[A-Z]{2}"], 9)
+    assert [record.getMessage() for record in caplog.records] == [
+        "the text has none of these user symbols: __, re:[A-Z]{2}"
+    ]
+
+
 def test_the_most_frequent_matches_become_symbols():
     lines = ["%s of %s: %d", "~Save <b>%s</b>, %5.2f --long", "%d <s>a</s> {0, number}"] * 2
     kinds = ["~", "printf", "html", "icu", "re:--[a-z]+", "__"]

@@ -105,6 +105,23 @@ def test_a_process_may_resume_within_an_epoch(clock):
     assert reading.step == 8
 
 
+def test_a_limit_within_an_epoch_ends_it_with_a_row_and_the_next_goes_on_counting(tmp_path, clock):
+    limit = RunLimit(TrainingConfig(max_steps=6), Checkpoints(tmp_path, keep=1))
+    reading = Readings(3, 4, tokens_per_step=300, limit=limit)
+    limit.set_model(make_model())
+    reading.set_model(limit.model)
+    rows = []
+    for epoch, steps in enumerate((4, 2)):
+        reading.on_epoch_begin(epoch)
+        for _ in range(steps):
+            limit.on_train_batch_end(0)
+            rows += make_steps(reading, clock, [1])
+    assert [row["step"] for row in rows if row] == [4, 6]
+    limit.model.stop_training = False
+    reading.on_epoch_begin(2)
+    assert (reading.step, reading.step_of_epoch) == (6, 0)
+
+
 def test_the_loss_of_a_row_is_that_of_its_steps():
     losses = []
 

@@ -16,7 +16,7 @@ from keras_transformer.config import ExperimentConfig
 from keras_transformer.data import TokenBatches, encode_pairs
 from keras_transformer.training import train
 from keras_transformer.training.checkpoints import Checkpoints, run_checkpoints
-from keras_transformer.training.csv_tables import read_history
+from keras_transformer.training.csv_tables import read_history, read_metrics
 from keras_transformer.training.resume import (
     EpochState,
     SaveCheckpoints,
@@ -126,6 +126,10 @@ def test_a_run_ends_within_an_epoch_and_can_be_made_longer_or_shorter(tmp_path, 
     assert epochs_of(tmp_path / "run") == [1, 2, 3]
     longer = trained(max_steps=None, epochs=4)
     assert longer["epochs"] == 4 and "max_steps" not in longer
+    metrics = read_metrics(tmp_path / "run")
+    rows = set(zip(metrics["step"], metrics["epoch"], strict=True))
+    assert {(6, 1), (8, 2), (14, 3), (20, 4)} <= rows
+    assert max(metrics["step"]) == 20
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.config import DecodingConfig
+from keras_transformer.plots import sentence_attention
 from keras_transformer.training import tensorboard
 from keras_transformer.training.tensorboard import Summaries
 from keras_transformer.translation.translator import Translator
@@ -71,6 +72,21 @@ def test_rows_scores_translations_and_attention_are_there_by_step(parts, tmp_pat
     assert list(found["attention"]) == [100]  # At most one picture a minute.
     width, height, png = found["attention"][100]
     assert tf.io.decode_png(png).shape == (int(height), int(width), 3)
+
+
+def test_characters_that_the_font_lacks_are_one_line(parts, tmp_path, caplog, recwarn, monkeypatch):
+    monkeypatch.setattr(tensorboard, "_PAUSE", 0.0)
+    found = sentence_attention(parts[1].translator, *parts[1].pairs[-1])
+    found = found._replace(source=["狗"] * len(found.source))
+    monkeypatch.setattr(tensorboard, "sentence_attention", lambda *_: found)
+    writes = Summaries(tmp_path, *parts)
+    for _ in range(2):
+        writes.on_epoch_end(0, SCORES)
+    writes.on_train_end()
+    assert "attention" in logged(tmp_path)
+    lines = [each for each in caplog.messages if "font" in each]
+    assert lines == ["the attention has boxes for characters that matplotlib's font lacks"]
+    assert not [each for each in recwarn if "font" in str(each.message)]
 
 
 def test_each_direction_has_a_curve(parts, tmp_path):

@@ -11,7 +11,11 @@ import pytest
 
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.config.data import AUGMENTATIONS
-from keras_transformer.text import WordPieceTokenizer
+from keras_transformer.text import (
+    SentencePieceTokenizer,
+    WordPieceTokenizer,
+    train_sentencepiece,
+)
 from keras_transformer.training import train
 from keras_transformer.training.corpora import training_text
 from keras_transformer.training.csv_tables import read_history
@@ -98,6 +102,7 @@ def test_the_vocabulary_has_the_normalization_and_the_symbols_that_it_is_trained
     (source, target), pairs, _ = encoded_text(config, tmp_path)
     assert (source.normalization, source.user_symbols) == ("identity", ["~", "#1"])
     assert "2 user symbols; the most frequent: ~ (120 times), #1 (2 times)" in caplog.text
+    assert "none of these user symbols" not in caplog.text
     assert source is target and source.decode([pairs.source_ids])[0].count("#1") == 1
     (other, _), _, _ = encoded_text(plain, tmp_path)
     assert (other.normalization, other.user_symbols) == ("nfkc", [])
@@ -133,6 +138,24 @@ def test_a_model_to_start_from_must_treat_text_alike(tmp_path, options, mistake)
     config = toy_experiment(messages(tmp_path, **options))
     with pytest.raises(ValueError, match=mistake):
         run_tokenizers(config, tmp_path, training_text(config, tmp_path), start)
+
+
+def test_a_model_to_start_from_must_have_the_user_symbols(tmp_path):
+    lines = [sentence for pair in toy_pairs(20) for sentence in pair]
+    model = train_sentencepiece(lines, 300, user_symbols=["~", "#1", "%s"])
+    SentencePieceTokenizer(model).save(tmp_path / "vocabulary.model")
+    start = SimpleNamespace(vocabularies=[tmp_path / "vocabulary.model"], path="other")
+    symbols = {"normalization": None, "user_symbols": ["~", "re:#[0-9]", "printf"]}
+    config = toy_experiment(messages(tmp_path, **symbols))
+    text = training_text(config, tmp_path)
+    assert run_tokenizers(config, tmp_path, text, start)[0].user_symbols == ["~", "#1", "%s"]
+    symbols["user_symbols"] += ["urls", "XYZZY", "re:--[a-z]+"]
+    config = toy_experiment(messages(tmp_path, **symbols))
+    missing = "It has no user symbols for these, received urls, XYZZY, re:--.a-z..."
+    with pytest.raises(ValueError, match=missing):
+        run_tokenizers(config, tmp_path, text, start)
+    (tmp_path / "config.yaml").touch()  # A run that began before resumes.
+    run_tokenizers(config, tmp_path, text, start)
 
 
 @pytest.mark.slow
