@@ -18,6 +18,7 @@ from keras_transformer.documents.groups import (
     translate_all,
 )
 from keras_transformer.documents.markdown import IMAGE, NOTE, from_tags, hide, show, to_tags
+from keras_transformer.documents.markup import change_html
 from keras_transformer.documents.messages import read_message, write_message
 from keras_transformer.documents.word import change_word, check_size
 
@@ -61,14 +62,6 @@ _REPEATED = re.compile(r"(.+?)(?:, \1)+")
 
 KEPT = rf"all re:`[^`]+`|<code\b[^<>]*>(?:[^<]|<[^/]|</[^c])*</code>|{IMAGE}|\\\|"
 """What is kept in all but plain text, as `DecodingConfig.protect`: with code, images and `\\|`."""
-_IGNORED = b' data-translate-ignore="keras-transformer"'
-_LAST = b"<hr>"
-"""What a page is read with at its end, to see whether that is lost."""
-_CODE_ALONE = re.compile(
-    rb"(<(?:p|li|d[dt]|t[dh]|div|h[1-6])\b[^<>]*>\s*<code)\b(?=[^<>]*>[^<]*</code>\s*</)",
-    re.IGNORECASE,
-)
-"""The code that is all of an element, whose tags translate-toolkit leaves out of the text."""
 
 
 def check_suffix(path: Path, only_missing: bool = False, checks: bool = False) -> None:
@@ -227,20 +220,6 @@ def _translate_page(path, output, parse, translate, begin):
     return failures
 
 
-def _change_html(store, content, change):
-    def callback(text, docpath="", **_):
-        is_kept = docpath.endswith(("[lang]", "[value]")) or "/pre[" in f"/{docpath}"
-        return text if is_kept else change(text)
-
-    callback.context_aware = True
-    page = store(callback=callback)
-    page.parse(_CODE_ALONE.sub(rb"\1" + _IGNORED, content) + _LAST)
-    changed = page.filesrc.encode(page.encoding, "xmlcharrefreplace").replace(_IGNORED, b"")
-    if not changed.endswith(_LAST):  # translate-toolkit drops what follows.
-        raise ValueError("each element must have its end, such as </p>; write it at the last ones")
-    return changed.removesuffix(_LAST)
-
-
 def _change_markdown(store, content, change):
     def callback(text):
         return text if text.endswith(NOTE) else hide(from_tags(change(to_tags(show(text)))))
@@ -252,8 +231,8 @@ def _change_markdown(store, content, change):
 
 
 _PAGES = {
-    ".html": _change_html,
-    ".htm": _change_html,
+    ".html": change_html,
+    ".htm": change_html,
     ".md": _change_markdown,
     ".docx": change_word,
 }
