@@ -63,7 +63,6 @@ def change_html(store: Any, content: bytes, change: Callable[[str], str]) -> byt
     Raises:
         ValueError: If elements at its end do not have theirs.
     """
-
     page = _page(store, change)
     page.parse(_CODE_ALONE.sub(rb"\1" + _IGNORED, content) + _LAST)
     changed = page.filesrc.encode(page.encoding, "xmlcharrefreplace").replace(_IGNORED, b"")
