@@ -230,7 +230,7 @@ def test_a_tag_selects_among_several_targets(tmp_path):
             "alternatives": [">>ita<< a"],
         }
         answer = translate(client, "<p>a <i>dog</i>", "en", "it", format="html")[1]
-        assert answer == {"translatedText": "<p>>>ita<< a <i>Hund</i>"}
+        assert answer == {"translatedText": "<p>&gt;&gt;ita&lt;&lt; a <i>Hund</i>"}
 
 
 def test_the_options_of_an_older_model_of_many_languages_name_its_pair(tmp_path):
