@@ -32,8 +32,8 @@ class Part(NamedTuple):
     text: str
     is_row: bool = False
     """Whether it is translated."""
-    html: str | None = None
-    """If its translation becomes HTML, what has the tags and entities that this may have."""
+    source: str | None = None
+    """What has the tags and entities that its translation may have, if that becomes HTML."""
 
 
 def check_texts(texts: Sequence[str], is_html: bool) -> None:
@@ -92,7 +92,7 @@ def join_parts(texts: Sequence[Sequence[Part]], translations: Iterable[str]) -> 
 
     def finish(part: Part) -> str:
         text = next(left) if part.is_row else part.text
-        return text if part.html is None else keep_markup(text, part.html)
+        return text if part.source is None else keep_markup(text, part.source)
 
     return ["".join(map(finish, parts)) for parts in texts]
 
@@ -121,15 +121,15 @@ def _html_parts(text: str, is_whole: bool) -> Iterator[Part]:
 def _sentence_parts(sentence: Sequence[tuple[bool, str]], is_whole: bool) -> Iterator[Part]:
     """Yield the parts of a sentence, whose tokens are tags or not."""
     if is_whole and any(_has_letter(_plain(token)) for is_tag, token in sentence if not is_tag):
-        before, row, after = _line_parts("".join(token for _, token in sentence), _markup)
-        yield from (before, row._replace(html=row.text), after)
+        for part in _line_parts("".join(token for _, token in sentence), _markup):
+            yield part._replace(source=part.text if part.is_row else None)
         return
     for is_tag, token in sentence:
         yield from [Part(token)] if is_tag else _line_parts(token, _plain, "")
 
 
 def _line_parts(
-    line: str, clean: Callable[[str], str] = str, html: str | None = None
+    line: str, clean: Callable[[str], str] = str, source: str | None = None
 ) -> list[Part]:
     """Return a line without the white space around it, and that."""
     core = line.strip()
@@ -137,7 +137,7 @@ def _line_parts(
     if not _has_letter(text):
         return [Part(line)]
     before, _, after = line.partition(core)
-    return [Part(before), Part(text, True, html), Part(after)]
+    return [Part(before), Part(text, True, source), Part(after)]
 
 
 def _plain(text: str) -> str:
