@@ -9,7 +9,7 @@ from typing import Any
 TAG = r"""<[^<>"']*(?:(?:"[^"<]*"|'[^'<]*')[^<>"']*)*>|<[^<>]*>"""
 """A tag, as a regular expression. A > may be quoted in it."""
 _MARKUP = re.compile(rf"{TAG}|&(?:[A-Za-z][A-Za-z0-9]*|#[0-9]+|#[xX][0-9A-Fa-f]+);|[<>&]")
-_END = re.compile(r"</[^\s<>]*>")
+_END = re.compile(r"</([^\s<>]*)\s*>")
 _ATTRIBUTE = re.compile(r"\[[a-z]+\]$")
 """The end of a path such as `p[1][title]`."""
 _IN_TAG = re.compile(r"""(?P<name>^<[^\s/>]*)|(?P<value>"[^"]*"|'[^']*')|\s+""")
@@ -78,13 +78,18 @@ def _page(store, change):
         def __init__(self):
             super().__init__()
             self.tags = {}
-            self._lines = []
+            self._text = ""
+            self._starts = []
             self._attributes = []
 
         def do_encoding(self, htmlsrc):
-            text = super().do_encoding(htmlsrc)
-            self._lines = text.split("\n")
-            return text
+            self._text = super().do_encoding(htmlsrc)
+            self._starts = [0, *(end.end() for end in re.finditer("\n", self._text))]
+            return self._text
+
+        def _place(self):
+            line, column = self.getpos()
+            return self._starts[line - 1] + column
 
         def translate_value(self, text, docpath="", **_):
             is_kept = docpath.endswith(("[lang]", "[value]")) or "/pre[" in f"/{docpath}"
@@ -117,10 +122,9 @@ def _page(store, change):
         def append_markup(self, markup):
             kind = markup["type"]
             if kind == "endtag":
-                line, column = self.getpos()
                 shown = markup["html_content"]
-                found = _END.match(self._lines[line - 1], column)
-                if found and found[0].lower() == shown:
+                found = _END.match(self._text, self._place())
+                if found and f"</{found[1].lower()}>" == shown:
                     markup["html_content"] = self.tags[shown] = found[0]
                 markup["untranslated_html"] = shown
             elif kind in ("starttag", "startendtag"):
@@ -134,8 +138,7 @@ def _page(store, change):
             self.handle_data(html.escape(html.unescape(f"&#{name};"), quote=False))
 
         def handle_entityref(self, name):
-            line, column = self.getpos()
-            is_whole = self._lines[line - 1].startswith(";", column + 1 + len(name))
+            is_whole = self._text.startswith(";", self._place() + 1 + len(name))
             text = f"&{name};" if is_whole else f"&{name}"
             read = html.unescape(text)
             self.handle_data(text if read == text else html.escape(read, quote=False))

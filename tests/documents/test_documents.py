@@ -213,7 +213,7 @@ ATTRIBUTES = (
     'alt="5 &lt; 6 &amp; &quot;x&quot;" title="a &amp;lt; b" DATA-y=a=b lang=en @click="x  \n y"',
 )
 PAGE = '<meta name="description" content="&lt;b&gt; &amp;quot;">\n' + "".join(
-    f"<input {x}/><P {x}>One <IMG {x}> <b  {x}>two</b> x\n</P><div {x}>three</div>\n".replace(
+    f"<input {x}/><P {x}>One <IMG {x}> <b  {x}>two</b > x\n</P\n><div {x}>three</div>\n".replace(
         "x\n", "x"
     )
     for x in ATTRIBUTES
