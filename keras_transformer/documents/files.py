@@ -30,6 +30,7 @@ from keras_transformer.documents.markdown import (
     show,
     to_tags,
 )
+from keras_transformer.documents.markup import change_html
 from keras_transformer.documents.messages import double_apostrophes, read_message, write_message
 from keras_transformer.documents.subtitles import CUE_TAG, change_subtitles
 from keras_transformer.documents.word import change_word, check_size
@@ -79,14 +80,6 @@ KEPT = rf"all re:`[^`]+`|<code\b[^<>]*>(?:[^<]|<[^/]|</[^c])*</code>|{IMAGE}|{MA
 
 With code, images, footnotes, comments, `\\|` and the tags of subtitles that are none of HTML.
 """
-_IGNORED = b' data-translate-ignore="keras-transformer"'
-_LAST = b"<hr>"
-"""What a page is read with at its end, to see whether that is lost."""
-_CODE_ALONE = re.compile(
-    rb"(<(?:p|li|d[dt]|t[dh]|div|h[1-6])\b[^<>]*>\s*<code)\b(?=[^<>]*>[^<]*</code>\s*</)",
-    re.IGNORECASE,
-)
-"""The code that is all of an element, whose tags translate-toolkit leaves out of the text."""
 
 
 def check_suffix(path: Path, only_missing: bool = False, checks: bool = False) -> None:
@@ -280,20 +273,6 @@ def _translate_page(path, output, parse, translate, begin):
     return failures
 
 
-def _change_html(store, content, change):
-    def callback(text, docpath="", **_):
-        is_kept = docpath.endswith(("[lang]", "[value]")) or "/pre[" in f"/{docpath}"
-        return text if is_kept else change(text)
-
-    callback.context_aware = True
-    page = store(callback=callback)
-    page.parse(_CODE_ALONE.sub(rb"\1" + _IGNORED, content) + _LAST)
-    changed = page.filesrc.encode(page.encoding, "xmlcharrefreplace").replace(_IGNORED, b"")
-    if not changed.endswith(_LAST):  # translate-toolkit drops what follows.
-        raise ValueError("each element must have its end, such as </p>; write it at the last ones")
-    return changed.removesuffix(_LAST)
-
-
 def _change_markdown(store, content, change):
     end = "\r\n" if b"\r\n" in content else "\n"
     text = content.decode().replace("\r\n", "\n")
@@ -336,8 +315,8 @@ def _change_json(content, change, kept=None):
 
 
 _PAGES: Mapping[str, Callable[..., bytes]] = {
-    ".html": _change_html,
-    ".htm": _change_html,
+    ".html": change_html,
+    ".htm": change_html,
     ".md": _change_markdown,
     ".docx": change_word,
     ".json": _change_json,

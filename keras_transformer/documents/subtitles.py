@@ -60,7 +60,7 @@ def _find_encoding(content):
 
 
 def _change_lines(lines, is_webvtt, change):
-    text: list[str] = []
+    text = []
     is_inside = False
     for place, line in enumerate(lines):
         has_times = _TIMES.match(line)

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from keras_transformer.documents.markup import TAG, keep_markup
 from keras_transformer.serving.errors import invalid
 
 _MOST_BREAKS = 1 << 16
@@ -12,9 +13,7 @@ _MOST_HTML = 1 << 18
 """Characters; expressions read as many in some 20 ms, in which nothing else runs."""
 _LONG = 1 << 16
 """Characters of a text whose letters are not looked for."""
-_TOKEN = re.compile(
-    r"""(<!--|-->|<[^<>"']*(?:(?:"[^"<]*"|'[^'<]*')[^<>"']*)*>|<[^<>]*>)"""  # A > may be quoted.
-)
+_TOKEN = re.compile(f"(<!--|-->|{TAG})")
 _SPACE = re.compile(r"\s+")
 _NUMBER = re.compile(r"&#(?=[0-9]{8})0*([0-9]+)")
 _NO_CHARACTER = 0x110000
@@ -33,8 +32,8 @@ class Part(NamedTuple):
     text: str
     is_row: bool = False
     """Whether it is translated."""
-    is_plain: bool = False
-    """Whether characters of its translation become HTML."""
+    source: str | None = None
+    """What has the tags and entities that its translation may have, if that becomes HTML."""
 
 
 def check_texts(texts: Sequence[str], is_html: bool) -> None:
@@ -93,7 +92,7 @@ def join_parts(texts: Sequence[Sequence[Part]], translations: Iterable[str]) -> 
 
     def finish(part: Part) -> str:
         text = next(left) if part.is_row else part.text
-        return html.escape(text, quote=False) if part.is_plain else text
+        return text if part.source is None else keep_markup(text, part.source)
 
     return ["".join(map(finish, parts)) for parts in texts]
 
@@ -122,20 +121,23 @@ def _html_parts(text: str, is_whole: bool) -> Iterator[Part]:
 def _sentence_parts(sentence: Sequence[tuple[bool, str]], is_whole: bool) -> Iterator[Part]:
     """Yield the parts of a sentence, whose tokens are tags or not."""
     if is_whole and any(_has_letter(_plain(token)) for is_tag, token in sentence if not is_tag):
-        yield from _line_parts("".join(token for _, token in sentence), _markup)
+        for part in _line_parts("".join(token for _, token in sentence), _markup):
+            yield part._replace(source=part.text if part.is_row else None)
         return
     for is_tag, token in sentence:
-        yield from [Part(token)] if is_tag else _line_parts(token, _plain, is_plain=True)
+        yield from [Part(token)] if is_tag else _line_parts(token, _plain, "")
 
 
-def _line_parts(line: str, clean: Callable[[str], str] = str, is_plain: bool = False) -> list[Part]:
+def _line_parts(
+    line: str, clean: Callable[[str], str] = str, source: str | None = None
+) -> list[Part]:
     """Return a line without the white space around it, and that."""
     core = line.strip()
     text = clean(core)
     if not _has_letter(text):
         return [Part(line)]
     before, _, after = line.partition(core)
-    return [Part(before), Part(text, True, is_plain), Part(after)]
+    return [Part(before), Part(text, True, source), Part(after)]
 
 
 def _plain(text: str) -> str:

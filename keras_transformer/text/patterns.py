@@ -6,11 +6,29 @@ The patterns have no capturing groups, so `"|".join` combines them.
 import re
 
 _HTML_NAMES = (
-    "a|abbr|b|big|blockquote|body|br|center|cite|code|dd|div|dl|dt|em|emph|font|h[1-6]|head|hr|html|"
-    "i|img|kbd|li|ol|p|pre|qt|s|small|span|strike|strong|style|sub|sup|table|tbody|td|th|title|tr|"
-    "tt|u|ul|variable"
+    "a|abbr|acronym|address|area|article|aside|audio|b|base|bdi|bdo|big|blockquote|body|br|BR|button|"
+    "canvas|caption|center|cite|code|col|colgroup|data|datalist|dd|del|details|dfn|dialog|div|dl|dt|"
+    "em|embed|emph|fieldset|figcaption|figure|font|footer|form|h[1-6]|head|header|hgroup|hr|HR|html|"
+    "i|iframe|img|input|ins|kbd|label|legend|li|link|main|map|mark|math|menu|meta|meter|nav|noscript|"
+    "object|ol|optgroup|option|output|p|picture|pre|progress|q|qt|rp|rt|ruby|s|samp|script|search|"
+    "section|select|slot|small|source|span|strike|strong|style|sub|summary|sup|svg|table|tbody|td|"
+    "template|textarea|tfoot|th|thead|time|title|tr|track|tt|u|ul|var|variable|video|wbr"
 )
-_ATTRIBUTES = r"""(?:\s+[\w:.-]+\s*=\s*\\?(?:"[^"<>]*"|'[^'<>]*'|[^\s"'<>=]+))"""
+_BLANK = r"[ \t-\r]"
+# Also @click.stop of Vue, [(ngModel)] and *ngIf of Angular; as in HTML, a > may be quoted.
+_WITH_VALUE = (
+    r"[A-Za-z_@*#:.\[(][A-Za-z0-9_@*#:.\[\]()$-]*"
+    rf"{_BLANK}*={_BLANK}*"
+    r"""\\?(?:"[^"<]*"|'[^'<]*'|[^ \t-\r"'<>=][^ \t-\r"'<>]*)"""
+)
+# Other words may be text: in "x<y and z>w", there is no tag.
+_WITHOUT_VALUE = (
+    r"(?:allowfullscreen|async|autofocus|autoplay|checked|compact|controls|default|defer|disabled|"
+    r"download|formnovalidate|hidden|inert|ismap|itemscope|loop|multiple|muted|nomodule|noshade|"
+    r"novalidate|nowrap|open|playsinline|popover|readonly|required|reversed|selected|"
+    r"(?:aria|data|ng|v|x|_ng[a-z]+)-[A-Za-z0-9_:.-]+|[@#*][A-Za-z][A-Za-z0-9_:.-]*)"
+)
+_ATTRIBUTES = rf"(?:{_BLANK}+(?:{_WITH_VALUE}|{_WITHOUT_VALUE}))"
 _FIELD = r"[A-Za-z_]\w*(?:\.\w+|\[\w+\])*"
 _LETTER = r"[^\W\d_]"
 _CONVERSION = r"(?:hh|h|ll|l|L|q|j|z|t|I64|w)?[diouxXeEfFgGaAcCsSp]"
@@ -36,15 +54,17 @@ PATTERNS: dict[str, str] = {
     ),
     # %1, %L1 and %n.
     "qt": rf"(?<![\d%])%(?:L?[1-9]\d?(?!\d|\$|(?:\.\d+)?{_CONVERSION})|n(?![a-z]))",
-    # ${name}, $(name), %{name}, $name and %NAME.
+    # ${name}, $(name), %{name}, $name and %NAME; {{name}}, {% if name %} and {# note #}.
     "variables": (
-        r"[$%]\{[\w.:-]+\}|\$\([\w.:-]+\)|(?<![\w$])\$[A-Za-z_]\w+|(?<![\d%])%[A-Z][A-Z0-9_]{3,}%?"
+        r"\{\{\{?[^{}\n]*\}?\}\}|\{%[^{}\n]*%\}|\{#[^{}\n]*#\}"
+        r"|[$%]\{[\w.:-]+\}|\$\([\w.:-]+\)|(?<![\w$])\$[A-Za-z_]\w+|(?<![\d%])%[A-Z][A-Z0-9_]{3,}%?"
     ),
     # Opening tags are those of HTML, have attributes, or come before a closing tag: <file> alone
-    # is a name to translate.
+    # is a name to translate. <0> and </0> are React's.
     "html": (
-        rf"</[A-Za-z][\w:.-]*\s*>|<[A-Za-z][\w:.-]*(?:{_ATTRIBUTES}+\s*/?|\s*/)>"
-        rf"|<(?:{_HTML_NAMES})>|<[A-Za-z][\w:.-]*>(?=[^<>]*</)"
+        rf"</[A-Za-z][\w:.-]*\s*>|<[A-Za-z][\w:.-]*(?:{_ATTRIBUTES}+{_BLANK}*/?|\s*/)>"
+        r"|</?[0-9]+>|<[0-9]+\s*/>"
+        rf"|<(?:{_HTML_NAMES}){_BLANK}*>|<[A-Za-z][\w:.-]*>(?=[^<>]*</)"
         r"|&(?:[A-Za-z][A-Za-z0-9]+|#\d+|#x[0-9A-Fa-f]+);"
     ),
     "urls": r"""(?:https?|ftp)://[^\s<>"'\\|^`{}()\[\]]*[\w/]|\bwww\.[\w-]+\.[\w./-]*[\w/]""",

@@ -35,11 +35,13 @@ from keras_transformer.text.protection import (
 from keras_transformer.translation.sentencewise import cut_tag, in_batches
 
 _ANY_NUMBER = 2**20
-_TAG = r"(?s)</?[A-Za-z](?:.*[^/])?>"
+_TAG = r"(?s)</?[A-Za-z0-9](?:.*[^/])?>"
 _VOID = r"(?is)</?(?:br|hr|img|input|wbr)\b.*"
 """Tags that have no content, and close nothing."""
-_OFTEN_VOID = r"(?is)<(?:area|col|link|meta)\b.*"
+_OFTEN_VOID = r"(?is)<(?:area|base|col|embed|link|meta|source|track)\b.*"
 """Tags that HTML does not close. Other formats may: LibreOffice writes <link> and </link>."""
+_ADDED = r"(?s)[0-9]+ [<{$%].*"
+"""Tags and placeholders, after the number of their text."""
 _OPENING, _CLOSING, _OTHER = range(3)
 _ONE_BYTE = "<0x01>"
 """The piece that stands for a kept symbol between search and text."""
@@ -211,7 +213,10 @@ class ProtectedTranslation:
         return tf.cond(tf.reduce_any(has_accelerators), place, lambda: output)
 
     def _keeps(self, text, output, protect):
-        """Return whether outputs have the spans of texts as often, and tags nest, bool [B]."""
+        """Return whether outputs have the spans of texts as often, and tags nest, bool [B].
+
+        They may have others, such as numbers, but no tags and placeholders.
+        """
         none = tf.fill(tf.shape(text), "")
         sides, nested = [], []
         for each in (text, output):
@@ -221,15 +226,19 @@ class ProtectedTranslation:
             spans = tf.boolean_mask(pieces.values, is_span)
             nested.append(_nests(rows, spans, tf.size(text)))
             sides.append((rows, tf.strings.join([tf.strings.as_string(rows), spans], " ")))
-        (rows, spans), (_, found) = sides
+        (rows, spans), (rows_of_found, found) = sides
         distinct, index = tf.unique(tf.concat([spans, found], axis=0))
         given, translated = index[: tf.size(spans)], index[tf.size(spans) :]
         counts = [
             tf.math.unsorted_segment_sum(tf.ones_like(side), side, tf.size(distinct))
             for side in (given, translated)
         ]
-        is_wrong = tf.cast(tf.gather(counts[0] != counts[1], given), tf.int32)
-        is_kept = tf.math.unsorted_segment_sum(is_wrong, rows, tf.size(text)) == 0
+        counts_differ = tf.gather(counts[0] != counts[1], index)
+        must_not_be_added = tf.strings.regex_full_match(found, _ADDED)
+        is_checked = tf.concat([tf.fill(tf.shape(spans), True), must_not_be_added], axis=0)
+        is_wrong = tf.cast(counts_differ & is_checked, tf.int32)
+        every = tf.concat([rows, rows_of_found], axis=0)
+        is_kept = tf.math.unsorted_segment_sum(is_wrong, every, tf.size(text)) == 0
         return is_kept & (nested[1] | ~nested[0])
 
     def _between(self, search, tag, pieces):

@@ -6,6 +6,7 @@ import json
 import random
 import re
 import zipfile
+from html.parser import HTMLParser
 from xml.dom import minidom
 
 import pytest
@@ -263,6 +264,92 @@ def test_a_page_whose_end_would_be_lost_is_refused(page, tmp_path):
     with pytest.raises(ValueError, match="each element must have its end"):
         translated(tmp_path, ".html", page, list)
     assert translated(tmp_path, ".html", "<p>One</p>\nTwo", list) == ("<p>One</p>\nTwo", [])
+
+
+ATTRIBUTES = (
+    'value="{&quot;id&quot;: 5}" data-x=\'{"a": "&lt;b> &amp;amp; c"}\' onclick="f(&quot;>&quot;)"',
+    "value='&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;' href=\"?a=1&amp;b=2&c=3\" hidden",
+    'alt="5 &lt; 6 &amp; &quot;x&quot;" title="a &amp;lt; b" DATA-y=a=b lang=en @click="x  \n y"',
+)
+PAGE = '<meta name="description" content="&lt;b&gt; &amp;quot;">\n' + "".join(
+    f"<input {x}/><P {x}>One <IMG {x}> <b  {x}>two</b > x\n</P\n><div {x}>three</div>\n".replace(
+        "x\n", "x"
+    )
+    for x in ATTRIBUTES
+)
+
+
+def test_tags_of_pages_stay_byte_for_byte(tmp_path):
+    seen = []
+    assert translated(tmp_path, ".html", PAGE, lambda x: seen.extend(x) or x) == (PAGE, [])
+    in_words = [re.sub("<[^<>]*>", "", text) for text in seen if "</b>" in text]
+    assert in_words == 3 * ["One  two x"]  # Each tag ends at its first >.
+    upper = lambda texts: [re.sub("(One|two)", "x", text) for text in texts]  # noqa: E731
+    assert translated(tmp_path, ".html", PAGE, upper)[0] == re.sub("One|two", "x", PAGE)
+    found, _ = translated(tmp_path, ".html", PAGE, lambda x: [f'{y}"<' for y in x])
+    assert _Tags(found).tags == [
+        (
+            tag,
+            [
+                (name, f'{value}"<')
+                if (name in ("alt", "title") and tag in ("input", "p", "div"))
+                or (tag == "meta" and name == "content")
+                else (name, value)
+                for name, value in attributes
+            ],
+        )
+        for tag, attributes in _Tags(PAGE).tags
+    ]
+
+
+class _Tags(HTMLParser):
+    """The tags that a browser finds, with their attributes."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, attrs))
+
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    '<a href="https://evil.example">',
+    "<a href=x onclick=y>",
+    *("</p>", "<b", "<", ">", '"', "'", "&lt;", "&#60;", "&amp", "& ", "<!--", "-->", "<?", "]]>"),
+    *('" onclick="x', "<b>", "</b>", '<i title="a &gt; b">', "</i>", "dog", "&amp;", "\n"),
+]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_translation_adds_no_tags_to_a_page(seed, tmp_path):
+    choose = random.Random(seed)
+    page = '<p title="t">&lt;u> <b>One</b> &amp; <i title="a > b">two</i></p><p>end</p>'
+    before = _Tags(page).tags
+
+    def translate(texts):
+        return ["".join(choose.choices(HOSTILE, k=choose.randrange(12))) for _ in texts]
+
+    found = _Tags(translated(tmp_path, ".html", page, translate)[0]).tags
+    assert [tag for tag in found if tag[0] == "p"][1:] == [("p", [])]
+    assert [name for name, _ in found[0][1]] == ["title"]
+    for tag in found[1:]:
+        assert found.count(tag) <= before.count(tag)
+
+
+def test_code_and_entities_of_pages_stay(tmp_path):
+    page = (
+        '<div>One <script>if (a<b && c) x("</b>")</script> two<style>a > b {}</style></div>'
+        "<div><script>var x = 'word'</script></div><p>a <?php if ($a->b) echo '<b>'; ?> c</p>"
+        "<p>AT&T &foo; &lt;b&gt; &lt;i&gt; \u00e9</p>"
+    )
+    seen = []
+    written = page.replace("&lt;b&gt; &lt;i&gt; \u00e9", "&#60;b&#x3E; &LT;i&gt &eacute;")
+    assert translated(tmp_path, ".html", written, lambda x: seen.extend(x) or x) == (page, [])
+    assert seen == ["One", "two", "AT&T &foo; &lt;b&gt; &lt;i&gt; \u00e9"]
 
 
 def test_code_of_pages_stays(tmp_path):

@@ -1,9 +1,11 @@
 """LibreTranslate's API: its clients, languages, formats, keys and hostile bodies."""
 
 import asyncio
+import html
 import io
 import json
 import os
+import random
 import re
 import signal
 import subprocess
@@ -228,7 +230,7 @@ def test_a_tag_selects_among_several_targets(tmp_path):
             "alternatives": [">>ita<< a"],
         }
         answer = translate(client, "<p>a <i>dog</i>", "en", "it", format="html")[1]
-        assert answer == {"translatedText": "<p>>>ita<< a <i>Hund</i>"}
+        assert answer == {"translatedText": "<p>&gt;&gt;ita&lt;&lt; a <i>Hund</i>"}
 
 
 def test_the_options_of_an_older_model_of_many_languages_name_its_pair(tmp_path):
@@ -357,6 +359,44 @@ def test_parts_make_up_the_text(text):
         found = joined(html_parts(text, is_whole))
         assert found.split() == text.split()
         assert (found[:1], found[-1:]) == (text[:1], text[-1:])
+
+
+HOSTILE = [
+    *("<script>alert(1)</script>", '<a href="https://evil.example">', "<a href=x onclick=y>"),
+    *("<b", "<", ">", '"', "'", "&lt;", "&#60;", "&amp", "& ", "<!--", "-->", "<?", '" onclick="x'),
+    *("<b>", "</b>", '<i title="a > b">', "</i>", "dog", "&amp;", "\n", "</p>", "&quot;"),
+]
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_translation_adds_no_tags_or_entities_to_html(is_whole):
+    text = '<p>&lt;u> <b>One</b> R&amp;D <i title="a > b">two</i></p>\n<b>three</b>'
+    markup = re.compile(r"""(<(?:"[^"]*"|[^">])*>|&[#\w]+;)""")
+    parts = html_parts(text, is_whole)
+    escaped = ["&lt;", "&gt;", "&amp;"]
+    for seed in range(200):
+        choose = random.Random(seed)
+        rows = [
+            "".join(choose.choices(HOSTILE, k=choose.randrange(12)))
+            for part in parts
+            if part.is_row
+        ]
+        [found] = join_parts([parts], rows)
+        given, left = [], found
+        for part in parts:
+            given += [] if part.is_row else markup.findall(part.text)
+            given += markup.findall(part.text) if part.is_row and is_whole else []
+        tags = markup.findall(found)
+        for tag in {*tags} - {*escaped}:
+            assert tags.count(tag) <= given.count(tag), (found, tag)
+        for tag in tags:
+            left = left.replace(tag, "", 1)
+        assert not re.search("[<>&]", left), found
+        # And what is no tag of the source can be read.
+        if not is_whole:
+            assert html.unescape(re.sub("<[^<>]*>", "", found)).count("<") == "".join(rows).count(
+                "<"
+            )
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import tensorflow as tf
 from keras_transformer.config import DecodingConfig
 from keras_transformer.documents.files import KEPT
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
+from keras_transformer.text.patterns import find_symbols
 from keras_transformer.text.protection import Protection
 from keras_transformer.translation.protected import _find_pairs
 from keras_transformer.translation.translator import Translator
@@ -142,6 +143,66 @@ def test_a_tag_that_html_does_not_close_nests_if_the_text_closes_it():
     kind, partner = _find_pairs(tf.constant(rows, tf.int64), tf.constant(sum(spans, [])))
     assert kind.numpy().tolist() == [2, 0, 1, 2, 0, 1, 0, 2, 1, 2]
     assert partner.numpy().tolist() == [0, 2, 1, 3, 5, 4, 8, 7, 6, 9]
+
+
+@pytest.mark.parametrize("has_symbols", [True, False])
+@pytest.mark.parametrize("protect", ["all", "html qt python variables"])
+def test_a_translation_adds_no_tags_and_placeholders(protect, has_symbols):
+    translator = make_translator(has_symbols)
+    target = translator._protected._target
+    sources = ["one dog", "one <i>dog</i> {0}"]
+
+    def translate(output):
+        def search(text, kept):
+            outputs = tf.repeat([output], tf.size(text)) if kept is None else text + output
+            return target.tokenize(outputs, 60).to_tensor(0)
+
+        options = (tf.fill([2], each) for each in (protect, ""))
+        found = translator._protected(search, tf.constant(sources), *options)
+        return [each.decode() for each in found.numpy()]
+
+    for output in ("red <b>dog</b>", "the %1 dog", "{x} dog", "red ${x}", "<a href='x'>"):
+        assert translate(output) == sources
+    assert translate("red 7, the dog")[0].endswith("red 7, the dog")
+
+
+TAGS = [
+    *("<a href='x' download>", "<button disabled>", '<input type="checkbox" checked required>'),
+    *('<a title="File > Open" href="/x">', "<a href=x?a=1>", '<span @click.stop="x">', "<hr >"),
+    '<a *ngIf="x" [class.a]="b" (click)="c()" [(y)]=d #ref>',
+    *(
+        "<mark>",
+        "<del>",
+        "<time>",
+        "<button>",
+        "<0>",
+        "</0>",
+        "<12 />",
+        "<BR>",
+        '<x-y :a="b" v-else>',
+    ),
+    *("{{name}}", "{{ a | b('c, d') }}", "{{{raw}}}", "{{#if a}}", "{% if x > 1 %}", "{# note #}"),
+]
+NO_TAGS = ["a < b and c > d", "if x<y", "x<y and z>w", "i<b and c>d", "5 < 6 > 4", "I <3 you"]
+NO_TAGS += [
+    "<file>",
+    "<file name>",
+    "a<b && c=d>e",
+    '<a "b">',
+    "{ {a}",
+    "{{a",
+    "{%x",
+    "a: {b: {c d}}",
+]
+
+
+@pytest.mark.parametrize("text", [*TAGS, *NO_TAGS])
+def test_patterns_find_the_same_in_python_and_in_a_graph(text):
+    sentence = f"one {text} two"
+    found = find_symbols(sentence, "html", "variables")
+    pieces, _ = Protection().split([sentence], ["html variables"], [""])
+    assert found == [each.decode() for each in pieces.to_list()[0][1::2]]
+    assert found == ([text] if text in TAGS else [])
 
 
 def test_tags_that_belong_together_are_replaced_together():

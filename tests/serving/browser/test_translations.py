@@ -217,9 +217,13 @@ def chips(item, side):
 
 def test_what_a_translation_keeps_is_shown_as_chips(open_page, keeper):
     page = open_page(server=keeper)
-    lines = ["Copied %1$d files to <b>{0}</b>.", "Write to a@b.org, see https://b.org.", "A dog."]
+    lines = [
+        "Copied %1$d files to <b>{0}</b>.",
+        "Write to a@b.org, see https://b.org/{{ b }}.",
+        "A dog.",
+    ]
     items = translate(page, *lines)
-    kept = [["%1$d", "<b>", "{0}", "</b>"], ["a@b.org", "https://b.org"], []]
+    kept = [["%1$d", "<b>", "{0}", "</b>"], ["a@b.org", "https://b.org/", "{{ b }}"], []]
     for number, expected in enumerate(kept):
         for side in ("source", "translation"):
             assert chips(items.nth(number), side) == expected

@@ -1,0 +1,153 @@
+"""HTML, of which a translation keeps the tags and entities, and gets no others."""
+
+import collections
+import html
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+TAG = r"""<[^<>"']*(?:(?:"[^"<]*"|'[^'<]*')[^<>"']*)*>|<[^<>]*>"""
+"""A tag, as a regular expression. A > may be quoted in it."""
+_MARKUP = re.compile(rf"{TAG}|&(?:[A-Za-z][A-Za-z0-9]*|#[0-9]+|#[xX][0-9A-Fa-f]+);|[<>&]")
+_END = re.compile(r"</([^\s<>]*)\s*>")
+_ATTRIBUTE = re.compile(r"\[[a-z]+\]$")
+"""The end of a path such as `p[1][title]`."""
+_IN_TAG = re.compile(r"""(?P<name>^<[^\s/>]*)|(?P<value>"[^"]*"|'[^']*')|\s+""")
+_UNSAFE = re.compile(r"[<>]|[^\S ]|\s(?=\s)")
+"""What a paragraph changes in the value of an attribute, or would end a tag there."""
+_IGNORED = b' data-translate-ignore="keras-transformer"'
+_LAST = b"<hr>"
+"""What a page is read with at its end, to see whether that is lost."""
+_CODE_ALONE = re.compile(
+    rb"(<(?:p|li|d[dt]|t[dh]|div|h[1-6])\b[^<>]*>\s*<code)\b(?=[^<>]*>[^<]*</code>\s*</)",
+    re.IGNORECASE,
+)
+"""The code that is all of an element, whose tags translate-toolkit leaves out of the text."""
+_CODE = re.compile("<[?!%]")
+"""What starts code of PHP and the like, or a declaration."""
+
+
+def keep_markup(text: str, source: str, tags: Mapping[str, str] | None = None) -> str:
+    """Return a translation of HTML with the tags and entities of its source, and no others.
+
+    Args:
+        text: The translation. Other `<`, `>` and `&` in it are escaped, and so are tags and
+            entities that come more often than in the source.
+        source: The source, which stays as it is.
+        tags: What to write for tags, if not themselves.
+
+    >>> keep_markup("<i>R&D</i> <b>x</b>", "<b>x</b>")
+    '&lt;i&gt;R&amp;D&lt;/i&gt; <b>x</b>'
+    """
+    left = collections.Counter(_MARKUP.findall(source))
+    escape = str if text == source else html.escape
+
+    def write(found: re.Match[str]) -> str:
+        token = found[0]
+        if len(token) > 1 and left[token]:
+            left[token] -= 1
+            return (tags or {}).get(token, token)
+        return escape(token[0]) + _MARKUP.sub(write, token[1:])  # Entities may be in it.
+
+    return _MARKUP.sub(write, text)
+
+
+def change_html(store: Any, content: bytes, change: Callable[[str], str]) -> bytes:
+    """Return a page whose texts are changed.
+
+    Args:
+        store: The class of translate-toolkit that reads it.
+        content: The page.
+        change: Returns what is written for a text: that of an attribute, or HTML.
+
+    Raises:
+        ValueError: If elements at its end do not have theirs.
+    """
+    page = _page(store, change)
+    page.parse(_CODE_ALONE.sub(rb"\1" + _IGNORED, content) + _LAST)
+    changed = page.filesrc.encode(page.encoding, "xmlcharrefreplace").replace(_IGNORED, b"")
+    if not changed.endswith(_LAST):  # translate-toolkit drops what follows.
+        raise ValueError("each element must have its end, such as </p>; write it at the last ones")
+    return changed.removesuffix(_LAST)
+
+
+def _page(store, change):
+    """Return what reads a page, and writes what does not change as it was."""
+
+    class Page(store):
+        def __init__(self):
+            super().__init__()
+            self.tags = {}
+            self._text = ""
+            self._starts = []
+            self._attributes = []
+
+        def do_encoding(self, htmlsrc):
+            self._text = super().do_encoding(htmlsrc)
+            self._starts = [0, *(end.end() for end in re.finditer("\n", self._text))]
+            return self._text
+
+        def _place(self):
+            line, column = self.getpos()
+            return self._starts[line - 1] + column
+
+        def translate_value(self, text, docpath="", **_):
+            is_kept = docpath.endswith(("[lang]", "[value]")) or "/pre[" in f"/{docpath}"
+            new = text if is_kept or _CODE.search(text) else change(text)
+            return new if _ATTRIBUTE.search(docpath) else keep_markup(new, text, self.tags)
+
+        def handle_starttag(self, tag, attrs):
+            if tag in self.CDATA_CONTENT_ELEMENTS:  # Scripts and styles.
+                attrs = [*attrs, ("data-translate-ignore", None)]
+            super().handle_starttag(tag, attrs)
+
+        def translate_attributes(self, tag, attrs):
+            self._attributes = attrs
+            if tag in self.CDATA_CONTENT_ELEMENTS:
+                return attrs
+            return super().translate_attributes(tag, attrs)
+
+        def create_start_tag(self, tag, attrs=None, startend=False):
+            if attrs == self._attributes:
+                return self.get_starttag_text()
+            pairs = zip(attrs, self._attributes, strict=True)
+            written = [
+                (name, value and html.escape(value) if value == old else value)
+                for (name, value), (_, old) in pairs
+            ]
+            return super().create_start_tag(tag, written, startend)
+
+        escape_attribute_value = staticmethod(html.escape)
+
+        def append_markup(self, markup):
+            kind = markup["type"]
+            if kind == "endtag":
+                shown = markup["html_content"]
+                found = _END.match(self._text, self._place())
+                if found and f"</{found[1].lower()}>" == shown:
+                    markup["html_content"] = self.tags[shown] = found[0]
+                markup["untranslated_html"] = shown
+            elif kind in ("starttag", "startendtag"):
+                raw = markup["untranslated_html"]
+                shown = _IN_TAG.sub(_show, raw)
+                markup["untranslated_html"] = shown
+                self.tags[shown] = raw
+            super().append_markup(markup)
+
+        def handle_charref(self, name):
+            self.handle_data(html.escape(html.unescape(f"&#{name};"), quote=False))
+
+        def handle_entityref(self, name):
+            is_whole = self._text.startswith(";", self._place() + 1 + len(name))
+            text = f"&{name};" if is_whole else f"&{name}"
+            read = html.unescape(text)
+            self.handle_data(text if read == text else html.escape(read, quote=False))
+
+    return Page()
+
+
+def _show(found):
+    """Return a part of a tag as a paragraph has it, which would change white space."""
+    if found["name"]:
+        return found["name"].lower()
+    return _UNSAFE.sub(lambda sign: f"&#{ord(sign[0])};", found["value"] or " ")
