@@ -180,8 +180,12 @@ class Transformer(AdaptableModel, keras.Model):
         x, weights = self.decoder(
             x, memory, memory_mask=memory_mask, return_attention_scores=True, training=training
         )
+        return self.project(x), weights
+
+    def project(self, x: Any) -> Any:
+        """Return the logits, float32 [..., V], for what the decoder returns, float [..., D]."""
         logits = self.output_embedding(x, reverse=True)
-        return logits if self.output_bias is None else logits + self.output_bias, weights
+        return logits if self.output_bias is None else logits + self.output_bias
 
     def embed_source(self, source: Any) -> Any:
         """Return what the encoder reads, before dropout, for ids [B, S]: float [B, S, D]."""

@@ -38,6 +38,12 @@ def translator():
     return tiny_translator(num_layers=1, **GREEDY)
 
 
+@pytest.fixture(scope="module")
+def biased(translator):
+    model = tiny_model(num_layers=1, use_output_bias=True)
+    return Translator(model, translator.tokenizer, decoding=translator.decoding)
+
+
 @pytest.fixture
 def task(translator):
     return TransformerSeq2SeqLM.from_translator(translator, S)
@@ -70,7 +76,10 @@ def same_weights(a, b):
     return all(np.array_equal(x, y) for x, y in zip(a.get_weights(), b.get_weights(), strict=True))
 
 
-def test_the_logits_are_the_same(task, translator):
+@pytest.mark.parametrize("name", ["translator", "biased"])
+def test_the_logits_are_the_same(name, request):
+    translator = request.getfixturevalue(name)
+    task = TransformerSeq2SeqLM.from_translator(translator, S)
     pairs = {"encoder_text": SENTENCES, "decoder_text": SENTENCES[::-1]}
     inputs, labels, weights = task.preprocessor(pairs)
     received = task(inputs)
@@ -213,6 +222,20 @@ def test_fit_takes_text(translator):
     losses = task.fit(pairs, batch_size=4, epochs=3, verbose=0).history["loss"]
     assert losses[-1] < losses[0]
     assert not same_weights(task.backbone.transformer, translator.model)
+
+
+@pytest.mark.slow
+def test_the_output_bias_is_trained_and_saved_and_used(biased, tmp_path):
+    task = TransformerSeq2SeqLM.from_translator(biased, S)
+    task.compile(sampler="greedy", optimizer=keras.optimizers.Adam(0.1), jit_compile=False)
+    assert task.generate(SENTENCES) == biased(SENTENCES)
+    before = ops.convert_to_numpy(biased.model.output_bias)
+    task.fit({"encoder_text": SENTENCES, "decoder_text": SENTENCES}, verbose=0)
+    assert np.all(ops.convert_to_numpy(task.backbone.transformer.output_bias) != before)
+    task.save(tmp_path / "task.keras")
+    loaded = keras.saving.load_model(tmp_path / "task.keras")
+    assert same_weights(loaded, task)
+    assert loaded.to_translator(biased.decoding)(SENTENCES) == task.generate(SENTENCES)
 
 
 @pytest.mark.slow
