@@ -358,10 +358,34 @@ def sum_over_replicas(value: Any) -> Any:
     2.0
     """
     # Keras adds the replicas' gradients up but has no sum of anything else over replicas.
-    if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
+    if replica_count() == 1:
+        return value
+    import tensorflow as tf
 
-        context = tf.distribute.get_replica_context()
-        if context is not None and context.num_replicas_in_sync > 1:
-            return context.all_reduce(tf.distribute.ReduceOp.SUM, value)
-    return value
+    return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, value)
+
+
+def replica_count() -> int:
+    """Return the number of replicas of `tf.distribute` where a replica's step is made; else 1."""
+    if keras.backend.backend() != "tensorflow":
+        return 1
+    import tensorflow as tf
+
+    context = tf.distribute.get_replica_context()
+    return 1 if context is None else context.num_replicas_in_sync
+
+
+def track_loss(model: keras.Model, loss: Any, rows: Any) -> None:
+    """Update the metric `loss` of a model with the loss of a batch, or of a replica's part of it.
+
+    Args:
+        model: The model.
+        loss: The loss of this replica, of which the loss of the batch is the sum over replicas.
+        rows: The number of sentences on this replica.
+    """
+    replicas = replica_count()
+    if replicas > 1 and isinstance(model.loss, LabelSmoothedCrossEntropy):
+        # Not the mean of a replica's own sentences: all replicas count alike, whatever they have.
+        rows = sum_over_replicas(ops.cast(rows, "float32")) / replicas
+    tracker = next(metric for metric in model.metrics if metric.name == "loss")
+    tracker.update_state(loss * replicas, sample_weight=rows)

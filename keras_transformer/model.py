@@ -25,7 +25,12 @@ from keras_transformer.layers import (
 from keras_transformer.layers.adaptation import AdaptableModel
 from keras_transformer.layers.alternatives import get_activation
 from keras_transformer.layers.residual import LayerNorm
-from keras_transformer.losses import LabelSmoothedCrossEntropy, check_range
+from keras_transformer.losses import (
+    LabelSmoothedCrossEntropy,
+    check_range,
+    replica_count,
+    track_loss,
+)
 from keras_transformer.presets import get_preset
 from keras_transformer.utils.compiled_steps import compiled_or_plain
 
@@ -448,6 +453,36 @@ class Transformer(AdaptableModel, keras.Model):
                 "received none. Call fit(inputs, labels)."
             )
         return super().compute_loss(x, y, y_pred, sample_weight, training=training)
+
+    def train_step(self, *args: Any) -> Any:  # On JAX, a state comes before the data.
+        if not self._has_part_of_batch():
+            return super().train_step(*args)
+        import tensorflow as tf
+
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(*args)
+        with tf.GradientTape() as tape:
+            y_pred = self(x, training=True)
+            loss = self.compute_loss(x, y, y_pred, sample_weight)
+            scaled = self.optimizer.scale_loss(loss)
+        variables = self.trainable_variables
+        self.optimizer.apply_gradients(
+            zip(tape.gradient(scaled, variables), variables, strict=True)
+        )
+        track_loss(self, loss, ops.shape(y)[0])
+        return self.compute_metrics(x, y, y_pred, sample_weight)
+
+    def test_step(self, *args: Any) -> Any:
+        if not self._has_part_of_batch():
+            return super().test_step(*args)
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(*args)
+        y_pred = self(x, training=False)
+        loss = self.compute_loss(x, y, y_pred, sample_weight, training=False)
+        track_loss(self, loss, ops.shape(y)[0])
+        return self.compute_metrics(x, y, y_pred, sample_weight)
+
+    def _has_part_of_batch(self):
+        """Return whether this is one of several replicas, whose losses Keras would weight wrong."""
+        return replica_count() > 1 and isinstance(self.loss, LabelSmoothedCrossEntropy)
 
     def attention_weights(self, inputs: Any) -> dict[str, Any]:
         """Return the weights of every attention in the model, without dropout (Figures 3 to 5).
