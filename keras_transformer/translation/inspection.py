@@ -144,9 +144,9 @@ class Inspection:
         """Return links between the words of texts and of their translations.
 
         A word of a translation is linked to the words of the text that its tokens attend to most.
-        Words are separated by white space. Language tags have no links, and neither do words beyond
-        the limits of the search. Few attention heads align words well. By default, the head is
-        chosen whose links, read as a dictionary, predict the translations best.
+        Words are separated by white space. Languages and their tags have no links, and neither do
+        words beyond the limits of the search. Few attention heads align words well. By default, the
+        head is chosen whose links, read as a dictionary, predict the translations best.
 
         Args:
             sources: Any number of texts.
@@ -163,7 +163,8 @@ class Inspection:
         Raises:
             TypeError: If an argument is a single string.
             ValueError: If the numbers of texts differ, the model has no such head, it is not given
-                for fewer than 100 pairs, or the translations are trees.
+                for fewer than 100 pairs, the translations are trees, or a model of many languages
+                has no default ones.
 
         Example:
 
@@ -185,9 +186,14 @@ class Inspection:
         both = zip(sources, translations, strict=True)
         check_head(head, names, [source for source, text in both if text.split()])
         longest = self.decoding.max_source_length
+        source, target = (
+            self._languages(tf.constant(""), f"{side}_language") for side in ("source", "target")
+        )
+        last = self.tokenizer.language_comes_last
+        target_longest = self._token_search.longest(longest)
         pairs = (
-            split_words(self.tokenizer, sources, longest),
-            split_words(self.target_tokenizer, translations, self._token_search.longest(longest)),
+            split_words(self.tokenizer, sources, longest, source, last),
+            split_words(self.target_tokenizer, translations, target_longest, target),
         )
         return align_words(self._attended, *pairs, names, head)
 
