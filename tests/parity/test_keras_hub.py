@@ -14,7 +14,14 @@ from keras import ops
 from keras_transformer.config import DecodingConfig
 from keras_transformer.text import WordPieceTokenizer, train_word_piece
 from keras_transformer.translation import Translator
-from tests.helpers.tiny import ROOT, tiny_model, tiny_tokenizer, tiny_translator, toy_sentences
+from tests.helpers.tiny import (
+    ROOT,
+    languages_tokenizer,
+    tiny_model,
+    tiny_tokenizer,
+    tiny_translator,
+    toy_sentences,
+)
 
 keras_hub = pytest.importorskip("keras_hub", reason="KerasHub is not installed")
 
@@ -236,6 +243,24 @@ def test_the_output_bias_is_trained_and_saved_and_used(biased, tmp_path):
     loaded = keras.saving.load_model(tmp_path / "task.keras")
     assert same_weights(loaded, task)
     assert loaded.to_translator(biased.decoding)(SENTENCES) == task.generate(SENTENCES)
+
+
+@pytest.mark.slow
+def test_learned_positions_are_enough_for_fit_and_generate(translator):
+    model = tiny_model(num_layers=1, position="learned", max_length=9)
+    task = TransformerSeq2SeqLM.from_translator(Translator(model, translator.tokenizer))
+    assert task.preprocessor.decoder_sequence_length == 9
+    task.compile(sampler="greedy", jit_compile=False)
+    history = task.fit({"encoder_text": SENTENCES, "decoder_text": SENTENCES}, verbose=0).history
+    assert np.isfinite(history["loss"]).all()
+    assert len(task.generate(SENTENCES)) == len(SENTENCES)
+
+
+def test_a_model_of_many_languages_is_refused():
+    tokenizer = languages_tokenizer()
+    model = tiny_model(tokenizer.vocab_size, num_layers=1)
+    with pytest.raises(ValueError, match="has no languages, but the translator's model has 3"):
+        TransformerSeq2SeqLM.from_translator(Translator(model, tokenizer))
 
 
 @pytest.mark.slow
