@@ -293,21 +293,23 @@ class Transformer(AdaptableModel, keras.Model):
         """Return a model with merged kernels and the same outputs: itself if it has no LoRA.
 
         Raises:
-            ValueError: If a subclass overrides `call`, `encode` or `decode`.
+            ValueError: If a subclass overrides a method that computes logits.
         """
         if not self.has_lora:
             return self
-        if any(
-            getattr(type(self), name) is not getattr(Transformer, name)
-            for name in ("call", "encode", "decode")
-        ):
+        if names := self.overridden_methods():
             raise ValueError(
-                f"The class of {self.name!r} overrides call, encode or decode, so no merged copy "
-                "can be made. Call merge_lora() first."
+                f"The class of {self.name!r} overrides {', '.join(names)}, so no merged copy can "
+                "be made. Call merge_lora() first."
             )
         model = self._copy(Transformer)
         model.merge_lora()
         return model
+
+    def overridden_methods(self) -> list[str]:
+        """Return the names of the methods from ids to logits that a subclass overrides."""
+        names = ("call", "encode", "decode", "embed_source", "embed_target", "project")
+        return [x for x in names if getattr(type(self), x) is not getattr(Transformer, x)]
 
     def build(self, input_shape: Any = None) -> None:
         """Build what the `call` of a subclass adds; the constructor has built everything else."""

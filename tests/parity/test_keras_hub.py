@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+from keras_transformer import Transformer
 from keras_transformer.config import DecodingConfig
 from keras_transformer.text import WordPieceTokenizer, train_word_piece
 from keras_transformer.translation import Translator
@@ -83,21 +84,6 @@ def same_weights(a, b):
     return all(np.array_equal(x, y) for x, y in zip(a.get_weights(), b.get_weights(), strict=True))
 
 
-@pytest.mark.parametrize("name", ["translator", "biased"])
-def test_the_logits_are_the_same(name, request):
-    translator = request.getfixturevalue(name)
-    task = TransformerSeq2SeqLM.from_translator(translator, S)
-    pairs = {"encoder_text": SENTENCES, "decoder_text": SENTENCES[::-1]}
-    inputs, labels, weights = task.preprocessor(pairs)
-    received = task(inputs)
-    ids = {"source": inputs["encoder_token_ids"], "target": inputs["decoder_token_ids"]}
-    expected = translator.model(ids)
-    is_token = ops.convert_to_numpy(inputs["decoder_padding_mask"])
-    assert received.shape == (*labels.shape, 380)
-    np.testing.assert_array_equal(weights, labels != 0)
-    np.testing.assert_allclose(received[is_token], expected[is_token], atol=1e-6)
-
-
 @pytest.mark.slow
 def test_greedy_search_gives_the_same_text(greedy, translator):
     assert greedy.generate(SENTENCES) == translator(SENTENCES)
@@ -119,6 +105,21 @@ def test_a_search_is_traced_without_a_warning(task, caplog):
         for function in (f for f in vars(holder).values() if isinstance(f, FunctionType)):
             tf.autograph.to_code(function)
     tf.autograph.to_code(TransformerSeq2SeqLM.generate_step)
+
+
+@pytest.mark.parametrize("name", ["translator", "biased"])
+def test_the_logits_are_the_same(name, request):
+    translator = request.getfixturevalue(name)
+    task = TransformerSeq2SeqLM.from_translator(translator, S)
+    pairs = {"encoder_text": SENTENCES, "decoder_text": SENTENCES[::-1]}
+    inputs, labels, weights = task.preprocessor(pairs)
+    received = task(inputs)
+    ids = {"source": inputs["encoder_token_ids"], "target": inputs["decoder_token_ids"]}
+    expected = translator.model(ids)
+    is_token = ops.convert_to_numpy(inputs["decoder_padding_mask"])
+    assert received.shape == (*labels.shape, 380)
+    np.testing.assert_array_equal(weights, labels != 0)
+    np.testing.assert_allclose(received[is_token], expected[is_token], atol=1e-6)
 
 
 @pytest.mark.slow
@@ -277,6 +278,15 @@ def test_lora_and_int8_go_both_ways(translator, tmp_path, change):
     loaded.compile(sampler="greedy", jit_compile=False)
     assert loaded.generate(SENTENCES[:3]) == changed(SENTENCES[:3])
     assert same_weights(loaded.to_translator().model, model)
+
+
+def test_a_subclass_that_computes_other_logits_is_refused(translator):
+    class Doubled(Transformer):
+        def project(self, x):
+            return 2 * super().project(x)
+
+    with pytest.raises(ValueError, match="without project, which Doubled overrides"):
+        TransformerBackbone.from_transformer(Doubled(translator.model.config))
 
 
 def test_lora_trains_little(translator):
