@@ -346,7 +346,9 @@ class Transformer(AdaptableModel, keras.Model):
         Raises:
             ValueError: If the optimizer accumulates gradients of a `LabelSmoothedCrossEntropy`.
         """
-        steps = getattr(self.optimizer, "gradient_accumulation_steps", None)
+        # With float16, Keras puts the optimizer into one that scales the loss.
+        optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
+        steps = getattr(optimizer, "gradient_accumulation_steps", None)
         if steps and isinstance(self.loss, LabelSmoothedCrossEntropy):
             raise ValueError(
                 f"gradient_accumulation_steps={steps} would average means over different numbers "

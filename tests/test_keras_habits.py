@@ -170,7 +170,9 @@ def test_positions_can_be_serialized_in_any_dtype_policy():
 
 
 @pytest.mark.slow
-def test_gradients_of_means_over_different_numbers_of_tokens_are_not_accumulated():
+@pytest.mark.parametrize("policy", ["float32", "mixed_float16"])
+def test_gradients_of_means_over_different_numbers_of_tokens_are_not_accumulated(policy):
+    keras.config.set_dtype_policy(policy)
     adam = keras.optimizers.Adam(gradient_accumulation_steps=4)
     model = build()
     inputs = {"source": np.ones((2, 7), "int32"), "target": np.ones((2, 5), "int32")}
