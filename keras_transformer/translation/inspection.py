@@ -1,6 +1,6 @@
 """What a translator tells of its model: scores, attention, likely tokens and word alignments."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import tensorflow as tf
@@ -17,6 +17,7 @@ from keras_transformer.translation.alignment import (
     head_names,
     split_words,
 )
+from keras_transformer.translation.batching import list_of_strings
 from keras_transformer.translation.graph_method import HOST, TEXT, graph_method
 from keras_transformer.translation.search import TokenSearch, encode
 from keras_transformer.translation.teacher_forcing import (
@@ -139,7 +140,7 @@ class Inspection:
         return {**self._pieces(source, target), **found, "candidates": candidates}
 
     def align(
-        self, sources: Sequence[str], translations: Sequence[str], head: str | None = None
+        self, sources: Iterable[str], translations: Iterable[str], head: str | None = None
     ) -> Alignments:
         """Return links between the words of texts and of their translations.
 
@@ -161,7 +162,7 @@ class Inspection:
             The `links` of each pair, as numbers of words from 0, and the `head`.
 
         Raises:
-            TypeError: If an argument is a single string.
+            TypeError: If an argument is a single string, or holds anything but strings.
             ValueError: If the numbers of texts differ, the model has no such head, it is not given
                 for fewer than 100 pairs, the translations are trees, or a model of many languages
                 has no default ones.
@@ -173,8 +174,8 @@ class Inspection:
         found.links  # [[(0, 0), (1, 1), (2, 2)]]
         ```
         """
-        if isinstance(sources, str) or isinstance(translations, str):
-            raise TypeError("sources and translations must be lists of strings, received a string.")
+        sources = list_of_strings(sources, "sources")
+        translations = list_of_strings(translations, "translations")
         if len(sources) != len(translations):
             raise ValueError(
                 "There must be a translation for each source, received "

@@ -188,9 +188,11 @@ def test_what_cannot_be_aligned_is_an_error(translator, arguments, message):
         translator.align(*arguments)
 
 
-def test_a_single_string_is_an_error(translator):
-    with pytest.raises(TypeError, match="must be lists of strings"):
+def test_what_is_no_list_of_strings_is_an_error(translator):
+    with pytest.raises(TypeError, match="sources must be a list of strings, received a single"):
         translator.align("one", "eins", "1.1.input")
+    with pytest.raises(TypeError, match="translations must be strings, received None at place 0"):
+        translator.align(["one"], [None], "1.1.input")
 
 
 def test_a_parser_does_not_align():
