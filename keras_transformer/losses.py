@@ -129,8 +129,10 @@ def token_cross_entropy(
     labels: Any, logits: Any, label_smoothing: float = 0.0, taught: Any = None, share: float = 0.0
 ) -> Any:
     """Return the cross entropy of labels that `checked_labels` has returned; see the formula."""
-    # Where nothing is fused, a gradient written by hand is faster.
-    cross_entropy = plain_cross_entropy if fuses_formulas() else _fast_cross_entropy
+    # Where nothing is fused, a gradient written by hand is faster. With PyTorch, Keras makes it one
+    # without a gradient of its own.
+    is_plain = fuses_formulas() or keras.backend.backend() == "torch"
+    cross_entropy = plain_cross_entropy if is_plain else _fast_cross_entropy
     return cross_entropy(labels, ops.cast(logits, "float32"), label_smoothing, taught, share)
 
 
@@ -184,9 +186,8 @@ def _fast_cross_entropy(labels, logits, label_smoothing, taught=None, share=0.0)
     return ops.reshape(cross_entropy(ops.reshape(logits, (-1, size))), shape)
 
 
-def _cross_entropy_gradient(probabilities, labels, smoothing, taught, share, *args, upstream=None):
-    """Return (softmax - target) * upstream; where PyTorch calls, `upstream` has its name."""
-    upstream = args[0] if upstream is None else upstream
+def _cross_entropy_gradient(probabilities, labels, smoothing, taught, share, upstream):
+    """Return (softmax - target) * upstream."""
     gradients = probabilities * upstream - upstream * (smoothing / probabilities.shape[-1])
     if taught is not None:
         gradients = gradients - upstream * (share * taught)
