@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from keras_transformer.config import PAD_ID
-from keras_transformer.utils.backends import check_ids, fuses_formulas
+from keras_transformer.utils.backends import check_dense, check_ids, fuses_formulas
 
 __all__ = ["LabelSmoothedCrossEntropy", "distilled_cross_entropy", "smoothed_cross_entropy"]
 
@@ -240,6 +240,7 @@ def as_labels(labels: Any, logits: Any) -> Any:
     >>> tuple(as_labels(ops.array([[[3], [0]]]), ops.zeros((1, 2, 8))).shape)
     (1, 2)
     """
+    check_dense(labels, "Labels")
     labels = ops.convert_to_tensor(labels)
     if getattr(labels.shape, "rank", 2) is None:
         raise ValueError(

@@ -32,6 +32,7 @@ from keras_transformer.losses import (
     track_loss,
 )
 from keras_transformer.presets import get_preset
+from keras_transformer.utils.backends import check_dense
 from keras_transformer.utils.compiled_steps import compiled_or_plain
 
 __all__ = ["Transformer"]
@@ -130,6 +131,8 @@ class Transformer(AdaptableModel, keras.Model):
                 "The inputs must be a dict of 'source' and 'target', the ids of both sides, "
                 f"received {received}."
             )
+        for name in ("source", "target"):
+            check_dense(inputs[name], f"The {name}")
         shapes = [tuple(inputs[name].shape) for name in ("source", "target")]
         if any(len(shape) != 2 for shape in shapes):
             raise ValueError(

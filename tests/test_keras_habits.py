@@ -153,6 +153,18 @@ def test_other_inputs_are_refused_by_what_is_expected(inputs, received):
         build()(inputs)
 
 
+def test_ragged_ids_are_refused_with_what_to_do():
+    tf = pytest.importorskip("tensorflow")
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("ragged tensors are of TensorFlow")
+    ragged, model = tf.ragged.constant([[5, 6, 3], [7, 3]]), build()
+    for inputs in ({**IDS, "source": ragged}, {**IDS, "target": ragged}):
+        with pytest.raises(ValueError, match=r"must be ids .* ragged tensor. Use `.to_tensor\(0\)`"):
+            model(inputs)
+    with pytest.raises(ValueError, match=r"Labels must be ids .* Use `.to_tensor\(0\)`"):
+        LabelSmoothedCrossEntropy()(ragged, model(IDS))
+
+
 def test_a_dictionary_as_configuration_is_refused():
     with pytest.raises(ValueError, match="config must be a TransformerConfig, received dict"):
         Transformer({"vocab_size": 30})

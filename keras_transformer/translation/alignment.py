@@ -53,7 +53,8 @@ def split_words(
         language: The id of the language, which is the first token of each text.
         language_comes_last: Whether the language follows eos instead.
     """
-    before, after = [], [EOS_ID]
+    before: list[int] = []
+    after = [EOS_ID]
     if language is not None:
         (after if language_comes_last else before).append(language)
     most = max_length - len(before + after)
