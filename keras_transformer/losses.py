@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from keras_transformer.config import PAD_ID
-from keras_transformer.utils.backends import check_ids, fuses_formulas
+from keras_transformer.utils.backends import check_dense, check_ids, fuses_formulas
 
 __all__ = ["LabelSmoothedCrossEntropy", "distilled_cross_entropy", "smoothed_cross_entropy"]
 
@@ -129,8 +129,10 @@ def token_cross_entropy(
     labels: Any, logits: Any, label_smoothing: float = 0.0, taught: Any = None, share: float = 0.0
 ) -> Any:
     """Return the cross entropy of labels that `checked_labels` has returned; see the formula."""
-    # Where nothing is fused, a gradient written by hand is faster.
-    cross_entropy = plain_cross_entropy if fuses_formulas() else _fast_cross_entropy
+    # Where nothing is fused, a gradient written by hand is faster. With PyTorch, Keras makes it one
+    # without a gradient of its own.
+    is_plain = fuses_formulas() or keras.backend.backend() == "torch"
+    cross_entropy = plain_cross_entropy if is_plain else _fast_cross_entropy
     return cross_entropy(labels, ops.cast(logits, "float32"), label_smoothing, taught, share)
 
 
@@ -184,9 +186,8 @@ def _fast_cross_entropy(labels, logits, label_smoothing, taught=None, share=0.0)
     return ops.reshape(cross_entropy(ops.reshape(logits, (-1, size))), shape)
 
 
-def _cross_entropy_gradient(probabilities, labels, smoothing, taught, share, *args, upstream=None):
-    """Return (softmax - target) * upstream; where PyTorch calls, `upstream` has its name."""
-    upstream = args[0] if upstream is None else upstream
+def _cross_entropy_gradient(probabilities, labels, smoothing, taught, share, upstream):
+    """Return (softmax - target) * upstream."""
     gradients = probabilities * upstream - upstream * (smoothing / probabilities.shape[-1])
     if taught is not None:
         gradients = gradients - upstream * (share * taught)
@@ -239,6 +240,7 @@ def as_labels(labels: Any, logits: Any) -> Any:
     >>> tuple(as_labels(ops.array([[[3], [0]]]), ops.zeros((1, 2, 8))).shape)
     (1, 2)
     """
+    check_dense(labels, "Labels")
     labels = ops.convert_to_tensor(labels)
     if getattr(labels.shape, "rank", 2) is None:
         raise ValueError(
@@ -358,10 +360,34 @@ def sum_over_replicas(value: Any) -> Any:
     2.0
     """
     # Keras adds the replicas' gradients up but has no sum of anything else over replicas.
-    if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
+    if replica_count() == 1:
+        return value
+    import tensorflow as tf
 
-        context = tf.distribute.get_replica_context()
-        if context is not None and context.num_replicas_in_sync > 1:
-            return context.all_reduce(tf.distribute.ReduceOp.SUM, value)
-    return value
+    return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, value)
+
+
+def replica_count() -> int:
+    """Return the number of replicas of `tf.distribute` where a replica's step is made; else 1."""
+    if keras.backend.backend() != "tensorflow":
+        return 1
+    import tensorflow as tf
+
+    context = tf.distribute.get_replica_context()
+    return 1 if context is None else context.num_replicas_in_sync
+
+
+def track_loss(model: keras.Model, loss: Any, rows: Any) -> None:
+    """Update the metric `loss` of a model with the loss of a batch, or of a replica's part of it.
+
+    Args:
+        model: The model.
+        loss: The loss of this replica, of which the loss of the batch is the sum over replicas.
+        rows: The number of sentences on this replica.
+    """
+    replicas = replica_count()
+    if replicas > 1 and isinstance(model.loss, LabelSmoothedCrossEntropy):
+        # Not the mean of a replica's own sentences: all replicas count alike, whatever they have.
+        rows = sum_over_replicas(ops.cast(rows, "float32")) / replicas
+    tracker = next(metric for metric in model.metrics if metric.name == "loss")
+    tracker.update_state(loss * replicas, sample_weight=rows)

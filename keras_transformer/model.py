@@ -25,8 +25,14 @@ from keras_transformer.layers import (
 from keras_transformer.layers.adaptation import AdaptableModel
 from keras_transformer.layers.alternatives import get_activation
 from keras_transformer.layers.residual import LayerNorm
-from keras_transformer.losses import LabelSmoothedCrossEntropy, check_range
+from keras_transformer.losses import (
+    LabelSmoothedCrossEntropy,
+    check_range,
+    replica_count,
+    track_loss,
+)
 from keras_transformer.presets import get_preset
+from keras_transformer.utils.backends import check_dense
 from keras_transformer.utils.compiled_steps import compiled_or_plain
 
 __all__ = ["Transformer"]
@@ -125,6 +131,8 @@ class Transformer(AdaptableModel, keras.Model):
                 "The inputs must be a dict of 'source' and 'target', the ids of both sides, "
                 f"received {received}."
             )
+        for name in ("source", "target"):
+            check_dense(inputs[name], f"The {name}")
         shapes = [tuple(inputs[name].shape) for name in ("source", "target")]
         if any(len(shape) != 2 for shape in shapes):
             raise ValueError(
@@ -180,8 +188,12 @@ class Transformer(AdaptableModel, keras.Model):
         x, weights = self.decoder(
             x, memory, memory_mask=memory_mask, return_attention_scores=True, training=training
         )
+        return self.project(x), weights
+
+    def project(self, x: Any) -> Any:
+        """Return the logits, float32 [..., V], for what the decoder returns, float [..., D]."""
         logits = self.output_embedding(x, reverse=True)
-        return logits if self.output_bias is None else logits + self.output_bias, weights
+        return logits if self.output_bias is None else logits + self.output_bias
 
     def embed_source(self, source: Any) -> Any:
         """Return what the encoder reads, before dropout, for ids [B, S]: float [B, S, D]."""
@@ -284,21 +296,23 @@ class Transformer(AdaptableModel, keras.Model):
         """Return a model with merged kernels and the same outputs: itself if it has no LoRA.
 
         Raises:
-            ValueError: If a subclass overrides `call`, `encode` or `decode`.
+            ValueError: If a subclass overrides a method that computes logits.
         """
         if not self.has_lora:
             return self
-        if any(
-            getattr(type(self), name) is not getattr(Transformer, name)
-            for name in ("call", "encode", "decode")
-        ):
+        if names := self.overridden_methods():
             raise ValueError(
-                f"The class of {self.name!r} overrides call, encode or decode, so no merged copy "
-                "can be made. Call merge_lora() first."
+                f"The class of {self.name!r} overrides {', '.join(names)}, so no merged copy can "
+                "be made. Call merge_lora() first."
             )
         model = self._copy(Transformer)
         model.merge_lora()
         return model
+
+    def overridden_methods(self) -> list[str]:
+        """Return the names of the methods from ids to logits that a subclass overrides."""
+        names = ("call", "encode", "decode", "embed_source", "embed_target", "project")
+        return [x for x in names if getattr(type(self), x) is not getattr(Transformer, x)]
 
     def build(self, input_shape: Any = None) -> None:
         """Build what the `call` of a subclass adds; the constructor has built everything else."""
@@ -335,7 +349,9 @@ class Transformer(AdaptableModel, keras.Model):
         Raises:
             ValueError: If the optimizer accumulates gradients of a `LabelSmoothedCrossEntropy`.
         """
-        steps = getattr(self.optimizer, "gradient_accumulation_steps", None)
+        # With float16, Keras puts the optimizer into one that scales the loss.
+        optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
+        steps = getattr(optimizer, "gradient_accumulation_steps", None)
         if steps and isinstance(self.loss, LabelSmoothedCrossEntropy):
             raise ValueError(
                 f"gradient_accumulation_steps={steps} would average means over different numbers "
@@ -444,6 +460,36 @@ class Transformer(AdaptableModel, keras.Model):
                 "received none. Call fit(inputs, labels)."
             )
         return super().compute_loss(x, y, y_pred, sample_weight, training=training)
+
+    def train_step(self, *args: Any) -> Any:  # On JAX, a state comes before the data.
+        if not self._has_part_of_batch():
+            return super().train_step(*args)
+        import tensorflow as tf
+
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(*args)
+        with tf.GradientTape() as tape:
+            y_pred = self(x, training=True)
+            loss = self.compute_loss(x, y, y_pred, sample_weight)
+            scaled = self.optimizer.scale_loss(loss)
+        variables = self.trainable_variables
+        self.optimizer.apply_gradients(
+            zip(tape.gradient(scaled, variables), variables, strict=True)
+        )
+        track_loss(self, loss, ops.shape(y)[0])
+        return self.compute_metrics(x, y, y_pred, sample_weight)
+
+    def test_step(self, *args: Any) -> Any:
+        if not self._has_part_of_batch():
+            return super().test_step(*args)
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(*args)
+        y_pred = self(x, training=False)
+        loss = self.compute_loss(x, y, y_pred, sample_weight, training=False)
+        track_loss(self, loss, ops.shape(y)[0])
+        return self.compute_metrics(x, y, y_pred, sample_weight)
+
+    def _has_part_of_batch(self):
+        """Return whether this is one of several replicas, whose losses Keras would weight wrong."""
+        return replica_count() > 1 and isinstance(self.loss, LabelSmoothedCrossEntropy)
 
     def attention_weights(self, inputs: Any) -> dict[str, Any]:
         """Return the weights of every attention in the model, without dropout (Figures 3 to 5).

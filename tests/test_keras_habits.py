@@ -153,6 +153,18 @@ def test_other_inputs_are_refused_by_what_is_expected(inputs, received):
         build()(inputs)
 
 
+def test_ragged_ids_are_refused_with_what_to_do():
+    tf = pytest.importorskip("tensorflow")
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("ragged tensors are of TensorFlow")
+    ragged, model = tf.ragged.constant([[5, 6, 3], [7, 3]]), build()
+    for inputs in ({**IDS, "source": ragged}, {**IDS, "target": ragged}):
+        with pytest.raises(ValueError, match=r"must be ids .* ragged tensor. Use `.to_tensor\(0\)`"):
+            model(inputs)
+    with pytest.raises(ValueError, match=r"Labels must be ids .* Use `.to_tensor\(0\)`"):
+        LabelSmoothedCrossEntropy()(ragged, model(IDS))
+
+
 def test_a_dictionary_as_configuration_is_refused():
     with pytest.raises(ValueError, match="config must be a TransformerConfig, received dict"):
         Transformer({"vocab_size": 30})
@@ -170,7 +182,9 @@ def test_positions_can_be_serialized_in_any_dtype_policy():
 
 
 @pytest.mark.slow
-def test_gradients_of_means_over_different_numbers_of_tokens_are_not_accumulated():
+@pytest.mark.parametrize("policy", ["float32", "mixed_float16"])
+def test_gradients_of_means_over_different_numbers_of_tokens_are_not_accumulated(policy):
+    keras.config.set_dtype_policy(policy)
     adam = keras.optimizers.Adam(gradient_accumulation_steps=4)
     model = build()
     inputs = {"source": np.ones((2, 7), "int32"), "target": np.ones((2, 5), "int32")}

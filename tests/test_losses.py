@@ -34,6 +34,23 @@ def dense_loss(labels, logits, epsilon):
     return ops.sum(values * weights) / ops.sum(weights)
 
 
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="needs KERAS_BACKEND=torch")
+def test_the_gradient_with_pytorch_has_a_gradient():
+    import torch
+
+    labels, logits = batch()
+
+    def penalty(loss):
+        x = torch.tensor(logits, requires_grad=True)
+        (gradient,) = torch.autograd.grad(loss(torch.tensor(labels), x), x, create_graph=True)
+        return torch.autograd.grad(gradient.square().sum(), x)[0]
+
+    expected = penalty(lambda labels, logits: dense_loss(labels, logits, 0.1))
+    received = penalty(LabelSmoothedCrossEntropy(0.1))
+    np.testing.assert_allclose(as_array(received), as_array(expected), atol=1e-6)
+    assert np.abs(as_array(received)).max() > 1e-3
+
+
 def test_one_token_by_hand():
     # The softmax of log 1, log 2, log 5 is 1/8, 2/8, 5/8; the label is the last.
     logits = np.log([[[1.0, 2.0, 5.0]]])

@@ -1,7 +1,7 @@
 """Using an exported SavedModel from Python."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, overload
 
 import numpy as np
@@ -38,13 +38,13 @@ class LoadedTranslator:
         self.signatures: Mapping[str, Any] = loaded.signatures
 
     @overload
-    def __call__(  # type: ignore[overload-overlap]  # a str is also a Sequence[str]
+    def __call__(  # type: ignore[overload-overlap]  # a str is also an Iterable[str]
         self, text: str, batch_size: int | None = None, progress: bool | Advance = False
     ) -> str: ...
 
     @overload
     def __call__(
-        self, text: Sequence[str], batch_size: int | None = None, progress: bool | Advance = False
+        self, text: Iterable[str], batch_size: int | None = None, progress: bool | Advance = False
     ) -> list[str]: ...
 
     @overload

@@ -91,7 +91,15 @@ class TransformerBackbone(keras_hub.models.Backbone):
 
         Args:
             transformer: The model.
+
+        Raises:
+            ValueError: If a subclass overrides a method that computes logits.
         """
+        if names := transformer.overridden_methods():
+            raise ValueError(
+                f"A backbone has the layers of a Transformer, without {', '.join(names)}, which "
+                f"{type(transformer).__name__} overrides. Leave them as they are."
+            )
         backbone = cls(**_sizes(transformer), dtype=transformer.dtype_policy)
         backbone.transformer.set_weights(transformer.get_weights())
         return backbone

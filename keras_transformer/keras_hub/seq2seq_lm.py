@@ -66,7 +66,7 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
         self.preprocessor = preprocessor
         inputs = backbone.input
         hidden = backbone(inputs)["decoder_sequence_output"]
-        outputs = backbone.transformer.output_embedding(hidden, reverse=True)
+        outputs = backbone.transformer.project(hidden)
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
 
     @classmethod
@@ -87,8 +87,17 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
                 eos; by default the translator's `max_source_length`. `generate` takes less time
                 with a smaller one.
             decoder_sequence_length: T, the default `max_length` of `generate`, including bos; by
-                default the length of the longest translation.
+                default the length of the longest translation, or with learned positions their
+                number if that is smaller.
+
+        Raises:
+            ValueError: If the model is one of many languages.
         """
+        if translator.languages:
+            raise ValueError(
+                "A KerasHub task has no languages, but the translator's model has "
+                f"{len(translator.languages)}, whose tokens precede the texts. Use the translator."
+            )
         model, decoding = translator.model, translator.decoding
         backbone = TransformerBackbone.from_transformer(model)
         source = None
@@ -96,12 +105,14 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
             source = TransformerTokenizer.wrap(
                 translator.tokenizer, config_file="source_tokenizer.json"
             )
-        longest = decoding.longest(decoding.max_source_length)
+        longest = decoding.longest(decoding.max_source_length) + 1
+        if model.config.position == "learned":
+            longest = min(longest, model.config.max_length)
         preprocessor = TransformerSeq2SeqLMPreprocessor(
             TransformerTokenizer.wrap(translator.target_tokenizer),
             source,
             encoder_sequence_length or decoding.max_source_length,
-            decoder_sequence_length or longest + 1,
+            decoder_sequence_length or longest,
         )
         task = cls(backbone, preprocessor)
         task.compile(sampler="greedy")
@@ -224,7 +235,7 @@ class _Step:
             write=lambda cached, heads: ops.slice_update(cached, (0, 0, position, 0), heads),
             self_bias=mask_bias(is_written)[None, None],
         )
-        logits = model.output_embedding(x, reverse=True) + self.logit_bias
+        logits = model.project(x) + self.logit_bias
         return logits, x, (keys_and_values, (memory_heads, memory_bias))
 
 

@@ -235,6 +235,9 @@ class KernelLayer(Adaptable):
             kernel = getattr(self, name)
             kernel.assign(self.kernel(name))
             kernel.trainable = self._was_trainable.pop(name, True)
+            # Functions that were traced before go on adding A B.
+            b = getattr(self.adapter, f"{name}_lora_b")
+            b.assign(ops.zeros_like(b))
             for part in "ab":
                 _remove(self.adapter, f"{name}_lora_{part}")
         self.adapter.plan()

@@ -51,6 +51,8 @@ class Tokenizer(tf.Module, abc.ABC):
     languages: Mapping[str, int] = MappingProxyType({})
     language_comes_last = False
 
+    _blank = r"[\s\pZ]{2,}"
+    """A regular expression of white space that has the tokens of one space; "" for none."""
     _KIND: ClassVar[str]
     """Name of the kind of vocabulary, for error messages."""
     _TRAINED_BY: ClassVar[str]
@@ -113,7 +115,7 @@ class Tokenizer(tf.Module, abc.ABC):
         Args:
             text: UTF-8 strings [B]. Bytes that are not UTF-8 are read as U+FFFD.
             max_length: Most tokens of a text; the rest is cut off. Bytes that cannot belong to the
-                first `max_length` tokens, judging by the longest piece, are not read.
+                first `max_length` tokens, judging by the longest piece, are not split.
 
         Returns:
             int32 ids [B, None], ragged, without bos and eos. An empty text has no ids.
@@ -121,9 +123,11 @@ class Tokenizer(tf.Module, abc.ABC):
         text = tf.convert_to_tensor(text, tf.string)
         if max_length is None:
             return self._tokenize(text)
-        return self._tokenize(tf.strings.substr(text, 0, max_length * self._longest_piece))[
-            :, :max_length
-        ]
+        most = max_length * self._longest_piece
+        if self._blank:  # Thousands of spaces may have no token.
+            squeezed = tf.strings.regex_replace(text, self._blank, " ")
+            text = tf.where(tf.strings.length(text) > most, squeezed, text)
+        return self._tokenize(tf.strings.substr(text, 0, most))[:, :max_length]
 
     @abc.abstractmethod
     def _tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:

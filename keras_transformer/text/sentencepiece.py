@@ -76,6 +76,9 @@ class SentencePieceTokenizer(Tokenizer):
             self._table = StringTable({p: i for i, p in enumerate(pieces) if i > EOS_ID})
         period = self._processor.piece_to_id("<0x2E>")
         self._period = period if self._processor.is_byte(period) else None
+        encode = self._processor.encode
+        blanks = {self._blank: "a \t\n\f\r\u00a0\u2028\u3000b", " {2,}": "a  b", "": "a b"}
+        self._blank = next(x for x, text in blanks.items() if encode(text) == encode("a b"))
         is_whole = "".join(self._processor.encode_as_pieces(" ")) == "▁▁"
         self.keeps_white_space = is_whole and self._foreign is None and self._period is not None
         return pieces

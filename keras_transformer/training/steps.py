@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.losses import sum_over_replicas, token_weights
+from keras_transformer.losses import sum_over_replicas, token_weights, track_loss
 from keras_transformer.optimizers import FusedAdam
 
 
@@ -130,13 +130,8 @@ def _map(function, data):
 
 def _finished(model, gradients, loss, rows):
     """Update the weights and the loss metric, and return the logs of the step."""
-    import tensorflow as tf
-
     norm = apply_sum(model.optimizer, gradients, model.trainable_variables, model.clip_norm)
-    tracker = next(metric for metric in model.metrics if metric.name == "loss")
-    # The mean over replicas of what Keras expects to be the mean of a replica's rows.
-    replicas = tf.distribute.get_strategy().num_replicas_in_sync
-    tracker.update_state(loss * replicas, sample_weight=rows)
+    track_loss(model, loss, rows)
     is_finite = ops.isfinite(norm)  # With float16, the loss scale may be too high for a step.
     model.gradient_norm.update_state(
         ops.where(is_finite, norm, 0.0), ops.cast(is_finite, "float32")

@@ -32,19 +32,32 @@ class Tokens(NamedTuple):
     """The tokens of a text, and the words that they are parts of."""
 
     ids: np.ndarray
-    """int32 [T], with eos."""
+    """int32 [T], with eos and perhaps a language."""
     words: np.ndarray
-    """The number of the word of each token, [T]; -1 for eos and tags."""
+    """The number of the word of each token, [T]; -1 for eos, languages and tags."""
 
 
-def split_words(tokenizer: Tokenizer, texts: Sequence[str], max_length: int) -> list[Tokens]:
+def split_words(
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    max_length: int,
+    language: int | None = None,
+    language_comes_last: bool = False,
+) -> list[Tokens]:
     """Return the tokens of each text. Its words are separated by white space.
 
     Args:
         tokenizer: The tokenizer.
         texts: The texts.
-        max_length: The most tokens of a text, eos included; the rest is cut off.
+        max_length: The most tokens of a text, eos and a language included; the rest is cut off.
+        language: The id of the language, which is the first token of each text.
+        language_comes_last: Whether the language follows eos instead.
     """
+    before: list[int] = []
+    after = [EOS_ID]
+    if language is not None:
+        (after if language_comes_last else before).append(language)
+    most = max_length - len(before + after)
     words = [text.split() for text in texts]
     # Lone surrogates, as in a wrongly decoded file name, have no UTF-8 encoding.
     flat = [word.encode("utf-8", "surrogatepass") for text in words for word in text]
@@ -56,10 +69,16 @@ def split_words(tokenizer: Tokenizer, texts: Sequence[str], max_length: int) -> 
     found, first = [], 0
     for text in words:
         ends = limits[first : first + len(text) + 1]
-        own = ids[ends[0] : ends[-1]][: max_length - 1]
-        places = np.repeat(np.arange(len(text)), np.diff(ends))[: max_length - 1]
+        own = ids[ends[0] : ends[-1]][:most]
+        places = np.repeat(np.arange(len(text)), np.diff(ends))[:most]
         places = np.where(np.isin(own, tags), _NO_WORD, places)
-        found.append(Tokens(np.append(own, EOS_ID), np.append(places, _NO_WORD)))
+        around = (len(before), len(after))
+        found.append(
+            Tokens(
+                np.array([*before, *own, *after], np.int32),
+                np.pad(places, around, constant_values=_NO_WORD),
+            )
+        )
         first += len(text)
     return found
 
@@ -146,8 +165,8 @@ def align_words(
         names: The names of the heads.
         head: The head; by default, one is chosen on the first 500 pairs.
     """
-    lengths = [(len(s.ids), len(t.ids)) for s, t in zip(sources, targets, strict=True)]
-    pairs = [i for i, both in enumerate(lengths) if min(both) > 1]
+    both = zip(sources, targets, strict=True)
+    pairs = [i for i, (s, t) in enumerate(both) if min(s.words.max(), t.words.max()) != _NO_WORD]
     if head is None:
         head = names[_best_head(attended, sources, targets, pairs[:_MOST_PAIRS])]
     index = names.index(head)

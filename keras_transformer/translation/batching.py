@@ -1,7 +1,7 @@
 """Translation of any number of sentences, in batches of similar length."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 
@@ -62,7 +62,7 @@ def _work(sentences: Sequence[str], each: int = _CHARACTERS) -> int:
 
 def translate_in_batches(
     translate: Callable[..., tf.Tensor],
-    sentences: Sequence[str],
+    sentences: Iterable[str],
     batch_size: int | None = None,
     progress: bool | Advance = False,
     columns: Sequence[Sequence[str]] = (),
@@ -84,16 +84,13 @@ def translate_in_batches(
         The translations, in the order of the sentences.
 
     Raises:
-        TypeError: If `sentences` is a single string.
+        TypeError: If `sentences` is a single string, or holds anything but strings.
         ValueError: If `batch_size` is less than 1.
 
     >>> translate_in_batches(tf.strings.upper, ["a", "bcd", "ef"], batch_size=2)
     ['A', 'BCD', 'EF']
     """
-    if isinstance(sentences, str | bytes):
-        raise TypeError(
-            "sentences must be a list of strings, received a single string. Put it into a list."
-        )
+    sentences = list_of_strings(sentences)
     if batch_size is None:
         batch_size = usual_batch_size()
     if batch_size < 1:
@@ -122,6 +119,29 @@ def translate_in_batches(
             if callable(progress):
                 progress([sentences[i] for i in batch])
     return translations
+
+
+def list_of_strings(given: Iterable[str], name: str = "sentences") -> list[str]:
+    """Return strings of any iterable, such as a column of a table, as a list.
+
+    Raises:
+        TypeError: If `given` is a single string, or holds anything but strings.
+
+    >>> list_of_strings(["a", None])
+    Traceback (most recent call last):
+    TypeError: sentences must be strings, received None at place 1 (from 0). Leave it out.
+    """
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        kind = "a single string" if isinstance(given, str | bytes) else repr(given)
+        raise TypeError(f"{name} must be a list of strings, received {kind}. Put it into a list.")
+    strings = list(given)
+    for place, string in enumerate(strings):
+        if not isinstance(string, str):
+            raise TypeError(
+                f"{name} must be strings, received {string!r} at place {place} (from 0). Leave it "
+                "out."
+            )
+    return strings
 
 
 def concurrent_batches() -> int:

@@ -24,6 +24,7 @@ from keras_transformer.layers import (
     EncoderLayer,
     FeedForward,
     MultiHeadAttention,
+    TokenEmbedding,
 )
 from keras_transformer.layers.attention import join_heads, split_heads
 from keras_transformer.layers.decoder import check_memory
@@ -203,6 +204,32 @@ def decoder_step(
         outputs = _feed_forward(layer.feed_forward, outputs, own.inner, own.outer, is_fused)
         x = layer.feed_forward_residual(x, outputs, training=False)
     return x if decoder.final_norm is None else decoder.final_norm(x), written
+
+
+def check_decoder(decoder: Decoder, model: Transformer | None = None) -> None:
+    """Raise a ValueError if a subclass overrides a method that the steps of a search do without.
+
+    Args:
+        decoder: The decoder.
+        model: The model that it is part of, if any.
+    """
+    parts: list[tuple[Any, Any, Sequence[str]]] = [(decoder, Decoder, ["call"])]
+    if model is not None:
+        parts.append((model, Transformer, ["decode", "embed_target", "project"]))
+        embeddings = model.target_embedding, model.output_embedding
+        parts += [(each, TokenEmbedding, ["call"]) for each in embeddings]
+    for layer in decoder.layers:
+        attentions = layer.self_attention, layer.cross_attention
+        parts += [(layer, DecoderLayer, ["call"]), (layer.feed_forward, FeedForward, ["call"])]
+        parts += [(each, MultiHeadAttention, ["call"]) for each in attentions]
+    for part, base, names in parts:
+        for name in names:
+            if getattr(type(part), name) is not getattr(base, name):
+                raise ValueError(
+                    f"A search computes one token at a time, without `{name}`, which "
+                    f"{type(part).__name__} overrides. Leave it as it is, or give a step function "
+                    "of your own to keras_transformer.decoding."
+                )
 
 
 def has_plain_encoder(model: Transformer) -> bool:

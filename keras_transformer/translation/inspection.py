@@ -1,6 +1,6 @@
 """What a translator tells of its model: scores, attention, likely tokens and word alignments."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import tensorflow as tf
@@ -17,6 +17,7 @@ from keras_transformer.translation.alignment import (
     head_names,
     split_words,
 )
+from keras_transformer.translation.batching import list_of_strings
 from keras_transformer.translation.graph_method import HOST, TEXT, graph_method
 from keras_transformer.translation.search import TokenSearch, encode
 from keras_transformer.translation.teacher_forcing import (
@@ -139,14 +140,14 @@ class Inspection:
         return {**self._pieces(source, target), **found, "candidates": candidates}
 
     def align(
-        self, sources: Sequence[str], translations: Sequence[str], head: str | None = None
+        self, sources: Iterable[str], translations: Iterable[str], head: str | None = None
     ) -> Alignments:
         """Return links between the words of texts and of their translations.
 
         A word of a translation is linked to the words of the text that its tokens attend to most.
-        Words are separated by white space. Language tags have no links, and neither do words beyond
-        the limits of the search. Few attention heads align words well. By default, the head is
-        chosen whose links, read as a dictionary, predict the translations best.
+        Words are separated by white space. Languages and their tags have no links, and neither do
+        words beyond the limits of the search. Few attention heads align words well. By default, the
+        head is chosen whose links, read as a dictionary, predict the translations best.
 
         Args:
             sources: Any number of texts.
@@ -161,9 +162,10 @@ class Inspection:
             The `links` of each pair, as numbers of words from 0, and the `head`.
 
         Raises:
-            TypeError: If an argument is a single string.
+            TypeError: If an argument is a single string, or holds anything but strings.
             ValueError: If the numbers of texts differ, the model has no such head, it is not given
-                for fewer than 100 pairs, or the translations are trees.
+                for fewer than 100 pairs, the translations are trees, or a model of many languages
+                has no default ones.
 
         Example:
 
@@ -172,8 +174,8 @@ class Inspection:
         found.links  # [[(0, 0), (1, 1), (2, 2)]]
         ```
         """
-        if isinstance(sources, str) or isinstance(translations, str):
-            raise TypeError("sources and translations must be lists of strings, received a string.")
+        sources = list_of_strings(sources, "sources")
+        translations = list_of_strings(translations, "translations")
         if len(sources) != len(translations):
             raise ValueError(
                 "There must be a translation for each source, received "
@@ -185,9 +187,14 @@ class Inspection:
         both = zip(sources, translations, strict=True)
         check_head(head, names, [source for source, text in both if text.split()])
         longest = self.decoding.max_source_length
+        source, target = (
+            self._languages(tf.constant(""), f"{side}_language") for side in ("source", "target")
+        )
+        last = self.tokenizer.language_comes_last
+        target_longest = self._token_search.longest(longest)
         pairs = (
-            split_words(self.tokenizer, sources, longest),
-            split_words(self.target_tokenizer, translations, self._token_search.longest(longest)),
+            split_words(self.tokenizer, sources, longest, source, last),
+            split_words(self.target_tokenizer, translations, target_longest, target),
         )
         return align_words(self._attended, *pairs, names, head)
 

@@ -12,6 +12,7 @@ from keras_transformer.layers.masks import mask_bias, padding_mask
 from keras_transformer.model import Transformer
 from keras_transformer.translation.cached_step import (
     LayerWeights,
+    check_decoder,
     decoder_step,
     empty_cache,
     encode_sentence,
@@ -75,6 +76,9 @@ class DecoderStep:
             shapes.
         device: "cpu", or "gpu" for operations that suit a GPU.
 
+    Raises:
+        ValueError: If a subclass overrides the `call` of the decoder or of a part of it.
+
     >>> decoder = Decoder(num_layers=1, d_model=8, d_ff=16, num_heads=2)
     >>> decoder.build((None, None, 8))
     >>> table = tf.random.normal([50, 8])
@@ -100,6 +104,7 @@ class DecoderStep:
         drops_sentences: bool = True,
         device: str = "cpu",
     ):
+        check_decoder(decoder)
         self.decoder = decoder
         self.embed = embed
         self.project = project
@@ -214,7 +219,9 @@ class ModelStep:
         first_tokens: int32 [B], the token that each translation begins with, at no cost, or None.
 
     Raises:
-        ValueError: If `single_sentence` is given with `stage_lengths` or another batch size.
+        ValueError: If `single_sentence` is given with `stage_lengths` or another batch size, or a
+            subclass overrides `decode`, `embed_target`, `project` or the `call` of a part of the
+            decoder.
 
     >>> model = Transformer.from_size("tiny", vocab_size=50, num_layers=1)
     >>> step = ModelStep(model, tf.constant([[7, 8, 3], [9, 3, 0]]), beam_size=1, max_length=6)
@@ -242,6 +249,7 @@ class ModelStep:
                 "single_sentence needs a source of shape [1, S] and no stage_lengths, received "
                 f"shape {source.shape} and stage_lengths={stage_lengths}. Leave it out."
             )
+        check_decoder(model.decoder, model)
         self.model = model
         self.device = device
         self.logit_bias = logit_bias

@@ -19,6 +19,7 @@ from keras_transformer.decoding.kept_tokens import KeptTokensStep
 from keras_transformer.decoding.styles import get_style
 from keras_transformer.model import Transformer
 from keras_transformer.text import Tokenizer, TreeTokenizer
+from keras_transformer.translation.cached_step import check_decoder
 from keras_transformer.translation.compiled_search import CompiledSearch
 from keras_transformer.translation.model_step import ModelStep, prepare_weights
 
@@ -97,8 +98,8 @@ class TokenSearch:
             at most; see `KeptTokensStep`. A translation has fewer than `lengths` of them.
 
     Raises:
-        ValueError: If trees are to have a prefix, or an option that bans tokens, or a device is
-            unknown or given without `compiled`.
+        ValueError: If trees are to have a prefix, or an option that bans tokens, a device is
+            unknown or given without `compiled`, or the model overrides what `ModelStep` refuses.
 
     Returns:
         A `SearchResult` with N translations of each source.
@@ -124,6 +125,7 @@ class TokenSearch:
                 "Trees follow their own rules, which no other rule may contradict; received "
                 f"{', '.join(given)}. Leave it out."
             )
+        check_decoder(model.decoder, model)
         self.model = model
         self._tree_tokens = tree_tokens
         self._kept_tokens = tuple(kept_tokens)

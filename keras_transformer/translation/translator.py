@@ -3,7 +3,7 @@
 import copy
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, overload
 
 import tensorflow as tf
@@ -17,7 +17,11 @@ from keras_transformer.model import Transformer
 from keras_transformer.text import Tokenizer, TreeTokenizer
 from keras_transformer.text.files import read_tokenizers
 from keras_transformer.text.protection import write_terms
-from keras_transformer.translation.batching import Advance, translate_in_batches
+from keras_transformer.translation.batching import (
+    Advance,
+    list_of_strings,
+    translate_in_batches,
+)
 from keras_transformer.translation.graph_method import HOST, TEXT, forget_graphs, graph_method
 from keras_transformer.translation.inspection import Inspection
 from keras_transformer.translation.languages import (
@@ -63,7 +67,9 @@ class Translator(Inspection):
 
     Raises:
         ValueError: If the model or the tokenizer is something else, or the size of a tokenizer
-            differs from that of the model's vocabulary, or the device is unknown.
+            differs from that of the model's vocabulary, or the device is unknown, or a subclass
+            overrides `decode`, `embed_target`, `project` or the `call` of a part of the decoder,
+            which the search does not use. Nor does it use the `call` of the model.
 
     >>> from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
     >>> tokenizer = SentencePieceTokenizer(train_sentencepiece(["a b c d e f g"], 270))
@@ -253,7 +259,7 @@ class Translator(Inspection):
         write_translator(path, self.model, tokenizers, self.decoding, self.origin)
 
     @overload
-    def __call__(  # type: ignore[overload-overlap]  # a str is also a Sequence[str]
+    def __call__(  # type: ignore[overload-overlap]  # a str is also an Iterable[str]
         self,
         sentences: str,
         batch_size: int | None = None,
@@ -268,7 +274,7 @@ class Translator(Inspection):
     @overload
     def __call__(
         self,
-        sentences: Sequence[str],
+        sentences: Iterable[str],
         batch_size: int | None = None,
         progress: bool | Advance = False,
         source_language: Languages = None,
@@ -294,7 +300,8 @@ class Translator(Inspection):
         See `translate_in_batches`.
 
         Args:
-            sentences: A string, or any number of strings.
+            sentences: A string, or any number of strings: a list, or what Python can iterate over,
+                such as a generator or a column of a table.
             batch_size: The number of sentences per batch; by default 64, or 256 with a GPU.
             progress: Whether to show a progress bar; or a function to call with the sentences of
                 each batch that is done.
@@ -312,10 +319,11 @@ class Translator(Inspection):
             sentences.
 
         Raises:
+            TypeError: If `sentences` holds anything but strings.
             ValueError: If the model has no such language, a term or a name cannot be used, or both
                 are given.
         """
-        texts = [sentences] if isinstance(sentences, str) else sentences
+        texts = list_of_strings([sentences] if isinstance(sentences, str) else sentences)
         named = {"source_language": source_language, "target_language": target_language}
         translate, columns = self.translate, ()
         if any(languages is not None for languages in named.values()):
@@ -353,7 +361,7 @@ class Translator(Inspection):
         """
         return self.documents([text], **options)[0]
 
-    def documents(self, texts: Sequence[str], **options: Any) -> list[str]:
+    def documents(self, texts: Iterable[str], **options: Any) -> list[str]:
         """Translate texts of any length, whose sentences share batches.
 
         Sentences are translated as if each was alone. The white space between them stays, and so
@@ -372,7 +380,7 @@ class Translator(Inspection):
         """
         if self.makes_trees:
             raise ValueError("A parser has no documents. Call it with a list of sentences.")
-        encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
+        encoded = [x.encode("utf-8", "surrogatepass") for x in list_of_strings(texts, "texts")]
         tags, pieces = self._split(tf.constant(encoded, tf.string))
         tags = [tag.decode() for tag in tags.numpy()]
         rows = [[piece.decode() for piece in row] for row in pieces.to_list()]

@@ -53,6 +53,15 @@ def check_ids(ids: Any, size: int, rule: str, in_graph: bool = True) -> Any:
     return ids
 
 
+def check_dense(ids: Any, name: str) -> None:
+    """Raise a ValueError if ids are a ragged tensor of TensorFlow."""
+    if hasattr(ids, "row_splits"):
+        raise ValueError(
+            f"{name} must be ids [B, T] padded with 0, received a ragged tensor. Use "
+            "`.to_tensor(0)` of it."
+        )
+
+
 def is_known(tensor: Any) -> bool:
     """Return whether a tensor has values, unlike in a function that is being traced or compiled."""
     backend = keras.backend.backend()  # AutoGraph can't transform a `match`.

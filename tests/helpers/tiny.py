@@ -92,7 +92,7 @@ def languages_tokenizer(comes_last=False):
     return SentencePieceTokenizer(joined)
 
 
-def tiny_model(vocab_size=380, target_vocab_size=None, num_layers=2):
+def tiny_model(vocab_size=380, target_vocab_size=None, num_layers=2, **options):
     """Return a model whose random weights distinguish sentences and end some translations."""
     config = TransformerConfig(
         vocab_size=vocab_size,
@@ -103,6 +103,7 @@ def tiny_model(vocab_size=380, target_vocab_size=None, num_layers=2):
         num_heads=3,
         key_dim=5,
         share_embeddings="none",
+        **options,
     )
     model = Transformer(config)
     normal = np.random.default_rng(2).normal

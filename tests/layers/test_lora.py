@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+from keras_transformer import Transformer
 from keras_transformer.layers import (
     Decoder,
     DecoderLayer,
@@ -12,6 +13,7 @@ from keras_transformer.layers import (
     MultiHeadAttention,
     TokenEmbedding,
 )
+from keras_transformer.losses import LabelSmoothedCrossEntropy
 from tests.helpers.layer_checks import as_array, randomize, saved_and_loaded
 
 D, RANK, ALPHA = 6, 2, 3
@@ -113,6 +115,26 @@ def test_training_moves_a_and_b_and_leaves_the_kernels_alone():
     model.fit(X, 2 * X, epochs=2, verbose=0)
     assert np.any(as_array(layer.adapter.inner_kernel_lora_b))
     assert all(np.array_equal(bases[name], kernel) for name, kernel in kernels_of(layer).items())
+
+
+def test_what_was_traced_before_a_merge_does_not_add_lora_twice():
+    inputs, encoder = keras.Input((5, D)), Encoder(num_layers=1, d_model=D, d_ff=11, num_heads=2)
+    functional = keras.Model(inputs, encoder(inputs))
+    model = Transformer.from_size("tiny", vocab_size=13, num_layers=1, dropout=0.0)
+    ids = {"source": IDS, "target": IDS}
+    for each, part, given, labels, loss in (
+        (functional, encoder, X, 2 * X, "mse"),
+        (model, model.encoder, ids, IDS, LabelSmoothedCrossEntropy()),
+    ):
+        part.enable_lora(RANK)
+        each.compile(keras.optimizers.SGD(0.5), loss, jit_compile=False)
+        before = each.predict(given, verbose=0)
+        each.fit(given, labels, epochs=2, verbose=0)
+        expected = each.predict(given, verbose=0)
+        assert not np.allclose(expected, before, atol=1e-3)
+        part.merge_lora()
+        np.testing.assert_allclose(each.predict(given, verbose=0), expected, atol=1e-5)
+        np.testing.assert_allclose(as_array(each(given)), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "bfloat16"])

@@ -11,10 +11,18 @@ import numpy as np
 import pytest
 from keras import ops
 
+from keras_transformer import Transformer
 from keras_transformer.config import DecodingConfig
 from keras_transformer.text import WordPieceTokenizer, train_word_piece
 from keras_transformer.translation import Translator
-from tests.helpers.tiny import ROOT, tiny_model, tiny_tokenizer, tiny_translator, toy_sentences
+from tests.helpers.tiny import (
+    ROOT,
+    languages_tokenizer,
+    tiny_model,
+    tiny_tokenizer,
+    tiny_translator,
+    toy_sentences,
+)
 
 keras_hub = pytest.importorskip("keras_hub", reason="KerasHub is not installed")
 
@@ -36,6 +44,12 @@ SENTENCES = ["", *toy_sentences(3)]
 @pytest.fixture(scope="module")
 def translator():
     return tiny_translator(num_layers=1, **GREEDY)
+
+
+@pytest.fixture(scope="module")
+def biased(translator):
+    model = tiny_model(num_layers=1, use_output_bias=True)
+    return Translator(model, translator.tokenizer, decoding=translator.decoding)
 
 
 @pytest.fixture
@@ -70,18 +84,6 @@ def same_weights(a, b):
     return all(np.array_equal(x, y) for x, y in zip(a.get_weights(), b.get_weights(), strict=True))
 
 
-def test_the_logits_are_the_same(task, translator):
-    pairs = {"encoder_text": SENTENCES, "decoder_text": SENTENCES[::-1]}
-    inputs, labels, weights = task.preprocessor(pairs)
-    received = task(inputs)
-    ids = {"source": inputs["encoder_token_ids"], "target": inputs["decoder_token_ids"]}
-    expected = translator.model(ids)
-    is_token = ops.convert_to_numpy(inputs["decoder_padding_mask"])
-    assert received.shape == (*labels.shape, 380)
-    np.testing.assert_array_equal(weights, labels != 0)
-    np.testing.assert_allclose(received[is_token], expected[is_token], atol=1e-6)
-
-
 @pytest.mark.slow
 def test_greedy_search_gives_the_same_text(greedy, translator):
     assert greedy.generate(SENTENCES) == translator(SENTENCES)
@@ -103,6 +105,21 @@ def test_a_search_is_traced_without_a_warning(task, caplog):
         for function in (f for f in vars(holder).values() if isinstance(f, FunctionType)):
             tf.autograph.to_code(function)
     tf.autograph.to_code(TransformerSeq2SeqLM.generate_step)
+
+
+@pytest.mark.parametrize("name", ["translator", "biased"])
+def test_the_logits_are_the_same(name, request):
+    translator = request.getfixturevalue(name)
+    task = TransformerSeq2SeqLM.from_translator(translator, S)
+    pairs = {"encoder_text": SENTENCES, "decoder_text": SENTENCES[::-1]}
+    inputs, labels, weights = task.preprocessor(pairs)
+    received = task(inputs)
+    ids = {"source": inputs["encoder_token_ids"], "target": inputs["decoder_token_ids"]}
+    expected = translator.model(ids)
+    is_token = ops.convert_to_numpy(inputs["decoder_padding_mask"])
+    assert received.shape == (*labels.shape, 380)
+    np.testing.assert_array_equal(weights, labels != 0)
+    np.testing.assert_allclose(received[is_token], expected[is_token], atol=1e-6)
 
 
 @pytest.mark.slow
@@ -216,6 +233,38 @@ def test_fit_takes_text(translator):
 
 
 @pytest.mark.slow
+def test_the_output_bias_is_trained_and_saved_and_used(biased, tmp_path):
+    task = TransformerSeq2SeqLM.from_translator(biased, S)
+    task.compile(sampler="greedy", optimizer=keras.optimizers.Adam(0.1), jit_compile=False)
+    assert task.generate(SENTENCES) == biased(SENTENCES)
+    before = ops.convert_to_numpy(biased.model.output_bias)
+    task.fit({"encoder_text": SENTENCES, "decoder_text": SENTENCES}, verbose=0)
+    assert np.all(ops.convert_to_numpy(task.backbone.transformer.output_bias) != before)
+    task.save(tmp_path / "task.keras")
+    loaded = keras.saving.load_model(tmp_path / "task.keras")
+    assert same_weights(loaded, task)
+    assert loaded.to_translator(biased.decoding)(SENTENCES) == task.generate(SENTENCES)
+
+
+@pytest.mark.slow
+def test_learned_positions_are_enough_for_fit_and_generate(translator):
+    model = tiny_model(num_layers=1, position="learned", max_length=9)
+    task = TransformerSeq2SeqLM.from_translator(Translator(model, translator.tokenizer))
+    assert task.preprocessor.decoder_sequence_length == 9
+    task.compile(sampler="greedy", jit_compile=False)
+    history = task.fit({"encoder_text": SENTENCES, "decoder_text": SENTENCES}, verbose=0).history
+    assert np.isfinite(history["loss"]).all()
+    assert len(task.generate(SENTENCES)) == len(SENTENCES)
+
+
+def test_a_model_of_many_languages_is_refused():
+    tokenizer = languages_tokenizer()
+    model = tiny_model(tokenizer.vocab_size, num_layers=1)
+    with pytest.raises(ValueError, match="has no languages, but the translator's model has 3"):
+        TransformerSeq2SeqLM.from_translator(Translator(model, tokenizer))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["lora", "int8"])
 def test_lora_and_int8_go_both_ways(translator, tmp_path, change):
     model = translator.model.with_dtype("float32")
@@ -229,6 +278,15 @@ def test_lora_and_int8_go_both_ways(translator, tmp_path, change):
     loaded.compile(sampler="greedy", jit_compile=False)
     assert loaded.generate(SENTENCES[:3]) == changed(SENTENCES[:3])
     assert same_weights(loaded.to_translator().model, model)
+
+
+def test_a_subclass_that_computes_other_logits_is_refused(translator):
+    class Doubled(Transformer):
+        def project(self, x):
+            return 2 * super().project(x)
+
+    with pytest.raises(ValueError, match="without project, which Doubled overrides"):
+        TransformerBackbone.from_transformer(Doubled(translator.model.config))
 
 
 def test_lora_trains_little(translator):

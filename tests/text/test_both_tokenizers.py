@@ -83,6 +83,15 @@ def test_ids_never_hold_bos_or_eos(tokenizer):
     assert not {2, 3} & set(tokenizer.tokenize([*LINES, "<s>", "</s>"]).values.numpy().tolist())
 
 
+@pytest.mark.parametrize("blank", [" ", "\n", "\u3000", " \t"])
+def test_white_space_takes_no_room_of_max_length(tokenizer, blank):
+    texts = [text.replace("_", 9_000 * blank) for text in ("_the cat", "the_cat", "the cat_", "_")]
+    texts.append("the  cat")
+    expected = tokenizer.tokenize(texts).to_list()
+    assert tokenizer.tokenize(texts, max_length=20).to_list() == expected
+    assert expected[:3] == 3 * tokenizer.tokenize(["the cat"]).to_list()
+
+
 def test_long_texts_are_complete_or_cut_to_max_length(tokenizer):
     texts = ["the cat " * 99_000, "s" * 1_000_000, " " * 1_000_000, b"\xff" * 300_000]
     ids = tokenizer.tokenize(texts)

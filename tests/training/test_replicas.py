@@ -91,6 +91,27 @@ def train(kind, optimizer, strategy, run_eagerly):
     return model.get_weights(), {name: values[0] for name, values in history.items()}
 
 
+def unequal_parts(strategy):
+    """Return the reported losses of a batch of 2 sentences and one of 1, which replicas divide."""
+    from keras_transformer import Transformer, TransformerConfig
+    from keras_transformer.losses import LabelSmoothedCrossEntropy
+    from keras_transformer.training import TrainingTransformer
+
+    config = TransformerConfig(V, num_layers=1, d_model=8, d_ff=11, num_heads=2, dropout=0.0)
+    (inputs, labels), found = batch("transformer"), {}
+    given = {name: ids[:3] for name, ids in inputs.items()}, labels[:3]
+    for model_class in Transformer, TrainingTransformer:
+        keras.utils.set_random_seed(1)
+        with strategy.scope():
+            model = model_class(config)
+            model.compile("sgd", LabelSmoothedCrossEntropy(0.1), jit_compile=False)
+        options = {"batch_size": 2, "verbose": 0}
+        found[f"{model_class.__name__}-evaluate"] = model.evaluate(*given, **options)
+        history = model.fit(*given, shuffle=False, **options).history
+        found[f"{model_class.__name__}-fit"] = history["loss"][0]
+    return found
+
+
 def overflow(strategy):
     """Make steps in float16 of which only the second one, on the second replica, overflows.
 
@@ -168,6 +189,8 @@ def main(folder, *numbers):
             np.savez(path.with_suffix(".npz"), *weights)
             path.with_suffix(".json").write_text(json.dumps(logs))
         if replicas in (0, 2):  # A run on one replica has no strategy.
+            reported = json.dumps(unequal_parts(strategy))
+            Path(folder, f"reported-{replicas}.json").write_text(reported)
             run_with_accumulation(Path(folder), replicas or 1, strategy)
         if replicas == 2:
             np.savez(Path(folder, "dropped.npz"), *drop(strategy))
@@ -205,6 +228,11 @@ def test_a_step_on_replicas_is_that_of_a_single_device(folder, kind, optimizer, 
     norm = {"gradient_norm"} if kind in ("distilled", "clipped", "compiled") else set()
     assert logs.keys() == {"loss", "nll", "accuracy"} | norm
     assert logs == pytest.approx(expected_logs, rel=1e-5)
+
+
+def test_the_reported_loss_does_not_depend_on_how_replicas_divide_a_batch(folder):
+    one, two = (json.loads((folder / f"reported-{n}.json").read_text()) for n in (0, 2))
+    assert two == pytest.approx(one, rel=1e-5)
 
 
 @pytest.mark.parametrize(("kind", "optimizer"), CASES)

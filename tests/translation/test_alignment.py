@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_transformer.config import DecodingConfig
 from keras_transformer.text import (
     SentencePieceTokenizer,
     WordPieceTokenizer,
@@ -11,8 +12,18 @@ from keras_transformer.text import (
     train_word_piece,
 )
 from keras_transformer.translation.alignment import Tokens, align_words, head_names, split_words
+from keras_transformer.translation.search import encode
+from keras_transformer.translation.translator import Translator
 from tests.helpers.parser import TEXTS, parser
-from tests.helpers.tiny import ODD, tiny_tokenizer, tiny_translator, toy_pairs, toy_sentences
+from tests.helpers.tiny import (
+    ODD,
+    languages_tokenizer,
+    tiny_model,
+    tiny_tokenizer,
+    tiny_translator,
+    toy_pairs,
+    toy_sentences,
+)
 
 LINES = [*toy_sentences(50), "100% of <b>old</b> cats"]
 OPTIONS = {
@@ -53,6 +64,27 @@ def test_a_tag_is_a_word_without_tokens_to_link():
     assert with_space.words.tolist() == [-1, 1, -1]
     assert without.words.tolist() == [-1, 0, -1]
     assert other.words.tolist() == [-1, -1]
+
+
+@pytest.mark.parametrize("comes_last", [False, True])
+def test_the_model_reads_the_languages_and_none_has_a_link(comes_last, monkeypatch):
+    tokenizer = languages_tokenizer(comes_last)
+    languages = {"source_language": "eng_Latn", "target_language": "deu_Latn"}
+    decoding = DecodingConfig(beam_size=1, max_source_length=5, max_length=5, **languages)
+    translator = Translator(tiny_model(tokenizer.vocab_size, num_layers=1), tokenizer, None, decoding)
+    seen, attended = [], translator._attended
+    monkeypatch.setattr(
+        translator, "_attended", lambda *ids: seen.extend(ids) or attended(*ids), raising=False
+    )
+    sources, translations = ["one red dog", "two " * 9, ""], ["Hund", "zwei " * 9, "rot"]
+    links = translator.align(sources, translations, "1.mean.output").links
+    expected = translator.encode_text(tf.constant(sources[:2]))[0]
+    np.testing.assert_array_equal(seen[0], expected)
+    target = tf.fill([2], tokenizer.languages["deu_Latn"])
+    expected = encode(tokenizer, tf.constant(translations[:2]), 5, target)[0]
+    np.testing.assert_array_equal(seen[1], expected)
+    assert links[0] and {word for _, word in links[0]} == {0} and links[2] == []
+    assert {word for _, word in links[1]} <= {0, 1, 2} and min(min(links[1])) >= 0
 
 
 def test_long_texts_are_cut_off():
@@ -156,9 +188,11 @@ def test_what_cannot_be_aligned_is_an_error(translator, arguments, message):
         translator.align(*arguments)
 
 
-def test_a_single_string_is_an_error(translator):
-    with pytest.raises(TypeError, match="must be lists of strings"):
+def test_what_is_no_list_of_strings_is_an_error(translator):
+    with pytest.raises(TypeError, match="sources must be a list of strings, received a single"):
         translator.align("one", "eins", "1.1.input")
+    with pytest.raises(TypeError, match="translations must be strings, received None at place 0"):
+        translator.align(["one"], [None], "1.1.input")
 
 
 def test_a_parser_does_not_align():

@@ -27,6 +27,38 @@ def test_batches_hold_similar_lengths_and_translations_keep_the_order():
     assert sorted(batches) == [["a"], ["ccc", "bb"], ["eeeee", "dddd"]]
 
 
+class Column(dict):
+    """Like a column of a table, it iterates over strings, and its indices are labels."""
+
+    def __iter__(self):
+        return iter(self.values())
+
+
+@pytest.mark.parametrize(
+    "given",
+    [Column({2: "a", 0: "bbb", 1: "cc"}), Column({5: "a", 7: "b"}), {"b", "a"}, iter(["a", "bb"])],
+    ids=["sorted column", "part of a column", "set", "generator"],
+)
+def test_sentences_may_be_anything_that_has_an_order(given):
+    expected = [text.upper() for text in given] if not hasattr(given, "__next__") else ["A", "BB"]
+    assert translate_in_batches(tf.strings.upper, given, batch_size=1) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (None, "must be a list of strings, received None"),
+        (b"a", "must be a list of strings, received a single string"),
+        (["a", None], "must be strings, received None at place 1"),
+        ((each for each in ["a", "b", float("nan")]), "must be strings, received nan at place 2"),
+        (tf.constant(["a"]), "must be strings, received <tf.Tensor"),
+    ],
+)
+def test_the_first_that_is_no_string_is_named(given, message):
+    with pytest.raises(TypeError, match=message):
+        translate_in_batches(tf.strings.upper, given)
+
+
 @pytest.mark.parametrize("cores", [1, 2, 4])
 def test_each_core_translates_a_batch_at_a_time(cores, monkeypatch):
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])

@@ -4,6 +4,9 @@ import tensorflow as tf
 
 from keras_transformer import Transformer
 from keras_transformer.config import DecodingConfig
+from keras_transformer.layers import DecoderLayer
+from keras_transformer.training import TrainingTransformer
+from keras_transformer.translation import DecoderStep
 from keras_transformer.translation.search import TokenSearch
 from tests.helpers.layer_checks import randomize
 
@@ -48,3 +51,52 @@ def test_a_limit_with_a_fraction_is_rounded_up(factor, expected):
     assert found.lengths[:, 0].numpy().tolist() == expected
     assert [search.longest(length) for length in (4, 5, 6)] == expected
     assert DecodingConfig(length_factor=1.1, extra_length=0).longest(10) == 11  # As in float32.
+
+
+class Biased(Transformer):
+    def decode(self, *args, **kwargs):
+        logits, weights = super().decode(*args, **kwargs)
+        return 2 * logits, weights
+
+
+class Shifted(Transformer):
+    def embed_target(self, target):
+        return 2 * super().embed_target(target)
+
+
+class Encoding(TrainingTransformer):
+    def call(self, inputs, training=None):
+        return super().call(inputs, training)
+
+    def encode(self, *args, **kwargs):
+        return super().encode(*args, **kwargs)
+
+
+class Doubled(DecoderLayer):
+    def call(self, *args, **kwargs):
+        outputs, weights = super().call(*args, **kwargs)
+        return 2 * outputs, weights
+
+
+@pytest.mark.parametrize(
+    ("model_class", "name"), [(Biased, "decode"), (Shifted, "embed_target"), (Encoding, None)]
+)
+def test_a_search_refuses_what_it_would_do_without(model_class, name):
+    model = model_class.from_size("tiny", vocab_size=31, num_layers=1)
+    if name is None:
+        TokenSearch(model, DecodingConfig())
+    else:
+        with pytest.raises(ValueError, match=f"without `{name}`, which {model_class.__name__}"):
+            TokenSearch(model, DecodingConfig())
+        model.enable_lora(1)
+        with pytest.raises(ValueError, match=f"overrides {name}, so no merged copy"):
+            model.without_lora()
+
+
+def test_a_search_refuses_a_decoder_layer_with_a_call_of_its_own():
+    model = Transformer.from_size("tiny", vocab_size=31, num_layers=1)
+    model.decoder.layers[0] = Doubled(128, 512, 4)
+    with pytest.raises(ValueError, match="without `call`, which Doubled overrides"):
+        TokenSearch(model, DecodingConfig())
+    with pytest.raises(ValueError, match="without `call`, which Doubled overrides"):
+        DecoderStep(model.decoder, None, None, 1)

@@ -297,6 +297,15 @@ def test_learned_positions_limit_sources_and_translations():
         assert np.isfinite(found["score"]).all() and max(found["length"]) <= 5
 
 
+def test_sentences_and_texts_may_come_from_a_generator():
+    translator = tiny_translator(num_layers=1, beam_size=1, extra_length=2)
+    texts = SENTENCES[:3]
+    assert translator(iter(texts)) == translator(texts)
+    assert translator.documents(iter(texts)) == translator.documents(texts)
+    with pytest.raises(TypeError, match="texts must be a list of strings, received a single"):
+        translator.documents("one")
+
+
 def test_another_backend_is_refused_with_what_to_do(monkeypatch):
     translator = Translator(tiny_model(), tiny_tokenizer())
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
