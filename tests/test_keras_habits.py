@@ -159,7 +159,9 @@ def test_ragged_ids_are_refused_with_what_to_do():
         pytest.skip("ragged tensors are of TensorFlow")
     ragged, model = tf.ragged.constant([[5, 6, 3], [7, 3]]), build()
     for inputs in ({**IDS, "source": ragged}, {**IDS, "target": ragged}):
-        with pytest.raises(ValueError, match=r"must be ids .* ragged tensor. Use `.to_tensor\(0\)`"):
+        with pytest.raises(
+            ValueError, match=r"must be ids .* ragged tensor. Use `.to_tensor\(0\)`"
+        ):
             model(inputs)
     with pytest.raises(ValueError, match=r"Labels must be ids .* Use `.to_tensor\(0\)`"):
         LabelSmoothedCrossEntropy()(ragged, model(IDS))

@@ -71,7 +71,9 @@ def test_the_model_reads_the_languages_and_none_has_a_link(comes_last, monkeypat
     tokenizer = languages_tokenizer(comes_last)
     languages = {"source_language": "eng_Latn", "target_language": "deu_Latn"}
     decoding = DecodingConfig(beam_size=1, max_source_length=5, max_length=5, **languages)
-    translator = Translator(tiny_model(tokenizer.vocab_size, num_layers=1), tokenizer, None, decoding)
+    translator = Translator(
+        tiny_model(tokenizer.vocab_size, num_layers=1), tokenizer, None, decoding
+    )
     seen, attended = [], translator._attended
     monkeypatch.setattr(
         translator, "_attended", lambda *ids: seen.extend(ids) or attended(*ids), raising=False
