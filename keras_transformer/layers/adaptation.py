@@ -237,7 +237,7 @@ class KernelLayer(Adaptable):
             kernel.trainable = self._was_trainable.pop(name, True)
             # Functions that were traced before go on adding A B.
             b = getattr(self.adapter, f"{name}_lora_b")
-            b.assign(ops.zeros_like(b))
+            b.assign(ops.zeros(b.shape))
             for part in "ab":
                 _remove(self.adapter, f"{name}_lora_{part}")
         self.adapter.plan()
