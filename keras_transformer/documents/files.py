@@ -309,7 +309,9 @@ def _change_json(content, change, kept=None):
             return token[0]
         old = json.loads(token[0])
         new = change(old)
-        return token[0] if new == old else json.dumps(new, ensure_ascii=False)
+        # Half of a pair of surrogates has no encoding.
+        is_ascii = any("\ud800" <= each <= "\udfff" for each in new)
+        return token[0] if new == old else json.dumps(new, ensure_ascii=is_ascii)
 
     return _JSON_TOKEN.sub(replace, text).encode(encoding)
 

@@ -729,7 +729,7 @@ def test_a_client_leaves_room_for_the_files_of_others():
     asyncio.run(check())
 
 
-MANY_TEXTS = json.dumps({f"k{i}": f"v{i}" for i in range(50_000)}).encode()
+MANY_TEXTS = "\n".join(f"k{i}=v{i}" for i in range(50_000)).encode()
 
 
 @pytest.mark.parametrize(
@@ -737,7 +737,7 @@ MANY_TEXTS = json.dumps({f"k{i}": f"v{i}" for i in range(50_000)}).encode()
     [
         ("a.md", 100_000 * b"[a](b)", 1, 512, "a.md takes more than 1 s of processor time"),
         ("a.html", 300_000 * b"<b>", 15, 64, "a.html needs more than 67108864 bytes of memory"),
-        ("a.json", MANY_TEXTS, 15, 80, "a.json needs more than 83886080 bytes of memory"),
+        ("a.properties", MANY_TEXTS, 15, 80, "needs more than 83886080 bytes of memory"),
     ],
 )
 def test_a_hostile_file_takes_a_bounded_share(name, content, seconds, memory, reason, monkeypatch):
@@ -771,8 +771,7 @@ def test_a_file_keeps_texts_that_fail():
     assert failures == ["'fails': no such word"]
     with pytest.raises(ServingError, match="no such word"):
         run(b'{"b": "fails"}')
-    with pytest.raises(ServingError, match="surrogates not allowed"):
-        run(rb'{"b": "\ud800"}')
+    assert run(rb'{"b": "a\ud800"}') == (rb'{"b": "A\ud800"}', [])
 
 
 def test_a_message_of_a_file_has_a_bounded_size(monkeypatch):
