@@ -119,7 +119,7 @@ def score(
     """Return BLEU and chrF of translations, compared with one reference each.
 
     Both must be detokenized text in its original case. Scores are comparable with published ones
-    that have the same signature. The references choose sacrebleu's tokenizer: 13a, or if they are
+    that have the same signature. The references choose sacrebleu's tokenizer: 13a, or if most are
     written without spaces, zh for Chinese and char for Japanese, Thai, Lao, Burmese and Khmer.
 
     Args:
@@ -175,12 +175,13 @@ def _bleu_tokenizer(references: Sequence[str]) -> str:
     >>> [_bleu_tokenizer([text]) for text in ("Ein Hund.", "一只狗。", "犬が走っている。")]
     ['13a', 'zh', 'char']
     """
-    text = "".join(references)
-    if text.isascii():
-        return "13a"
-    least = _LEAST_SHARE * sum(map(str.isalpha, text))
-    han, others = (len(each.findall(text)) for each in (_HAN, _WITHOUT_SPACES))
-    if han + others <= least:
+    han = others = without_spaces = 0
+    for text in references:
+        counts = len(_HAN.findall(text)), len(_WITHOUT_SPACES.findall(text))
+        if sum(counts) > _LEAST_SHARE * sum(map(str.isalpha, text)):
+            without_spaces += 1
+            han, others = han + counts[0], others + counts[1]
+    if 2 * without_spaces <= len(references):
         return "13a"
     return "char" if others > _LEAST_SHARE * (han + others) else "zh"
 

@@ -188,9 +188,9 @@ class Transformer(AdaptableModel, keras.Model):
         x, weights = self.decoder(
             x, memory, memory_mask=memory_mask, return_attention_scores=True, training=training
         )
-        return self.project(x), weights
+        return self.project_to_logits(x), weights
 
-    def project(self, x: Any) -> Any:
+    def project_to_logits(self, x: Any) -> Any:
         """Return the logits, float32 [..., V], for what the decoder returns, float [..., D]."""
         logits = self.output_embedding(x, reverse=True)
         return logits if self.output_bias is None else logits + self.output_bias
@@ -311,7 +311,7 @@ class Transformer(AdaptableModel, keras.Model):
 
     def overridden_methods(self) -> list[str]:
         """Return the names of the methods from ids to logits that a subclass overrides."""
-        names = ("call", "encode", "decode", "embed_source", "embed_target", "project")
+        names = ["call", "encode", "decode", "embed_source", "embed_target", "project_to_logits"]
         return [x for x in names if getattr(type(self), x) is not getattr(Transformer, x)]
 
     def build(self, input_shape: Any = None) -> None:

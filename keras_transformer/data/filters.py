@@ -282,6 +282,8 @@ class TextFilters:
     def _compare(self, corpora: Sequence[Corpus], validation: Pairs) -> None:
         """Find pairs that repeat others, by hashes of 8 bytes."""
         others = [name for name in self._dropping if name in _DIFFER or name in _KIND]
+        if not {"near_duplicates", "several_translations"} & {*self.names}:
+            others = []
         parts = (
             (corpus.kind, (ChunkFilters(others, self._usual_of(number), {}), chunk))
             for number, corpus in enumerate(corpora)

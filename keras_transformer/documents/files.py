@@ -211,6 +211,8 @@ def _reading(path: Path) -> Iterator[None]:
 
 def _properties_encoding(content: bytes) -> str:
     """Return the encoding of properties, which is Latin-1 for Java before version 9."""
+    if b"\0" in content:
+        raise ValueError("it has a byte of 0, as UTF-16 does; convert it to UTF-8")
     for encoding in ("ascii", "utf-8"):
         with contextlib.suppress(UnicodeDecodeError):
             content.decode(encoding)
@@ -274,7 +276,7 @@ def _translate_page(path, output, parse, translate, begin):
 
 
 def _change_markdown(store, content, change):
-    end = "\r\n" if b"\r\n" in content else "\n"
+    end = "\r\n" if 2 * content.count(b"\r\n") > content.count(b"\n") else "\n"
     text = content.decode().replace("\r\n", "\n")
     front = FRONT.match(text)[0]
     names = find_definitions(text)

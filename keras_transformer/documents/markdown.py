@@ -9,15 +9,16 @@ import re
 from collections.abc import Container
 from typing import NamedTuple
 
-IMAGE = r"!\[[^\[\]]*\]\((?:[^()]|\([^()]*\))*\)"
+IMAGE = r"!\[[^\[\]]*\](?:\((?:[^()]|\([^()]*\))*\)|\[[^\[\]]*\])"
 """An image of Markdown, as a regular expression."""
 _COMMENT = "<!--(?:[^-]|-[^-])*-->"
 MARKS = rf"\[\^[^\[\]\s]+\]|{_COMMENT}"
 """References to footnotes, and comments, as a regular expression."""
-FRONT = re.compile(r"\ufeff?(?:\+\+\+[ \t]*\n(?:.*\n)*?\+\+\+[ \t]*(?:\n\s*|$))?")
+FRONT = re.compile(r"\ufeff?(?:\+\+\+[ \t]*\n(?:.*\n)*?\+\+\+[ \t]*(?:\n(?:[ \t]*\n)*|$))?")
 """A byte order mark and front matter of TOML, if any; the parser of Markdown knows that of YAML."""
 LABEL = re.compile(r"\[\^[^\[\]\s]+\]:\s+|\[[ xX]\]\s+|")
 """What a footnote or a task starts with, if a text is one."""
+_FENCED = re.compile(r"(?ms)^[ \t>]*(```|~~~).*?(?:^[ \t>]*\1|\Z)")
 _DEFINITION = re.compile(r"(?m)^[ \t>]*\[(?!\^)((?:[^\[\]\\]|\\.)+)\]:")
 _BLOCK = re.compile(
     r"[0-9]{1,9}(?=[.)](?:\s|$))"
@@ -96,7 +97,7 @@ def find_definitions(text: str) -> set[str]:
     >>> sorted(find_definitions("[A b]: c.md\\n[^1]: A note.\\n[Keras]: https://keras.io"))
     ['a b', 'keras']
     """
-    return {_name(name) for name in _DEFINITION.findall(text)}
+    return {_name(name) for name in _DEFINITION.findall(_FENCED.sub("", text))}
 
 
 def _name(text):
@@ -128,7 +129,10 @@ def to_tags(text: str, names: Container[str] = ()) -> str:
         if found["text"]:
             inside, link = to_tags(found["text"], names), found["link"]
             if link in (None, "[]"):
-                if _name(found["text"]) not in names or re.search("[<>]", found["text"]):
+                # After ] there is the name of a longer link, and \[ is no link.
+                is_other = text[: found.start()].endswith(("\\", "]"))
+                is_other |= bool(re.search("[<>]", found["text"]))
+                if is_other or _name(found["text"]) not in names:
                     return f"[{inside}]{link or ''}"
                 link = f"={found[0]}"
             link = link.replace("&", "&amp;").replace('"', "&quot;")

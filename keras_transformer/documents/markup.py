@@ -6,8 +6,11 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-TAG = r"""<[^<>"']*(?:(?:"[^"<]*"|'[^'<]*')[^<>"']*)*>|<[^<>]*>"""
-"""A tag, as a regular expression. A > may be quoted in it."""
+WHOLE_TAG = r"""<[^<>"']*(?:(?:"[^"]*"|'[^']*')[^<>"']*){0,64}>"""
+"""A tag, as a regular expression. Other signs may be quoted in it. Without a limit, the time that
+some texts take would be quadratic."""
+TAG = rf"{WHOLE_TAG}|<[^<>]*>"
+"""A tag, also one whose quotes have no end."""
 _MARKUP = re.compile(rf"{TAG}|&(?:[A-Za-z][A-Za-z0-9]*|#[0-9]+|#[xX][0-9A-Fa-f]+);|[<>&]")
 _END = re.compile(r"</([^\s<>]*)\s*>")
 _ATTRIBUTE = re.compile(r"\[[a-z]+\]$")

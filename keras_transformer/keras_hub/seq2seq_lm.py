@@ -66,7 +66,7 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
         self.preprocessor = preprocessor
         inputs = backbone.input
         hidden = backbone(inputs)["decoder_sequence_output"]
-        outputs = backbone.transformer.project(hidden)
+        outputs = backbone.transformer.project_to_logits(hidden)
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
 
     @classmethod
@@ -235,7 +235,7 @@ class _Step:
             write=lambda cached, heads: ops.slice_update(cached, (0, 0, position, 0), heads),
             self_bias=mask_bias(is_written)[None, None],
         )
-        logits = model.project(x) + self.logit_bias
+        logits = model.project_to_logits(x) + self.logit_bias
         return logits, x, (keys_and_values, (memory_heads, memory_bias))
 
 

@@ -94,6 +94,7 @@ class _Call:
     function: Callable[[], Any]
     turn: Turn
     answer: asyncio.Future
+    estimate: float = 0
     passes: int = 0
 
     def end(self, result: Any, error: BaseException | None) -> None:
@@ -109,10 +110,10 @@ class Workers:
     """Threads that run the calls of several clients in turn.
 
     A free thread takes a call of the client that had the least time (fair queueing). A client that
-    comes, or comes back, has the time of the one whose turn it is: it owes nothing for the time
-    when nobody waited, and saves none while it is away. Among its calls, the thread takes the one
-    whose request has taken the least time, its estimate included, so that a short request does not
-    wait for long ones; every fourth is the oldest, so that none waits forever.
+    comes, or comes back, has the time that each waiting client has had by then: it owes nothing
+    for the time when nobody waited, and saves none while it is away. Among its calls, the thread
+    takes the one whose request has taken the least time, its estimate included, so that a short
+    request does not wait for long ones; every fourth is the oldest, so that none waits forever.
 
     Args:
         threads: Calls that run at a time.
@@ -174,11 +175,7 @@ class Workers:
         with self._lock:
             if not self._waiting:
                 return
-            call = self._next()
-            self._waiting.remove(call)
-            self._running.append(call)
-            estimate = call.turn.estimate
-            self._charge(call.turn, estimate)
+            call = self._begin()
         started = time.monotonic()
         result, error = None, None
         try:
@@ -186,20 +183,35 @@ class Workers:
         except BaseException as caught:
             error = caught
         with self._lock:
-            self._running.remove(call)
-            seconds = time.monotonic() - started
-            call.turn.seconds += seconds
-            self._charge(call.turn, seconds - estimate)
-            if not self.pending:
-                self._clock, self._seconds = 0.0, {}
+            self._end(call, time.monotonic() - started)
         with contextlib.suppress(RuntimeError):  # The event loop has ended.
             call.answer.get_loop().call_soon_threadsafe(call.end, result, error)
 
+    def _begin(self) -> _Call:
+        """Take the call that is next, and charge its client what it is expected to take."""
+        call = self._next()
+        self._waiting.remove(call)
+        self._running.append(call)
+        call.estimate = call.turn.estimate
+        self._charge(call.turn, call.estimate)
+        return call
+
+    def _end(self, call: _Call, seconds: float) -> None:
+        """Charge the client of a call what it took, and let the time of all others pass."""
+        pending = [*self._waiting, *self._running]
+        clients = {client for each in pending for client in each.turn.clients}
+        self._running.remove(call)
+        call.turn.seconds += seconds
+        self._charge(call.turn, seconds - call.estimate)
+        self._clock += seconds / len(clients)
+        self._seconds = {one: time for one, time in self._seconds.items() if time > self._clock}
+        if not self.pending:
+            self._clock, self._seconds = 0.0, {}
+
     def _next(self) -> _Call:
         had = [min(map(self._had, call.turn.clients)) for call in self._waiting]
-        self._clock = min(had)
-        self._seconds = {one: time for one, time in self._seconds.items() if time > self._clock}
-        calls = [call for call, time in zip(self._waiting, had, strict=True) if time == min(had)]
+        least = min(had)
+        calls = [call for call, time in zip(self._waiting, had, strict=True) if time == least]
         if calls[0].passes == _MOST_PASSES:
             return calls[0]
         shortest = min(calls, key=lambda call: call.turn.seconds + call.turn.estimate)

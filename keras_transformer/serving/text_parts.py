@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from keras_transformer.documents.markup import TAG, keep_markup
+from keras_transformer.documents.markup import TAG, WHOLE_TAG, keep_markup
 from keras_transformer.serving.errors import invalid
 
 _MOST_BREAKS = 1 << 16
@@ -14,6 +14,9 @@ _MOST_HTML = 1 << 18
 _LONG = 1 << 16
 """Characters of a text whose letters are not looked for."""
 _TOKEN = re.compile(f"(<!--|-->|{TAG})")
+_WHOLE_TAG = re.compile(WHOLE_TAG)
+_TO_THE_END = " "
+"""What no tag starts with."""
 _SPACE = re.compile(r"\s+")
 _NUMBER = re.compile(r"&#(?=[0-9]{8})0*([0-9]+)")
 _NO_CHARACTER = 0x110000
@@ -107,6 +110,11 @@ def _html_parts(text: str, is_whole: bool) -> Iterator[Part]:
         if end:
             yield Part(token)
             end = "" if is_tag and token.lower().startswith(end) else end
+        elif token.startswith("<") and token != "<!--" and not _WHOLE_TAG.fullmatch(token):
+            # What follows may be inside a quoted value.
+            yield from _sentence_parts(sentence, is_whole)
+            sentence, end = [], _TO_THE_END
+            yield Part(token)
         elif not is_tag or name in _INLINE:
             sentence.append((is_tag, token))
         else:

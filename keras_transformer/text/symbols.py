@@ -3,7 +3,7 @@
 import collections
 import logging
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from keras_transformer.config.data import PATTERN_PREFIX, SYMBOL_KINDS, can_be_symbol
 from keras_transformer.text.patterns import PATTERNS
@@ -60,21 +60,9 @@ def choose_symbols(lines: Iterable[str], choices: Sequence[str], most: int) -> d
     return named | dict(collections.Counter(matches).most_common(most))
 
 
-def absent_choices(choices: Iterable[str], symbols: Collection[str]) -> list[str]:
-    """Return which of some choices, as for `choose_symbols`, have none of a vocabulary's symbols.
-
-    >>> absent_choices(["~", "printf", "html", "urls", "re:--[a-z]+"], ["~", "%s", "<emph>"])
-    ['urls', 're:--[a-z]+']
-    """
-    # What follows may decide whether a text is a symbol, as in _File and <emph>a</emph>.
-    texts = [symbol + end for symbol in symbols for end in ("", "a", "</a>")]
-
-    def is_present(choice: str) -> bool:
-        if (pattern := _pattern(choice)) is None:
-            return choice in symbols
-        return any(match.group() in symbols for t in texts for match in re.finditer(pattern, t))
-
-    return [choice for choice in choices if not is_present(choice)]
+def stands_for_symbols(choice: str) -> bool:
+    """Return whether a choice is the name of a pattern or a regular expression, and no symbol."""
+    return _pattern(choice) is not None
 
 
 def _pattern(choice: str) -> str | None:

@@ -22,7 +22,7 @@ from keras_transformer.text import (
     train_words,
 )
 from keras_transformer.text.files import find_vocabularies, read_tokenizers
-from keras_transformer.text.symbols import absent_choices, choose_symbols
+from keras_transformer.text.symbols import choose_symbols, stands_for_symbols
 from keras_transformer.text.tree_tokenizer import tree_vocabulary
 from keras_transformer.training.corpora import TrainingText, read_validation
 from keras_transformer.translation.languages import language_columns, with_languages
@@ -165,10 +165,11 @@ def _check_text(
             symbols.update(tokenizer.user_symbols)
         if data.normalization not in (None, has):
             mistakes.append(f"data.normalization={has}, received {data.normalization}")
-    # Runs of before resume although some of theirs have no effect.
-    if (absent := absent_choices(data.user_symbols, symbols)) and not (has_begun and symbols):
-        these = " for these" if symbols else ""
-        mistakes.append(f"no user symbols{these}, received {', '.join(absent)}")
+    named = {each for each in data.user_symbols if not stands_for_symbols(each)}
+    if data.user_symbols and not symbols:
+        mistakes.append(f"no user symbols, received {', '.join(data.user_symbols)}")
+    elif (absent := sorted(named - symbols)) and not has_begun:  # Runs of before resume.
+        mistakes.append(f"not the user symbols {', '.join(absent)}")
     if mistakes:
         raise ValueError(
             f"A run takes over the vocabulary of the model that it starts from, {origin}. It has "

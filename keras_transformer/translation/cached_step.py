@@ -215,7 +215,7 @@ def check_decoder(decoder: Decoder, model: Transformer | None = None) -> None:
     """
     parts: list[tuple[Any, Any, Sequence[str]]] = [(decoder, Decoder, ["call"])]
     if model is not None:
-        parts.append((model, Transformer, ["decode", "embed_target", "project"]))
+        parts.append((model, Transformer, ["decode", "embed_target", "project_to_logits"]))
         embeddings = model.target_embedding, model.output_embedding
         parts += [(each, TokenEmbedding, ["call"]) for each in embeddings]
     for layer in decoder.layers:

@@ -220,8 +220,8 @@ class ModelStep:
 
     Raises:
         ValueError: If `single_sentence` is given with `stage_lengths` or another batch size, or a
-            subclass overrides `decode`, `embed_target`, `project` or the `call` of a part of the
-            decoder.
+            subclass overrides `decode`, `embed_target`, `project_to_logits` or the `call` of a part
+            of the decoder.
 
     >>> model = Transformer.from_size("tiny", vocab_size=50, num_layers=1)
     >>> step = ModelStep(model, tf.constant([[7, 8, 3], [9, 3, 0]]), beam_size=1, max_length=6)

@@ -131,8 +131,12 @@ def whole_directory(path: Path) -> Iterator[Path]:
     ...     [str(path.relative_to(folder)) for path in Path(folder).rglob("*")]
     ['model', 'model/config.yaml']
     """
-    is_empty, name = path.is_dir() and not any(path.iterdir()), f"writing-{uuid.uuid4().hex}"
-    temporary = path / name if is_empty else path.with_name(f"{name}-{path.name}")
+    path = path.absolute()
+    is_empty = path.is_dir() and not any(path.iterdir())
+    name = f"writing-{uuid.uuid4().hex}"
+    # Files can't be moved into a mounted directory from beside it.
+    is_mounted = is_empty and path.stat().st_dev != path.parent.stat().st_dev
+    temporary = path / name if is_mounted else path.with_name(f"{name}-{path.name}")
     temporary.mkdir(parents=True)
     try:
         yield temporary

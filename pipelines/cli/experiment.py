@@ -180,13 +180,19 @@ def _items(text: str) -> list[Any]:
 def _symbols(text: str) -> list[str]:
     """Return the user symbols that a text lists, separated by commas.
 
-    Brackets are symbols, and the commas of a regular expression belong to it. `[]` is none.
+    Brackets are symbols, except around names of patterns, and the commas of a regular expression
+    belong to it. `[]` is none.
 
-    >>> _symbols("[NAME],re:[A-Z]{2,3},re:#,html"), _symbols("[]")
-    (['[NAME]', 're:[A-Z]{2,3}', 're:#,html'], [])
+    >>> _symbols("[NAME],re:[A-Z]{2,3},re:#,html"), _symbols("[]"), _symbols("[printf, html]")
+    (['[NAME]', 're:[A-Z]{2,3}', 're:#,html'], [], ['printf', 'html'])
     """
+    from keras_transformer.config.data import SYMBOL_KINDS
+
     plain, *patterns = re.split(r"(?:^|,)(?=re:)", text)
-    return [*(plain.split(",") if plain not in ("", "[]") else []), *patterns]
+    listed = [each.strip() for each in plain.removeprefix("[").removesuffix("]").split(",")]
+    if plain.startswith("[") and plain.endswith("]") and {*listed} <= {"", *SYMBOL_KINDS}:
+        plain = ",".join(listed)
+    return [*(each.strip() for each in plain.split(",") if each.strip()), *patterns]
 
 
 def _sections_of(start: str, output: str | None) -> dict[str, Any]:

@@ -194,6 +194,7 @@ def test_what_is_not_text_stays(suffix, tmp_path):
             ["See Manual, `the` guide, [x] one."],
         ),
         ("```\n!!! a\n    > [!A]\n> &lt; \\|\n```\n", []),
+        ("+++\nt = 1\n+++\n\n    code\n", []),
     ],
 )
 def test_escapes_and_notes_of_markdown_stay(content, texts, tmp_path):
@@ -205,6 +206,19 @@ def test_escapes_and_notes_of_markdown_stay(content, texts, tmp_path):
     kept = re.compile(KEPT.partition("re:")[2])
     found = kept.findall(r"a \| `b` ![c](d_(e).png) [^1] <!-- - -->")
     assert found == [r"\|", "`b`", "![c](d_(e).png)", "[^1]", "<!-- - -->"]
+
+
+def test_brackets_that_are_no_links_of_markdown_get_no_name(tmp_path):
+    content = (
+        "\\[guide] [![B][b]][guide] [[guide]] array[i]\n\n[guide]: g.md\n[b]: b.svg\n\n"
+        "```\n[i]: code\n```\n"
+    )
+    change = lambda texts: [re.sub("gui(?![^<>]*>)", "Gui", text) for text in texts]  # noqa: E731
+    found, _ = translated(tmp_path, ".md", content, change)
+    expected = content.replace("\\[gui", "\\[Gui").replace("[[guide]]", "[[Guide][guide]]")
+    assert found == expected
+    mixed = "One\r\n\nTwo\n\nThree\n"
+    assert translated(tmp_path, ".md", mixed, list)[0] == mixed.replace("\r", "")
 
 
 def test_a_translation_of_markdown_changes_no_structure(tmp_path):
@@ -257,6 +271,13 @@ def test_properties_keep_their_encoding(encoding, expected, tmp_path):
     assert seen == [content.partition("=")[2].strip()]
     found, _ = read_and_translate(path, lambda texts: ["\xe9\u0448\U0001f600" for _ in texts])
     assert found.decode(encoding) == content.replace(seen[0], expected)
+
+
+def test_properties_in_utf_16_are_refused(tmp_path):
+    path = tmp_path / "file.properties"
+    path.write_bytes("a=Hello\n".encode("utf-16"))
+    with pytest.raises(ValueError, match="it has a byte of 0, as UTF-16 does; convert it to UTF-8"):
+        read_and_translate(path, list)
 
 
 @pytest.mark.parametrize("page", ["<p>One<p>Two", "<p>One</p><div>Two", "<p>One</p>\n<p>"])

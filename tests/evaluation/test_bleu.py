@@ -34,13 +34,15 @@ def test_scores_are_those_of_sacrebleu_with_its_settings_and_version():
         (["개가 해변을 달린다 .", "고양이가 집에서 잔다 ."], "13a"),
         (["Собака бежит по пляжу.", "Кот спит на солнце."], "13a"),
         (["A film called 東京物語 was shown here.", "Many people liked it."], "13a"),
+        (["犬が砂浜を走っている。", "Ein Hund rennt am Strand."], "13a"),
+        (["犬が砂浜を走っている。", "猫が寝ている。", "Ein Hund rennt am Strand."], "char"),
     ],
 )
 def test_text_without_spaces_has_a_tokenizer_that_divides_it(text, tokenizer):
     scores = score(text, text)
     assert f"|tok:{tokenizer}|" in scores.signature
     assert scores.bleu == pytest.approx(100)
-    changed = [text[0][:-3] + text[0][-1], text[1]]
+    changed = [text[0][:-3] + text[0][-1], *text[1:]]
     expected = sacrebleu.corpus_bleu(changed, [text], tokenize=tokenizer).score
     assert score(changed, text).bleu == pytest.approx(expected)
     assert 30 < expected < 99

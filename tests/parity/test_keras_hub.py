@@ -282,10 +282,10 @@ def test_lora_and_int8_go_both_ways(translator, tmp_path, change):
 
 def test_a_subclass_that_computes_other_logits_is_refused(translator):
     class Doubled(Transformer):
-        def project(self, x):
-            return 2 * super().project(x)
+        def project_to_logits(self, x):
+            return 2 * super().project_to_logits(x)
 
-    with pytest.raises(ValueError, match="without project, which Doubled overrides"):
+    with pytest.raises(ValueError, match="without project_to_logits, which Doubled overrides"):
         TransformerBackbone.from_transformer(Doubled(translator.model.config))
 
 

@@ -15,6 +15,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 import zipfile
+from html.parser import HTMLParser
 from types import SimpleNamespace
 
 import numpy as np
@@ -397,6 +398,29 @@ def test_a_translation_adds_no_tags_or_entities_to_html(is_whole):
             assert html.unescape(re.sub("<[^<>]*>", "", found)).count("<") == "".join(rows).count(
                 "<"
             )
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+@pytest.mark.parametrize(
+    "text, rows",
+    [
+        ('<p>Hi <a title="1>2<3" href="x">one</a> two</p>', (1, 3)),
+        ("<p>Hi <a title='1>2<3' href=x>one</a> two</p>", (1, 3)),
+        ('<p>Hi</p> <a title="1>one two</p> three', (1, 1)),
+        ('<p>Hi <b title="1>one</b> two', (1, 1)),
+    ],
+)
+def test_a_translation_adds_no_attributes_to_html(text, rows, is_whole):
+    parts = html_parts(text, is_whole)
+    attack = "\" onclick=a x=' onclick=a x="
+    count = sum(part.is_row for part in parts)
+    assert count == rows[not is_whole]
+    [found] = join_parts([parts], count * [attack])
+    names = []
+    parser = HTMLParser()
+    parser.handle_starttag = lambda tag, attrs: names.extend(name for name, _ in attrs)
+    parser.feed(found)
+    assert "onclick" not in names
 
 
 @pytest.mark.parametrize(

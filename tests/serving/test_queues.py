@@ -13,7 +13,7 @@ from keras_transformer.serving import session
 from keras_transformer.serving.errors import Code, ServingError
 from keras_transformer.serving.model import Model
 from keras_transformer.serving.parts import Pace
-from keras_transformer.serving.queues import Batcher, Batching, Turn, Workers
+from keras_transformer.serving.queues import Batcher, Batching, Turn, Workers, _Call
 from keras_transformer.serving.tensors import config_pb2
 from tests.helpers.model_server import ModelServer
 from tests.serving.conftest import connect, grpc_error, save
@@ -118,21 +118,43 @@ def test_a_client_owes_nothing_for_the_time_when_nobody_waited(parts):
     take_turns(scenario)
 
 
-def test_a_client_saves_no_time_while_it_is_away():
-    async def scenario(ask, workers, log, gate):
-        both = [ask(name, 1, name, seconds=0.005) for name in ("early", "away")]
-        tasks = await begin(*both, *(ask("early", 1, "early", seconds=0.005) for _ in range(39)))
-        gate.set()
-        while len(log) < 30:
-            await asyncio.sleep(0.001)
-        # With the time of all that it let pass, it would have the next 28 turns.
-        tasks += await begin(*(ask("away", 1, "away", seconds=0.005) for _ in range(20)))
-        await asyncio.gather(*tasks)
-        after = log[log.index("away", 30) :]
-        assert "early" in after[:3]
-        assert after[:20].count("away") <= 13
+def served(arrivals, calls, seconds=0.25):
+    """Return whose calls are run, by one thread, each in some seconds.
 
-    take_turns(scenario)
+    `arrivals` has the clients whose calls come before each. A name that ends in * calls again.
+    """
+    workers, log, loop = Workers(1, 10_000), [], asyncio.new_event_loop()
+
+    def wait(client):
+        workers._waiting.append(_Call(None, Turn([client], estimate=seconds), loop.create_future()))
+
+    for number in range(calls):
+        for client in arrivals(number):
+            wait(client)
+        call = workers._begin()
+        [client] = call.turn.clients
+        log.append(client)
+        if client.endswith("*"):
+            wait(client)
+        workers._end(call, seconds)
+    loop.close()
+    return log
+
+
+def test_a_client_saves_no_time_while_it_is_away():
+    # With the time of all that it let pass, it would have the next 30 turns.
+    log = served(lambda number: ["a*"] * (number == 0) + ["b*"] * (number == 30), 60)
+    assert log[:30] == 30 * ["a*"]
+    assert 14 <= log[30:].count("b*") <= 16
+
+
+@pytest.mark.parametrize("rate", [1, 2])
+def test_new_clients_do_not_keep_an_old_one_from_its_turns(rate):
+    log = served(
+        lambda number: ["a*"] * (number == 0) + [f"{number}-{i}" for i in range(rate)], 400
+    )
+    turns = [number for number, client in enumerate(log) if client == "a*"]
+    assert len(turns) >= 5
 
 
 def test_a_client_that_had_little_time_precedes_one_that_had_much():

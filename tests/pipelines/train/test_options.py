@@ -148,10 +148,10 @@ def test_an_option_that_is_given_again_adds_to_a_list(train_with):
 
 
 def test_user_symbols_are_as_they_are_written(train_with):
-    given = ["[NAME],{0},re:[A-Z]{2,3}", "printf", "re:#,re:[a,b]"]
+    given = ["[NAME],{0},re:[A-Z]{2,3}", "[html, urls]", "printf", "re:#,re:[a,b]"]
     options = [text for value in given for text in ("--data.user_symbols", value)]
     assert train_with(MINIMAL, "--output", "x", *options)[0].data.user_symbols == [
-        *("[NAME]", "{0}", "re:[A-Z]{2,3}", "printf", "re:#", "re:[a,b]")
+        *("[NAME]", "{0}", "re:[A-Z]{2,3}", "html", "urls", "printf", "re:#", "re:[a,b]")
     ]
 
 
