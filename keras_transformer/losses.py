@@ -377,6 +377,39 @@ def replica_count() -> int:
     return 1 if context is None else context.num_replicas_in_sync
 
 
+def has_part(model: keras.Model) -> bool:
+    """Return whether a step is that of one of several replicas, whose loss Keras would misreport.
+
+    Keras weights it by the sentences of the replica, and this loss has been divided by the tokens
+    of all replicas.
+    """
+    return replica_count() > 1 and isinstance(model.loss, LabelSmoothedCrossEntropy)
+
+
+def train_part(model: keras.Model, data: Any) -> Any:
+    """Make a training step on a replica's part of a batch; see `keras.Model.train_step`."""
+    import tensorflow as tf
+
+    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+    with tf.GradientTape() as tape:
+        y_pred = model(x, training=True)
+        loss = model.compute_loss(x, y, y_pred, sample_weight)
+        scaled = model.optimizer.scale_loss(loss)
+    variables = model.trainable_variables
+    model.optimizer.apply_gradients(zip(tape.gradient(scaled, variables), variables, strict=True))
+    track_loss(model, loss, ops.shape(y)[0])
+    return model.compute_metrics(x, y, y_pred, sample_weight)
+
+
+def evaluate_part(model: keras.Model, data: Any) -> Any:
+    """Evaluate a replica's part of a batch; see `keras.Model.test_step`."""
+    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+    y_pred = model(x, training=False)
+    loss = model.compute_loss(x, y, y_pred, sample_weight, training=False)
+    track_loss(model, loss, ops.shape(y)[0])
+    return model.compute_metrics(x, y, y_pred, sample_weight)
+
+
 def track_loss(model: keras.Model, loss: Any, rows: Any) -> None:
     """Update the metric `loss` of a model with the loss of a batch, or of a replica's part of it.
 
@@ -386,7 +419,7 @@ def track_loss(model: keras.Model, loss: Any, rows: Any) -> None:
         rows: The number of sentences on this replica.
     """
     replicas = replica_count()
-    if replicas > 1 and isinstance(model.loss, LabelSmoothedCrossEntropy):
+    if has_part(model):
         # Not the mean of a replica's own sentences: all replicas count alike, whatever they have.
         rows = sum_over_replicas(ops.cast(rows, "float32")) / replicas
     tracker = next(metric for metric in model.metrics if metric.name == "loss")

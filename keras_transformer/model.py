@@ -28,8 +28,9 @@ from keras_transformer.layers.residual import LayerNorm
 from keras_transformer.losses import (
     LabelSmoothedCrossEntropy,
     check_range,
-    replica_count,
-    track_loss,
+    evaluate_part,
+    has_part,
+    train_part,
 )
 from keras_transformer.presets import get_preset
 from keras_transformer.utils.backends import check_dense
@@ -462,34 +463,10 @@ class Transformer(AdaptableModel, keras.Model):
         return super().compute_loss(x, y, y_pred, sample_weight, training=training)
 
     def train_step(self, *args: Any) -> Any:  # On JAX, a state comes before the data.
-        if not self._has_part_of_batch():
-            return super().train_step(*args)
-        import tensorflow as tf
-
-        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(*args)
-        with tf.GradientTape() as tape:
-            y_pred = self(x, training=True)
-            loss = self.compute_loss(x, y, y_pred, sample_weight)
-            scaled = self.optimizer.scale_loss(loss)
-        variables = self.trainable_variables
-        self.optimizer.apply_gradients(
-            zip(tape.gradient(scaled, variables), variables, strict=True)
-        )
-        track_loss(self, loss, ops.shape(y)[0])
-        return self.compute_metrics(x, y, y_pred, sample_weight)
+        return train_part(self, *args) if has_part(self) else super().train_step(*args)
 
     def test_step(self, *args: Any) -> Any:
-        if not self._has_part_of_batch():
-            return super().test_step(*args)
-        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(*args)
-        y_pred = self(x, training=False)
-        loss = self.compute_loss(x, y, y_pred, sample_weight, training=False)
-        track_loss(self, loss, ops.shape(y)[0])
-        return self.compute_metrics(x, y, y_pred, sample_weight)
-
-    def _has_part_of_batch(self):
-        """Return whether this is one of several replicas, whose losses Keras would weight wrong."""
-        return replica_count() > 1 and isinstance(self.loss, LabelSmoothedCrossEntropy)
+        return evaluate_part(self, *args) if has_part(self) else super().test_step(*args)
 
     def attention_weights(self, inputs: Any) -> dict[str, Any]:
         """Return the weights of every attention in the model, without dropout (Figures 3 to 5).
