@@ -25,8 +25,9 @@ from pipelines.cli.text import one_line
 from tests.helpers.model_server import ModelServer
 from tests.helpers.tiny import export_quickly, toy_experiment
 
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 models = pytest.importorskip("tests.helpers.multilingual_models")
-torch, transformers = models.torch, models.transformers
 
 pytestmark = [pytest.mark.parity, pytest.mark.slow]
 

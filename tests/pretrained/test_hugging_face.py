@@ -14,8 +14,9 @@ from keras_transformer.pretrained.hugging_face import read_hugging_face
 from keras_transformer.translation.translator import Translator
 from tests.helpers.tiny import toy_pairs
 
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 marian = pytest.importorskip("tests.helpers.marian_models")
-torch, transformers = marian.torch, marian.transformers
 
 pytestmark = [pytest.mark.parity, pytest.mark.slow]
 
