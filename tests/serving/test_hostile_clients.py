@@ -362,7 +362,10 @@ def test_bytes_that_are_no_request_are_refused(content, strict):
 
 
 def test_a_message_that_is_too_large_is_refused(strict):
-    code, _ = grpc_error(strict.predict, {"text": ["a" * 200_000]})
+    for _ in range(3):
+        code, _ = grpc_error(strict.predict, {"text": ["a" * 200_000]})
+        if code != "UNAVAILABLE":  # The server has just closed the connection, which was idle.
+            break
     assert code == "RESOURCE_EXHAUSTED"
 
 
