@@ -94,8 +94,8 @@ class _Call:
     function: Callable[[], Any]
     turn: Turn
     answer: asyncio.Future
-    estimate: float = 0
     passes: int = 0
+    """How often a younger call of the same client preceded it."""
 
     def end(self, result: Any, error: BaseException | None) -> None:
         if self.answer.done():
@@ -192,8 +192,7 @@ class Workers:
         call = self._next()
         self._waiting.remove(call)
         self._running.append(call)
-        call.estimate = call.turn.estimate
-        self._charge(call.turn, call.estimate)
+        self._charge(call.turn, call.turn.estimate)
         return call
 
     def _end(self, call: _Call, seconds: float) -> None:
@@ -202,7 +201,7 @@ class Workers:
         clients = {client for each in pending for client in each.turn.clients}
         self._running.remove(call)
         call.turn.seconds += seconds
-        self._charge(call.turn, seconds - call.estimate)
+        self._charge(call.turn, seconds - call.turn.estimate)
         self._clock += seconds / len(clients)
         self._seconds = {one: time for one, time in self._seconds.items() if time > self._clock}
         if not self.pending:
