@@ -1,5 +1,6 @@
 """Training steps with TensorFlow, of a batch or of its parts, and the norm of the gradient."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,11 +41,16 @@ def step_in_parts(model: Any, data: Any) -> dict[str, Any]:
         )
     data = keras.utils.unpack_x_y_sample_weight(data)
     count, rows, losses = _count_tokens(data), ops.shape(data[1])[0], []
+    ends = [rows * part // model.parts for part in range(model.parts + 1)]
+    parts = [
+        _map(lambda x, start=start, end=end: x[start:end], data)
+        for start, end in itertools.pairwise(ends)
+    ]
     with tf.GradientTape() as tape:
-        for part in range(model.parts):
-            start, end = rows * part // model.parts, rows * (part + 1) // model.parts
-            inputs, labels, weights = _map(lambda x, start=start, end=end: x[start:end], data)
-            logits = model(inputs, training=True)
+        # Assertions follow one another. Those of a loss wait for its logits, and would keep the
+        # next part waiting if it came after them.
+        logits_of_parts = [model(inputs, training=True) for inputs, *_ in parts]
+        for (inputs, labels, weights), logits in zip(parts, logits_of_parts, strict=True):
             share = ops.sum(token_weights(labels, weights)) / count
             losses.append(share * model.compute_loss(inputs, labels, logits, weights))
             model.compute_metrics(inputs, labels, logits, weights)

@@ -224,6 +224,29 @@ def test_gradient_descent_moves_by_the_norm_of_the_gradient_or_the_largest(parts
     assert sum(squares) ** 0.5 == pytest.approx(clip_norm or norm, rel=1e-4)
 
 
+def test_no_part_waits_for_another():
+    """What checks the ids and labels of a part must not order the products of the parts."""
+
+    def count_first_products(parts):
+        """Return how many matrix products of a step depend on no other."""
+        model = compiled(parts)
+        model.optimizer.build(model.trainable_variables)
+        ids = tf.TensorSpec([None, None], tf.int32)
+        data = {"source": ids, "target": ids}, ids
+        graph = tf.function(model.train_step).get_concrete_function(data).graph
+        follows_product, count = set(), 0
+        for operation in graph.get_operations():  # In an order in which they could run.
+            before = [*(x.op for x in operation.inputs), *operation.control_inputs]
+            is_product, is_later = "MatMul" in operation.type, follows_product & {*before}
+            count += is_product and not is_later
+            if is_product or is_later:
+                follows_product.add(operation)
+        return count
+
+    # Queries, keys and values of the encoder and of the decoder.
+    assert [count_first_products(parts) for parts in (1, 2, 3)] == [6, 12, 18]
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")
 def test_a_data_set_may_end_in_each_epoch():
