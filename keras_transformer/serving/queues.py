@@ -28,7 +28,8 @@ LARGE = 1 << 16
 
 # A version's own file precedes the one that all versions share, as in TensorFlow Serving.
 _FILES = ("batching_params.pbtxt", "../serving/batching.config")
-_MOST_PASSES = 3  # How often a younger call of the same client may precede a call.
+_MOST_PASSES = 3  # How often a younger request of the same client may precede a call.
+_MUCH = 8  # How many times as long as another request a long one takes.
 _ENTRY = re.compile(r"(\w+)\s*:?\s*\{\s*value\s*:\s*(-?\d+)\s*;?\s*\}\s*")
 
 
@@ -87,6 +88,13 @@ class Turn:
     """How long its parts have taken."""
     estimate: float = 0
     """How long its next part is expected to take."""
+    began: float = dataclasses.field(default_factory=time.monotonic)
+    """When it came."""
+
+    @property
+    def cost(self) -> float:
+        """What it will have taken after its next part."""
+        return self.seconds + self.estimate
 
 
 @dataclasses.dataclass(eq=False)
@@ -95,7 +103,7 @@ class _Call:
     turn: Turn
     answer: asyncio.Future
     passes: int = 0
-    """How often a younger call of the same client preceded it."""
+    """How often a younger request of the same client preceded it."""
 
     def end(self, result: Any, error: BaseException | None) -> None:
         if self.answer.done():
@@ -111,9 +119,9 @@ class Workers:
 
     A free thread takes a call of the client that had the least time (fair queueing). A client that
     comes, or comes back, has the time that each waiting client has had by then: it owes nothing
-    for the time when nobody waited, and saves none while it is away. Among its calls, the thread
-    takes the one whose request has taken the least time, its estimate included, so that a short
-    request does not wait for long ones; every fourth is the oldest, so that none waits forever.
+    for the time when nobody waited, and saves none while it is away. Its requests are run in the
+    order in which they came, but for those that take many times as long as another one, which they
+    let pass; every fourth call is that of the oldest request, so that none waits forever.
 
     Args:
         threads: Calls that run at a time.
@@ -211,11 +219,13 @@ class Workers:
         had = [min(map(self._had, call.turn.clients)) for call in self._waiting]
         least = min(had)
         calls = [call for call, time in zip(self._waiting, had, strict=True) if time == least]
+        calls.sort(key=lambda call: call.turn.began)
         if calls[0].passes == _MOST_PASSES:
             return calls[0]
-        shortest = min(calls, key=lambda call: call.turn.seconds + call.turn.estimate)
-        calls[0].passes += shortest is not calls[0]
-        return shortest
+        most = _MUCH * min(call.turn.cost for call in calls)
+        first = next(call for call in calls if call.turn.cost <= most)
+        calls[0].passes += first is not calls[0]
+        return first
 
     def _had(self, client: str) -> float:
         return max(self._clock, self._seconds.get(client, 0))
