@@ -37,11 +37,11 @@ class Pace:
         # A guess, until something has run.
         self._units, self._seconds = 5e4 if on_gpu else 2000.0, 0.5
 
-    def seconds(self, rows: int, longest: int) -> float:
+    def seconds(self, rows: float, longest: int) -> float:
         """Return how long a run is expected to take."""
         return (self._fixed + rows) * longest * self._seconds / self._units
 
-    def is_slow(self, rows: int, longest: int) -> bool:
+    def is_slow(self, rows: float, longest: int) -> bool:
         """Return whether a run would keep other requests waiting."""
         return self.seconds(rows, longest) > self._most
 

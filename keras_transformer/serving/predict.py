@@ -18,6 +18,7 @@ from keras_transformer.serving.versions import Served, Versions
 from keras_transformer.utils.memory import available_memory
 
 _BYTES_PER_VALUE = 64  # Of an answer, while it becomes a message.
+_MOST_STRETCH = 1.5  # How much longer than other parts the last one may take.
 
 
 class Predictor:
@@ -141,6 +142,9 @@ class Predictor:
         Raises:
             ServingError: If even one row needs too much memory.
         """
+        pace = model.paces[signature]
+        # A small part after a large one would take longer than both together.
+        stretch = 1 if pace.is_slow(len(sizes) / _MOST_STRETCH, max(sizes)) else _MOST_STRETCH
         longest = rows = 0
         searched = longest_searched = 0  # Of a document, its sentences.
         most = self._memory
@@ -152,7 +156,7 @@ class Predictor:
             count, length = model.sentences(inputs["text"][row]) if is_document else (1, size)
             searched, longest_searched = searched + count, max(longest_searched, length)
             needed = model.memory(signature, longest_searched, searched)
-            is_slow = model.paces[signature].is_slow(rows + 1, longest)
+            is_slow = pace.is_slow((rows + 1) / stretch, longest)
             if rows and (is_slow or needed > most):
                 break
             if needed > most:
@@ -161,8 +165,7 @@ class Predictor:
                     f"request may take {most >> 20} MiB here. Send a shorter text."
                 )
             rows += 1
-        # Two halves take less time than a large part and a small one.
-        return math.ceil(len(sizes) / 2) if rows < len(sizes) < 2 * rows else rows
+        return rows
 
     def _check_values(self, outputs: Arrays, most: float, before: int = 0) -> int:
         """Return the number of values with those of a part."""

@@ -21,6 +21,7 @@ from tensorflow.core.framework import tensor_pb2, types_pb2
 from benchmarks import hostile_clients
 from keras_transformer.serving import json_format
 from keras_transformer.serving.model import Model
+from keras_transformer.serving.parts import Pace
 from keras_transformer.serving.queues import Room
 from keras_transformer.serving.settings import Limits
 from tests.helpers.model_server import ModelServer
@@ -479,6 +480,15 @@ def test_a_long_request_is_answered_in_parts_as_if_it_were_whole(counted):
     assert sum(sizes) == 300 and max(sizes) <= 64
     counted.predict({"text": ["a"] * 300}, "strict")  # Whose rows may depend on each other.
     assert counted.rows == [300]
+
+
+def test_a_small_part_does_not_follow_a_large_one(counted, monkeypatch):
+    """Ten rows of a letter take as long as a part may, and fifteen are the last part."""
+    monkeypatch.setattr(Pace, "is_slow", lambda self, rows, longest: rows * longest > 10)
+    for count, sizes in {10: [10], 15: [15], 16: [10, 6], 25: [10, 15], 26: [10, 10, 6]}.items():
+        counted.rows.clear()
+        counted.predict({"text": count * ["a"]}, "score")
+        assert counted.rows == sizes
 
 
 def test_a_row_that_needs_too_much_memory_is_refused(counted):

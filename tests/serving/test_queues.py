@@ -100,6 +100,18 @@ def test_a_long_request_has_its_turn_among_many_short_ones():
     take_turns(scenario)
 
 
+@pytest.mark.parametrize("seconds, order", [(7, "abcd"), (9, "bcda")])
+def test_requests_come_in_order_but_for_those_that_take_much_longer(seconds, order):
+    async def scenario(ask, workers, log, gate):
+        requests = {"a": seconds, "b": 1, "c": 2, "d": 1}
+        tasks = await begin(*(ask(name, 1, estimate=each) for name, each in requests.items()))
+        gate.set()
+        await asyncio.gather(*tasks)
+        assert "".join(log) == order
+
+    take_turns(scenario)
+
+
 @pytest.mark.parametrize("parts", [1, 10])
 def test_a_client_owes_nothing_for_the_time_when_nobody_waited(parts):
     async def scenario(ask, workers, log, gate):
