@@ -33,7 +33,8 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
         dtype: Dtype of the result, by default Keras's `floatx`. It is computed in float32.
 
     A label out of range is an error. A step that XLA or JAX compiles can't raise one, so there the
-    loss and its gradient become NaN.
+    loss and its gradient become NaN; and so they do on several replicas if labels have the shape
+    [T, B], where no earlier check knows the sizes.
 
     Call arguments:
         y_true: int [B, T] or [B, T, 1], labels. Where they are 0 (padding) the loss is 0.
@@ -288,17 +289,21 @@ def checked_labels(labels: Any, logits: Any, in_graph: bool = True) -> tuple[Any
     """
     size = logits.shape[-1]
     labels = check_range(as_labels(labels, logits), size, in_graph)
+    one, nan = (ops.convert_to_tensor(x, "float32") for x in (1.0, float("nan")))
     if keras.backend.backend() == "tensorflow" and None in (*labels.shape, *logits.shape):
         import tensorflow as tf
 
         shapes = tf.shape(labels), tf.shape(logits)[:-1]
-        message = "Labels must have the shape [B, T] of logits [B, T, V]."
-        with tf.control_dependencies([tf.debugging.assert_equal(*shapes, message)]):
-            labels = tf.identity(labels)
+        if replica_count() > 1:
+            # The next replica would wait for an assertion, which waits for these logits.
+            one = tf.where(tf.reduce_all(tf.equal(*shapes)), one, nan)
+        else:
+            message = "Labels must have the shape [B, T] of logits [B, T, V]."
+            with tf.control_dependencies([tf.debugging.assert_equal(*shapes, message)]):
+                labels = tf.identity(labels)
     if keras.backend.standardize_dtype(labels.dtype) != "int64":
         labels = ops.cast(labels, "int32")
     is_valid = ops.logical_and(labels >= 0, labels < size)
-    one, nan = (ops.convert_to_tensor(x, "float32") for x in (1.0, float("nan")))
     return ops.where(is_valid, labels, size - 1), ops.where(is_valid, one, nan)
 
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+from keras_transformer import losses
 from keras_transformer.losses import (
     LabelSmoothedCrossEntropy,
     distilled_cross_entropy,
@@ -336,6 +337,22 @@ def test_transposed_labels_are_refused_where_only_the_graph_knows_shapes():
         tf.errors.InvalidArgumentError, match=r"Labels must have the shape \[B, T\]"
     ):
         loss(labels.T, logits)
+
+
+def test_on_several_replicas_transposed_labels_make_the_loss_nan(monkeypatch):
+    """Without an assertion that waits for the logits, and keeps the next replica waiting."""
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("replicas are TensorFlow's")
+    import tensorflow as tf
+
+    monkeypatch.setattr(losses, "replica_count", lambda: 2)
+    labels, logits = batch()
+    specs = [tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None, None, V])]
+    loss = tf.function(smoothed_cross_entropy, input_signature=specs)
+    np.testing.assert_allclose(loss(labels, logits), smoothed_cross_entropy(labels, logits), 1e-6)
+    assert np.isnan(loss(labels.T, logits)).all()
+    types = [each.type for each in loss.get_concrete_function().graph.get_operations()]
+    assert "Assert" not in types
 
 
 @pytest.mark.parametrize("shape", [(T,), (T, B), (B, T, 1)])
