@@ -33,8 +33,8 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
         dtype: Dtype of the result, by default Keras's `floatx`. It is computed in float32.
 
     A label out of range is an error. A step that XLA or JAX compiles can't raise one, so there the
-    loss and its gradient become NaN; and so they do on several replicas if labels have the shape
-    [T, B], where no earlier check knows the sizes.
+    loss and its gradient become NaN. On several replicas, so they do for labels [T, B] whose sizes
+    only the step knows.
 
     Call arguments:
         y_true: int [B, T] or [B, T, 1], labels. Where they are 0 (padding) the loss is 0.
@@ -278,7 +278,7 @@ def checked_labels(labels: Any, logits: Any, in_graph: bool = True) -> tuple[Any
 
     Returns:
         The labels, int [B, T], or V - 1 instead of one that is out of range; and float32 [B, T], 1
-        where a label is in range.
+        where a label is in range. On several replicas, labels [T, B] have NaN everywhere.
 
     Raises:
         ValueError: If a label is out of range, where its value is known; see `check_ids`.

@@ -29,7 +29,7 @@ LARGE = 1 << 16
 # A version's own file precedes the one that all versions share, as in TensorFlow Serving.
 _FILES = ("batching_params.pbtxt", "../serving/batching.config")
 _MOST_PASSES = 3  # How often a younger request of the same client may precede a call.
-_MUCH = 8  # How many times as long as another request a long one takes.
+_MUCH_LONGER = 8  # How many times as long as another a request takes that lets it pass.
 _ENTRY = re.compile(r"(\w+)\s*:?\s*\{\s*value\s*:\s*(-?\d+)\s*;?\s*\}\s*")
 
 
@@ -120,8 +120,8 @@ class Workers:
     A free thread takes a call of the client that had the least time (fair queueing). A client that
     comes, or comes back, has the time that each waiting client has had by then: it owes nothing
     for the time when nobody waited, and saves none while it is away. Its requests are run in the
-    order in which they came, but for those that take many times as long as another one, which they
-    let pass; every fourth call is that of the oldest request, so that none waits forever.
+    order in which they came, but one that takes many times as long as another lets that one pass;
+    every fourth call is that of the oldest request, so that none waits forever.
 
     Args:
         threads: Calls that run at a time.
@@ -222,7 +222,7 @@ class Workers:
         calls.sort(key=lambda call: call.turn.began)
         if calls[0].passes == _MOST_PASSES:
             return calls[0]
-        most = _MUCH * min(call.turn.cost for call in calls)
+        most = _MUCH_LONGER * min(call.turn.cost for call in calls)
         first = next(call for call in calls if call.turn.cost <= most)
         calls[0].passes += first is not calls[0]
         return first
