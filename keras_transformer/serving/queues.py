@@ -30,6 +30,7 @@ LARGE = 1 << 16
 _FILES = ("batching_params.pbtxt", "../serving/batching.config")
 _MOST_PASSES = 3  # How often a younger request of the same client may precede a call.
 _MUCH_LONGER = 8  # How many times as long as another a request takes that lets it pass.
+_CALLS_OF_A_THREAD = 64
 _ENTRY = re.compile(r"(\w+)\s*:?\s*\{\s*value\s*:\s*(-?\d+)\s*;?\s*\}\s*")
 
 
@@ -80,7 +81,7 @@ class Room:
 
 @dataclasses.dataclass(eq=False)
 class Turn:
-    """A request that is run in parts, by which `Workers` decides whose part is next."""
+    """A request that is run in parts, by which `FairQueue` decides whose part is next."""
 
     clients: Sequence[str] = ("",)
     """Addresses of the clients that wait for it."""
@@ -98,14 +99,17 @@ class Turn:
 
 
 @dataclasses.dataclass(eq=False)
-class _Call:
-    function: Callable[[], Any]
+class Call:
+    """A function that waits for a thread: a part of a request, or all of it."""
+
     turn: Turn
+    function: Callable[[], Any]
     answer: asyncio.Future
     passes: int = 0
     """How often a younger request of the same client preceded it."""
 
     def end(self, result: Any, error: BaseException | None) -> None:
+        """Give the caller its answer, if it still waits."""
         if self.answer.done():
             return
         if error is None:
@@ -114,14 +118,81 @@ class _Call:
             self.answer.set_exception(error)
 
 
-class Workers:
-    """Threads that run the calls of several clients in turn.
+class FairQueue:
+    """Calls of several clients, and whose is next (fair queueing).
 
-    A free thread takes a call of the client that had the least time (fair queueing). A client that
-    comes, or comes back, has the time that each waiting client has had by then: it owes nothing
-    for the time when nobody waited, and saves none while it is away. Its requests are run in the
-    order in which they came, but one that takes many times as long as another lets that one pass;
-    every fourth call is that of the oldest request, so that none waits forever.
+    That is a call of the client that had the least time. A client that comes, or comes back, has
+    the time that each waiting client has had by then: it owes nothing for the time when nobody
+    waited, and saves none while it is away. Its requests are run in the order in which they came,
+    but one that takes many times as long as another lets that one pass; every fourth call is that
+    of the oldest request, so that none waits forever.
+
+    Attributes:
+        waiting: Calls that have not begun.
+        running: Calls that have.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: list[Call] = []
+        self.running: list[Call] = []
+        self._clock = 0.0  # The time that a client has had that has waited all along.
+        self._seconds: dict[str, float] = {}  # What clients have had that are ahead of it.
+
+    def __len__(self) -> int:
+        return len(self.waiting) + len(self.running)
+
+    def count_of(self, turn: Turn) -> int:
+        """Return the calls of the client of a request that has the fewest."""
+        turns = self._turns()
+        return min(sum(client in each.clients for each in turns) for client in turn.clients)
+
+    def begin(self) -> Call:
+        """Take the call that is next, and charge its client what it is expected to take."""
+        call = self._next()
+        self.waiting.remove(call)
+        self.running.append(call)
+        self._charge(call.turn, call.turn.estimate)
+        return call
+
+    def end(self, call: Call, seconds: float) -> None:
+        """Charge the client of a call what it took, and let the time of all others pass."""
+        clients = {client for turn in self._turns() for client in turn.clients}
+        self.running.remove(call)
+        call.turn.seconds += seconds
+        self._charge(call.turn, seconds - call.turn.estimate)
+        self._clock += seconds / len(clients)
+        self._seconds = {one: time for one, time in self._seconds.items() if time > self._clock}
+        if not self:
+            self._clock, self._seconds = 0.0, {}
+
+    def _turns(self) -> list[Turn]:
+        return [call.turn for call in (*self.waiting, *self.running)]
+
+    def _next(self) -> Call:
+        had = [min(map(self._had, call.turn.clients)) for call in self.waiting]
+        least = min(had)
+        calls = [call for call, time in zip(self.waiting, had, strict=True) if time == least]
+        calls.sort(key=lambda call: call.turn.began)
+        if calls[0].passes == _MOST_PASSES:
+            return calls[0]
+        most = _MUCH_LONGER * min(call.turn.cost for call in calls)
+        first = next(call for call in calls if call.turn.cost <= most)
+        calls[0].passes += first is not calls[0]
+        return first
+
+    def _had(self, client: str) -> float:
+        return max(self._clock, self._seconds.get(client, 0))
+
+    def _charge(self, turn: Turn, seconds: float) -> None:
+        for client in turn.clients:
+            self._seconds[client] = self._had(client) + seconds / len(turn.clients)
+
+
+class Workers:
+    """Threads that run the calls of several clients, in the order of a `FairQueue`.
+
+    They are replaced now and then: for each shape that a thread has met, TensorFlow keeps kernels
+    of oneDNN with their memory until the thread ends, up to 100 MB.
 
     Args:
         threads: Calls that run at a time.
@@ -129,19 +200,18 @@ class Workers:
     """
 
     def __init__(self, threads: int, waiting: int):
-        self._most = waiting
+        self._threads, self._most = threads, waiting
         self._lock = threading.Lock()
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="predict")
-        self._waiting: list[_Call] = []
-        self._running: list[_Call] = []
-        self._clock = 0.0
-        self._seconds: dict[str, float] = {}
+        self._queue = FairQueue()
+        self._free = threading.Semaphore(threads)  # Threads that end may still run a call.
+        self._pool = self._new_pool()
+        self._left = threads * _CALLS_OF_A_THREAD
         self._is_stopped = False
 
     @property
     def pending(self) -> int:
         """The number of calls that run or wait."""
-        return len(self._waiting) + len(self._running)
+        return len(self._queue)
 
     async def run(self, function: Callable[..., T], *args: Any, turn: Turn | None = None) -> T:
         """Return `function(*args)`, called in a thread.
@@ -158,88 +228,53 @@ class Workers:
             ServingError: If too many calls wait, of this client or of all, or `stop` is called.
         """
         answer = asyncio.get_running_loop().create_future()
-        call = _Call(functools.partial(function, *args), turn or Turn(), answer)
+        call = Call(turn or Turn(), functools.partial(function, *args), answer)
         with self._lock:
             if self._is_stopped:
                 raise _stopping()
-            if self.pending >= self._most or 2 * self._pending_of(call.turn) >= self._most:
+            if self.pending >= self._most or 2 * self._queue.count_of(call.turn) >= self._most:
                 message = f"Server Threadpool Exhausted: {self.pending} requests wait."
                 raise ServingError(Code.RESOURCE_EXHAUSTED, message, http=503)
-            self._waiting.append(call)
+            self._queue.waiting.append(call)
         self._pool.submit(self._run_next)
+        self._left -= 1
+        if not self._left:
+            self._pool.shutdown(wait=False)  # Once it has run what was submitted.
+            self._pool = self._new_pool()
+            self._left = self._threads * _CALLS_OF_A_THREAD
         try:
             return await answer
         finally:
             with self._lock:
-                if call in self._waiting:  # The client has gone.
-                    self._waiting.remove(call)
+                if call in self._queue.waiting:  # The client has gone.
+                    self._queue.waiting.remove(call)
 
-    def _pending_of(self, turn: Turn) -> int:
-        """Return the calls of the client of a request that has the fewest."""
-        turns = [call.turn for call in (*self._waiting, *self._running)]
-        return min(sum(client in each.clients for each in turns) for client in turn.clients)
+    def _new_pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self._threads, thread_name_prefix="predict")
 
     def _run_next(self) -> None:
-        with self._lock:
-            if not self._waiting:
-                return
-            call = self._begin()
-        started = time.monotonic()
-        result, error = None, None
-        try:
-            result = call.function()
-        except BaseException as caught:
-            error = caught
-        with self._lock:
-            self._end(call, time.monotonic() - started)
+        with self._free:
+            with self._lock:
+                if not self._queue.waiting:
+                    return
+                call = self._queue.begin()
+            started = time.monotonic()
+            result, error = None, None
+            try:
+                result = call.function()
+            except BaseException as caught:
+                error = caught
+            with self._lock:
+                self._queue.end(call, time.monotonic() - started)
         with contextlib.suppress(RuntimeError):  # The event loop has ended.
             call.answer.get_loop().call_soon_threadsafe(call.end, result, error)
-
-    def _begin(self) -> _Call:
-        """Take the call that is next, and charge its client what it is expected to take."""
-        call = self._next()
-        self._waiting.remove(call)
-        self._running.append(call)
-        self._charge(call.turn, call.turn.estimate)
-        return call
-
-    def _end(self, call: _Call, seconds: float) -> None:
-        """Charge the client of a call what it took, and let the time of all others pass."""
-        pending = [*self._waiting, *self._running]
-        clients = {client for each in pending for client in each.turn.clients}
-        self._running.remove(call)
-        call.turn.seconds += seconds
-        self._charge(call.turn, seconds - call.turn.estimate)
-        self._clock += seconds / len(clients)
-        self._seconds = {one: time for one, time in self._seconds.items() if time > self._clock}
-        if not self.pending:
-            self._clock, self._seconds = 0.0, {}
-
-    def _next(self) -> _Call:
-        had = [min(map(self._had, call.turn.clients)) for call in self._waiting]
-        least = min(had)
-        calls = [call for call, time in zip(self._waiting, had, strict=True) if time == least]
-        calls.sort(key=lambda call: call.turn.began)
-        if calls[0].passes == _MOST_PASSES:
-            return calls[0]
-        most = _MUCH_LONGER * min(call.turn.cost for call in calls)
-        first = next(call for call in calls if call.turn.cost <= most)
-        calls[0].passes += first is not calls[0]
-        return first
-
-    def _had(self, client: str) -> float:
-        return max(self._clock, self._seconds.get(client, 0))
-
-    def _charge(self, turn: Turn, seconds: float) -> None:
-        for client in turn.clients:
-            self._seconds[client] = self._had(client) + seconds / len(turn.clients)
 
     def stop(self) -> None:
         """Drop calls that have not begun, and answer all callers that the server is stopping."""
         with self._lock:
             self._is_stopped = True
-            calls = [*self._waiting, *self._running]
-            self._waiting.clear()
+            calls = [*self._queue.waiting, *self._queue.running]
+            self._queue.waiting.clear()
         for call in calls:
             call.end(None, _stopping())
         self._pool.shutdown(wait=False, cancel_futures=True)

@@ -8,8 +8,9 @@ import gc
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, TypeVar
 
 from keras_transformer.serving.errors import Code, ServingError, invalid
 from keras_transformer.serving.metrics import Metrics
@@ -25,10 +26,22 @@ log = logging.getLogger(__name__)
 
 Load = Callable[[str, int, Path], Awaitable["Served"]]
 """Loads the version with a number and a path of the model with a name."""
+T = TypeVar("T")
 
 _FREE_SECONDS = 2
 _MOST_ENDED = 10
 """Versions that have ended and are still reported."""
+
+
+def _in_thread(function: Callable[..., T], *args: Any) -> Future[T]:
+    """Call a function in a thread of its own, which takes what TensorFlow keeps for it along.
+
+    It is none of asyncio's, for which the end of the event loop waits.
+    """
+    pool = ThreadPoolExecutor(1, "load")
+    result = pool.submit(function, *args)
+    pool.shutdown(wait=False)
+    return result
 
 
 def _free() -> None:
@@ -236,8 +249,6 @@ class Versions:
 
     def __init__(self, settings: Settings, metrics: Metrics):
         self._settings, self._metrics = settings, metrics
-        # Not asyncio's own executor, for whose threads the end of the event loop waits.
-        self._loader = ThreadPoolExecutor(1, "load")
         self._models: dict[str, ModelVersions] = {}
         self._content = b""
         self._take(settings.models)
@@ -256,10 +267,9 @@ class Versions:
     async def _load(self, name: str, number: int, path: Path) -> Served:
         log.info("loading version %d of %s and running its warm-up requests", number, name)
         started = time.monotonic()
-        loop = asyncio.get_running_loop()
         with self._metrics.load(path):
             batching = Batching.read(path) if self._settings.batching else None
-            model = await loop.run_in_executor(self._loader, Model, path)
+            model = await asyncio.wrap_future(_in_thread(Model, path))
         log.info("version %d of %s is ready after %.1f s", number, name, time.monotonic() - started)
         self._metrics.warmup(name, model.warmup_seconds)
         if batching and batching.max_batch_size < usual_batch_size() and has_gpu():
@@ -276,9 +286,7 @@ class Versions:
         if name in self._models:
             return self._models[name]
         unknown = ModelConfig(name=name, base=Path())
-        free = functools.partial(
-            self._loader.submit, _free
-        )  # Loading can wait, and requests cannot.
+        free = functools.partial(_in_thread, _free)
         return ModelVersions(unknown, self._load, free, self._settings.retry_seconds)
 
     def ready(self) -> dict[str, bool]:

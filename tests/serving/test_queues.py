@@ -13,7 +13,7 @@ from keras_transformer.serving import session
 from keras_transformer.serving.errors import Code, ServingError
 from keras_transformer.serving.model import Model
 from keras_transformer.serving.parts import Pace
-from keras_transformer.serving.queues import Batcher, Batching, Turn, Workers, _Call
+from keras_transformer.serving.queues import Batcher, Batching, Call, FairQueue, Turn, Workers
 from keras_transformer.serving.tensors import config_pb2
 from tests.helpers.model_server import ModelServer
 from tests.serving.conftest import connect, grpc_error, save
@@ -135,21 +135,20 @@ def served(arrivals, calls, seconds=0.25):
 
     `arrivals` has the clients whose calls come before each. A name that ends in * calls again.
     """
-    workers, log, loop = Workers(1, 10_000), [], asyncio.new_event_loop()
+    queue, log = FairQueue(), []
 
     def wait(client):
-        workers._waiting.append(_Call(None, Turn([client], estimate=seconds), loop.create_future()))
+        queue.waiting.append(Call(Turn([client], estimate=seconds), function=None, answer=None))
 
     for number in range(calls):
         for client in arrivals(number):
             wait(client)
-        call = workers._begin()
+        call = queue.begin()
         [client] = call.turn.clients
         log.append(client)
         if client.endswith("*"):
             wait(client)
-        workers._end(call, seconds)
-    loop.close()
+        queue.end(call, seconds)
     return log
 
 
@@ -208,8 +207,8 @@ def test_clients_that_have_gone_are_forgotten():
         await asyncio.gather(*tasks)
         while workers.pending:
             await asyncio.sleep(0.001)
-        assert not workers._seconds
-        assert workers._clock == 0
+        assert not workers._queue._seconds
+        assert workers._queue._clock == 0
 
     take_turns(scenario)
 
@@ -230,6 +229,26 @@ def test_the_rest_of_a_request_is_dropped_when_its_client_leaves():
         assert len(log) <= parts + 1 < 50
 
     take_turns(scenario)
+
+
+def test_threads_are_replaced_and_never_more_run_than_were_asked_for():
+    async def main():
+        workers, threads, running, most = Workers(2, 1000), set(), [], []
+
+        def note():
+            running.append(None)
+            most.append(len(running))
+            threads.add(threading.current_thread())
+            time.sleep(0.001)
+            running.pop()
+
+        for _ in range(3):
+            await asyncio.gather(*(workers.run(note) for _ in range(150)))
+        assert max(most) == 2
+        assert len(threads) == 2 * (1 + 450 // 128)
+        workers.stop()
+
+    asyncio.run(main())
 
 
 def test_requests_that_wait_and_run_are_answered_when_the_workers_stop():
