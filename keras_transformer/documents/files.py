@@ -2,7 +2,7 @@
 
 import contextlib
 import functools
-import importlib
+import importlib.util
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -53,6 +53,8 @@ _STORES: Mapping[str, str | None] = {
 """What reads each kind of file: a class of translate-toolkit, python-docx, or this package."""
 SUFFIXES = (".txt", *_STORES)
 """What `translate_file` reads."""
+_PACKAGES = {".md": ("translate", "mistletoe"), ".docx": ("docx",)}
+"""What other kinds than those of translate-toolkit alone need."""
 _GETTEXT = (".po", ".pot")
 """Files whose comments may name the checks that a translation fails."""
 _BILINGUAL = (*_GETTEXT, ".xliff", ".xlf")
@@ -103,6 +105,16 @@ def check_suffix(path: Path, only_missing: bool = False, checks: bool = False) -
                 f"{option} needs one of {' '.join(able)}, received {path}. Leave it out."
             )
     _store(path)
+
+
+def readable_suffixes() -> list[str]:
+    """Return those of `SUFFIXES` whose packages are installed, without importing a package."""
+    return [
+        suffix
+        for suffix in SUFFIXES
+        if _STORES.get(suffix) is None
+        or all(map(importlib.util.find_spec, _PACKAGES.get(suffix, ("translate",))))
+    ]
 
 
 def _store(path: Path, stores: Mapping[str, str | None] = _STORES) -> Any:

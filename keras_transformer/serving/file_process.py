@@ -14,12 +14,12 @@ import re
 import resource
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 from keras_transformer.config.data import PATTERN_PREFIX
-from keras_transformer.documents.files import KEPT, SUFFIXES, check_suffix, translate_file
+from keras_transformer.documents.files import KEPT, translate_file
 from keras_transformer.documents.word import check_size
 
 _MOST_UNPACKED = 4 << 20
@@ -49,21 +49,18 @@ def encode(message: Any) -> bytes:
     return json.dumps(message, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
 
 
-def main(seconds: str, memory: str, server: str, file: str = "") -> None:
-    """Translate a file in place, or write the suffixes of those that can be translated.
+def main(seconds: str, memory: str, server: str, file: str) -> None:
+    """Translate a file in place.
 
     Args:
         seconds: The processor time that this may take.
         memory: The bytes that it may take.
         server: The id of the process that starts this one.
-        file: The path of the file, if any, which is alone in its directory.
+        file: The path of the file, which is alone in its directory.
     """
     _limit(int(seconds), int(memory))
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # What a parser prints.
-    if not file:
-        out.write(encode(list(_suffixes())))
-        return out.close()
     path = Path(file)
     _end_with_server(path, int(server))
 
@@ -135,15 +132,6 @@ def _limit(seconds: int, memory: int) -> None:
     for kind, most in limits.items():
         _, hard = resource.getrlimit(kind)
         resource.setrlimit(kind, (most if hard < 0 else min(most, hard), hard))
-
-
-def _suffixes() -> Iterator[str]:
-    for suffix in SUFFIXES:
-        try:
-            check_suffix(Path(f"file{suffix}"))
-        except ImportError:
-            continue
-        yield suffix
 
 
 def _translate(

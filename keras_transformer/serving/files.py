@@ -5,7 +5,6 @@ import contextlib
 import dataclasses
 import json
 import logging
-import math
 import os
 import secrets
 import signal
@@ -39,8 +38,6 @@ _MOST_SECONDS, _MOST_MEMORY = 15, 512 << 20
 _KEPT_FILES, _KEPT_SECONDS = 64, 900
 _MOST_REASON = 500
 _MOST_LINE = 16 << 20
-_START_SECONDS, _RETRY_SECONDS = 30, 60
-"""How long the search for suffixes may take, and until the next one if it fails."""
 _ENVIRONMENT = {"PATH", "PYTHONHOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV"}
 """Variables that the process gets, besides `LC_*`: others may hold secrets."""
 
@@ -55,49 +52,6 @@ class File(NamedTuple):
     def suffix(self) -> str:
         """Its extension in lowercase."""
         return Path(self.name).suffix.lower()
-
-
-class Suffixes:
-    """The kinds of files that can be read here, for the requests of one event loop.
-
-    A process finds them out once: it imports what reads them, which takes long. If it fails, they
-    are plain texts until a later search succeeds.
-    """
-
-    def __init__(self) -> None:
-        self._found = (".txt",)
-        self._next = 0.0
-        self._search: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        """Start the search, unless it runs, has succeeded, or has failed a short time ago."""
-        if self._search is None and time.monotonic() >= self._next:
-            self._search = asyncio.create_task(self._find())
-
-    async def find(self, seconds: float) -> tuple[Sequence[str], bool]:
-        """Return what is found so far, and whether that is all.
-
-        Args:
-            seconds: How long to wait for a search that runs.
-        """
-        self.start()
-        if self._search:
-            await asyncio.wait([self._search], timeout=seconds)
-        return self._found, self._next == math.inf
-
-    async def _find(self) -> None:
-        try:
-            async with asyncio.timeout(_START_SECONDS), _start() as process:
-                output, _ = await process.communicate()
-            if process.returncode:
-                raise ChildProcessError(f"the process ended with {process.returncode}")
-            self._found, self._next = tuple(json.loads(output)), math.inf
-        except (OSError, ValueError) as error:  # `TimeoutError` is an `OSError`.
-            self._next = time.monotonic() + _RETRY_SECONDS
-            reason = str(error) or f"it takes more than {_START_SECONDS} s"
-            log.error("Only .txt files are translated: what finds the others failed: %s", reason)
-        finally:
-            self._search = None
 
 
 def read_form(body: bytes, content_type: str, most_fields: int) -> dict[str, str | File]:
@@ -150,25 +104,25 @@ def _read_options(head: bytes) -> tuple[str, Mapping[str, str]]:
         raise invalid("Invalid request: a header of the form is malformed") from error
 
 
-def _command(*arguments: str) -> tuple[list[str], dict[str, Any]]:
+def _command(path: Path) -> tuple[list[str], dict[str, Any]]:
     """Return what starts `file_process` with the packages that this process has, and options."""
     limits = str(_MOST_SECONDS), str(_MOST_MEMORY)
-    path = os.pathsep.join(map(os.path.abspath, sys.path))
+    packages = os.pathsep.join(map(os.path.abspath, sys.path))
     kept = {x: os.environ[x] for x in os.environ if x in _ENVIRONMENT or x.startswith("LC_")}
     options = {
         "stdin": subprocess.PIPE,
         "stdout": subprocess.PIPE,
-        "env": {**kept, "PYTHONPATH": path},
+        "env": {**kept, "PYTHONPATH": packages},
         "start_new_session": True,  # Control-C is for the server.
     }
-    server = str(os.getpid())
-    return [sys.executable, "-P", "-m", file_process.__name__, *limits, server, *arguments], options
+    arguments = *limits, str(os.getpid()), str(path)
+    return [sys.executable, "-P", "-m", file_process.__name__, *arguments], options
 
 
 @contextlib.asynccontextmanager
-async def _start(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def _start(path: Path) -> AsyncIterator[asyncio.subprocess.Process]:
     """Start `file_process`, and end it with the block."""
-    command, options = _command(*arguments)
+    command, options = _command(path)
     process = await asyncio.create_subprocess_exec(*command, limit=_MOST_LINE, **options)
     try:
         yield process
@@ -183,7 +137,7 @@ async def _translate_apart(file: File, translate: Translate) -> tuple[bytes, lis
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, f"file{file.suffix}")
         path.write_bytes(file.content)
-        async with _start(str(path)) as process:
+        async with _start(path) as process:
             end = await _talk(process, translate)
             code = await process.wait()
         if "failures" in end:
@@ -245,14 +199,9 @@ class _Client:
 
 
 class Files:
-    """Translates files, and keeps the translations in memory until they are downloaded.
-
-    Attributes:
-        suffixes: The kinds of files that can be read here.
-    """
+    """Translates files, and keeps the translations in memory until they are downloaded."""
 
     def __init__(self) -> None:
-        self.suffixes = Suffixes()
         self._kept: dict[str, tuple[float, File]] = {}
         self._free = asyncio.Semaphore(_AT_A_TIME)
         self._clients: dict[str, _Client] = {}

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from starlette.requests import Request
 
+from keras_transformer.documents.files import readable_suffixes
 from keras_transformer.serving.errors import Code, ServingError, invalid
-from keras_transformer.serving.file_process import SUFFIXES
 from keras_transformer.serving.files import File, Files, read_form
 from keras_transformer.serving.json_format import parse
 from keras_transformer.serving.languages import (
@@ -48,8 +48,6 @@ _WITH_TERMS, _N_BEST = "translate_with_terms", "n_best"
 _MOST_FIELDS = 64
 _MOST_FORM = 1 << 20
 """Bytes; nothing else runs while more are decoded."""
-_SETTINGS_SECONDS = 5
-"""How long `/frontend/settings` waits for the kinds of files that can be read."""
 _MULTIPART, _HEAD = b"content-disposition: form-data", 1000
 
 
@@ -110,7 +108,7 @@ class LibreTranslate:
             if path == "/languages":
                 return languages
             if path == "/frontend/settings":
-                return await self._frontend(languages, offers)
+                return self._frontend(languages, offers)
             read: Callable[[bytes], Mapping[str, Any]] = _read
             if path == "/translate_file":
                 kind = request.headers.get("content-type", "")
@@ -143,19 +141,16 @@ class LibreTranslate:
 
     async def _offer(self, served: Served) -> Offer:
         if served not in self._offers:
-            self._offers[served] = offer = await asyncio.to_thread(read_offer, served)
-            if _keeps_markup(served, offer):
-                self._files.suffixes.start()
+            self._offers[served] = await asyncio.to_thread(read_offer, served)
         return self._offers[served]
 
-    async def _frontend(
+    def _frontend(
         self, languages: list[dict[str, Any]], offers: Mapping[Served, Offer]
     ) -> dict[str, Any]:
         known = {each["code"]: {key: each[key] for key in ("code", "name")} for each in languages}
         source = next((each for each in languages if each["targets"]), None)
         able = {served: offer for served, offer in offers.items() if offer.targets}
-        found, _ = await self._formats(able, _SETTINGS_SECONDS)
-        formats = found.values()
+        formats = _formats(able).values()
         common = [each for each in _longest(formats) if all(each in others for others in formats)]
         return {
             "charLimit": -1,
@@ -171,23 +166,7 @@ class LibreTranslate:
             },
         }
 
-    async def _formats(
-        self, offers: Mapping[Served, Offer], seconds: float
-    ) -> tuple[Mapping[Served, Sequence[str]], bool]:
-        """Return the kinds of files that each model translates, and whether these are all.
-
-        Args:
-            offers: The models.
-            seconds: How long to wait until all are known.
-        """
-        keep = {served: _keeps_markup(served, offer) for served, offer in offers.items()}
-        found: Sequence[str] = ()
-        are_all = True
-        if any(keep.values()):
-            found, are_all = await self._files.suffixes.find(seconds)
-        return {served: found if keeps else (".txt",) for served, keeps in keep.items()}, are_all
-
-    async def _able(
+    def _able(
         self, offers: Mapping[Served, Offer], source: str, target: str, suffix: str
     ) -> Mapping[Served, Offer]:
         """Return the models that translate a kind of file between two languages.
@@ -199,17 +178,10 @@ class LibreTranslate:
         if source != "auto" or not models:
             models = [choose(offers, source, target)[0]]
         chosen = {served: offers[served] for served in models}
-        seconds = 0 if suffix == ".txt" else self._settings.timeout
-        formats, are_all = await self._formats(chosen, seconds)
+        formats = _formats(chosen)
         able = {served: offer for served, offer in chosen.items() if suffix in formats[served]}
         if able:
             return able
-        if not are_all and suffix in SUFFIXES:
-            raise ServingError(
-                Code.UNAVAILABLE,
-                f"The server does not know yet whether it can read {suffix} files. Try again "
-                "later.",
-            )
         keep = all(offer.keeps_markup for offer in chosen.values())
         more = "" if keep else " Export the model with --protect all for more."
         raise invalid(
@@ -280,7 +252,7 @@ class LibreTranslate:
         if not isinstance(file, File):
             raise _missing("file")
         wanted, target = (_required(fields, side) for side in ("source", "target"))
-        able = await self._able(offers, wanted, target, file.suffix)
+        able = self._able(offers, wanted, target, file.suffix)
         ask: _Ask | None = None
 
         async def translate(texts: Sequence[str]) -> list[str]:
@@ -373,9 +345,14 @@ class LibreTranslate:
         return found
 
 
-def _keeps_markup(served: Served, offer: Offer) -> bool:
-    """Return whether a model translates files other than text, which have tags to keep."""
-    return offer.keeps_markup and DOCUMENT in served.model and MANY not in served.model
+def _formats(offers: Mapping[Served, Offer]) -> Mapping[Served, Sequence[str]]:
+    """Return the kinds of files that each model translates: text, and all if it keeps markup."""
+    keep = {
+        served: offer.keeps_markup and DOCUMENT in served.model and MANY not in served.model
+        for served, offer in offers.items()
+    }
+    found = readable_suffixes() if any(keep.values()) else ()
+    return {served: found if keeps else (".txt",) for served, keeps in keep.items()}
 
 
 def _longest(formats: Iterable[Sequence[str]]) -> Sequence[str]:

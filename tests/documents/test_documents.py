@@ -19,6 +19,7 @@ from keras_transformer.serving.errors import ServingError
 from keras_transformer.serving.files import File, Files
 from keras_transformer.text.patterns import find_symbols
 from keras_transformer.text.sentences import split_sentences
+from tests.helpers.tiny import run_python
 
 PO = r"""# A header.
 msgid ""
@@ -1025,3 +1026,24 @@ def test_a_damaged_file_is_refused(suffix, content, tmp_path):
         read_and_translate(tmp_path / "file.po", list)
     with pytest.raises(ValueError, match=r"one of \.txt \.po .* received .*file\.pdf"):
         check_suffix(tmp_path / "file.pdf")
+
+
+READABLE = """
+import contextlib, pathlib, sys
+from keras_transformer.documents.files import SUFFIXES, check_suffix, readable_suffixes
+
+sys.modules[sys.argv[1]] = None
+found = readable_suffixes()
+assert not {"docx", "lxml", "mistletoe", "translate"} & {*sys.modules} - {sys.argv[1]}
+able = []
+for suffix in SUFFIXES:
+    with contextlib.suppress(ImportError):
+        check_suffix(pathlib.Path(f"file{suffix}"))
+        able.append(suffix)
+print(found == able, len(found) < len(SUFFIXES))
+"""
+
+
+@pytest.mark.parametrize("missing", ["docx", "mistletoe", "translate"])
+def test_the_kinds_of_files_are_known_without_an_import(missing):
+    assert run_python("-c", READABLE, missing).stdout.split() == ["True", "True"]

@@ -27,7 +27,7 @@ from keras_transformer.config.record import ExportRecord
 from keras_transformer.documents.markdown import from_tags, hide, to_tags
 from keras_transformer.serving.errors import Code, ServingError
 from keras_transformer.serving.file_process import _hide_code
-from keras_transformer.serving.files import File, Files, Suffixes, _command
+from keras_transformer.serving.files import File, Files, _command
 from keras_transformer.serving.languages import Offer, choose, find_code, read_offer, short_codes
 from keras_transformer.serving.model import DEFAULT, DOCUMENT
 from keras_transformer.serving.parts import Sizes
@@ -816,7 +816,7 @@ def test_a_message_of_a_file_has_a_bounded_size(monkeypatch):
 
 
 def test_a_process_that_ends_without_a_reason_refuses_its_file(monkeypatch, caplog):
-    command, options = _command()
+    command, options = _command("a.txt")
     program = [sys.executable, "-c", "import sys; print('{', end=''); sys.exit(7)"]
     monkeypatch.setattr("keras_transformer.serving.files._command", lambda *_: (program, options))
     with pytest.raises(ServingError, match="a.txt could not be read") as error:
@@ -825,63 +825,10 @@ def test_a_process_that_ends_without_a_reason_refuses_its_file(monkeypatch, capl
     assert caplog.messages == ["The process that reads a .txt file ended with 7"]
 
 
-def search_with(monkeypatch, *programs):
-    """Replace the process that finds suffixes, and return a list that has one item per start."""
-    starts = []
-
-    def command(*arguments):
-        usual, options = _command(*arguments)
-        if arguments:
-            return usual, options
-        starts.append(programs[min(len(starts), len(programs) - 1)])
-        return [sys.executable, "-c", starts[-1]], options
-
-    monkeypatch.setattr("keras_transformer.serving.files._command", command)
-    return starts
-
-
-def test_the_search_for_suffixes_holds_nothing_up(monkeypatch, caplog):
-    monkeypatch.setattr("keras_transformer.serving.files._START_SECONDS", 5)
-    found = """print('[".txt", ".po"]')"""
-    starts = search_with(monkeypatch, "import time; time.sleep(60)", "exit(1)", found)
-
-    async def check():
-        kinds = Suffixes()
-        begin = time.monotonic()
-        assert await asyncio.gather(*(kinds.find(0.1) for _ in range(20))) == 20 * [
-            ((".txt",), False)
-        ]
-        assert await asyncio.wait_for(asyncio.to_thread(int), 2) == 0
-        assert time.monotonic() - begin < 4 and len(starts) == 1
-        for _ in range(2):
-            assert await kinds.find(30) == ((".txt",), False)  # The next is not due.
-        assert "Only .txt files are translated" in caplog.text and "more than 5 s" in caplog.text
-        for result in (((".txt",), False), ((".txt", ".po"), True)):
-            kinds._next = 0
-            assert [await kinds.find(30) for _ in range(2)] == 2 * [result]
-        assert len(starts) == 3 and "ended with 1" in caplog.text
-
-    asyncio.run(check())
-
-
-def test_files_are_refused_for_now_where_the_search_for_suffixes_fails(tmp_path, monkeypatch):
-    search_with(monkeypatch, "exit(1)")
-    signatures, languages = {"translate_document": "document"}, {"languages": ["en", "de"]}
-    model = save_tool(tmp_path / "docs", signatures, facts=languages, decoding={"protect": "all"})
-    with ModelServer("", "", models=[model]) as server:
-        client = connect(server)
-        status, reason = translate_file(client, "a.docx", b"")
-        assert status == 503 and "can read .docx files. Try again later." in reason
-        status, reason = translate_file(client, "a.exe", b"")
-        assert status == 400 and reason.endswith("Give one of .txt.")
-        assert translate_file(client, "a.txt", b"A dog.") == (b"A dog.!", None)
-        assert client.get("/frontend/settings")[1]["supportedFilesFormat"] == [".txt"]
-
-
 def test_the_process_of_a_file_gets_no_secrets(monkeypatch):
     monkeypatch.setenv("API_KEY", "secret")
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
-    environment = _command()[1]["env"]
+    environment = _command("a.txt")[1]["env"]
     assert "API_KEY" not in environment and {"PATH", "PYTHONPATH", "LC_ALL"} <= {*environment}
 
 
@@ -938,7 +885,7 @@ def start_for_file(folder, **changed):
     """Start the process that translates a file in a directory, with the id of another server."""
     folder.mkdir(exist_ok=True)
     (folder / "file.txt").write_text("a")
-    command, options = _command(str(folder / "file.txt"))
+    command, options = _command(folder / "file.txt")
     command[-2] = changed.get("server", command[-2])
     return subprocess.Popen(command, **options)
 
