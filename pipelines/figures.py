@@ -112,7 +112,7 @@ def position_figures(translator: "Translator") -> "Iterator[tuple[str, Figure]]"
 def training_figures(config: "ExperimentConfig", directory: str) -> "Iterator[tuple[str, Figure]]":
     """Yield name and figure of the learning rate and of the training curves of a run."""
     from keras_transformer.plots import training_curves
-    from keras_transformer.plots.curves import last_step, learning_rate_curve, step_curves
+    from keras_transformer.plots.curves import learning_rate_curve, step_curves
     from keras_transformer.schedules import NoamSchedule
     from keras_transformer.training.csv_tables import read_history, read_metrics
 
@@ -120,16 +120,16 @@ def training_figures(config: "ExperimentConfig", directory: str) -> "Iterator[tu
     schedule = NoamSchedule(
         config.model.d_model, training.warmup_steps, training.learning_rate_scale
     )
-    history = read_history(directory)
-    if rates := history.get("learning_rate"):
-        steps = max(2, last_step(schedule, rates))
-    else:  # Version 0.1 did not record it. Show how the schedule goes on after the warm-up.
-        steps = 5 * training.warmup_steps
+    metrics: dict[str, list[float]] = {}
+    if (Path(directory) / "metrics.csv").exists():  # Version 0.1 and JAX write none.
+        metrics = read_metrics(directory)
+    # Without a step, show how the schedule goes on after the warm-up.
+    steps = max(2, int(metrics["step"][-1])) if metrics else 5 * training.warmup_steps
     yield "learning_rate", learning_rate_curve(schedule, steps)
     smoothing = training.label_smoothing
-    yield "training_curves", training_curves(history, label_smoothing=smoothing)
-    if (Path(directory) / "metrics.csv").exists():  # That of version 0.1 has none.
-        yield "steps", step_curves(read_metrics(directory), label_smoothing=smoothing)
+    yield "training_curves", training_curves(read_history(directory), label_smoothing=smoothing)
+    if metrics:
+        yield "steps", step_curves(metrics, label_smoothing=smoothing)
 
 
 def write(figures: "dict[str, Figure]", output: Path) -> None:

@@ -146,52 +146,12 @@ def step_curves(
     return figure
 
 
-def last_step(schedule: NoamSchedule, learning_rates: Sequence[float]) -> int:
-    """Return the number of steps of a run, from the learning rates at the ends of its epochs.
-
-    The run must have used the schedule from its first step, with epochs of equal length. If the
-    whole run is a single epoch, it is assumed to end in the warm-up.
-
-    Args:
-        schedule: The schedule of the run.
-        learning_rates: The learning rate after each epoch, such as `history["learning_rate"]`.
-
-    Returns:
-        The number of steps after the last epoch.
-
-    Raises:
-        ValueError: If there is no learning rate.
-
-    >>> schedule = NoamSchedule(512, warmup_steps=4000)
-    >>> last_step(schedule, [float(schedule(step)) for step in (3000, 6000, 9000)])
-    9000
-    """
-    if not learning_rates:
-        raise ValueError(
-            "learning_rates must have a value, received an empty list. Train for an epoch."
-        )
-    warmup = schedule.warmup_steps
-    peak = schedule.scale * (schedule.d_model * warmup) ** -0.5
-
-    def steps(rate: float) -> tuple[float, float]:
-        # The rate after n steps is the rate of step n + 1, which is in the warm-up or after it.
-        return warmup * rate / peak - 1, warmup * (peak / rate) ** 2 - 1
-
-    epochs = len(learning_rates)
-    candidates = [
-        (abs(last - epochs * first), last)
-        for first in steps(learning_rates[0])
-        for last in steps(learning_rates[-1])
-    ]
-    return round(min(candidates)[1])
-
-
 def learning_rate_curve(schedule: NoamSchedule, steps: int) -> "Figure":
     """Return a figure of the learning rate, with warm-up and peak (Section 5.3, eq. 3).
 
     Args:
         schedule: The schedule to draw.
-        steps: The last step to draw, such as the `last_step` of a run.
+        steps: The last step to draw, such as the last of a run.
 
     Returns:
         The matplotlib figure.

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.plots import training_curves
-from keras_transformer.plots.curves import last_step, learning_rate_curve, step_curves
+from keras_transformer.plots.curves import learning_rate_curve, step_curves
 from keras_transformer.schedules import NoamSchedule
 
 HISTORY = {
@@ -110,21 +110,6 @@ def test_a_run_may_end_in_its_warm_up():
 def test_a_single_step_is_rejected():
     with pytest.raises(ValueError, match="steps must be at least 2, received 1"):
         learning_rate_curve(NoamSchedule(16), steps=1)
-
-
-@pytest.mark.parametrize(
-    ("epochs", "steps_per_epoch"), [(2, 20), (3, 40), (4, 90), (2, 100), (5, 250), (9, 3), (1, 60)]
-)
-def test_the_last_step_follows_from_the_learning_rates(epochs, steps_per_epoch):
-    schedule = NoamSchedule(d_model=16, warmup_steps=100, scale=0.7)
-    steps = [steps_per_epoch * epoch for epoch in range(1, epochs + 1)]
-    rates = [float(schedule(step)) for step in steps]  # At iteration `step` of an optimizer.
-    assert last_step(schedule, rates) == steps[-1]
-
-
-def test_the_last_step_needs_a_learning_rate():
-    with pytest.raises(ValueError, match="must have a value, received an empty list"):
-        last_step(NoamSchedule(16), [])
 
 
 def test_steps_have_a_panel_for_each_value():
