@@ -113,8 +113,7 @@ def _parse(argv: Sequence[str] | None, prog: str) -> argparse.Namespace:
         "--input", metavar="FILE", help="text or .gz file; standard input by default"
     )
     args = parser.parse_args(argv)
-    if args.sentences and args.input:
-        parser.error("give sentences or --input, not both")
+    parser.exclude(args, "sentences", "--input")
     if (args.source_language is None) != (args.target_language is None):
         parser.error("give both --from and --to, or neither")
     if args.columns and args.source_language:

@@ -17,7 +17,7 @@ from pathlib import Path
 from pipelines.cli.errors import plain_errors
 from pipelines.cli.parser import Parser, add_model_options
 from pipelines.cli.process import import_tensorflow
-from pipelines.cli.text import add_text_options, check_text_options, one_line, read_text
+from pipelines.cli.text import add_text_options, one_line, read_text
 
 TERMINAL = "-"
 """The value of --draw for the terminal."""
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.par
         f"FILE-1.svg, FILE-2.svg and so on; {TERMINAL} draws them in the terminal instead",
     )
     args = parser.parse_args(argv)
-    check_text_options(parser, args)
+    parser.exclude(args, "sentences", "--input")
     _check_draw(parser, args)
     n_best = args.num_hypotheses is not None
     import_tensorflow()
@@ -70,8 +70,7 @@ def _check_draw(parser: Parser, args: argparse.Namespace) -> None:
     """Exit with status 2 if --draw cannot be done."""
     if args.draw is None:
         return
-    if args.num_hypotheses is not None:
-        parser.error("give --draw or --num-hypotheses, not both")
+    parser.exclude(args, "--draw", "--num-hypotheses")
     path = Path(args.draw)
     if args.draw != TERMINAL and path.suffix not in SUFFIXES:
         parser.error(f"--draw must end in {', '.join(SUFFIXES)} or be {TERMINAL}, received {path}")

@@ -22,12 +22,11 @@ from pipelines.cli.documents import (
     translate_document,
 )
 from pipelines.cli.errors import plain_errors
-from pipelines.cli.parser import Parser, add_model_options, option_of, search_options
+from pipelines.cli.parser import Parser, add_model_options, search_options
 from pipelines.cli.process import import_tensorflow
 from pipelines.cli.text import (
     add_columns_option,
     add_text_options,
-    check_text_options,
     one_line,
     read_text,
     split_columns,
@@ -53,16 +52,13 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.tra
         help="lines of source, tab and target: how words must be translated; see docs/protect.md",
     )
     args = parser.parse_args(argv)
-    for option, value in (("--terms", args.terms), ("--protect", args.protect)):
-        if value and args.num_hypotheses is not None:
-            parser.error(f"give {option} or --num-hypotheses, not both")
-    if args.terms and args.alignments:
-        parser.error("give --terms or --alignments, not both")
-    check_text_options(parser, args)
-    others = ("from", "to", "terms", "protect", "alignments", "num_hypotheses")
-    if args.columns and (given := [name for name in others if getattr(args, name)]):
-        parser.error(f"give --columns or {option_of(given[0])}, not both")
-    _check_alignment_options(parser, args)
+    parser.exclude(args, "--terms", "--num-hypotheses", "--alignments")
+    parser.exclude(args, "--protect", "--num-hypotheses")
+    parser.exclude(args, "sentences", "--input")
+    others = "--from", "--to", "--terms", "--protect", "--alignments", "--num-hypotheses"
+    parser.exclude(args, "--columns", *others)
+    parser.exclude(args, "--alignments", "--num-hypotheses")
+    parser.need(args, "--alignments", "--target", "--alignment-head")
     check_document_options(parser, args)
     import_tensorflow()
 
@@ -147,14 +143,6 @@ def _add_alignment_options(parser: Parser) -> None:
         metavar="NAME",
         help="attention head, such as 2.1.input; by default, it is chosen on the lines themselves",
     )
-
-
-def _check_alignment_options(parser: Parser, args: argparse.Namespace) -> None:
-    if args.alignments and args.num_hypotheses is not None:
-        parser.error("give --alignments or --num-hypotheses, not both")
-    for option, value in (("--target", args.target), ("--alignment-head", args.alignment_head)):
-        if value is not None and not args.alignments:
-            parser.error(f"{option} needs --alignments")
 
 
 def _align(args: argparse.Namespace) -> None:

@@ -162,9 +162,7 @@ def _check(parser: Parser, args: argparse.Namespace) -> None:
                 f"--{option.replace('_', '-')} needs a format with columns, JSON lines or Parquet, "
                 "and --column"
             )
-    if args.protect and (args.scores or args.num_hypotheses is not None):
-        other = "--scores" if args.scores else "--num-hypotheses"
-        parser.error(f"give --protect or {other}, not both")
+    parser.exclude(args, "--protect", "--scores", "--num-hypotheses")
     if args.lines < 1:
         parser.error(f"--lines must be at least 1, received {args.lines}")
 

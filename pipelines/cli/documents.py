@@ -44,27 +44,12 @@ def add_document_options(parser: Parser) -> None:
 
 def check_document_options(parser: Parser, args: argparse.Namespace) -> None:
     """Exit with status 2 if options do not go together."""
-    if args.document:
-        for option, value in (
-            ("sentences", args.sentences),
-            ("--input", args.input),
-            ("--num-hypotheses", args.num_hypotheses is not None),
-            ("--alignments", args.alignments),
-            ("--columns", args.columns),
-        ):
-            if value:
-                parser.error(f"give --document or {option}, not both")
-    for option, value in (
-        ("--output", args.output),
-        ("--force", args.force),
-        ("--only-missing", args.only_missing),
-        ("--checks", args.checks),
-    ):
-        if value and not args.document:
-            lines = "; translations of lines are on standard output" * (option == "--output")
-            parser.error(f"{option} needs --document{lines}")
-    if args.force and not args.output:
-        parser.error("--force needs --output")
+    lines = "sentences", "--input", "--num-hypotheses", "--alignments", "--columns"
+    parser.exclude(args, "--document", *lines)
+    if args.output and not args.document:
+        parser.error("--output needs --document; translations of lines are on standard output")
+    parser.need(args, "--document", "--force", "--only-missing", "--checks")
+    parser.need(args, "--output", "--force")
     if args.output and not Path(args.output).absolute().parent.is_dir():
         parser.error(f"--output must be in an existing directory, received {args.output}")
     if args.output and Path(args.output).is_dir():

@@ -29,6 +29,18 @@ class Parser(argparse.ArgumentParser):
             self.error(f"{unknown[0]!r} is one argument too many")
         return found
 
+    def exclude(self, args: argparse.Namespace, option: str, *others: str) -> None:
+        """Exit with status 2 if an option is given together with one of others."""
+        for other in others:
+            if _is_given(args, option) and _is_given(args, other):
+                self.error(f"give {option} or {other}, not both")
+
+    def need(self, args: argparse.Namespace, needed: str, *options: str) -> None:
+        """Exit with status 2 if one of some options is given without the one that it needs."""
+        for option in options:
+            if _is_given(args, option) and not _is_given(args, needed):
+                self.error(f"{option} needs {needed}")
+
     def error(self, message: str) -> NoReturn:
         """Exit with status 2 and the message in one line."""
         required = "the following arguments are required: "
@@ -41,6 +53,10 @@ class Parser(argparse.ArgumentParser):
         options = re.findall(r"^ +(?:-\w, )?(--[\w.-]+)", self.format_help(), re.MULTILINE)
         close = difflib.get_close_matches(option, options, n=1)
         return f", did you mean {close[0]}?" if close else ""
+
+
+def _is_given(args: argparse.Namespace, option: str) -> bool:
+    return bool(getattr(args, option.removeprefix("--").replace("-", "_")))
 
 
 def add_search_options(parser: argparse.ArgumentParser) -> None:

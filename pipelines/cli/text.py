@@ -18,12 +18,6 @@ def add_text_options(parser: argparse.ArgumentParser, purpose: str) -> None:
     )
 
 
-def check_text_options(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    """Exit with status 2 if there are both sentences and --input."""
-    if args.sentences and args.input:
-        parser.error("give sentences or --input, not both")
-
-
 def add_columns_option(parser: argparse.ArgumentParser) -> None:
     """Add --columns, which takes the place of --from and --to."""
     parser.add_argument(
