@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.report import new_parser
-from pipelines.cli import plain_errors
+from pipelines.cli.errors import plain_errors
 
 
 class Sample(NamedTuple):

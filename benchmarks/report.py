@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from pipelines.cli import plain_errors
+from pipelines.cli.errors import plain_errors
 
 
 def new_parser(description: str | None, **options: Any) -> argparse.ArgumentParser:

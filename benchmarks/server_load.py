@@ -28,7 +28,7 @@ from benchmarks.hostile_clients import measure
 from benchmarks.load import Sample, report
 from benchmarks.machine import free_ports
 from benchmarks.report import new_parser
-from pipelines.cli import plain_errors
+from pipelines.cli.errors import plain_errors
 
 Send = Callable[[list[str]], list[str]]
 """Translates a batch with a server."""

@@ -45,7 +45,8 @@ from keras_transformer.training import train
 from keras_transformer.training.csv_tables import read_history
 from keras_transformer.training.run_directory import check_claim, settle
 from keras_transformer.utils.files import whole_file
-from pipelines.cli import plain_errors, start_log
+from pipelines.cli.errors import plain_errors
+from pipelines.cli.process import start_log
 
 HEADER = """\
 | row | N | d_model | d_ff | h | d_k | d_v | P_drop | eps_ls | epochs | perplexity | BLEU \

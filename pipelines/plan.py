@@ -14,10 +14,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pipelines.cli.errors import MISTAKE, Failed, plain_errors
+from pipelines.cli.errors import MISTAKE, Failed, plain_errors, stop_on_signals
 from pipelines.cli.parser import Parser
 from pipelines.cli.process import import_tensorflow
-from pipelines.cli.signals import stop_on_signals
 
 
 class Size(NamedTuple):

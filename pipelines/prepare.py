@@ -18,10 +18,9 @@ from pipelines.cli.cluster import (
     mapped_by,
     pop_engine_options,
 )
-from pipelines.cli.errors import MISTAKE, plain_errors
+from pipelines.cli.errors import MISTAKE, plain_errors, stop_on_signals
 from pipelines.cli.parser import Parser
 from pipelines.cli.process import import_tensorflow, start_log
-from pipelines.cli.signals import stop_on_signals
 
 
 @plain_errors()

@@ -12,10 +12,9 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipelines.cli.errors import MISTAKE, plain_errors
+from pipelines.cli.errors import MISTAKE, plain_errors, stop_on_signals
 from pipelines.cli.parser import Parser
 from pipelines.cli.process import import_tensorflow, start_log
-from pipelines.cli.signals import stop_on_signals
 
 
 @plain_errors()

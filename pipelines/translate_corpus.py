@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pipelines.cli.cluster import Task, add_engine_options, check_engine_options, engine
-from pipelines.cli.errors import FAILED, plain_errors
+from pipelines.cli.errors import FAILED, plain_errors, stop_on_signals
 from pipelines.cli.models import Translate, find_cuts, load_model
 from pipelines.cli.parser import Parser, add_model_options, search_options
 from pipelines.cli.process import import_tensorflow, start_log
-from pipelines.cli.signals import stop_on_signals
 from pipelines.cli.text import one_line
 from pipelines.translate import check_unprotected
 

@@ -1,20 +1,22 @@
-"""Errors that a person can cause, in one line, and interruptions."""
+"""Errors that a person can cause, in one line, and signals that end a command."""
 
 import contextlib
 import errno
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any
-
-from pipelines.cli.signals import Stopped
 
 INTERRUPTED = 128 + signal.SIGINT
 """Exit status after Ctrl-C, as shells expect it; after another signal it is 128 and its number."""
 FAILED, MISTAKE, TRY_AGAIN = 1, 2, 75
 """Exit status after an error; after a mistake in the options or in the configuration; and after an
 error that the same command may not meet later (EX_TEMPFAIL of sysexits.h)."""
+SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+"""With which a scheduler, `kill` or a closed terminal ends a command."""
 
 _MEMORY = (
     "Free some memory, raise its limit (ulimit -v) or that of threads (ulimit -u), or use smaller "
@@ -35,6 +37,54 @@ _REMEDIES = {
 }
 _RESOURCES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM}
 _NO_MEMORY = ("can't start new thread", "failed to map segment from shared object")
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal asks the command to end; what Ctrl-C ends, it ends too.
+
+    Args:
+        number: The signal.
+    """
+
+    def __init__(self, number: int):
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+@contextlib.contextmanager
+def stop_on_signals() -> Iterator[None]:
+    """Raise `Stopped` in the block when SIGTERM or SIGHUP arrives, and then restore the handlers.
+
+    A second signal ends the process at once. Signals that are ignored, as SIGHUP is under `nohup`,
+    stay ignored. Outside the main thread, which alone receives signals, nothing happens.
+
+    Raises:
+        Stopped: When a signal arrives.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    handlers = {
+        number: handler
+        for number, handler in before.items()
+        if handler not in (signal.SIG_IGN, None)  # None: not installed from Python.
+    }
+
+    def restore() -> None:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        restore()
+        raise Stopped(number)
+
+    for number in handlers:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        restore()
 
 
 class Failed(SystemExit):

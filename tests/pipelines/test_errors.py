@@ -13,9 +13,8 @@ import tensorflow as tf
 import yaml
 
 from pipelines import evaluate, export, figures, translate
-from pipelines.cli.errors import explain, plain_errors
+from pipelines.cli.errors import Stopped, explain, plain_errors
 from pipelines.cli.parser import Parser
-from pipelines.cli.signals import Stopped
 from tests.helpers.tiny import ROOT
 
 
@@ -112,7 +111,7 @@ def test_a_signal_has_its_status_even_if_the_terminal_is_closed(monkeypatch):
 
 def test_a_closed_pipe_is_no_error():
     code = """
-from pipelines.cli import plain_errors
+from pipelines.cli.errors import plain_errors
 with plain_errors():
     while True:
         print("line", flush=True)

@@ -8,7 +8,6 @@ from keras_transformer.config import DecodingConfig
 from keras_transformer.translation.batching import translate_in_batches
 from keras_transformer.trees import Tree, parse_tree
 from pipelines import parse
-from pipelines.cli.trees import print_tree
 from tests.helpers.parser import parser
 from tests.helpers.tiny import export_quickly, tiny_translator
 
@@ -128,7 +127,7 @@ def test_trees_are_drawn_in_the_terminal_instead(capsys):
 
 def test_a_terminal_shows_tags_and_chains_of_constituents(capsys):
     tree = "(S (S (VP (TO To) (VP (VB see) (NP (NP (XX [red]) (XX :smile:)))))) (VP (VBZ is)))"
-    print_tree(parse_tree(tree))
+    parse.print_tree(parse_tree(tree))
     assert lines(capsys) == [
         "S",
         "├── S ─ VP",
@@ -141,7 +140,7 @@ def test_a_terminal_shows_tags_and_chains_of_constituents(capsys):
 
 
 def test_a_terminal_shows_all_words_of_a_deep_tree(capsys):
-    print_tree(parse_tree("(S (IN that) " * 60 + "(NN end)" + ")" * 60))
+    parse.print_tree(parse_tree("(S (IN that) " * 60 + "(NN end)" + ")" * 60))
     shown = lines(capsys)
     assert sum("that/IN" in line for line in shown) == 60
     assert shown[-1].endswith("S  that/IN end/NN")
@@ -150,7 +149,7 @@ def test_a_terminal_shows_all_words_of_a_deep_tree(capsys):
 def test_color_is_for_terminals(capsys, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-256color")
-    print_tree(parse_tree("(NP (XX dogs))"))
+    parse.print_tree(parse_tree("(NP (XX dogs))"))
     assert capsys.readouterr().out == "\x1b[1;34mNP\x1b[0m  dogs\n"
 
 

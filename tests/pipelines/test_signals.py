@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from pipelines.cli.signals import Stopped, stop_on_signals
+from pipelines.cli.errors import Stopped, stop_on_signals
 
 
 def ignore(number, frame):
