@@ -27,7 +27,8 @@ from keras_transformer.serving.languages import (
     read_offer,
 )
 from keras_transformer.serving.metrics import Entry
-from keras_transformer.serving.model import DEFAULT, DOCUMENT
+from keras_transformer.serving.model import DEFAULT
+from keras_transformer.serving.parts import DOCUMENT
 from keras_transformer.serving.predict import Predictor
 from keras_transformer.serving.queues import LARGE, off_loop
 from keras_transformer.serving.text_parts import (
@@ -326,7 +327,7 @@ class LibreTranslate:
         }
         longest = max(map(len, inputs["text"]), default=0)
         # `Predictor.run` checks those of a document.
-        most = math.inf if signature == DOCUMENT else served.model.most_bytes(signature)
+        most = math.inf if signature == DOCUMENT else served.model.estimates[signature].most_bytes
         if longest > most:  # The model would leave out the rest.
             raise invalid(
                 f"Invalid request: a line may have {most} bytes, received {longest}. Break it "
@@ -371,7 +372,7 @@ def _has_others(ask: _Ask, rows: Sequence[str]) -> bool:
     model = ask.served.model
     if _N_BEST not in model or ask.is_many or ask.offer.protects:
         return False
-    most = model.most_bytes(_N_BEST)
+    most = model.estimates[_N_BEST].most_bytes
     return all(len(row.encode("utf-8", "replace")) <= most for row in rows)
 
 

@@ -2,9 +2,7 @@
 
 import contextlib
 import itertools
-import math
 import os
-import re
 import struct
 import time
 from collections.abc import Iterator, Mapping
@@ -15,7 +13,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from keras_transformer.serving.errors import Code, ServingError, invalid
-from keras_transformer.serving.parts import Pace, Sizes, lengths
+from keras_transformer.serving.parts import Estimate, Needs
 from keras_transformer.serving.session import Session, register_text_ops
 from keras_transformer.serving.tensors import (
     DTYPES,
@@ -31,21 +29,10 @@ from keras_transformer.utils.memory import trim_memory
 from keras_transformer.utils.versions import GRAPH
 
 DEFAULT = "serving_default"
-DOCUMENT = "translate_document"
-"""The signature that divides a text into sentences, and is not run in parts."""
 _WARMUP = "assets.extra/tf_serving_warmup_requests"
 _INIT = "__saved_model_init_op"
 _INIT_OPS = ("saved_model_main_op", "legacy_init_op")  # Collections of TensorFlow 1.
 _TRIM_SECONDS = 10  # Memory that is freed more often is soon needed again.
-_DOCUMENT_TEXTS = 4  # How many of the longest that the model reads a document may have.
-_DOCUMENT_ROWS = 64  # Sentences that it runs at a time.
-_PIECE_BYTES = 200  # Of a sentence that is too long.
-_SENTENCE_END = re.compile(
-    rb"(?:[.!?]|\xe2\x80\xa6)[^\sA-Za-z0-9]{0,8}\s+(?![\sa-z])"
-    rb"|\xe3\x80\x82|\xef\xbd\xa1|\xef\xbc[\x81\x9f]|[\n\r]|\xe2\x80[\xa8\xa9]"
-)
-"""Of texts in UTF-8; an estimate of what `translate_document` does."""
-_BYTES_PER_VALUE = 16  # Of an output, with its copies.
 
 
 class Model:
@@ -54,8 +41,7 @@ class Model:
     Attributes:
         signature_defs: The description of each signature, a `SignatureDef`.
         gpu_memory: The bytes that all models may take on the GPU that runs it; None on a CPU.
-        sizes: What it needs for a row; None if it is not an export of this package.
-        paces: How fast each signature is.
+        estimates: What the rows of each signature take.
         warmup_seconds: How long the warm-up requests took.
 
     Args:
@@ -82,8 +68,11 @@ class Model:
         trim_memory()
         gpus = self._session.gpus
         self.gpu_memory = min(gpus, default=None)
-        self.sizes = Sizes.read(version)
-        self.paces = {name: Pace(on_gpu=bool(gpus)) for name in self.signature_defs}
+        needs = Needs.read(version)
+        self.estimates = {
+            name: Estimate(name, about, needs, on_gpu=bool(gpus))
+            for name, about in self.signature_defs.items()
+        }
         self._trimmed = 0.0
         self.warmup_seconds = self._warm_up(version / _WARMUP)
 
@@ -124,60 +113,6 @@ class Model:
     def outputs(self, signature: str) -> set[str]:
         """Return the names of a signature's outputs."""
         return set(self.signature_defs[signature].outputs)
-
-    def is_row_wise(self, signature: str, inputs: Mapping[str, np.ndarray]) -> bool:
-        """Return whether the rows of a request may be run apart, as those of our exports.
-
-        Rows of other models may depend on each other.
-        """
-        sizes = {len(array) for array in inputs.values() if array.ndim == 1}
-        return self.sizes is not None and signature in self.sizes.signatures and len(sizes) == 1
-
-    def lengths(self, signature: str, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Return the length of each row, in bytes that a signature reads."""
-        found = lengths(inputs)
-        return found if self.sizes is None else np.minimum(found, self.most_bytes(signature))
-
-    def most_bytes(self, signature: str) -> float:
-        """Return the bytes of the longest text that a signature reads to its end, as a rule."""
-        if self.sizes is None:
-            return math.inf
-        return self.sizes.most_bytes * (_DOCUMENT_TEXTS if signature == DOCUMENT else 1)
-
-    def sentences(self, text: bytes) -> tuple[int, int]:
-        """Return about how many sentences a document has, and the bytes of the longest."""
-        assert self.sizes is not None
-        sizes = [len(sentence) for sentence in _SENTENCE_END.split(text)]
-        pieces = (size // _PIECE_BYTES for size in sizes if size > self.sizes.longest)
-        return len(sizes) + sum(pieces), max(sizes)
-
-    def memory(self, signature: str, length: int, rows: int = 1) -> int:
-        """Return the most bytes that a row-wise signature takes.
-
-        Args:
-            signature: The signature's name.
-            length: The bytes of the longest row; of a document, of its longest sentence.
-            rows: How many there are, or sentences.
-        """
-        assert self.sizes is not None
-        rows = min(rows, _DOCUMENT_ROWS) if signature == DOCUMENT else rows
-        tokens, memory = self.sizes.of_row(length)
-        shapes = (info.tensor_shape.dim for info in self.signature_defs[signature].outputs.values())
-        values = sum(
-            math.prod(tokens if dim.size < 0 else dim.size for dim in shape[1:]) for shape in shapes
-        )
-        return rows * (int(memory) + _BYTES_PER_VALUE * values)
-
-    def heads(self, signature: str) -> int:
-        """Return the layers times heads of the attention that a signature returns, or 1."""
-        shapes = (info.tensor_shape.dim for info in self.signature_defs[signature].outputs.values())
-        # [B, layers, H, T, S]; the other sizes are -1.
-        weights = (
-            math.prod(max(dim.size, 1) for dim in shape)
-            for shape in shapes
-            if len(shape) == 5 and shape[3].size == shape[4].size == -1
-        )
-        return max(weights, default=1)
 
     def fit(
         self, signature: str, inputs: Mapping[str, np.ndarray], flatten: bool = True

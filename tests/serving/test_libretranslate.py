@@ -29,8 +29,8 @@ from keras_transformer.serving.errors import Code, ServingError
 from keras_transformer.serving.file_process import _hide_code
 from keras_transformer.serving.files import File, Files, _command
 from keras_transformer.serving.languages import Offer, choose, find_code, read_offer, short_codes
-from keras_transformer.serving.model import DEFAULT, DOCUMENT
-from keras_transformer.serving.parts import Sizes
+from keras_transformer.serving.model import DEFAULT
+from keras_transformer.serving.parts import DOCUMENT, Estimate, Needs
 from keras_transformer.serving.predict import Predictor
 from keras_transformer.serving.settings import Limits, ModelConfig, read_keys
 from keras_transformer.serving.text_parts import html_parts, join_parts, text_parts
@@ -285,28 +285,30 @@ def test_lines_are_divided_into_sentences_if_the_model_can(tmp_path, monkeypatch
     with ModelServer("", "", models=[model]) as server:
         assert translate(connect(server), "a\nb")[1] == {"translatedText": "a!\nb!"}
         [served] = server.server.predictor.versions.of("docs").served.values()
-        monkeypatch.setattr(served.model, "sizes", SimpleNamespace(most_bytes=10, signatures=()))
+        monkeypatch.setattr(served.model.estimates[DOCUMENT], "most_bytes", 40)
         long = 41 * "a"  # It would run as a whole.
         status, answer = translate(connect(server), long)
         assert status == 400 and "may have 40 bytes, received 41" in answer["error"]
         request = {"signature_name": "translate_document", "inputs": [long]}
         status, answer = connect(server, "docs").post(request)
         assert status == 400 and "may have 40 bytes, received 41" in answer["error"]
-        sizes = Sizes(signatures=frozenset(), longest=300, target=(9.0, 1.0), memory=(9.0, 1.0))
-        monkeypatch.setattr(served.model, "sizes", sizes)
-        check_memory_of_documents(served.model)
+        check_memory_of_documents(served.model.signature_defs)
 
 
-def check_memory_of_documents(model):
+def check_memory_of_documents(signature_defs):
     """As many sentences as are translated at a time need memory, not the text as one."""
+    needs = Needs(frozenset(), most_tokens=300, target_tokens=(9.0, 1.0), search_bytes=(9.0, 1.0))
+    names = DEFAULT, DOCUMENT
+    rows, document = (Estimate(name, signature_defs[name], needs) for name in names)
     long = {"text": np.array([5000 * b"a", b"a"], object)}
-    assert [model.lengths(name, long)[0] for name in (DEFAULT, DOCUMENT)] == [2400, 5000]
-    assert model.sentences(b"") == (1, 0)
-    assert model.sentences("A dog. “Two men.” E.g. no… Yes\nA".encode()) == (5, 10)
-    assert model.sentences(1000 * b"a") == (6, 1000)  # Split where no sentence ends.
-    one = model.memory(DOCUMENT, 20)
-    assert [model.memory(DOCUMENT, 20, rows) // one for rows in (2, 64, 999)] == [2, 64, 64]
-    assert model.memory(DEFAULT, 20, 99) == 99 * one
+    assert [rows.most_bytes, document.most_bytes] == [2400, 4 * 2400]
+    assert [rows.read_bytes(long)[0], document.read_bytes(long)[0]] == [2400, 5000]
+    assert document.sentences(b"") == (1, 0)
+    assert document.sentences("A dog. “Two men.” E.g. no… Yes\nA".encode()) == (5, 10)
+    assert document.sentences(1000 * b"a") == (6, 1000)  # Split where no sentence ends.
+    one = document.memory(20)
+    assert [document.memory(20, count) // one for count in (2, 64, 999)] == [2, 64, 64]
+    assert rows.memory(20, 99) == 99 * one
 
 
 def test_other_translations_are_those_of_n_best(tool):
@@ -320,7 +322,7 @@ def test_a_line_that_is_too_long_for_n_best_has_no_alternatives(tmp_path, monkey
     model = save_tool(tmp_path / "long", signatures, facts={"languages": ["en", "de"]})
     with ModelServer("", "", models=[model]) as server:
         [served] = server.server.predictor.versions.of("long").served.values()
-        monkeypatch.setattr(served.model, "sizes", SimpleNamespace(most_bytes=10, signatures=()))
+        monkeypatch.setattr(served.model.estimates["n_best"], "most_bytes", 10)
         for text, others in ((10 * "a", 2), (11 * "a", 0)):
             status, answer = translate(connect(server), text, alternatives=9)
             assert (status, answer["translatedText"]) == (200, text + "!")
@@ -462,9 +464,8 @@ def test_keys_are_asked_for(one, tmp_path):
 
 
 def test_a_line_that_the_model_does_not_read_to_its_end_is_refused(tool, monkeypatch):
-    sizes = SimpleNamespace(most_bytes=10, signatures=())
     [served] = tool.server.server.predictor.versions.of("en_de").served.values()
-    monkeypatch.setattr(served.model, "sizes", sizes)
+    monkeypatch.setattr(served.model.estimates[DEFAULT], "most_bytes", 10)
     status, answer = translate(tool, "short\n" + "long" * 3)
     assert status == 400 and "a line may have 10 bytes, received 12" in answer["error"]
 

@@ -286,7 +286,7 @@ def test_a_gpu_is_given_large_batches_after_single_rows():
     paces = Pace(), Pace(on_gpu=True)
     for pace in paces:
         for _ in range(50):
-            pace.add(rows=1, longest=80, seconds=0.13)
+            pace.add(rows=1, longest_bytes=80, seconds=0.13)
     assert [pace.is_slow(2, 80) for pace in paces] == [True, False]
     assert not paces[1].is_slow(256, 80)
     assert paces[1].is_slow(256, 800) and paces[1].is_slow(1, 800)

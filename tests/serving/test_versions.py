@@ -265,7 +265,8 @@ def test_the_graph_for_serving_is_served(tmp_path):
     model = Model(tmp_path / "1")
     answer = model.run("serving_default", {"x": np.array([b"a"], object)})
     assert answer["serve"].tolist() == [b"serve"]
-    assert model.heads("serving_default") == 1  # Five dimensions, and not those of attention.
+    heads = model.estimates["serving_default"].heads
+    assert heads == 1  # Five dimensions, and not those of attention.
     write_graphs(tmp_path / "2", "train")
     with pytest.raises(ValueError, match=r"must have a graph with the tag serve, received \[\["):
         Model(tmp_path / "2")
