@@ -254,13 +254,6 @@ def test_bleu_refuses_more_than_256_kilobytes(port):
     assert (status, answer) == (413, {"error": "The request is larger than 262144 bytes"})
 
 
-def test_bleu_refuses_other_sites(port):
-    body = '{"translations": ["a"], "references": ["a"]}'
-    for site, status in {"cross-site": 403, "same-origin": 200, "none": 200}.items():
-        headers = {"Sec-Fetch-Site": site}
-        assert ask(port, "POST", "/page/bleu", body, headers).status == status
-
-
 def test_bleu_keeps_no_sentence(port):
     for texts in (["Keep me."], ["保持我"], ["わたし"]):
         assert bleu(port, {"translations": texts, "references": texts})[0] == 200

@@ -60,7 +60,7 @@ def test_the_name_of_the_machine_is_its_own(monkeypatch):
 @pytest.mark.parametrize(
     "host", ["evil.example", "localhost.evil.example", "1.2.3.4.evil", "[", "a@"]
 )
-@pytest.mark.parametrize("path", [PREDICT, "/page/bleu", "/"])
+@pytest.mark.parametrize("path", [PREDICT, "/translate", "/page/bleu", "/"])
 def test_a_name_that_resolves_here_is_refused(host, path, passing, port):
     """As after DNS rebinding, when the page's origin is the same as its host."""
     for each in (port, passing.port):
@@ -71,14 +71,15 @@ def test_a_name_that_resolves_here_is_refused(host, path, passing, port):
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://localhost:1", ""])
-def test_a_page_elsewhere_is_refused(origin, passing, plain, caplog):
+@pytest.mark.parametrize("path", [PREDICT, "/translate"])
+def test_a_page_elsewhere_is_refused(origin, path, passing, plain):
     for port in (passing.port, plain.server.rest_port):
-        response = send(port, Origin=origin)
+        response = send(port, path=path, Origin=origin)
         assert response.status == 403
         assert f"start it with --allowed-origins {origin}" in response.body.decode()
         assert "access-control-allow-origin" not in response.headers
         preflight = {"Origin": origin, "Access-Control-Request-Method": "POST"}
-        assert ask(port, "OPTIONS", PREDICT, headers=preflight).status >= 400
+        assert ask(port, "OPTIONS", path, headers=preflight).status >= 400
 
 
 def test_a_page_elsewhere_may_only_link_here(passing, port):
@@ -86,7 +87,10 @@ def test_a_page_elsewhere_may_only_link_here(passing, port):
         for mode, status in {"no-cors": 403, "navigate": 200}.items():
             headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": mode}
             assert ask(each, "GET", "/", headers=headers).status == status
-            assert ask(each, "POST", PREDICT, BODY, headers).status == 403
+            for path in (PREDICT, "/translate", "/page/bleu"):
+                assert ask(each, "POST", path, BODY, headers).status == 403
+        for site in ("same-origin", "none"):
+            assert ask(each, "POST", PREDICT, BODY, {"Sec-Fetch-Site": site}).status == 200
 
 
 def test_an_allowed_page_may_read_the_answers(open_ports):
