@@ -15,7 +15,7 @@ import shlex
 import shutil
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -273,13 +273,8 @@ def run_tensorflow(args: argparse.Namespace, version: Path | None, name: str) ->
         )
     if version:
         check_files(version)
-    options = {
-        "port": args.port,
-        "rest_port": args.rest_port,
-        "threads": args.threads,
-        "timeout": args.timeout,
-        "batching": args.batching,
-    }
+    names = "port rest_port threads timeout batching".split()
+    options = {name: getattr(args, name) for name in names}
     if version:
         base = version.parent
         mounts = {base: "/model"}
@@ -350,17 +345,13 @@ def run_python(args: argparse.Namespace, version: Path | None, name: str) -> Non
 
     share_arenas(2)
     prepare_tensorflow()
-    from keras_transformer.serving.http import serve
     from keras_transformer.serving.server import Server
     from keras_transformer.serving.session import configure, has_gpu
 
     configure(settings.threads, settings.gpu_memory_fraction)
     if args.gpu_memory_fraction and not has_gpu():
         _refuse("--gpu-memory-fraction needs a GPU, and TensorFlow finds none. Leave it out.")
-    start_log()
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # Clients that have gone.
-    serve(lambda: Server(settings), lambda: None if args.no_page else _invite(settings))
-    _leave()
+    _serve(lambda: Server(settings), lambda: None if args.no_page else _invite(settings))
 
 
 def _web_settings(args: argparse.Namespace) -> dict[str, Any]:
@@ -380,7 +371,6 @@ def run_page(args: argparse.Namespace, version: Path | None, name: str) -> None:
         sys.exit(NO_PAGE)
     _end_on_signals()
     from keras_transformer.serving.backend import PageServer
-    from keras_transformer.serving.http import serve
     from keras_transformer.serving.settings import PageSettings
 
     settings = PageSettings(
@@ -389,13 +379,15 @@ def run_page(args: argparse.Namespace, version: Path | None, name: str) -> None:
         base=version.parent if version else None,
         **_web_settings(args),
     )
+    _serve(lambda: PageServer(settings), lambda: _invite(settings))
+
+
+def _serve(make_server: Callable[[], Any], invite: Callable[[], None]) -> NoReturn:
+    from keras_transformer.serving.http import serve
+
     start_log()
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # Clients that have gone.
-    serve(lambda: PageServer(settings), lambda: _invite(settings))
-    _leave()
-
-
-def _leave() -> None:
+    serve(make_server, invite)
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -446,24 +438,19 @@ def _has_packages() -> bool:
 
 def _own_command(args: argparse.Namespace, base: Path | None, name: str) -> list[str]:
     """Return a command line that starts the server of this package from any directory."""
-    files = {
-        "model-config-file": args.model_config_file,
-        "tls-cert": args.tls_cert,
-        "tls-key": args.tls_key,
-        "api-keys": args.api_keys,
-    }
+    files = "model_config_file tls_cert tls_key api_keys".split()
     options = {
         "engine": "python",
         **({"model": base, "name": name} if base else {}),
         "host": args.host or "127.0.0.1",
         "port": args.port,
-        "rest-port": args.rest_port,
+        "rest_port": args.rest_port,
         "threads": args.threads,
         "timeout": f"{args.timeout:g}",
-        **({"gpu-memory-fraction": fraction} if (fraction := args.gpu_memory_fraction) else {}),
-        **{option: os.path.abspath(file) for option, file in files.items() if file},
+        **({"gpu_memory_fraction": fraction} if (fraction := args.gpu_memory_fraction) else {}),
+        **{each: os.path.abspath(file) for each in files if (file := getattr(args, each))},
     }
-    given = [f"--{option}={value}" for option, value in options.items()]
+    given = [f"{option_of(option)}={value}" for option, value in options.items()]
     given += ["--batching"] if args.batching else []
     given += ["--no-page"] if args.no_page else []
     for option in ("allowed_hosts", "allowed_origins"):

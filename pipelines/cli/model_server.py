@@ -4,6 +4,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 PROGRAM = "tensorflow_model_server"
 IMAGE = "tensorflow/serving"
@@ -19,15 +20,7 @@ _GRPC_THREADS = 256
 
 
 def server_flags(
-    version: Path,
-    seen_at: Path,
-    *,
-    name: str,
-    port: int,
-    rest_port: int,
-    threads: int,
-    timeout: float,
-    batching: bool,
+    version: Path, seen_at: Path, *, name: str, batching: bool, **usual: Any
 ) -> list[str]:
     """Return the arguments of the model server.
 
@@ -35,16 +28,13 @@ def server_flags(
         version: The version directory that is loaded first, on this machine.
         seen_at: The directory above it, as the server sees it.
         name: Model name in requests.
-        port: Port for gRPC.
-        rest_port: Port for REST.
-        threads: Threads per operation; 0 for one per core.
-        timeout: Seconds for a REST request.
         batching: Whether to join requests, as the model's files say.
+        usual: The arguments of `usual_flags`.
     """
     from keras_transformer.config.record import ExportRecord
 
     which = [f"--model_name={name}", f"--model_base_path={seen_at}"]
-    flags = _flags(which, port, rest_port, threads, timeout)
+    flags = usual_flags(which, **usual)
     serving = version.parent / "serving"
     # A version's own file sets the size of its batches; the shared one then only sets the number
     # of threads that run them.
@@ -64,18 +54,13 @@ def server_flags(
     return flags
 
 
-def config_flags(
-    file: str, *, port: int, rest_port: int, threads: int, timeout: float, batching: bool
-) -> list[str]:
+def config_flags(file: str, *, batching: bool, **usual: Any) -> list[str]:
     """Return the arguments of the model server for the models of a file.
 
     Args:
         file: The file, as the server sees it.
-        port: Port for gRPC.
-        rest_port: Port for REST.
-        threads: Threads per operation; 0 for one per core.
-        timeout: Seconds for a REST request.
         batching: Whether to join requests, as the models' files say.
+        usual: The arguments of `usual_flags`.
     """
     which = [
         f"--model_config_file={file}",
@@ -83,15 +68,24 @@ def config_flags(
         # A label can only be set when the server has its version, and it reads labels first.
         "--allow_version_labels_for_unavailable_models=true",
     ]
-    flags = _flags(which, port, rest_port, threads, timeout)
+    flags = usual_flags(which, **usual)
     if batching:
         flags += ["--enable_batching=true", "--enable_per_model_batching_parameters=true"]
     return [*flags, "--xla_cpu_compilation_enabled=true"]  # A model of the file may be compiled.
 
 
-def _flags(
-    which: Sequence[str], port: int, rest_port: int, threads: int, timeout: float
+def usual_flags(
+    which: Sequence[str], *, port: int, rest_port: int, threads: int, timeout: float
 ) -> list[str]:
+    """Return the arguments of the model server that any model needs.
+
+    Args:
+        which: Those that name the models.
+        port: Port for gRPC.
+        rest_port: Port for REST.
+        threads: Threads per operation; 0 for one per core.
+        timeout: Seconds for a REST request.
+    """
     flags = [
         f"--port={port}",
         f"--rest_api_port={rest_port}",
