@@ -193,7 +193,13 @@ class Tokenizer(tf.Module, abc.ABC):
         Returns:
             UTF-8 strings in the shape of `ids`; "" for padding.
         """
-        return tf.gather(tf.constant(["", *self._pieces_by_id[PAD_ID + 1 :]]), ids)
+        names = tf.reshape(self._pieces(tf.reshape(ids, [-1])), tf.shape(ids))
+        return tf.where(ids == PAD_ID, "", names)
+
+    # A separate tf.function, so that a graph contains the vocabulary only once.
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)], autograph=False)
+    def _pieces(self, ids):
+        return tf.gather(tf.constant(self._pieces_by_id), ids)
 
     def id_to_piece(self, ids: Iterable[int]) -> list[str]:
         """Return the piece of each id, for example to label an attention map.

@@ -188,10 +188,6 @@ class SentencePieceTokenizer(Tokenizer):
         text = self._join(rows)
         return text if self._foreign is None else tf.strings.strip(text)
 
-    def pieces(self, ids: tf.Tensor) -> tf.Tensor:
-        names = tf.reshape(self._pieces(tf.reshape(ids, [-1])), tf.shape(ids))
-        return tf.where(ids == PAD_ID, "", names)
-
     def drop_merges(self, ids: Sequence[Sequence[int]], rate: float, seed: int) -> list[list[int]]:
         """Segment sentences again with random merges left out.
 

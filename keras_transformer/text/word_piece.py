@@ -98,9 +98,6 @@ class WordPieceTokenizer(Tokenizer):
         is_piece = (ids >= 0) & (ids < self.vocab_size)
         return self._join(tf.cast(tf.where(is_piece, ids, PAD_ID), tf.int32))
 
-    def pieces(self, ids: tf.Tensor) -> tf.Tensor:
-        return tf.reshape(self._pieces(tf.reshape(ids, [-1])), tf.shape(ids))
-
     # Separate tf.functions, so that a graph contains the vocabulary only once.
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
@@ -140,10 +137,6 @@ class WordPieceTokenizer(Tokenizer):
         texts += [piece.replace(_MARK, " ").encode() for piece in self._pieces_in_graph]
         text = tf.strings.reduce_join(tf.gather(tf.constant(texts), ids), axis=1)
         return _valid(tf.strings.regex_replace(text, "^ ", ""))
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)], autograph=False)
-    def _pieces(self, ids):
-        return tf.gather(tf.constant(["", *self._pieces_by_id[PAD_ID + 1 :]]), ids)
 
 
 def words_of(text: tf.Tensor) -> tf.Tensor:
