@@ -150,9 +150,9 @@ def _encode(
             rest = _parts(corpus, number, first, report["read"], filters, is_repeated)
             for count, encoded in enumerate(mapped(encode, rest), start=1):
                 append(encoded)
-                size = len(encoded.source_counts) + encoded.dropped.total()
+                size = len(encoded) + encoded.dropped.total()
                 report["read"] += size
-                report["kept"] += len(encoded.source_counts)
+                report["kept"] += len(encoded)
                 report["dropped"] = {
                     reason: report["dropped"].get(reason, 0) + dropped
                     for reason, dropped in encoded.dropped.items()
@@ -179,7 +179,7 @@ def _parts(
     first = before + done
     for chunk in chunked(itertools.islice(corpus.pairs(), done, None)):
         part = is_repeated[first : first + len(chunk)] if len(is_repeated) else False
-        yield (filters.of_chunk(number, first, len(chunk)), chunk), corpus.tag, part
+        yield filters.part(chunk, number, first), corpus.tag, part
         first += len(chunk)
 
 
@@ -190,10 +190,9 @@ def _encoded(
     given: tuple[Part, str, np.ndarray | bool],
 ) -> EncodedChunk:
     """Filter, tag and encode a part of the text."""
-    (filters, chunk), tag, is_repeated = given
-    tagged = list(tag_sources(chunk, tag)) if tag else chunk
-    found = filters.found(chunk)
-    return encode_chunk(tagged, tokenizers, rules, is_repeated, found, languages)
+    part, tag, is_repeated = given
+    tagged = list(tag_sources(part.pairs, tag)) if tag else part.pairs
+    return encode_chunk(tagged, tokenizers, rules, is_repeated, part.found(), languages)
 
 
 def _dtype(vocab_size: int) -> np.dtype:
@@ -277,11 +276,7 @@ class _Files:
                 self._open = []
 
     def _append(self, chunk: EncodedChunk) -> None:
-        sides = (
-            (chunk.source_ids, chunk.source_counts),
-            (chunk.target_ids, chunk.target_counts),
-        )
-        for side, (ids, counts) in enumerate(sides):
+        for side, (ids, counts) in enumerate(chunk.sides):
             ends = self._ends[side] + np.cumsum(counts, dtype=np.int64)
             self._open[2 * side].write(ids.astype(self.dtypes[side]).tobytes())
             self._open[2 * side + 1].write(ends.tobytes())

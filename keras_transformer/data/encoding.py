@@ -63,6 +63,11 @@ class EncodedPairs:
         """int32 [n]: target tokens of each pair, with eos (labels) or bos (decoder inputs)."""
         return _lengths(self.target_offsets)
 
+    @property
+    def sides(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+        """Ids and offsets of the sources, and of the targets."""
+        return (self.source_ids, self.source_offsets), (self.target_ids, self.target_offsets)
+
     def rows(self, side: int, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the tokens of some pairs, concatenated, and the number of tokens of each.
 
@@ -70,10 +75,7 @@ class EncodedPairs:
             side: 0 for the sources, 1 for the targets.
             members: Integers [n]: the pairs.
         """
-        ids, offsets = (
-            (self.source_ids, self.source_offsets),
-            (self.target_ids, self.target_offsets),
-        )[side]
+        ids, offsets = self.sides[side]
         counts = offsets[members + 1] - offsets[members]
         ends = np.cumsum(counts)
         places = np.repeat(offsets[members] - (ends - counts), counts) + np.arange(ends[-1])
@@ -145,24 +147,24 @@ def encode_pairs(
         encoded = encode_chunk(chunk, tokenizers, rules, languages=codes)
         dropped += encoded.dropped
         chunks.append(encoded)
-    log_report(rules, sum(len(chunk.source_counts) for chunk in chunks), dropped)
-    return EncodedPairs(
-        np.concatenate([chunk.source_ids for chunk in chunks]),
-        offsets_of(np.concatenate([chunk.source_counts for chunk in chunks])),
-        np.concatenate([chunk.target_ids for chunk in chunks]),
-        offsets_of(np.concatenate([chunk.target_counts for chunk in chunks])),
-    )
+    log_report(rules, sum(map(len, chunks)), dropped)
+    arrays: list[np.ndarray] = []
+    for side in (0, 1):
+        ids, counts = (np.concatenate([chunk.sides[side][i] for chunk in chunks]) for i in (0, 1))
+        arrays += [ids, offsets_of(counts)]
+    return EncodedPairs(*arrays)
 
 
 @dataclass(frozen=True, eq=False)
 class EncodedChunk:
     """The pairs that are left of a part of the text, and how many were dropped, by reason."""
 
-    source_ids: np.ndarray
-    source_counts: np.ndarray
-    target_ids: np.ndarray
-    target_counts: np.ndarray
+    sides: Sequence[tuple[np.ndarray, np.ndarray]]
+    """Of source and target: the ids of all sentences, and the number of ids of each."""
     dropped: collections.Counter[str]
+
+    def __len__(self) -> int:
+        return len(self.sides[0][1])
 
 
 def encode_chunk(
@@ -183,25 +185,22 @@ def encode_chunk(
         found: Booleans [n] for each of the rules' filters: whether it finds the pair.
         languages: See `encode_pairs`.
     """
-    sides = (
+    sides = [
         tokenizer.encode(_stripped([pair[side] for pair in chunk], tokenizer))
         for side, tokenizer in enumerate(tokenizers)
-    )
+    ]
     if languages:
-        sides = (
+        sides = [
             _begun(*side, _language_ids(codes, tokenizer, len(chunk)))
             for side, codes, tokenizer in zip(sides, languages, tokenizers, strict=True)
-        )
-    (source_ids, source_counts), (target_ids, target_counts) = sides
+        ]
+    source_counts, target_counts = (counts for _, counts in sides)
     reasons = rules.reasons(source_counts, target_counts, is_repeated, found)
     keep, names = reasons < 0, reason_names(rules)
-    counts = np.bincount(reasons[~keep], minlength=len(names)).tolist()
+    numbers = np.bincount(reasons[~keep], minlength=len(names)).tolist()
     return EncodedChunk(
-        source_ids[np.repeat(keep, source_counts)],
-        source_counts[keep],
-        target_ids[np.repeat(keep, target_counts)],
-        target_counts[keep],
-        collections.Counter(dict(zip(names, counts, strict=True))),
+        [(ids[np.repeat(keep, counts)], counts[keep]) for ids, counts in sides],
+        collections.Counter(dict(zip(names, numbers, strict=True))),
     )
 
 

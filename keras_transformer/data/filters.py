@@ -157,9 +157,11 @@ def _language_detector() -> Callable[..., list[dict]]:
 _KIND: dict[str, Callable[[str], str | None]] = {"script": text_script, "language": text_language}
 
 
-class ChunkFilters(NamedTuple):
-    """Filters with what they need for a few thousand pairs, so that any process can apply them."""
+class Part(NamedTuple):
+    """A few thousand pairs, and filters with what they need, so that any process can apply them."""
 
+    pairs: Pairs
+    """The pairs."""
     names: Sequence[str]
     """The filters."""
     usual: Mapping[str, Sequence[str | None]]
@@ -167,11 +169,11 @@ class ChunkFilters(NamedTuple):
     repeated: Mapping[str, np.ndarray]
     """Of each filter that compares pairs, which of these it finds."""
 
-    def found(self, pairs: Pairs) -> np.ndarray:
+    def found(self) -> np.ndarray:
         """Return which pairs each filter finds: booleans [F, n]."""
         if not self.names:
-            return np.zeros((0, len(pairs)), bool)
-        pairs = [(source.strip(), target.strip()) for source, target in pairs]
+            return np.zeros((0, len(self.pairs)), bool)
+        pairs = [(source.strip(), target.strip()) for source, target in self.pairs]
         found = np.zeros((len(self.names), len(pairs)), bool)
         for row, name in zip(found, self.names, strict=True):
             if name in self.repeated:
@@ -191,20 +193,9 @@ class ChunkFilters(NamedTuple):
             for side, expected in zip(pair, self.usual[name], strict=True)
         )
 
-
-Part = tuple[ChunkFilters, Pairs]
-"""A few thousand pairs and their filters."""
-
-
-def find(part: Part) -> np.ndarray:
-    """Return which pairs of a part each filter finds: booleans [F, n]."""
-    filters, pairs = part
-    return filters.found(pairs)
-
-
-def keep(part: Part) -> list[tuple[str, str]]:
-    """Return the pairs of a part that no filter finds."""
-    return list(itertools.compress(part[1], ~find(part).any(axis=0)))
+    def kept(self) -> list[tuple[str, str]]:
+        """Return the pairs that no filter finds."""
+        return list(itertools.compress(self.pairs, ~self.found().any(axis=0)))
 
 
 class TextFilters:
@@ -225,7 +216,7 @@ class TextFilters:
     >>> pairs = [("%d files", "%d Dateien"), ("%d files.", "%d Dateien."), ("OK", "OK")]
     >>> corpus = Corpus("a", lambda: iter(pairs))
     >>> filters = TextFilters(("identical", "near_duplicates"), [corpus])
-    >>> filters.of_chunk(corpus=0, first=0, count=3).found(pairs).astype(int).tolist()
+    >>> filters.part(pairs, corpus=0, first=0).found().astype(int).tolist()
     [[0, 0, 1], [0, 1, 0]]
     """
 
@@ -250,11 +241,11 @@ class TextFilters:
         if set(names) - _DIFFER.keys() - _KIND.keys():
             self._compare(corpora, validation)
 
-    def of_chunk(self, corpus: int, first: int, count: int) -> ChunkFilters:
-        """Return the filters for some pairs of a corpus, with its number and theirs."""
-        rows = slice(first, first + count)
+    def part(self, pairs: Pairs, corpus: int, first: int) -> Part:
+        """Return some pairs of a corpus, with its number and theirs, and their filters."""
+        rows = slice(first, first + len(pairs))
         repeated = {name: partners[rows] >= 0 for name, partners in self.partners.items()}
-        return ChunkFilters(self.names, self._usual_of(corpus), repeated)
+        return Part(pairs, self.names, self._usual_of(corpus), repeated)
 
     def _usual_of(self, corpus: int) -> dict[str, list[str | None]]:
         return {name: kinds[corpus] for name, kinds in self._usual.items()}
@@ -264,7 +255,7 @@ class TextFilters:
         first = 0
         for number, corpus in enumerate(corpora):
             for chunk in chunked(corpus.pairs()):
-                yield self.of_chunk(number, first, len(chunk)), chunk
+                yield self.part(chunk, number, first)
                 first += len(chunk)
 
     def kept(self, corpora: Sequence[Corpus]) -> Iterator[tuple[str, str]]:
@@ -277,7 +268,7 @@ class TextFilters:
         >>> list(TextFilters(["placeholders"], [corpus]).kept([corpus]))
         [('OK', 'Gut')]
         """
-        return itertools.chain.from_iterable(self._mapped(keep, self.parts(corpora)))
+        return itertools.chain.from_iterable(self._mapped(Part.kept, self.parts(corpora)))
 
     def _compare(self, corpora: Sequence[Corpus], validation: Pairs) -> None:
         """Find pairs that repeat others, by hashes of 8 bytes."""
@@ -285,7 +276,7 @@ class TextFilters:
         if not {"near_duplicates", "several_translations"} & {*self.names}:
             others = []
         parts = (
-            (corpus.kind, (ChunkFilters(others, self._usual_of(number), {}), chunk))
+            (corpus.kind, Part(chunk, others, self._usual_of(number), {}))
             for number, corpus in enumerate(corpora)
             for chunk in chunked(corpus.pairs())
         )
@@ -322,8 +313,8 @@ def _hashes(given: tuple[str, Part]) -> np.ndarray:
     The source of a pair that a filter drops has `_DROPPED`.
     """
     kind, part = given
-    hashes = np.empty((len(part[1]), 4), np.uint64)
-    for row, (source, target) in zip(hashes, part[1], strict=True):
+    hashes = np.empty((len(part.pairs), 4), np.uint64)
+    for row, (source, target) in zip(hashes, part.pairs, strict=True):
         plain = normalized(source)
         row[:] = (
             text_hash(f"{kind}\n{source.strip()}"),
@@ -331,5 +322,5 @@ def _hashes(given: tuple[str, Part]) -> np.ndarray:
             text_hash(plain),
             text_hash(f"{kind}\n{plain}\n{normalized(target)}"),
         )
-    hashes[find(part).any(axis=0), 0] = _DROPPED
+    hashes[part.found().any(axis=0), 0] = _DROPPED
     return hashes

@@ -9,7 +9,7 @@ import numpy as np
 
 from keras_transformer.config.filters import FILTERS
 from keras_transformer.data.encoding import Map
-from keras_transformer.data.filters import TextFilters, find
+from keras_transformer.data.filters import Part, TextFilters
 from keras_transformer.data.sources import Corpus
 from keras_transformer.utils.progress import progress
 
@@ -81,7 +81,7 @@ def inspect_text(
     chosen: dict[str, list[int]] = {name: [] for name in filters.names}
     draw = random.Random(1)
     with progress("inspecting", "pairs") as advance:
-        for rows in mapped(find, filters.parts(corpora)):
+        for rows in mapped(Part.found, filters.parts(corpora)):
             for name, row in zip(filters.names, rows, strict=True):
                 for place in (found.pairs + np.flatnonzero(row)).tolist():
                     found.counts[name] += 1

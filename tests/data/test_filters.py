@@ -43,7 +43,7 @@ def test_patterns_find_symbols_and_no_text(name, text, symbols):
 
 
 def found_by(filters, pairs, corpus=0, first=0):
-    return filters.of_chunk(corpus, first, len(pairs)).found(pairs)
+    return filters.part(pairs, corpus, first).found()
 
 
 LATIN = [(f"the word number {word}", f"das Wort Nummer {word}") for word in ("one", "two", "six")]
