@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_transformer.data.cleaning import CleaningRules, earlier, log_report, pair_hashes
+from keras_transformer.data.cleaning import CleaningRules, log_report
 from keras_transformer.data.encoding import (
     EncodedChunk,
     EncodedPairs,
@@ -129,13 +129,11 @@ def _encode(
         named = zip(corpora, map("-".join, languages), strict=True)
         corpora = [corpus._replace(direction=direction) for corpus, direction in named]
     reports = record["corpora"]
+    filters = TextFilters(rules.filters, corpora, validation, mapped)
     is_repeated = np.zeros(0, bool)
     if rules.drop_duplicates:
         _LOGGER.info("looking for duplicates")
-        parts = ((c.kind, chunk) for c in corpora for chunk in chunked(c.pairs()))
-        hashes = itertools.chain.from_iterable(mapped(pair_hashes, parts))
-        is_repeated = earlier(np.fromiter(hashes, np.uint64)) >= 0
-    filters = TextFilters(rules.filters, corpora, validation, mapped)
+        is_repeated = filters.duplicates(corpora)
     if done := sum(report["read"] for report in reports):
         _LOGGER.info("continuing to encode after %s pairs", f"{done:,}")
     first = 0

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keras_transformer.data.cleaning import earlier, text_hash
+from keras_transformer.data.cleaning import earlier, pair_hashes, text_hash
 from keras_transformer.data.encoding import Map, chunked
 from keras_transformer.data.languages import without_tag
 from keras_transformer.data.sources import Corpus
@@ -270,17 +270,36 @@ class TextFilters:
         """
         return itertools.chain.from_iterable(self._mapped(Part.kept, self.parts(corpora)))
 
+    def duplicates(self, corpora: Sequence[Corpus]) -> np.ndarray:
+        """Return which pairs of the text occurred before: booleans [n].
+
+        Args:
+            corpora: The text that the filters were made for.
+        """
+        # Only these may drop a pair in one corpus and keep it in another.
+        names = [name for name in self._dropping if name in _KIND]
+        rows = itertools.chain.from_iterable(
+            self._mapped(_pair_hashes, self._compared(corpora, names))
+        )
+        hashes = np.fromiter(rows, np.uint64)
+        dropped = np.flatnonzero(hashes == _DROPPED)
+        hashes[dropped] = dropped
+        return earlier(hashes) >= 0
+
+    def _compared(
+        self, corpora: Sequence[Corpus], names: Sequence[str]
+    ) -> Iterator[tuple[str, Part]]:
+        """Yield the text with the filters whose pairs are like no other, for the hashes."""
+        for number, corpus in enumerate(corpora):
+            for chunk in chunked(corpus.pairs()):
+                yield corpus.kind, Part(chunk, names, self._usual_of(number), {})
+
     def _compare(self, corpora: Sequence[Corpus], validation: Pairs) -> None:
         """Find pairs that repeat others, by hashes of 8 bytes."""
         others = [name for name in self._dropping if name in _DIFFER or name in _KIND]
         if not {"near_duplicates", "several_translations"} & {*self.names}:
             others = []
-        parts = (
-            (corpus.kind, Part(chunk, others, self._usual_of(number), {}))
-            for number, corpus in enumerate(corpora)
-            for chunk in chunked(corpus.pairs())
-        )
-        rows = itertools.chain.from_iterable(self._mapped(_hashes, parts))
+        rows = itertools.chain.from_iterable(self._mapped(_hashes, self._compared(corpora, others)))
         source, target, plain_source, plain_pair = np.fromiter(rows, np.dtype((np.uint64, 4))).T
         # A pair that is dropped anyway is like no other.
         dropped = np.flatnonzero(source == _DROPPED)
@@ -307,6 +326,14 @@ def _usual(kind: Callable[[str], str | None], corpus: Corpus) -> list[str | None
     return [max(counts, key=counts.__getitem__, default=None) for counts in sides]
 
 
+def _pair_hashes(given: tuple[str, Part]) -> np.ndarray:
+    """Return a hash of each pair, `_DROPPED` for one that a filter drops."""
+    kind, part = given
+    hashes = pair_hashes((kind, part.pairs))
+    hashes[part.found().any(axis=0)] = _DROPPED
+    return hashes
+
+
 def _hashes(given: tuple[str, Part]) -> np.ndarray:
     """Return hashes [n, 4] of source, target, normalized source and normalized pair.
 
@@ -316,8 +343,9 @@ def _hashes(given: tuple[str, Part]) -> np.ndarray:
     hashes = np.empty((len(part.pairs), 4), np.uint64)
     for row, (source, target) in zip(hashes, part.pairs, strict=True):
         plain = normalized(source)
+        no_translation = "" if target.strip() else "\n"  # It is no other translation.
         row[:] = (
-            text_hash(f"{kind}\n{source.strip()}"),
+            text_hash(f"{kind}\n{source.strip()}{no_translation}"),
             text_hash(target.strip()),
             text_hash(plain),
             text_hash(f"{kind}\n{plain}\n{normalized(target)}"),

@@ -122,6 +122,25 @@ def test_what_another_filter_drops_is_no_first_occurrence():
     assert list(TextFilters(names, [corpus]).kept([corpus])) == [pairs[i] for i in (1, 3, 5)]
 
 
+def test_a_source_without_a_translation_has_no_other_one():
+    pairs = [("Open", " "), ("Open", "Öffnen"), ("Open", ""), ("Open", "Auf")]
+    [row] = found_by(
+        TextFilters(("several_translations",), [Corpus("a", lambda: iter(pairs))]), pairs
+    )
+    assert row.tolist() == [False, False, False, True]
+
+
+def test_what_a_filter_drops_in_one_corpus_is_no_duplicate_in_another(tmp_path):
+    latin = ("a dog runs", "ein Hund rennt")
+    first = [("слово", "Wort"), ("два слова", "zwei Worte"), latin]
+    second = [latin, ("a cat", "eine Katze"), latin]
+    corpora = [Corpus("a", lambda: iter(first)), Corpus("b", lambda: iter(second))]
+    rules = CleaningRules(drop_duplicates=True, filters=("script",))
+    _, reports = encode_to_files(corpora, (tiny_tokenizer(),) * 2, rules, tmp_path)
+    dropped = [(report["dropped"]["script"], report["dropped"]["duplicate"]) for report in reports]
+    assert dropped == [(1, 0), (0, 1)]
+
+
 def test_filters_that_compare_pairs_take_as_much_memory_as_the_page_says(monkeypatch):
     monkeypatch.setattr("keras_transformer.data.encoding._LINES_AT_ONCE", 256)
     corpus = Corpus("a", lambda: ((f"a{i}", f"b{i}") for i in range(20_000)))
