@@ -71,7 +71,7 @@ class Changes:
             if name == "join" and second and source.endswith(_ENDS) and target.endswith(_ENDS):
                 source, target = f"{source} {second[0]}", f"{target} {second[1]}"
             elif name == "no_final_punctuation" and _ends_once(source) and _ends_once(target):
-                source, target = source[:-1], target[:-1]
+                source, target = source[:-1].rstrip(), target[:-1].rstrip()
             elif name == "upper":
                 source, target = self._words(source, _upper), self._words(target, _upper)
             elif name == "title" and "upper" not in names:
@@ -130,7 +130,8 @@ def _titled(word: re.Match) -> str:
 
 
 def _ends_once(text: str) -> bool:
-    return text.endswith(_ENDS) and not text[:-1].endswith(_ENDS)
+    """Return whether a text has one mark at its end, and something before it."""
+    return text.endswith(_ENDS) and not text[:-1].endswith(_ENDS) and bool(text[:-1].strip())
 
 
 def with_cases(
