@@ -24,9 +24,8 @@ def rule_tables(normalization: str) -> tuple[str, str]:
     >>> rule_tables("identity")[1].splitlines()
     ['E000 E001\\t2581', 'E000 E000\\tE000']
     """
-    if normalization == "nfc":
-        return _table(_compositions()), ""
-    return _table(_ESCAPES), _table({escaped: text for text, escaped in _ESCAPES.items()})
+    rules = _compositions() if normalization == "nfc" else {}
+    return _table(rules | _ESCAPES), _table({escaped: text for text, escaped in _ESCAPES.items()})
 
 
 def _table(rules: _Rules) -> str:

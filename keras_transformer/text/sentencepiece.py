@@ -442,9 +442,8 @@ def _trained_with_rules(lines: Iterable[str], normalization: str, **options: Any
     with tempfile.TemporaryDirectory() as folder:
         keys = "normalization_rule_tsv", "denormalization_rule_tsv"
         for key, table in zip(keys, rule_tables(normalization), strict=True):
-            if table:
-                options[key] = str(Path(folder) / key)
-                Path(options[key]).write_text(table, encoding="utf-8")
+            options[key] = str(Path(folder) / key)
+            Path(options[key]).write_text(table, encoding="utf-8")
         keeps_white_space = normalization == "identity"
         options["remove_extra_whitespaces"] = not keeps_white_space
         options["allow_whitespace_only_pieces"] = keeps_white_space

@@ -146,10 +146,13 @@ def test_nfc_composes_accents_and_keeps_other_characters():
     model = train_sentencepiece([*LINES, *words], 360, normalization="nfc")
     tokenizer = SentencePieceTokenizer(model)
     assert (tokenizer.normalization, tokenizer.keeps_white_space) == ("nfc", False)
+    words += ["▁ a▁▁b", "\ue000 \ue000\ue001"]  # The space of SentencePiece, and its escapes.
     texts = [unicodedata.normalize("NFD", word) for word in words] + ["\u212b \u1ea5  a "]
     composed = [unicodedata.normalize("NFC", word) for word in words] + ["Å ấ a"]
     assert decoded(tokenizer.detokenize(tokenizer.tokenize(texts))) == composed
-    assert tokenizer.tokenize(texts).to_list() == tokenizer.tokenize(composed).to_list()
+    ids = tokenizer.tokenize(texts).to_list()
+    assert ids == tokenizer.tokenize(composed).to_list()
+    assert tokenizer.decode(ids) == composed
 
 
 def test_a_vocabulary_of_spm_train_is_read_as_before():
