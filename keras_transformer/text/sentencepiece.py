@@ -27,6 +27,10 @@ _NBEST_SIZE, _ALPHA = 0, 1.0  # no sampling
 _OPTIONS = (False, False, False)  # add_bos, add_eos, reverse
 _ERRORS_ONLY = 2
 _NORMALIZATIONS = "nfkc", "nfc", "identity"
+_MOST_BYTES = 4192
+"""SentencePiece leaves out longer lines. Another limit would be a part of the vocabulary's file."""
+_MOST_CHARACTERS = _MOST_BYTES // 4
+_PARTS = re.compile(rf"(?s).{{1,{_MOST_CHARACTERS}}}(?![^ ])|.{{1,{_MOST_CHARACTERS}}}")
 
 
 class SentencePieceTokenizer(Tokenizer):
@@ -329,7 +333,7 @@ def train_sentencepiece(
     normalization, so training and serving normalize text in the same way.
 
     Args:
-        lines: Raw sentences. SentencePiece skips sentences of more than 4,192 bytes.
+        lines: Raw sentences. Those of more than 4,192 bytes are cut, at spaces if they have some.
         vocab_size: Exact number of pieces (V), including control pieces and bytes.
         model_type: "bpe" (byte pair encoding, as in the paper) or "unigram".
         character_coverage: Share of the text's characters, 0.98 to 1, that become pieces; 0.9995
@@ -420,7 +424,7 @@ def _check_text_options(
 def _trained(lines: Iterable[str], **options: Any) -> bytes:
     model = io.BytesIO()
     import_sentencepiece().SentencePieceTrainer.train(
-        sentence_iterator=iter(lines),
+        sentence_iterator=chain.from_iterable(map(_cut, lines)),
         model_writer=model,
         pad_id=PAD_ID,
         unk_id=UNK_ID,
@@ -432,6 +436,12 @@ def _trained(lines: Iterable[str], **options: Any) -> bytes:
         **options,
     )
     return model.getvalue()
+
+
+def _cut(line: str) -> list[str]:
+    """Return the parts of a line that is too long for SentencePiece."""
+    is_short = len(line) <= _MOST_CHARACTERS or len(line.encode(errors="replace")) <= _MOST_BYTES
+    return [line] if is_short else [part.removeprefix(" ") for part in _PARTS.findall(line)]
 
 
 def _trained_with_rules(lines: Iterable[str], normalization: str, **options: Any) -> bytes:

@@ -112,6 +112,18 @@ def test_byte_fallback_spells_unseen_characters():
     assert encoded("ж", vocab_size=40, byte_fallback=False)[-1] == 1
 
 
+@pytest.mark.parametrize("joint", [" ", "\r"])
+def test_a_long_line_teaches_what_its_sentences_do(joint):
+    lines = LINES * 99
+    assert pieces(train_sentencepiece([joint.join(lines)], 290)) == pieces(
+        train_sentencepiece(lines, 290)
+    )
+
+
+def test_a_long_line_without_spaces_is_learned_too():
+    assert "猫猫" in pieces(train_sentencepiece(["猫" * 100_000], 263))
+
+
 def test_training_is_quiet(capfd):
     train_sentencepiece(LINES, 290)
     assert capfd.readouterr() == ("", "")
