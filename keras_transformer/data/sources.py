@@ -1,13 +1,14 @@
 """Parallel text in files: two aligned files, or one of pairs, also compressed."""
 
 import codecs
+import functools
 import gzip
 import io
 import lzma
 import os
 import zlib
 from collections.abc import Callable, Iterator
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
@@ -15,6 +16,9 @@ from keras_transformer.data.catalogs import is_catalog, stream_catalog
 from keras_transformer.utils.files import as_path, import_of_corpora
 
 _MAGICS = {"gzip": b"\x1f\x8b", "xz": b"\xfd7zXZ", "zstd": b"\x28\xb5\x2f\xfd"}
+_MESSAGES = b"<?xml", b"<!DOCTYPE", b"<TS", b"<tmx", b"<xliff", b"msgid "
+"""How a line of a file of messages begins, soon after the start."""
+_FIRST_LINES = 1000
 
 
 class Corpus(NamedTuple):
@@ -78,8 +82,9 @@ def read_pairs(
 
     Raises:
         FileNotFoundError: If a file does not exist.
-        ValueError: If aligned files differ in their number of lines, a line of a TSV file does not
-            have exactly one tab, or `read_lines` or `stream_catalog` refuses a file.
+        ValueError: If aligned files differ in their number of lines or one of them has both
+            languages, a line of a TSV file does not have exactly one tab, or `read_lines` or
+            `stream_catalog` refuses a file.
 
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp(), "pairs.tsv")
@@ -126,6 +131,17 @@ def _parallel(
     source_path: str | os.PathLike, target_path: str | os.PathLike
 ) -> Iterator[tuple[str, str]]:
     """Yield the pairs of two files whose lines are translations of each other."""
+    for path in (source_path, target_path):
+        has_columns = plain_name(path).lower().endswith(".tsv") and "\t" in next(
+            stream_lines(path), ""
+        )
+        if has_columns or _has_messages(path):
+            kind = "tab-separated columns" if has_columns else "a file of messages"
+            raise ValueError(
+                f"with a target, {path} must have a sentence in each line, received {kind}, which "
+                "has both languages. Leave the target out. If each of your files has one language, "
+                "write its sentences to a file of lines."
+            )
     sources, targets = stream_lines(source_path), stream_lines(target_path)
     for number, (source, target) in enumerate(zip_longest(sources, targets), start=1):
         if source is None or target is None:
@@ -141,6 +157,10 @@ def _parallel(
 
 def _tab_separated(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
     """Yield the pairs of a file of tab-separated sentences."""
+    if _has_messages(path):
+        raise ValueError(
+            f"files of messages must not be compressed, received {path}. Decompress it first."
+        )
     for number, line in enumerate(stream_lines(path), start=1):
         columns = line.split("\t") if line else ["", ""]
         if len(columns) != 2:
@@ -155,6 +175,23 @@ def _tab_separated(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
                 f"translation, received {len(columns) - 1} tabs. {advice}"
             )
         yield columns[0], columns[1]
+
+
+def plain_name(path: str | os.PathLike) -> str:
+    """Return the name of a file without the suffix of its compression.
+
+    >>> plain_name("text/all.en.gz"), plain_name("all.en")
+    ('all.en', 'all.en')
+    """
+    return functools.reduce(str.removesuffix, (".gz", ".xz", ".zst"), Path(path).name)
+
+
+def _has_messages(path: str | os.PathLike) -> bool:
+    """Return whether a file, which may be compressed, has messages; .ts may be Tsonga too."""
+    if not is_catalog(plain_name(path)):
+        return False
+    start = islice(stream_bytes(path), _FIRST_LINES)
+    return any(line.lstrip().startswith(_MESSAGES) for line in start)
 
 
 def existing_file(path: str | os.PathLike) -> Path:

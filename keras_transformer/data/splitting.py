@@ -1,6 +1,5 @@
 """Training, validation and test text out of one text, without leaks between them."""
 
-import functools
 import itertools
 import os
 from collections.abc import Iterator, Sequence
@@ -12,7 +11,12 @@ import numpy as np
 
 from keras_transformer.data.cleaning import text_hash
 from keras_transformer.data.filters import normalized
-from keras_transformer.data.sources import check_rereadable, stream_lines, stream_pairs
+from keras_transformer.data.sources import (
+    check_rereadable,
+    plain_name,
+    stream_lines,
+    stream_pairs,
+)
 from keras_transformer.utils.files import whole_directory
 
 PARTS = ("train", "valid", "test")
@@ -185,8 +189,5 @@ def _names(source: str | os.PathLike, target: str | os.PathLike | None) -> list[
     """
     if target is None:
         return ["tsv"]
-    names = [
-        Path(functools.reduce(str.removesuffix, (".gz", ".xz", ".zst"), Path(path).name)).suffix[1:]
-        for path in (source, target)
-    ]
+    names = [Path(plain_name(path)).suffix[1:] for path in (source, target)]
     return names if all(names) and names[0] != names[1] else ["source", "target"]

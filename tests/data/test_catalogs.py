@@ -1,3 +1,5 @@
+import gzip
+
 import pytest
 
 from keras_transformer.data import read_pairs
@@ -90,6 +92,26 @@ def test_files_without_pairs_of_two_languages_are_refused(tmp_path, name, conten
     path = tmp_path / name
     path.write_text(content, encoding="utf-8")
     with pytest.raises(ValueError, match=message):
+        read_pairs(path)
+
+
+@pytest.mark.parametrize("is_source", [True, False])
+@pytest.mark.parametrize("name, content", [("de.po", PO), ("memory.tmx", TMX), ("app.ts", TS),
+                                           ("app.xliff.gz", XLIFF)])  # fmt: skip
+def test_a_file_of_messages_is_no_side_of_aligned_files(tmp_path, name, content, is_source):
+    catalog, other = tmp_path / name, tmp_path / "lines.de"
+    data = content.encode()
+    catalog.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    other.write_text("ein Hund\n" * content.count("\n"), encoding="utf-8")
+    paths = (catalog, other) if is_source else (other, catalog)
+    with pytest.raises(ValueError, match=f"{name} must have a sentence in each line, received a f"):
+        read_pairs(*paths)
+
+
+def test_a_compressed_file_of_messages_is_named(tmp_path):
+    path = tmp_path / "de.po.gz"
+    path.write_bytes(gzip.compress(PO.encode()))
+    with pytest.raises(ValueError, match="must not be compressed, received .*po.gz. Decompress it"):
         read_pairs(path)
 
 

@@ -55,6 +55,22 @@ def test_a_tsv_file_has_two_columns(tmp_path, compress):
     assert read_pairs(path) == [("a dog", "ein Hund"), ("", "kein")]
 
 
+def test_columns_are_no_side_of_aligned_files(tmp_path):
+    source = write(tmp_path / "a.tsv", "a dog\tein Hund\na cat\teine Katze\n")
+    target = write(tmp_path / "a.de", "ein Hund\neine Katze\n")
+    for paths in ((source, target), (target, source)):
+        with pytest.raises(
+            ValueError, match=r"a\.tsv must have .* columns, .* Leave the target out"
+        ):
+            read_pairs(*paths)
+
+
+def test_lines_in_files_named_as_columns_or_messages_are_read(tmp_path):
+    source = write(tmp_path / "a.tsv", "a dog\na cat\n")
+    target = write(tmp_path / "a.ts", "mbyana\n<xwimbyana>\n")  # Tsonga.
+    assert read_pairs(source, target) == [("a dog", "mbyana"), ("a cat", "<xwimbyana>")]
+
+
 def test_different_numbers_of_lines_are_rejected(tmp_path):
     source, target = write(tmp_path / "a.en", "1\n2\n3\n"), write(tmp_path / "a.de", "1\n2\n")
     with pytest.raises(ValueError, match=r"received 3 in .*a\.en and 2 in .*a\.de\. Check"):
