@@ -1,5 +1,7 @@
 """Options of the layers beyond the paper, and what holds for all of them."""
 
+import re
+
 import keras
 import numpy as np
 import pytest
@@ -319,6 +321,26 @@ def test_inputs_of_another_rank_or_width_are_refused(make):
     for inputs in (NARROW, normal(B, T, 2 * D)):
         with pytest.raises(ValueError, match=f"axis .* must be {D}|axis -1 .* to have value {D}"):
             call(layer, inputs)
+
+
+@pytest.mark.parametrize("is_built", [False, True])
+@pytest.mark.parametrize("shape", [(B, D), (1, B, S, D)])
+def test_values_keys_and_memories_of_another_rank_are_refused(shape, is_built):
+    x, other = normal(B, T, D), normal(*shape)
+    calls = [
+        (MultiHeadAttention(H, 4), "value", {"value": other}),
+        (MultiHeadAttention(H, 4), "key", {"value": x, "key": other}),
+        (DecoderLayer(D, D_FF, H), "value", {"memory": other}),
+        (Decoder(1, D, D_FF, H), "value", {"memory": other}),
+    ]
+    for layer, name, inputs in calls:
+        if is_built:
+            layer(x, x)
+        received = re.escape(str(shape))
+        with pytest.raises(
+            ValueError, match=rf"{name} must be \[B, length, width\], received shape {received}"
+        ):
+            layer(x, **inputs)
 
 
 @pytest.mark.parametrize("width", [5, 2 * D])

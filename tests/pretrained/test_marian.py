@@ -231,8 +231,11 @@ def test_what_is_no_model_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="config.json .* or decoder.yml .* neither"):
         import_marian(tmp_path)
     (tmp_path / "model.bin").touch()
-    with pytest.raises(ValueError, match="a model of CTranslate2 .* it was converted from"):
-        import_marian(tmp_path)
+    for has_config in (False, True):  # CTranslate2 writes one, which is none of Hugging Face.
+        if has_config:
+            (tmp_path / "config.json").write_text('{"add_source_bos": false}')
+        with pytest.raises(ValueError, match="a model of CTranslate2 .* it was converted from"):
+            import_marian(tmp_path)
     with pytest.raises(FileNotFoundError, match="model.bin is a file; unpack it"):
         import_marian(tmp_path / "model.bin")
 

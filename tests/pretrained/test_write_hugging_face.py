@@ -128,6 +128,15 @@ def test_an_import_has_the_same_search_and_translations(changes, tmp_path):
     assert imported.decoding == translator.decoding
 
 
+def test_without_a_readme_the_languages_are_those_of_the_tokenizer(tmp_path):
+    folder = save_hugging_face(random_translator({}), tmp_path / "model")
+    assert not (folder / "README.md").exists()
+    path = folder / "tokenizer_config.json"
+    named = {"source_lang": "en", "target_lang": "de"}
+    path.write_text(json.dumps({**json.loads(path.read_text()), **named}))
+    assert import_marian(folder).origin["languages"] == ["en", "de"]
+
+
 def test_a_search_that_was_changed_is_read_as_hugging_face_does(tmp_path):
     folder = save_hugging_face(random_translator({}, style="paper"), tmp_path / "model")
     path = folder / "generation_config.json"
