@@ -108,6 +108,11 @@ def test_control_ids_are_dropped_wherever_they_are(tokenizer):
     assert decoded(tokenizer.detokenize(ids)) == ["the cat", "the cat", ""]
 
 
+def test_unk_becomes_a_visible_mark(tokenizer):
+    marks = {SentencePieceTokenizer: " ⁇ ", WordPieceTokenizer: "⁇ "}
+    assert decoded(tokenizer.detokenize([[1]])) == [marks[type(tokenizer)]]
+
+
 def test_ids_outside_the_vocabulary_are_dropped(tokenizer):
     (the, cat) = tokenizer.tokenize(["the cat"]).to_list()[0]
     ids = tf.ragged.constant(

@@ -67,10 +67,6 @@ def test_ids_and_texts_equal_those_of_the_sentencepiece_package(tokenizer, refer
     assert decoded(tokenizer.detokenize(ids)) == [reference.decode(row) for row in ids.to_list()]
 
 
-def test_unk_becomes_a_visible_mark(tokenizer):
-    assert decoded(tokenizer.detokenize([[1]])) == [" ⁇ "]
-
-
 @pytest.mark.parametrize("model", [b"", b"no model"])
 def test_bytes_of_something_else_are_rejected(model):
     with pytest.raises(ValueError, match=f"received {len(model)} other bytes"):
