@@ -1,12 +1,11 @@
 """Files of bracketed trees, as in the Penn Treebank, and new trees by substitution."""
 
 import collections
-import dataclasses
 import functools
 import logging
 import os
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from keras_transformer.data.sources import existing_file, stream_lines
@@ -26,29 +25,12 @@ _MAX_REPLACED = 20
 """The most words of a bracket that is replaced."""
 
 
-@dataclasses.dataclass(frozen=True)
-class TreeProblem:
-    """Why a tree of a file cannot be used.
-
-    Attributes:
-        path: The file.
-        line: The line where the tree starts, counted from 1.
-        reason: The rule and what was received.
-    """
-
-    path: Path
-    line: int
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.path}, line {self.line}: {self.reason}"
-
-
 def read_trees(path: str | os.PathLike) -> list[Tree]:
     """Return the normalized trees of a file or directory, and log once what cannot be used.
 
     Args:
-        path: See `stream_trees`.
+        path: A text file, plain or gzip, or a directory: all its `.mrg` and `.mrg.gz` files, those
+            of its subdirectories included, sorted by name.
 
     Returns:
         The trees, in the order of the files.
@@ -63,60 +45,48 @@ def read_trees(path: str | os.PathLike) -> list[Tree]:
     >>> [str(tree) for tree in read_trees(path)]
     ['(S (NP (PRP We)) (VP (VBD left)))']
     """
-    problems = _Problems(path)
-    trees = list(stream_trees(path, problems.add))
-    problems.finish(is_empty=not trees)
-    return trees
+    return list(stream_trees(path))
 
 
-class _Problems:
-    """Counts the trees of a path that cannot be used, and logs the first ones."""
+def stream_trees(path: str | os.PathLike) -> Iterator[Tree]:
+    """Yield the trees that `read_trees` returns, without holding them in memory.
 
-    def __init__(self, path: str | os.PathLike):
-        self.path = path
-        self.count = 0
-        self.first: list[TreeProblem] = []
-
-    def add(self, problem: TreeProblem) -> None:
-        """Count a problem."""
-        self.count += 1
-        if len(self.first) < _LOGGED_PROBLEMS:
-            self.first.append(problem)
-
-    def finish(self, is_empty: bool) -> None:
-        """Log what was found, or raise a ValueError if there was no tree at all."""
-        if is_empty:
-            found = f" that can be used ({self.first[0]})" if self.first else ""
-            raise ValueError(
-                f"{self.path} must have a bracketed tree, such as (S (NP (PRP We)) (VP (VBD "
-                f"left))), received none{found}. Check the file."
-            )
-        if self.count:
-            _log(os.fspath(self.path), self.count, tuple(self.first))
+    It takes the same argument and raises the same errors.
+    """
+    count, first, is_empty = 0, list[str](), True
+    for found in trees_or_problems(path):
+        if isinstance(found, Tree):
+            is_empty = False
+            yield found
+            continue
+        count += 1
+        if count <= _LOGGED_PROBLEMS:
+            first.append(found)
+    if is_empty:
+        unused = f" that can be used ({first[0]})" if first else ""
+        raise ValueError(
+            f"{path} must have a bracketed tree, such as (S (NP (PRP We)) (VP (VBD left))), "
+            f"received none{unused}. Check the file."
+        )
+    if count:
+        _log(os.fspath(path), count, tuple(first))
 
 
 @functools.cache  # Every pass over the training text finds the same problems.
-def _log(path: str, count: int, first: tuple[TreeProblem, ...]) -> None:
+def _log(path: str, count: int, first: tuple[str, ...]) -> None:
     for problem in first:
         _LOGGER.warning("dropped a tree: %s", problem)
     _LOGGER.warning("dropped %s trees of %s", f"{count:,}", path)
 
 
-def stream_trees(
-    path: str | os.PathLike, report: Callable[[TreeProblem], object]
-) -> Iterator[Tree]:
-    """Yield the normalized trees of a file or directory, without holding them in memory.
+def trees_or_problems(path: str | os.PathLike) -> Iterator[Tree | str]:
+    """Yield each tree, normalized, or if it cannot be used, its file, line and the reason.
 
     A tree may extend over several lines. An opening bracket at the start of a line always starts
     a tree, so one tree that lacks a bracket does not affect the next.
 
     Args:
-        path: A text file, plain or gzip, or a directory: all its `.mrg` and `.mrg.gz` files, those
-            of its subdirectories included, sorted by name.
-        report: Called with each problem. A tree with a problem is left out, the others are kept.
-
-    Yields:
-        Trees that `normalize_tree` returned.
+        path: See `read_trees`.
 
     Raises:
         FileNotFoundError: If the path does not exist, or the directory has no such files.
@@ -125,20 +95,16 @@ def stream_trees(
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp(), "train.mrg")
     >>> _ = path.write_text("(S (NP (PRP We))\\n(NP (NN tea))\\n", encoding="utf-8")
-    >>> problems = []
-    >>> [str(tree) for tree in stream_trees(path, problems.append)]
-    ['(NP (NN tea))']
-    >>> problems[0].line, problems[0].reason
-    (1, 'every bracket must be closed, received 1 open at the end')
+    >>> [str(found).replace(str(path), "train.mrg") for found in trees_or_problems(path)]
+    ['train.mrg, line 1: every bracket must be closed, received 1 open at the end', '(NP (NN tea))']
     """
     for file in tree_files(path):
         for line, text in _notations(stream_lines(file)):
             try:
-                tree = normalize_tree(parse_tree(text))
+                found: Tree | str = normalize_tree(parse_tree(text))
             except ValueError as error:
-                report(TreeProblem(file, line, str(error)))
-            else:
-                yield tree
+                found = f"{file}, line {line}: {error}"
+            yield found
 
 
 def tree_pair(tree: Tree, *, tagged: bool = False) -> tuple[str, str]:
@@ -158,37 +124,11 @@ def tree_pair(tree: Tree, *, tagged: bool = False) -> tuple[str, str]:
     return join_words(tree.words, tree.tags if tagged else None), str(tree)
 
 
-def stream_tree_pairs(
-    path: str | os.PathLike, *, tagged: bool = False
-) -> Iterator[tuple[str, str]]:
-    """Yield the sources and targets of trees in files, and log once what is left out.
-
-    Args:
-        path: See `stream_trees`.
-        tagged: See `tree_pair`.
-
-    Raises:
-        FileNotFoundError, ValueError: See `read_trees`.
-
-    >>> import pathlib, tempfile
-    >>> path = pathlib.Path(tempfile.mkdtemp(), "train.mrg")
-    >>> _ = path.write_text("( (S (NP (PRP We)) (VP (VBD left))))", encoding="utf-8")
-    >>> list(stream_tree_pairs(path, tagged=True))
-    [('We/PRP left/VBD', '(S (NP (PRP We)) (VP (VBD left)))')]
-    """
-    problems = _Problems(path)
-    is_empty = True
-    for tree in stream_trees(path, problems.add):
-        is_empty = False
-        yield tree_pair(tree, tagged=tagged)
-    problems.finish(is_empty)
-
-
 def tree_files(path: str | os.PathLike) -> list[Path]:
     """Return the files of trees that a path names: itself, or those in a directory.
 
     Args:
-        path: See `stream_trees`.
+        path: See `read_trees`.
 
     Raises:
         FileNotFoundError: If the path does not exist, or the directory has no such files.

@@ -3,14 +3,14 @@
 import dataclasses
 import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from keras_transformer.config import DataConfig, ExperimentConfig
 from keras_transformer.config.data import CorpusConfig, as_list
-from keras_transformer.data import read_pairs, read_tfds, read_trees
+from keras_transformer.data import read_pairs, read_tfds
 from keras_transformer.data.encoding import Map
 from keras_transformer.data.languages import tag_sources
 from keras_transformer.data.sources import (
@@ -20,7 +20,7 @@ from keras_transformer.data.sources import (
     stream_pairs,
 )
 from keras_transformer.data.tfds import stream_tfds, tfds_version
-from keras_transformer.data.trees import stream_tree_pairs, tree_files, tree_pair
+from keras_transformer.data.trees import stream_trees, tree_files, tree_pair
 
 Pairs = Sequence[tuple[str, str]]
 """Source sentences and their translations."""
@@ -55,8 +55,13 @@ def read_validation(data: DataConfig) -> Pairs:
 
 def _read(data: DataConfig, paths: Sequence[str]) -> Pairs:
     if data.task == "parsing":
-        return [tree_pair(tree, tagged=data.word_tags == "source") for tree in read_trees(paths[0])]
+        return list(_tree_pairs(data, paths[0]))
     return read_pairs(*paths)
+
+
+def _tree_pairs(data: DataConfig, path: str) -> Iterator[tuple[str, str]]:
+    tagged = data.word_tags == "source"
+    return (tree_pair(tree, tagged=tagged) for tree in stream_trees(path))
 
 
 def _usable(validation: Pairs, name: str) -> Pairs:
@@ -118,8 +123,7 @@ def training_corpora(data: DataConfig) -> list[Corpus]:
             name = f"{data.tfds} {data.train_split}"
             pairs = functools.partial(stream_tfds, data.tfds, data.train_split, *_languages(data))
         elif data.task == "parsing":
-            tagged = data.word_tags == "source"
-            pairs = functools.partial(stream_tree_pairs, *paths, tagged=tagged)
+            pairs = functools.partial(_tree_pairs, data, *paths)
         tag = corpus.full_tag
         label = tag or corpus.direction
         corpora.append(Corpus(f"{name} ({label})" if label else name, pairs, tag, corpus.direction))

@@ -1,21 +1,29 @@
 import gzip
 import logging
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keras_transformer.data.trees import read_trees, stream_tree_pairs, stream_trees
+from keras_transformer.data.trees import read_trees, stream_trees, trees_or_problems
+from keras_transformer.trees import Tree
 
 TEA, CUP = "(S (NP (NN tea)))", "(S (NP (NN cup)) (VP (VB go)))"
 
 
 def read(path):
     """Return the trees as text, and the problems as (line, reason)."""
-    problems = []
-    trees = [str(tree) for tree in stream_trees(path, problems.append)]
-    assert all(problem.path.is_file() for problem in problems)
-    return trees, [(problem.line, problem.reason) for problem in problems]
+    trees, problems = [], []
+    for found in trees_or_problems(path):
+        if isinstance(found, Tree):
+            trees.append(str(found))
+        else:
+            file, line, reason = re.fullmatch(r"(.+), line (\d+): (.+)", found).groups()
+            assert Path(file).is_file()
+            problems.append((int(line), reason))
+    return trees, problems
 
 
 def written(folder, text, name="trees.mrg"):
@@ -93,7 +101,7 @@ def test_bad_trees_are_logged_with_file_and_line_and_counted(tmp_path, caplog):
 def test_every_pass_over_the_same_trees_logs_them_once(tmp_path, caplog):
     path = written(tmp_path, f"{TEA}\n(S\n")
     for _ in range(3):
-        assert list(stream_tree_pairs(path)) == [("tea", TEA)]
+        assert [str(tree) for tree in stream_trees(path)] == [TEA]
     assert len(caplog.records) == 2
     written(tmp_path, f"{TEA}\n(S\n(S\n")
     assert len(read_trees(path)) == 1
