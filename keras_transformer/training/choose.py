@@ -12,10 +12,10 @@ from keras_transformer.config import ExperimentConfig
 from keras_transformer.evaluation import length_problem
 from keras_transformer.model import Transformer
 from keras_transformer.training.averaging import average_checkpoints, load_moving_average
-from keras_transformer.training.build import freeze_output_bias
 from keras_transformer.training.check import Checked
 from keras_transformer.training.checkpoints import run_checkpoints
 from keras_transformer.training.csv_tables import read_history
+from keras_transformer.training.fit import freeze_output_bias
 from keras_transformer.training.prepare import PreparedText
 from keras_transformer.training.run_directory import (
     check_claim,

@@ -1,45 +1,52 @@
-"""The epochs of a run, from where it is to its last one."""
+"""The model of a run, and its epochs from where it is to its last one."""
 
 import contextlib
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import ExperimentConfig
+from keras_transformer.model import Transformer
+from keras_transformer.text import Tokenizer
 from keras_transformer.training.averaging import MovingAverage
-from keras_transformer.training.build import Built
 from keras_transformer.training.check import Checked
 from keras_transformer.training.checkpoints import Checkpoints
 from keras_transformer.training.csv_tables import EpochTable, MetricsTable
-from keras_transformer.training.machines import StopTogether
+from keras_transformer.training.machines import Machines, StopTogether
+from keras_transformer.training.model import TrainingTransformer
 from keras_transformer.training.prepare import PreparedText
 from keras_transformer.training.progress import Progress, Readings
-from keras_transformer.training.recipe import most_steps
+from keras_transformer.training.recipe import most_steps, run_recipe
 from keras_transformer.training.resume import EpochState, SaveCheckpoints
+from keras_transformer.training.run_directory import claim
 from keras_transformer.training.stopping import FiniteLoss, RunLimit, SafeStop
 from keras_transformer.training.tensorboard import Summaries
-from keras_transformer.training.validation import NAMES, SELECTING
+from keras_transformer.training.validation import NAMES, SELECTING, Validation, greedy_validation
+from keras_transformer.translation.saved import SavedTranslator
 from keras_transformer.utils.checkpoint_files import Position
+from keras_transformer.utils.devices import has_gpu
 
 log = logging.getLogger(__name__)
 
 
-def fit_epochs(
-    config: ExperimentConfig, checked: Checked, text: PreparedText, built: Built
-) -> None:
-    """Train for the epochs that are left, if any.
+def fit_epochs(config: ExperimentConfig, checked: Checked, text: PreparedText) -> None:
+    """Build the model of a run, claim its directory, and train for the epochs that are left.
 
     A machine that does not validate writes nothing.
 
     Raises:
         FloatingPointError: If the loss or a weight becomes NaN or infinite.
-        ValueError: If the machines differ in their text.
+        ValueError: If the model to start from is int8 or damaged, a checkpoint is damaged, or the
+            machines differ in their text.
     """
     training, checkpoints, machines = config.training, checked.checkpoints, checked.machines
-    model, validation, batches = built.model, built.validation, text.batches
-    _log_start(config, checked, text, built)
+    model, validation = _build_model(config, checked, text)
+    batches = text.batches
+    _log_start(config, checked, text, model, validation)
     position = checkpoints.position()
     machines.check_same_text(batches, position)
     state = EpochState(batches, checkpoints)
@@ -98,6 +105,85 @@ def fit_epochs(
     _log_end(checkpoints, limit)
 
 
+def _build_model(
+    config: ExperimentConfig, checked: Checked, text: PreparedText
+) -> tuple[TrainingTransformer, Validation | None]:
+    """Return a run's compiled model, with the weights to go on from, and what validates it, if any.
+
+    The directory is claimed before these weights are loaded.
+    """
+    machines = checked.machines
+    model = compiled_model(config, machines, checked.teachers)
+    freeze_output_bias(model, text.tokenizers[0])
+    validation = None
+    if machines.is_chief:
+        share = config.training.batch_tokens // machines.replicas
+        pairs = text.validation_pairs
+        validation = greedy_validation(config, model, text.tokenizers, pairs, share)
+    first_weights = _first_weights(checked.start) if checked.start else None
+    # Only encoded text is written before this, so that a mistake leaves the directory free.
+    if machines.cluster is None:
+        claim(checked.directory, config, text.tokenizers, text.inputs, checked.start)
+    with machines.strategy.scope():
+        checked.checkpoints.restore(model)
+        if first_weights:
+            model.set_weights(first_weights)
+    return model, validation
+
+
+def freeze_output_bias(model: Transformer, source: Tokenizer) -> None:
+    """Freeze the bias on the logits of a model of many languages, as Hugging Face does.
+
+    M2M100 and NLLB have none, and could not be written back with one.
+
+    Args:
+        model: The model of a run, or one that averages of its weights are loaded into.
+        source: Its tokenizer.
+    """
+    if source.languages and model.output_bias is not None:
+        model.output_bias.trainable = False
+
+
+def compiled_model(
+    config: ExperimentConfig, machines: Machines, teachers: Sequence[Transformer] = ()
+) -> TrainingTransformer:
+    """Return a new model with random weights, compiled with the optimizer and the loss of its run.
+
+    Args:
+        config: The experiment.
+        machines: The devices of the run.
+        teachers: Models for distillation.
+    """
+    training, compiles = config.training, config.training.jit_compile
+    is_single, is_whole = machines.replicas == 1, training.accumulation == 1
+    if compiles is None:  # For batches of many shapes, XLA would compile as many steps.
+        compiles = has_gpu() and is_single and config.data.static_shapes is not None
+    keras.utils.set_random_seed(training.seed)  # The teachers have drawn random numbers.
+    with machines.strategy.scope():
+        model = TrainingTransformer(
+            config.model,
+            parts=machines.parts if is_single and is_whole and not compiles else 1,
+            accumulation=training.accumulation,
+            clip_norm=training.clip_norm,
+            teachers=teachers,
+            distillation=training.distillation,
+            dtype=training.precision,
+        )
+        model.compile(**{**run_recipe(model, training), "jit_compile": compiles})
+    return model
+
+
+def _first_weights(start: SavedTranslator) -> list[np.ndarray]:
+    """Read the weights of the model that a run starts from."""
+    model = start.read_model()
+    if model.quantization_mode is not None:
+        raise ValueError(
+            f"A run needs a model that can be trained, received {start.path.parent}, which is "
+            f"{model.quantization_mode}. Start from the model that was quantized."
+        )
+    return model.without_lora().get_weights()
+
+
 def _log_end(checkpoints: Checkpoints, limit: RunLimit) -> None:
     if checkpoints.out_of_patience():
         log.info("no better epoch in the last %d: training is finished", checkpoints.patience)
@@ -116,13 +202,17 @@ def _end_epoch(model: keras.Model, epoch: int, callbacks: keras.callbacks.Callba
 
 
 def _log_start(
-    config: ExperimentConfig, checked: Checked, text: PreparedText, built: Built
+    config: ExperimentConfig,
+    checked: Checked,
+    text: PreparedText,
+    model: TrainingTransformer,
+    validation: Validation | None,
 ) -> None:
     training, steps = config.training, len(text.batches)
-    parameters, replicas = f"{built.model.count_params():,}", checked.machines.replicas
+    parameters, replicas = f"{model.count_params():,}", checked.machines.replicas
     kind = "GPU" if tf.config.list_physical_devices("GPU") else "CPU device"
     log.info("%s parameters, %d batches per epoch, %d %s", parameters, steps, replicas, kind)
-    is_compiled = built.model.jit_compile or built.model.compiles_gradients
+    is_compiled = model.jit_compile or model.compiles_gradients
     log.info(
         "precision: %s, shapes of batches: %s, XLA: %s (chosen for the devices when the run began, "
         "unless training.precision, data.static_shapes and training.jit_compile say otherwise)",
@@ -136,14 +226,14 @@ def _log_start(
     log.info(message, *(f"{count:,}" for count in counts))
     selecting = SELECTING[config.data.task]
     log.info("%s of an epoch is the validation %s (greedy)", selecting, NAMES[selecting])
-    if built.validation and (count := len(built.validation.pairs)) < len(text.validation_pairs):
+    if validation and (count := len(validation.pairs)) < len(text.validation_pairs):
         whole = f"{len(text.validation_pairs):,}"
         message = "epochs are validated on %s of %s pairs; ± is the 95%% interval for all of them"
         log.info(message, f"{count:,}", whole)
     if any(position := checked.checkpoints.position()):
         log.info("resuming after %s of %d", position, training.epochs)
-    if checked.start and built.validation:
-        scores = built.validation.measure()
+    if checked.start and validation:
+        scores = validation.measure()
         found = scores["val_nll"], NAMES[selecting], scores[selecting]
         log.info("before training: val_nll %.4f, validation %s (greedy) %.2f", *found)
 

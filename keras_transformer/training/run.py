@@ -1,4 +1,4 @@
-"""Training runs, each a list of steps: check, prepare, build, fit, choose."""
+"""Training runs, each a list of steps: check, prepare, fit, choose."""
 
 import contextlib
 import os
@@ -8,11 +8,10 @@ import keras
 
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.data.encoding import Map
-from keras_transformer.training.build import build_run, compiled_model
 from keras_transformer.training.check import check_run
 from keras_transformer.training.choose import choose_weights, finished_translator
 from keras_transformer.training.dry_run_report import DryRun, make_trial_steps
-from keras_transformer.training.fit import fit_epochs
+from keras_transformer.training.fit import compiled_model, fit_epochs
 from keras_transformer.training.machines import others_may_be_lost, read_cluster
 from keras_transformer.training.prepare import preparation_report, prepare_text
 from keras_transformer.training.run_directory import claim, locked_directory, settle
@@ -87,7 +86,7 @@ def train(
             if is_chief:
                 claim(directory, config, text.tokenizers, text.inputs)
         else:
-            fit_epochs(config, checked, text, build_run(config, checked, text))
+            fit_epochs(config, checked, text)
         return choose_weights(config, checked, text, choose_again, finish)
 
 
