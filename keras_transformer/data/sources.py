@@ -100,24 +100,8 @@ def stream_pairs(
 ) -> Iterator[tuple[str, str]]:
     """Yield the sentence pairs that `read_pairs` returns, without holding the text in memory.
 
-    Errors come when the reading gets there: files of different lengths are noticed at the end of
-    the shorter one.
-
-    Args:
-        source_path: See `read_pairs`.
-        target_path: See `read_pairs`.
-
-    Yields:
-        Pairs `(source, target)`.
-
-    Raises:
-        FileNotFoundError, ValueError: See `read_pairs`.
-
-    >>> import pathlib, tempfile
-    >>> path = pathlib.Path(tempfile.mkdtemp(), "pairs.tsv")
-    >>> _ = path.write_text("a dog\\tein Hund\\na cat\\teine Katze\\n", encoding="utf-8")
-    >>> next(stream_pairs(path))
-    ('a dog', 'ein Hund')
+    It takes the same arguments and raises the same errors, when the reading gets there: files of
+    different lengths are noticed at the end of the shorter one.
     """
     if target_path is None:
         if is_catalog(source_path):
