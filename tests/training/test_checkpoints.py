@@ -4,6 +4,7 @@ import pytest
 
 from keras_transformer.training.checkpoints import Checkpoints
 from keras_transformer.utils.checkpoint_files import Position
+from tests.helpers.damage import flip_a_bit
 
 
 def make_model():
@@ -133,12 +134,6 @@ def test_restoring_gives_weights_optimizer_and_epoch(tmp_path):
     for each in (model, resumed):
         each.train_on_batch(x, y)
     assert weight(resumed) == weight(model)
-
-
-def flip_a_bit(path):
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
 
 
 def test_damaged_checkpoints_are_set_aside_until_one_is_whole(tmp_path, caplog):

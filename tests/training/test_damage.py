@@ -14,6 +14,7 @@ from keras_transformer.training.validation import Validation
 from keras_transformer.translation import Translator
 from pipelines import serve
 from pipelines.cli.errors import explain
+from tests.helpers.damage import flip_a_bit
 from tests.helpers.experiment import leave_scores_out
 from tests.helpers.tiny import export_quickly, toy_experiment, toy_sentences, write_toy_text
 
@@ -25,12 +26,6 @@ def cut_off(path):
     # At the end of a line, if there are lines: what is left of the file is as good as before.
     end = content.rfind(b"\n", 0, len(content) // 2) + 1
     path.write_bytes(content[: end or len(content) // 2])
-
-
-def flip_a_bit(path):
-    content = bytearray(path.read_bytes())
-    content[2 * len(content) // 3] ^= 0x10
-    path.write_bytes(content)
 
 
 DAMAGES = {"cut off": cut_off, "flip a bit": flip_a_bit, "delete": Path.unlink}

@@ -23,6 +23,7 @@ from keras_transformer.training.run_directory import (
     settle,
 )
 from keras_transformer.translation.translator import Translator
+from tests.helpers.damage import flip_a_bit
 from tests.helpers.tiny import (
     ROOT,
     tiny_model,
@@ -254,12 +255,6 @@ def test_a_run_of_version_0_1_resumes(tmp_path):
     check_claim(tmp_path, toy_experiment(TEXT, epochs=99))
 
 
-def change_a_letter(path, place):
-    content = bytearray(path.read_bytes())
-    content[place] ^= 1
-    path.write_bytes(content)
-
-
 @pytest.mark.parametrize("size", [0, 30_000_000])
 def test_a_run_goes_on_with_the_text_that_it_began_with(tmp_path, size):
     data = write_toy_text(tmp_path, train=60)
@@ -274,8 +269,8 @@ def test_a_run_goes_on_with_the_text_that_it_began_with(tmp_path, size):
     assert check_inputs(tmp_path, config) == text
     os.utime(train, ns=(0, 0))  # A copy of the text is the same text.
     assert check_inputs(tmp_path, config) == text
-    change_a_letter(train, -1)
-    change_a_letter(weights, 5000)
+    flip_a_bit(train, -1)
+    flip_a_bit(weights, 5000)
     valid.write_text(valid.read_text() + "one\n")
     message = f"these differ: {weights}, {train}, {valid}. Restore them, or choose another"
     with pytest.raises(ValueError, match=message):
