@@ -15,13 +15,8 @@ from keras_transformer.text import (
     train_word_piece,
 )
 from tests.helpers.arrays import decoded
+from tests.helpers.invented import LINES
 
-LINES = [
-    "the dog sees the cat .",
-    "the cat sees 20 small dogs .",
-    "a small house (new) stands here .",
-    "the small cat stands here , and there is the dog .",
-]
 VOCAB_SIZE = 300
 
 

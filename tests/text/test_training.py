@@ -14,13 +14,8 @@ from keras_transformer.text import (
 )
 from keras_transformer.text.patterns import PATTERNS
 from keras_transformer.text.symbols import choose_symbols
+from tests.helpers.invented import LINES
 
-LINES = [
-    "the dog sees the cat .",
-    "the cat sees 20 small dogs .",
-    "a small house (new) stands here .",
-    "the small cat stands here , and there is the dog .",
-]
 UNIGRAM = functools.partial(train_sentencepiece, model_type="unigram")
 
 every_kind = pytest.mark.parametrize(

@@ -148,11 +148,6 @@ def test_the_saved_file_is_a_plain_transformer_without_the_teachers():
     np.testing.assert_array_equal(as_array(copy(inputs)), as_array(model(inputs)))
 
 
-def test_another_loss_is_refused():
-    with pytest.raises(ValueError, match="need a loss whose mean.*received 'mse'"):
-        build(teachers=[build()]).compile("sgd", "mse")
-
-
 @pytest.mark.parametrize("share", [-0.1, 1.1])
 def test_a_share_out_of_range_is_refused(share):
     with pytest.raises(ValueError, match=f"distillation must be from 0 to 1, received {share}"):

@@ -289,10 +289,18 @@ def test_a_largest_norm_is_positive():
         compiled(clip_norm=0.0)
 
 
-def test_another_loss_is_refused():
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    with pytest.raises(ValueError, match="Use that loss, or parts=1"):
-        compiled(parts=2, loss=loss)
+@pytest.mark.parametrize(
+    ("parts", "with_teacher", "loss", "received"),
+    [
+        (2, False, keras.losses.SparseCategoricalCrossentropy(from_logits=True), "<.*sparse.*>"),
+        (1, True, "mse", "'mse'"),
+    ],
+)
+def test_another_loss_is_refused(parts, with_teacher, loss, received):
+    teachers = [compiled()] if with_teacher else []
+    message = f"need a loss whose mean .*; received {received}. Use that loss, or parts=1"
+    with pytest.raises(ValueError, match=message):
+        compiled(parts, teachers=teachers, loss=loss)
 
 
 def test_replicas_are_refused():
