@@ -43,7 +43,7 @@ from keras_transformer.presets import count_parameters
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
 from keras_transformer.training import train
 from keras_transformer.training.csv_tables import read_history
-from keras_transformer.training.run_directory import check_claim, settle
+from keras_transformer.training.run_directory import read_state, settle
 from keras_transformer.utils.files import whole_file
 from pipelines.cli.errors import plain_errors
 from pipelines.cli.process import start_log
@@ -84,7 +84,7 @@ def measure(config: ExperimentConfig, directory: Path, vocabulary: Path) -> Resu
     path = directory / "result.json"
     if path.exists() and ExperimentConfig.from_file(directory / "config.yaml") == config:
         return Result(**json.loads(path.read_text(encoding="utf-8")))
-    check_claim(directory, config)
+    read_state(directory, config)  # It refuses a directory of another configuration.
     directory.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)  # It has fewer epochs.
     SentencePieceTokenizer.from_file(vocabulary).save(directory / "vocabulary.model")

@@ -9,9 +9,9 @@ from keras_transformer.config import ExperimentConfig
 from keras_transformer.config.experiment import TranslatorConfig
 from keras_transformer.model import Transformer
 from keras_transformer.text.files import find_vocabularies
-from keras_transformer.training.checkpoints import Checkpoints, run_checkpoints
+from keras_transformer.training.checkpoints import Checkpoints
 from keras_transformer.training.machines import Cluster, Machines, connect_machines
-from keras_transformer.training.run_directory import check_claim
+from keras_transformer.training.run_directory import read_state
 from keras_transformer.translation.saved import SavedTranslator, find_translator
 
 
@@ -60,8 +60,7 @@ def check_run(
         ValueError: If the directory holds a run with another configuration; a file is damaged;
             machines differ; or a trained model does not fit the configuration.
     """
-    check_claim(directory, config)
-    checkpoints = run_checkpoints(directory, config.training)
+    checkpoints = read_state(directory, config).checkpoints
     if resumes and (cluster is None or cluster.is_chief):
         checkpoints.set_aside_damaged()
     machines = connect_machines(config, directory, cluster) if has_devices else Machines()

@@ -13,17 +13,9 @@ from keras_transformer.evaluation import length_problem
 from keras_transformer.model import Transformer
 from keras_transformer.training.averaging import average_checkpoints, load_moving_average
 from keras_transformer.training.check import Checked
-from keras_transformer.training.checkpoints import run_checkpoints
-from keras_transformer.training.csv_tables import read_history
 from keras_transformer.training.fit import freeze_output_bias
 from keras_transformer.training.prepare import PreparedText
-from keras_transformer.training.run_directory import (
-    check_claim,
-    has_trained,
-    is_finished,
-    limits_of,
-    trained_epochs,
-)
+from keras_transformer.training.run_directory import RunState
 from keras_transformer.training.validation import (
     SELECTING,
     Validation,
@@ -47,26 +39,14 @@ _AVERAGED = (3, 5, 10)
 """Numbers of last epochs whose averages are tried, as far as they are kept."""
 
 
-def finished_translator(
-    config: ExperimentConfig, directory: Path, choose_again: bool, finish: bool
-) -> Translator | None:
-    """Return the translator of a finished run, or None if there is something to do.
-
-    Args:
-        config: The experiment.
-        directory: The run directory.
-        choose_again: Whether to choose the weights of a finished run again.
-        finish: Whether to choose the weights of a run as it is.
+def finished_translator(state: RunState) -> Translator:
+    """Return the translator of a finished run.
 
     Raises:
-        FileNotFoundError: If the final model is missing, or the checkpoints to choose from.
-        ValueError: If the directory holds a run with another configuration, or a file is damaged.
+        FileNotFoundError: If the final model is missing.
+        ValueError: If a file is damaged.
     """
-    if choose_again or finish:
-        _check_choice(config, directory, needs_all=not finish)
-        return None
-    if not is_finished(directory, config):
-        return None
+    directory = state.directory
     if not (directory / "model.keras").exists():
         raise FileNotFoundError(
             f"{directory} is finished, but has no model.keras. Restore it, or {_CHOOSE_AGAIN}."
@@ -74,30 +54,33 @@ def finished_translator(
     message = "%s is finished and is left as it is; give --choose-again to choose its weights again"
     log.info(message, directory)
     translator = Translator.load(directory)
-    if find_translator(directory).config.decoding != config.decoding:
+    if find_translator(directory).config.decoding != state.config.decoding:
         log.warning("it keeps its own decoding options, which differ from those given")
     return translator
 
 
-def _check_choice(config: ExperimentConfig, directory: Path, needs_all: bool) -> None:
-    """Check that a run has checkpoints to choose from, and has trained its epochs if it must."""
-    check_claim(directory, config)
-    checkpoints = run_checkpoints(directory, config.training)
-    if not (checkpoints.best() or checkpoints.newest()):
+def check_choice(state: RunState, finish: bool) -> None:
+    """Check that a run has checkpoints to choose from, and has trained unless it ends with them.
+
+    Raises:
+        FileNotFoundError: If there is no checkpoint.
+        ValueError: If the run has not trained its epochs, or a file is damaged.
+    """
+    if not (state.checkpoints.best() or state.checkpoints.newest()):
         raise FileNotFoundError(
-            f"Choosing weights needs checkpoints, received none in {checkpoints.directory}. "
+            f"Choosing weights needs checkpoints, received none in {state.checkpoints.directory}. "
             "Train until there is one, or restore them."
         )
-    if not needs_all:
+    if finish:
         return
     with contextlib.suppress(ValueError):  # A damaged chosen.json is written again.
-        if is_finished(directory, config):
+        if state.is_chosen:
             return
-    if not has_trained(directory, config):
+    if not state.has_trained:
         raise ValueError(
-            f"--choose-again needs a run that has trained its {config.training.epochs} epochs; "
-            f"{directory} has not. Leave the option out to train them, or give --finish to end the "
-            "run with what is there."
+            "--choose-again needs a run that has trained its "
+            f"{state.config.training.epochs} epochs; {state.directory} has not. Leave the option "
+            "out to train them, or give --finish to end the run with what is there."
         )
 
 
@@ -127,9 +110,11 @@ def choose_weights(
     """
     translator = None
     if checked.machines.is_chief:
-        candidates = _candidates(config, checked, choose_again or finish)
-        translator = _choose(config, checked, text, candidates, finish)
-        warn_unless_converged(checked.directory)
+        state = RunState(checked.directory, config)
+        candidates = _candidates(state, choose_again or finish)
+        share = config.training.batch_tokens // checked.machines.replicas
+        translator = _choose(state, text, candidates, share, finish)
+        warn_unless_converged(state.history)
     checked.machines.wait_for_all()  # The others must not leave while the chief needs them.
     return Translator.load(checked.directory) if translator is None else translator
 
@@ -157,15 +142,13 @@ class _Candidate:
             average_checkpoints(model, self.paths)
 
 
-def _candidates(
-    config: ExperimentConfig, checked: Checked, is_tolerant: bool
-) -> dict[str, _Candidate]:
+def _candidates(state: RunState, is_tolerant: bool) -> dict[str, _Candidate]:
     """Return what may become the final weights, by name."""
-    checkpoints, average = checked.checkpoints, config.training.average
-    epochs = trained_epochs(checked.directory, checkpoints)
-    selecting = SELECTING[config.data.task]
-    scores = _scores(checked, selecting, epochs)
-    if missing := checkpoints.missing(epochs, scores, last=average == "last"):
+    checkpoints, average = state.checkpoints, state.config.training.average
+    epochs, selecting = state.trained_epochs, SELECTING[state.config.data.task]
+    scores = state.history.get(selecting, [])
+    is_known = len(scores) == epochs and not any(map(math.isnan, scores))
+    if missing := checkpoints.missing(epochs, scores if is_known else [], last=average == "last"):
         names = ", ".join(map(str, missing))
         if not is_tolerant:
             raise FileNotFoundError(
@@ -204,43 +187,33 @@ def averages_of(
     return {f"last {count}": last[-count:] for count in sorted(counts) if count <= len(last)}
 
 
-def _scores(checked: Checked, selecting: str, epochs: int) -> list[float]:
-    """Return the score of each epoch, or nothing if the table lacks one."""
-    if not (checked.directory / "epochs.csv").exists():
-        return []
-    scores = read_history(checked.directory).get(selecting, [])
-    return scores if len(scores) == epochs and not any(map(math.isnan, scores)) else []
-
-
 def _choose(
-    config: ExperimentConfig,
-    checked: Checked,
+    state: RunState,
     text: PreparedText,
     candidates: Mapping[str, _Candidate],
+    share: int,
     finish: bool,
 ) -> Translator:
     """Score the candidates, and save the best one."""
-    training = config.training
+    config, directory = state.config, state.directory
     translator = Translator(Transformer(config.model), *text.tokenizers, config.decoding)
     freeze_output_bias(translator.model, text.tokenizers[0])
-    share = training.batch_tokens // checked.machines.replicas
     chosen, found = _best_of(config, text, translator, candidates, share)
     candidates[chosen].load(translator.model)
-    trained = trained_epochs(checked.directory, checked.checkpoints)
     report: dict[str, Any] = {
         "chosen": chosen,
-        "epochs": trained if finish else training.epochs,
-        "trained_epochs": trained,
+        "epochs": state.trained_epochs,
+        "trained_epochs": state.trained_epochs,
         "checkpoints": [path.name for path in candidates[chosen].paths],
     }
     if not finish:
-        report |= {name: value for name, value in limits_of(training).items() if value is not None}
+        report |= {name: end for name, end in state.ends.items() if end is not None}
     for score in _shown(found):
         report[f"validation_{score}"] = {n: values[f"val_{score}"] for n, values in found.items()}
-    with recorded_files(checked.directory, ["model.keras", "chosen.json"]):
-        with whole_file(checked.directory / "model.keras") as temporary:
+    with recorded_files(directory, ["model.keras", "chosen.json"]):
+        with whole_file(directory / "model.keras") as temporary:
             translator.model.save(temporary)
-        write_json(checked.directory / "chosen.json", report)  # The run is finished with this.
+        write_json(directory / "chosen.json", report)  # The run is finished with this.
     return translator
 
 
@@ -297,11 +270,9 @@ def _row(name: str, values: Sequence[str], checkpoints: str) -> str:
     return f"  {name:<12}{''.join(f'{value:>9}' for value in values)}  {checkpoints}"
 
 
-def warn_unless_converged(directory: Path) -> None:
+def warn_unless_converged(history: Mapping[str, Sequence[float]]) -> None:
     """Warn if the validation NLL still fell in the last epoch."""
-    if not (directory / "epochs.csv").exists():
-        return
-    *_, before, last = [math.nan, math.nan, *read_history(directory).get("val_nll", [])]
+    *_, before, last = [math.nan, math.nan, *history.get("val_nll", [])]
     if (fall := 1 - last / before) > _CONVERGED:
         log.warning(
             "not converged: in the last epoch, val_nll still fell by %.1f%%; train on with more "

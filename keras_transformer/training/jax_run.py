@@ -20,7 +20,7 @@ from keras_transformer.training.machines import read_cluster
 from keras_transformer.training.prepare import PreparedText, prepare_text, static_widths
 from keras_transformer.training.recipe import run_recipe
 from keras_transformer.training.resume import EpochState
-from keras_transformer.training.run_directory import claim, is_finished, locked_directory, settle
+from keras_transformer.training.run_directory import claim, locked_directory, read_state, settle
 from keras_transformer.training.stopping import FiniteLoss
 from keras_transformer.training.validation import validation_sample
 
@@ -61,7 +61,7 @@ def train_on_jax(config: ExperimentConfig, directory: str | os.PathLike) -> None
         raise ValueError(
             "A run on JAX trains on one machine, received a TF_CONFIG with several tasks. Unset it."
         )
-    if is_finished(Path(directory), config):
+    if read_state(Path(directory), config).is_finished:
         log.info("%s is finished and stays as it is", directory)
         return
     tf.config.set_visible_devices([], "GPU")  # It only reads text, and would take their memory.

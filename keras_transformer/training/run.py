@@ -9,12 +9,12 @@ import keras
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.data.encoding import Map
 from keras_transformer.training.check import check_run
-from keras_transformer.training.choose import choose_weights, finished_translator
+from keras_transformer.training.choose import check_choice, choose_weights, finished_translator
 from keras_transformer.training.dry_run_report import DryRun, make_trial_steps
 from keras_transformer.training.fit import compiled_model, fit_epochs
 from keras_transformer.training.machines import others_may_be_lost, read_cluster
 from keras_transformer.training.prepare import preparation_report, prepare_text
-from keras_transformer.training.run_directory import claim, locked_directory, settle
+from keras_transformer.training.run_directory import claim, locked_directory, read_state, settle
 from keras_transformer.translation.translator import Translator
 
 
@@ -75,8 +75,11 @@ def train(
     _check_backend("train", "; on JAX, call train_on_jax")
     directory, cluster = Path(directory), read_cluster()
     config = settle(config, directory)
-    if finished := finished_translator(config, directory, choose_again, finish):
-        return finished
+    state = read_state(directory, config)
+    if choose_again or finish:
+        check_choice(state, finish)
+    elif state.is_finished:
+        return finished_translator(state)
     is_chief = cluster is None or cluster.is_chief
     lock = locked_directory(directory) if is_chief else contextlib.nullcontext()
     with others_may_be_lost(cluster), lock:

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import errno
 import fcntl
+import functools
 import logging
 import math
 import os
@@ -14,7 +15,7 @@ from typing import Any, TextIO
 
 import keras
 
-from keras_transformer.config import ExperimentConfig, TrainingConfig
+from keras_transformer.config import ExperimentConfig
 from keras_transformer.text.files import save_tokenizers, tokenizer_paths
 from keras_transformer.training.checkpoints import Checkpoints, run_checkpoints
 from keras_transformer.training.corpora import text_files
@@ -131,11 +132,9 @@ def settle(config: ExperimentConfig, directory: Path) -> ExperimentConfig:
     Raises:
         ValueError: If the directory has a config.yaml that is damaged.
     """
-    check_files(directory, ["config.yaml"])
-    path, precision = directory / "config.yaml", config.training.precision
+    before, precision = _configuration(directory), config.training.precision
     shapes, compiles = config.data.static_shapes, config.training.jit_compile
-    if path.exists():
-        before = ExperimentConfig.from_file(path)
+    if before:
         chosen, own = before.training.precision, before.data.static_shapes
     else:
         chosen = "mixed_bfloat16" if has_bfloat16() else "float32"
@@ -157,18 +156,77 @@ def _is_for_xla(config):
     return has_gpu() and gpus == 1 and read_cluster() is None
 
 
-def check_claim(directory: Path, config: ExperimentConfig) -> None:
-    """Check that a run can start or resume in a directory with this configuration.
+@dataclasses.dataclass(frozen=True)
+class RunState:
+    """Where a run is, by the files in its directory.
+
+    Each is read once, when something depends on it: only then does it matter that it is damaged. A
+    run that has trained on has another state.
+    """
+
+    directory: Path
+    """The run directory."""
+    config: ExperimentConfig
+    """The configuration, which may have other ends than the run began with."""
+
+    @functools.cached_property
+    def checkpoints(self) -> Checkpoints:
+        """The checkpoints in it."""
+        return run_checkpoints(self.directory, self.config.training)
+
+    @functools.cached_property
+    def history(self) -> dict[str, list[float]]:
+        """The metrics of every epoch, or nothing if there is no table; see `read_history`."""
+        return read_history(self.directory) if (self.directory / "epochs.csv").exists() else {}
+
+    @functools.cached_property
+    def chosen(self) -> dict[str, Any] | None:
+        """What chosen.json says of the final weights; None if they are not chosen."""
+        return _read_chosen(self.directory)
+
+    @property
+    def ends(self) -> dict[str, float | None]:
+        """What ends the run: its epochs, or a limit before."""
+        training = self.config.training
+        return {name: getattr(training, name) for name in ("epochs", "max_steps", "max_minutes")}
+
+    @property
+    def trained_epochs(self) -> int:
+        """The number of epochs that are trained, even if checkpoints are missing."""
+        return max(int(self.history.get("epoch", [0])[-1]), self.checkpoints.position().epochs)
+
+    @property
+    def has_trained(self) -> bool:
+        """Whether one of the ends is reached, or the patience is over."""
+        training, checkpoints = self.config.training, self.checkpoints
+        is_over = self.trained_epochs >= training.epochs or checkpoints.out_of_patience()
+        return is_over or RunLimit(training, checkpoints).is_reached()
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether the final weights were chosen at these ends."""
+        chosen = self.chosen or {}
+        return all(chosen.get(name) == end for name, end in self.ends.items())
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the final weights are chosen, and there is nothing left to train."""
+        if self.chosen is None:
+            return False
+        # Earlier versions did not say of which epochs they chose.
+        known = self.chosen.get("trained_epochs", self.chosen.get("epochs", math.inf))
+        return self.is_chosen or (self.trained_epochs <= known and self.has_trained)
+
+
+def read_state(directory: Path, config: ExperimentConfig) -> RunState:
+    """Return where a run is, after a check that it can start or resume with this configuration.
 
     Raises:
         ValueError: If the directory holds a run with another configuration, or its config.yaml is
             damaged or missing.
     """
-    check_files(directory, ["config.yaml"])
-    path = directory / "config.yaml"
-    if not path.exists():
-        return
-    if differences := _differences(ExperimentConfig.from_file(path), config):
+    before = _configuration(directory)
+    if before and (differences := _differences(before, config)):
         raise ValueError(
             f"{directory} holds a run with another configuration; received "
             f"{', '.join(differences)}. A run resumes with the configuration it started with, but "
@@ -176,6 +234,14 @@ def check_claim(directory: Path, config: ExperimentConfig) -> None:
             "another jit_compile, cache or decoding options. Restore these values, or choose "
             "another directory."
         )
+    return RunState(directory, config)
+
+
+def _configuration(directory: Path) -> ExperimentConfig | None:
+    """Return the configuration of the run in a directory, or None if it has none."""
+    check_files(directory, ["config.yaml"])
+    path = directory / "config.yaml"
+    return ExperimentConfig.from_file(path) if path.exists() else None
 
 
 def _differences(before: ExperimentConfig, config: ExperimentConfig) -> Sequence[str]:
@@ -248,45 +314,6 @@ def claim(
         config.to_file(directory / "config.yaml")
         write_json(directory / _INPUTS, inputs)
         save_tokenizers(directory, tokenizers, is_joint)
-
-
-def is_finished(directory: Path, config: ExperimentConfig) -> bool:
-    """Return whether a run with this configuration has trained its epochs and chosen its weights.
-
-    Raises:
-        ValueError: If the directory holds a run with another configuration, or chosen.json is
-            damaged or missing.
-    """
-    check_claim(directory, config)
-    chosen = _read_chosen(directory)
-    if chosen is None:
-        return False
-    ends = {"epochs": config.training.epochs, **limits_of(config.training)}
-    if all(chosen.get(name) == value for name, value in ends.items()):
-        return True
-    # Earlier versions did not say of which epochs they chose.
-    known = chosen.get("trained_epochs", chosen.get("epochs", math.inf))
-    checkpoints = run_checkpoints(directory, config.training)
-    return trained_epochs(directory, checkpoints) <= known and has_trained(directory, config)
-
-
-def limits_of(training: TrainingConfig) -> dict[str, float | None]:
-    """Return what ends a run besides its epochs."""
-    return {name: getattr(training, name) for name in ("max_steps", "max_minutes")}
-
-
-def has_trained(directory: Path, config: ExperimentConfig) -> bool:
-    """Return whether a run has trained its epochs, by its table and its checkpoints."""
-    checkpoints = run_checkpoints(directory, config.training)
-    if trained_epochs(directory, checkpoints) >= config.training.epochs:
-        return True
-    return checkpoints.out_of_patience() or RunLimit(config.training, checkpoints).is_reached()
-
-
-def trained_epochs(directory: Path, checkpoints: Checkpoints) -> int:
-    """Return the number of epochs that a run has trained, even if checkpoints are missing."""
-    history = read_history(directory) if (directory / "epochs.csv").exists() else {}
-    return max(int(history.get("epoch", [0])[-1]), checkpoints.position().epochs)
 
 
 def _read_chosen(directory: Path) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ import pytest
 from keras_transformer import Transformer
 from keras_transformer.training import choose
 from keras_transformer.training.checkpoints import run_checkpoints
+from keras_transformer.training.csv_tables import read_history
 from keras_transformer.training.machines import Machines
 from tests.helpers.tiny import tiny_tokenizer, toy_experiment
 
@@ -172,6 +173,6 @@ def test_checkpoints_that_are_not_needed_may_be_missing(chosen):
 @pytest.mark.parametrize(("nll", "is_warned"), [(2.47, True), (2.48, False), (2.6, False)])
 def test_a_run_that_has_not_converged_is_told_to_train_on(tmp_path, nll, is_warned, caplog):
     (tmp_path / "epochs.csv").write_text(f"epoch,val_nll\n1,9\n2,2.5\n3,{nll}\n")
-    choose.warn_unless_converged(tmp_path)
+    choose.warn_unless_converged(read_history(tmp_path))
     message = "not converged: in the last epoch, val_nll still fell by 1.2%; train on with more "
     assert caplog.messages == [f"{message}training.epochs"] * is_warned

@@ -14,11 +14,10 @@ import yaml
 from keras_transformer.config import DecodingConfig
 from keras_transformer.training import run_directory
 from keras_transformer.training.run_directory import (
-    check_claim,
     check_inputs,
     claim,
-    is_finished,
     locked_directory,
+    read_state,
     run_facts,
     settle,
 )
@@ -188,22 +187,22 @@ def test_a_truncated_configuration_is_named_with_a_remedy(trained, length):
     path = trained / "config.yaml"
     path.write_bytes(path.read_bytes()[:length])
     with pytest.raises(ValueError, match="config.yaml is damaged: .* Restore it; if"):
-        check_claim(trained, toy_experiment(TEXT))
+        read_state(trained, toy_experiment(TEXT))
     (trained / "SHA256SUMS").unlink()  # As in version 0.1.
     with pytest.raises(ValueError, match="config.yaml .* Correct or restore it.$"):
-        check_claim(trained, toy_experiment(TEXT))
+        read_state(trained, toy_experiment(TEXT))
 
 
 def test_a_run_resumes_with_its_configuration_or_other_ends(tmp_path):
     experiment = toy_experiment(TEXT)
-    check_claim(tmp_path, experiment)
+    read_state(tmp_path, experiment)
     claim(tmp_path, experiment, [tiny_tokenizer()], {})
-    check_claim(tmp_path, experiment)
+    read_state(tmp_path, experiment)
     for ends in ({"epochs": 99}, {"epochs": 2}, {"max_steps": 9}, {"max_minutes": 0.5}):
-        check_claim(tmp_path, toy_experiment(TEXT, **ends))
-    check_claim(tmp_path, dataclasses.replace(experiment, decoding=DecodingConfig(beam_size=9)))
+        read_state(tmp_path, toy_experiment(TEXT, **ends))
+    read_state(tmp_path, dataclasses.replace(experiment, decoding=DecodingConfig(beam_size=9)))
     with pytest.raises(ValueError, match="received training.seed=2 instead of 1. "):
-        check_claim(tmp_path, toy_experiment(TEXT, epochs=2, seed=2))
+        read_state(tmp_path, toy_experiment(TEXT, epochs=2, seed=2))
 
 
 @pytest.mark.parametrize(
@@ -242,7 +241,7 @@ def test_every_option_that_differs_from_the_run_is_named(tmp_path):
         "training.seed=2 instead of 1. A run resumes with"
     )
     with pytest.raises(ValueError, match=message):
-        check_claim(tmp_path, dataclasses.replace(other, model=model))
+        read_state(tmp_path, dataclasses.replace(other, model=model))
 
 
 def test_a_run_of_version_0_1_resumes(tmp_path):
@@ -252,7 +251,7 @@ def test_a_run_of_version_0_1_resumes(tmp_path):
     values["training"]["r_drop"] = 0.0
     path.write_text(yaml.safe_dump(values))
     (tmp_path / "SHA256SUMS").unlink()
-    check_claim(tmp_path, toy_experiment(TEXT, epochs=99))
+    read_state(tmp_path, toy_experiment(TEXT, epochs=99))
 
 
 @pytest.mark.parametrize("size", [0, 30_000_000])
@@ -318,7 +317,7 @@ def test_a_run_is_finished_when_its_weights_are_those_of_all_epochs(
         (tmp_path / "checkpoints").mkdir()
         for name in ("best-0001-bleu-5.0000", f"epoch-{rows:04d}"):
             (tmp_path / "checkpoints" / f"{name}.weights.h5").touch()
-    assert is_finished(tmp_path, config) == finished
+    assert read_state(tmp_path, config).is_finished == finished
 
 
 def test_the_facts_of_a_run_are_its_data_its_recipe_and_what_was_chosen(trained):
