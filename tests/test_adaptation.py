@@ -309,6 +309,15 @@ def test_a_restricted_vocabulary_changes_no_translation_of_tokens_that_stay(
     assert Translator.load(tmp_path / "model")(texts[:9]) == answers
 
 
+def test_a_restricted_vocabulary_has_the_tokens_of_the_prefix():
+    search = DecodingConfig(beam_size=1, extra_length=2, prefix="Katze Mond")
+    translator = Translator(tiny_model(), tiny_tokenizer(), decoding=search)
+    small = restrict_vocabulary(translator, ["eins"])
+    pieces = small.target_tokenizer.id_to_piece(range(small.target_tokenizer.vocab_size))
+    assert {"▁Katze", "▁Mond", "▁eins"} <= set(pieces) and "▁Hund" not in pieces
+    assert small("one").startswith("Katze Mond")
+
+
 def test_a_restriction_needs_text_and_float_weights():
     with pytest.raises(ValueError, match="must have tokens, received none"):
         restrict_vocabulary(translator_of(tiny_model()), ["", " "])

@@ -22,10 +22,10 @@ _SHARES = {"all": "target", "inputs": "none"}
 def restrict_vocabulary(translator: Translator, lines: Iterable[str]) -> Translator:
     """Return a translator that writes the tokens of a text and no others.
 
-    Special tokens, languages, user symbols, bytes, the characters of the text, and tokens without
-    letters stay too. A greedy translation whose tokens all stay is the same. In a beam search, a
-    probability is relative to the tokens that stay, so scores are higher and may rank two
-    translations differently.
+    Special tokens, languages, user symbols, bytes, the characters of the text, tokens without
+    letters, and those of `decoding.prefix` stay too. A greedy translation whose tokens all stay is
+    the same. In a beam search, a probability is relative to the tokens that stay, so scores are
+    higher and may rank two translations differently.
 
     Args:
         translator: The translator. The text that it reads is not restricted.
@@ -56,7 +56,8 @@ def restrict_vocabulary(translator: Translator, lines: Iterable[str]) -> Transla
     used, _ = target.encode([line.strip() for line in lines])
     if not len(used):
         raise ValueError("The text of a restriction must have tokens, received none.")
-    smaller, kept = select_pieces(target.model, set(used.tolist()))
+    prefix, _ = target.encode([translator.decoding.prefix])
+    smaller, kept = select_pieces(target.model, {*used.tolist(), *prefix.tolist()})
     log.info("%s of %s target tokens stay", f"{len(kept):,}", f"{target.vocab_size:,}")
     found = Translator(
         _with_target(model, kept),

@@ -8,7 +8,7 @@ from typing import Any, overload
 
 import tensorflow as tf
 
-from keras_transformer.config import PAD_ID, DecodingConfig
+from keras_transformer.config import PAD_ID, UNK_ID, DecodingConfig
 from keras_transformer.config.data import PATTERN_PREFIX
 from keras_transformer.config.decoding import protect_problems
 from keras_transformer.decoding import SearchResult
@@ -67,9 +67,10 @@ class Translator(Inspection):
 
     Raises:
         ValueError: If the model or the tokenizer is something else, or the size of a tokenizer
-            differs from that of the model's vocabulary, or the device is unknown, or a subclass
-            overrides `decode`, `embed_target`, `project` or the `call` of a part of the decoder,
-            which the search does not use. Nor does it use the `call` of the model.
+            differs from that of the model's vocabulary, or it has no tokens for a word of
+            `decoding.prefix`, or the device is unknown, or a subclass overrides `decode`,
+            `embed_target`, `project` or the `call` of a part of the decoder, which the search does
+            not use. Nor does it use the `call` of the model.
 
     >>> from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
     >>> tokenizer = SentencePieceTokenizer(train_sentencepiece(["a b c d e f g"], 270))
@@ -120,6 +121,8 @@ class Translator(Inspection):
             )
         prefix = self.target_tokenizer.tokenize([self.decoding.prefix])[0].numpy().tolist()
         trees = tree_tokens(self.target_tokenizer)
+        if trees is None:  # `TokenSearch` refuses any prefix of trees.
+            _check_prefix(self.target_tokenizer, self.decoding.prefix)
         self._protected = ProtectedTranslation(
             self.tokenizer,
             self.target_tokenizer,
@@ -632,3 +635,16 @@ class Translator(Inspection):
             first_tokens = self._languages(lengths, "target_language")
         options = num_hypotheses, scores, num_words, first_tokens, kept
         return self._token_search(source, lengths, *options)
+
+
+def _check_prefix(tokenizer: Tokenizer, prefix: str) -> None:
+    """Raise a ValueError if the vocabulary has no tokens for a word of a prefix."""
+    words = prefix.split()
+    rows = tokenizer.tokenize([prefix, *words]).to_list() if words else [[]]
+    if UNK_ID in rows[0]:
+        unknown = [word for word, ids in zip(words, rows[1:], strict=True) if UNK_ID in ids]
+        raise ValueError(
+            "prefix must be text that the vocabulary of the target has tokens for, received "
+            f"{prefix!r}, and it has none for {', '.join(map(repr, unknown or [prefix]))}. Choose "
+            "another text, or leave it out."
+        )

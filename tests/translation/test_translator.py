@@ -13,6 +13,8 @@ from keras_transformer.config import (
     TransformerConfig,
 )
 from keras_transformer.decoding import beam_search, take_rows
+from keras_transformer.text import SentencePieceTokenizer
+from keras_transformer.text.foreign_vocabulary import join_vocabulary
 from keras_transformer.translation.translator import Translator
 from tests.helpers.tiny import (
     NO_UTF8,
@@ -286,6 +288,18 @@ def test_other_things_than_a_model_and_a_tokenizer_are_refused(parts):
 
 
 @pytest.mark.slow
+def test_a_prefix_needs_tokens():
+    translator = tiny_translator(**GREEDY, prefix="eins")
+    assert translator("one red").startswith("eins")
+    pieces = ["<pad>", "<unk>", "<s>", "</s>", "▁", "▁eins", "▁zwei"]  # No bytes.
+    tokenizer = SentencePieceTokenizer(join_vocabulary(tiny_tokenizer().model, pieces))
+    model = tiny_model(tokenizer.vocab_size)
+    with pytest.raises(
+        ValueError, match="received 'zwei 漢 eins 字', and it has none for '漢', '字'"
+    ):
+        Translator(model, tokenizer, decoding=DecodingConfig(prefix="zwei 漢 eins 字"))
+
+
 def test_learned_positions_limit_sources_and_translations():
     sizes = {"num_layers": 1, "d_model": 12, "d_ff": 20, "num_heads": 3}
     model = Transformer(TransformerConfig(380, **sizes, position="learned", max_length=5))
