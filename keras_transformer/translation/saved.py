@@ -149,8 +149,9 @@ def _best_epoch(directory: Path) -> Path | None:
     if (directory / _CHOSEN).exists():
         return None
     checkpoints = directory / "checkpoints"
-    best = best_first(checkpoints)
-    return best[0] if best else max(checkpoints.glob("epoch-*.weights.h5"), default=None)
+    if best := best_first(checkpoints):
+        return best[0]
+    return max(checkpoints.glob("epoch-*.weights.h5"), default=None, key=position_of)
 
 
 def _read_best_epoch(directory: Path, config: TransformerConfig) -> Transformer:

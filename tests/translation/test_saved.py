@@ -306,6 +306,9 @@ def test_a_run_that_is_not_finished_is_used_with_its_best_epoch(tmp_path, caplog
     for path in (run / "checkpoints").glob("best-*"):  # As a run on JAX, which has no BLEU.
         path.unlink()
     assert weights_file(run).name == "epoch-0003.weights.h5"
+    last = run / "checkpoints/epoch-10000.weights.h5"
+    shutil.copy(run / "checkpoints/epoch-0003.weights.h5", last)
+    assert weights_file(run) == last
     for path in (run / "checkpoints").iterdir():
         path.rename(path.with_name("step-0001-000001.weights.h5"))
     with pytest.raises(FileNotFoundError, match="model.keras does not exist.* a complete epoch"):
