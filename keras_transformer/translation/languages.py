@@ -20,12 +20,18 @@ def with_languages(decoding: DecodingConfig, tokenizer: Tokenizer) -> DecodingCo
     """Return options whose languages are codes of a tokenizer.
 
     Raises:
-        ValueError: If it has no such language, or translations are to begin with a text.
+        ValueError: If it has no such language, translations are to begin with a text, or sources
+            have no token besides their language and eos.
     """
     if tokenizer.languages and decoding.prefix:
         raise ValueError(
             "prefix must be empty for a model of many languages, whose translations begin with "
             f"their language; received {decoding.prefix!r}. Leave it out."
+        )
+    if tokenizer.languages and decoding.max_source_length < 3:
+        raise ValueError(
+            "max_source_length must be at least 3 for a model of many languages, as it counts the "
+            f"source's language and eos; received {decoding.max_source_length}. Give a higher one."
         )
     source, target = decoding.source_language, decoding.target_language
     return dataclasses.replace(

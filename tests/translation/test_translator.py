@@ -300,6 +300,18 @@ def test_a_prefix_needs_tokens():
         Translator(model, tokenizer, decoding=DecodingConfig(prefix="zwei 漢 eins 字"))
 
 
+def test_a_source_has_room_for_a_token_besides_its_language():
+    tokenizer = languages_tokenizer()
+    model = tiny_model(tokenizer.vocab_size)
+    with pytest.raises(ValueError, match="max_source_length must be at least 3 .* received 2"):
+        Translator(model, tokenizer, decoding=DecodingConfig(max_source_length=2))
+    named = {"source_language": "eng_Latn", "target_language": "deu_Latn"}
+    decoding = DecodingConfig(max_source_length=3, extra_length=2, **named)
+    ids, lengths = Translator(model, tokenizer, decoding=decoding).encode_text(["one red"])
+    assert lengths.numpy() == [3]
+    assert tokenizer.id_to_piece(ids.numpy()[0]) == ["eng_Latn", "▁one", "</s>"]
+
+
 def test_learned_positions_limit_sources_and_translations():
     sizes = {"num_layers": 1, "d_model": 12, "d_ff": 20, "num_heads": 3}
     model = Transformer(TransformerConfig(380, **sizes, position="learned", max_length=5))
