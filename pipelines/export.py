@@ -169,8 +169,14 @@ def _export_to_other(args: argparse.Namespace) -> None:
     from keras_transformer.translation import Translator
 
     export = {"ctranslate2": export_ctranslate2, "hugging_face": save_hugging_face}[args.format]
-    translator = _restricted(args, Translator.load(args.checkpoint, **search_options(args)))
-    print(export(translator, args.output))
+    translator = Translator.load(args.checkpoint, **search_options(args))
+    if args.restrict_vocabulary and translator.languages and args.format == "hugging_face":
+        raise ValueError(
+            "--restrict-vocabulary needs another --format than hugging_face, whose models of many "
+            f"languages have one vocabulary; received a model of {len(translator.languages)} "
+            "languages. Leave out one of the options."
+        )
+    print(export(_restricted(args, translator), args.output))
 
 
 def _restricted(args: argparse.Namespace, translator: "Translator") -> "Translator":

@@ -46,7 +46,8 @@ _LISTS = ("bad_words_ids", "suppress_tokens")
 _OTHER_PROBLEMS = (
     *_LISTS,
     *("early_stopping", "forced_bos_token_id"),
-    *("decoder_start_token_id", "eos_token_id", "forced_eos_token_id", "repetition_penalty"),
+    *("decoder_start_token_id", "eos_token_id", "forced_eos_token_id"),
+    *("repetition_penalty", "no_repeat_ngram_size"),
 )
 """Further options whose values may not be importable."""
 _NUMBERS = {
@@ -78,7 +79,7 @@ def read_search(
     Raises:
         ValueError: If an option is out of range, or has no counterpart.
     """
-    if (own := _written_search(search)) is not None:
+    if (own := _written_search(search, options, target)) is not None:
         return own
     wrong = [f"{name} must be {kind}" for name, kind in _wrong_types(search)]
     if wrong:
@@ -91,18 +92,33 @@ def read_search(
     return validated(path, lambda: _decoding(kept, options, target))
 
 
-def write_search(decoding: DecodingConfig) -> dict[str, Any]:
+def write_search(
+    decoding: DecodingConfig,
+    special: Mapping[str, int],
+    unknown: int,
+    languages: Mapping[str, int],
+) -> dict[str, Any]:
     """Return the options of generation_config.json that come closest to a search.
 
     They also have the search itself, from which `read_search` returns the same.
+
+    Args:
+        decoding: The search.
+        special: Hugging Face's ids of special tokens, by its names.
+        unknown: Its id of the unknown token.
+        languages: Its ids of languages, by their codes.
     """
+    end = special["eos_token_id"]
+    banned = {special["pad_token_id"], special["decoder_start_token_id"]} - {end}
+    if not decoding.allow_unknown:
+        banned.add(unknown)
     is_theirs = decoding.style in ("transformers", "transformers_early")
     options: dict[str, Any] = {
         OWN_SEARCH: dataclasses.asdict(decoding),
-        **SPECIAL_IDS,
+        **special,
         # It counts the token that the decoder starts from.
         "max_length": decoding.longest(decoding.max_source_length) + 1,
-        "bad_words_ids": [[i] for i in decoding.excluded_ids],
+        "bad_words_ids": [[i] for i in sorted(banned)],
         "no_repeat_ngram_size": decoding.no_repeat_ngram_size,
         "repetition_penalty": decoding.repetition_penalty,
         "renormalize_logits": decoding.renormalize,
@@ -110,7 +126,9 @@ def write_search(decoding: DecodingConfig) -> dict[str, Any]:
     if decoding.min_length:
         options["min_new_tokens"] = decoding.min_length
     if is_theirs:
-        options["forced_eos_token_id"] = EOS_ID
+        options["forced_eos_token_id"] = end
+    if decoding.target_language is not None:
+        options["forced_bos_token_id"] = languages[decoding.target_language]
     if decoding.temperature is not None:
         sampling = {name: getattr(decoding, name) for name in ("temperature", "top_k", "top_p")}
         return {**options, "num_beams": 1, "do_sample": True, **sampling}
@@ -121,13 +139,19 @@ def write_search(decoding: DecodingConfig) -> dict[str, Any]:
     return options
 
 
-def _written_search(search: Mapping[str, Any]) -> DecodingConfig | None:
+def _written_search(
+    search: Mapping[str, Any], options: Mapping[str, Any], target: ForeignSide
+) -> DecodingConfig | None:
     """Return the search that `write_search` was given, unless the options have been changed."""
+    special: dict[str, Any] = {name: options.get(name) for name in SPECIAL_IDS}
+    special |= {"pad_token_id": target.pad, "eos_token_id": target.eos}
+    languages = {code: i for i, code in target.language_codes.items()}
     try:
         decoding = DecodingConfig(**search[OWN_SEARCH])
+        written = write_search(decoding, special, target.unk, languages)
     except (KeyError, TypeError, ValueError):
         return None
-    return decoding if write_search(decoding) == search else None
+    return decoding if written == search else None
 
 
 def _wrong_types(search: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -166,6 +190,8 @@ def _problems(
     }
     if start in (target.eos, target.unk):  # It counts as a token that occurred.
         expected["repetition_penalty"] = (1.0, None)
+        if search.get("no_repeat_ngram_size") == 1:
+            expected["no_repeat_ngram_size"] = (0,)
     for name, values in expected.items():
         if (value := search.get(name)) not in values:
             yield name, f"must be {values[0]!r}, received {value!r}"

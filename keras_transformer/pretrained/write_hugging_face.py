@@ -26,7 +26,7 @@ from keras_transformer.pretrained.families import (
     weight_name,
 )
 from keras_transformer.pretrained.foreign_model import layer_weights
-from keras_transformer.pretrained.hugging_face_search import OWN_SEARCH, SPECIAL_IDS, write_search
+from keras_transformer.pretrained.hugging_face_search import SPECIAL_IDS, write_search
 from keras_transformer.pretrained.hugging_face_vocabulary import (
     fairseq_order,
     write_languages,
@@ -58,12 +58,14 @@ def save_hugging_face(translator: Translator, path: str | os.PathLike) -> Path:
 
     A model of many languages is of the class that it was imported from, such as
     `M2M100ForConditionalGeneration`, with a tokenizer; any other is a `MarianMTModel`.
-    `import_model` reads the folder too, unless it is Marian's and has learned positions. Marian's
-    has the same search as long as generation_config.json is as it was written.
+    `import_model` reads the folder too, unless it is Marian's and has learned positions. It has the
+    same search as long as generation_config.json is as it was written.
 
-    Fine-tuning a model of many languages may change the embedding of the start token, which is then
-    written as <s> (id 0). M2M100 and NLLB have no bias on the logits, so one that was trained is
-    refused; `train` and LoRA leave it as it is.
+    The start token of a model of many languages is </s>, or is written as <s> (id 0) if fine-tuning
+    has changed its embedding, or the search has a repetition penalty or bans repeated tokens, which
+    Hugging Face applies to the start token too. No translation then has the token <s>. M2M100 and
+    NLLB have no bias on the logits, so one that was trained is refused; `train` and LoRA leave it
+    as it is.
 
     The search becomes generation_config.json. Hugging Face's length penalty is a division by
     length ** length_penalty, its rules of a beam search change log-probabilities, whatever
@@ -152,7 +154,10 @@ def _special_ids(translator: Translator) -> dict[str, int]:
     pad, end = _ORDER_OF_SPECIAL.index(PAD_ID), _ORDER_OF_SPECIAL.index(EOS_ID)
     table = translator.model.target_embedding.kernel("embeddings")
     starts_with_end = np.array_equal(_array(table[BOS_ID]), _array(table[EOS_ID]))
-    start = end if starts_with_end else 0
+    # Their rules count the start token as one that occurred, and would hold the end back.
+    rules = translator.decoding.repetition_penalty, translator.decoding.no_repeat_ngram_size
+    counts_start = rules[0] != 1 or rules[1] == 1
+    start = end if starts_with_end and not counts_start else 0
     return {
         "pad_token_id": pad,
         "bos_token_id": 0,
@@ -174,21 +179,12 @@ def _their_order(translator: Translator, special: Mapping[str, int]) -> list[int
 def _search(
     translator: Translator, special: Mapping[str, int], order: Sequence[int] | None
 ) -> dict[str, Any]:
-    options = write_search(translator.decoding)
     if order is None:
-        return options
-    del options[OWN_SEARCH]
-    banned = {special["pad_token_id"], special["decoder_start_token_id"]}
-    banned -= {special["eos_token_id"]}
-    if not translator.decoding.allow_unknown:
-        banned.add(_ORDER_OF_SPECIAL.index(UNK_ID))
-    options |= {**special, "bad_words_ids": [[i] for i in sorted(banned)]}
-    if "forced_eos_token_id" in options:
-        options["forced_eos_token_id"] = special["eos_token_id"]
-    if (language := translator.decoding.target_language) is not None:
-        ours = translator.target_tokenizer.languages[language]
-        options["forced_bos_token_id"] = order.index(ours)
-    return options
+        return write_search(translator.decoding, special, UNK_ID, {})
+    ours = translator.target_tokenizer.languages
+    languages = {code: order.index(i) for code, i in ours.items()}
+    unknown = _ORDER_OF_SPECIAL.index(UNK_ID)
+    return write_search(translator.decoding, special, unknown, languages)
 
 
 def _tokenizers(translator):

@@ -20,7 +20,7 @@ from keras_transformer.training import train
 from keras_transformer.translation.languages import find_language
 from keras_transformer.translation.restriction import restrict_vocabulary
 from keras_transformer.translation.translator import Translator
-from pipelines import client
+from pipelines import client, export
 from pipelines.cli.text import one_line
 from tests.helpers.model_server import ModelServer
 from tests.helpers.tiny import export_quickly, toy_experiment
@@ -229,6 +229,51 @@ def test_a_run_in_two_directions_goes_back_to_hugging_face(tmp_path):
     assert tokenizer.batch_decode(ids, skip_special_tokens=True) == ours(texts)
 
 
+def changed(ours, family, **search):
+    """Return a translator with another search, from the first language into the second."""
+    source, target = models.CODES[family][:2]
+    named = {"source_language": source, "target_language": target}
+    decoding = replace(ours.decoding, **named, **search)
+    return Translator(ours.model, ours.tokenizer, None, decoding)
+
+
+@pytest.mark.parametrize(
+    ("family", "beam_size", "rule"),
+    [
+        ("nllb", 1, {"repetition_penalty": 1.5}),
+        ("m2m100", 3, {"repetition_penalty": 1.5}),
+        ("nllb", 3, {"no_repeat_ngram_size": 1}),
+        ("mbart50", 1, {"no_repeat_ngram_size": 1}),
+    ],
+)
+def test_no_rule_holds_the_end_back(family, beam_size, rule, tmp_path):
+    model, _ = models.write_model(tmp_path / "theirs", family)
+    table = model.model.shared.weight.data
+    table[0] = table[4:].mean(axis=0)  # As in a trained model, no translation has <s>.
+    model.save_pretrained(tmp_path / "theirs")
+    before = import_model(tmp_path / "theirs")
+    ours = changed(before, family, beam_size=beam_size, **rule)
+    model, tokenizer = loaded_by_transformers(save_hugging_face(ours, tmp_path / "back"))
+    texts = [text for text in models.sentences(40) if text]
+    ids = model.generate(**tokenizer(texts, return_tensors="pt", padding=True))
+    assert tokenizer.batch_decode(ids, skip_special_tokens=True) == ours(texts)
+    assert ours(texts) != changed(before, family, beam_size=beam_size)(texts)
+    assert import_model(tmp_path / "back")(texts) == ours(texts)
+
+
+@pytest.mark.parametrize("style", ["paper", "marian", "transformers_early"])
+def test_a_search_of_any_style_comes_back_from_hugging_face(style, tmp_path):
+    models.write_model(tmp_path / "theirs", "m2m100")
+    ours = changed(import_model(tmp_path / "theirs"), "m2m100", style=style, beam_size=3)
+    again = import_model(save_hugging_face(ours, tmp_path / "back"))
+    assert again.decoding == ours.decoding and again.decoding.source_language == "en"
+    path = tmp_path / "back" / "generation_config.json"
+    search = json.loads(path.read_text()) | {"num_beams": 2, "early_stopping": True}
+    path.write_text(json.dumps(search))  # It now has another search than ours.
+    again = import_model(tmp_path / "back").decoding
+    assert (again.beam_size, again.source_language, again.target_language) == (2, None, "de")
+
+
 @pytest.mark.parametrize("family", ["nllb", "mbart50"])
 def test_a_start_token_that_was_trained_takes_the_place_of_another(family, tmp_path):
     models.write_model(tmp_path / "theirs", family)
@@ -253,6 +298,16 @@ def test_a_start_token_that_was_trained_takes_the_place_of_another(family, tmp_p
     small = restrict_vocabulary(ours, texts)
     with pytest.raises(ValueError, match="must share a vocabulary, received one that is restrict"):
         save_hugging_face(small, tmp_path / "no")
+
+
+def test_a_restriction_for_hugging_face_is_refused_before_its_text_is_read(tmp_path, capsys):
+    models.write_model(tmp_path / "theirs", "nllb")
+    import_model(tmp_path / "theirs").save(tmp_path / "ours")
+    options = ["--checkpoint", str(tmp_path / "ours"), "--output", str(tmp_path / "no")]
+    options += ["--format", "hugging_face", "--restrict-vocabulary", str(tmp_path / "absent.txt")]
+    with pytest.raises(SystemExit):
+        export.main(options)
+    assert "--restrict-vocabulary needs another --format" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("beam_size", [1, None])

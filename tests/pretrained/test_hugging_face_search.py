@@ -117,6 +117,11 @@ def test_an_ignored_option_is_left_out():
     search = {**OPUS, "decoder_start_token_id": EOS, "repetition_penalty": 1.2}
     arguments = Path("generation_config.json"), search, start_is_eos, TARGET
     assert read_search(*arguments, ignore=["repetition_penalty"]).repetition_penalty == 1
+    no_token_twice = search | {"repetition_penalty": 1.0, "no_repeat_ngram_size": 1}
+    with pytest.raises(ValueError, match="no_repeat_ngram_size must be 0, received 1"):
+        read_search(arguments[0], no_token_twice, *arguments[2:])
+    two = read_search(arguments[0], no_token_twice | {"no_repeat_ngram_size": 2}, *arguments[2:])
+    assert two.no_repeat_ngram_size == 2
     with pytest.raises(ValueError, match="--ignore .* received early_stoping, .*early_stopping"):
         read_search(*arguments, ignore=["repetition_penalty", "early_stoping"])
 
