@@ -78,7 +78,7 @@ class ModelVersions:
     """The versions of a model that are served; a new one takes over once it is warmed up.
 
     Args:
-        config: The model; it may be replaced at any time.
+        config: The model; `take` replaces it.
         load: Loads a version.
         free: Frees the memory of versions that nothing refers to.
         retry_seconds: Seconds until a version that did not load is tried again.
@@ -90,8 +90,18 @@ class ModelVersions:
         self.config, self._load, self._free, self._retry_seconds = config, load, free, retry_seconds
         self.served: dict[int, Served] = {}
         self._states: dict[int, State] = {}
-        self._labels: dict[str, int] = {}
+        self._labels = dict(config.labels)
         self._failed: dict[Path, float] = {}  # When to try them again.
+
+    def take(self, config: ModelConfig) -> None:
+        """Replace the configuration, whose versions the next look loads.
+
+        New labels are known at once, and others move once their new versions are served.
+        """
+        self.config = config
+        self._labels = {
+            label: self._labels.get(label, number) for label, number in config.labels.items()
+        }
 
     def states(self, which: int | str | None = None) -> dict[int, State]:
         """Return the state of each version by number, the highest first.
@@ -258,7 +268,7 @@ class Versions:
         before, self._models = self._models, {}
         for config in configs:
             model = before.pop(config.name, None) or self.of(config.name)
-            model.config = config
+            model.take(config)
             self._models[config.name] = model
         for name, model in before.items():
             log.info("the model %s is not served any longer", name)

@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.export.warmup import Request, write_warmup
+from keras_transformer.serving.errors import Code, ServingError
 from keras_transformer.serving.model import Model
 from keras_transformer.serving.settings import ModelConfig
 from keras_transformer.serving.versions import ModelVersions, Served
@@ -124,7 +125,7 @@ def test_a_version_that_is_replaced_under_its_number_is_freed(tmp_path, monkeypa
 
     async def scenario(versions, freed):
         await versions.look()
-        versions.config = ModelConfig(name="m", base=tmp_path / "b")
+        versions.take(ModelConfig(name="m", base=tmp_path / "b"))
         with versions.use():
             await versions.look()
             assert (versions.served[1].path, len(freed)) == (tmp_path / "b/1", 1)
@@ -132,6 +133,34 @@ def test_a_version_that_is_replaced_under_its_number_is_freed(tmp_path, monkeypa
         assert (versions.states()[1].state, len(freed)) == ("AVAILABLE", 2)
 
     look_at(scenario, monkeypatch, base=tmp_path / "a")
+
+
+def test_new_labels_are_known_before_their_versions_are_loaded(tmp_path, monkeypatch):
+    for number in (1, 2):
+        (tmp_path / str(number)).mkdir()
+
+    def code(versions, label):
+        with pytest.raises(ServingError) as error, versions.use(label):
+            pass
+        return error.value.code
+
+    async def scenario(versions, freed):
+        assert code(versions, "stable") == Code.NOT_FOUND
+        await versions.look()
+        labels = {"stable": 2, "canary": 2}
+        both = frozenset([1, 2])
+        versions.take(ModelConfig(name="m", base=tmp_path, specific=both, labels=labels))
+        with versions.use("stable") as served:  # It moves once the version is loaded.
+            assert served.number == 1
+        assert code(versions, "canary") == Code.NOT_FOUND
+        assert code(versions, "other") == Code.INVALID_ARGUMENT
+        await versions.look()
+        with versions.use("stable") as stable, versions.use("canary") as canary:
+            assert stable.number == canary.number == 2
+        versions.take(ModelConfig(name="m", base=tmp_path, labels={"canary": 2}))
+        assert code(versions, "stable") == Code.INVALID_ARGUMENT
+
+    look_at(scenario, monkeypatch, base=tmp_path, specific=frozenset([1]), labels={"stable": 1})
 
 
 def test_missing_versions_are_reported_once(tmp_path, monkeypatch, caplog):
