@@ -15,16 +15,22 @@ import importlib.util
 import itertools
 import json
 import os
+import ssl
 import sys
 import urllib.parse
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pipelines.cli.errors import explain, plain_errors
 from pipelines.cli.parser import Parser
 from pipelines.cli.process import import_tensorflow
 from pipelines.cli.text import add_columns_option, invite_input, one_line, split_columns
+
+if TYPE_CHECKING:
+    import grpc
 
 Predict = Callable[[list[str]], list]
 """From texts, or lines for --columns, to a prediction for each: its one output, or a dictionary of
@@ -91,6 +97,12 @@ def _parse(argv: Sequence[str] | None, prog: str) -> argparse.Namespace:
         help="the server's gRPC API, instead of REST; needs the [serving] extra",
     )
     parser.add_argument(
+        "--tls-ca",
+        metavar="FILE",
+        help="certificates to trust, in PEM format, for an address that begins with https:// "
+        "(default: the system's, or those of SSL_CERT_FILE)",
+    )
+    parser.add_argument(
         "--batch-size",
         type=int,
         default=16,
@@ -118,6 +130,8 @@ def _parse(argv: Sequence[str] | None, prog: str) -> argparse.Namespace:
         parser.error("give both --from and --to, or neither")
     if args.columns and args.source_language:
         parser.error("give --columns or --from and --to, not both")
+    if args.tls_ca and not (args.grpc or args.url).startswith("https://"):
+        parser.error("--tls-ca needs --url or --grpc with an address that begins with https://")
     if (args.columns or args.source_language) and not args.signature:
         args.signature = "translate"
     if min(args.batch_size, args.in_flight, args.timeout) <= 0:
@@ -219,7 +233,11 @@ def over_rest(args: argparse.Namespace) -> Predict:
         backoff_jitter=PAUSE / 2,
     )
     pool = urllib3.PoolManager(
-        maxsize=args.in_flight, block=True, retries=retries, timeout=args.timeout
+        maxsize=args.in_flight,
+        block=True,
+        retries=retries,
+        timeout=args.timeout,
+        ca_certs=args.tls_ca and _checked_file(args.tls_ca),
     )
     address = args.url if "://" in args.url else f"http://{args.url}"
     model = urllib.parse.quote(args.model, safe="")
@@ -284,7 +302,7 @@ def over_grpc(args: argparse.Namespace) -> Predict:
     }
     config = {"methodConfig": [{"name": [{}], "retryPolicy": policy}]}
     options = {"grpc.service_config": json.dumps(config), "grpc.max_receive_message_length": -1}
-    channel = grpc.insecure_channel(args.grpc, list(options.items()))
+    channel = _channel(args, list(options.items()))
     stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
     like_http = {
         "NOT_FOUND": 404,
@@ -325,6 +343,36 @@ def over_grpc(args: argparse.Namespace) -> Predict:
     return predict
 
 
+def _channel(args: argparse.Namespace, options: list[tuple]) -> "grpc.Channel":
+    """Return a channel to --grpc, with TLS if that begins with https://."""
+    import grpc
+
+    if not args.grpc.startswith("https://"):
+        return grpc.insecure_channel(args.grpc, options)
+    trusted = args.tls_ca and _checked_file(args.tls_ca)
+    # As REST does, instead of the certificates in gRPC's own package.
+    trusted = trusted or ssl.get_default_verify_paths().cafile
+    content = Path(trusted).read_bytes() if trusted else None
+    address = args.grpc.removeprefix("https://").rstrip("/")
+    return grpc.secure_channel(address, grpc.ssl_channel_credentials(content), options)
+
+
+def _checked_file(path: str) -> str:
+    """Return the path of a file with certificates.
+
+    Raises:
+        ValueError: If it has none.
+    """
+    try:
+        ssl.create_default_context(cafile=path)
+    except ssl.SSLError as error:
+        raise ValueError(
+            f"--tls-ca must be a file with certificates in PEM format, received {path}. Give the "
+            "server's certificate, or that of who signed it."
+        ) from error
+    return path
+
+
 def _server_error(
     args: argparse.Namespace, address: str, status: int | str, message: str
 ) -> ServerError:
@@ -341,7 +389,8 @@ def _server_error(
             return ServerError(
                 f"{address} is not available: {message}. Start a server with python -m "
                 "pipelines.serve --model saved_models/NAME, or give its address with --url or "
-                "--grpc; if the server is busy, lower --in-flight."
+                "--grpc, which begins with https:// for a server with TLS, and --tls-ca if its "
+                "certificate is your own; if the server is busy, lower --in-flight."
             )
         case 504:
             return ServerError(

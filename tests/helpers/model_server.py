@@ -1,6 +1,7 @@
 """The product's model server in a thread of the test, with hooks for what clients may meet."""
 
 import asyncio
+import subprocess
 import threading
 from pathlib import Path
 
@@ -99,3 +100,13 @@ class ModelServer:
             failure: ServingError = of_number(error.error_code, error.message)
             await context.abort(grpc.StatusCode[failure.code.name], failure.message)
         return await self._predict(request, context)
+
+
+def write_certificate(folder):
+    """Write a certificate for localhost and its key, and return the paths of both."""
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    kind = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    name = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    command = ["openssl", "req", *kind, *name, "-days", "1", "-out", cert, "-keyout", key]
+    subprocess.run(command, check=True, capture_output=True)
+    return cert, key

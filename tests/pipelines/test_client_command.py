@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 from pipelines import client
-from tests.helpers.model_server import ModelServer
+from tests.helpers.model_server import ModelServer, write_certificate
 from tests.helpers.tiny import run_python
 
 SENTENCES = ["one two 😀", "", "  red  ", "zwölf\tBoxkämpfer", "a\x0bb\x85c\u2028d", "\x07"]
@@ -114,6 +114,27 @@ def test_sentences_are_translated_in_order(address, capsys):
     assert ask(capsys, *address, *SENTENCES) == [text.upper() for text in SENTENCES]
 
 
+def test_tls_trusts_the_certificate_it_is_given(served, tmp_path, capsys, monkeypatch):
+    cert, key = write_certificate(tmp_path)
+    base = served.settings.models[0].base
+    with ModelServer(base, "shout", tls_cert=cert, tls_key=key) as server:
+        addresses = {"--url": server.rest_port, "--grpc": server.port}
+        for option, port in addresses.items():
+            address = [option, f"https://localhost:{port}"]
+            assert ask(capsys, *address, "--tls-ca", str(cert), "a") == ["A"]
+            for wrong in (address, [option, f"localhost:{port}"]):
+                message = failure(*wrong, "a")
+                assert "is not available" in message and "begins with https://" in message
+            message = failure(*address, "--tls-ca", str(key), "a")
+            assert f"a file with certificates in PEM format, received {key}" in message
+        with pytest.raises(SystemExit):
+            client.main(["--model", "shout", "--tls-ca", str(cert), "a"])
+        assert "--tls-ca needs --url or --grpc" in capsys.readouterr().err
+        monkeypatch.setenv("SSL_CERT_FILE", str(cert))
+        for option, port in addresses.items():
+            assert ask(capsys, option, f"https://localhost:{port}", "a") == ["A"]
+
+
 def test_requests_name_the_languages_of_their_rows(address, tmp_path, capsys):
     assert ask(capsys, *address, "--from", "en", "--to", "de", "a", "b") == ["en de a", "en de b"]
     (tmp_path / "lines").write_text("en\tde\ta dog\nde\tfr\t\nen\tde\tein\tTab\nen a\n")
@@ -151,7 +172,7 @@ def test_zero_rows_are_never_sent(server):
     server.on_predict = pytest.fail  # A server that batches would not answer them.
     options = {"version": None, "signature": None, "timeout": 60, "in_flight": 1}
     addresses = {"url": f"localhost:{server.rest_port}", "grpc": f"localhost:{server.port}"}
-    args = SimpleNamespace(model="shout", **options, **addresses)
+    args = SimpleNamespace(model="shout", tls_ca=None, **options, **addresses)
     assert client.over_rest(args)([]) == client.over_grpc(args)([]) == []
 
 

@@ -2,7 +2,6 @@
 
 import socket
 import ssl
-import subprocess
 
 import grpc
 import pytest
@@ -11,7 +10,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from keras_transformer.serving.application import Senders
 from keras_transformer.serving.settings import PageSettings, WebSettings
-from tests.helpers.model_server import ModelServer
+from tests.helpers.model_server import ModelServer, write_certificate
 from tests.helpers.page import Passing, ask
 from tests.serving.conftest import connect
 
@@ -144,13 +143,7 @@ def test_settings_that_cannot_work_are_refused(wrong, message):
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory):
     """The files of a certificate for localhost and of its key."""
-    folder = tmp_path_factory.mktemp("tls")
-    cert, key = folder / "cert.pem", folder / "key.pem"
-    kind = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    name = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    command = ["openssl", "req", *kind, *name, "-days", "1", "-out", cert, "-keyout", key]
-    subprocess.run(command, check=True, capture_output=True)
-    return cert, key
+    return write_certificate(tmp_path_factory.mktemp("tls"))
 
 
 def test_rest_and_grpc_use_tls(pair, base):
