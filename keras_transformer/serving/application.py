@@ -114,6 +114,7 @@ class Application:
             except ServingError as error:
                 entry.status = error.code.name
                 response = json_response({"error": error.message}, error.http_status)
+                response.headers.update(error.headers)
                 if isinstance(error, ClosingError):
                     response.headers["connection"] = "close"
             except asyncio.CancelledError:  # The server stops, and its time for that is over.

@@ -53,7 +53,7 @@ class PassThrough(Application):
     async def _answer_rest(
         self, request: Request, path: str, body: bytes, entry: Entry
     ) -> Response:
-        method = request.method
+        method = request.method.replace("HEAD", "GET")
         pattern = {"POST": PREDICT, "GET": STATUS}.get(method)
         match = pattern and pattern.fullmatch(path)
         url = match and self._url(match)

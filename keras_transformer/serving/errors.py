@@ -1,6 +1,7 @@
 """Errors of requests, with the codes that REST and gRPC share."""
 
 import dataclasses
+from collections.abc import Mapping
 
 from grpc import StatusCode as Code
 
@@ -34,6 +35,8 @@ class ServingError(Exception):
     """Why; it is part of the answer."""
     http: int | None = None
     """What REST answers, if it is not the usual status for the code."""
+    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Headers of that answer."""
 
     def __post_init__(self) -> None:
         super().__init__(self.message)

@@ -27,7 +27,10 @@ log = logging.getLogger(__name__)
 
 _AT_ONCE = 1 << 14
 """Bytes that are read of a connection before the others. h11 needs 40 ms if each is a chunk."""
+_GZIP = ("gzip", "x-gzip")
 _HANDSHAKE_SECONDS = 5
+_MOST_MEMBERS = 100
+"""Parts of a gzip file; the end of the file is copied for each."""
 _PROBE_SECONDS = 1
 STOP_MARGIN = 2
 """Seconds after `stop_seconds`, in which answers to dropped requests are sent."""
@@ -340,7 +343,7 @@ async def read_body(
 
     Raises:
         ClosingError: If it is too large or too slow.
-        ServingError: If it is not the gzip file that its headers announce.
+        ServingError: If it is not the gzip file that its headers announce, or has another encoding.
     """
     too_large = ClosingError(
         Code.INVALID_ARGUMENT, f"The request is larger than {limits.request_bytes} bytes", http=413
@@ -360,21 +363,30 @@ async def read_body(
         message = f"The request did not arrive within {limits.body_seconds:g} seconds"
         raise ClosingError(Code.DEADLINE_EXCEEDED, message, http=408) from error
     body = b"".join(chunks)
-    if request.headers.get("content-encoding", "").lower() == "gzip":
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding in _GZIP:
         text = await asyncio.to_thread(_decompress, body, limits.request_bytes, too_large)
         resize(len(text))
         return text
+    if encoding not in ("", "identity"):
+        message = f"The Content-Encoding of a request must be gzip or none, received {encoding}"
+        headers = {"Accept-Encoding": "gzip"}
+        raise ServingError(Code.INVALID_ARGUMENT, message, http=415, headers=headers)
     return body
 
 
 def _decompress(body: bytes, most: int, too_large: ServingError) -> bytes:
-    decompressor = zlib.decompressobj(16 + zlib.MAX_WBITS)
-    try:
-        text = decompressor.decompress(body, most + 1)
-    except zlib.error as error:
-        raise invalid(f"Failed to decompress the request: {error}") from error
-    if len(text) > most:
-        raise too_large
-    if not decompressor.eof:
-        raise invalid("Failed to decompress the request: it ends too early")
-    return text
+    text, rest = b"", body
+    for _ in range(_MOST_MEMBERS):
+        decompressor = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        try:
+            text += decompressor.decompress(rest, most + 1 - len(text))
+        except zlib.error as error:
+            raise invalid(f"Failed to decompress the request: {error}") from error
+        if len(text) > most:
+            raise too_large
+        if not decompressor.eof:
+            raise invalid("Failed to decompress the request: it ends too early")
+        if not (rest := decompressor.unused_data):
+            return text
+    raise invalid(f"Failed to decompress the request: it has over {_MOST_MEMBERS} gzip members")

@@ -96,7 +96,8 @@ class LibreTranslate:
         """
         if request.method.replace("HEAD", "GET") != PATHS[path]:
             message = f"{path} takes {PATHS[path]}, received {request.method}."
-            raise ServingError(Code.UNIMPLEMENTED, message, http=405)
+            allow = {"Allow": PATHS[path].replace("GET", "GET, HEAD")}
+            raise ServingError(Code.UNIMPLEMENTED, message, http=405, headers=allow)
         if path == "/health":
             return self._health()
         if path == "/download_file":

@@ -46,7 +46,7 @@ class RestApi(Application):
         method = request.method
         if method == "POST" and (match := PREDICT.fullmatch(path)):
             return await self._predict(match, body, entry)
-        if method == "GET" and (match := STATUS.fullmatch(path)):
+        if method in ("GET", "HEAD") and (match := STATUS.fullmatch(path)):
             if match["metadata"]:
                 return json_response(self._metadata(match))
             return self._status(match)

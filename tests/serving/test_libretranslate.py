@@ -35,6 +35,7 @@ from keras_transformer.serving.predict import Predictor
 from keras_transformer.serving.settings import Limits, ModelConfig, read_keys
 from keras_transformer.serving.text_parts import html_parts, join_parts, text_parts
 from tests.helpers.model_server import ModelServer
+from tests.helpers.page import ask
 from tests.helpers.tiny import run_python
 from tests.serving.conftest import STRINGS, connect, samples, save
 
@@ -487,6 +488,9 @@ def test_health_is_that_of_the_models(tool, monkeypatch):
 def test_what_it_does_not_do_is_refused_in_its_words(tool):
     assert tool.ask("POST", "/suggest", "q=a")[0] == 403
     assert tool.get("/translate") == (405, {"error": "/translate takes POST, received GET."})
+    for method, path, allowed in (("GET", "/translate", "POST"), ("PUT", "/health", "GET, HEAD")):
+        response = ask(tool.server.rest_port, method, path)
+        assert (response.status, response.headers["Allow"]) == (405, allowed)
 
 
 GOOD = {"q": "a", "source": "en", "target": "de"}

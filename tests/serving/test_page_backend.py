@@ -56,6 +56,12 @@ def test_a_compressed_request_is_passed_on(passing):
     assert json.loads(response.body) == {"predictions": ["A"]}
 
 
+def test_head_is_passed_on_as_get(passing):
+    get, head = (ask(passing.port, method, "/v1/models/shout") for method in ("GET", "HEAD"))
+    assert (head.status, head.body) == (200, b"")
+    assert head.headers["Content-Length"] == str(len(get.body))
+
+
 PATHS = """
 GET /v1/models/other
 POST /v1/models/other:predict

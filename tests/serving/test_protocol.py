@@ -4,6 +4,7 @@ import base64
 import gzip
 import json
 import math
+import zlib
 
 import numpy as np
 import pytest
@@ -169,8 +170,32 @@ def test_a_body_may_be_compressed(plain):
     body = gzip.compress(json.dumps({"inputs": ["a" * 10_000]}).encode())
     headers = {"Content-Encoding": "gzip"}
     assert plain.post(body, headers=headers) == (200, {"outputs": ["A" * 10_000]})
-    status, answer = plain.post(body[:-10], headers=headers)
-    assert (status, answer["error"][:20]) == (400, "Failed to decompress")
+    for wrong in (body[:-10], body + b"more", body + body[:20], 101 * gzip.compress(b"")):
+        status, answer = plain.post(wrong, headers=headers)
+        assert (status, answer["error"][:20]) == (400, "Failed to decompress")
+    members = gzip.compress(b'{"inputs": ') + gzip.compress(b'["a"]') + gzip.compress(b"}")
+    for name in ("gzip", "GZIP", "x-gzip"):
+        answer = plain.post(members, headers={"Content-Encoding": name})
+        assert answer == (200, {"outputs": ["A"]})
+
+
+def test_other_encodings_of_a_body_are_named(plain):
+    url = f"http://localhost:{plain.server.rest_port}/v1/models/shout:predict"
+    body = b'{"inputs": ["a"]}'
+    assert plain.post(body, headers={"Content-Encoding": "identity"})[0] == 200
+    for name, sent in (("deflate", zlib.compress(body)), ("br", body), ("gzip, gzip", body)):
+        response = urllib3.request("POST", url, body=sent, headers={"Content-Encoding": name})
+        message = f"The Content-Encoding of a request must be gzip or none, received {name}"
+        assert (response.status, response.json()) == (415, {"error": message})
+        assert response.headers["Accept-Encoding"] == "gzip"
+
+
+@pytest.mark.parametrize("path", ["/v1/models/shout", "/v1/models/shout/metadata", "/languages"])
+def test_head_is_get_without_a_body(path, plain):
+    url = f"http://localhost:{plain.server.rest_port}{path}"
+    get, head = (urllib3.request(method, url) for method in ("GET", "HEAD"))
+    assert (head.status, head.data) == (200, b"")
+    assert head.headers["Content-Length"] == str(len(get.data)) != "0"
 
 
 def test_status_and_metadata_are_the_same_over_both_apis(plain):
