@@ -1,6 +1,7 @@
 """Requests in parts: how many rows a part has, and how the outputs of parts are joined."""
 
 import dataclasses
+import logging
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,9 @@ import numpy as np
 
 from keras_transformer.config.record import ExportRecord
 from keras_transformer.serving.errors import invalid
+from keras_transformer.utils.errors import one_line
+
+log = logging.getLogger(__name__)
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -98,7 +102,15 @@ class Needs:
             layers = model.get("num_decoder_layers") or model["num_layers"]
             vocabulary = model["target_vocab_size"] or model["vocab_size"]
             memory = 4.0 * beams * 3 * vocabulary, 4.0 * beams * 2 * layers * model["d_model"]
-        except (FileNotFoundError, KeyError, TypeError, ValueError):
+        except FileNotFoundError:  # The model is not from this package.
+            return cls()
+        except (KeyError, TypeError, ValueError) as error:
+            log.warning(
+                "%s does not say how large the model is (%s): its requests run as a whole and "
+                "without a limit of memory; export it again",
+                version / ExportRecord.FILE,
+                one_line(error),
+            )
             return cls()
         return cls(frozenset(record.signatures), most_tokens, target, memory)
 
