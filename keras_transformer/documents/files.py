@@ -32,6 +32,7 @@ from keras_transformer.documents.markdown import (
 )
 from keras_transformer.documents.markup import change_html
 from keras_transformer.documents.messages import double_apostrophes, read_message, write_message
+from keras_transformer.documents.properties import change_properties
 from keras_transformer.documents.subtitles import CUE_TAG, change_subtitles
 from keras_transformer.documents.word import change_word, check_size
 
@@ -42,7 +43,7 @@ _STORES: Mapping[str, str | None] = {
     ".xlf": "xliff.Xliff1File",
     ".json": None,
     ".arb": None,
-    ".properties": "properties.javautf8file",
+    ".properties": None,
     ".srt": None,
     ".vtt": None,
     ".html": "html.htmlfile",
@@ -60,7 +61,8 @@ _GETTEXT = (".po", ".pot")
 _BILINGUAL = (*_GETTEXT, ".xliff", ".xlf")
 """Files that hold a message next to its translation."""
 _XML = (".xliff", ".xlf", ".docx")
-_JSON = (".json", ".arb")
+_MESSAGES = (".json", ".arb", ".properties")
+"""Files of messages alone, which may have forms inside."""
 _JSON_TOKEN = re.compile(r'(?P<string>"[^"\\]*(?:\\.[^"\\]*)*")(?P<colon>\s*:)?|[{}\[\]]')
 _NOT_XML = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML cannot hold, which a vocabulary of bytes may write."""
@@ -178,10 +180,7 @@ def translate_file(
     messages = read_messages(path)
     checker = load_checker(messages.gettargetlanguage()) if checks else None
     failures = _translate_messages(messages, translate, only_missing, checker, begin)
-    content = bytes(messages)
-    if suffix == ".properties":
-        content = _escaped(content, path.read_bytes())
-    output.write(content)
+    output.write(bytes(messages))
     return failures
 
 
@@ -200,9 +199,6 @@ def read_messages(path: Path, stores: Mapping[str, str | None] = _STORES) -> Any
     with _reading(path):
         if path.suffix.lower() in _XML and _XLIFF_2.search(path.read_bytes()[:_HEAD]):
             store = _load("xliff2.Xliff2File")
-        if path.suffix.lower() == ".properties":
-            content = path.read_bytes()
-            return store.parsestring(content.decode(_properties_encoding(content)).encode())
         return store.parsefile(str(path))
 
 
@@ -219,31 +215,6 @@ def _reading(path: Path) -> Iterator[None]:
         raise ValueError(
             f"{path} is not a {path.suffix} file, or is damaged: {error}. {mend}"
         ) from error
-
-
-def _properties_encoding(content: bytes) -> str:
-    """Return the encoding of properties, which is Latin-1 for Java before version 9."""
-    if b"\0" in content:
-        raise ValueError("it has a byte of 0, as UTF-16 does; convert it to UTF-8")
-    for encoding in ("ascii", "utf-8"):
-        with contextlib.suppress(UnicodeDecodeError):
-            content.decode(encoding)
-            return encoding
-    return "latin-1"
-
-
-def _escaped(content: bytes, source: bytes) -> bytes:
-    """Return properties in the encoding of their source, whose program may not read UTF-8."""
-
-    def escape(found: re.Match) -> str:
-        try:
-            found[0].encode(encoding)
-        except UnicodeEncodeError:
-            return json.dumps(found[0])[1:-1]
-        return found[0]
-
-    encoding = _properties_encoding(source)
-    return re.sub(r"[^\x00-\x7f]", escape, content.decode()).encode(encoding)
 
 
 def _translate_plain(path, output, translate, begin):
@@ -278,7 +249,7 @@ def _translate_page(path, output, parse, translate, begin):
     with _reading(path):
         parse(content, lambda text: texts.append(text) or text)
     suffix = path.suffix.lower()
-    translate_texts = _translate_forms if suffix in _JSON else translate_all
+    translate_texts = _translate_forms if suffix in _MESSAGES else translate_all
     # A file without forms may be one of other software, and Flutter takes apostrophes as they are.
     if suffix == ".json" and any(map(read_message, texts)):
         translate = functools.partial(_translate_for_arguments, translate)
@@ -337,6 +308,7 @@ _PAGES: Mapping[str, Callable[..., bytes]] = {
     ".docx": change_word,
     ".json": _change_json,
     ".arb": functools.partial(_change_json, kept="@"),
+    ".properties": change_properties,
     ".srt": change_subtitles,
     ".vtt": change_subtitles,
 }

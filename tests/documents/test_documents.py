@@ -281,6 +281,85 @@ def test_properties_in_utf_16_are_refused(tmp_path):
         read_and_translate(path, list)
 
 
+def read_properties(text):
+    """Return the keys and values that `java.util.Properties.load` reads, sign by sign."""
+    lines, line, place = [], "", 0
+    while place < len(text):  # The lines of its LineReader, without comments and line breaks.
+        while place < len(text) and text[place] in " \t\f":
+            place += 1
+        start = place
+        while place < len(text) and text[place] not in "\r\n":
+            place += 1
+        part = text[start:place]
+        place += 2 if text[place : place + 2] == "\r\n" else 1
+        if not line and part[:1] in ("", "#", "!"):
+            continue
+        is_continued = (len(part) - len(part.rstrip("\\"))) % 2 == 1
+        # A lone backslash goes on with a line that may be no comment.
+        line += (part[:-1] or "\0") if is_continued else part
+        if not is_continued or place >= len(text):
+            lines.append(line.replace("\0", ""))
+            line = ""
+    found = []
+    for line in lines:
+        end = 0
+        while end < len(line) and line[end] not in "=: \t\f":
+            end += 2 if line[end] == "\\" else 1
+        start = end
+        while start < len(line) and line[start] in " \t\f":
+            start += 1
+        start += line[start : start + 1] in ("=", ":")
+        while start < len(line) and line[start] in " \t\f":
+            start += 1
+        found.append((line[:end], unescape_java(line[start:])))
+    return found
+
+
+def unescape_java(text):
+    units, place = [], 0
+    while place < len(text):
+        sign, size = text[place], 1
+        if sign == "\\":
+            sign, size = text[place + 1 : place + 2], 2
+            if sign == "u":
+                sign, size = chr(int(text[place + 2 : place + 6], 16)), 6
+            else:
+                sign = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}.get(sign, sign)
+        units.append(sign)
+        place += size
+    return "".join(units).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+
+
+def test_values_of_properties_are_those_that_java_reads(tmp_path):
+    choose = random.Random(0)
+    signs = ["a", "b", "=", ":", " ", "\t", "\\", "\\\\", "\n", "\r\n", "\r", "#", "!", "\f", "\\ "]
+    signs += [r"\u00e9", r"\uD83D\uDE00", r"\n", "\u0448", "key=", "\\\n ", "\n\n"]
+    for _ in range(3000):
+        content = "".join(choose.choices(signs, k=choose.randrange(16)))
+        assert translated(tmp_path, ".properties", content, list) == (content, [])
+        new = "".join(choose.choices([*signs, "\u00e9", "\U0001f600"], k=5))
+        values = read_properties(content)
+        add = lambda x, new=new: [f"{new}{y}" for y in x]  # noqa: E731
+        found, _ = translated(tmp_path, ".properties", content, add)
+        expected = [(key, value and new + value) for key, value in values]
+        assert read_properties(found) == expected, content
+
+
+def test_only_values_of_properties_change(tmp_path):
+    content = (
+        "\ufeff# A note.\r\n\r\n  key : One\r\nlead=\\ of \\\r\n\tit\r\nicon=\\uD83D\\uDE00\r\n\r\n"
+        "empty=\r\nsp\tA\r\n! C:\\users\r\n"
+    )
+    assert translated(tmp_path, ".properties", content, list) == (content, [])
+    found, _ = translated(tmp_path, ".properties", content, lambda x: [y.upper() for y in x])
+    expected = content.replace("One", "ONE").replace("of \\\r\n\tit", "OF IT")
+    assert found == expected
+    path = tmp_path / "file.properties"
+    path.write_bytes(rb"a=C:\users")
+    with pytest.raises(ValueError, match=r"or is damaged: a \\u must have four digits, as in"):
+        read_and_translate(path, list)
+
+
 @pytest.mark.parametrize("page", ["<p>One<p>Two", "<p>One</p><div>Two", "<p>One</p>\n<p>"])
 def test_a_page_whose_end_would_be_lost_is_refused(page, tmp_path):
     with pytest.raises(ValueError, match="each element must have its end"):

@@ -752,7 +752,7 @@ def test_a_client_leaves_room_for_the_files_of_others():
     asyncio.run(check())
 
 
-MANY_TEXTS = "\n".join(f"k{i}=v{i}" for i in range(50_000)).encode()
+MANY_TEXTS = "\n".join(f'msgid "v{i}"\nmsgstr ""\n' for i in range(30_000)).encode()
 
 
 @pytest.mark.parametrize(
@@ -760,7 +760,7 @@ MANY_TEXTS = "\n".join(f"k{i}=v{i}" for i in range(50_000)).encode()
     [
         ("a.md", 100_000 * b"[a](b)", 1, 512, "a.md takes more than 1 s of processor time"),
         ("a.html", 300_000 * b"<b>", 15, 64, "a.html needs more than 67108864 bytes of memory"),
-        ("a.properties", MANY_TEXTS, 15, 80, "needs more than 83886080 bytes of memory"),
+        ("a.po", MANY_TEXTS, 15, 80, "needs more than 83886080 bytes of memory"),
     ],
 )
 def test_a_hostile_file_takes_a_bounded_share(name, content, seconds, memory, reason, monkeypatch):
