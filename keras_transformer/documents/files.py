@@ -1,6 +1,7 @@
 """Files of text, software messages, pages and subtitles, whose texts are translated in place."""
 
 import contextlib
+import copy
 import functools
 import importlib.util
 import json
@@ -69,6 +70,8 @@ _NOT_XML = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _NUMBER = "{icu_number}"
 """The placeholder that stands for the `#` of a plural form while it is translated."""
 _XMLNS = re.compile(r"""\sxmlns(?::\w+)?=("[^"]*"|'[^']*')""")
+_NATIVE = ("ph", "bpt", "ept", "it")
+"""Elements of XLIFF whose text is code of the program that wrote it."""
 _XLIFF_2 = re.compile(rb"""<xliff\s[^>]*\bversion\s*=\s*["']2""")
 _HEAD = 10_000
 """Bytes in which a file says its version."""
@@ -434,7 +437,12 @@ def _strings(unit: Any) -> list[str]:
     if _has_elements(unit):
         from lxml import etree
 
-        xml = etree.tostring(unit.source_dom, encoding="unicode", with_tail=False)
+        source = copy.deepcopy(unit.source_dom)
+        for number, each in enumerate(_kept_elements(source)):
+            mark = etree.Element("X", {"id": str(number)})
+            mark.tail = each.tail
+            each.getparent().replace(each, mark)
+        xml = etree.tostring(source, encoding="unicode", with_tail=False)
         inside = xml[xml.index(">") + 1 : xml.rindex("</")]
         return [re.sub("<[^<>]*>", lambda tag: _XMLNS.sub("", tag[0]), inside)]
     forms = getattr(unit.source, "strings", [unit.source])
@@ -447,13 +455,31 @@ def _has_elements(unit: Any) -> bool:
     return node is not None and len(node) > 0
 
 
+def _kept_elements(source: Any) -> list[Any]:
+    """Return the outermost elements of a message of XLIFF whose text is code or protected."""
+    kept: list[Any] = []
+    for each in source.iter("{*}*"):
+        name = each.tag.rpartition("}")[2]
+        is_kept = name in _NATIVE or each.get("translate") == "no"
+        is_kept |= name == "mrk" and each.get("mtype") == "protected"
+        if is_kept and (each.text or len(each)) and not {*each.iterancestors()} & {*kept}:
+            kept.append(each)
+    return kept
+
+
 def _element(unit: Any, text: str) -> Any:
     """Return the target of a message of XLIFF that has elements inside."""
     from lxml import etree
 
     names = unit.source_dom.nsmap.items()
     spaces = " ".join(f'xmlns{f":{name}" if name else ""}="{uri}"' for name, uri in names)
-    return etree.fromstring(f"<target {spaces}>{text}</target>")
+    target = etree.fromstring(f"<target {spaces}>{text}</target>")
+    for number, each in enumerate(_kept_elements(unit.source_dom)):
+        for mark in target.findall(f".//{{*}}X[@id='{number}']"):
+            element = copy.deepcopy(each)
+            element.tail = mark.tail
+            mark.getparent().replace(mark, element)
+    return target
 
 
 def _plural_forms(store: Any) -> int:

@@ -729,6 +729,39 @@ def test_what_xliff_says_is_not_to_be_translated_stays(content, unit, end, tmp_p
     assert seen(content.replace(unit, f'{unit} translate="no"')) == (content == XLIFF)
 
 
+@pytest.mark.parametrize(
+    ("content", "inside", "text"),
+    [
+        (
+            XLIFF,
+            'See <bpt id="1">&lt;b&gt;</bpt>bold<ept id="1">&lt;/b&gt;</ept> <x id="2"/> in '
+            '<g id="3"><mrk mtype="protected">Save <g id="4">it</g></mrk>, <ph id="5">two</ph></g> '
+            '<it id="6" pos="open">x</it> <mrk mtype="term">three</mrk>.',
+            'See <X id="0"/>bold<X id="1"/> <x id="2"/> in <g id="3"><X id="2"/>, <X id="3"/></g> '
+            '<X id="4"/> <mrk mtype="term">three</mrk>.',
+        ),
+        (
+            XLIFF_2,
+            'Some <mrk id="1" translate="no">Save <pc id="2">it</pc></mrk> <ph id="3"/> text.',
+            'Some <X id="0"/> <ph id="3"/> text.',
+        ),
+    ],
+)
+def test_code_and_protected_parts_of_xliff_stay(content, inside, text, tmp_path):
+    content = re.sub("(?s)Some .*?text\\.", inside, content)
+    seen = []
+    same, failures = translated(tmp_path, ".xlf", content, lambda x: seen.extend(x) or x)
+    assert (seen[-1], failures) == (text, [])
+    targets = re.findall("(?s)<target[^>]*>(.*?)</target>", same)
+    assert targets == ["Plain &amp; simple.", inside]
+    swap = lambda x: [re.sub(r'(.*)(<X id="0"/>)(.*)', r"\2\3 Und \1", y) for y in x]  # noqa: E731
+    found, _ = translated(tmp_path, ".xlf", content, swap)
+    before, first, after = re.split("(<bpt.*?</bpt>|<mrk.*?</mrk>)", inside, maxsplit=1)
+    assert f">{first}{after} Und {before}</target>" in found
+    add = lambda x: [f'{y}<X id="9"/>' for y in x]  # noqa: E731
+    assert f'{inside}<X id="9"/></target>' in translated(tmp_path, ".xlf", content, add)[0]
+
+
 def test_paragraphs_of_word_keep_their_formatting(tmp_path):
     docx = pytest.importorskip("docx")
     document = docx.Document()
