@@ -3,7 +3,7 @@
 import collections
 import html
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 WHOLE_TAG = r"""<[^<>"']*(?:(?:"[^"]*"|'[^']*')[^<>"']*){0,64}>"""
@@ -28,6 +28,11 @@ _CODE_ALONE = re.compile(
 """The code that is all of an element, whose tags translate-toolkit leaves out of the text."""
 _CODE = re.compile("<[?!%]")
 """What starts code of PHP and the like, or a declaration."""
+_ENDS = {"comment": len("-->"), "decl": len(">"), "cdecl": len("]>")}
+"""The length of the end that translate-toolkit gives to comments and declarations; it writes
+`<!x>`, which is a comment too, as `<!--x-->`."""
+_HIDDEN = re.compile(r'(?:<X id="[0-9]+"/>\s*)+')
+"""What stands for comments and for elements that are kept, if there is nothing else."""
 
 
 def keep_markup(text: str, source: str, tags: Mapping[str, str] | None = None) -> str:
@@ -74,16 +79,81 @@ def change_html(store: Any, content: bytes, change: Callable[[str], str]) -> byt
     return changed.removesuffix(_LAST)
 
 
-def _page(store, change):
-    """Return what reads a page, and writes what does not change as it was."""
+def _is_kept(attributes: Iterable[tuple[str, str | None]]) -> bool:
+    """Return whether the attributes of an element say that it is not to be translated."""
+    values = {name: value or "" for name, value in attributes}
+    is_no = values.get("translate", "").strip().lower() == "no"
+    return is_no or "notranslate" in values.get("class", "").split()
 
-    class Page(store):
+
+def _page(store, change):
+    """Return what reads a page, and writes its texts changed and all else as it was."""
+
+    class Page(_source(store)):
+        def __init__(self):
+            super().__init__()
+            self._depth = None  # Of what is around an element that is kept.
+            self._kept = []
+
+        def translate_value(self, text, docpath="", **_):
+            is_kept = docpath.endswith(("[lang]", "[value]")) or "/pre[" in f"/{docpath}"
+            is_kept |= bool(_CODE.search(text) or _HIDDEN.fullmatch(text))
+            new = text if is_kept else change(text)
+            return new if _ATTRIBUTE.search(docpath) else keep_markup(new, text, self.tags)
+
+        def handle_starttag(self, tag, attrs):
+            self.auto_close_empty_element()
+            if tag in self.CDATA_CONTENT_ELEMENTS:  # Scripts and styles.
+                attrs = [*attrs, ("data-translate-ignore", None)]
+            is_empty = tag in self.EMPTY_HTML_ELEMENTS
+            if self._depth is None and _is_kept(attrs) and not is_empty:
+                if self.starts_translation_unit(tag):
+                    self.suspend_translation_unit_for_ignored_content()
+                self._depth = len(self.tag_path)
+            super().handle_starttag(tag, attrs)
+
+        def handle_endtag(self, tag):
+            super().handle_endtag(tag)
+            if self._depth is not None and len(self.tag_path) <= self._depth:
+                self._depth = None
+                if self._kept:
+                    super().append_markup(self.hide("".join(self._kept), "data"))
+                    self._kept = []
+                else:
+                    self.resume_translation_unit_after_ignored_content()
+
+        def is_extraction_ignored(self):
+            return self._depth is not None or super().is_extraction_ignored()
+
+        def translate_attributes(self, tag, attrs):
+            self.attributes = attrs
+            if tag in self.CDATA_CONTENT_ELEMENTS or self._depth is not None or _is_kept(attrs):
+                return attrs
+            return super().translate_attributes(tag, attrs)
+
+        def append_markup(self, markup):
+            markup = self.restore(markup)
+            if self._depth is not None and self.tu_location:  # Inside a sentence.
+                self._kept.append(markup["html_content"])
+            else:
+                super().append_markup(markup)
+
+    return Page()
+
+
+def _source(store):
+    """Return a class that writes the markup of a page as it was."""
+
+    class Source(store):
+        WHITESPACE_RE = re.compile(r"[ \t\n\r\f]+")  # Of HTML, where no other blanks are joined.
+
         def __init__(self):
             super().__init__()
             self.tags = {}
+            self.attributes = []
+            self._hidden = {}
             self._text = ""
             self._starts = []
-            self._attributes = []
 
         def do_encoding(self, htmlsrc):
             self._text = super().do_encoding(htmlsrc)
@@ -94,26 +164,10 @@ def _page(store, change):
             line, column = self.getpos()
             return self._starts[line - 1] + column
 
-        def translate_value(self, text, docpath="", **_):
-            is_kept = docpath.endswith(("[lang]", "[value]")) or "/pre[" in f"/{docpath}"
-            new = text if is_kept or _CODE.search(text) else change(text)
-            return new if _ATTRIBUTE.search(docpath) else keep_markup(new, text, self.tags)
-
-        def handle_starttag(self, tag, attrs):
-            if tag in self.CDATA_CONTENT_ELEMENTS:  # Scripts and styles.
-                attrs = [*attrs, ("data-translate-ignore", None)]
-            super().handle_starttag(tag, attrs)
-
-        def translate_attributes(self, tag, attrs):
-            self._attributes = attrs
-            if tag in self.CDATA_CONTENT_ELEMENTS:
-                return attrs
-            return super().translate_attributes(tag, attrs)
-
         def create_start_tag(self, tag, attrs=None, startend=False):
-            if attrs == self._attributes:
+            if attrs == self.attributes:
                 return self.get_starttag_text()
-            pairs = zip(attrs, self._attributes, strict=True)
+            pairs = zip(attrs, self.attributes, strict=True)
             written = [
                 (name, value and html.escape(value) if value == old else value)
                 for (name, value), (_, old) in pairs
@@ -122,8 +176,18 @@ def _page(store, change):
 
         escape_attribute_value = staticmethod(html.escape)
 
-        def append_markup(self, markup):
+        def hide(self, written, kind="startendtag"):
+            shown = self._hidden.setdefault(written, f'<X id="{len(self._hidden)}"/>')
+            self.tags[shown] = written
+            return {"type": kind, "html_content": written, "untranslated_html": shown}
+
+        def restore(self, markup):
             kind = markup["type"]
+            if kind in _ENDS:
+                place = self._place()
+                is_other = kind == "comment" and not self._text.startswith("<!--", place)
+                size = len(markup["html_content"]) - _ENDS[kind] - len("--") * is_other
+                return self.hide(self._text[place : self._text.index(">", place + size) + 1])
             if kind == "endtag":
                 shown = markup["html_content"]
                 found = _END.match(self._text, self._place())
@@ -135,7 +199,7 @@ def _page(store, change):
                 shown = _IN_TAG.sub(_show, raw)
                 markup["untranslated_html"] = shown
                 self.tags[shown] = raw
-            super().append_markup(markup)
+            return markup
 
         def handle_charref(self, name):
             self.handle_data(html.escape(html.unescape(f"&#{name};"), quote=False))
@@ -146,7 +210,7 @@ def _page(store, change):
             read = html.unescape(text)
             self.handle_data(text if read == text else html.escape(read, quote=False))
 
-    return Page()
+    return Source
 
 
 def _show(found):

@@ -475,6 +475,36 @@ def test_code_of_pages_stays(tmp_path):
     ]
 
 
+@pytest.mark.parametrize(
+    ("page", "texts"),
+    [
+        ('<div translate="NO"><div>a</div> b <p title="x">c</p></div><p>One</p>', ["One"]),
+        ('<div>One <div class="a notranslate"><div>a</div>b</div> two</div>', ["One", "two"]),
+        ("<p>One <b translate=no>a <B>b</B ><script>c<d</script><br> e</b> two</p>", ["One . two"]),
+        ('<p><span class="notranslate">a</span> one</p><p><i translate="no">b</i></p>', [". one"]),
+        (
+            '<p>One <img translate="no" alt="a"> two</p><p translate="no" title="b">c</p>',
+            ["One  two"],
+        ),
+        ('<ul class="notranslate"><li>a</li></ul><p translate="yes">One</p>', ["One"]),
+        ("<p>One <![CDATA[a<b]]> two<![CDATA[]]></p><![CDATA[b]]>", ["One . two"]),
+        ("<!-- a --><p><!-- b -->One <!-- c > d --> two<!x><!-- e --></p>", ["One . two"]),
+        ("<p>One <!--[if IE]><b>a</b><![endif]--> two <![if b]>x<![endif]></p>", ["One . two .x"]),
+        (
+            "<p>10\xa0km\u2003or &#8201;5</p>".replace("&#8201;", "\u2009"),
+            ["10\xa0km\u2003or \u20095"],
+        ),
+    ],
+)
+def test_what_a_page_does_not_show_or_translate_stays(page, texts, tmp_path):
+    seen = []
+    assert translated(tmp_path, ".html", page, lambda x: seen.extend(x) or x) == (page, [])
+    shown = [re.sub('<X id="[0-9]+"/>', ".", text) for text in seen]
+    assert [re.sub("<[^<>]*>", "", text) for text in shown] == texts
+    found, _ = translated(tmp_path, ".html", page, lambda x: [y.replace("ne", "NE") for y in x])
+    assert found == page.replace("One", "ONE").replace("one", "oNE")
+
+
 def test_only_what_is_missing_is_filled_in(tmp_path):
     upper = lambda texts: [text.upper() for text in texts]  # noqa: E731
     some = PO.replace('msgstr[0] ""', 'msgstr[0] "Eine"')
