@@ -19,6 +19,7 @@ from keras_transformer.documents.groups import (
     translate_all,
 )
 from keras_transformer.documents.markdown import (
+    DIVISION,
     FRONT,
     IMAGE,
     LABEL,
@@ -85,7 +86,8 @@ _REPEATED = re.compile(r"(.+?)(?:, \1)+")
 KEPT = rf"all re:`[^`]+`|<code\b[^<>]*>(?:[^<]|<[^/]|</[^c])*</code>|{IMAGE}|{MARKS}|\\\||{CUE_TAG}"
 """What is kept in all but plain text, as `DecodingConfig.protect`.
 
-With code, images, footnotes, comments, `\\|` and the tags of subtitles that are none of HTML.
+With code, images, footnotes, comments, formulas of Markdown, `\\|` and the tags of subtitles that
+are none of HTML.
 """
 
 
@@ -268,7 +270,7 @@ def _change_markdown(store, content, change):
     names = find_definitions(text)
 
     def callback(text):
-        if text.endswith(NOTE):
+        if text.endswith(NOTE) or text.startswith(DIVISION):
             return text
         text = show(text)
         label = LABEL.match(text)[0]

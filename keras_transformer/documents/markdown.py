@@ -12,13 +12,25 @@ from typing import NamedTuple
 IMAGE = r"!\[[^\[\]]*\](?:\((?:[^()]|\([^()]*\))*\)|\[[^\[\]]*\])"
 """An image of Markdown, as a regular expression."""
 _COMMENT = "<!--(?:[^-]|-[^-])*-->"
-MARKS = rf"\[\^[^\[\]\s]+\]|{_COMMENT}"
-"""References to footnotes, and comments, as a regular expression."""
+_FORMULA = r"\$\$[^$]+\$\$"
+MARKS = rf"\[\^[^\[\]\s]+\]|{_COMMENT}|{_FORMULA}"
+"""References to footnotes, comments, and formulas, as a regular expression."""
 FRONT = re.compile(r"\ufeff?(?:\+\+\+[ \t]*\n(?:.*\n)*?\+\+\+[ \t]*(?:\n(?:[ \t]*\n)*|$))?")
 """A byte order mark and front matter of TOML, if any; the parser of Markdown knows that of YAML."""
-LABEL = re.compile(r"\[\^[^\[\]\s]+\]:\s+|\[[ xX]\]\s+|")
-"""What a footnote or a task starts with, if a text is one."""
-_FENCED = re.compile(r"(?ms)^[ \t>]*(```|~~~).*?(?:^[ \t>]*\1|\Z)")
+LABEL = re.compile(r"\[\^[^\[\]\s]+\]:\s+|\[[ xX]\]\s+|:\s+|")
+"""What a footnote, a task or a definition starts with, if a text is one."""
+DIVISION = ":::"
+"""What the lines around a division start with, which stay."""
+_PREFIX = r"^(?:[ \t>]|[-*+][ \t]|[0-9]{1,9}[.)][ \t])*"
+"""What stands before the first line of a block in quotes and lists."""
+_FENCED = re.compile(
+    rf"(?ms){_PREFIX}(?P<fence>`{{3,}}(?![^\n]*`)|~{{3,}}).*?(?:^[ \t>]*(?P=fence)|\Z)"
+)
+_DISPLAY = re.compile(
+    rf"{_FENCED.pattern}|(?P<prefix>{_PREFIX})"
+    r"(?P<formula>\$\$(?:[^$\n]|\$(?!\$)|\n(?![ \t>]*\n))+\$\$(?:[ \t]*\{[^{}\n]*\})?[ \t]*)$"
+)
+"""A formula that is a block, or code, in which there is none."""
 _DEFINITION = re.compile(r"(?m)^[ \t>]*\[(?!\^)((?:[^\[\]\\]|\\.)+)\]:")
 _BLOCK = re.compile(
     r"[0-9]{1,9}(?=[.)](?:\s|$))"
@@ -28,7 +40,7 @@ _BLOCK = re.compile(
 _MARKS = {"**": "B", "__": "S", "~~": "D", "*": "I", "_": "E"}
 # Unlike in HTML, names are capitals. With an attribute, a tag is one wherever it is.
 _INLINE = re.compile(
-    r"(?P<code>(?<!`)`+[^`]+`+)"
+    rf"(?P<code>(?<!`)`+[^`]+`+|{_FORMULA})"
     rf"|(?P<tag>{_COMMENT}|<[^<>]*>)"
     rf"|(?P<image>{IMAGE})"
     rf"|\[(?P<text>(?:{IMAGE}|[^\[\]])+)\]"
@@ -45,17 +57,35 @@ _LONGEST = 8192
 _AMPERSAND, _PIPE, NOTE, _COLON = "\ufdd0", "\ufdd1" * 2, "\ufdd2", "\ufdd3"
 """What stands for `&`, for an escaped `|` in its width, ends the line that starts a note, and is
 the `:` of a footnote, which would be a link's definition if its text is one word."""
+_BLANKS = {ord(" "): "\ufdd4", ord("\t"): "\ufdd5"}
+"""What stands for the blanks before a definition, which would become one."""
+_CODE = "~~~~"
+"""What is around a formula, so that it is read as code."""
 _ENTITY = re.compile(r"&(?=(?P<name>[A-Za-z][A-Za-z0-9]*|#[0-9]+|#[xX][0-9A-Fa-f]+);)")
 _NOTES = (
     (
         re.compile(r"(?m)^(?=.*\n[ \t]*>)(.*>[ \t]*\[!\w+\].*)\n([ \t]*>[ \t>]*)"),
         rf"\1{NOTE}\n\2\n\2",
     ),
-    (re.compile(r"(?<=\S)([ \t]*)\n(?=[ \t]{0,3}\[\^[^\[\]\s]+\]:)"), rf"\1\n\n{NOTE}\n\n"),
+    (
+        re.compile(rf"(?m)^([ \t]*(?:!!!|\?\?\?\+?|===)[ \t]+\S.*)(?<!{NOTE})\n(?=[ \t]{{4}})"),
+        rf"\1{NOTE}\n\n",
+    ),
+    (
+        re.compile(
+            r"(?m)^([ \t>]*[^\s>].*)\n"
+            rf"(?=([ \t]{{0,3}}(?=\[\^[^\[\]\s]+\]:)|[ \t>]*(?={DIVISION}|:[ \t]+\S)))"
+        ),
+        rf"\1\n\2\n\2{NOTE}\n\2\n",
+    ),
+    (re.compile(rf"(?m)^([ \t>]*{DIVISION}.*)\n(?=([ \t>]*)[^\s>])"), rf"\1{NOTE}\n\2\n"),
+    (
+        re.compile(r"(?m)^([ \t>]*:)([ \t]+)(?=\S)"),
+        lambda found: found[1] + found[2].translate(_BLANKS),
+    ),
     (re.compile(r"(?m)^([ \t]{0,3}\[\^[^\[\]\s]+\]):"), rf"\1{_COLON}"),
-    (re.compile(r"(?m)^([ \t]*(?:!!!|\?\?\?\+?|===)[ \t]+\S.*)\n(?=[ \t]{4})"), rf"\1{NOTE}\n\n"),
 )
-"""`> [!NOTE]`, footnotes that are one paragraph, and `!!! note` of other dialects."""
+"""`> [!NOTE]`, `!!! note` of other dialects, footnotes, divisions and definitions."""
 
 
 class _Opened(NamedTuple):
@@ -79,6 +109,13 @@ def hide(text: str, notes: bool = False) -> str:
         character = html.unescape(f"&{found['name']};")
         return "&" if character.isalpha() or character in "'\u2019" else _AMPERSAND
 
+    def fence(found):
+        if found["fence"]:
+            return found[0]
+        inside = re.sub(r"[^>\t]", " ", found["prefix"])
+        return f"{found['prefix']}{_CODE}{NOTE}\n{inside}{found['formula']}{NOTE}\n{inside}{_CODE}"
+
+    text = _DISPLAY.sub(fence, text) if notes else text
     for pattern, rewrite in _NOTES if notes else ():
         text = pattern.sub(rewrite, text)
     text = re.sub(r"(?<!\\)((?:\\\\)*)\\\|", rf"\1{_PIPE}", text)
@@ -87,7 +124,10 @@ def hide(text: str, notes: bool = False) -> str:
 
 def show(text: str) -> str:
     """Return the Markdown that `hide` returned, or a part or translation of it, as it was."""
-    text = re.sub(rf"(?:\n\n)?{NOTE}\n[ \t>]*\n", "\n", text)
+    text = re.sub(rf"(?:\n[ \t>]*\n[ \t>]*)?{NOTE}\n[ \t>]*\n", "\n", text)
+    text = re.sub(rf"{_CODE}{NOTE}\n[ \t>]*(?=\$)|{NOTE}\n[ \t>]*{_CODE}", "", text)
+    for sign, hidden in _BLANKS.items():
+        text = text.replace(hidden, chr(sign))
     return text.replace(_AMPERSAND, "&").replace(_PIPE, r"\|").replace(_COLON, ":")
 
 

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.documents.files import KEPT, check_suffix, translate_file
-from keras_transformer.documents.markdown import from_tags, to_tags
+from keras_transformer.documents.markdown import from_tags, hide, show, to_tags
 from keras_transformer.documents.messages import read_message, write_message
 from keras_transformer.serving.errors import ServingError
 from keras_transformer.serving.files import File, Files
@@ -196,6 +196,20 @@ def test_what_is_not_text_stays(suffix, tmp_path):
         ),
         ("```\n!!! a\n    > [!A]\n> &lt; \\|\n```\n", []),
         ("+++\nt = 1\n+++\n\n    code\n", []),
+        ("Text\n$$\na_b = c\n- d\n$$\nmore\n\n$$x = y$$ {#e}\n", ["Text", "more"]),
+        ("- > $$\n  > a\n  > ---\n  > $$\n  > One\n- $$\n  b\n  $$\n", ["One"]),
+        ("One $$a_b_c$$ *two*.\n", ["One $$a_b_c$$ two."]),
+        ("~~~\n$$\na\n$$\n~~~\n\n- ```sh\n  a\n  : b\n  ::: c\n  ```\n", []),
+        ("::: warning Title\nOne\n:::\nTwo\n", ["One", "Two"]),
+        (
+            "One\n:::: {.note}\n\nTwo\n\n::: x\n    :::\n\n\n> ::: y\n> Three\n> :::\n",
+            ["One", "Two", "Three"],
+        ),
+        ('!!! note "T"\n    ::: x\n', []),
+        (
+            "One\n:   Two\n: Three\n\n- Four\n\n  :\tFive\n\n      code\n",
+            ["One", "Two", "Three", "Four", "Five"],
+        ),
     ],
 )
 def test_escapes_and_notes_of_markdown_stay(content, texts, tmp_path):
@@ -205,8 +219,44 @@ def test_escapes_and_notes_of_markdown_stay(content, texts, tmp_path):
     assert translated(tmp_path, ".md", windows, list) == (windows, [])
     assert [re.sub("</?[A-Z][^<>]*>", "", text) for text in seen] == texts
     kept = re.compile(KEPT.partition("re:")[2])
-    found = kept.findall(r"a \| `b` ![c](d_(e).png) [^1] <!-- - -->")
-    assert found == [r"\|", "`b`", "![c](d_(e).png)", "[^1]", "<!-- - -->"]
+    found = kept.findall(r"a \| `b` ![c](d_(e).png) [^1] <!-- - --> $$f$$")
+    assert found == [r"\|", "`b`", "![c](d_(e).png)", "[^1]", "<!-- - -->", "$$f$$"]
+
+
+def test_what_is_hidden_from_the_parser_of_markdown_comes_back():
+    choose = random.Random(0)
+    parts = [
+        "\n",
+        "\n\n",
+        " ",
+        "    ",
+        "\t",
+        "> ",
+        "- ",
+        "1. ",
+        ":::",
+        ":",
+        ": a",
+        "$$",
+        "$",
+        "a",
+        "`",
+    ]
+    parts += [
+        "```",
+        "~~~",
+        "[^1]:",
+        '!!! note "x"',
+        "> [!NOTE]",
+        "<div>",
+        "|",
+        "\\|",
+        "&lt;",
+        "{#a}",
+    ]
+    for _ in range(5000):
+        text = "".join(choose.choices(parts, k=choose.randrange(16)))
+        assert show(hide(text, notes=True)) == text
 
 
 def test_brackets_that_are_no_links_of_markdown_get_no_name(tmp_path):
