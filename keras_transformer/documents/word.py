@@ -23,12 +23,21 @@ _HOLDERS = ("hyperlink", "ins", "moveTo", "smartTag", "sdt", "sdtContent")
 _MOST_BYTES = 64 << 20
 
 
+class _Format(NamedTuple):
+    """What neighbors in a paragraph have in common if they are one part."""
+
+    holder: Any
+    style: bytes
+    ranges: tuple[tuple[Any, Any], ...]
+    """The marks of the bookmarks and comments around it; None for one in another paragraph."""
+
+
 class _Part(NamedTuple):
-    """Neighbors in a paragraph: text of one format and holder, or an object without text."""
+    """Neighbors in a paragraph: text of one format, or an object without text."""
 
     elements: list[Any]
     text: str | None
-    format: tuple[Any, bytes]
+    format: _Format
 
 
 def check_size(content: bytes, most: int | None = None) -> None:
@@ -80,10 +89,11 @@ def _name(element):
 
 def _change_paragraph(paragraph, change):
     parts = _read_parts(paragraph)
+    around = _around_all(parts)
     for i in (0, -1):
-        while parts and parts[i].text is None and parts[i].format[0] is paragraph:
+        while parts and parts[i].text is None and _is_apart(parts[i], paragraph, around):
             parts.pop(i)
-    sizes: collections.Counter[tuple[Any, bytes]] = collections.Counter()
+    sizes: collections.Counter[_Format] = collections.Counter()
     for part in parts:
         sizes[part.format] += len(part.text or "")
     usual = max(sizes, key=lambda each: sizes[each], default=None)
@@ -104,14 +114,19 @@ def _change_paragraph(paragraph, change):
 def _read_parts(paragraph):
     parts: list[_Part] = []
     field = 0
-    for leaf in _leaves(paragraph):
+    leaves = list(_leaves(paragraph))
+    for leaf, ranges in zip(leaves, _find_ranges(leaves), strict=True):
         was_in_field = field > 0
+        if _name(leaf) in _MARKS:
+            if was_in_field:
+                parts[-1].elements.append(leaf)
+            continue
         for mark in leaf.iter(f"{_NAMESPACE}fldChar"):  # A field is several runs.
             field += {"begin": 1, "end": -1}.get(mark.get(f"{_NAMESPACE}fldCharType"), 0)
         text, style = _read_leaf(leaf)
         if was_in_field or field > 0:
             text, style = None, b""
-        kind = leaf.getparent(), style
+        kind = _Format(leaf.getparent(), style, ranges)
         if parts and (was_in_field or (text and parts[-1].text and kind == parts[-1].format)):
             last = parts.pop()
             joined = None if last.text is None or text is None else last.text + text
@@ -121,15 +136,44 @@ def _read_parts(paragraph):
     return parts
 
 
+def _find_ranges(leaves: list[Any]) -> list[tuple[tuple[Any, Any], ...]]:
+    """Return the marks of the bookmarks and comments around each of what is in a paragraph."""
+    ranges: list[list[tuple[Any, Any]]] = [[] for _ in leaves]
+    starts: dict[tuple[str, str | None], int] = {}
+    for i, leaf in enumerate(leaves):
+        name = _name(leaf) if _name(leaf) in _MARKS else ""
+        if name.endswith("Start"):
+            starts[name.removesuffix("Start"), leaf.get(f"{_NAMESPACE}id")] = i
+        elif name.endswith("End"):
+            start = starts.pop((name.removesuffix("End"), leaf.get(f"{_NAMESPACE}id")), None)
+            for each in ranges[start or 0 : i]:
+                each.append((None if start is None else leaves[start], leaf))
+    for start in starts.values():
+        for each in ranges[start:]:
+            each.append((leaves[start], None))
+    return [tuple(each) for each in ranges]
+
+
+def _around_all(parts):
+    """Return the bookmarks and comments that are around all parts."""
+    first = parts[0].format.ranges if parts else ()
+    return tuple(x for x in first if all(x in part.format.ranges for part in parts))
+
+
+def _is_apart(part, paragraph, around):
+    """Return whether a part at the edge of a paragraph can stay where it is."""
+    return part.format.holder is paragraph and part.format.ranges in ((), around)
+
+
 def _leaves(element: Any) -> Iterator[Any]:
-    """Yield the runs of a paragraph, each of which is text or an object, and other objects."""
+    """Yield what is in a paragraph: runs of text or of an object, other objects, and marks."""
     for each in list(element):
         name = _name(each)
         if name in _HOLDERS:
             yield from _leaves(each)
         elif name == "r":
             yield from _divide(each)
-        elif name not in _MARKS and not name.endswith("Pr"):
+        elif not name.endswith("Pr"):
             yield each
 
 
@@ -173,7 +217,8 @@ def _read_leaf(leaf):
 
 def _write_parts(paragraph, parts, base, text):
     """Replace the elements of parts by those of a text."""
-    written: list[tuple[Any, Any]] = []  # With what holds each.
+    # With what holds each.
+    written: list[tuple[_Part, list[tuple[Any, Any]]]] = []
     stack, left = [base], {i: part for i, part in enumerate(parts) if part.text is None}
     for token in _TAGS.split(text):
         number = int(found[0]) if (found := re.findall('"([0-9]+)"', token)) else -1
@@ -183,23 +228,47 @@ def _write_parts(paragraph, parts, base, text):
             if token.startswith("<G"):
                 stack.append(stack[-1] if parts[number].text is None else parts[number])
             elif part := left.pop(number, None):
-                written += [(each.getparent(), each) for each in part.elements]
+                written.append((part, [(each.getparent(), each) for each in part.elements]))
         elif token:
             run = _shell(stack[-1].elements[0])
             run.text = token
-            written.append((stack[-1].format[0], run))
+            written.append((stack[-1], [(stack[-1].format.holder, run)]))
     for part in left.values():  # Nothing is lost.
-        written += [(each.getparent(), each) for each in part.elements]
+        written.append((part, [(each.getparent(), each) for each in part.elements]))
+    _add_marks(paragraph, parts, written)
     tops = [_top(paragraph, each) for part in parts for each in part.elements]
-    for holder, group in itertools.groupby(written, lambda each: each[0]):
+    place = paragraph.makeelement("place")
+    tops[0].addprevious(place)
+    pairs = [pair for _, elements in written for pair in elements]
+    for holder, group in itertools.groupby(pairs, lambda pair: pair[0]):
         new = [element for _, element in group]
         while holder is not paragraph:
             shell = _shell(holder)
             shell.extend(new)
             new, holder = [shell], holder.getparent()
         for element in new:
-            tops[0].addprevious(element)
+            place.addprevious(element)
+    paragraph.remove(place)
     _remove(parts, tops)
+
+
+def _add_marks(paragraph, parts, written):
+    """Add the marks of bookmarks and comments around what is written of their parts, or around all.
+
+    Those that are around all parts stay where they are.
+    """
+    around = _around_all(parts)
+    for each in dict.fromkeys(x for part in parts for x in part.format.ranges):
+        start, end = each
+        marks = [mark for mark in each if mark is not None]
+        if each in around and all(mark.getparent() is paragraph for mark in marks):
+            continue
+        places = [elements for part, elements in written if each in part.format.ranges]
+        places = places or [elements for _, elements in written]
+        if places and start is not None:
+            places[0].insert(0, (places[0][0][0], start))
+        if places and end is not None:
+            places[-1].append((places[-1][-1][0], end))
 
 
 def _top(paragraph, element):
@@ -214,7 +283,7 @@ def _remove(parts, tops):
         for element in part.elements if part.text is not None else []:
             element.getparent().remove(element)
     for top in dict.fromkeys(tops):
-        if _name(top) in _HOLDERS and not list(_leaves(top)):
+        if _name(top) in _HOLDERS and all(_name(leaf) in _MARKS for leaf in _leaves(top)):
             for mark in list(top.iter(*(f"{_NAMESPACE}{name}" for name in _MARKS))):
                 top.addprevious(mark)
             top.getparent().remove(top)

@@ -982,6 +982,97 @@ def test_what_a_paragraph_of_word_holds_stays(inside, text, kept, tmp_path):
         assert next(iter(found.comments)).text == "A comment"
 
 
+def start(name="bookmark"):
+    return f'<w:{name}Start w:id="1" w:name="m"/>'
+
+
+def end(name="bookmark"):
+    return f'<w:{name}End w:id="1"/>'
+
+
+SIGN = '<w:r><w:sym w:char="1"/></w:r>'
+RANGE = "commentRange"
+SEE = run("See ")
+
+
+@pytest.mark.parametrize(
+    ("inside", "text", "shown"),
+    [
+        (
+            SEE + start() + run("a table") + end() + run(" now"),
+            'See <G id="1">a table</G> now',
+            "SEE [A TABLE] NOW",
+        ),
+        (
+            SEE + start(RANGE) + run("it") + end(RANGE) + SIGN + run(" now"),
+            'See <G id="1">it</G><X id="2"/> now',
+            "SEE [IT]* NOW",
+        ),
+        (start() + run("All ") + run("it", "<w:b/>") + end(), None, "[ALL IT]"),
+        (SIGN + start(RANGE) + run("All") + end(RANGE) + SIGN, "All", "*[ALL]*"),
+        (start() + SIGN + run("All") + end(), "All", "[*ALL]"),
+        (
+            start() + SIGN + run("Al") + end() + run(" of it"),
+            '<X id="0"/><G id="1">Al</G> of it',
+            "[*AL] OF IT",
+        ),
+        (SEE + start() + run("it"), 'See <G id="1">it</G>', "SEE [IT"),
+        (run("It") + end() + run(" is"), '<G id="0">It</G> is', "IT] IS"),
+        (SEE + start() + end() + run("it"), "See it", "SEE IT[]"),
+        (
+            SEE + FIELD.replace(run("7"), start() + run("7") + end()) + run(" now"),
+            'See <X id="1"/> now',
+            "SEE {[7]} NOW",
+        ),
+        (
+            start() + run("Fig. ") + FIELD + end() + run(": a dog"),
+            '<G id="0">Fig. </G><X id="1"/>: a dog',
+            "[FIG. {7}]: A DOG",
+        ),
+        (
+            f'<w:hyperlink w:anchor="a">{start()}{run("it")}</w:hyperlink>{end()}',
+            "it",
+            "[IT]",
+        ),
+    ],
+)
+def test_bookmarks_and_comments_of_word_stay_around_their_text(inside, text, shown, tmp_path):
+    docx = pytest.importorskip("docx")
+    from docx.oxml.ns import nsdecls
+
+    document = docx.Document()
+    paragraph = document.add_paragraph()
+    for each in docx.oxml.parse_xml(f"<w:p {nsdecls('w')}>{inside}</w:p>"):
+        paragraph._p.append(each)
+    path = tmp_path / "file.docx"
+    document.save(path)
+    seen = []
+
+    def upper(texts):
+        seen.extend(texts)
+        return [re.sub("<.*?>|[a-z]+", lambda x: x[0] if "<" in x[0] else x[0].upper(), texts[0])]
+
+    def read(translate):
+        document = docx.Document(io.BytesIO(read_and_translate(path, translate)[0]))
+        return "".join(map(show_sign, document.paragraphs[0]._p.iter()))
+
+    def show_sign(element):
+        space, _, name = element.tag.rpartition("}")
+        name = element.get(f"{space}}}fldCharType", name)
+        found = [sign for kind, sign in signs.items() if name.endswith(kind)]
+        return found[0] if found else element.text if name == "t" else ""
+
+    signs = {"Start": "[", "End": "]", "sym": "*", "begin": "{", "end": "}"}
+    assert read(upper) == shown
+    assert text is None or seen == [text]
+    assert read(list) != shown
+    whole = read(lambda texts: ["Alles" for _ in texts])
+    assert all(whole.count(sign) == shown.count(sign) for sign in "[]*{}")
+    if shown == "SEE [A TABLE] NOW":
+        assert whole == "[Alles]"
+    assert read(lambda texts: ["" for _ in texts]).count("[") == shown.count("[")
+
+
 def test_a_large_document_of_word_is_refused(tmp_path):
     path = tmp_path / "file.docx"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
