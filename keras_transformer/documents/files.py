@@ -33,7 +33,12 @@ from keras_transformer.documents.markdown import (
     to_tags,
 )
 from keras_transformer.documents.markup import change_html
-from keras_transformer.documents.messages import double_apostrophes, read_message, write_message
+from keras_transformer.documents.messages import (
+    double_apostrophes,
+    read_message,
+    single_apostrophes,
+    write_message,
+)
 from keras_transformer.documents.properties import change_properties
 from keras_transformer.documents.subtitles import CUE_TAG, change_subtitles
 from keras_transformer.documents.word import change_word, check_size
@@ -259,6 +264,8 @@ def _translate_page(path, output, parse, translate, begin):
     if suffix == ".json" and any(map(read_message, texts)):
         translate = functools.partial(_translate_for_arguments, translate)
     found, failures = translate_texts(texts, translate, begin)
+    if suffix == ".arb":
+        found = {text: single_apostrophes(text, new) for text, new in found.items()}
     output.write(parse(content, lambda text: found.get(text, text)))
     return failures
 

@@ -10,6 +10,7 @@ _FORM = re.compile(r"\s*(?:=\d+|[\w-]+)\s*\{")
 # Two apostrophes are one; a single one before syntax starts text that is none.
 _QUOTED = re.compile("''|'[{}#](?:[^']|'')*'?")
 _APOSTROPHE = re.compile("(?<!')'(?=[{}#])")
+_DOUBLED = re.compile("(?<!')''(?=[{}#])")
 _ALONE = re.compile("(?<!')'(?!')")
 _ARGUMENT = re.compile(r"(?<![{$#])\{\s*\w+\s*[,}]")  # No {{name}} or ${name}.
 _MOST_DEPTH = 20
@@ -79,6 +80,18 @@ def double_apostrophes(text: str, translation: str) -> str:
         return translation
     is_java = found[0].strip("{ ")[0].isdigit() and not _ALONE.search(text)
     return (_ALONE if is_java else _APOSTROPHE).sub("''", translation)
+
+
+def single_apostrophes(text: str, translation: str) -> str:
+    """Return a translation of `write_message` for a program that takes apostrophes as they are.
+
+    It stays as it is if the message has apostrophes that quote, which such a program may be told to
+    read.
+
+    >>> single_apostrophes("{n, plural, other {the {a}}}", "{n, plural, other {l''{a}}}")
+    "{n, plural, other {l'{a}}}"
+    """
+    return translation if _QUOTED.search(text) else _DOUBLED.sub("'", translation)
 
 
 def _syntax(text):

@@ -748,6 +748,17 @@ def test_apostrophes_quote_no_argument(source, translation, java, icu, tmp_path)
         assert [*json.loads(found).values()] == [expected, *messages[1:]]
 
 
+def test_plurals_of_flutter_get_single_apostrophes(tmp_path):
+    french = {"the {b}": "l'{b} d'un", "it''s {b}": "c''est l''{b}"}
+    forms = [f"{{n, plural, other {{{each}}}}}" for each in french]
+    content = json.dumps(dict(enumerate(forms)))
+    found, failures = translated(tmp_path, ".arb", content, lambda x: [french[y] for y in x])
+    expected = [form.replace(*pair) for form, pair in zip(forms, french.items(), strict=True)]
+    assert ([*json.loads(found).values()], failures) == (expected, [])
+    found, _ = translated(tmp_path, ".json", content, lambda x: [french[y] for y in x])
+    assert json.loads(found)["0"] == "{n, plural, other {l''{b} d'un}}"
+
+
 def test_messages_of_any_form_come_back():
     choose = random.Random(0)
     parts = ["{", "}", "{n, plural,", " one {", " other {", "a", " ", "#", "{x}", "\n", "'"]
