@@ -466,13 +466,16 @@ def _has_elements(unit: Any) -> bool:
 
 def _kept_elements(source: Any) -> list[Any]:
     """Return the outermost elements of a message of XLIFF whose text is code or protected."""
-    kept: list[Any] = []
+    kept, inside = list[Any](), set[Any]()
     for each in source.iter("{*}*"):
         name = each.tag.rpartition("}")[2]
         is_kept = name in _NATIVE or each.get("translate") == "no"
         is_kept |= name == "mrk" and each.get("mtype") == "protected"
-        if is_kept and (each.text or len(each)) and not {*each.iterancestors()} & {*kept}:
+        if each.getparent() in inside:
+            inside.add(each)
+        elif is_kept and (each.text or len(each)):
             kept.append(each)
+            inside.add(each)
     return kept
 
 
@@ -483,9 +486,10 @@ def _element(unit: Any, text: str) -> Any:
     names = unit.source_dom.nsmap.items()
     spaces = " ".join(f'xmlns{f":{name}" if name else ""}="{uri}"' for name, uri in names)
     target = etree.fromstring(f"<target {spaces}>{text}</target>")
-    for number, each in enumerate(_kept_elements(unit.source_dom)):
-        for mark in target.findall(f".//{{*}}X[@id='{number}']"):
-            element = copy.deepcopy(each)
+    kept = {str(number): each for number, each in enumerate(_kept_elements(unit.source_dom))}
+    for mark in list(target.iter("{*}X")):
+        if mark.get("id") in kept:
+            element = copy.deepcopy(kept[mark.get("id")])
             element.tail = mark.tail
             mark.getparent().replace(mark, element)
     return target
