@@ -31,6 +31,8 @@ _DISPLAY = re.compile(
     r"(?P<formula>\$\$(?:[^$\n]|\$(?!\$)|\n(?![ \t>]*\n))+\$\$(?:[ \t]*\{[^{}\n]*\})?[ \t]*)$"
 )
 """A formula that is a block, or code, in which there is none."""
+_OTHER = re.compile(r"[ \t]*(?:>|```|~~~|(?:[-*+]|[0-9]{1,9}[.)])[ \t]+(?:\$\$|```|~~~))")
+"""What starts a line that is not in the same block."""
 _DEFINITION = re.compile(r"(?m)^[ \t>]*\[(?!\^)((?:[^\[\]\\]|\\.)+)\]:")
 _BLOCK = re.compile(
     r"[0-9]{1,9}(?=[.)](?:\s|$))"
@@ -110,9 +112,11 @@ def hide(text: str, notes: bool = False) -> str:
         return "&" if character.isalpha() or character in "'\u2019" else _AMPERSAND
 
     def fence(found):
-        if found["fence"]:
+        inside = re.sub(r"[^>\t]", " ", found["prefix"] or "")
+        lines = (found["formula"] or "").split("\n")[1:]
+        is_block = all(x.startswith(inside) and not _OTHER.match(x, len(inside)) for x in lines)
+        if found["fence"] or not is_block:
             return found[0]
-        inside = re.sub(r"[^>\t]", " ", found["prefix"])
         return f"{found['prefix']}{_CODE}{NOTE}\n{inside}{found['formula']}{NOTE}\n{inside}{_CODE}"
 
     text = _DISPLAY.sub(fence, text) if notes else text

@@ -198,6 +198,8 @@ def test_what_is_not_text_stays(suffix, tmp_path):
         ("+++\nt = 1\n+++\n\n    code\n", []),
         ("Text\n$$\na_b = c\n- d\n$$\nmore\n\n$$x = y$$ {#e}\n", ["Text", "more"]),
         ("- > $$\n  > a\n  > ---\n  > $$\n  > One\n- $$\n  b\n  $$\n", ["One"]),
+        ("- $$\n- $$\n\n$$\n> $$\n", ["$$"]),
+        ("$$\n- ```\n  $$\n  : a\n  ```\n", ["$$"]),
         ("One $$a_b_c$$ *two*.\n", ["One $$a_b_c$$ two."]),
         ("~~~\n$$\na\n$$\n~~~\n\n- ```sh\n  a\n  : b\n  ::: c\n  ```\n", []),
         ("::: warning Title\nOne\n:::\nTwo\n", ["One", "Two"]),
