@@ -1,8 +1,9 @@
 """A search that XLA compiles for a few shapes, for any number and length of sentences."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -34,6 +35,25 @@ GPU_FIRST_STAGE = 32
 """`FIRST_STAGE` of a GPU. The last stage may have twice its room, which saves compiling a loop."""
 
 
+class Needs(NamedTuple):
+    """What a search must know of each of its B sentences. What is not given is ().
+
+    Attributes:
+        max_lengths: int32 [B], the maximum number of tokens of each translation.
+        num_words: int32 [B], the number of words of each source, for trees.
+        kept: int32 [B, 2, K], how often each kept token occurs, at least and at most.
+        first_tokens: int32 [B], the token that each translation begins with.
+    """
+
+    max_lengths: Any
+    num_words: Any = ()
+    kept: Any = ()
+    first_tokens: Any = ()
+
+
+_LIMITS_ALONE = Needs(tf.TensorSpec([None], tf.int32))
+
+
 class CompiledSearch:
     """Runs a search in functions that XLA compiles at their first call, one for each shape.
 
@@ -41,32 +61,29 @@ class CompiledSearch:
     takes requests.
 
     Args:
-        search: `search(source, max_lengths, *needs, stage_lengths) -> SearchResult` for ids
-            [B, S], the arguments of the call, and the `lengths` of `Stages`.
+        search: `search(source, needs, stage_lengths) -> SearchResult` for ids [B, S], `Needs`, and
+            the `lengths` of `Stages`.
         max_source_length: The length of the longest source.
         longest: `longest(length)`, the maximum number of tokens of a translation, for a source of
             that length.
         device: The device that the shapes are chosen for, "cpu" or "gpu". With "gpu", only the
             compiled functions run on the GPU, between one copy of their inputs and one of their
             outputs.
-        needs_shapes: The shape of each of the needs of a sentence.
+        specs: The `Needs` of a call, each a `tf.TensorSpec` of any B; by default only the limits.
 
     Call arguments:
         source: int32 [B, S], padded.
-        max_lengths: int32 [B], the maximum number of tokens of each translation.
-        *needs: int32 [B, ...], what else the search must know of each sentence, such as its number
-            of words.
+        needs: The `Needs` of the sentences.
 
     Returns:
         A `SearchResult`. A row does not depend on the shape that it was padded to.
 
-    >>> def search(source, max_lengths, needs, stage_lengths):
+    >>> def search(source, needs, stage_lengths):
     ...     ids = tf.zeros([tf.shape(source)[0], 1, stage_lengths[-1]], tf.int32) + 5
     ...     scores = tf.zeros_like(ids[:, :, 0], tf.float32)
-    ...     return SearchResult(ids, scores, max_lengths[:, tf.newaxis])
+    ...     return SearchResult(ids, scores, needs.max_lengths[:, tf.newaxis])
     >>> search = CompiledSearch(search, max_source_length=20, longest=lambda length: length + 3)
-    >>> limits, words = tf.constant([2, 4]), tf.constant([1, 1])
-    >>> search(tf.zeros([2, 18], tf.int32), limits, words).ids.shape
+    >>> search(tf.zeros([2, 18], tf.int32), Needs(max_lengths=tf.constant([2, 4]))).ids.shape
     TensorShape([2, 1, 4])
     """
 
@@ -76,19 +93,16 @@ class CompiledSearch:
         max_source_length: int,
         longest: Callable[[int], int],
         device: str = "cpu",
-        needs_shapes: Sequence[Sequence[int]] = ((),),
+        specs: Needs = _LIMITS_ALONE,
     ):
         self.device = device
-        self._needs_shapes = [tuple(shape) for shape in needs_shapes]
         self._source_lengths = source_lengths(max_source_length, device)
         self._functions = [
-            self._compile(search, length, stage_lengths(longest(length), device))
+            self._compile(search, length, specs, stage_lengths(longest(length), device))
             for length in self._source_lengths
         ]
 
-    def __call__(
-        self, source: tf.Tensor, max_lengths: tf.Tensor, *needs: tf.Tensor
-    ) -> SearchResult:
+    def __call__(self, source: tf.Tensor, needs: Needs) -> SearchResult:
         sizes = batch_sizes(1, self.device)
         with host(self.device):
             index = _round_up(tf.shape(source)[1], self._source_lengths)
@@ -102,11 +116,14 @@ class CompiledSearch:
                 end = tf.minimum(start + largest, batch)
                 rows = tf.gather(sizes, _round_up(end - start, sizes))
                 part = _pad(source[start:end], rows, axis=0, value=PAD_ID)
+                needed = tf.nest.map_structure(
+                    lambda each: _pad(each[start:end], rows, axis=0, value=0), needs
+                )
                 # Rows of padding stop at their first token.
-                limits = _pad(max_lengths[start:end], rows, axis=0, value=1)
-                needed = [_pad(each[start:end], rows, axis=0, value=0) for each in needs]
+                limits = _pad(needs.max_lengths[start:end], rows, axis=0, value=1)
+                needed = needed._replace(max_lengths=limits)
             branches = [
-                functools.partial(self._run, number, part, limits, *needed)
+                functools.partial(self._run, number, part, needed)
                 for number in range(len(self._functions))
             ]
             result = tf.switch_case(index, branches)
@@ -139,26 +156,37 @@ class CompiledSearch:
             longest = tf.maximum(tf.reduce_max(lengths), 0)
             return SearchResult(ids[:, :, :longest], scores, lengths)
 
-    def _run(self, number, source, *numbers):
+    def _run(self, number, source, needs):
         with host(self.device):
             source = tf.reshape(source, [-1, self._source_lengths[number]])
-            inputs = [_to_border(x, self.device) for x in (source, *numbers)]
+            inputs = self._to_border((source, needs))
         result = self._functions[number](*inputs)
         with host(self.device):
-            return SearchResult(*(_from_border(x) for x in result))
+            return _from_border(result)
 
-    def _compile(self, search, source_length, stage_lengths):
+    def _compile(self, search, source_length, specs, stage_lengths):
         border = tf.int64 if self.device == "gpu" else tf.int32
-        needs = [[None, *shape] for shape in self._needs_shapes]
-        shapes = [[None, source_length], [None], *needs]
-        signature = [tf.TensorSpec(shape, border) for shape in shapes]
+        inputs = tf.TensorSpec([None, source_length], tf.int32), specs
+        signature = tf.nest.map_structure(lambda spec: tf.TensorSpec(spec.shape, border), inputs)
 
         @tf.function(input_signature=signature, autograph=False, jit_compile=True)
-        def compiled(*inputs):
-            result = search(*map(_from_border, inputs), stage_lengths)
-            return SearchResult(*(_to_border(x, self.device) for x in result))
+        def compiled(source, needs):
+            source, needs = _from_border((source, needs))
+            return self._to_border(search(source, needs, stage_lengths))
 
         return compiled
+
+    def _to_border(self, tensors):
+        """Return tensors with integers in a type that TensorFlow keeps in the device's memory.
+
+        On a GPU, it expects int32 in the memory of the CPU, where XLA has none.
+        """
+
+        def convert(tensor):
+            is_moved = self.device == "gpu" and tensor.dtype == tf.int32
+            return tf.cast(tensor, tf.int64) if is_moved else tensor
+
+        return tf.nest.map_structure(convert, tensors)
 
 
 def host(device: str) -> AbstractContextManager:
@@ -213,17 +241,10 @@ def _round_up(number, sizes):
     return tf.math.count_nonzero(number > tf.constant(sizes[:-1], tf.int32), dtype=tf.int32)
 
 
-def _to_border(tensor, device):
-    """Return integers in a type that TensorFlow keeps in the memory of the device.
-
-    On a GPU, it expects int32 in the memory of the CPU, where XLA has none.
-    """
-    is_moved = device == "gpu" and tensor.dtype == tf.int32
-    return tf.cast(tensor, tf.int64) if is_moved else tensor
-
-
-def _from_border(tensor):
-    return tf.cast(tensor, tf.int32) if tensor.dtype == tf.int64 else tensor
+def _from_border(tensors):
+    return tf.nest.map_structure(
+        lambda x: tf.cast(x, tf.int32) if x.dtype == tf.int64 else x, tensors
+    )
 
 
 def _pad(tensor, size, axis, value):

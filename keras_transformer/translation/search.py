@@ -1,6 +1,7 @@
 """From text to ids, and from these to the ids of translations: encoder and search in one graph."""
 
 import copy
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,7 +21,7 @@ from keras_transformer.decoding.styles import get_style
 from keras_transformer.model import Transformer
 from keras_transformer.text import Tokenizer, TreeTokenizer
 from keras_transformer.translation.cached_step import check_decoder
-from keras_transformer.translation.compiled_search import CompiledSearch
+from keras_transformer.translation.compiled_search import CompiledSearch, Needs
 from keras_transformer.translation.model_step import ModelStep, prepare_weights
 
 _MULTIPLIER = 6364136223846793005
@@ -174,7 +175,6 @@ class TokenSearch:
         kept: tf.Tensor | None = None,
     ) -> SearchResult:
         source_lengths = lengths
-        num_words = tf.zeros_like(lengths) if num_words is None else num_words
         # The paper's limit counts tokens without eos, and `lengths` includes it on both sides.
         if self.decoding.length_factor != 1:
             product = self.decoding.length_factor * tf.cast(lengths, tf.float32)
@@ -183,42 +183,47 @@ class TokenSearch:
         max_lengths = lengths + self.decoding.extra_length
         if self.decoding.max_length is not None:
             max_lengths = tf.minimum(max_lengths, self.decoding.max_length)
-        if self._tree_tokens is not None:
+        if self._tree_tokens is None:
+            num_words = None
+        else:
+            num_words = tf.zeros_like(lengths) if num_words is None else num_words
             max_lengths = tf.maximum(max_lengths, self._tree_tokens.shortest(num_words))
         if kept is not None:
             max_lengths = tf.maximum(max_lengths, tf.reduce_sum(kept[:, 0], axis=1) + 1)
-        options = {"num_hypotheses": num_hypotheses, "scores": scores, "keeps": kept is not None}
-        inputs = [max_lengths, num_words if kept is None else kept]
-        if first_tokens is not None:
-            inputs.append(first_tokens)
+        given = (() if each is None else each for each in (num_words, kept, first_tokens))
+        needs = Needs(max_lengths, *given)
+        options = {"num_hypotheses": num_hypotheses, "scores": scores}
         if self.compiled:
-            return self._search_compiled(source, *inputs, **options)
+            return self._search_compiled(source, needs, **options)
 
         def search_single_sentence():
             # With `tf.ensure_shape`, TensorFlow's optimizer would infer a single row in the other
             # branch too, and compute wrong constants.
             row = tf.reshape(source[0, : source_lengths[0]], [1, -1])
-            limits = (values[:1] for values in inputs)
-            return self._search(row, *limits, single_sentence=True, **options)
+            needed = tf.nest.map_structure(lambda each: each[:1], needs)
+            return self._search(row, needed, single_sentence=True, **options)
 
         return tf.cond(
             tf.shape(source)[0] == 1,
             search_single_sentence,
-            lambda: self._search(source, *inputs, **options),
+            lambda: self._search(source, needs, **options),
         )
 
-    def _search_compiled(self, source, max_lengths, *needs, **options):
+    def _search_compiled(self, source, needs, **options):
         """Return the result of `_search` in a graph that XLA compiles."""
-        key = *options.values(), len(needs), self.model.kernel_version
+        specs = tf.nest.map_structure(
+            lambda each: tf.TensorSpec([None, *each.shape[1:]], tf.int32), needs
+        )
+        key = *options.values(), specs, self.model.kernel_version
         if key not in self._compiled:
             self._compiled[key] = CompiledSearch(
-                lambda *inputs: self._search(*inputs[:-1], stage_lengths=inputs[-1], **options),
+                functools.partial(self._search, **options),
                 self.decoding.max_source_length,
                 self.longest,
                 self.device,
-                [each.shape[1:] for each in needs],
+                specs,
             )
-        return self._compiled[key](source, max_lengths, *needs)
+        return self._compiled[key](source, needs)
 
     def log_probs(self, logits: tf.Tensor) -> tf.Tensor:
         """Return the log-probabilities [..., V] that scores add up, for logits of the model."""
@@ -234,20 +239,16 @@ class TokenSearch:
     def _search(
         self,
         source,
-        max_lengths,
         needs,
-        first_tokens=None,
-        *,
         stage_lengths=None,
+        *,
         num_hypotheses,
         scores,
-        keeps,
         single_sentence=False,
     ):
-        """Return the result for sources [B, S]; `stage_lengths` are those of `Stages`.
-
-        `needs` are the counts of kept tokens, or else the number of words.
-        """
+        """Return the result for sources [B, S] and their `Needs`; see `Stages` for the lengths."""
+        given = (None if isinstance(each, tuple) else each for each in needs)
+        max_lengths, num_words, kept, first_tokens = given
         is_sampled = self.decoding.temperature is not None
         beam_size = num_hypotheses if is_sampled else self.decoding.beam_size
         step = ModelStep(
@@ -263,7 +264,16 @@ class TokenSearch:
             device=self.device,
             first_tokens=first_tokens,
         )
-        inputs = step, step.initial_state()
+        state, stages, select = step.initial_state(), step.stages, step.select
+        limits = {"max_lengths": max_lengths, "beam_size": beam_size}
+        counting = None
+        if kept is not None:
+            counting = KeptTokensStep(step, self._kept_tokens, counts=kept, **limits)
+        elif num_words is not None:
+            counting = TreeStep(step, self._tree_tokens, num_words=num_words, **limits)
+        if counting is not None:
+            step, state = counting, counting.initial_state(state)
+            stages, select = counting.stages(stages), counting.select(select)
         options = {
             "max_lengths": max_lengths,
             "length_penalty": self.decoding.length_penalty,
@@ -271,31 +281,20 @@ class TokenSearch:
             "excluded": self._excluded,
             "style": self.decoding.style,
             "device": self.device,
-            "stages": step.stages,
-            "select": step.select,
+            "stages": stages,
+            "select": select,
         }
-        if keeps or self._tree_tokens is not None:
-            inputs = self._with_counts(*inputs, needs, keeps, beam_size, options)
         if is_sampled:
-            return self._sample(*inputs, source, num_hypotheses, options)
+            return self._sample(step, state, source, num_hypotheses, options)
         return beam_search(
-            *inputs,
+            step,
+            state,
             beam_size=beam_size,
             num_hypotheses=num_hypotheses,
             scores=scores,
             single_sentence=single_sentence,
             **options,
         )
-
-    def _with_counts(self, step, state, needs, keeps, beam_size, options):
-        """Return a step that counts words or kept tokens, and its state; change its options."""
-        limits = {"max_lengths": options["max_lengths"], "beam_size": beam_size}
-        if keeps:
-            counted = KeptTokensStep(step, self._kept_tokens, counts=needs, **limits)
-        else:
-            counted = TreeStep(step, self._tree_tokens, num_words=needs, **limits)
-        options |= {"stages": counted.stages(step.stages), "select": counted.select(step.select)}
-        return counted, counted.initial_state(state)
 
     def _sample(self, step, state, source, num_samples, options):
         return sample_search(

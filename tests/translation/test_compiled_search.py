@@ -7,7 +7,7 @@ import tensorflow as tf
 from keras_transformer.config import DecodingConfig
 from keras_transformer.decoding import SearchResult
 from keras_transformer.translation import compiled_search
-from keras_transformer.translation.compiled_search import CompiledSearch, search_shapes
+from keras_transformer.translation.compiled_search import CompiledSearch, Needs, search_shapes
 from keras_transformer.translation.search import TokenSearch
 from keras_transformer.translation.translator import Translator
 from tests.helpers.tiny import (
@@ -22,9 +22,9 @@ from tests.helpers.tiny import (
 TEXTS = [*NO_UTF8, *(text.encode() for text in [*ODD, *toy_sentences(14)])]
 
 
-def echo(source, limits, num_words, stage_lengths):
+def echo(source, needs, stage_lengths):
     """Search that returns the source itself, with the shape it was given as scores."""
-    length = stage_lengths[-1]
+    length, limits = stage_lengths[-1], needs.max_lengths
     ids = tf.pad(source, [[0, 0], [0, length - source.shape[1]]])
     columns = tf.shape(source)[1] + tf.zeros_like(limits)
     return SearchResult(
@@ -55,7 +55,7 @@ def test_any_batch_is_searched_in_one_of_the_compiled_shapes(batch, length, rows
     search = CompiledSearch(echo, max_source_length=20, longest=lambda length: length + 3, **device)
     source = tf.random.uniform([batch, length], 1, 9, tf.int32)
     limits = tf.range(batch) % length + 1
-    result = search(source, limits, tf.zeros_like(limits))
+    result = search(source, Needs(limits))
     longest = max(limits.numpy(), default=0)
     assert result.ids.shape == (batch, 2, longest)
     assert np.array_equal(result.ids[:, 1], source[:, :longest])
@@ -67,7 +67,7 @@ def test_any_batch_is_searched_in_one_of_the_compiled_shapes(batch, length, rows
 
 def test_batches_of_long_sources_are_searched_in_smaller_parts():
     search = CompiledSearch(echo, max_source_length=200, longest=lambda length: length + 3)
-    result = search(tf.ones([19, 129], tf.int32), *2 * [tf.ones([19], tf.int32)])
+    result = search(tf.ones([19, 129], tf.int32), Needs(tf.ones([19], tf.int32)))
     assert result.scores.numpy().tolist() == [[8, 200]] * 19
     assert [batch for batch, size in search_shapes(200) if size == 200] == [1, 8]
     assert {size for _, size in search_shapes(200)} == {16, 24, 32, 64, 128, 200}
@@ -158,7 +158,7 @@ def test_a_step_on_a_gpu_multiplies_once_per_map_and_copies_no_cache(beam_size):
     search = TokenSearch(model, options, compiled=True, device="gpu").with_prepared_weights()
     search(tf.zeros([2, 16], tf.int32), tf.ones([2], tf.int32))
     (compiled,) = search._compiled.values()
-    inputs = [tf.zeros(shape, tf.int64) for shape in ([2, 16], [2], [2])]
+    inputs = tf.zeros([2, 16], tf.int64), Needs(tf.zeros([2], tf.int64))
     program = compiled._functions[-1].experimental_get_compiler_ir(*inputs)("optimized_hlo")
     (name,) = re.findall(r"body=%([\w.\-]+)", program)
     body = re.search(rf"^%{re.escape(name)} .*?^}}", program, re.DOTALL | re.MULTILINE)[0]
