@@ -4,7 +4,6 @@ import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
 
 import contextlib
 import dataclasses
-import itertools
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -34,7 +33,7 @@ from keras_transformer.losses import (
 )
 from keras_transformer.presets import get_preset
 from keras_transformer.utils.backends import check_dense
-from keras_transformer.utils.compiled_steps import compiled_or_plain
+from keras_transformer.utils.compiled_steps import checked_first, compiled_or_plain
 
 __all__ = ["Transformer"]
 
@@ -350,6 +349,23 @@ class Transformer(AdaptableModel, keras.Model):
         Raises:
             ValueError: If the optimizer accumulates gradients of a `LabelSmoothedCrossEntropy`.
         """
+        self._check_accumulation()
+        # TensorFlow would trace a step that creates variables a second time.
+        if self.built and not self.optimizer.built:
+            self.optimizer.build(self.trainable_variables)
+        if self.train_function is not None and not force:
+            return self.train_function
+        if self._is_compiled_by_xla() and self.steps_per_execution == 1:
+            plain = self._plain_steps()
+            super().make_train_function(force=True)
+            self.train_function = compiled_or_plain(self.train_function, plain)
+        else:
+            super().make_train_function(force=True)
+            self.train_function = self._with_checked_labels(self.train_function)
+        return self.train_function
+
+    def _check_accumulation(self):
+        """Raise a ValueError if the optimizer would average means over different numbers."""
         # With float16, Keras puts the optimizer into one that scales the loss.
         optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
         steps = getattr(optimizer, "gradient_accumulation_steps", None)
@@ -360,26 +376,16 @@ class Transformer(AdaptableModel, keras.Model):
                 "whole batch to keras_transformer.training.TrainingTransformer(config, "
                 f"accumulation={steps}), whose parts count tokens."
             )
-        # TensorFlow would trace a step that creates variables a second time.
-        if self.built and not self.optimizer.built:
-            self.optimizer.build(self.trainable_variables)
-        is_new = force or self.train_function is None
-        made = self._with_checked_labels("train_function", force)
-        if is_new and self._is_compiled_by_xla() and self.steps_per_execution == 1:
-            self.train_function = compiled_or_plain(self.train_function, self._plain_steps)
-        return made
 
     def _is_compiled_by_xla(self):
         """Return whether XLA of TensorFlow compiles training steps."""
         return keras.backend.backend() == "tensorflow" and self.jit_compile
 
     def _plain_steps(self):
-        """Return the `train_function` without XLA."""
-        compiled = self.train_function
+        """Make a new `train_function` without XLA, and return it."""
         with self._without_xla():
             super().make_train_function(force=True)
-        plain, self.train_function = self.train_function, compiled
-        return plain
+        return self.train_function
 
     def make_test_function(self, force: bool = False) -> Any:
         """Return the function that evaluates a batch; `evaluate` and `test_on_batch` call this.
@@ -390,8 +396,11 @@ class Transformer(AdaptableModel, keras.Model):
         Args:
             force: Whether to replace a function that is there.
         """
-        with self._without_xla():
-            return self._with_checked_labels("test_function", force)
+        if self.test_function is None or force:
+            with self._without_xla():
+                super().make_test_function(force=True)
+            self.test_function = self._with_checked_labels(self.test_function)
+        return self.test_function
 
     def make_predict_function(self, force: bool = False) -> Any:
         """Return the function that `predict` and `predict_on_batch` call; see Keras.
@@ -413,34 +422,14 @@ class Transformer(AdaptableModel, keras.Model):
         finally:
             self.jit_compile = jit_compile
 
-    def _with_checked_labels(self, name, force):
-        """Make a function as Keras does; on JAX, where steps can't raise, it checks the labels."""
-        is_new = force or getattr(self, name) is None
-        made = getattr(super(), f"make_{name}")(force)
-        if is_new and keras.backend.backend() == "jax":
-            setattr(self, name, self._checking_labels(getattr(self, name)))
-        return made
-
-    def _checking_labels(self, function):
-        """Return a function of JAX that checks the labels of each batch first."""
-
-        def step(state, iterator):
-            batches = list(itertools.islice(iterator, self.steps_per_execution))
-            try:
-                for batch in batches:
-                    labels = keras.utils.unpack_x_y_sample_weight(batch)[1]
-                    if labels is not None and isinstance(self.loss, LabelSmoothedCrossEntropy):
-                        check_range(labels, self.config.target_size)
-            except ValueError:  # `fit` and `evaluate` have emptied the variables.
-                kinds = [self.trainable_variables, self.non_trainable_variables]
-                kinds += [self.optimizer.variables] if len(state) == 4 else []
-                for kind, values in zip([*kinds, self.metrics_variables], state, strict=True):
-                    for variable, value in zip(kind, values, strict=True):
-                        variable.assign(value)
-                raise
-            return function(state, iter(batches))
-
-        return step
+    def _with_checked_labels(self, function):
+        """Return a function that checks labels first, on JAX, where steps can't raise."""
+        checks = isinstance(self.loss, LabelSmoothedCrossEntropy)
+        if keras.backend.backend() != "jax" or not checks:
+            return function
+        return checked_first(
+            self, function, lambda labels: check_range(labels, self.config.target_size)
+        )
 
     def compute_loss(
         self,

@@ -1,9 +1,11 @@
-"""Training steps that XLA compiles with TensorFlow, and plain ones where it can't or shouldn't."""
+"""Functions around Keras's compiled steps: plain steps where XLA fails, and a check of labels."""
 
+import itertools
 import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import keras
 import numpy as np
 
 from keras_transformer.utils.errors import one_line
@@ -18,7 +20,7 @@ Function = Callable[[Iterator[Any]], Any]
 """
 
 
-def compiled_or_plain(compiled: Function, make_plain: Callable[[], Function]) -> Function:
+def compiled_or_plain(compiled: Function, plain: Function) -> Function:
     """Return a function that makes compiled steps for few shapes of batches, and plain ones else.
 
     A step that XLA refuses is made plain on the same batch, as are all later ones, and a line in
@@ -26,22 +28,19 @@ def compiled_or_plain(compiled: Function, make_plain: Callable[[], Function]) ->
 
     Args:
         compiled: Makes compiled steps.
-        make_plain: Returns a function that makes the same steps without XLA.
+        plain: Makes the same steps without XLA.
     """
     import tensorflow as tf
 
     traced: dict[tuple[str, str], Callable[[Any], Any]] = {}
     shapes: set[Any] = set()
-    plain: Function | None = None
+    functions = {"compiled": compiled, "plain": plain}
     is_refused = False
 
     def run(name, iterator, data):
-        nonlocal plain
         spec = getattr(iterator, "element_spec", None)
         if (name, str(spec)) not in traced:
-            if name == "plain" and plain is None:
-                plain = make_plain()
-            traced[name, str(spec)] = _of_data(plain if name == "plain" else compiled, spec)
+            traced[name, str(spec)] = _of_data(functions[name], spec)
         return traced[name, str(spec)](data)
 
     def step(iterator):
@@ -50,7 +49,7 @@ def compiled_or_plain(compiled: Function, make_plain: Callable[[], Function]) ->
         shape = tuple(np.shape(x) for x in tf.nest.flatten(data, expand_composites=True))
         is_new = shape not in shapes
         if is_refused or (is_new and len(shapes) == MAX_SHAPES):
-            if plain is None:
+            if not any(name == "plain" for name, _ in traced):
                 message = "XLA compiles steps for up to %d shapes of batches; others are slower"
                 log.warning(message, MAX_SHAPES)
             return run("plain", iterator, data)
@@ -67,6 +66,36 @@ def compiled_or_plain(compiled: Function, make_plain: Callable[[], Function]) ->
             is_refused = True
             log.warning("XLA refuses a step, so steps are not compiled: %s", _cause(error))
             return outputs
+
+    return step
+
+
+def checked_first(
+    model: keras.Model, function: Callable[..., Any], check: Callable[[Any], Any]
+) -> Callable[..., Any]:
+    """Return a `train_function` or `test_function` of JAX that checks labels before a step.
+
+    Args:
+        model: The model.
+        function: Makes a step from its state and an iterator of batches.
+        check: Raises a ValueError if the labels of a batch are wrong.
+    """
+
+    def step(state, iterator):
+        batches = list(itertools.islice(iterator, model.steps_per_execution))
+        try:
+            for batch in batches:
+                labels = keras.utils.unpack_x_y_sample_weight(batch)[1]
+                if labels is not None:
+                    check(labels)
+        except ValueError:  # `fit` and `evaluate` have emptied the variables.
+            kinds = [model.trainable_variables, model.non_trainable_variables]
+            kinds += [model.optimizer.variables] if len(state) == 4 else []
+            for kind, values in zip([*kinds, model.metrics_variables], state, strict=True):
+                for variable, value in zip(kind, values, strict=True):
+                    variable.assign(value)
+            raise
+        return function(state, iter(batches))
 
     return step
 
