@@ -7,7 +7,6 @@ from keras_transformer.decoding.generation import generate
 from keras_transformer.decoding.greedy import greedy_search
 from keras_transformer.decoding.rules import make_rules
 from keras_transformer.decoding.sampling import sample_search
-from keras_transformer.decoding.scoring import score_tokens
 from keras_transformer.decoding.search import (
     Rule,
     SearchOptions,
@@ -16,6 +15,7 @@ from keras_transformer.decoding.search import (
     repeat_rows,
     take_rows,
 )
+from keras_transformer.decoding.styles import score_tokens
 from keras_transformer.decoding.tree_rules import TreeStep, TreeTokens
 
 __all__ = [

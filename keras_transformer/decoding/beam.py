@@ -4,7 +4,6 @@ from typing import NamedTuple, Unpack
 
 import tensorflow as tf
 
-from keras_transformer.decoding import scoring
 from keras_transformer.decoding.candidates import best_continuations
 from keras_transformer.decoding.greedy import greedy_search
 from keras_transformer.decoding.search import (
@@ -144,7 +143,7 @@ class _BeamSearch:
         self.finished_slots = self.slots + beam_size
         self.positions = tf.range(history_length(max_lengths, options.stages))  # [L]
         lengths = tf.range(tf.size(self.positions) + 1)
-        self.penalties = scoring.length_penalty(lengths, length_penalty, self.style.penalty)
+        self.penalties = self.style.penalties(lengths, length_penalty)
 
     def start(self):
         """Return the beams before the first token."""

@@ -4,7 +4,6 @@ from typing import NamedTuple, Unpack
 
 import tensorflow as tf
 
-from keras_transformer.decoding import scoring
 from keras_transformer.decoding.candidates import best_tokens
 from keras_transformer.decoding.search import (
     SearchKeywords,
@@ -17,7 +16,7 @@ from keras_transformer.decoding.search import (
     run_loop,
     to_result,
 )
-from keras_transformer.decoding.styles import get_style
+from keras_transformer.decoding.styles import check_length_penalty, get_style
 
 
 class Greedy(NamedTuple):
@@ -78,7 +77,7 @@ def greedy_search(
     """
     given = SearchOptions(**options)
     style = get_style(given.style)
-    scoring.check_length_penalty(length_penalty)
+    check_length_penalty(length_penalty)
     max_lengths = tf.convert_to_tensor(max_lengths, tf.int32)
     batch = tf.shape(max_lengths)[0]
     max_length = history_length(max_lengths, given.stages)
@@ -119,6 +118,6 @@ def greedy_search(
         limits=max_lengths if style.forces_eos else (),
     )
     _, history, lengths, log_prob, _ = run_loop(is_unfinished, extend, start, state, given)
-    score = scoring.normalize(log_prob, lengths, length_penalty, given.style) if scores else zeros
+    score = log_prob / style.penalties(lengths, length_penalty) if scores else zeros
     ids, score, lengths = (tensor[:, tf.newaxis] for tensor in (history, score, lengths))
     return to_result(ids, score, lengths, given.pad_id, given.stages)

@@ -4,7 +4,6 @@ from typing import NamedTuple, Unpack
 
 import tensorflow as tf
 
-from keras_transformer.decoding import scoring
 from keras_transformer.decoding.search import (
     SearchKeywords,
     SearchOptions,
@@ -16,6 +15,7 @@ from keras_transformer.decoding.search import (
     run_loop,
     to_result,
 )
+from keras_transformer.decoding.styles import check_length_penalty, get_style
 
 
 class Samples(NamedTuple):
@@ -94,8 +94,9 @@ def sample_search(
     [[[3], [3], [3], [2], [2]]]
     """
     _check_options(seed, num_samples, temperature, top_k, top_p)
-    scoring.check_length_penalty(length_penalty)
+    check_length_penalty(length_penalty)
     given = SearchOptions(**options)
+    style = get_style(given.style)
     max_lengths = tf.convert_to_tensor(max_lengths, tf.int32)
     batch = tf.shape(max_lengths)[0]
     positions = tf.range(history_length(max_lengths, given.stages))
@@ -130,7 +131,7 @@ def sample_search(
         lengths=tf.tile(max_lengths[:, tf.newaxis], [1, num_samples]),
     )
     samples = run_loop(is_unfinished, extend, start, state, given)
-    scores = scoring.normalize(samples.log_prob, samples.lengths, length_penalty, given.style)
+    scores = samples.log_prob / style.penalties(samples.lengths, length_penalty)
     scores, order = tf.math.top_k(scores, num_samples)
     ids = tf.gather(samples.history, order, batch_dims=1)
     lengths = tf.gather(samples.lengths, order, batch_dims=1)

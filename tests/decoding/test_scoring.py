@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.decoding import beam_search, greedy_search, sample_search, score_tokens
-from keras_transformer.decoding.scoring import length_penalty
+from keras_transformer.decoding.styles import length_penalty
 from tests.helpers.search_trees import prefix_number, random_trees, search
 
 

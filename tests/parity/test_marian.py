@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from keras_transformer import Transformer, TransformerConfig
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, DecodingConfig
-from keras_transformer.decoding import beam, candidates, scoring
+from keras_transformer.decoding import beam, candidates, styles
 from keras_transformer.decoding.search import IMPOSSIBLE
 from keras_transformer.layers.residual import NORM_EPSILON
 from keras_transformer.translation.translator import Translator
@@ -179,7 +179,7 @@ def continuations_without_late_ends(log_probs, live, count, **options):
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6])
 def test_n_best_lists_equal_theirs_under_their_two_rules(alpha, monkeypatch):
-    monkeypatch.setattr(scoring, "length_penalty", length_to_the_alpha)
+    monkeypatch.setattr(styles, "length_penalty", length_to_the_alpha)
     monkeypatch.setattr(beam, "best_continuations", continuations_without_late_ends)
     ours, theirs = search_with_both(alpha)
     # At the limit, theirs includes unfinished beams in the translations.
