@@ -30,13 +30,6 @@ class FusedAdam(keras.optimizers.Adam):
     [0.5, 2.5]
     """
 
-    def build(self, var_list: Sequence[Any]) -> None:
-        if not self.built:
-            # The moments of each variable on each replica. A plain dict would become part of
-            # `tf.train.Checkpoint`, which refuses its keys.
-            self._moments: Any = UserDict()
-        super().build(var_list)
-
     def add_variable_from_reference(
         self, reference_variable: Any, name: str | None = None, initializer: str = "zeros"
     ) -> Any:
@@ -46,6 +39,10 @@ class FusedAdam(keras.optimizers.Adam):
         if keras.backend.backend() == "tensorflow":
             import tensorflow as tf
 
+            if not hasattr(self, "_moments"):
+                # The moments of each variable on each replica. A plain dict would become part of
+                # `tf.train.Checkpoint`, which refuses its keys.
+                self._moments: Any = UserDict()
             is_keras = isinstance(reference_variable, keras.Variable)
             values = reference_variable.value if is_keras else reference_variable
             local = tf.distribute.get_strategy().experimental_local_results
