@@ -3,13 +3,11 @@
 import os
 from pathlib import Path
 
-import keras
 import numpy as np
 
 from keras_transformer.config import BOS_ID, EOS_ID, UNK_ID
-from keras_transformer.layers import LearnedPositionEncoding, SinusoidalPositionEncoding
-from keras_transformer.model import Transformer
 from keras_transformer.text.files import save_tokenizers
+from keras_transformer.translation.foreign import TABLES, array_of, check_is_new, other_position
 from keras_transformer.translation.saved import write_readme
 from keras_transformer.translation.translator import Translator
 from keras_transformer.utils.files import whole_directory
@@ -17,13 +15,6 @@ from keras_transformer.utils.files import whole_directory
 _LONGEST_INPUT = 1024  # CTranslate2 truncates longer source sentences by default.
 _ACTIVATIONS = {"relu": "RELU", "swish": "SWISH", "gelu": "GELU", "sigmoid_gelu": "GELUSigmoid"}
 """The names in CTranslate2 of the activations of `TransformerConfig`."""
-_POSITIONS = {
-    "sinusoidal": SinusoidalPositionEncoding,
-    "sines_cosines": SinusoidalPositionEncoding,
-    "tensor2tensor": SinusoidalPositionEncoding,
-    "learned": LearnedPositionEncoding,
-}
-"""The layers whose whole effect is the table that CTranslate2 adds, by their `position`."""
 
 
 def export_ctranslate2(translator: Translator, path: str | os.PathLike) -> Path:
@@ -73,11 +64,12 @@ def export_ctranslate2(translator: Translator, path: str | os.PathLike) -> Path:
             "CTranslate2 does not know the rules of trees, received a translator that makes trees. "
             "Export a SavedModel."
         )
-    _check_positions(translator.model)
-    if path.exists():
-        raise FileExistsError(
-            f"path must not exist yet, received {path}. Give another path, or remove it."
+    if other := other_position(translator.model):
+        raise ValueError(
+            f"CTranslate2 can add the positions {', '.join(map(repr, TABLES))}, received "
+            f"position={other}. Export a SavedModel."
         )
+    check_is_new(path)
     spec = _new_spec(translator.model.config)
     _set_model(spec, translator)
     spec.validate()
@@ -89,16 +81,6 @@ def export_ctranslate2(translator: Translator, path: str | os.PathLike) -> Path:
         save_tokenizers(temporary, tokenizers, shared=one)
         write_readme(temporary, translator.origin)
     return path
-
-
-def _check_positions(model: Transformer) -> None:
-    position = model.config.position
-    for layer in (model.source_position, model.target_position):
-        if type(layer) is not _POSITIONS.get(position):
-            raise ValueError(
-                f"CTranslate2 can add the positions {', '.join(map(repr, _POSITIONS))}, received "
-                f"position={position!r} with a {type(layer).__name__}. Export a SavedModel."
-            )
 
 
 def _new_spec(config):
@@ -140,18 +122,18 @@ def _set_model(spec, translator):
     spec.config.add_source_eos = not translator.tokenizer.language_comes_last
     spec.config.layer_norm_epsilon = model.config.layer_norm_epsilon
 
-    spec.encoder.embeddings[0].weight = _array(model.source_embedding.kernel("embeddings"))
-    spec.decoder.embeddings.weight = _array(model.target_embedding.kernel("embeddings"))
-    spec.decoder.projection.weight = _array(model.output_embedding.kernel("embeddings"))
+    spec.encoder.embeddings[0].weight = array_of(model.source_embedding.kernel("embeddings"))
+    spec.decoder.embeddings.weight = array_of(model.target_embedding.kernel("embeddings"))
+    spec.decoder.projection.weight = array_of(model.output_embedding.kernel("embeddings"))
     if model.output_bias is not None:
-        spec.decoder.projection.bias = _array(model.output_bias)
+        spec.decoder.projection.bias = array_of(model.output_bias)
     positions = max(_LONGEST_INPUT, search.longest(search.max_source_length))
     for side, stack, position, embedding_norm in (
         (spec.encoder, model.encoder, model.source_position, model.source_norm),
         (spec.decoder, model.decoder, model.target_position, model.target_norm),
     ):
         known = getattr(position, "max_length", positions)  # Of learned ones.
-        side.position_encodings.encodings = _array(position.encoding(min(positions, known)))
+        side.position_encodings.encodings = array_of(position.encoding(min(positions, known)))
         norms = {"layer_norm": stack.final_norm, "layernorm_embedding": embedding_norm}
         for name, norm in norms.items():
             if norm is not None:
@@ -167,8 +149,8 @@ def _set_layer(spec, layer):
         _set_attention(spec.attention, layer.cross_attention)
         _set_norm(spec.attention.layer_norm, layer.cross_attention_residual.layer_norm)
     for linear, name in ((spec.ffn.linear_0, "inner"), (spec.ffn.linear_1, "outer")):
-        linear.weight = _array(layer.feed_forward.kernel(f"{name}_kernel")).T
-        linear.bias = _array(getattr(layer.feed_forward, f"{name}_bias"))
+        linear.weight = array_of(layer.feed_forward.kernel(f"{name}_kernel")).T
+        linear.bias = array_of(getattr(layer.feed_forward, f"{name}_bias"))
     _set_norm(spec.ffn.layer_norm, layer.feed_forward_residual.layer_norm)
 
 
@@ -191,20 +173,17 @@ def _set_attention(spec, attention):
         products = [[query, *memory]] if is_self_attention else [[query], memory]
         return [np.concatenate(product) for product in products]
 
-    kernels = parts("kernel", lambda name: _array(attention.kernel(name)).T)
-    kernels.append(fill(_array(attention.kernel("output_kernel"))).T)
+    kernels = parts("kernel", lambda name: array_of(attention.kernel(name)).T)
+    kernels.append(fill(array_of(attention.kernel("output_kernel"))).T)
     for linear, kernel in zip(spec.linear, kernels, strict=True):
         linear.weight = kernel
     if attention.use_bias:
-        biases = parts("bias", lambda name: _array(getattr(attention, name)))
-        for linear, bias in zip(spec.linear, [*biases, _array(attention.output_bias)], strict=True):
+        biases = parts("bias", lambda name: array_of(getattr(attention, name)))
+        biases.append(array_of(attention.output_bias))
+        for linear, bias in zip(spec.linear, biases, strict=True):
             linear.bias = bias
     spec.queries_scale = attention.key_dim**-0.5
 
 
 def _set_norm(spec, norm):
-    spec.gamma, spec.beta = _array(norm.gamma), _array(norm.beta)
-
-
-def _array(weight):
-    return keras.ops.convert_to_numpy(weight).astype("float32")
+    spec.gamma, spec.beta = array_of(norm.gamma), array_of(norm.beta)

@@ -7,11 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import keras
 import numpy as np
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-from keras_transformer.layers import LearnedPositionEncoding, SinusoidalPositionEncoding
 from keras_transformer.model import Transformer
 from keras_transformer.pretrained.families import (
     ACTIVATIONS,
@@ -33,17 +31,11 @@ from keras_transformer.pretrained.hugging_face_vocabulary import (
     write_sides,
 )
 from keras_transformer.text import SentencePieceTokenizer
+from keras_transformer.translation.foreign import TABLES, array_of, check_is_new, other_position
 from keras_transformer.translation.saved import weight_place, write_readme
 from keras_transformer.translation.translator import Translator
 from keras_transformer.utils.files import whole_directory
 
-_POSITIONS = {
-    "sinusoidal": SinusoidalPositionEncoding,
-    "sines_cosines": SinusoidalPositionEncoding,
-    "tensor2tensor": SinusoidalPositionEncoding,
-    "learned": LearnedPositionEncoding,
-}
-"""The layers that Hugging Face's positions, or a table of them, can express, by `position`."""
 _ORDER_OF_SPECIAL = BOS_ID, PAD_ID, EOS_ID, UNK_ID
 """Our special tokens in the order of fairseq's ids."""
 _D_MODEL_AXES = {"inner_kernel": 0, "outer_kernel": 1, "outer_bias": 0} | {
@@ -112,10 +104,7 @@ def save_hugging_face(translator: Translator, path: str | os.PathLike) -> Path:
             f"Writing {path} needs `pip install 'keras-transformer-mt[marian]'`."
         ) from error
     path = Path(path)
-    if path.exists():
-        raise FileExistsError(
-            f"path must not exist yet, received {path}. Give another path, or remove it."
-        )
+    check_is_new(path)
     if reasons := list(_obstacles(translator)):
         raise ValueError(
             f"Hugging Face's {_family(translator)[1].model} cannot express this translator: "
@@ -153,7 +142,7 @@ def _special_ids(translator: Translator) -> dict[str, int]:
         return SPECIAL_IDS
     pad, end = _ORDER_OF_SPECIAL.index(PAD_ID), _ORDER_OF_SPECIAL.index(EOS_ID)
     table = translator.model.target_embedding.kernel("embeddings")
-    starts_with_end = np.array_equal(_array(table[BOS_ID]), _array(table[EOS_ID]))
+    starts_with_end = np.array_equal(array_of(table[BOS_ID]), array_of(table[EOS_ID]))
     # Their rules count the start token as one that occurred, and would hold the end back.
     rules = translator.decoding.repetition_penalty, translator.decoding.no_repeat_ngram_size
     counts_start = rules[0] != 1 or rules[1] == 1
@@ -215,13 +204,8 @@ def _obstacles(translator: Translator) -> Iterator[str]:
             )
     if config.d_model % 2:
         yield f"d_model must be even, received {config.d_model}"
-    for layer in (translator.model.source_position, translator.model.target_position):
-        if type(layer) is not _POSITIONS.get(config.position):
-            yield (
-                f"position must be one of {', '.join(map(repr, _POSITIONS))}, received "
-                f"{config.position!r} with a {type(layer).__name__}"
-            )
-            break
+    if other := other_position(translator.model):
+        yield f"position must be one of {', '.join(map(repr, TABLES))}, received {other}"
     if not all(isinstance(t, SentencePieceTokenizer) for t in _tokenizers(translator)):
         yield "the tokenizers must be SentencePieceTokenizers, received another kind"
     else:
@@ -245,7 +229,7 @@ def _obstacles_of_languages(translator: Translator) -> Iterator[str]:
     if config.share_embeddings == "target":
         yield "share_embeddings must be 'all', 'inputs' or 'none', received 'target'"
     if not _family(translator)[1].has_output_bias and bias is not None:
-        others = np.delete(_array(bias), BOS_ID)
+        others = np.delete(array_of(bias), BOS_ID)
         if others.any():
             yield (
                 "output_bias must be zero, as M2M100 and NLLB have none, received one of up to "
@@ -346,7 +330,7 @@ def _weights(
     kinds = ["learned"] if translator.languages else ["learned", "tensor2tensor"]
     unused = _family(translator)[1].unused_positions
     for stack, side in STACKS.items() if config.position in kinds else ():
-        table = _array(getattr(model, f"{side}_position").encoding(longest))
+        table = array_of(getattr(model, f"{side}_position").encoding(longest))
         found[table_name(stack)] = np.pad(table, [[unused, 0], [0, 0]])
     # The file takes the bytes of an array in the order in which they lie in memory.
     return {name: np.array(value, order="C") for name, value in found.items()}
@@ -366,10 +350,6 @@ def _reader(model: Transformer) -> Callable[[str], Any]:
         weight = layers[layer].kernel(name) if is_kernel else weights.get(path)
         if weight is None and not name.endswith("_bias"):
             raise ValueError(f"The model has no weight {path}.")
-        return None if weight is None else _array(weight)
+        return None if weight is None else array_of(weight)
 
     return read
-
-
-def _array(weight):
-    return keras.ops.convert_to_numpy(weight).astype("float32")
