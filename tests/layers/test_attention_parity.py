@@ -49,23 +49,6 @@ def test_cross_attention_equals_keras(use_bias, value_dim, masked):
     assert_close(arrays_of(ours(**arguments)), arrays_of(theirs(**arguments)))
 
 
-@pytest.mark.parametrize("use_bias", [True, False])
-@pytest.mark.parametrize("value_dim", [None, 5])
-@pytest.mark.parametrize("padded", [False, True])
-@pytest.mark.parametrize("causal", [False, True])
-def test_self_attention_equals_keras(use_bias, value_dim, padded, causal):
-    ours, theirs = both(D, D, D, value_dim=value_dim, use_bias=use_bias)
-    x = normal(B, T, D)
-    mask = np.ones((B, 1, T), "bool")
-    mask[1, 0, 3:] = False
-    arguments = {
-        "attention_mask": mask if padded else None,
-        "use_causal_mask": causal,
-        "return_attention_scores": True,
-    }
-    assert_close(arrays_of(ours(x, x, **arguments)), arrays_of(theirs(x, x, **arguments)))
-
-
 INPUTS = ("query", "value", "key")
 same_layers = functools.cache(both)
 

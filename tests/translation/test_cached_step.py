@@ -149,17 +149,6 @@ def test_attention_of_large_scores_is_that_of_the_layers():
     np.testing.assert_allclose(received, expected, atol=1e-3)
 
 
-def test_beams_do_not_depend_on_each_other():
-    decoder, memory, mask = build(), normal(B, S, D), padding(7, 4, 1)
-    x = normal(B * 3, T, D)
-    before = steps(decoder, x, memory, mask, beams=3)[0]
-    x[2] *= -1  # The last beam of the first sentence.
-    after = steps(decoder, x, memory, mask, beams=3)[0]
-    others = [row for row in range(B * 3) if row != 2]
-    np.testing.assert_allclose(after[others], before[others], atol=1e-6)
-    assert np.abs(after[2] - before[2]).max() > 1e-3
-
-
 def test_the_cache_has_the_compute_dtype():
     for keys, values in empty_cache(build(dtype="mixed_bfloat16"), 3):
         assert tuple(keys.shape) == (3, H, 0, 4)

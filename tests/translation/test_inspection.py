@@ -33,14 +33,6 @@ def test_rows_of_attention_sum_to_1_for_tokens_and_0_for_padding(found):
         np.testing.assert_allclose(sums, np.broadcast_to(is_token, sums.shape), atol=1e-5)
 
 
-def test_a_word_attends_to_no_later_one(found):
-    weights = found["decoder_attention"]
-    np.testing.assert_array_equal(weights, np.tril(weights))
-    # The first token has read bos only. Some processors miss 1 by the last bit.
-    first = weights[:-1, ..., 0, 0]
-    np.testing.assert_array_max_ulp(first, np.ones_like(first), maxulp=1)
-
-
 def test_the_mean_over_the_heads_is_that_of_attention(translator, found):
     expected = translator.attention(SENTENCES)
     np.testing.assert_array_equal(found["source_tokens"], expected["source_tokens"])
