@@ -121,6 +121,7 @@ class Transformer(AdaptableModel, keras.Model):
             name="decoder",
         )
         self._build_layers()
+        self._share_trainable()
         # A subclass that overrides `call` may add layers, which its first call builds.
         self.built = (type(self).build, type(self).call) == (Transformer.build, Transformer.call)
 

@@ -1,4 +1,4 @@
-"""LoRA and int8 of whole models: training, files, decoding and exports."""
+"""LoRA, int8 and frozen parts of whole models: training, files, decoding and exports."""
 
 import keras
 import numpy as np
@@ -136,6 +136,84 @@ def test_another_precision_keeps_lora_and_int8():
         copy = model.with_dtype("bfloat16")
         assert copy.get_config()["adaptation"] == model.get_config()["adaptation"]
         np.testing.assert_allclose(logits(copy), logits(model), atol=0.5)
+
+
+def copies_of(model):
+    return saved_and_loaded(model), type(model).from_config(model.get_config())
+
+
+def trained(model):
+    return [weight.path for weight in model.trainable_weights]
+
+
+def freeze_encoder(model):
+    model.encoder.trainable = False
+
+
+def freeze_decoder_with_lora(model):
+    model.enable_lora(2)
+    model.decoder.trainable = False
+
+
+def freeze_single_parts(model):
+    model.source_embedding.trainable = model.output_bias.trainable = False
+    model.decoder.layers[1].cross_attention_residual.layer_norm.trainable = False
+
+
+def freeze_encoder_of_int8(model):
+    model.quantize("int8")
+    model.encoder.trainable = False
+
+
+@pytest.mark.parametrize(
+    ("freeze", "states"),
+    [
+        (freeze_encoder, {"encoder": False}),
+        (freeze_decoder_with_lora, {"decoder": False}),
+        (
+            freeze_single_parts,
+            {
+                "source_embedding": False,
+                "decoder/layer_1/cross_attention_residual/layer_norm": False,
+                "output_bias": False,
+            },
+        ),
+        (freeze_encoder_of_int8, {"encoder": False}),
+    ],
+)
+def test_frozen_parts_stay_frozen_in_every_copy(freeze, states):
+    model = tiny_model(use_output_bias=True)
+    every = len(model.trainable_weights)
+    freeze(model)
+    assert 0 < len(model.trainable_weights) < every
+    for copy in (*copies_of(model), model.with_dtype("bfloat16")):
+        assert trained(copy) == trained(model)
+        assert copy.get_config()["adaptation"]["trainable"] == states
+    if model.has_lora:
+        for copy in (model, *copies_of(model)):
+            copy.merge_lora()
+            assert copy.trainable_weights and not any("decoder" in path for path in trained(copy))
+
+
+def test_a_frozen_model_is_frozen_as_a_part_of_another():
+    model = tiny_model()
+    model.trainable = False
+    for copy in (model, *copies_of(model)):
+        inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in IDS}
+        assert not keras.Model(inputs, copy(inputs)).trainable_weights
+
+
+def test_a_file_of_a_model_with_frozen_parts_keeps_the_state_of_its_optimizer():
+    model = tiny_model(dropout=0.0)
+    model.encoder.trainable = False
+    model.compile("adam", LabelSmoothedCrossEntropy(), jit_compile=False)
+    labels = np.array([[40, 3], [41, 3], [42, 3]])
+    model.fit(IDS, labels, verbose=0)
+    copy = saved_and_loaded(model)
+    for each in (model, copy):
+        each.fit(IDS, labels, verbose=0)
+        assert int(each.optimizer.iterations) == 2
+    np.testing.assert_allclose(logits(copy), logits(model), atol=1e-6)
 
 
 def test_int8_logits_are_close():

@@ -91,6 +91,12 @@ def test_a_subclass_may_add_layers_and_weights():
     loaded = saved_and_loaded(model)
     for name, expected in outputs.items():
         np.testing.assert_allclose(as_array(loaded(IDS)[name]), as_array(expected), atol=1e-6)
+    model.head.trainable = model.scale.trainable = False
+    loaded = saved_and_loaded(model)
+    assert len(loaded.trainable_weights) == len(build().trainable_weights)
+    model.trainable = False
+    loaded = saved_and_loaded(model)
+    assert not any(weight.trainable for weight in loaded.weights)
 
 
 @keras.saving.register_keras_serializable(package="tests")

@@ -22,7 +22,7 @@ class TransformerBackbone(keras_hub.models.Backbone):
         dtype: A Keras dtype policy such as `"mixed_bfloat16"`; the global one by default.
         name: The name of the model.
         trainable: Whether the weights are trainable.
-        adaptation: The LoRA and int8 of the layers, as `get_config` returns them.
+        adaptation: The LoRA, int8 and frozen parts of the layers, as `get_config` returns them.
         **sizes: Other fields of `TransformerConfig`.
 
     Call arguments:

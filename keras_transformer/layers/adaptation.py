@@ -1,4 +1,4 @@
-"""LoRA and int8: other forms of a layer's kernels.
+"""LoRA and int8: other forms of a layer's kernels; and which parts of a layer are frozen.
 
 A layer with kernels reads them by `kernel`, which returns the weight itself as long as there is no
 LoRA and no int8. That call is all that the paper's layers know of this module.
@@ -8,7 +8,7 @@ import contextlib
 import gc
 import re
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import keras
@@ -19,7 +19,7 @@ from keras_transformer.utils.memory import WeightStore
 
 
 class Adaptable(keras.layers.Layer):
-    """Contain layers with kernels, and keep what LoRA and int8 did to them in the configuration."""
+    """Contain layers with kernels, and keep their LoRA, int8 and freezing in the configuration."""
 
     kernel_parts: ClassVar[tuple[str, ...]] = ()
     """Attributes that hold parts with kernels: a layer, or a list of layers with names."""
@@ -94,11 +94,17 @@ class Adaptable(keras.layers.Layer):
         return self.call(*args, **kwargs)
 
     def restore_adaptation(self, states: Mapping[str, Mapping[str, Any]]) -> None:
-        """Give a new layer the LoRA and int8 of another one, with other values.
+        """Give a new layer the LoRA, int8 and frozen parts of another one, with other values.
 
         Args:
             states: The entry `adaptation` of the other one's `get_config()`.
         """
+        self._share_trainable()  # Also with layers that a subclass has added.
+        # Before LoRA, which freezes more.
+        trainable = states.get("trainable", {})
+        for path, _, part in self._parts():
+            if path in trainable:
+                part.trainable = trainable[path]
         for path, layer in self.kernel_layers().items():
             if path not in states:
                 continue
@@ -112,6 +118,11 @@ class Adaptable(keras.layers.Layer):
     def get_config(self) -> dict[str, Any]:
         layers = self.kernel_layers().items()
         states = {path: layer.adapter.state for path, layer in layers if layer.adapter.state}
+        parts = self._parts()
+        # What Keras's setter, which sets a layer and all of its parts, would not restore.
+        trainable = {p: x.trainable for p, outer, x in parts if x.trainable != outer.trainable}
+        if trainable:
+            states["trainable"] = trainable
         return {**super().get_config(), **({"adaptation": states} if states else {})}
 
     @classmethod
@@ -121,6 +132,16 @@ class Adaptable(keras.layers.Layer):
         layer = super().from_config(config)
         layer.restore_adaptation(states)
         return layer
+
+    def _share_trainable(self) -> None:
+        """Freeze the layers inside a frozen one, which did not exist when Keras froze it."""
+        if not self.trainable:
+            for _, _, part in self._parts():
+                part.trainable = False
+
+    def _parts(self) -> Iterator[tuple[str, Any, Any]]:
+        """Yield path, holder and layer of each layer inside this one, once and from outside in."""
+        return _layers_in(self, "", {id(self)})
 
 
 class KernelLayer(Adaptable):
@@ -139,7 +160,10 @@ class KernelLayer(Adaptable):
     def __init__(self, **kwargs: Any):
         super().__init__(**kwargs)
         self.adapter = Adapter(
-            self.scaled_axis, dtype=self.dtype_policy, name=f"{self.name}_adapter"
+            self.scaled_axis,
+            dtype=self.dtype_policy,
+            trainable=self.trainable,
+            name=f"{self.name}_adapter",
         )
         self.adapter.attach(self)
         self._was_trainable: dict[str, bool] = {}
@@ -234,7 +258,7 @@ class KernelLayer(Adaptable):
         for name in self.kernel_names:
             kernel = getattr(self, name)
             kernel.assign(self.kernel(name))
-            kernel.trainable = self._was_trainable.pop(name, True)
+            kernel.trainable = self._was_trainable.pop(name, True) and self.trainable
             # Functions that were traced before go on adding A B.
             b = getattr(self.adapter, f"{name}_lora_b")
             b.assign(ops.zeros(b.shape))
@@ -428,10 +452,15 @@ class AdaptableModel(Adaptable):
         model has been compiled. Does nothing without LoRA.
         """
         super().merge_lora()
+        parts = [(part, part.trainable) for _, _, part in self._parts()]
         for weight in self.weights:
             if id(weight) in self._frozen_by_lora:
                 weight.trainable = True
         self._frozen_by_lora = frozenset()
+        for part, trainable in parts:  # Some may have been frozen since.
+            if not (trainable and part.trainable):
+                part.trainable = not trainable  # With TensorFlow, the same value does nothing.
+                part.trainable = trainable
         self._forget_functions()
 
     def quantize(
@@ -482,6 +511,12 @@ class AdaptableModel(Adaptable):
             config.setdefault("adaptation", {})["is_frozen"] = True
         return config
 
+    def _parts(self):
+        yield from super()._parts()
+        for name, held in vars(self).items():
+            if isinstance(held, keras.Variable) and id(held) not in self._frozen_by_lora:
+                yield name, self, held
+
     def _freeze(self):
         """Freeze all weights but those of LoRA."""
         layers = self.kernel_layers().values()
@@ -494,6 +529,23 @@ class AdaptableModel(Adaptable):
 
     def _forget_functions(self):
         self.train_function = self.test_function = self.predict_function = None
+
+
+def _layers_in(layer, path, seen):
+    """Yield what `Adaptable._parts` does; Keras lists the layers in models only."""
+    attributes = dict(vars(layer))
+    if keras.backend.backend() == "torch":  # PyTorch keeps them elsewhere.
+        attributes |= dict(layer.named_children())
+    for attribute, held in attributes.items():
+        is_list = isinstance(held, list)
+        for part in held if is_list else [held]:
+            is_new = isinstance(part, keras.layers.Layer) and id(part) not in seen
+            if not is_new or attribute.startswith("_"):  # Keras's own lists.
+                continue
+            seen.add(id(part))
+            name = f"{path}{part.name if is_list else attribute}"
+            yield name, layer, part
+            yield from _layers_in(part, f"{name}/", seen)
 
 
 def _remove(layer, name):

@@ -170,6 +170,7 @@ class MultiHeadAttention(KernelLayer):
         self.weights_dropout = Dropout(
             dropout, next(self._seeds), dtype=self.dtype_policy, name="weights_dropout"
         )
+        self._share_trainable()
         self.supports_masking = True
 
     def build(self, query_shape: Any, value_shape: Any = None, key_shape: Any = None) -> None:

@@ -100,6 +100,7 @@ class FeedForward(KernelLayer):
         self.inner_dropout = Dropout(
             dropout, next(self._seeds), dtype=self.dtype_policy, name="inner_dropout"
         )
+        self._share_trainable()
         self.supports_masking = True
 
     def build(self, input_shape: Any) -> None:

@@ -158,7 +158,9 @@ class Residual(keras.layers.Layer):
         self.seed = seed
         policy = self.dtype_policy
         self.output_dropout = Dropout(dropout, seed, dtype=policy, name="output_dropout")
-        self.layer_norm = LayerNorm(layer_norm_epsilon, dtype=policy, name="layer_norm")
+        self.layer_norm = LayerNorm(
+            layer_norm_epsilon, trainable=self.trainable, dtype=policy, name="layer_norm"
+        )
         self.supports_masking = True
 
     def build(self, inputs_shape: Any, outputs_shape: Any = None) -> None:

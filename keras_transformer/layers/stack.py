@@ -90,6 +90,7 @@ class SubLayers(Sized):
             name="feed_forward",
         )
         self._add("feed_forward", feed_forward)
+        self._share_trainable()
 
     def _attention(self, name):
         return MultiHeadAttention(
@@ -191,6 +192,7 @@ class Stack(Sized):
             self.final_norm = LayerNorm(
                 last.layer_norm_epsilon, dtype=self.dtype_policy, name="final_norm"
             )
+        self._share_trainable()
 
     def _build(self, *shapes):
         for layer in self.layers:
