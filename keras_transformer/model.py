@@ -4,6 +4,7 @@ import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
 
 import contextlib
 import dataclasses
+import inspect
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -451,6 +452,43 @@ class Transformer(AdaptableModel, keras.Model):
                 "received none. Call fit(inputs, labels)."
             )
         return super().compute_loss(x, y, y_pred, sample_weight, training=training)
+
+    def fit(self, *args: Any, **kwargs: Any) -> Any:
+        """Train the model; see `keras.Model.fit`.
+
+        Args:
+            *args: The arguments of `keras.Model.fit`.
+            **kwargs: The same.
+
+        Raises:
+            ValueError: If `class_weight` is given for a `LabelSmoothedCrossEntropy`.
+        """
+        self._check_class_weight("fit", args, kwargs)
+        return super().fit(*args, **kwargs)
+
+    def train_on_batch(self, *args: Any, **kwargs: Any) -> Any:
+        """Train on one batch; see `keras.Model.train_on_batch`.
+
+        Args:
+            *args: The arguments of `keras.Model.train_on_batch`.
+            **kwargs: The same.
+
+        Raises:
+            ValueError: If `class_weight` is given for a `LabelSmoothedCrossEntropy`.
+        """
+        self._check_class_weight("train_on_batch", args, kwargs)
+        return super().train_on_batch(*args, **kwargs)
+
+    def _check_class_weight(self, name, args, kwargs):
+        given = inspect.signature(getattr(keras.Model, name)).bind(self, *args, **kwargs).arguments
+        if given.get("class_weight") is not None and isinstance(
+            self.loss, LabelSmoothedCrossEntropy
+        ):
+            raise ValueError(
+                "class_weight must be None: Keras takes labels [B, T] for one-hot labels of B "
+                "examples. Give each token's weight as sample_weight [B, T], such as weights[y] "
+                "with weights [V]."
+            )
 
     def train_step(self, *args: Any) -> Any:  # On JAX, a state comes before the data.
         return train_part(self, *args) if has_part(self) else super().train_step(*args)

@@ -204,6 +204,22 @@ def test_gradients_of_means_over_different_numbers_of_tokens_are_not_accumulated
     model.fit(inputs, inputs["target"], verbose=0)
 
 
+def test_weights_of_classes_are_refused_and_weights_of_tokens_are_not():
+    model, labels = build(dropout=0.0), IDS["target"]
+    model.compile("sgd", LabelSmoothedCrossEntropy(0.0), jit_compile=False)
+    for train in (model.fit, model.train_on_batch):
+        with pytest.raises(ValueError, match=r"class_weight must be None.*sample_weight \[B, T\]"):
+            train(IDS, labels, class_weight={9: 2.0})
+    weights = np.ones(30)
+    weights[10:] = 0
+    logits = as_array(model(IDS))
+    loss = model.train_on_batch(IDS, labels, sample_weight=weights[labels])
+    # What is left of the labels [[2, 9, 10], [2, 11, 0]] are 2, 9 and 2.
+    places = [(0, 0, 2), (0, 1, 9), (1, 0, 2)]
+    expected = [np.log(np.exp(logits[b, t]).sum()) - logits[b, t, label] for b, t, label in places]
+    assert float(np.ravel(loss)[0]) == pytest.approx(np.mean(expected), rel=1e-5)
+
+
 class Counted(Transformer):
     """A Transformer that counts how often Python makes a step."""
 
