@@ -1,6 +1,7 @@
 """Token embeddings, which also serve as the linear map before the softmax (Section 3.4)."""
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 import keras
@@ -12,6 +13,9 @@ from keras_transformer.layers.adaptation import KernelLayer
 from keras_transformer.layers.feed_forward import linear
 from keras_transformer.layers.initial import serialized_initializer
 from keras_transformer.utils.backends import check_ids, fuses_formulas
+
+_maps_vectors = ContextVar("maps_vectors", default=False)
+"""Whether the call that asks for a mask maps vectors to logits."""
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -82,6 +86,14 @@ class TokenEmbedding(KernelLayer):
             "embeddings", (self.vocab_size, self.d_model), keras.initializers.get(initializer)
         )
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        # Keras gives `compute_mask` the inputs only, which may be floats for ids too.
+        token = _maps_vectors.set(bool(kwargs.get("reverse", False)))
+        try:
+            return super().__call__(*args, **kwargs)
+        finally:
+            _maps_vectors.reset(token)
+
     def call(self, inputs: Any, reverse: bool = False, training: bool | None = None) -> Any:
         if reverse:
             kernel = ops.transpose(ops.cast(self.kernel("embeddings"), inputs.dtype))
@@ -119,9 +131,7 @@ class TokenEmbedding(KernelLayer):
         return (*input_shape, self.d_model)
 
     def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
-        # Ids [B, T] may be floats too; vectors [B, T, D] are what `reverse` maps to logits.
-        is_vectors = keras.backend.is_float_dtype(inputs.dtype) and len(inputs.shape) > 2
-        if not self.mask_zero or is_vectors:
+        if not self.mask_zero or _maps_vectors.get():
             return previous_mask
         return ops.not_equal(inputs, PAD_ID)
 

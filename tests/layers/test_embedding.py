@@ -9,6 +9,22 @@ from tests.helpers.layer_checks import as_array, run_layer_checks
 V, D = 11, 4
 
 
+class MaskReader(keras.layers.Layer):
+    """Keep the implicit mask of the inputs, or None."""
+
+    supports_masking = True
+
+    def call(self, inputs, mask=None):
+        self.found = mask
+        return inputs
+
+
+def implicit_mask(outputs):
+    layer = MaskReader()
+    layer(outputs)
+    return layer.found
+
+
 def test_passes_the_layer_checks_on_ids():
     run_layer_checks(
         TokenEmbedding,
@@ -95,6 +111,38 @@ def test_an_id_out_of_range_never_gives_the_vector_of_another(wrong):
         return
     with pytest.raises(Exception, match="(?i)out of range|not in|Ids must be"):
         model.predict(ids, verbose=0)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float32"])
+def test_ids_of_any_rank_have_a_mask(dtype):
+    layer = TokenEmbedding(V, D, mask_zero=True)
+    for shape in ((D,), (2, D), (2, 3, D)):
+        ids = np.random.default_rng(1).integers(0, 3, shape).astype(dtype)
+        assert np.array_equal(as_array(implicit_mask(layer(ids))), ids != 0)
+
+
+@pytest.mark.parametrize("shape", [(5, D), (D, D), (2, 5, D)])
+def test_logits_have_no_mask_but_that_of_the_vectors(shape):
+    layer = TokenEmbedding(V, D, mask_zero=True)
+    vectors = np.zeros(shape, "float32")
+    assert implicit_mask(layer(vectors, reverse=True)) is None
+    symbol = keras.Input(shape[1:])
+    assert implicit_mask(layer(symbol, reverse=True)) is None
+    if len(shape) == 3:
+        vectors[:, :3] = 1
+        logits = layer(keras.layers.Masking()(vectors), reverse=True)
+        assert as_array(implicit_mask(logits)).tolist() == [[True] * 3 + [False] * 2] * 2
+
+
+def test_the_loss_of_pooled_vectors_has_no_mask():
+    layer = TokenEmbedding(V, D, mask_zero=True)
+    ids = keras.Input((None,), dtype="int32")
+    model = keras.Model(ids, layer(keras.ops.relu(layer(ids)[:, 0]), reverse=True))
+    batch, labels = np.array([[1, 0, 0], [2, 3, 0], [4, 5, 6], [7, 0, 0]]), np.array([1, 2, 3, 4])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("sgd", loss, jit_compile=False)
+    received = model.evaluate(batch, labels, verbose=0)  # A batch of D sentences.
+    assert received == pytest.approx(float(loss(labels, as_array(model(batch)))), rel=1e-5)
 
 
 @pytest.mark.parametrize("d_model", [D, 3])
