@@ -8,7 +8,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike
 
 from keras_transformer.config import EOS_ID
-from keras_transformer.plots.style import COLORS, fit, styled_figure
+from keras_transformer.plots.style import COLORS, drawable, fit, styled_figure
 from keras_transformer.translation.teacher_forcing import decoder_inputs
 from keras_transformer.translation.translator import Translator
 
@@ -264,7 +264,8 @@ def _label_map(axis: "Axis", tokens: Sequence[str] | None) -> None:
         axis.set_ticks([])
         return
     # A "$" in a token does not start a formula.
-    axis.set_ticks(np.arange(len(tokens)) + 0.5, tokens, parse_math=False)
+    labels = [drawable(token) for token in tokens]
+    axis.set_ticks(np.arange(len(tokens)) + 0.5, labels, parse_math=False)
     if axis.axis_name == "x":
         for label in axis.get_ticklabels():
             label.set(rotation=55, rotation_mode="anchor", horizontalalignment="left")
@@ -301,7 +302,7 @@ def _label_lines(axes: "Axes", queries: Sequence[str], keys: Sequence[str], leng
     for x, side, tokens in ((0, "right", queries), (1, "left", keys)):
         for place, token in enumerate(tokens):
             axes.annotate(
-                token,
+                drawable(token),
                 (x, place),
                 xytext=(3 if x else -3, 0),
                 textcoords="offset points",

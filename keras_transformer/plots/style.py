@@ -1,6 +1,7 @@
 """The style that all figures share, and how they are saved."""
 
 import os
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,6 +39,16 @@ COLORS = (BLUE, RED, "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#80
 
 _UNDATED = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 """For each suffix, metadata without the time."""
+_UNDRAWABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")  # not allowed in SVG
+
+
+def drawable(text: str) -> str:
+    """Return a text with U+FFFD instead of each character that an SVG must not contain.
+
+    >>> drawable("a\\x01b") == "a\\ufffdb"
+    True
+    """
+    return _UNDRAWABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 @contextmanager
@@ -101,6 +112,7 @@ def fit(figure: "Figure", caption: str = "") -> None:
     contents, margin = figure.get_tightbbox(), 0.05  # inches
     old, new, below = figure.get_size_inches(), contents.size + 2 * margin, 0
     if caption:
+        caption = "\n".join(drawable(line) for line in caption.split("\n"))
         text = figure.text(0, 0, caption, fontsize=8, va="bottom", parse_math=False)
         width, height = text.get_window_extent().size / figure.dpi
         below = height + 0.1

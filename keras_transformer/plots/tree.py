@@ -1,12 +1,11 @@
 """Constituency trees, with the words of the sentence on a line."""
 
 import dataclasses
-import re
 import unicodedata
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from keras_transformer.plots.style import BLUE, GRAY, quiet_about_glyphs, styled_figure
+from keras_transformer.plots.style import BLUE, GRAY, drawable, quiet_about_glyphs, styled_figure
 from keras_transformer.trees import UNKNOWN_TAG, Tree
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ _ABOVE, _BELOW = 0.11, 0.05  # from the baseline of a text to the lines above an
 _MAX_WIDTH, _MAX_AREA = 150, 1000  # 30,000 pixels across, and 40 million of them
 
 _TAG_SIZE = 6  # points
-_UNDRAWABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")  # not allowed in SVG
 
 
 def tree_figure(tree: Tree) -> "Figure":
@@ -106,9 +104,8 @@ def _measure(axes: "Axes", tree: Tree) -> _Node:
 
 
 def _write(axes: "Axes", text: str, **style: Any) -> "Text":
-    text = _UNDRAWABLE.sub("\N{REPLACEMENT CHARACTER}", text)
     # A "$" does not start a formula.
-    return axes.text(0, 0, text, ha="center", va="baseline", parse_math=False, **style)
+    return axes.text(0, 0, drawable(text), ha="center", va="baseline", parse_math=False, **style)
 
 
 def _width(text: "Text") -> float:

@@ -1,3 +1,5 @@
+import xml.etree.ElementTree as ElementTree
+
 import numpy as np
 import pytest
 from matplotlib import image
@@ -84,6 +86,22 @@ def test_a_dollar_sign_does_not_start_a_formula():
     labels = [*figure.axes[0].get_xticklabels(), *figure.axes[0].get_yticklabels()]
     assert texts_of(labels) == ["$x^2$", "_", "$\\bad$"]
     assert not any(label.get_parse_math() for label in labels)
+
+
+@pytest.mark.parametrize(
+    ("draw", "shape"), [(attention_map, ()), (attention_grid, (1, 1)), (attention_lines, (1,))]
+)
+def test_a_control_character_is_replaced_so_that_an_svg_is_xml(draw, shape, tmp_path):
+    caption = () if draw is attention_map else ("first\x02\nsecond",)
+    figure = draw(np.full((*shape, 1, 2), 0.5), ["a\x01", "<b"], ["\ud800"], *caption)
+    save_figure(figure, tmp_path / "figure.svg")
+    texts = {
+        text
+        for each in ElementTree.parse(tmp_path / "figure.svg").iter()
+        for text in each.itertext()
+    }
+    expected = {"a\ufffd", "<b", "\ufffd"} | ({"first\ufffd", "second"} if caption else set())
+    assert expected <= {text.strip() for text in texts}
 
 
 def test_the_grid_has_the_weights_of_each_layer_and_head_in_its_place():
