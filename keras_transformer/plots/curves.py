@@ -80,9 +80,10 @@ def training_curves(
             style = {"color": color, "clip_on": False}
             axes.plot(epochs, values, marker=".", markersize=4, label=name, **style)
             if key in ("val_bleu", "val_f1"):
-                best = int(np.argmax(values))
-                label = f"best: {values[best]:.1f}, epoch {epochs[best]}"
-                axes.plot(epochs[best], values[best], "o", mfc="none", label=label, **style)
+                if not np.isnan(values).all():
+                    best = int(np.nanargmax(values))
+                    label = f"best: {values[best]:.1f}, epoch {epochs[best]}"
+                    axes.plot(epochs[best], values[best], "o", mfc="none", label=label, **style)
                 low, high = axes.get_ylim()
                 axes.set_ylim(max(0, low), max(1, high))
             axes.set(xlabel="epoch", ylabel=unit)

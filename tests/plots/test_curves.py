@@ -45,6 +45,14 @@ def test_the_bleu_of_validation_is_labeled_as_that_of_greedy_search_and_the_best
     assert best.get_label() == "best: 33.2, epoch 3"
 
 
+@pytest.mark.parametrize("key", ["val_bleu", "val_f1"])
+def test_an_epoch_without_a_score_is_not_the_best(key):
+    nan = float("nan")
+    _, best = training_curves({key: [nan, 3.0, nan, 7.0, 5.0]}).axes[0].get_lines()
+    assert best.get_xydata().tolist() == [[4, 7.0]]
+    assert len(training_curves({key: [nan, nan]}).axes[0].get_lines()) == 1
+
+
 @pytest.mark.parametrize("bleu", [[0.0], [0.003, 0.011, 0.01], [41.2, 38.0, 41.3], [0.0, 99.9]])
 def test_the_axis_of_scores_is_plain_and_from_0_and_no_legend_covers_a_curve(bleu):
     rates = [1e-3, 5e-4, 1e-4][: len(bleu)]
