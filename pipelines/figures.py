@@ -106,7 +106,8 @@ def position_figures(translator: "Translator") -> "Iterator[tuple[str, Figure]]"
             "target_positions": (model.target_position, "Learned positions, target"),
         }
     for name, (layer, title) in layers.items():
-        yield name, position_map(keras.ops.convert_to_numpy(layer.encoding(POSITIONS)), title)
+        length = min(POSITIONS, getattr(layer, "max_length", POSITIONS))
+        yield name, position_map(keras.ops.convert_to_numpy(layer.encoding(length)), title)
 
 
 def training_figures(config: "ExperimentConfig", directory: str) -> "Iterator[tuple[str, Figure]]":

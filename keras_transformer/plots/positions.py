@@ -23,7 +23,8 @@ def position_map(encoding: ArrayLike, caption: str = "") -> "Figure":
 
     Raises:
         ImportError: If matplotlib is not installed.
-        ValueError: If `encoding` is not [T, D] with T of at least 2 and D of at least 1.
+        ValueError: If `encoding` is not [T, D] with T of at least 2 and D of at least 1, or has a
+            value that is not finite.
 
     >>> from keras_transformer.layers.position import sinusoid
     >>> from keras import ops
@@ -38,6 +39,12 @@ def position_map(encoding: ArrayLike, caption: str = "") -> "Figure":
             f"{encoding.shape}. Pass the result of a position layer's encoding(100)."
         )
     length, d_model = encoding.shape
+    if not (is_finite := np.isfinite(encoding).all(axis=1)).all():
+        raise ValueError(
+            "encoding must have finite numbers only, received others at position "
+            f"{is_finite.argmin()}. A LearnedPositionEncoding has max_length positions: ask it for "
+            "no more."
+        )
     largest = np.abs(encoding).max()
     with styled_figure((4.8, 3.6), layout="constrained") as figure:
         above, below = figure.subplots(2, sharex=True, height_ratios=(2, 1))

@@ -1,5 +1,6 @@
 import xml.etree.ElementTree as ElementTree
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from matplotlib import image
@@ -49,20 +50,23 @@ def test_each_figure_is_a_png_an_svg_and_a_tensorboard_image(run, tmp_path, caps
     assert "encoder_attention, encoder_lines, decoder_" in capsys.readouterr().out
 
 
-def test_learned_positions_are_drawn_for_each_side():
+@pytest.mark.parametrize("max_length", [9, 130])
+def test_learned_positions_are_drawn_for_each_side(max_length):
     from keras_transformer import Transformer
     from keras_transformer.translation import Translator
     from tests.helpers.tiny import tiny_tokenizer
 
     model = Transformer.from_size(
-        "tiny", vocab_size=380, num_layers=1, d_model=8, position="learned", max_length=9
+        "tiny", vocab_size=380, num_layers=1, d_model=8, position="learned", max_length=max_length
     )
     found = dict(figures.position_figures(Translator(model, tiny_tokenizer())))
     assert list(found) == ["source_positions", "target_positions"]
-    shown = found["target_positions"].axes[0].images[0].get_array()
-    assert shown.shape == (8, figures.POSITIONS)
-    assert (shown[:, 8:] == shown[:, 8:9]).all()  # Later positions share the last vector.
-    assert (shown[:, :9] == model.target_position.embeddings.numpy().T).all()
+    length = min(max_length, figures.POSITIONS)
+    for side in ("source", "target"):
+        vectors = getattr(model, f"{side}_position").embeddings.numpy()[:length]
+        (image,) = found[f"{side}_positions"].axes[0].images
+        assert np.array_equal(image.get_array(), vectors.T)
+        assert image.get_clim() == (-abs(vectors).max(), abs(vectors).max())
 
 
 def test_the_learning_rate_is_drawn_to_the_last_step(run):

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from keras_transformer.layers import SinusoidalPositionEncoding
+from keras_transformer.layers import LearnedPositionEncoding, SinusoidalPositionEncoding
 from keras_transformer.plots.positions import position_map
 
 
@@ -25,3 +25,11 @@ def test_the_map_has_all_dimensions_and_the_curves_three():
 def test_another_shape_is_an_error(shape):
     with pytest.raises(ValueError, match=r"must be \[T, D\] with at least 2 pos.*received shape"):
         position_map(np.zeros(shape))
+
+
+def test_positions_that_a_layer_does_not_have_are_an_error():
+    layer = LearnedPositionEncoding(max_length=5)
+    layer.build((1, 5, 4))
+    position_map(np.asarray(layer.encoding(5)))
+    with pytest.raises(ValueError, match=r"finite numbers only, .* at position 5\..*max_length"):
+        position_map(np.asarray(layer.encoding(7)))
