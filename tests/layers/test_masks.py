@@ -1,7 +1,8 @@
 import keras
 import numpy as np
+import pytest
 
-from keras_transformer.layers import causal_mask, padding_mask
+from keras_transformer.layers import EncoderLayer, causal_mask, padding_mask
 from keras_transformer.layers.masks import mask_bias
 from tests.helpers.layer_checks import as_array
 
@@ -36,3 +37,14 @@ def test_a_bias_leaves_nothing_of_what_the_mask_hides_and_all_of_the_rest():
     biased = scores + as_array(mask_bias(np.array([[True, True, False]])))
     assert biased[0, :2].tolist() == scores[0, :2].tolist()
     assert np.exp(biased[0, 2] - biased.max()) == 0
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_float16", "mixed_bfloat16"])
+def test_an_implicit_mask_survives_the_cast_of_the_inputs(policy):
+    inputs = np.ones((2, 4, 6), "float32")
+    inputs[:, 3:] = 0
+    masked = keras.layers.Masking(dtype="float32")(inputs)
+    layer = EncoderLayer(6, 8, 2, dtype=policy)
+    for _ in range(2):
+        _, weights = layer(masked, return_attention_scores=True)
+        np.testing.assert_allclose(as_array(weights)[:, :, 0], [[[1 / 3] * 3 + [0]] * 2] * 2)
