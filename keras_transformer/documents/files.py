@@ -216,7 +216,7 @@ def read_messages(path: Path, stores: Mapping[str, str | None] = _STORES) -> Any
 def _reading(path: Path) -> Iterator[None]:
     try:
         yield
-    except (MemoryError, OSError):
+    except OSError:
         raise
     except Exception as error:  # Each parser has its own.
         mend = "Restore or rename it."

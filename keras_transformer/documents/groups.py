@@ -42,8 +42,6 @@ class Attempts:
             return [None] * len(texts)
         try:
             found: list[str | None] = [*self._translate(texts)]
-        except MemoryError:  # All that is held has caused it.
-            raise
         except Exception as error:  # One text may have caused it.
             if len(texts) > 1:
                 middle = len(texts) // 2

@@ -37,6 +37,13 @@ class _TranslationError(Exception):
     """The server could not translate texts."""
 
 
+class _NoMemoryError(BaseException):
+    """Memory was short while the server was asked, so that a part of its answer may be unread.
+
+    This is no `Exception`: `translate_file` would try each text by itself.
+    """
+
+
 def encode(message: Any) -> bytes:
     """Return a message as its line; strings may have lone surrogates."""
     return json.dumps(message, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
@@ -59,6 +66,12 @@ def main(seconds: str, memory: str, server: str, file: str) -> None:
 
     def ask(texts: Sequence[str]) -> list[str]:
         try:
+            return talk(texts)
+        except MemoryError as error:
+            raise _NoMemoryError from error
+
+    def talk(texts: Sequence[str]) -> list[str]:
+        try:
             out.write(encode({"texts": texts}))
             out.flush()
             line = sys.stdin.buffer.readline()
@@ -71,19 +84,22 @@ def main(seconds: str, memory: str, server: str, file: str) -> None:
             raise _TranslationError(answer["error"])
         return answer["texts"]
 
-    # A reason that is written before memory is short.
-    end: dict[str, Any] = {"reason": f"{path} needs more than {memory} bytes of memory. Divide it."}
+    end: dict[str, Any] = {}
+    is_short = False
     try:
         output = io.BytesIO()
         failures = _translate(path, output, ask)
         path.write_bytes(output.getvalue())
-        end = {"failures": [line[:_MOST_FAILURE] for line in failures[:_MOST_FAILURES]]}
-    except MemoryError:
-        pass
+        end["failures"] = [line[:_MOST_FAILURE] for line in failures[:_MOST_FAILURES]]
     except _TranslationError:
-        end = {}
+        pass
+    except (MemoryError, _NoMemoryError):
+        is_short = True
     except ValueError as error:
-        end = {"reason": str(error)}
+        if not (is_short := isinstance(error.__cause__, MemoryError)):
+            end["reason"] = str(error)
+    if is_short:  # The error, which holds what filled the memory, is gone.
+        end["reason"] = f"{path} needs more than {memory} bytes of memory. Divide it."
     try:
         out.write(encode(end))
         out.close()
