@@ -124,11 +124,12 @@ def training_figures(config: "ExperimentConfig", directory: str) -> "Iterator[tu
     metrics: dict[str, list[float]] = {}
     if (Path(directory) / "metrics.csv").exists():  # Version 0.1 and JAX write none.
         metrics = read_metrics(directory)
+    history = read_history(directory)
     # Without a step, show how the schedule goes on after the warm-up.
-    steps = max(2, int(metrics["step"][-1])) if metrics else 5 * training.warmup_steps
-    yield "learning_rate", learning_rate_curve(schedule, steps)
+    steps = metrics.get("step") or history.pop("steps", None) or [5 * training.warmup_steps]
+    yield "learning_rate", learning_rate_curve(schedule, max(2, int(steps[-1])))
     smoothing = training.label_smoothing
-    yield "training_curves", training_curves(read_history(directory), label_smoothing=smoothing)
+    yield "training_curves", training_curves(history, label_smoothing=smoothing)
     if metrics:
         yield "steps", step_curves(metrics, label_smoothing=smoothing)
 

@@ -277,7 +277,7 @@ class TextFilters:
             corpora: The text that the filters were made for.
         """
         # Only these may drop a pair in one corpus and keep it in another.
-        names = [name for name in self._dropping if name in _KIND]
+        names = [name for name in self._dropping if name in _KIND] if len(corpora) > 1 else []
         rows = itertools.chain.from_iterable(
             self._mapped(_pair_hashes, self._compared(corpora, names))
         )

@@ -16,7 +16,7 @@ from keras_transformer.data.catalogs import is_catalog, stream_catalog
 from keras_transformer.utils.files import as_path, import_of_corpora
 
 _MAGICS = {"gzip": b"\x1f\x8b", "xz": b"\xfd7zXZ", "zstd": b"\x28\xb5\x2f\xfd"}
-_MESSAGES = b"<?xml", b"<!DOCTYPE", b"<TS", b"<tmx", b"<xliff", b"msgid "
+_MESSAGES = b"<?xml", b"<!DOCTYPE", b"<TS", b"<tmx", b"<xliff", b"msgid"
 """How a line of a file of messages begins, soon after the start."""
 _FIRST_LINES = 1000
 
@@ -116,8 +116,10 @@ def _parallel(
 ) -> Iterator[tuple[str, str]]:
     """Yield the pairs of two files whose lines are translations of each other."""
     for path in (source_path, target_path):
-        has_columns = plain_name(path).lower().endswith(".tsv") and "\t" in next(
-            stream_lines(path), ""
+        if not as_path(path).is_file():  # A pipe cannot be read twice.
+            continue
+        has_columns = plain_name(path).lower().endswith(".tsv") and any(
+            "\t" in line for line in islice(stream_lines(path), _FIRST_LINES)
         )
         if has_columns or _has_messages(path):
             kind = "tab-separated columns" if has_columns else "a file of messages"

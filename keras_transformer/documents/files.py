@@ -121,11 +121,16 @@ def check_suffix(path: Path, only_missing: bool = False, checks: bool = False) -
 
 def readable_suffixes() -> list[str]:
     """Return those of `SUFFIXES` whose packages are installed, without importing a package."""
+
+    def is_installed(package: str) -> bool:
+        spec = importlib.util.find_spec(package)
+        return spec is not None and spec.origin is not None  # A folder of that name has none.
+
     return [
         suffix
         for suffix in SUFFIXES
         if _STORES.get(suffix) is None
-        or all(map(importlib.util.find_spec, _PACKAGES.get(suffix, ("translate",))))
+        or all(map(is_installed, _PACKAGES.get(suffix, ("translate",))))
     ]
 
 

@@ -95,7 +95,7 @@ def main(seconds: str, memory: str, server: str, file: str) -> None:
         pass
     except (MemoryError, _NoMemoryError):
         is_short = True
-    except ValueError as error:
+    except (ImportError, ValueError) as error:  # A package may be there and broken.
         if not (is_short := isinstance(error.__cause__, MemoryError)):
             end["reason"] = str(error)
     if is_short:  # The error, which holds what filled the memory, is gone.

@@ -191,8 +191,8 @@ class FairQueue:
 class Workers:
     """Threads that run the calls of several clients, in the order of a `FairQueue`.
 
-    They are replaced now and then: for each shape that a thread has met, TensorFlow keeps kernels
-    of oneDNN with their memory until the thread ends, up to 100 MB.
+    They are replaced now and then: for each shape of a model's tensors that a thread has met,
+    TensorFlow keeps kernels of oneDNN until the thread ends, which may take 100 MB.
 
     Args:
         threads: Calls that run at a time.
@@ -205,7 +205,7 @@ class Workers:
         self._queue = FairQueue()
         self._free = threading.Semaphore(threads)  # Threads that end may still run a call.
         self._pool = self._new_pool()
-        self._left = threads * _CALLS_OF_A_THREAD
+        self._ended = 0  # Calls of these threads.
         self._is_stopped = False
 
     @property
@@ -236,18 +236,24 @@ class Workers:
                 message = f"Server Threadpool Exhausted: {self.pending} requests wait."
                 raise ServingError(Code.RESOURCE_EXHAUSTED, message, http=503)
             self._queue.waiting.append(call)
-        self._pool.submit(self._run_next)
-        self._left -= 1
-        if not self._left:
-            self._pool.shutdown(wait=False)  # Once it has run what was submitted.
-            self._pool = self._new_pool()
-            self._left = self._threads * _CALLS_OF_A_THREAD
         try:
+            self._submit()
             return await answer
         finally:
             with self._lock:
                 if call in self._queue.waiting:  # The client has gone.
                     self._queue.waiting.remove(call)
+
+    def _submit(self) -> None:
+        """Let a thread run the next call."""
+        if self._ended >= self._threads * _CALLS_OF_A_THREAD:
+            new = self._new_pool()
+            with contextlib.suppress(RuntimeError):  # The system starts no thread.
+                new.submit(self._run_next)
+                self._pool.shutdown(wait=False)  # Once it has run what was submitted.
+                self._pool, self._ended = new, 0
+                return
+        self._pool.submit(self._run_next)
 
     def _new_pool(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(self._threads, thread_name_prefix="predict")
@@ -266,6 +272,7 @@ class Workers:
                 error = caught
             with self._lock:
                 self._queue.end(call, time.monotonic() - started)
+                self._ended += 1
         with contextlib.suppress(RuntimeError):  # The event loop has ended.
             call.answer.get_loop().call_soon_threadsafe(call.end, result, error)
 

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import dataclasses
-import functools
 import gc
 import logging
 import time
@@ -42,6 +41,11 @@ def _in_thread(function: Callable[..., T], *args: Any) -> Future[T]:
     result = pool.submit(function, *args)
     pool.shutdown(wait=False)
     return result
+
+
+def _free_later() -> None:
+    with contextlib.suppress(RuntimeError):  # The system starts no thread.
+        _in_thread(_free)
 
 
 def _free() -> None:
@@ -296,8 +300,7 @@ class Versions:
         if name in self._models:
             return self._models[name]
         unknown = ModelConfig(name=name, base=Path())
-        free = functools.partial(_in_thread, _free)
-        return ModelVersions(unknown, self._load, free, self._settings.retry_seconds)
+        return ModelVersions(unknown, self._load, _free_later, self._settings.retry_seconds)
 
     def ready(self) -> dict[str, bool]:
         """Return whether each model has a version that is served, by name."""

@@ -166,7 +166,7 @@ def _without_end(batches: TokenBatches) -> Iterator[tuple[dict[str, Any], Any]]:
 
 
 class _Validation(keras.callbacks.Callback):
-    """Add `val_nll`, `val_accuracy` and `learning_rate` to the logs of each epoch."""
+    """Add `val_nll`, `val_accuracy`, `learning_rate` and `steps` to the logs of each epoch."""
 
     def __init__(
         self, config: ExperimentConfig, model: Transformer, text: PreparedText, devices: int
@@ -193,4 +193,5 @@ class _Validation(keras.callbacks.Callback):
         )
         if logs is not None:
             logs["learning_rate"] = float(self.model.optimizer.learning_rate)
+            logs["steps"] = int(self.model.optimizer.iterations)
             logs |= {f"val_{name}": values[name] for name in ("nll", "accuracy")}

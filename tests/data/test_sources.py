@@ -2,6 +2,7 @@ import contextlib
 import gzip
 import lzma
 import os
+import threading
 
 import pytest
 
@@ -63,6 +64,21 @@ def test_columns_are_no_side_of_aligned_files(tmp_path):
             ValueError, match=r"a\.tsv must have .* columns, .* Leave the target out"
         ):
             read_pairs(*paths)
+
+
+def test_columns_after_an_empty_line_are_no_side_of_aligned_files(tmp_path):
+    source = write(tmp_path / "a.tsv", "\na dog\tein Hund\n")
+    with pytest.raises(ValueError, match="Leave the target out"):
+        read_pairs(source, write(tmp_path / "a.de", "\nein Hund\n"))
+
+
+def test_a_pipe_named_as_columns_is_read_once(tmp_path):
+    os.mkfifo(tmp_path / "a.tsv")
+    writer = threading.Thread(target=(tmp_path / "a.tsv").write_text, args=["one\ntwo\n"])
+    writer.start()
+    target = write(tmp_path / "a.de", "eins\nzwei\n")
+    assert read_pairs(tmp_path / "a.tsv", target) == [("one", "eins"), ("two", "zwei")]
+    writer.join()
 
 
 def test_lines_in_files_named_as_columns_or_messages_are_read(tmp_path):

@@ -1343,3 +1343,20 @@ print(found == able, len(found) < len(SUFFIXES))
 @pytest.mark.parametrize("missing", ["docx", "mistletoe", "translate"])
 def test_the_kinds_of_files_are_known_without_an_import(missing):
     assert run_python("-c", READABLE, missing).stdout.split() == ["True", "True"]
+
+
+FOLDERS = """
+import pathlib, sys
+from keras_transformer.documents.files import readable_suffixes
+
+for name in ("docx", "mistletoe", "translate"):
+    pathlib.Path(sys.argv[1], name).mkdir()
+sys.path[:] = sys.argv[1:]
+print(*readable_suffixes())
+"""
+
+
+def test_a_folder_with_the_name_of_a_package_reads_no_file(tmp_path):
+    suffixes = run_python("-c", FOLDERS, str(tmp_path)).stdout.split()
+    assert {".txt", ".json", ".srt"} <= {*suffixes}
+    assert not {".docx", ".html", ".md", ".po"} & {*suffixes}

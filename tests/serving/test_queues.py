@@ -245,7 +245,56 @@ def test_threads_are_replaced_and_never_more_run_than_were_asked_for():
         for _ in range(3):
             await asyncio.gather(*(workers.run(note) for _ in range(150)))
         assert max(most) == 2
-        assert len(threads) == 2 * (1 + 450 // 128)
+        assert len(threads) >= 2 * 3  # Replaced after 128 calls, before the next one.
+        workers.stop()
+
+    asyncio.run(main())
+
+
+def test_a_client_that_leaves_replaces_no_thread():
+    async def main():
+        workers, gate, before = Workers(2, 1000), threading.Event(), {*threading.enumerate()}
+        stuck = [asyncio.create_task(workers.run(gate.wait)) for _ in range(2)]
+        for _ in range(3):
+            tasks = await begin(*(workers.run(gate.wait) for _ in range(150)))
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        assert len({*threading.enumerate()} - before) == 2
+        gate.set()
+        assert await asyncio.gather(*stuck) == [True, True]
+        workers.stop()
+
+    asyncio.run(main())
+
+
+def test_without_a_new_thread_the_old_ones_go_on(monkeypatch):
+    def refuse(self):
+        raise RuntimeError("can't start new thread")
+
+    async def main():
+        workers = Workers(1, 8)
+        for _ in range(64):
+            await workers.run(int)
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        assert [await workers.run(int) for _ in range(20)] == 20 * [0]
+        with pytest.raises(RuntimeError, match="start new thread"):
+            await Workers(1, 8).run(int)
+        workers.stop()
+
+    asyncio.run(main())
+
+
+def test_a_call_that_no_thread_could_run_takes_no_place(monkeypatch):
+    async def main():
+        workers = Workers(1, 8)
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", lambda self: 1 / 0)
+            for _ in range(9):
+                with pytest.raises(ZeroDivisionError):
+                    await workers.run(int)
+        assert workers.pending == 0
+        assert await workers.run(int) == 0
         workers.stop()
 
     asyncio.run(main())

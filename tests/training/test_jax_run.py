@@ -59,6 +59,8 @@ def test_a_run_on_two_jax_devices_resumes_and_tensorflow_finishes_it(config):
     assert histories[0]["val_nll"][1] < histories[0]["val_nll"][0] < np.log(380)
     for name in ("loss", "val_nll", "val_accuracy", "learning_rate"):
         assert histories[0][name] == histories[1][name]
+    first, second = histories[0]["steps"]
+    assert second == 2 * first == histories[1]["steps"][1]
 
     translator = train(config, folder / "straight")
     report = json.loads((folder / "straight" / "chosen.json").read_text())
