@@ -4,6 +4,7 @@ import keras_transformer.utils.quiet_start  # isort: skip  # noqa: F401
 
 import contextlib
 import dataclasses
+import functools
 import inspect
 import warnings
 from collections.abc import Mapping
@@ -40,6 +41,11 @@ __all__ = ["Transformer"]
 
 _ORDERS = {"sinusoidal": "interleaved"}
 """The order of sines and cosines of a `TransformerConfig.position`, if it has another name."""
+
+
+def _documented_by(method: Any) -> Any:
+    """Give a method the signature and the docstring of another one."""
+    return functools.wraps(method)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -453,37 +459,20 @@ class Transformer(AdaptableModel, keras.Model):
             )
         return super().compute_loss(x, y, y_pred, sample_weight, training=training)
 
+    @_documented_by(keras.Model.fit)
     def fit(self, *args: Any, **kwargs: Any) -> Any:
-        """Train the model; see `keras.Model.fit`.
-
-        Args:
-            *args: The arguments of `keras.Model.fit`.
-            **kwargs: The same.
-
-        Raises:
-            ValueError: If `class_weight` is given for a `LabelSmoothedCrossEntropy`.
-        """
         self._check_class_weight("fit", args, kwargs)
         return super().fit(*args, **kwargs)
 
+    @_documented_by(keras.Model.train_on_batch)
     def train_on_batch(self, *args: Any, **kwargs: Any) -> Any:
-        """Train on one batch; see `keras.Model.train_on_batch`.
-
-        Args:
-            *args: The arguments of `keras.Model.train_on_batch`.
-            **kwargs: The same.
-
-        Raises:
-            ValueError: If `class_weight` is given for a `LabelSmoothedCrossEntropy`.
-        """
         self._check_class_weight("train_on_batch", args, kwargs)
         return super().train_on_batch(*args, **kwargs)
 
     def _check_class_weight(self, name, args, kwargs):
+        """Raise a ValueError if the arguments of `fit` or `train_on_batch` weight classes."""
         given = inspect.signature(getattr(keras.Model, name)).bind(self, *args, **kwargs).arguments
-        if given.get("class_weight") is not None and isinstance(
-            self.loss, LabelSmoothedCrossEntropy
-        ):
+        if given.get("class_weight") is not None:
             raise ValueError(
                 "class_weight must be None: Keras takes labels [B, T] for one-hot labels of B "
                 "examples. Give each token's weight as sample_weight [B, T], such as weights[y] "

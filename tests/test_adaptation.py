@@ -174,7 +174,7 @@ def freeze_encoder_of_int8(model):
             freeze_single_parts,
             {
                 "source_embedding": False,
-                "decoder/layer_1/cross_attention_residual/layer_norm": False,
+                "decoder/layers/1/cross_attention_residual/layer_norm": False,
                 "output_bias": False,
             },
         ),

@@ -1,5 +1,7 @@
 """What Keras users do with any model, done with ours."""
 
+import inspect
+
 import keras
 import numpy as np
 import pytest
@@ -210,6 +212,7 @@ def test_weights_of_classes_are_refused_and_weights_of_tokens_are_not():
     for train in (model.fit, model.train_on_batch):
         with pytest.raises(ValueError, match=r"class_weight must be None.*sample_weight \[B, T\]"):
             train(IDS, labels, class_weight={9: 2.0})
+    assert list(inspect.signature(model.fit).parameters)[:3] == ["x", "y", "batch_size"]
     weights = np.ones(30)
     weights[10:] = 0
     logits = as_array(model(IDS))

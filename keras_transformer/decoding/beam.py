@@ -143,7 +143,7 @@ class _BeamSearch:
         self.finished_slots = self.slots + beam_size
         self.positions = tf.range(history_length(max_lengths, options.stages))  # [L]
         lengths = tf.range(tf.size(self.positions) + 1)
-        self.penalties = self.style.penalties(lengths, length_penalty)
+        self.penalties = self.style.divisors(lengths, length_penalty)
 
     def start(self):
         """Return the beams before the first token."""

@@ -118,6 +118,6 @@ def greedy_search(
         limits=max_lengths if style.forces_eos else (),
     )
     _, history, lengths, log_prob, _ = run_loop(is_unfinished, extend, start, state, given)
-    score = log_prob / style.penalties(lengths, length_penalty) if scores else zeros
+    score = log_prob / style.divisors(lengths, length_penalty) if scores else zeros
     ids, score, lengths = (tensor[:, tf.newaxis] for tensor in (history, score, lengths))
     return to_result(ids, score, lengths, given.pad_id, given.stages)

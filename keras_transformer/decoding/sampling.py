@@ -131,7 +131,7 @@ def sample_search(
         lengths=tf.tile(max_lengths[:, tf.newaxis], [1, num_samples]),
     )
     samples = run_loop(is_unfinished, extend, start, state, given)
-    scores = samples.log_prob / style.penalties(samples.lengths, length_penalty)
+    scores = samples.log_prob / style.divisors(samples.lengths, length_penalty)
     scores, order = tf.math.top_k(scores, num_samples)
     ids = tf.gather(samples.history, order, batch_dims=1)
     lengths = tf.gather(samples.lengths, order, batch_dims=1)

@@ -82,7 +82,7 @@ class Style:
     """Whether rules change log-probabilities, and what a ban takes from one token does not go to
     the others. Otherwise rules change logits, before the softmax."""
 
-    def penalties(self, lengths: tf.Tensor, alpha: float) -> tf.Tensor:
+    def divisors(self, lengths: tf.Tensor, alpha: float) -> tf.Tensor:
         """Return the divisors, float32, of the log-probabilities; see `length_penalty`."""
         return length_penalty(lengths, alpha, self.penalty)
 
@@ -222,4 +222,4 @@ def score_tokens(
     token_log_probs = tf.gather(log_probs, labels, batch_dims=2)
     log_prob = tf.reduce_sum(tf.where(is_token, token_log_probs, 0.0), axis=1)
     lengths = tf.math.count_nonzero(is_token, axis=1, dtype=tf.int32)
-    return log_prob / get_style(style).penalties(lengths, length_penalty)
+    return log_prob / get_style(style).divisors(lengths, length_penalty)

@@ -124,8 +124,9 @@ class TransformerBackbone(keras_hub.models.Backbone):
 
 def _sizes(transformer):
     """Return the arguments of a backbone for a `Transformer` of the same weights."""
-    adaptation = transformer.get_config().get("adaptation")
-    return {**dataclasses.asdict(transformer.config), "adaptation": adaptation}
+    adaptation, trainable = transformer.get_config().get("adaptation"), transformer.trainable
+    sizes = dataclasses.asdict(transformer.config)
+    return {**sizes, "adaptation": adaptation, "trainable": trainable}
 
 
 def attention_mask(padding_mask: Any) -> Any:

@@ -140,7 +140,10 @@ class Adaptable(keras.layers.Layer):
                 part.trainable = False
 
     def _parts(self) -> Iterator[tuple[str, Any, Any]]:
-        """Yield path, holder and layer of each layer inside this one, once and from outside in."""
+        """Yield path, holder and layer of each layer inside this one, once and from outside in.
+
+        A model yields the variables that it holds itself, too.
+        """
         return _layers_in(self, "", {id(self)})
 
 
@@ -452,15 +455,14 @@ class AdaptableModel(Adaptable):
         model has been compiled. Does nothing without LoRA.
         """
         super().merge_lora()
-        parts = [(part, part.trainable) for _, _, part in self._parts()]
+        # Layers may have been frozen since, and those inside others come after them.
+        trainable = {id(weight): self.trainable for weight in self.weights}
+        for _, _, layer in super()._parts():
+            trainable |= {id(weight): layer.trainable for weight in layer.weights}
         for weight in self.weights:
             if id(weight) in self._frozen_by_lora:
-                weight.trainable = True
+                weight.trainable = trainable[id(weight)]
         self._frozen_by_lora = frozenset()
-        for part, trainable in parts:  # Some may have been frozen since.
-            if not (trainable and part.trainable):
-                part.trainable = not trainable  # With TensorFlow, the same value does nothing.
-                part.trainable = trainable
         self._forget_functions()
 
     def quantize(
@@ -538,12 +540,12 @@ def _layers_in(layer, path, seen):
         attributes |= dict(layer.named_children())
     for attribute, held in attributes.items():
         is_list = isinstance(held, list)
-        for part in held if is_list else [held]:
+        for number, part in enumerate(held if is_list else [held]):
             is_new = isinstance(part, keras.layers.Layer) and id(part) not in seen
             if not is_new or attribute.startswith("_"):  # Keras's own lists.
                 continue
             seen.add(id(part))
-            name = f"{path}{part.name if is_list else attribute}"
+            name = f"{path}{attribute}{f'/{number}' if is_list else ''}"
             yield name, layer, part
             yield from _layers_in(part, f"{name}/", seen)
 

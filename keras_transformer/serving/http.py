@@ -387,6 +387,6 @@ def _decompress(body: bytes, most: int, too_large: ServingError) -> bytes:
             raise too_large
         if not decompressor.eof:
             raise invalid("Failed to decompress the request: it ends too early")
-        if not (rest := decompressor.unused_data):
+        if not (rest := decompressor.unused_data.lstrip(b"\0")):  # Zeros may fill a block.
             return text
     raise invalid(f"Failed to decompress the request: it has over {_MOST_MEMBERS} gzip members")

@@ -13,7 +13,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from keras_transformer.serving.errors import Code, ServingError, invalid
-from keras_transformer.serving.parts import Estimate, Needs
+from keras_transformer.serving.parts import Estimate, RowNeeds
 from keras_transformer.serving.session import Session, register_text_ops
 from keras_transformer.serving.tensors import (
     DTYPES,
@@ -68,7 +68,7 @@ class Model:
         trim_memory()
         gpus = self._session.gpus
         self.gpu_memory = min(gpus, default=None)
-        needs = Needs.read(version)
+        needs = RowNeeds.read(version)
         self.estimates = {
             name: Estimate(name, about, needs, on_gpu=bool(gpus))
             for name, about in self.signature_defs.items()

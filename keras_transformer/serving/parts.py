@@ -71,7 +71,7 @@ class Pace:
 
 
 @dataclasses.dataclass(frozen=True)
-class Needs:
+class RowNeeds:
     """What an export of this package needs for a row, and which of its signatures have rows."""
 
     signatures: frozenset[str] = frozenset()
@@ -84,12 +84,12 @@ class Needs:
     """Bytes of the search: its candidates, and what its cache adds for each token."""
 
     @classmethod
-    def read(cls, version: Path) -> "Needs":
+    def read(cls, version: Path) -> "RowNeeds":
         """Return the needs of a version; the defaults if no record says how it was exported.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as version:
-        ...     Needs.read(Path(version)).signatures
+        ...     RowNeeds.read(Path(version)).signatures
         frozenset()
         """
         try:
@@ -136,7 +136,7 @@ class Estimate:
         on_gpu: Whether it runs on a GPU.
     """
 
-    def __init__(self, signature: str, about: Any, needs: Needs, on_gpu: bool = False):
+    def __init__(self, signature: str, about: Any, needs: RowNeeds, on_gpu: bool = False):
         self._signature, self._needs, self.pace = signature, needs, Pace(on_gpu)
         self._is_document = signature == DOCUMENT
         texts = _DOCUMENT_TEXTS if self._is_document else 1

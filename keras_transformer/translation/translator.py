@@ -121,8 +121,8 @@ class Translator(Inspection):
             )
         prefix = self.target_tokenizer.tokenize([self.decoding.prefix])[0].numpy().tolist()
         trees = tree_tokens(self.target_tokenizer)
-        if trees is None:  # `TokenSearch` refuses any prefix of trees.
-            _check_prefix(self.target_tokenizer, self.decoding.prefix)
+        if trees is None and UNK_ID in prefix:  # `TokenSearch` refuses any prefix of trees.
+            raise _unknown_prefix(self.target_tokenizer, self.decoding.prefix)
         self._protected = ProtectedTranslation(
             self.tokenizer,
             self.target_tokenizer,
@@ -637,14 +637,13 @@ class Translator(Inspection):
         return self._token_search(source, lengths, *options)
 
 
-def _check_prefix(tokenizer: Tokenizer, prefix: str) -> None:
-    """Raise a ValueError if the vocabulary has no tokens for a word of a prefix."""
+def _unknown_prefix(tokenizer: Tokenizer, prefix: str) -> ValueError:
+    """Return the error for a prefix that the vocabulary has no tokens for."""
     words = prefix.split()
-    rows = tokenizer.tokenize([prefix, *words]).to_list() if words else [[]]
-    if UNK_ID in rows[0]:
-        unknown = [word for word, ids in zip(words, rows[1:], strict=True) if UNK_ID in ids]
-        raise ValueError(
-            "prefix must be text that the vocabulary of the target has tokens for, received "
-            f"{prefix!r}, and it has none for {', '.join(map(repr, unknown or [prefix]))}. Choose "
-            "another text, or leave it out."
-        )
+    rows = tokenizer.tokenize(words).to_list()
+    unknown = [word for word, ids in zip(words, rows, strict=True) if UNK_ID in ids]
+    return ValueError(
+        "prefix must be text that the vocabulary of the target has tokens for, received "
+        f"{prefix!r}, and it has none for {', '.join(map(repr, unknown or [prefix]))}. Choose "
+        "another text, or leave it out."
+    )

@@ -76,17 +76,17 @@ def freeze_all_but_one(decoder):
     ("freeze", "trained", "changed"),
     [
         # A layer has 2 attentions of 4 kernels, 4 weights of the network, and 3 normalizations.
-        (freeze_one_layer, 18 + 2, {"layer_1": False}),
+        (freeze_one_layer, 18 + 2, {"layers/1": False}),
         (
             freeze_single_parts,
             2 * 18 + 2 - 4 - 2 - 2,
             {
-                "layer_0/self_attention": False,
-                "layer_1/feed_forward_residual/layer_norm": False,
+                "layers/0/self_attention": False,
+                "layers/1/feed_forward_residual/layer_norm": False,
                 "final_norm": False,
             },
         ),
-        (freeze_all_but_one, 4, {"layer_1/cross_attention": True}),
+        (freeze_all_but_one, 4, {"layers/1/cross_attention": True}),
     ],
 )
 def test_frozen_parts_of_a_stack_stay_frozen(freeze, trained, changed):

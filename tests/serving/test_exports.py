@@ -9,7 +9,7 @@ import pytest
 from keras_transformer.config.record import ExportRecord
 from keras_transformer.export.signatures import METHODS
 from keras_transformer.serving.model import Model
-from keras_transformer.serving.parts import Needs
+from keras_transformer.serving.parts import RowNeeds
 from tests.helpers.tiny import ROOT, export_quickly, tiny_translator
 
 
@@ -32,7 +32,7 @@ def test_a_new_export_runs_in_parts(toy):
     model = Model(toy)
     check_rows(model)
     assert model.estimates["inspect"].heads == 2 * 3
-    needs = Needs.read(toy)
+    needs = RowNeeds.read(toy)
     assert (needs.most_tokens, needs.target_tokens) == (24, (6, 1))
     # Of 2 beams, in bytes: three numbers for each of 380 tokens, and keys and values of 12.
     assert needs.search_bytes == (2 * 3 * 380 * 4, 2 * 2 * 2 * 12 * 4)
@@ -43,7 +43,7 @@ def test_the_shipped_export_runs_in_parts():
     model = Model(version)
     check_rows(model)
     assert model.estimates["inspect"].heads == 4 * 4
-    needs = Needs.read(version)
+    needs = RowNeeds.read(version)
     assert (needs.most_tokens, needs.target_tokens) == (128, (15, 1))
 
 
@@ -52,14 +52,14 @@ def test_the_shipped_export_runs_in_parts():
 )
 def test_a_record_without_sizes_is_named(section, name, toy, tmp_path, caplog):
     caplog.set_level(logging.WARNING)
-    assert Needs.read(tmp_path) == Needs()  # Of another program, without a record.
+    assert RowNeeds.read(tmp_path) == RowNeeds()  # Of another program, without a record.
     assert caplog.messages == []
     content = json.loads((toy / ExportRecord.FILE).read_text())
     del content[section][name]
     path = tmp_path / ExportRecord.FILE
     path.parent.mkdir()
     path.write_text(json.dumps(content))
-    assert Needs.read(tmp_path) == Needs()
+    assert RowNeeds.read(tmp_path) == RowNeeds()
     [message] = caplog.messages
     assert f"{path} does not say how large the model is ('{name}')" in message
     assert "without a limit of memory" in message

@@ -30,7 +30,7 @@ from keras_transformer.serving.file_process import _hide_code
 from keras_transformer.serving.files import File, Files, _command
 from keras_transformer.serving.languages import Offer, choose, find_code, read_offer, short_codes
 from keras_transformer.serving.model import DEFAULT
-from keras_transformer.serving.parts import DOCUMENT, Estimate, Needs
+from keras_transformer.serving.parts import DOCUMENT, Estimate, RowNeeds
 from keras_transformer.serving.predict import Predictor
 from keras_transformer.serving.settings import Limits, ModelConfig, read_keys
 from keras_transformer.serving.text_parts import html_parts, join_parts, text_parts
@@ -298,7 +298,8 @@ def test_lines_are_divided_into_sentences_if_the_model_can(tmp_path, monkeypatch
 
 def check_memory_of_documents(signature_defs):
     """As many sentences as are translated at a time need memory, not the text as one."""
-    needs = Needs(frozenset(), most_tokens=300, target_tokens=(9.0, 1.0), search_bytes=(9.0, 1.0))
+    sizes = {"target_tokens": (9.0, 1.0), "search_bytes": (9.0, 1.0)}
+    needs = RowNeeds(frozenset(), most_tokens=300, **sizes)
     names = DEFAULT, DOCUMENT
     rows, document = (Estimate(name, signature_defs[name], needs) for name in names)
     long = {"text": np.array([5000 * b"a", b"a"], object)}

@@ -175,8 +175,9 @@ def test_a_body_may_be_compressed(plain):
         assert (status, answer["error"][:20]) == (400, "Failed to decompress")
     members = gzip.compress(b'{"inputs": ') + gzip.compress(b'["a"]') + gzip.compress(b"}")
     for name in ("gzip", "GZIP", "x-gzip"):
-        answer = plain.post(members, headers={"Content-Encoding": name})
-        assert answer == (200, {"outputs": ["A"]})
+        for content in (members, members + bytes(512)):
+            answer = plain.post(content, headers={"Content-Encoding": name})
+            assert answer == (200, {"outputs": ["A"]})
 
 
 def test_other_encodings_of_a_body_are_named(plain):
