@@ -280,6 +280,18 @@ def test_lora_and_int8_go_both_ways(translator, tmp_path, change):
     assert same_weights(loaded.to_translator().model, model)
 
 
+def test_a_frozen_model_stays_frozen_in_a_backbone(tmp_path):
+    model = Transformer.from_size("tiny", vocab_size=30, num_layers=1, d_model=6, num_heads=2)
+    model.trainable = False
+    backbone = TransformerBackbone.from_transformer(model)
+    assert backbone.trainable_weights == []
+    backbone.save(tmp_path / "backbone.keras")
+    loaded = keras.saving.load_model(tmp_path / "backbone.keras")
+    assert loaded.weights and loaded.trainable_weights == []
+    backbone.trainable = True
+    assert len(backbone.trainable_weights) == len(backbone.weights)
+
+
 def test_a_subclass_that_computes_other_logits_is_refused(translator):
     class Doubled(Transformer):
         def project_to_logits(self, x):
