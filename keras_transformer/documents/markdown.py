@@ -80,7 +80,7 @@ _NOTES = (
         ),
         rf"\1\n\2\n\2{NOTE}\n\2\n",
     ),
-    (re.compile(rf"(?m)^([ \t>]*{DIVISION}.*)\n(?=([ \t>]*)[^\s>])"), rf"\1{NOTE}\n\2\n"),
+    (re.compile(rf"(?m)({_PREFIX}{DIVISION}.*)\n(?=([ \t>]*)[^\s>])"), rf"\1{NOTE}\n\2\n"),
     (
         re.compile(r"(?m)^([ \t>]*:)([ \t]+)(?=\S)"),
         lambda found: found[1] + found[2].translate(_BLANKS),
@@ -88,6 +88,8 @@ _NOTES = (
     (re.compile(r"(?m)^([ \t]{0,3}\[\^[^\[\]\s]+\]):"), rf"\1{_COLON}"),
 )
 """`> [!NOTE]`, `!!! note` of other dialects, footnotes, divisions and definitions."""
+_HTML = re.compile(r"(?m)^( {0,3}</?[A-Za-z][\w-]*(?:[\s/>].*)?\n(?:.*\S.*(?:\n|\Z))*)")
+"""A block of HTML, which ends before a blank line, and in which there is no note."""
 
 
 class _Opened(NamedTuple):
@@ -119,9 +121,15 @@ def hide(text: str, notes: bool = False) -> str:
             return found[0]
         return f"{found['prefix']}{_CODE}{NOTE}\n{inside}{found['formula']}{NOTE}\n{inside}{_CODE}"
 
-    text = _DISPLAY.sub(fence, text) if notes else text
-    for pattern, rewrite in _NOTES if notes else ():
-        text = pattern.sub(rewrite, text)
+    def mark(part):
+        for pattern, rewrite in _NOTES:
+            part = pattern.sub(rewrite, part)
+        return part
+
+    if notes:
+        parts = _HTML.split(_DISPLAY.sub(fence, text))
+        parts[::2] = map(mark, parts[::2])
+        text = "".join(parts)
     text = re.sub(r"(?<!\\)((?:\\\\)*)\\\|", rf"\1{_PIPE}", text)
     return _ENTITY.sub(replace, text)
 

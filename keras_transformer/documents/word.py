@@ -23,13 +23,20 @@ _HOLDERS = ("hyperlink", "ins", "moveTo", "smartTag", "sdt", "sdtContent")
 _MOST_BYTES = 64 << 20
 
 
+class _Range(NamedTuple):
+    """A bookmark or comment, by its marks; None for one in another paragraph."""
+
+    number: int
+    start: Any
+    end: Any
+
+
 class _Format(NamedTuple):
     """What neighbors in a paragraph have in common if they are one part."""
 
     holder: Any
     style: bytes
-    ranges: tuple[tuple[Any, Any], ...]
-    """The marks of the bookmarks and comments around it; None for one in another paragraph."""
+    ranges: frozenset[_Range]
 
 
 class _Part(NamedTuple):
@@ -136,33 +143,40 @@ def _read_parts(paragraph):
     return parts
 
 
-def _find_ranges(leaves: list[Any]) -> list[tuple[tuple[Any, Any], ...]]:
-    """Return the marks of the bookmarks and comments around each of what is in a paragraph."""
-    ranges: list[list[tuple[Any, Any]]] = [[] for _ in leaves]
+def _find_ranges(leaves: list[Any]) -> list[frozenset[_Range]]:
+    """Return the bookmarks and comments around each of what is in a paragraph."""
     starts: dict[tuple[str, str | None], int] = {}
+    places: list[tuple[int | None, int | None]] = []
     for i, leaf in enumerate(leaves):
         name = _name(leaf) if _name(leaf) in _MARKS else ""
         if name.endswith("Start"):
             starts[name.removesuffix("Start"), leaf.get(f"{_NAMESPACE}id")] = i
         elif name.endswith("End"):
             start = starts.pop((name.removesuffix("End"), leaf.get(f"{_NAMESPACE}id")), None)
-            for each in ranges[start or 0 : i]:
-                each.append((None if start is None else leaves[start], leaf))
-    for start in starts.values():
-        for each in ranges[start:]:
-            each.append((leaves[start], None))
-    return [tuple(each) for each in ranges]
+            places.append((start, i))
+    places += [(start, None) for start in starts.values()]
+    opened, closed = collections.defaultdict(set), collections.defaultdict(set)
+    for number, (start, end) in enumerate(places):
+        first, last = (None if i is None else leaves[i] for i in (start, end))
+        opened[start or 0].add(_Range(number, first, last))
+        closed[end].add(_Range(number, first, last))
+    now, found = frozenset[_Range](), []
+    for i in range(len(leaves)):
+        if opened[i] or closed[i]:
+            now = (now | opened[i]) - closed[i]
+        found.append(now)
+    return found
 
 
 def _around_all(parts):
     """Return the bookmarks and comments that are around all parts."""
-    first = parts[0].format.ranges if parts else ()
-    return tuple(x for x in first if all(x in part.format.ranges for part in parts))
+    first = parts[0].format.ranges if parts else frozenset()
+    return first.intersection(*(part.format.ranges for part in parts))
 
 
 def _is_apart(part, paragraph, around):
     """Return whether a part at the edge of a paragraph can stay where it is."""
-    return part.format.holder is paragraph and part.format.ranges in ((), around)
+    return part.format.holder is paragraph and part.format.ranges in (frozenset(), around)
 
 
 def _leaves(element: Any) -> Iterator[Any]:
@@ -258,17 +272,16 @@ def _add_marks(paragraph, parts, written):
     Those that are around all parts stay where they are.
     """
     around = _around_all(parts)
-    for each in dict.fromkeys(x for part in parts for x in part.format.ranges):
-        start, end = each
-        marks = [mark for mark in each if mark is not None]
+    for each in sorted(frozenset().union(*(part.format.ranges for part in parts))):
+        marks = [mark for mark in (each.start, each.end) if mark is not None]
         if each in around and all(mark.getparent() is paragraph for mark in marks):
             continue
         places = [elements for part, elements in written if each in part.format.ranges]
         places = places or [elements for _, elements in written]
-        if places and start is not None:
-            places[0].insert(0, (places[0][0][0], start))
-        if places and end is not None:
-            places[-1].append((places[-1][-1][0], end))
+        if places and each.start is not None:
+            places[0].insert(0, (places[0][0][0], each.start))
+        if places and each.end is not None:
+            places[-1].append((places[-1][-1][0], each.end))
 
 
 def _top(paragraph, element):

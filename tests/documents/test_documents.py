@@ -208,6 +208,9 @@ def test_what_is_not_text_stays(suffix, tmp_path):
             ["One", "Two", "Three"],
         ),
         ('!!! note "T"\n    ::: x\n', []),
+        ("- ::: note\n  One\n  :::\n", ["One"]),
+        ("<div>\n: a\n::: b\nc\n</div>\n\nOne\n: Two\n", ["One", "Two"]),
+        ("<table>\n<tr><td>a\n  : b c\n</td></tr>\n</table>\n", []),
         (
             "One\n:   Two\n: Three\n\n- Four\n\n  :\tFive\n\n      code\n",
             ["One", "Two", "Three", "Four", "Five"],
