@@ -32,7 +32,6 @@ DEFAULT = "serving_default"
 _WARMUP = "assets.extra/tf_serving_warmup_requests"
 _INIT = "__saved_model_init_op"
 _INIT_OPS = ("saved_model_main_op", "legacy_init_op")  # Collections of TensorFlow 1.
-_TRIM_SECONDS = 10  # Memory that is freed more often is soon needed again.
 
 
 class Model:
@@ -73,7 +72,6 @@ class Model:
             name: Estimate(name, about, needs, on_gpu=bool(gpus))
             for name, about in self.signature_defs.items()
         }
-        self._trimmed = 0.0
         self.warmup_seconds = self._warm_up(version / _WARMUP)
 
     def _warm_up(self, path: Path) -> float:
@@ -161,9 +159,6 @@ class Model:
         feeds = {info.name: inputs[name] for name, info in about.inputs.items()}
         fetches = {name: info.name for name, info in sorted(about.outputs.items())}
         values = self._session.run(list(fetches.values()), feeds)
-        if time.monotonic() > self._trimmed + _TRIM_SECONDS:
-            self._trimmed = time.monotonic()
-            trim_memory()
         return dict(zip(fetches, values, strict=True))
 
 

@@ -28,6 +28,7 @@ Load = Callable[[str, int, Path], Awaitable["Served"]]
 T = TypeVar("T")
 
 _FREE_SECONDS = 2
+_TRIM_SECONDS = 10  # Memory that is freed more often is soon needed again.
 _MOST_ENDED = 10
 """Versions that have ended and are still reported."""
 
@@ -319,9 +320,12 @@ class Versions:
     async def watch(self, looked: Callable[[], Awaitable[None]]) -> None:
         """Follow the file of the models, and their directories, until the task is cancelled.
 
+        Memory that runs have left free goes back to the system meanwhile.
+
         Args:
             looked: Called after each look at a model.
         """
+        trimmed = time.monotonic()
         while True:
             await asyncio.sleep(self._settings.poll_seconds)
             if path := self._settings.model_config_file:
@@ -332,6 +336,9 @@ class Versions:
                 except OSError as error:  # Such as a network share that is away for a while.
                     log.warning("cannot read %s: %s", model.config.base, error)
                 await looked()
+            if time.monotonic() > trimmed + _TRIM_SECONDS:
+                await asyncio.to_thread(trim_memory)
+                trimmed = time.monotonic()
 
     async def _follow(self, path: Path) -> None:
         """Take the models of a file, if it has changed."""
