@@ -21,6 +21,8 @@ _MARKS = (_OTHER, "bookmarkStart", "bookmarkEnd", "commentRangeStart", "commentR
 _HOLDERS = ("hyperlink", "ins", "moveTo", "smartTag", "sdt", "sdtContent")
 """What has runs inside: links, inserted or moved text, and controls."""
 _MOST_BYTES = 64 << 20
+_MOST_RANGES = 1000
+"""Bookmarks and comments of a paragraph that stay around their text."""
 
 
 class _Range(NamedTuple):
@@ -156,7 +158,7 @@ def _find_ranges(leaves: list[Any]) -> list[frozenset[_Range]]:
             places.append((start, i))
     places += [(start, None) for start in starts.values()]
     opened, closed = collections.defaultdict(set), collections.defaultdict(set)
-    for number, (start, end) in enumerate(places):
+    for number, (start, end) in enumerate(places[:_MOST_RANGES]):
         first, last = (None if i is None else leaves[i] for i in (start, end))
         opened[start or 0].add(_Range(number, first, last))
         closed[end].add(_Range(number, first, last))

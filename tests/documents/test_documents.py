@@ -12,6 +12,7 @@ from xml.dom import minidom
 import pytest
 import tensorflow as tf
 
+from keras_transformer.documents import word
 from keras_transformer.documents.files import KEPT, check_suffix, translate_file
 from keras_transformer.documents.markdown import from_tags, hide, show, to_tags
 from keras_transformer.documents.messages import read_message, write_message
@@ -1087,6 +1088,24 @@ def test_bookmarks_and_comments_of_word_stay_around_their_text(inside, text, sho
     if shown == "SEE [A TABLE] NOW":
         assert whole == "[Alles]"
     assert read(lambda texts: ["" for _ in texts]).count("[") == shown.count("[")
+
+
+def test_a_paragraph_of_word_has_a_limit_of_bookmarks_around_their_text(tmp_path, monkeypatch):
+    docx = pytest.importorskip("docx")
+    from docx.oxml.ns import nsdecls
+
+    monkeypatch.setattr(word, "_MOST_RANGES", 2)
+    document = docx.Document()
+    inside = "".join(f"{start()}{run('a ')}{end()}".replace('"1"', f'"{i}"') for i in range(3))
+    document.add_paragraph()._p.extend(docx.oxml.parse_xml(f"<w:p {nsdecls('w')}>{inside}</w:p>"))
+    path = tmp_path / "file.docx"
+    document.save(path)
+    changed, _ = read_and_translate(path, lambda texts: [x.replace("a ", "b ") for x in texts])
+    paragraph = docx.Document(io.BytesIO(changed)).paragraphs[0]
+    assert paragraph.text == 3 * "b "
+    names = [each.tag.rpartition("}")[2] for each in paragraph._p]
+    marks = ["bookmarkStart", "r", "bookmarkEnd"]
+    assert names == [*marks, *marks, "r", "bookmarkStart", "bookmarkEnd"]
 
 
 def test_a_large_document_of_word_is_refused(tmp_path):
