@@ -3,12 +3,12 @@
 import dataclasses
 import itertools
 import logging
-import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import tensorflow as tf
 
 from keras_transformer.config import BOS_ID, DecodingConfig, TransformerConfig
 from keras_transformer.model import Transformer
@@ -355,8 +355,7 @@ class ForeignModel:
         for value in self.weights.values():
             release_pages(value)
         model = Transformer(self.config, dtype="float32")
-        # The largest comes last, when the memory of the others is free.
-        for weight in sorted(model.weights, key=lambda weight: math.prod(weight.shape)):
+        for weight in model.weights:
             place = weight_place(weight.path)
             value = self.weights.pop(place)
             if value.shape != tuple(weight.shape):
@@ -364,21 +363,26 @@ class ForeignModel:
                     f"{place} must have shape {tuple(weight.shape)}, received {value.shape}. "
                     "The weights and the configuration belong to different models; restore both."
                 )
-            weight.assign(_tensor(value))
+            _fill(weight.value, value)
             trim_memory()
         source = _tokenizer("source", self.source, normalization)
         target = _tokenizer("target", self.target, normalization)
         return Translator(model, source, target, self.decoding)
 
 
-def _tensor(value: np.ndarray | Rows) -> Any:
-    """Return a tensor, float32, for values that are read from a file part by part."""
-    array = aligned_array(value.shape, "float32")
+def _fill(variable: tf.Variable, value: np.ndarray | Rows) -> None:
+    """Fill a variable with values of its shape that are read from a file part by part."""
+
+    def assign(tensor):
+        tf.raw_ops.AssignVariableOp(resource=variable.handle, value=tensor, validate_shape=False)
+
+    assign(tf.zeros([0], variable.dtype))  # Frees the values before, which may take a gigabyte.
+    array = aligned_array(value.shape, variable.dtype.as_numpy_dtype)
     for start in range(0, value.shape[0], _ROWS):
         part = slice(start, start + _ROWS)
         array[part] = value[part]
         release_pages(value)
-    return shared_tensor(array)
+    assign(shared_tensor(array))
 
 
 def _tokenizer(

@@ -250,6 +250,14 @@ class StringTable:
         """Return the numbers int32 [N] of strings [N], and `default` for others."""
         if not len(self._strings):
             return tf.fill(tf.shape(strings), default)
+        return self._look_up(strings, default)
+
+    # A tf.function, so that a graph contains the strings only once.
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.string), tf.TensorSpec([], tf.int32)],
+        autograph=False,
+    )
+    def _look_up(self, strings, default):
         hashes = tf.strings.to_hash_bucket_fast(strings, _NUM_HASHES)
         places = tf.searchsorted(tf.constant(self._hashes), hashes)
         places = tf.minimum(places, len(self._hashes) - 1)

@@ -14,7 +14,9 @@ import numpy as np
 
 _ALIGNED = 64
 """The address of memory that TensorFlow uses as it is is a multiple of this."""
-_ARENA_MAX = -8  # Of mallopt(3).
+_AT_ONCE = 2**26
+"""Bytes of values that are moved at a time."""
+_MMAP_THRESHOLD, _ARENA_MAX = -3, -8  # Of mallopt(3).
 _GROUP = Path("/proc/self/cgroup")
 _GROUPS = Path("/sys/fs/cgroup")
 
@@ -91,7 +93,9 @@ class WeightStore:
     """A store of Keras for a layer's weights that makes fewer copies of them in TensorFlow.
 
     Keras copies a weight when it reads it from TensorFlow, and again when it writes it into a file;
-    here, the first copy is left out. When it loads a weight, TensorFlow makes two more, here one.
+    here, nothing is copied. When it loads a weight, TensorFlow makes two more copies of what was
+    read. Here it is moved to where the
+    variable keeps it.
 
     Args:
         store: The store that `save_own_variables` or `load_own_variables` gets for a file.
@@ -109,7 +113,7 @@ class WeightStore:
 
         tensor = ops.stop_gradient(weight)
         try:
-            values = np.asarray(memoryview(tensor))
+            values = _AsItIs(np.asarray(memoryview(tensor)))
         except (BufferError, TypeError, ValueError):  # Such as bfloat16.
             values = ops.convert_to_numpy(tensor)
         self.store[name] = values
@@ -119,8 +123,25 @@ class WeightStore:
         if values.dtype.kind not in "fiu" or not values.size:  # Such as bfloat16.
             return values
         array = aligned_array(values.shape, values.dtype.newbyteorder("="))
-        array[...] = values
+        target, step = array.reshape(-1), _AT_ONCE // values.itemsize
+        try:  # From the end, so that each part can be freed after its copy.
+            for start in reversed(range(0, values.size, step)):
+                target[start:] = values.flat[start:]
+                target = target[:start]
+                values.resize(start)
+        except ValueError:  # Somebody else holds the values.
+            array[...] = values
         return shared_tensor(array)
+
+
+class _AsItIs:
+    """Values that `numpy.array` does not copy."""
+
+    def __init__(self, values: np.ndarray):
+        self._values = values
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return self._values
 
 
 def share_arenas(most: int) -> None:
@@ -129,5 +150,17 @@ def share_arenas(most: int) -> None:
     Args:
         most: Their number; threads that allocate at the same time share them.
     """
-    with contextlib.suppress(AttributeError, OSError, TypeError):
-        ctypes.CDLL(None).mallopt(_ARENA_MAX, most)
+    _set_malloc(_ARENA_MAX, most)
+
+
+def map_arrays() -> None:
+    """Let the C library give memory of a megabyte and more back when it is freed.
+
+    By default, it keeps what may be used again, also in pieces that are too small for what comes.
+    """
+    _set_malloc(_MMAP_THRESHOLD, 2**20)
+
+
+def _set_malloc(option: int, value: int) -> None:
+    with contextlib.suppress(AttributeError, OSError, TypeError):  # It is not that of GNU.
+        ctypes.CDLL(None).mallopt(option, value)

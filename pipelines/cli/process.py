@@ -5,6 +5,8 @@ import os
 import resource
 import sys
 
+from keras_transformer.utils.memory import map_arrays
+
 
 def start_log() -> None:
     """Send the library's log to standard error."""
@@ -21,12 +23,13 @@ def take_gpu_memory_as_needed() -> None:
 
 
 def free_unused_memory() -> None:
-    """Let TensorFlow free the memory that its allocator for oneDNN would keep.
+    """Let TensorFlow and the C library free the memory that they would keep.
 
     That can be as much as the model. Training and batches are slower with this.
     TF_ONEDNN_USE_SYSTEM_ALLOCATOR of the environment takes precedence; TensorFlow reads it when it
     first allocates.
     """
+    map_arrays()
     os.environ.setdefault("TF_ONEDNN_USE_SYSTEM_ALLOCATOR", "true")
 
 
