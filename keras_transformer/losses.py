@@ -143,7 +143,8 @@ def plain_cross_entropy(labels, logits, label_smoothing, taught=None, share=0.0)
     A share of the target may be taught, as in `distilled_cross_entropy`.
     """
     logits = logits - ops.stop_gradient(_highest(logits))
-    is_label = ops.equal(ops.arange(logits.shape[-1]), ops.expand_dims(labels, -1))
+    ids = ops.arange(logits.shape[-1], dtype="int32")
+    is_label = ops.equal(ids, ops.expand_dims(labels, -1))
     expected = ops.sum(ops.where(is_label, logits, 0.0), axis=-1)
     if label_smoothing:
         mean = ops.mean(logits, axis=-1)
@@ -345,6 +346,11 @@ def token_weights(labels: Any, sample_weight: Any = None) -> Any:
     if sample_weight is None:
         return weights
     given = ops.cast(sample_weight, "float32")
+    if getattr(given.shape, "rank", 0) is None:
+        raise ValueError(
+            "sample_weight must be [B] or [B, T], received a tensor of unknown rank: a model that "
+            "is compiled takes one of them. Give weights of one rank, or compile the model again."
+        )
     received, expected = tuple(given.shape), tuple(labels.shape)
     if len(received) == 1 < len(expected):
         given = ops.expand_dims(given, 1)

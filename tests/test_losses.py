@@ -35,6 +35,18 @@ def dense_loss(labels, logits, epsilon):
     return ops.sum(values * weights) / ops.sum(weights)
 
 
+def test_labels_of_large_vocabularies_cost_as_much_whatever_keras_prefers():
+    before = keras.config.floatx()
+    keras.config.set_floatx("bfloat16")  # Whose integers have 16 bits by default.
+    logits = np.zeros((1, 2, 40_000), "float32")
+    logits[..., 5] = 20
+    try:
+        loss = losses.plain_cross_entropy(ops.array([[6, 39_000]], "int32"), ops.array(logits), 0)
+    finally:
+        keras.config.set_floatx(before)
+    np.testing.assert_allclose(as_array(loss), np.full((1, 2), np.log(39_999 + np.exp(20))), 1e-5)
+
+
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="needs KERAS_BACKEND=torch")
 def test_the_gradient_with_pytorch_has_a_gradient():
     import torch

@@ -224,7 +224,7 @@ class _Step:
         x = model.target_embedding(ops.take(prompt, position, axis=1))
         encoding = ops.take(self.positions, position, axis=0)
         x = ops.cast(ops.cast(x, "float32") + encoding, x.dtype)
-        is_written = ops.arange(self.length) <= position
+        is_written = ops.arange(self.length, dtype="int32") <= position
         x, keys_and_values = decoder_step(
             model.decoder,
             self.weights,

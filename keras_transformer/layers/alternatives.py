@@ -22,7 +22,7 @@ def dot(query: Any, key: Any) -> Any:
 
 def general(query: Any, key: Any, w: Any) -> Any:
     """Return q W k (Luong et al., 2015)."""
-    return dot(ops.matmul(query, w), key)
+    return dot(ops.cast(ops.matmul(query, w), key.dtype), key)
 
 
 def additive(query: Any, key: Any, w: Any, u: Any, v: Any) -> Any:

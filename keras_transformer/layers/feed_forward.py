@@ -36,7 +36,8 @@ def linear(inputs: Any, kernel: Any, bias: Any = None) -> Any:
             f"received inputs of shape {tuple(inputs.shape)}."
         )
     rows = inputs if len(shape) == 2 else ops.reshape(inputs, (-1, shape[-1]))
-    outputs = ops.matmul(rows, ops.cast(kernel, dtype))
+    # With PyTorch, Keras's product of float64 is float32.
+    outputs = ops.cast(ops.matmul(rows, ops.cast(kernel, dtype)), dtype)
     if len(shape) != 2:
         outputs = ops.reshape(outputs, (*shape[:-1], kernel.shape[1]))
     return outputs if bias is None else ops.add(outputs, ops.cast(bias, dtype))

@@ -88,8 +88,9 @@ def causal_mask(query_length: Any, key_length: Any = None) -> Any:
             "functional model is built. Call the layer with use_causal_mask=True instead."
         )
     key_length = query_length if key_length is None else key_length
-    queries = ops.arange(key_length - query_length, key_length)
-    return ops.expand_dims(ops.expand_dims(queries, 1) >= ops.arange(key_length), 0)
+    queries = ops.arange(key_length - query_length, key_length, dtype="int32")
+    keys = ops.arange(key_length, dtype="int32")
+    return ops.expand_dims(ops.expand_dims(queries, 1) >= keys, 0)
 
 
 def mask_bias(mask: Any) -> Any:

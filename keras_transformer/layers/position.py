@@ -148,7 +148,7 @@ class LearnedPositionEncoding(keras.layers.Layer):
         """
         if isinstance(length, int) and length <= self.max_length:
             return ops.cast(self.embeddings[:length], "float32")
-        positions = ops.arange(length)
+        positions = ops.arange(length, dtype="int32")
         known = ops.take(self.embeddings, ops.minimum(positions, self.max_length - 1), axis=0)
         nan = ops.convert_to_tensor(float("nan"), "float32")
         is_known = ops.expand_dims(positions < self.max_length, 1)

@@ -2,8 +2,10 @@ import keras
 import numpy as np
 import pytest
 
+from keras_transformer import Transformer
 from keras_transformer.layers import EncoderLayer, causal_mask, padding_mask
 from keras_transformer.layers.masks import mask_bias
+from keras_transformer.losses import LabelSmoothedCrossEntropy
 from tests.helpers.layer_checks import as_array
 
 
@@ -21,13 +23,32 @@ def test_queries_are_the_last_of_the_keys_positions():
     assert as_array(causal_mask(2, 4)).astype(int).tolist() == [[[1, 1, 1, 0], [1, 1, 1, 1]]]
 
 
-def test_a_bias_is_float32_whatever_keras_prefers():
+@pytest.fixture(params=["float16", "bfloat16", "float64"])
+def floatx(request):
     before = keras.config.floatx()
-    keras.config.set_floatx("float16")
-    try:
-        bias = mask_bias(np.array([False]))
-    finally:
-        keras.config.set_floatx(before)
+    keras.config.set_floatx(request.param)
+    yield request.param
+    keras.config.set_floatx(before)
+
+
+@pytest.mark.parametrize("position", ["sinusoidal", "learned"])
+def test_a_model_runs_whatever_keras_prefers(position, floatx):
+    model = Transformer.from_size("tiny", vocab_size=50, num_layers=1, position=position)
+    model.compile(loss=LabelSmoothedCrossEntropy(), optimizer="sgd")
+    ids = np.full((2, 3), 5)
+    assert np.isfinite(float(model.train_on_batch({"source": ids, "target": ids}, ids)))
+    logits = model.predict({"source": ids, "target": ids}, verbose=0)
+    assert np.isfinite(logits.astype("float32")).all()
+
+
+@pytest.mark.skipif(keras.backend.backend() == "jax", reason="JAX makes float64 float32")
+def test_layers_compute_in_float64():
+    outputs = EncoderLayer(8, 16, 2, dtype="float64")(np.ones((1, 3, 8)))
+    assert keras.backend.standardize_dtype(outputs.dtype) == "float64"
+
+
+def test_a_bias_is_float32_whatever_keras_prefers(floatx):
+    bias = mask_bias(np.array([False]))
     assert keras.backend.standardize_dtype(bias.dtype) == "float32"
     assert as_array(bias).tolist() == [-1e9]
 
