@@ -124,7 +124,7 @@ def attended_tokens(model: Transformer, source: tf.Tensor, target: tf.Tensor) ->
         return tf.reshape(both, [-1, count, tf.shape(target)[1]])
 
     empty = tf.zeros([0, count, tf.shape(target)[1]], tf.int32)
-    return in_parts(attended, source, target, empty)
+    return in_parts(attended, source, target, empty, model.config.target_size)
 
 
 def check_head(head: str | None, names: Sequence[str], texts: Sequence[str]) -> None:

@@ -86,7 +86,7 @@ class Inspection:
             alpha, style = self.decoding.length_penalty, self.decoding.style
             return score_tokens(log_probs, target, alpha, style=style)
 
-        return in_parts(score_some, source, target, empty=tf.zeros([0]))
+        return in_parts(score_some, source, target, tf.zeros([0]), self.model.config.target_size)
 
     @graph_method(TEXT)
     def attention(self, text: tf.Tensor) -> dict[str, tf.Tensor]:

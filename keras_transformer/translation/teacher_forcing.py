@@ -10,6 +10,8 @@ from keras_transformer.model import Transformer
 
 _MAX_TOKENS = 4096
 """The maximum number of tokens, including padding, of a part."""
+_MAX_LOGITS = 2**27
+"""The maximum number of logits of a part, which are 512 MB; some of its results take as much."""
 
 _MAX_CANDIDATES = 5
 
@@ -38,6 +40,7 @@ def in_parts(
     source: tf.Tensor,
     target: tf.Tensor,
     empty: Any,
+    vocab_size: int,
 ) -> Any:
     """Return the results of a function of ids [B, S] and [B, T], computed for some rows at a time.
 
@@ -48,9 +51,10 @@ def in_parts(
         source: int32 [B, S].
         target: int32 [B, T].
         empty: What the function returns for no rows.
+        vocab_size: V.
     """
     longest = tf.maximum(tf.shape(source)[1], tf.shape(target)[1])
-    rows = tf.maximum(_MAX_TOKENS // longest, 1)
+    rows = tf.maximum(min(_MAX_TOKENS, _MAX_LOGITS // vocab_size) // longest, 1)
 
     def add_part(start, results):
         part = slice(start, start + rows)
@@ -118,7 +122,8 @@ def inspect_ids(
             "candidate_probabilities": tf.where(is_token[:, :, tf.newaxis], tf.exp(best), 0.0),
         }
 
-    return in_parts(inspect_some, source, target, _nothing(model, source, target, count))
+    nothing = _nothing(model, source, target, count)
+    return in_parts(inspect_some, source, target, nothing, model.config.target_size)
 
 
 def _nothing(model, source, target, count):

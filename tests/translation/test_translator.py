@@ -167,10 +167,12 @@ def test_no_translation_has_more_than_max_length_tokens(beam_size):
     assert max(map(len, ids)) == 4
 
 
-def test_scores_do_not_depend_on_the_parts_they_are_computed_in(monkeypatch):
+@pytest.mark.parametrize("limit", ["_MAX_TOKENS", "_MAX_LOGITS"])
+def test_scores_do_not_depend_on_the_parts_they_are_computed_in(limit, monkeypatch):
     translations = SENTENCES[::-1]
     whole = tiny_translator().score(SENTENCES, translations)
-    monkeypatch.setattr("keras_transformer.translation.teacher_forcing._MAX_TOKENS", 40)
+    most = 40 if limit == "_MAX_TOKENS" else 40 * tiny_translator().model.config.target_size
+    monkeypatch.setattr(f"keras_transformer.translation.teacher_forcing.{limit}", most)
     parts = tiny_translator().score(SENTENCES, translations)
     np.testing.assert_allclose(parts["score"], whole["score"], rtol=1e-5)
     assert parts["score"].shape == (len(SENTENCES),)
