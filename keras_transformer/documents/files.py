@@ -4,6 +4,7 @@ import contextlib
 import copy
 import functools
 import importlib.util
+import io
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -55,7 +56,7 @@ _STORES: Mapping[str, str | None] = {
     ".vtt": None,
     ".html": "html.htmlfile",
     ".htm": "html.htmlfile",
-    ".md": "markdown.MarkdownFile",
+    ".md": "markdown.TranslatingMarkdownRenderer",
     ".docx": "docx",
 }
 """What reads each kind of file: a class of translate-toolkit, python-docx, or this package."""
@@ -88,11 +89,19 @@ _CHECK = "(pofilter) "
 _REPEATED = re.compile(r"(.+?)(?:, \1)+")
 """The reason of a check that several forms of a plural fail."""
 
-KEPT = rf"all re:`[^`]+`|<code\b[^<>]*>(?:[^<]|<[^/]|</[^c])*</code>|{IMAGE}|{MARKS}|\\\||{CUE_TAG}"
+_NOT_TRANSLATED = (
+    r"""<\w[^<>]*\s(?i:translate\s*=\s*["']?no\b|class\s*=\s*["']?(?:[^"'<>]*\s)?notranslate\b)"""
+    r"[^<>]*>[^<]*</[^<>]*>"
+)
+"""An element that HTML says is not to be translated, without others inside."""
+KEPT = (
+    rf"all re:`[^`]+`|<code\b[^<>]*>(?:[^<]|<[^/]|</[^c])*</code>|{_NOT_TRANSLATED}"
+    rf"|{IMAGE}|{MARKS}|\\\||{CUE_TAG}"
+)
 """What is kept in all but plain text, as `DecodingConfig.protect`.
 
-With code, images, footnotes, comments, formulas of Markdown, `\\|` and the tags of subtitles that
-are none of HTML.
+With code, what has `translate="no"`, images, footnotes, comments, formulas and attributes of
+Markdown, `\\|` and the tags of subtitles that are none of HTML.
 """
 
 
@@ -275,24 +284,28 @@ def _translate_page(path, output, parse, translate, begin):
     return failures
 
 
-def _change_markdown(store, content, change):
+def _change_markdown(renderer, content, change):
+    from mistletoe.block_token import Document
+
     end = "\r\n" if 2 * content.count(b"\r\n") > content.count(b"\n") else "\n"
     text = content.decode().replace("\r\n", "\n")
     front = FRONT.match(text)[0]
     names = find_definitions(text)
 
-    def callback(text):
-        if text.endswith(NOTE) or text.startswith(DIVISION):
+    def callback(text, *_):
+        text = text.strip()
+        if not text or text.endswith(NOTE) or text.startswith(DIVISION):
             return text
         text = show(text)
         label = LABEL.match(text)[0]
         text = text.removeprefix(label)
         return hide(label + escape_start(from_tags(change(to_tags(text, names))), text))
 
-    skipped = dict.fromkeys(("extract_code_blocks", "extract_frontmatter"), False)
-    page = store(callback=callback, no_placeholders=True, **skipped)
-    page.parse(hide(text.removeprefix(front), notes=True).encode())
-    return (front + show(page.filesrc)).replace("\n", end).encode()
+    # The file of translate-toolkit reads tables before all else, also those in a list or code.
+    with renderer(callback, extract_code_blocks=False, no_placeholders=True) as page:
+        lines = io.StringIO(hide(text.removeprefix(front), notes=True), newline="\n")
+        written = page.render(Document(lines))
+    return (front + show(written)).replace("\n", end).encode()
 
 
 def _change_json(content, change, kept=None):

@@ -5,18 +5,24 @@ that start a note.
 """
 
 import html
+import itertools
 import re
 from collections.abc import Container
 from typing import NamedTuple
 
-IMAGE = r"!\[[^\[\]]*\](?:\((?:[^()]|\([^()]*\))*\)|\[[^\[\]]*\])"
+_ATTRIBUTES = r"\{(?::|\s*[#.])[^{}<>\n]*\}"
+"""Those of a heading, paragraph or link, such as `{#install .big}`, as a regular expression."""
+IMAGE = r"!\[[^\[\]]*\](?:\((?:[^()]|\([^()]*\))*\)(?:\{[^{}<>\n]*\})?|\[[^\[\]]*\])"
 """An image of Markdown, as a regular expression."""
 _COMMENT = "<!--(?:[^-]|-[^-])*-->"
 _FORMULA = r"\$\$[^$]+\$\$"
-MARKS = rf"\[\^[^\[\]\s]+\]|{_COMMENT}|{_FORMULA}"
-"""References to footnotes, comments, and formulas, as a regular expression."""
-FRONT = re.compile(r"\ufeff?(?:\+\+\+[ \t]*\n(?:.*\n)*?\+\+\+[ \t]*(?:\n(?:[ \t]*\n)*|$))?")
-"""A byte order mark and front matter of TOML, if any; the parser of Markdown knows that of YAML."""
+MARKS = rf"\[\^[^\[\]\s]+\]|{_COMMENT}|{_FORMULA}|{_ATTRIBUTES}"
+"""References to footnotes, comments, formulas and attributes, as a regular expression."""
+FRONT = re.compile(
+    r"\ufeff?(?:(?:[ \t]*\n)*(?:\+\+\+[ \t]*\n(?:.*\n)*?\+\+\+|---[ \t]*\n(?:.*\n)*?(?:---|\.\.\.))"
+    r"[ \t]*(?:\n(?:[ \t]*\n)*|$))?"
+)
+"""A byte order mark and front matter of TOML or YAML, if any."""
 LABEL = re.compile(r"\[\^[^\[\]\s]+\]:\s+|\[[ xX]\]\s+|:\s+|")
 """What a footnote, a task or a definition starts with, if a text is one."""
 DIVISION = ":::"
@@ -45,8 +51,8 @@ _INLINE = re.compile(
     rf"(?P<code>(?<!`)`+[^`]+`+|{_FORMULA})"
     rf"|(?P<tag>{_COMMENT}|<[^<>]*>)"
     rf"|(?P<image>{IMAGE})"
-    rf"|\[(?P<text>(?:{IMAGE}|[^\[\]])+)\]"
-    r"(?P<link>\((?:[^()<>]|\([^()<>]*\))*\)|\[[^\[\]<>]*\])?"
+    rf"|\[(?P<text>(?:{IMAGE}|\[[^\[\]]*\](?![(\[])|[^\[\]])+)\]"
+    r"(?P<link>\((?:[^()<>]|\([^()<>]*\))*\)(?:\{[^{}<>\n]*\})?|\[[^\[\]<>]*\])?"
     r"|(?<![\w\\])(?P<mark>~~(?=[^\s~])|(?:\*\*|__|\*|_)(?=[^\s*_]))"
     r"(?P<inner>.{1,1000}?)(?<=\S)(?P=mark)(?!\w)",
     re.DOTALL,
@@ -59,8 +65,8 @@ _LONGEST = 8192
 _AMPERSAND, _PIPE, NOTE, _COLON = "\ufdd0", "\ufdd1" * 2, "\ufdd2", "\ufdd3"
 """What stands for `&`, for an escaped `|` in its width, ends the line that starts a note, and is
 the `:` of a footnote, which would be a link's definition if its text is one word."""
-_BLANKS = {ord(" "): "\ufdd4", ord("\t"): "\ufdd5"}
-"""What stands for the blanks before a definition, which would become one."""
+_SIGNS = {ord(" "): "\ufdd4", ord("\t"): "\ufdd5", ord("|"): "\ufdd6"}
+"""What stands for the blanks before a definition, which would become one, and for `|` in text."""
 _CODE = "~~~~"
 """What is around a formula, so that it is read as code."""
 _ENTITY = re.compile(r"&(?=(?P<name>[A-Za-z][A-Za-z0-9]*|#[0-9]+|#[xX][0-9A-Fa-f]+);)")
@@ -76,18 +82,28 @@ _NOTES = (
     (
         re.compile(
             r"(?m)^([ \t>]*[^\s>].*)\n"
-            rf"(?=([ \t]{{0,3}}(?=\[\^[^\[\]\s]+\]:)|[ \t>]*(?={DIVISION}|:[ \t]+\S)))"
+            rf"(?=([ \t]{{0,3}}(?=\[\^[^\[\]\s]+\]:)|[ \t>]*(?={DIVISION}|:[ \t]+\S"
+            rf"|{_ATTRIBUTES}[ \t]*$)|[ \t]*>[ \t>]*(?==+[ \t]*$)))"
         ),
         rf"\1\n\2\n\2{NOTE}\n\2\n",
     ),
-    (re.compile(rf"(?m)({_PREFIX}{DIVISION}.*)\n(?=([ \t>]*)[^\s>])"), rf"\1{NOTE}\n\2\n"),
+    (
+        re.compile(
+            rf"(?m)({_PREFIX}(?:{DIVISION}.*|{_ATTRIBUTES}[ \t]*)|^[ \t]*>[ \t>]*=+[ \t]*)\n"
+            r"(?=([ \t>]*)[^\s>])"
+        ),
+        rf"\1{NOTE}\n\2\n",
+    ),
     (
         re.compile(r"(?m)^([ \t>]*:)([ \t]+)(?=\S)"),
-        lambda found: found[1] + found[2].translate(_BLANKS),
+        lambda found: found[1] + found[2].translate(_SIGNS),
     ),
     (re.compile(r"(?m)^([ \t]{0,3}\[\^[^\[\]\s]+\]):"), rf"\1{_COLON}"),
 )
-"""`> [!NOTE]`, `!!! note` of other dialects, footnotes, divisions and definitions."""
+"""`> [!NOTE]`, `!!! note` of other dialects, footnotes, divisions and definitions; lines of
+attributes; and those of `=` below a heading in a quote."""
+_RULE = re.compile(r"[ \t>]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*")
+"""What the parser takes for the line below the head of a table."""
 _HTML = re.compile(r"(?m)^( {0,3}</?[A-Za-z][\w-]*(?:[\s/>].*)?\n(?:.*\S.*(?:\n|\Z))*)")
 """A block of HTML, which ends before a blank line, and in which there is no note."""
 
@@ -131,14 +147,35 @@ def hide(text: str, notes: bool = False) -> str:
         parts[::2] = map(mark, parts[::2])
         text = "".join(parts)
     text = re.sub(r"(?<!\\)((?:\\\\)*)\\\|", rf"\1{_PIPE}", text)
-    return _ENTITY.sub(replace, text)
+    return _ENTITY.sub(replace, _hide_pipes(text) if notes else text)
+
+
+def _hide_pipes(text):
+    """Return Markdown that hides `|` above a line that makes it no head of a table."""
+    lines = text.split("\n")
+    is_table = False
+    for place, (line, below) in enumerate(itertools.pairwise(lines)):
+        if "|" not in line:
+            is_table = False
+        elif not is_table and _RULE.fullmatch(below):
+            is_table = bool({"|", ":"} & {*below}) and _count_cells(line) == _count_cells(below)
+            if not is_table:
+                lines[place] = line.replace("|", _SIGNS[ord("|")])
+    return "\n".join(lines)
+
+
+def _count_cells(line):
+    """Return the quotes that a row of a table is in, and its number of cells."""
+    prefix = re.match(_PREFIX, line)[0]
+    inside = line.removeprefix(prefix).strip().removeprefix("|").removesuffix("|")
+    return prefix.count(">"), inside.count("|") + 1
 
 
 def show(text: str) -> str:
     """Return the Markdown that `hide` returned, or a part or translation of it, as it was."""
     text = re.sub(rf"(?:\n[ \t>]*\n[ \t>]*)?{NOTE}\n[ \t>]*\n", "\n", text)
     text = re.sub(rf"{_CODE}{NOTE}\n[ \t>]*(?=\$)|{NOTE}\n[ \t>]*{_CODE}", "", text)
-    for sign, hidden in _BLANKS.items():
+    for sign, hidden in _SIGNS.items():
         text = text.replace(hidden, chr(sign))
     return text.replace(_AMPERSAND, "&").replace(_PIPE, r"\|").replace(_COLON, ":")
 
