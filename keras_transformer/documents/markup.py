@@ -21,8 +21,11 @@ _UNSAFE = re.compile(r"[<>]|[^\S ]|\s(?=\s)")
 _IGNORED = b' data-translate-ignore="keras-transformer"'
 _LAST = b"<hr>"
 """What a page is read with at its end, to see whether that is lost."""
+_BLOCK = r"(?:p|li|d[dt]|t[dh]|div|h[1-6]|summary)\b"
+_INLINE = r"(?:a|b|em|i|span|strong|u)\b"
 _CODE_ALONE = re.compile(
-    rb"(<(?:p|li|d[dt]|t[dh]|div|h[1-6])\b[^<>]*>\s*<code)\b(?=[^<>]*>[^<]*</code>\s*</)",
+    rf"(<{_BLOCK}[^<>]*>\s*(?:<{_INLINE}[^<>]*>\s*)*<code)\b"
+    rf"(?=[^<>]*>[^<]*</code>\s*(?:</{_INLINE}\s*>\s*)*</{_BLOCK})".encode(),
     re.IGNORECASE,
 )
 """The code that is all of an element, whose tags translate-toolkit leaves out of the text."""
@@ -146,6 +149,7 @@ def _source(store):
 
     class Source(store):
         WHITESPACE_RE = re.compile(r"[ \t\n\r\f]+")  # Of HTML, where no other blanks are joined.
+        TRANSLATABLE_ELEMENTS = [*store.TRANSLATABLE_ELEMENTS, "summary", "legend"]
 
         def __init__(self):
             super().__init__()
@@ -198,17 +202,20 @@ def _source(store):
                 raw = markup["untranslated_html"]
                 shown = _IN_TAG.sub(_show, raw)
                 markup["untranslated_html"] = shown
-                self.tags[shown] = raw
+                self.tags[shown] = markup["html_content"]
             return markup
 
         def handle_charref(self, name):
-            self.handle_data(html.escape(html.unescape(f"&#{name};"), quote=False))
+            self.handle_entityref(f"#{name}")
 
         def handle_entityref(self, name):
             is_whole = self._text.startswith(";", self._place() + 1 + len(name))
             text = f"&{name};" if is_whole else f"&{name}"
             read = html.unescape(text)
-            self.handle_data(text if read == text else html.escape(read, quote=False))
+            is_text = self.tu_location and not self.is_extraction_ignored()
+            if is_text and read != text and "pre" not in self.tag_path:
+                text = html.escape(read, quote=False)
+            self.handle_data(text)
 
     return Source
 
