@@ -11,6 +11,10 @@ _TIMES = re.compile(rf"\ufeff?[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}")
 """The line that starts a cue, which may have settings after the times."""
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _BREAK = re.compile(r"[\r\n]+")
+_WESTERN = frozenset("äöüßÄÖÜéèêëàâçùûîïôœæñ¿¡áíóúÍÓÚåÅøØÆÉÈÊÀÇÑÁãìò’‘“”„…–—«»°½¼²³€£©®´·\xa0")
+"""Signs of texts in Western languages."""
+_MOST_WESTERN = 0.9
+"""The share of them among signs that are none of ASCII, with which a text is one of those."""
 _MARKS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
 
@@ -54,9 +58,18 @@ def _find_encoding(content):
     except UnicodeDecodeError:
         import charset_normalizer
 
-        if best := charset_normalizer.from_bytes(content).best():
-            return best.encoding
+        results = charset_normalizer.from_bytes(content)
+        if best := results.best():
+            # It takes cp1250 or cp775 where cp1252 is as good.
+            equal = [x for x in results if x.chaos <= best.chaos and x.coherence >= best.coherence]
+            names = {name for x in equal for name in (x.encoding, *x.could_be_from_charset)}
+            return "cp1252" if "cp1252" in names and _is_western(content) else best.encoding
         raise ValueError("its encoding is not known; convert it to UTF-8") from None
+
+
+def _is_western(content):
+    signs = [sign for sign in content.decode("cp1252", "replace") if not sign.isascii()]
+    return sum(map(_WESTERN.__contains__, signs)) >= _MOST_WESTERN * len(signs)
 
 
 def _change_lines(lines, is_webvtt, change):

@@ -19,6 +19,7 @@ from keras_transformer.documents.messages import read_message, write_message
 from keras_transformer.serving.errors import ServingError
 from keras_transformer.serving.files import File, Files
 from keras_transformer.text.patterns import find_symbols
+from keras_transformer.text.protection import Protection
 from keras_transformer.text.sentences import split_sentences
 from tests.helpers.tiny import run_python
 
@@ -125,6 +126,7 @@ INLINE = [
     'A [link *with* x](https://x.org/a_b_c "A title"), ![an image](i.png) and [one][ref].',
     '[![CI](ci.svg)](LICENSE), [x](docs/a_(b).md) and [y](b?x=&quot;y&quot;&c="d")',
     "**[a](b)** *a **b** c* <b>html *x*</b> [ ] [x] [*](y) ** _ *",
+    "[a [b] c](d.md), [e](f){.g}, [h [i]][ref], [j [k](l) m](n), [[o]] and [p]{.q}",
 ]
 
 
@@ -186,6 +188,18 @@ def test_what_is_not_text_stays(suffix, tmp_path):
         ("\ufeff+++\ntitle = 'One'\n\n+++\n\n[One](x)\n", ["One"]),
         ("\ufeff---\ntitle: One\n---\n\nOne\n", ["One"]),
         (
+            "a | b\n---------\n\nUse `c | d`\n---\n\n- e | f\n---\n",
+            ["a | b", "Use `c | d`", "e | f"],
+        ),
+        ("- | a   | b   |\n  | --- | --- |\n  | c   | d   |\n---\n", ["a", "b", "c", "d"]),
+        ("> 1. | a   |\n>    | --- |\n\nOne\n\n    a | b\n    --|--\n", ["a", "One"]),
+        ("# a | b\n---|---\n", ["a | b", "---|---"]),
+        ("> One\n> ===\n> two\n\n- > Three\n  > ===\n", ["One", "two", "Three", "==="]),
+        (
+            "## One {#one .big}\n\nTwo\n{: .x}\n\n- Three\n{ #y }\nFour\n",
+            ["One {#one .big}", "Two", "{: .x}", "Three", "Four"],
+        ),
+        (
             "One[^1] ~~two~~ <!-- *three* -->.\n\n[^1]: A note.\n[^n]: One\n\n[^x]: Two\n",
             ["One[^1] two <!-- *three* -->.", "A note.", "One", "Two"],
         ),
@@ -225,8 +239,13 @@ def test_escapes_and_notes_of_markdown_stay(content, texts, tmp_path):
     assert translated(tmp_path, ".md", windows, list) == (windows, [])
     assert [re.sub("</?[A-Z][^<>]*>", "", text) for text in seen] == texts
     kept = re.compile(KEPT.partition("re:")[2])
-    found = kept.findall(r"a \| `b` ![c](d_(e).png) [^1] <!-- - --> $$f$$")
-    assert found == [r"\|", "`b`", "![c](d_(e).png)", "[^1]", "<!-- - -->", "$$f$$"]
+    text = "\\|, `b`, ![c](d_(e).png){w=5}, [^1], <!-- - -->, $$f$$, {#o .big}, { .x }, {:y}, "
+    text += '<b translate="no">a b</b>'
+    assert kept.findall(f"a {text}, {{n}}") == text.split(", ")
+    assert kept.findall("<i class='a notranslate'>b</i> <i data-translate=no>c</i>") == [
+        "<i class='a notranslate'>b</i>"
+    ]
+    Protection(KEPT)  # Its expressions are those of RE2, without blanks.
 
 
 def test_what_is_hidden_from_the_parser_of_markdown_comes_back():
@@ -256,6 +275,8 @@ def test_what_is_hidden_from_the_parser_of_markdown_comes_back():
         "> [!NOTE]",
         "<div>",
         "|",
+        "\n--|--\n",
+        "===",
         "\\|",
         "&lt;",
         "{#a}",
@@ -449,8 +470,7 @@ def test_tags_of_pages_stay_byte_for_byte(tmp_path):
             tag,
             [
                 (name, f'{value}"<')
-                if (name in ("alt", "title") and tag in ("input", "p", "div"))
-                or (tag == "meta" and name == "content")
+                if name in ("alt", "title") or (tag == "meta" and name == "content")
                 else (name, value)
                 for name, value in attributes
             ],
@@ -515,6 +535,7 @@ def test_code_of_pages_stays(tmp_path):
         '<p>Call <code><b class="pre">get item</b></code> in <span><code>x y</code></span>.</p>'
         '<ul><li><code>npm install</code></li><li> <code id="b">one</code>\n</li></ul>'
         "<table><tr><th><code>x</code></th><td><code>y</code> or</td></tr></table>"
+        '<p><a href="x"><b><code>git push</code></b></a></p><summary><code>z</code></summary>'
     )
     seen = []
     assert translated(tmp_path, ".html", page, lambda x: seen.extend(x) or x) == (page, [])
@@ -543,6 +564,12 @@ def test_code_of_pages_stays(tmp_path):
             ["One  two"],
         ),
         ('<ul class="notranslate"><li>a</li></ul><p translate="yes">One</p>', ["One"]),
+        ("<p>One <i translate=no>&eacute;&#233; &copy b</i></p><pre>&eacute;</pre>", ["One ."]),
+        (
+            "<p translate=no>&lt;&nbsp;&#x41;</p>&eacute;<p><code>&eacute;</code></p><p>One</p>",
+            ["One"],
+        ),
+        ("<summary>One</summary><fieldset><legend>one</legend></fieldset>", ["One", "one"]),
         ("<p>One <![CDATA[a<b]]> two<![CDATA[]]></p><![CDATA[b]]>", ["One . two"]),
         ("<!-- a --><p><!-- b -->One <!-- c > d --> two<!x><!-- e --></p>", ["One . two"]),
         ("<p>One <!--[if IE]><b>a</b><![endif]--> two <![if b]>x<![endif]></p>", ["One . two .x"]),
@@ -664,17 +691,24 @@ def test_subtitles_of_any_lines_come_back(tmp_path):
 
 @pytest.mark.parametrize(
     ("encoding", "word"),
-    [("latin-1", "d\xe9j\xe0"), ("utf-16", "d\xe9j\xe0"), ("utf-8-sig", "\u0448")],
+    [
+        ("latin-1", "d\xe9j\xe0"),
+        ("cp1250", "k\u016f\u0148 \u00fap\u011bl \u010f\u00e1belsk\u00e9 \u00f3dy"),
+        ("utf-16", "d\xe9j\xe0"),
+        ("utf-8-sig", "\u0448"),
+    ],
 )
 def test_subtitles_keep_their_encoding_where_they_can(encoding, word, tmp_path):
     path = tmp_path / "file.srt"
     content = f"1\n00:00:01,000 --> 00:00:02,000\nA {word}.\n"
     path.write_bytes(content.encode(encoding))
-    assert read_and_translate(path, list) == (content.encode(encoding), [])
+    seen = []
+    same = read_and_translate(path, lambda x: seen.extend(x) or x)
+    assert (same, seen) == ((content.encode(encoding), []), [f"A {word}."])
     found, _ = read_and_translate(path, lambda texts: ["A dog." for _ in texts])
     assert found == content.replace(word, "dog").encode(encoding)
     found, _ = read_and_translate(path, lambda texts: ["\u0448 \u00fd\u3042" for _ in texts])
-    written = "utf-8" if encoding == "latin-1" else encoding
+    written = encoding if encoding.startswith("utf") else "utf-8"
     assert found.decode(written) == content.replace(f"A {word}.", "\u0448 \u00fd\u3042")
 
 
