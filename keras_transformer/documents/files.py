@@ -1,7 +1,6 @@
 """Files of text, software messages, pages and subtitles, whose texts are translated in place."""
 
 import contextlib
-import copy
 import functools
 import importlib.util
 import io
@@ -43,6 +42,13 @@ from keras_transformer.documents.messages import (
 from keras_transformer.documents.properties import change_properties
 from keras_transformer.documents.subtitles import CUE_TAG, change_subtitles
 from keras_transformer.documents.word import change_word, check_size
+from keras_transformer.documents.xliff import (
+    has_elements,
+    is_kept,
+    read_targets,
+    read_texts,
+    write_texts,
+)
 
 _STORES: Mapping[str, str | None] = {
     ".po": "po.pofile",
@@ -76,9 +82,6 @@ _NOT_XML = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML cannot hold, which a vocabulary of bytes may write."""
 _NUMBER = "{icu_number}"
 """The placeholder that stands for the `#` of a plural form while it is translated."""
-_XMLNS = re.compile(r"""\sxmlns(?::\w+)?=("[^"]*"|'[^']*')""")
-_NATIVE = ("ph", "bpt", "ept", "it")
-"""Elements of XLIFF whose text is code of the program that wrote it."""
 _XLIFF_2 = re.compile(rb"""<xliff\s[^>]*\bversion\s*=\s*["']2""")
 _HEAD = 10_000
 """Bytes in which a file says its version."""
@@ -223,7 +226,10 @@ def read_messages(path: Path, stores: Mapping[str, str | None] = _STORES) -> Any
     with _reading(path):
         if path.suffix.lower() in _XML and _XLIFF_2.search(path.read_bytes()[:_HEAD]):
             store = _load("xliff2.Xliff2File")
-        return store.parsefile(str(path))
+        messages = store.parsefile(str(path))
+        if indent := getattr(messages, "XMLindent", None):  # Blanks between segments are text.
+            messages.XMLindent = {**indent, "leaves": {*indent.get("leaves", ()), "seg-source"}}
+        return messages
 
 
 @contextlib.contextmanager
@@ -362,7 +368,7 @@ def load_checker(language: str | None = None) -> Any:
 
 
 def _translate_messages(store, translate, only_missing, checker, begin):
-    units = [unit for unit in store.units if unit.istranslatable() and not _is_kept(unit)]
+    units = [unit for unit in store.units if unit.istranslatable() and not is_kept(unit)]
     if only_missing:
         units = [unit for unit in units if not all(_targets(unit))]
     texts = [text for unit in units for text in _strings(unit)]
@@ -373,14 +379,14 @@ def _translate_messages(store, translate, only_missing, checker, begin):
             continue
         forms = [found[text] for text in texts]
         try:
-            if len(forms) > 1:
+            if has_elements(unit):
+                write_texts(unit, forms, only_missing)
+            elif len(forms) > 1:
                 count = _plural_forms(store)
                 forms = [forms[0], *forms[1:] * count][:count] if count > 1 else forms[-1:]
                 kept = _targets(unit) if only_missing else []
                 kept += [""] * (count - len(kept))
                 unit.target = [old or new for old, new in zip(kept, forms, strict=False)]
-            elif _has_elements(unit):
-                _set_element(unit, _element(unit, forms[0]))
             else:
                 _set_text(unit, forms[0])
             _mark(unit)
@@ -417,23 +423,6 @@ def _note_checks(unit: Any, checker: Any) -> None:
         unit.adderror(name, repeated[1] if repeated else reason)
 
 
-def _is_kept(unit: Any) -> bool:
-    """Return whether what a message of XLIFF is in is not to be translated."""
-    if (node := getattr(unit, "xmlelement", None)) is None:
-        return False
-    values = (each.get("translate") for each in (node, *node.iterancestors()))
-    return next(filter(None, values), "yes").lower() == "no"
-
-
-def _set_element(unit: Any, node: Any) -> None:
-    """Set the target of a message of XLIFF that has elements inside."""
-    if (old := unit.target_dom) is None:
-        return unit.set_target_dom(node)
-    node.attrib.update(old.attrib)
-    node.tail = old.tail
-    unit.xmlelement.replace(old, node)
-
-
 def _set_text(unit: Any, text: str) -> None:
     if (old := getattr(unit, "target_dom", None)) is not None:
         for each in list(old):  # translate-toolkit would keep them.
@@ -455,62 +444,16 @@ def _targets(unit: Any) -> list[str]:
     """Return the forms that a message has in the target language, which may be empty."""
     node = getattr(unit, "target_dom", None)
     if node is not None and len(node) > 0:
-        return ["".join(node.itertext()) or node[0].tag]
+        return read_targets(node)
     return [str(form or "") for form in getattr(unit.target, "strings", [unit.target])] or [""]
 
 
 def _strings(unit: Any) -> list[str]:
-    """Return the text of a message, or its singular and plural."""
-    if _has_elements(unit):
-        from lxml import etree
-
-        source = copy.deepcopy(unit.source_dom)
-        for number, each in enumerate(_kept_elements(source)):
-            mark = etree.Element("X", {"id": str(number)})
-            mark.tail = each.tail
-            each.getparent().replace(each, mark)
-        xml = etree.tostring(source, encoding="unicode", with_tail=False)
-        inside = xml[xml.index(">") + 1 : xml.rindex("</")]
-        return [re.sub("<[^<>]*>", lambda tag: _XMLNS.sub("", tag[0]), inside)]
+    """Return the text of a message, its singular and plural, or those that have elements inside."""
+    if has_elements(unit):
+        return read_texts(unit)
     forms = getattr(unit.source, "strings", [unit.source])
     return [str(text) for text in forms if isinstance(text, str)]
-
-
-def _has_elements(unit: Any) -> bool:
-    """Return whether a message of XLIFF has elements inside."""
-    node = getattr(unit, "source_dom", None)
-    return node is not None and len(node) > 0
-
-
-def _kept_elements(source: Any) -> list[Any]:
-    """Return the outermost elements of a message of XLIFF whose text is code or protected."""
-    kept, inside = list[Any](), set[Any]()
-    for each in source.iter("{*}*"):
-        name = each.tag.rpartition("}")[2]
-        is_kept = name in _NATIVE or each.get("translate") == "no"
-        is_kept |= name == "mrk" and each.get("mtype") == "protected"
-        if each.getparent() in inside:
-            inside.add(each)
-        elif is_kept and (each.text or len(each)):
-            kept.append(each)
-            inside.add(each)
-    return kept
-
-
-def _element(unit: Any, text: str) -> Any:
-    """Return the target of a message of XLIFF that has elements inside."""
-    from lxml import etree
-
-    names = unit.source_dom.nsmap.items()
-    spaces = " ".join(f'xmlns{f":{name}" if name else ""}="{uri}"' for name, uri in names)
-    target = etree.fromstring(f"<target {spaces}>{text}</target>")
-    kept = {str(number): each for number, each in enumerate(_kept_elements(unit.source_dom))}
-    for mark in list(target.iter("{*}X")):
-        if mark.get("id") in kept:
-            element = copy.deepcopy(kept[mark.get("id")])
-            element.tail = mark.tail
-            mark.getparent().replace(mark, element)
-    return target
 
 
 def _plural_forms(store: Any) -> int:

@@ -893,6 +893,46 @@ def test_code_and_protected_parts_of_xliff_stay(content, inside, text, tmp_path)
     assert f'{inside}<X id="9"/></target>' in translated(tmp_path, ".xlf", content, add)[0]
 
 
+SEGMENTS = """<seg-source><mrk mtype="seg" mid="1">One <ph id="1">a="<sub>tip</sub>"</ph>.</mrk> \
+<g id="2"><mrk mtype="seg" mid="2">Two &amp; <mrk mtype="protected">x</mrk></mrk></g>\
+</seg-source>"""
+DONE = """<mrk mtype="seg" mid="1">One <ph id="1">a="<sub>tip!</sub>"</ph>.!</mrk> \
+<g id="2"><mrk mtype="seg" mid="2">Two &amp; <mrk mtype="protected">x</mrk>!</mrk></g>"""
+
+
+@pytest.mark.parametrize(
+    ("inside", "expected"),
+    [
+        (f"One. </source>{SEGMENTS}", DONE),
+        (f"One. </source><target/>{SEGMENTS}", DONE),
+        (
+            f'One. </source>{SEGMENTS}<target><mrk mtype="seg" mid="1"/> <mrk mtype="seg" mid="2">'
+            "Zwei</mrk></target>",
+            DONE.replace('Two &amp; <mrk mtype="protected">x</mrk>!', "Zwei"),
+        ),
+        (
+            'A <g xmlns:q="urn:q" q:r="5">b</g></source>',
+            'A <g xmlns:q="urn:q" q:r="5">b</g>!',
+        ),
+        (
+            'A <ph id="1">="<sub>b <it id="2">x<sub>c</sub></it></sub>"</ph></source>',
+            'A <ph id="1">="<sub>b <it id="2">x<sub>c!</sub></it>!</sub>"</ph>!',
+        ),
+    ],
+)
+def test_segments_and_texts_in_code_of_xliff_are_translated(inside, expected, tmp_path):
+    content = XLIFF.replace('Some <g id="1">bold</g> text.</source>', inside)
+    add = lambda texts: [f"{text}!" if text.strip() else text for text in texts]  # noqa: E731
+    found, failures = translated(tmp_path, ".xlf", content, add, only_missing=True)
+    assert failures == []
+    if SEGMENTS in inside:
+        assert SEGMENTS in found
+        assert found.index("</seg-source>") < found.index("<target", found.index("<source>One"))
+    target = re.findall("<target[^>]*>(.*?)</target>", found)[-1]
+    assert target == expected
+    minidom.parseString(found)
+
+
 def test_paragraphs_of_word_keep_their_formatting(tmp_path):
     docx = pytest.importorskip("docx")
     document = docx.Document()
