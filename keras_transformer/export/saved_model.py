@@ -21,7 +21,6 @@ from keras_transformer.export.signatures import describe_signatures, trace_signa
 from keras_transformer.export.warmup import replay, warmup_requests, write_warmup
 from keras_transformer.text import SentencePieceTokenizer, Tokenizer
 from keras_transformer.text.files import save_tokenizers
-from keras_transformer.translation.graph_method import forget_graphs
 from keras_transformer.translation.translator import Translator
 from keras_transformer.utils.checksums import record_files
 from keras_transformer.utils.memory import trim_memory
@@ -136,8 +135,7 @@ def write_graph(translator: Translator, path: str | os.PathLike) -> dict[str, di
     write_graph(Translator.load("runs/en_de"), "saved_models/en_de/1")
     ```
     """
-    translator = copy.copy(translator.without_lora())
-    forget_graphs(translator)  # Those of an export take memory, and are not needed after it.
+    translator = copy.copy(translator.without_lora())  # Whose graphs are not needed afterwards.
     if translator.compiled and translator.model.quantization_mode is None:
         translator = translator.with_prepared_weights()  # Faster, at the cost of memory.
     functions = trace_signatures(translator)

@@ -117,9 +117,9 @@ class TransformerBackbone(keras_hub.models.Backbone):
         self.transformer.enable_lora(rank, targets=target_layer_names or ("attention",))
 
     def get_config(self) -> dict[str, Any]:
-        # KerasHub would give the dtype of int8 layers.
+        # KerasHub's would give the dtypes of int8 layers, and rename the policy that they share.
         dtype = keras.dtype_policies.serialize(self.dtype_policy)
-        return {**super().get_config(), "dtype": dtype, **_sizes(self.transformer)}
+        return {"name": self.name, "dtype": dtype, **_sizes(self.transformer)}
 
 
 def _sizes(transformer):

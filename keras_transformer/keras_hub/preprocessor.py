@@ -1,5 +1,6 @@
 """From pairs of texts to the inputs and labels of `TransformerSeq2SeqLM`."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -24,6 +25,7 @@ class TransformerSeq2SeqLMPreprocessor(keras_hub.models.Seq2SeqLMPreprocessor):
         source_tokenizer: The tokenizer of the source, if the languages have separate vocabularies.
         encoder_sequence_length: S, including eos.
         decoder_sequence_length: T, including bos.
+        origin: License, attribution and languages of the model, as far as they are known.
         **kwargs: Other arguments of `keras_hub.models.Seq2SeqLMPreprocessor`.
 
     Call arguments:
@@ -54,10 +56,12 @@ class TransformerSeq2SeqLMPreprocessor(keras_hub.models.Seq2SeqLMPreprocessor):
         source_tokenizer: TransformerTokenizer | None = None,
         encoder_sequence_length: int = _LENGTH,
         decoder_sequence_length: int = _LENGTH,
+        origin: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ):
         super().__init__(tokenizer, encoder_sequence_length, decoder_sequence_length, **kwargs)
         self.source_tokenizer = source_tokenizer
+        self.origin = dict(origin or {})
 
     def build(self, input_shape: Any = None) -> None:
         super().build(input_shape)
@@ -160,6 +164,7 @@ class TransformerSeq2SeqLMPreprocessor(keras_hub.models.Seq2SeqLMPreprocessor):
             "source_tokenizer": source and keras.saving.serialize_keras_object(source),
             "encoder_sequence_length": self.encoder_sequence_length,
             "decoder_sequence_length": self.decoder_sequence_length,
+            "origin": self.origin,
         }
 
     @classmethod

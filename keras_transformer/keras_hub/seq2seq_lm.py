@@ -113,6 +113,7 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
             source,
             encoder_sequence_length or decoding.max_source_length,
             decoder_sequence_length or longest,
+            translator.origin,
         )
         task = cls(backbone, preprocessor)
         task.compile(sampler="greedy")
@@ -138,13 +139,15 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
             )
         source = preprocessor.source_tokenizer or preprocessor.tokenizer
         model = self.backbone.transformer
-        return Translator(
+        translator = Translator(
             model.with_dtype(model.dtype_policy),
             source.unwrap(),
             preprocessor.tokenizer.unwrap(),
             decoding,
             compiled,
         )
+        translator.origin = preprocessor.origin
+        return translator
 
     def generate_step(
         self, inputs: dict[str, Any], stop_token_ids: Sequence[int] | None = None

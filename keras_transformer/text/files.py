@@ -83,11 +83,11 @@ def save_tokenizers(
 def read_tokenizers(paths: Sequence[Path], subwords: str) -> tuple[Tokenizer, Tokenizer]:
     """Return the tokenizers of source and target.
 
-    A file that holds a vocabulary of trees or of words is recognized.
+    The kind of each is recognized by its content.
 
     Args:
         paths: Vocabulary files, as returned by `vocabulary_paths`.
-        subwords: Kind of vocabulary, as in `DataConfig.subwords`.
+        subwords: Kind that a file without such content should have, as in `DataConfig.subwords`.
 
     Returns:
         Source and target tokenizers; the same object if there is one file.
@@ -108,9 +108,10 @@ def _kind_of(path: Path, subwords: str) -> type[Tokenizer]:
     content = path.read_bytes() if path.is_file() else b""
     if _has_trees(content):
         return TreeTokenizer
-    if content.startswith(b"{") or subwords == "word":
-        return WordTokenizer
-    return WordPieceTokenizer if subwords == "wordpiece" else SentencePieceTokenizer
+    by_start = {b"{": "word", b"<pad>\n": "wordpiece", b"\n": "bpe"}
+    found = next((kind for start, kind in by_start.items() if content.startswith(start)), subwords)
+    kinds = {"word": WordTokenizer, "wordpiece": WordPieceTokenizer}
+    return kinds.get(found, SentencePieceTokenizer)
 
 
 def _has_trees(vocabulary: bytes) -> bool:

@@ -11,6 +11,9 @@ TEXT = tf.TensorSpec([None], tf.string, name="text")
 HOST = "/CPU:0"
 """Where texts and the integers about them are; a GPU would compute them in many small steps."""
 
+GRAPHS = "_graph_functions"
+"""The attribute of an instance with its graphs, which its copies must not have."""
+
 
 class graph_method:  # noqa: N801  A decorator.
     """Trace a method once per instance, and run its graph.
@@ -53,9 +56,9 @@ class graph_method:  # noqa: N801  A decorator.
             )
         version = getattr(instance, "graph_version", None)
         if vars(instance).get("_traced_version", version) != version:
-            forget_graphs(instance)
+            vars(instance).pop(GRAPHS, None)
         vars(instance)["_traced_version"] = version
-        functions = vars(instance).setdefault("_graph_functions", {})
+        functions = vars(instance).setdefault(GRAPHS, {})
         if (function := functions.get(self)) is None:
             function = tf.function(
                 self._method.__get__(instance),
@@ -65,8 +68,3 @@ class graph_method:  # noqa: N801  A decorator.
             # Threads that come at the same time share one graph.
             function = functions.setdefault(self, function)
         return function
-
-
-def forget_graphs(instance: Any) -> None:
-    """Drop the graphs of an instance, which a copy shares with its original."""
-    vars(instance).pop("_graph_functions", None)

@@ -197,10 +197,7 @@ def _in_export(version: Path) -> SavedTranslator:
     data = record.facts.get("data")
     # The facts of an export made in Python may be anything.
     if not isinstance(data, Mapping) or "subwords" not in data:
-        # No SentencePiece model begins like this.
-        is_word_piece = vocabularies[0].read_bytes().startswith(b"<pad>\n")
-        kind = "wordpiece" if is_word_piece else "bpe"
-        data = {"subwords": _subwords_of(read_tokenizers(vocabularies[:1], kind)[0])}
+        data = {"subwords": _subwords_of(read_tokenizers(vocabularies[:1], "bpe")[0])}
     origin = {name: record.facts[name] for name in ORIGIN if name in record.facts}
     config = TranslatorConfig.from_sections({**sections, "data": data, "origin": origin}, path)
     return SavedTranslator(

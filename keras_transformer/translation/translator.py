@@ -22,7 +22,7 @@ from keras_transformer.translation.batching import (
     list_of_strings,
     translate_in_batches,
 )
-from keras_transformer.translation.graph_method import HOST, TEXT, forget_graphs, graph_method
+from keras_transformer.translation.graph_method import GRAPHS, HOST, TEXT, graph_method
 from keras_transformer.translation.inspection import Inspection
 from keras_transformer.translation.languages import (
     Languages,
@@ -161,9 +161,12 @@ class Translator(Inspection):
     def with_prepared_weights(self) -> "Translator":
         """Return a translator that prepares the weights of its search once; see `TokenSearch`."""
         translator = copy.copy(self)
-        forget_graphs(translator)
         translator._token_search = self._token_search.with_prepared_weights()
         return translator
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the graphs, which belong to this object and cannot be pickled."""
+        return {name: value for name, value in vars(self).items() if name != GRAPHS}
 
     @property
     def graph_version(self) -> int:

@@ -267,17 +267,21 @@ def test_a_model_of_many_languages_is_refused():
 @pytest.mark.slow
 @pytest.mark.parametrize("change", ["lora", "int8"])
 def test_lora_and_int8_go_both_ways(translator, tmp_path, change):
-    model = translator.model.with_dtype("float32")
+    model = Transformer(translator.model.config)  # With Keras's own policy.
+    model.set_weights(translator.model.get_weights())
     if change == "int8":
         model.quantize("int8")
     else:
         model.enable_lora(2)
     changed = Translator(model, translator.tokenizer, decoding=translator.decoding)
+    changed.origin = {"license": "mit", "attribution": "Jane Doe"}
     TransformerSeq2SeqLM.from_translator(changed, S).save_to_preset(str(tmp_path))
+    assert keras.config.dtype_policy().name == "float32"
     loaded = keras_hub.models.Seq2SeqLM.from_preset(str(tmp_path))
     loaded.compile(sampler="greedy", jit_compile=False)
     assert loaded.generate(SENTENCES[:3]) == changed(SENTENCES[:3])
     assert same_weights(loaded.to_translator().model, model)
+    assert loaded.to_translator().origin == changed.origin
 
 
 def test_a_frozen_model_stays_frozen_in_a_backbone(tmp_path):

@@ -132,6 +132,15 @@ def test_separate_vocabularies_stay_separate(target_vocab_size, tmp_path):
     assert loaded.target_tokenizer.model == target.model
 
 
+@pytest.mark.parametrize("kinds", [("bpe", "wordpiece"), ("wordpiece", "bpe")])
+def test_the_vocabularies_may_be_of_two_kinds(kinds, tmp_path):
+    source, target = map(trained_tokenizer, kinds)
+    Translator(tiny_model(300, 300), source, target).save(tmp_path)
+    loaded = Translator.load(tmp_path)
+    assert loaded.tokenizer.model == source.model
+    assert loaded.target_tokenizer.model == target.model
+
+
 def trained_tokenizer(subwords):
     lines = [side for pair in toy_pairs(50) for side in pair]
     if subwords == "wordpiece":

@@ -1,3 +1,6 @@
+import copy
+import pickle
+
 import keras
 import numpy as np
 import pytest
@@ -165,6 +168,13 @@ def test_no_translation_has_more_than_max_length_tokens(beam_size):
     ids = search(translator, SENTENCES)[0]
     assert all(len(row) == 4 or row[-1] == EOS_ID for row in ids)
     assert max(map(len, ids)) == 4
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_a_translator_that_has_translated_can_be_copied(copied):
+    translator = tiny_translator(num_layers=1, beam_size=1)
+    expected = translator(SENTENCES)
+    assert copied(translator)(SENTENCES) == expected
 
 
 @pytest.mark.parametrize("limit", ["_MAX_TOKENS", "_MAX_LOGITS"])
