@@ -18,6 +18,7 @@ import h11
 import uvicorn
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from keras_transformer.serving.errors import Code, ServingError, invalid
@@ -32,6 +33,8 @@ _HANDSHAKE_SECONDS = 5
 _MOST_MEMBERS = 100
 """Parts of a gzip file; the end of the file is copied for each."""
 _PROBE_SECONDS = 1
+_SILENT_SECONDS = 2
+"""Time that a client may send nothing of a body that is refused."""
 STOP_MARGIN = 2
 """Seconds after `stop_seconds`, in which answers to dropped requests are sent."""
 
@@ -194,7 +197,7 @@ class _HttpServer(uvicorn.Server):
                 allow_headers=["*"],
             )
         config = uvicorn.Config(
-            application,
+            _reading_rest(application, limits.body_seconds),
             interface="asgi3",
             proxy_headers=False,  # The access log has the address of the connection.
             http=_limited_protocol(limits.idle_seconds, limits.connections),
@@ -325,6 +328,47 @@ def _limited_protocol(idle_seconds: float, most: int) -> type[asyncio.Protocol]:
                 self.deadline = None
 
     return Protocol
+
+
+def _reading_rest(application: ASGIApp, seconds: float) -> ASGIApp:
+    """Return an application that reads a refused body to its end before the connection is closed.
+
+    A client that sends everything first would find its connection reset, and no answer.
+
+    Args:
+        application: The ASGI application.
+        seconds: Time that the rest of a body has, once the application has answered.
+    """
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        is_more, is_refused = True, False
+
+        async def read() -> Message:
+            nonlocal is_more
+            message = await receive()
+            is_more = message.get("more_body", False)
+            return message
+
+        async def read_rest() -> None:
+            # The server may stop meanwhile, which cancels the task.
+            with contextlib.suppress(TimeoutError, asyncio.CancelledError):
+                async with asyncio.timeout(seconds):
+                    while is_more:
+                        await asyncio.wait_for(read(), _SILENT_SECONDS)
+
+        async def write(message: Message) -> None:
+            nonlocal is_refused
+            if message["type"] == "http.response.start":
+                is_refused = message["status"] >= 400
+            elif is_refused and is_more and not message.get("more_body"):
+                await send({**message, "more_body": True})
+                await read_rest()
+                message = {"type": "http.response.body"}
+            await send(message)
+
+        await application(scope, read, write)
+
+    return answer
 
 
 class ClosingError(ServingError):
