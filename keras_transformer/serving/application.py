@@ -30,6 +30,8 @@ _PROBES = (LIVE, METRICS, READY)
 _MODEL = r"/v1/models/(?P<name>[^/:]+)(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
 PREDICT = re.compile(rf"(?i:{_MODEL}):(?P<method>classify|regress|predict)", re.IGNORECASE)
 STATUS = re.compile(rf"(?i:{_MODEL})(?P<metadata>/metadata)?", re.IGNORECASE)
+_ADDRESS = re.compile("https?://([^/]+)", re.IGNORECASE)
+"""What precedes a path if a client asks through a proxy, with its host."""
 _NOT_FOUND = "<html><head><title>404 Not Found</title></head><body><h1>Not Found</h1></body></html>"
 
 
@@ -99,8 +101,13 @@ class Application:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle an ASGI request."""
-        request = Request(scope, receive)
         path = scope["raw_path"].decode("ascii", "replace")
+        if address := _ADDRESS.match(path):
+            path = path[address.end() :] or "/"
+            # RFC 9112 ignores the header, so this is the host to check.
+            headers = [header for header in scope["headers"] if header[0] != b"host"]
+            scope = {**scope, "headers": [*headers, (b"host", address[1].encode())]}
+        request = Request(scope, receive)
         client = request.client.host if request.client else ""
         entry = Entry("REST", request.method, path[:200], client)
         if request.method == "POST" and (match := PREDICT.fullmatch(path)):

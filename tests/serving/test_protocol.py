@@ -161,9 +161,14 @@ def test_only_small_answers_are_indented(plain):
         assert (b"\n    " in content) == indented
 
 
-def test_a_path_outside_v1_is_answered_in_html(plain):
-    status, content = plain.get("/nothing")
+@pytest.mark.parametrize("address", ["", "http://localhost:8501", "HTTPS://LOCALHOST"])
+def test_a_path_may_come_with_an_address(address, plain):
+    status, content = plain.get(f"{address}/nothing")  # Outside /v1/, the answer is HTML.
     assert (status, content[:6]) == (404, b"<html>")
+    path = "/v1/models/shout/metadata?a=http://b"
+    assert plain.get(address + path) == plain.get(path)
+    assert plain.get(address + path)[0] == 200
+    assert plain.get("http://elsewhere" + path)[0] == 403
 
 
 def test_a_body_may_be_compressed(plain):
