@@ -24,6 +24,8 @@ _NO_SPAN = rf"{_LETTERS}*[0-9]%|{_LETTERS}+[-/]?"
 """What is no span, nor a part of one: in 100%der, and/or and well-known."""
 _BLANK = r"[\s\pZ]"
 _EDGE = rf"(?:{_BLANK}|\\[nrt])*"
+_PATH = r"(?:^|[^\pL\pM\pN_])[A-Za-z]:(?:\\[nrt])*\\(?:[^\Wnrt]|[nrt.-][\w.-])[\w.\\-]*\w"
+"""A path with a directory, whose end may look like a break: C:\\data\\n, but not A:\\n."""
 
 
 def _without(pattern: str, *lookarounds: str) -> str:
@@ -333,9 +335,11 @@ def cut_edges(text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
 
     >>> [part.numpy()[0].decode() for part in cut_edges(tf.constant([r" a b\n "]))]
     [' ', 'a b', '\\n ']
+    >>> [part.numpy()[0].decode() for part in cut_edges(tf.constant([r"in C:\data\new\t "]))]
+    ['', 'in C:\\data\\new\\t', ' ']
     """
     before = tf.strings.regex_replace(text, rf"(?s)^({_EDGE}).*$", r"\1")
     rest = tf.strings.substr(text, tf.strings.length(before), tf.strings.length(text))
-    middle = tf.strings.regex_replace(rest, f"{_EDGE}$", "")
+    middle = tf.strings.regex_replace(rest, f"({_PATH})?{_EDGE}$", r"\1")
     after = tf.strings.substr(rest, tf.strings.length(middle), tf.strings.length(rest))
     return before, middle, after
