@@ -35,11 +35,12 @@ from keras_transformer.text.protection import (
 from keras_transformer.translation.sentencewise import cut_tag, in_batches
 
 _ANY_NUMBER = 2**20
-_TAG = r"(?s)</?[A-Za-z0-9](?:.*[^/])?>"
+_TAG = r"</?[A-Za-z0-9](?:[^<]*[^</])?>"
+"""One tag; with a < inside, a span is more, such as <code>x</code>."""
 _VOID = r"(?is)</?(?:br|hr|img|input|wbr)\b.*"
 """Tags that have no content, and close nothing."""
-_OFTEN_VOID = r"(?is)<(?:area|base|col|embed|link|meta|source|track)\b.*"
-"""Tags that HTML does not close. Other formats may: LibreOffice writes <link> and </link>."""
+_NAME = r"(?s)^</?(?:([biuvc]|lang|ruby|rt)\.|([\w:.-]*)).*$"
+"""The name of a tag; in subtitles, `</c>` closes `<c.red>`."""
 _ADDED = r"(?s)[0-9]+ [<{$%].*"
 """Tags and placeholders, after the number of their text."""
 _OPENING, _CLOSING, _OTHER = range(3)
@@ -159,16 +160,24 @@ class ProtectedTranslation:
             output, is_kept = self._target.write(ids, middle), no_term
         else:
             output, is_kept = self._with_symbols(search, tag, middle, pieces, is_on)
+        # The white space at the edges is that of the source.
+        output = tf.where(is_on, cut_edges(output)[1], output)
         # With the targets of terms, which may contain spans.
         plain = join(pieces)
-        is_kept &= self._keeps(plain, output, protect)
+
+        def keeps(expected, found, rows):
+            edges = tf.gather(before, rows), tf.gather(after, rows)
+            sides = (tf.strings.join([edges[0], each, edges[1]]) for each in (expected, found))
+            return self._keeps(*sides, tf.gather(protect, rows))
+
+        is_kept &= keeps(plain, output, tf.range(tf.size(text)))
         bad = tf.where(~is_kept)[:, 0]
 
         def repair():
             found = self._between(search, tf.gather(tag, bad), tf.gather(pieces, bad))
+            found = cut_edges(found)[1]
             expected = tf.gather(plain, bad)
-            is_good = self._keeps(expected, found, tf.gather(protect, bad))
-            found = tf.where(is_good, found, expected)
+            found = tf.where(keeps(expected, found, bad), found, expected)
             return tf.tensor_scatter_nd_update(output, bad[:, tf.newaxis], found)
 
         output = tf.cond(tf.size(bad) > 0, repair, lambda: output)
@@ -258,7 +267,7 @@ class ProtectedTranslation:
             return self._target.write(search(part, kept), part)
 
         found = in_batches(translate, texts)
-        middle = tf.tensor_scatter_nd_update(middle, places, tf.strings.strip(found))
+        middle = tf.tensor_scatter_nd_update(middle, places, cut_edges(found)[1])
         return join(pieces.with_values(tf.strings.join([before, middle, after])))
 
     def _most(self):
@@ -311,7 +320,7 @@ class ProtectedTranslation:
         """
         is_name = spans[:, tf.newaxis] == tf.constant(symbols.names)
         numbers = tf.argmax(tf.cast(is_name, tf.int32), axis=1, output_type=tf.int32)
-        kind, partner = _find_pairs(rows, spans)
+        kind, partner, _ = _find_pairs(rows, spans)
         is_symbol = tf.reduce_any(is_name, axis=1)
         is_symbol &= tf.gather(is_symbol, partner)  # Tags that belong together are replaced both.
         places = tf.range(tf.size(spans))
@@ -369,26 +378,27 @@ class ProtectedTranslation:
 
 
 def _find_pairs(rows, spans):
-    """Return which spans are tags, and which of these belong together.
+    """Return which spans are tags, which of these belong together, and which must do so.
 
     Args:
         rows: int64 [N], the texts of spans, ascending.
         spans: string [N].
 
     Returns:
-        `_OPENING`, `_CLOSING` or `_OTHER`, int32 [N]; and the places of the tags that each closes
-        or that close it, or their own, int32 [N].
+        `_OPENING`, `_CLOSING` or `_OTHER`, int32 [N]; the places of the tags that each closes or
+        that close it, or their own, int32 [N]; and whether a text closes all tags of the name,
+        bool [N].
     """
     is_tag = tf.strings.regex_full_match(spans, _TAG) & ~tf.strings.regex_full_match(spans, _VOID)
     closes = is_tag & tf.strings.regex_full_match(spans, "(?s)</.*")
-    names = tf.strings.regex_replace(spans, r"(?s)^</?([\w:.-]*).*$", r"\1")
+    names = tf.strings.regex_replace(spans, _NAME, r"\1\2")
     of_text = tf.strings.join([tf.strings.as_string(rows), names], " ")
     distinct, index = tf.unique(of_text)
     balance = tf.where(is_tag, tf.where(closes, -1, 1), 0)
     is_closed = tf.math.unsorted_segment_sum(balance, index, tf.size(distinct)) == 0
-    is_tag &= tf.gather(is_closed, index) | ~tf.strings.regex_full_match(spans, _OFTEN_VOID)
+    is_closed = is_tag & tf.gather(is_closed, index)
     kind = tf.where(is_tag, tf.where(closes, _CLOSING, _OPENING), _OTHER)
-    tags = tf.cast(tf.where(is_tag)[:, 0], tf.int32)
+    tags = tf.cast(tf.where(is_closed)[:, 0], tf.int32)
     rows, closes, names = (tf.gather(each, tags) for each in (rows, closes, names))
     # Within a depth, tags open and close in turn.
     size = tf.size(tags, tf.int64)
@@ -403,13 +413,14 @@ def _find_pairs(rows, spans):
     for each in (is_pair, group, names):
         is_pair &= tf.gather(each, other) == each
     partner = tf.where(is_pair, tf.gather(tags, other), tags)
-    return kind, tf.tensor_scatter_nd_update(tf.range(tf.size(spans)), tags[:, tf.newaxis], partner)
+    places = tf.range(tf.size(spans))
+    return kind, tf.tensor_scatter_nd_update(places, tags[:, tf.newaxis], partner), is_closed
 
 
 def _nests(rows, spans, batch):
-    """Return whether each tag of texts closes the last open one, or is closed, bool [B]."""
-    kind, partner = _find_pairs(rows, spans)
-    is_alone = (kind != _OTHER) & (partner == tf.range(tf.size(spans)))
+    """Return whether tags of texts, but for names that these leave open, nest, bool [B]."""
+    _, partner, is_closed = _find_pairs(rows, spans)
+    is_alone = is_closed & (partner == tf.range(tf.size(spans)))
     return tf.math.unsorted_segment_sum(tf.cast(is_alone, tf.int32), rows, batch) == 0
 
 

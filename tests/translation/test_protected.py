@@ -11,7 +11,7 @@ from keras_transformer.config import DecodingConfig
 from keras_transformer.documents.files import KEPT
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
 from keras_transformer.text.patterns import find_symbols
-from keras_transformer.text.protection import Protection
+from keras_transformer.text.protection import Protection, cut_edges
 from keras_transformer.translation.protected import _find_pairs
 from keras_transformer.translation.translator import Translator
 from tests.helpers.tiny import ODD, tiny_model, tiny_tokenizer, toy_pairs
@@ -21,7 +21,7 @@ SPANS = [
     *SYMBOLS,
     *("%1", "%2$s", "%-5.2f", "{name!r:>10}", "%(count)d", "{n, plural, one {# file}}"),
     *("${HOME}", "$(dir)", "%SERVER%", '<a href="x">', "</a>", "<br/>", "&#8230;", "\n", "\t"),
-    *("https://keras.io/api", "a.b@example.org", "/etc/fstab", "C:\\new\\dir", "--help", "-v"),
+    *("https://keras.io/api", "a.b@example.org", "/etc/fstab", "C:\\new\\t", "--help", "-v"),
 ]
 PARTS = ["%", "{", "}", "<", "<b", "/>", "&", "$", "100%", "5%d", "\\", "\ufdd0", "\ufdd1", "\x01"]
 WORDS = ["one", "dog", "sees", "ﬁ", "漢字", "кот", "red-blue", "and/or", "Dogs", "the"]
@@ -51,18 +51,18 @@ def hostile_text(seed):
     return space.join(choose.choice(choose.choices(pools, weights)[0]) for _ in range(count))
 
 
-def split(texts, terms=""):
+def split(texts, terms="", own=""):
     """Return the pieces of texts, and for each whether it is the target of a term."""
     count = len(texts)
-    rows, is_term = Protection().split(texts, ["all"] * count, [terms] * count)
+    rows, is_term = Protection(own).split(texts, ["all"] * count, [terms] * count)
     return rows.to_list(), rows.with_values(is_term).to_list()
 
 
-def check(sources, translations, terms=""):
+def check(sources, translations, terms="", own=""):
     """Assert that translations keep the spans and terms of their sources."""
-    pieces, flags = split(sources, terms)
+    pieces, flags = split(sources, terms, own)
     expected = [b"".join(row).decode() for row in pieces]
-    given, found = (split(texts)[0] for texts in (expected, translations))
+    given, found = (split(texts, own=own)[0] for texts in (expected, translations))
     for source, translation, row, is_term, spans, kept in zip(
         sources, translations, pieces, flags, given, found, strict=True
     ):
@@ -72,22 +72,28 @@ def check(sources, translations, terms=""):
         targets = [piece for piece, is_its in zip(row, is_term, strict=True) if is_its]
         for target in {*targets}:
             assert translation.encode().count(target) >= targets.count(target)
-        assert translation.startswith(source[: len(source) - len(source.lstrip())])
-        assert translation.endswith(source[len(source.rstrip()) :])
+    sides = [
+        list(zip(*(part.numpy() for part in cut_edges(texts)), strict=True))
+        for texts in (sources, translations)
+    ]
+    for (before, middle, after), found in zip(*sides, strict=True):
+        assert not middle or (before, after) == found[::2]
 
 
 def nests(pieces):
-    """Return whether tags among pieces close in the order in which they opened."""
+    """Return whether the tags whose names all close do so in the order in which they opened."""
+    tags = [tag for tag in pieces[1::2] if re.fullmatch(rb"<[^<]*[^/]>", tag)]
+    names = [re.split(rb"[\s.>]", tag.strip(b"</"))[0] for tag in tags]
+    closes = [tag.startswith(b"</") for tag in tags]
     opened = []
-    for tag in pieces[1::2]:
-        if not tag.startswith(b"<") or tag.endswith(b"/>"):
+    for name, is_closing in zip(names, closes, strict=True):
+        of_name = [other for each, other in zip(names, closes, strict=True) if each == name]
+        if 2 * sum(of_name) != len(of_name):
             continue
-        name = tag.strip(b"</>").split()[0]
-        if tag.startswith(b"</"):
-            if not opened or opened.pop() != name:
-                return False
-        else:
+        if not is_closing:
             opened.append(name)
+        elif not opened or opened.pop() != name:
+            return False
     return not opened
 
 
@@ -129,20 +135,48 @@ def test_symbols_stand_for_spans_where_the_model_puts_them():
     assert any(row[0] not in text for row, text in zip(pieces, found, strict=True))
 
 
-def test_a_tag_that_html_does_not_close_nests_if_the_text_closes_it():
-    texts = [
-        f'<variable id="{i}"><link href="{i}">{words}</link></variable>'
-        for i, words in enumerate(["one dog", "dog sees the red dog", "the dog", "one", "red one"])
-    ]
-    assert all(nests(row) for row in split(texts)[0])
-    for options in ({"temperature": 1.5}, {"beam_size": 2}):
-        check(texts, translate(make_translator(**options), texts))
-    left_open = ["one<br>dog <link>sees</link>", "<hr><b>the</b> dog", "<b>one<br>dog</b></br>"]
-    spans = [row[1::2] for row in split(left_open)[0]]
-    rows = [number for number, row in enumerate(spans) for _ in row]
-    kind, partner = _find_pairs(tf.constant(rows, tf.int64), tf.constant(sum(spans, [])))
-    assert kind.numpy().tolist() == [2, 0, 1, 2, 0, 1, 0, 2, 1, 2]
-    assert partner.numpy().tolist() == [0, 2, 1, 3, 5, 4, 8, 7, 6, 9]
+def test_tags_nest_next_to_one_that_nothing_closes():
+    starts = ["<li>", "one <code>dog</code>", "<v Anna>", "red <00:05.000>", "the </p>"]
+    texts = [f"{start}<b>{words}</b>" for start in starts for words in ("one", "red dog", "the")]
+    check(texts, make_translator(temperature=1.5, protect=KEPT)(texts), own=KEPT)
+
+
+@pytest.mark.parametrize(
+    "spans, kinds, partners, must_nest",
+    [
+        ("<br> <link> </link>", [2, 0, 1], [0, 2, 1], [0, 1, 1]),
+        ("<hr> <b> </b> <b/>", [2, 0, 1, 2], [0, 2, 1, 3], [0, 1, 1, 0]),
+        ("<b> <br> </b> </br>", [0, 2, 1, 2], [2, 1, 0, 3], [1, 0, 1, 0]),
+        ("<link> <i> </i> </p>", [0, 0, 1, 1], [0, 2, 1, 3], [0, 1, 1, 0]),
+        ("</p> <i> </b> </i> <b>", [1, 0, 1, 1, 0], [0, 1, 2, 3, 4], [0, 1, 1, 1, 1]),
+        ("<c.red> <code>x</code> </c>", [0, 2, 1], [2, 1, 0], [1, 0, 1]),
+        ("<a.b> <a.c> </a.c> </a.b>", [0, 0, 1, 1], [3, 2, 1, 0], [1, 1, 1, 1]),
+    ],
+)
+def test_tags_of_a_name_that_a_text_closes_belong_together(spans, kinds, partners, must_nest):
+    rows = tf.zeros([len(kinds)], tf.int64)
+    found = [each.numpy().tolist() for each in _find_pairs(rows, tf.constant(spans.split()))]
+    assert found == [kinds, partners, must_nest]
+
+
+@pytest.mark.parametrize("has_symbols", [True, False])
+def test_the_edges_of_a_text_stay(has_symbols):
+    sources = ["one %s {0}\n", "one\\ndog\\t", " \\n<b>red</b>\n\n", "one\ndog sees <b>the</b>"]
+    paths = [r"C:\data\t", r"one C:\n\red\n", r"the C:\a\r"]
+    translator = make_translator(has_symbols)
+    for output in (" \\n", "\t", "\u00a0"):  # The model adds them.
+
+        def search(text, kept, output=output):
+            texts = tf.strings.join([output, text, output])
+            return translator._protected._target.tokenize(texts, 60).to_tensor(0)
+
+        options = (tf.fill([len(sources + paths)], each) for each in ("all", ""))
+        found = translator._protected(search, tf.constant(sources + paths), *options)
+        assert [text.decode() for text in found.numpy()] == sources + paths
+    spans = [row[1::2] for row in split(paths)[0]]
+    assert [[each.decode() for each in row] for row in spans] == [[p.split()[-1]] for p in paths]
+    others = [r"Name:\t", r"A:\n\n", r"C:\data \t"]
+    assert [each.decode() for each in cut_edges(others)[1].numpy()] == ["Name:", "A:", r"C:\data"]
 
 
 @pytest.mark.parametrize("has_symbols", [True, False])
