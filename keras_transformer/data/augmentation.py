@@ -21,7 +21,6 @@ Pair = tuple[str, str]
 _SAMPLE = 4096
 """Pairs that tell how much longer the text becomes."""
 _ENDS = tuple(".!?。！？")
-_WORD = r"[^\W\d_][\w'’&~-]*"
 # Options, escapes, variables of LibreOffice, and conversions that programs define themselves.
 _ALSO_FIXED = r"(?<!\S)--?[A-Za-z][\w-]*|\\[a-z]|\$\[\w+\]|(?<![\d%])%[A-Za-z]"
 _PLURALS = re.compile(r"\{\s*\w+\s*,\s*(?:plural|selectordinal|select)\s*,")
@@ -44,14 +43,15 @@ class Changes:
     """
 
     def __init__(self, symbols: Sequence[str]):
-        from keras_transformer.text.patterns import PATTERNS
+        from keras_transformer.text.patterns import PATTERNS, mark_ranges
 
         # Accelerators are parts of words.
         fixed = [pattern for name, pattern in PATTERNS.items() if name != "accelerators"]
         self._additions = _additions(symbols)
         longest_first = sorted(symbols, key=len, reverse=True)
         fixed += [_ALSO_FIXED, *(re.escape(each) for each in longest_first if each[1:])]
-        self._parts = re.compile(f"(?:{'|'.join(fixed)})|(?P<word>{_WORD})")
+        word = rf"[^\W\d_][\w{mark_ranges()}'’&~-]*"
+        self._parts = re.compile(f"(?:{'|'.join(fixed)})|(?P<word>{word})")
 
     def apply(
         self, names: Sequence[str], pair: Pair, second: Pair | None, draw: random.Random

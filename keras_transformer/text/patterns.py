@@ -3,7 +3,9 @@ r"""Placeholders, markup and URLs in text: what a translation copies instead of 
 The patterns have no capturing groups, so `"|".join` combines them.
 """
 
+import functools
 import re
+import unicodedata
 
 _HTML_NAMES = (
     "a|abbr|acronym|address|area|article|aside|audio|b|base|bdi|bdo|big|blockquote|body|br|BR|button|"
@@ -80,6 +82,27 @@ PATTERNS: dict[str, str] = {
 
 PLACEHOLDERS = ("printf", "python", "icu", "qt", "variables")
 """The names of the patterns of what a program replaces."""
+
+
+@functools.cache
+def mark_ranges() -> str:
+    r"""Return the vowel signs, tones and accents that `\w` of `re` lacks, for a class in brackets.
+
+    >>> re.findall(rf"[\w{mark_ranges()}]+", "हिन्दी, ไทย!")
+    ['हिन्दी', 'ไทย']
+    """
+    characters = filter(
+        lambda each: unicodedata.category(each) in ("Mn", "Mc"), map(chr, range(0x20000))
+    )
+    # Variation selectors belong to signs, such as emoji.
+    marks = "".join(characters).translate(dict.fromkeys(range(0xFE00, 0xFE10)))
+    ranges: list[str] = []
+    for mark in marks:
+        if ranges and ord(mark) == ord(ranges[-1][-1]) + 1:
+            ranges[-1] = f"{ranges[-1][0]}-{mark}"
+        else:
+            ranges.append(mark)
+    return "".join(ranges)
 
 
 def find_symbols(text: str, *names: str) -> list[str]:

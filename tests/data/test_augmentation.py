@@ -61,6 +61,7 @@ def changed(pairs, tokenizer, rates, number=0, first=0, members=None, max_length
         ("upper", ("Don't %s <b>ß</b> 2nd", "Ä -v é\\n"), ("DON'T %s <b>SS</b> 2ND", "Ä -v É\\n")),
         ("upper", ("%Kmay $[officename]", "5%ige"), ("%KMAY $[officename]", "5%IGE")),
         ("title", ("don't a_b c&d {x} e-f", "über 2nd"), ("Don't A_b C&d {x} E-f", "Über 2nd")),
+        ("title", ("ko\u0308ln am", "हिन्दी ab"), ("Ko\u0308ln Am", "हिन्दी Ab")),
         ("no_final_punctuation", ("A dog.", "Ein Hund!"), ("A dog", "Ein Hund")),
         ("no_final_punctuation", ("A dog.", "Ein Hund"), ("A dog.", "Ein Hund")),
         ("no_final_punctuation", ("Open...", "Auf."), ("Open...", "Auf.")),

