@@ -429,9 +429,10 @@ def track_loss(model: keras.Model, loss: Any, rows: Any) -> None:
         loss: The loss of this replica, of which the loss of the batch is the sum over replicas.
         rows: The number of sentences on this replica.
     """
-    replicas = replica_count()
     if has_part(model):
-        # Not the mean of a replica's own sentences: all replicas count alike, whatever they have.
-        rows = sum_over_replicas(ops.cast(rows, "float32")) / replicas
+        # On each replica that of the batch, since other machines don't see its metric.
+        loss, rows = sum_over_replicas([ops.cast(value, "float32") for value in (loss, rows)])
+    else:
+        loss = loss * replica_count()
     tracker = next(metric for metric in model.metrics if metric.name == "loss")
-    tracker.update_state(loss * replicas, sample_weight=rows)
+    tracker.update_state(loss, sample_weight=rows)

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer.config import PAD_ID
 from keras_transformer.losses import sum_over_replicas, token_weights, track_loss
 from keras_transformer.optimizers import FusedAdam
 
@@ -27,7 +28,7 @@ def whole_step(model: Any, data: Any) -> dict[str, Any]:
     else:
         compiled = _compiled(lambda count: _gradients(model, data, count))
         loss, gradients = compiled(_count_tokens(data))
-    return _finished(model, gradients, loss, rows=ops.shape(data[1])[0])
+    return _finished(model, gradients, loss, data[1])
 
 
 def step_in_parts(model: Any, data: Any) -> dict[str, Any]:
@@ -59,7 +60,7 @@ def step_in_parts(model: Any, data: Any) -> dict[str, Any]:
         loss = ops.sum(ops.stack(losses))
         scaled = model.optimizer.scale_loss(loss)
     gradients = tape.gradient(scaled, model.trainable_variables)
-    return _finished(model, gradients, loss, rows)
+    return _finished(model, gradients, loss, data[1])
 
 
 def accumulated_step(model: Any, data: Any) -> dict[str, Any]:
@@ -92,7 +93,7 @@ def accumulated_step(model: Any, data: Any) -> dict[str, Any]:
 
     compute = _compiled(gradients_of_parts) if model.compiles_gradients else gradients_of_parts
     loss, gradients = compute(_count_tokens(data))
-    return _finished(model, gradients, loss, rows)
+    return _finished(model, gradients, loss, data[1])
 
 
 def _gradients(model, data, count=None):
@@ -134,10 +135,12 @@ def _map(function, data):
     return keras.tree.map_structure(lambda x: None if x is None else function(x), data)
 
 
-def _finished(model, gradients, loss, rows):
+def _finished(model, gradients, loss, labels):
     """Update the weights and the loss metric, and return the logs of the step."""
     norm = apply_sum(model.optimizer, gradients, model.trainable_variables, model.clip_norm)
-    track_loss(model, loss, rows)
+    # Rows of padding, which make a batch one that replicas can divide, have no weight.
+    has_token = ops.any(ops.not_equal(labels, PAD_ID), axis=tuple(range(1, len(labels.shape))))
+    track_loss(model, loss, rows=ops.sum(ops.cast(has_token, "float32")))
     is_finite = ops.isfinite(norm)  # With float16, the loss scale may be too high for a step.
     model.gradient_norm.update_state(
         ops.where(is_finite, norm, 0.0), ops.cast(is_finite, "float32")
