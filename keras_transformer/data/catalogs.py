@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_transformer.documents.files import read_messages
+from keras_transformer.documents.xliff import is_kept
 
 _STORES = {
     ".po": "po.pofile",
@@ -29,7 +30,8 @@ def stream_catalog(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
     A line break in a message becomes `\n`, a tab `\t`, and what is inside the tags of XLIFF and TMX
     stays. Of a message with plural forms, the first and the last form of both sides are pairs. The
     sources of TMX are in the language that its header names as srclang, or else in the first one.
-    Messages that are fuzzy, not approved, obsolete or without a translation are left out.
+    Messages that are fuzzy, not approved, obsolete, without a translation or not to be translated
+    are left out.
 
     Args:
         path: A file whose suffix is .po, .xliff, .xlf, .tmx or .ts.
@@ -39,8 +41,8 @@ def stream_catalog(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
 
     Raises:
         ImportError: If translate-toolkit is missing.
-        ValueError: If the file is damaged, has no translated message, or is a TMX of more than two
-            languages or whose srclang is none of them.
+        ValueError: If the file is damaged, has no translated message, or has more than two
+            languages, or is a TMX whose srclang is none of them.
 
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp(), "de.po")
@@ -52,8 +54,10 @@ def stream_catalog(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
     messages = read_messages(path, _STORES)
     if path.suffix.lower() == ".tmx":
         _choose_languages(path, messages)
+    elif path.suffix.lower() != ".po":
+        _check_languages(path, messages)
     for unit in messages.units:
-        if not unit.isheader() and not unit.isobsolete() and not _is_unfinished(unit):
+        if not (unit.isheader() or unit.isobsolete() or _is_unfinished(unit) or is_kept(unit)):
             for source, target in _forms(unit):
                 if source.strip() and target.strip():
                     found = True
@@ -91,6 +95,19 @@ def _choose_languages(path: Path, memory: Any) -> None:
     source = next(iter(matching), None)
     memory.setsourcelanguage(source)
     memory.settargetlanguage(next((name for name in languages if name != source), None))
+
+
+def _check_languages(path: Path, messages: Any) -> None:
+    """Check that the files inside of an XLIFF have the same two languages."""
+    files = list(messages.document.iter("{*}file"))
+    for side in ("source", "target"):
+        names = {_language(each.get(f"{side}-language")) for each in files} - {""}
+        if len(names) > 1:
+            raise ValueError(
+                f"{path} must have one {side}-language in all of its files, received "
+                f"{', '.join(sorted(names))}. Export a file for each pair of languages from the "
+                "program that wrote it."
+            )
 
 
 def _language(name: str | None) -> str:

@@ -41,6 +41,7 @@ XLIFF = """<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2">
 <trans-unit id="2" approved="no"><source>Close</source><target>Auf</target></trans-unit>
 <trans-unit id="3"><source>Save</source><target state="needs-l10n">Save</target></trans-unit>
 <trans-unit id="4"><source>A cat</source></trans-unit>
+<trans-unit id="5" translate="no"><source>Keras</source><target>Keras</target></trans-unit>
 </body></file></xliff>"""
 XLIFF_2 = """<xliff version="2.0" xmlns="urn:oasis:names:tc:xliff:document:2.0" srcLang="en"
  trgLang="de"><file id="f"><unit id="1"><segment><source>A dog</source>
@@ -81,6 +82,8 @@ def test_finished_translations_are_pairs(tmp_path, name, content, pairs):
     "name, content, message",
     [
         ("de.po", 'msgid "Save"\nmsgstr ""\n', "none that is finished"),
+        ("app.xliff", XLIFF.replace("<file", '<file target-language="fr"/><file'),
+         "one target-language in all of its files, received de, fr. Export a"),
         ("app.xliff", "<xliff version='1.2'", "is not a .xliff file, or is damaged"),
         ("memory.tmx", TMX.replace("</body>", '<tu><tuv xml:lang="fr"><seg>x</seg></tuv></tu>'
                                    "</body>"), "two languages, received de, en, fr"),
