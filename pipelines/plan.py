@@ -7,6 +7,7 @@ Usage:
 
 import itertools
 import math
+import re
 import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -92,6 +93,8 @@ _SAMPLE = 100_000
 """Pairs that the vocabulary of the trial is trained on, and its batches made of."""
 _LEAST_STEPS = 100
 """Steps of a pass, below which batches are smaller than the machine could take."""
+_BYTES = 260
+"""Tokens of every vocabulary: all bytes, and four control tokens."""
 _MANY_CHARACTERS = 1_000
 _LONGEST_EPOCH = 0.5
 """Hours of an epoch, after which a run validates."""
@@ -191,7 +194,14 @@ def propose(files: Mapping[str, str], hours: float) -> tuple[dict[str, Any], lis
         amount = amount._replace(vocab_size=max(amount.vocab_size, sample.least_vocab_size))
         note(f"{pairs:,} pairs: {amount.passes} passes, a vocabulary of {amount.vocab_size:,}")
         share, batch_tokens = sample.pairs / pairs, 25_000 if has_gpu() else 4096
-        trial = _try(sizes[0], amount, sample.data, share, batch_tokens)
+        try:
+            trial = _try(sizes[0], amount, sample.data, share, batch_tokens)
+        except ValueError as error:
+            if not (most := re.search(r"vocab_size must be at most (\d+)", str(error))):
+                raise
+            amount = amount._replace(vocab_size=sample.vocab_size_below(int(most[1])))
+            note(f"its words fill at most {most[1]}: a vocabulary of {amount.vocab_size:,}")
+            trial = _try(sizes[0], amount, sample.data, share, batch_tokens)
         if trial.steps_per_pass < _LEAST_STEPS:
             batch_tokens = max(2048, batch_tokens * trial.steps_per_pass // _LEAST_STEPS)
             trial = _try(sizes[0], amount, sample.data, share, batch_tokens)
@@ -225,6 +235,11 @@ class Sample(NamedTuple):
     def least_vocab_size(self) -> int:
         """The tokens of a vocabulary with as many others as characters, in hundreds."""
         return 100 * math.ceil(2 * self.characters / 100)
+
+    def vocab_size_below(self, most: int) -> int:
+        """Return a size that is left of a largest one where filters drop some of the text."""
+        least = min(most, _BYTES + self.characters)
+        return most - (most - least) // 4
 
     @property
     def coverage(self) -> dict[str, float]:

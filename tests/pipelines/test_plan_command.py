@@ -141,10 +141,14 @@ def test_a_text_of_many_characters_gets_a_vocabulary_with_room_for_words(tmp_pat
 
 @pytest.mark.slow
 def test_a_text_is_tried_and_its_plan_can_be_trained(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(plan, "AMOUNTS", (plan.Amount(5000, 380, 0.3, 3, "tiny"),))
+    monkeypatch.setattr(plan, "AMOUNTS", (plan.Amount(5000, 5000, 0.3, 3, "tiny"),))
     options = write_text(tmp_path, toy_pairs(1200))
     plan.main([*options, "--hours", "2"], prog="keras-transformer plan")
-    assert "keras-transformer train --config" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "keras-transformer train --config" in printed
     config = ExperimentConfig.from_file(tmp_path / "plan.yaml")
+    assert (
+        f"a vocabulary of {config.model.vocab_size}" in printed.split("its words fill at most")[1]
+    )
     assert config.training.epochs == 3
     assert training.dry_run(config, tmp_path / "run").steps > config.training.warmup_steps
