@@ -19,6 +19,7 @@ _MAGICS = {"gzip": b"\x1f\x8b", "xz": b"\xfd7zXZ", "zstd": b"\x28\xb5\x2f\xfd"}
 _MESSAGES = b"<?xml", b"<!DOCTYPE", b"<TS", b"<tmx", b"<xliff", b"msgid"
 """How a line of a file of messages begins, soon after the start."""
 _FIRST_LINES = 1000
+_RECORDS = ".jsonl", ".ndjson", ".parquet"
 
 
 class Corpus(NamedTuple):
@@ -83,8 +84,8 @@ def read_pairs(
     Raises:
         FileNotFoundError: If a file does not exist.
         ValueError: If aligned files differ in their number of lines or one of them has both
-            languages, a line of a TSV file does not have exactly one tab, or `read_lines` or
-            `stream_catalog` refuses a file.
+            languages, a line of a TSV file does not have exactly one tab, a file is one of JSON
+            lines or Parquet, or `read_lines` or `stream_catalog` refuses it.
 
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp(), "pairs.tsv")
@@ -103,6 +104,12 @@ def stream_pairs(
     It takes the same arguments and raises the same errors, when the reading gets there: files of
     different lengths are noticed at the end of the shorter one.
     """
+    for path in (source_path, target_path):
+        if path is not None and plain_name(path).lower().endswith(_RECORDS):
+            raise ValueError(
+                f"{path} must have sentences as lines, or be a file of pairs; received JSON lines "
+                "or Parquet. Write its columns to a TSV file."
+            )
     if target_path is None:
         if is_catalog(source_path):
             check_rereadable(source_path)

@@ -74,7 +74,14 @@ def stream_tfds(
             "Choose from its languages, or choose another dataset."
         )
     _prepare(builder, data_dir)
-    for batch in builder.as_dataset(split=split).batch(_SENTENCES_AT_ONCE).as_numpy_iterator():
+    try:
+        dataset = builder.as_dataset(split=split)
+    except ValueError as error:
+        raise ValueError(
+            f"{builder.info.full_name} must have the split {split}: {str(error).rstrip('.')}. "
+            "Choose a split, such as train or train[:10%]."
+        ) from error
+    for batch in dataset.batch(_SENTENCES_AT_ONCE).as_numpy_iterator():
         sides = (map(bytes.decode, batch[side]) for side in (source_language, target_language))
         yield from zip(*sides, strict=True)
 

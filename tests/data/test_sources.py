@@ -66,6 +66,14 @@ def test_columns_are_no_side_of_aligned_files(tmp_path):
             read_pairs(*paths)
 
 
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.parquet"])
+def test_records_are_no_training_text(tmp_path, name):
+    source, target = write(tmp_path / name, '{"text": "a dog"}\n'), write(tmp_path / "a", "x\n")
+    for paths in ((source,), (source, target), (target, source)):
+        with pytest.raises(ValueError, match="received JSON lines or Parquet. Write its columns"):
+            read_pairs(*paths)
+
+
 def test_columns_after_an_empty_line_are_no_side_of_aligned_files(tmp_path):
     source = write(tmp_path / "a.tsv", "\na dog\tein Hund\n")
     with pytest.raises(ValueError, match="Leave the target out"):

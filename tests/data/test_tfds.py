@@ -59,8 +59,10 @@ def test_a_split_has_the_syntax_of_tfds(tmp_path):
     pairs = read_toy(tmp_path)
     assert sorted(read_toy(tmp_path, "dev")) == sorted(PAIRS[:2])
     assert read_toy(tmp_path, "train[2:5]") == pairs[2:5]
-    with pytest.raises(ValueError, match=r"Unknown split 'test'. .* \['train', 'dev'\]"):
+    with pytest.raises(ValueError, match=r"split test: Unknown split .* \['train', 'dev'\]"):
         read_toy(tmp_path, "test")
+    with pytest.raises(ValueError, match=r"must have the split dev\[:0%\]: .* no data!\. Choose"):
+        read_toy(tmp_path, "dev[:0%]")
 
 
 def test_a_dataset_is_prepared_once_in_the_directory_of_the_environment(tmp_path, monkeypatch):
