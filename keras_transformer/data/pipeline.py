@@ -59,6 +59,7 @@ class TokenBatches:
         step: Number of batches of the current epoch to leave out, from 0. Set it before calling
             `dataset`, whose elements are then those that are left; a complete iteration resets it
             to 0.
+        passes: Passes over the pairs per epoch; 1 without `steps_per_epoch`.
         tokens: Source and target tokens per epoch, without padding. It is a mean if epochs are not
             whole passes, and an estimate if `vary` is given.
 
@@ -104,7 +105,8 @@ class TokenBatches:
         self._varied: dict[int, Future[EncodedPairs]] = {}
         self._pass_length = self._count()
         self._length = steps_per_epoch or self._pass_length
-        self.tokens = self._tokens_of_a_pass() * self._length / self._pass_length
+        self.passes = self._length / self._pass_length
+        self.tokens = self._tokens_of_a_pass() * self.passes
 
     def __len__(self) -> int:
         return self._length

@@ -138,6 +138,8 @@ def preparation_report(config: ExperimentConfig, checked: Checked, mapped: Map) 
         f"{len(pairs.source_ids):,} source tokens, {len(pairs.target_ids):,} target tokens",
         f"{len(batches):,} batches per epoch, of up to {config.training.batch_tokens:,} tokens",
     ]
+    if batches.passes != 1:
+        lines.append(f"an epoch is {batches.passes:,.2f} passes over the text")
     return "\n".join(lines)
 
 

@@ -135,6 +135,7 @@ def test_a_pass_is_planned_once_for_all_of_its_epochs(pairs, monkeypatch):
 
     monkeypatch.setattr(pipeline, "plan_batches", plan)
     batches = TokenBatches(pairs, 60, steps_per_epoch=2)
+    assert batches.passes == 2 / 7
     dataset = batches.dataset()
     for _ in range(7):  # Two passes of seven batches.
         labels_of_an_epoch(dataset)
