@@ -7,6 +7,7 @@ Usage:
 
 import argparse
 import json
+import logging
 import shlex
 import sys
 from collections.abc import Sequence
@@ -48,7 +49,7 @@ _OF_SAVED_MODELS = {
 def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.export") -> None:
     argv = sys.argv[1:] if argv is None else list(argv)
     parser = Parser(prog=prog, description=__doc__.split("\n")[0])
-    parser.add_argument("--checkpoint", required=True, help=MODEL_HELP)
+    parser.add_argument("--checkpoint", "--model", required=True, help=MODEL_HELP)
     parser.add_argument("--output", required=True, help="the model's directory, saved_models/NAME")
     parser.add_argument(
         "--format",
@@ -110,6 +111,9 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.exp
 
     # Without a name for the translator here, the export can free it.
     print(export_saved_model(load(), args.output, facts))
+    logging.getLogger("keras_transformer").info(
+        "serve it: keras-transformer serve --model %s", args.output
+    )
 
 
 def _add_saved_model_options(parser: argparse.ArgumentParser) -> None:

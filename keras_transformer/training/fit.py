@@ -229,8 +229,8 @@ def _log_start(
     log.info(message, *(f"{count:,}" for count in counts))
     passes = text.batches.passes * in_all / steps
     if passes > _MANY_PASSES:
-        message = "the run makes %s passes over the text, more than a text needs: its steps are for "
-        message += "more text; keras-transformer plan proposes others"
+        message = "the run makes %s passes over the text, because its steps are for more text; "
+        message += "keras-transformer plan proposes others"
         log.warning(message, f"{passes:,.0f}")
     selecting = SELECTING[config.data.task]
     log.info("%s of an epoch is the validation %s (greedy)", selecting, NAMES[selecting])

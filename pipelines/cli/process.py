@@ -5,8 +5,6 @@ import os
 import resource
 import sys
 
-from keras_transformer.utils.memory import map_arrays
-
 
 def start_log() -> None:
     """Send the library's log to standard error."""
@@ -29,6 +27,8 @@ def free_unused_memory() -> None:
     TF_ONEDNN_USE_SYSTEM_ALLOCATOR of the environment takes precedence; TensorFlow reads it when it
     first allocates.
     """
+    from keras_transformer.utils.memory import map_arrays
+
     map_arrays()
     os.environ.setdefault("TF_ONEDNN_USE_SYSTEM_ALLOCATOR", "true")
 
