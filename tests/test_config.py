@@ -52,6 +52,11 @@ def test_all_mistakes_of_a_section_are_reported_together():
         ),
         (lambda: DecodingConfig(beam_size=True), "beam_size must not be a boolean, received True"),
         (
+            lambda: DecodingConfig(prefix="a", protect="html"),
+            "prefix must be empty with protect, which may translate a text in pieces; received 'a' "
+            "and 'html'; leave one out",
+        ),
+        (
             lambda: TransformerConfig(100, norm=False),
             "norm must not be a boolean, received False; in YAML, quote yes, no, on and off",
         ),

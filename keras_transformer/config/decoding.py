@@ -96,7 +96,7 @@ class DecodingConfig:
     target_language: str | None = None
     """Language of the translation, likewise."""
     prefix: str = ""
-    """Text that every translation starts with."""
+    """Text that every translation starts with; not with protect."""
     protect: str = ""
     """What a translation keeps as it is in the source: printf, python, icu, qt, variables, html,
     urls, emails, paths, options, breaks, capitals, numbers and accelerators, or all for all but the
@@ -168,6 +168,11 @@ class DecodingConfig:
             problems.append(
                 f"{' and '.join(given)} apply to sampling, which needs a temperature; received "
                 "none; leave them out or set temperature"
+            )
+        if self.prefix and self.protect:
+            problems.append(
+                "prefix must be empty with protect, which may translate a text in pieces; received "
+                f"{self.prefix!r} and {self.protect!r}; leave one out"
             )
         if problems:
             raise ValueError("; ".join(problems))

@@ -46,7 +46,7 @@ def export_saved_model(
       `Translator`, with the same arguments and results (`attend` is `Translator.attention`);
     - `translate_document`, likewise, unless the results are trees;
     - `translate_with_terms`, likewise, if the vocabulary has placeholders among its user symbols,
-      or `decoding.protect` is set.
+      or `decoding.protect` is set; not with `decoding.prefix`.
 
     The version directory appears under its final name only when it is complete, so a running model
     server can watch `path`. It also contains:

@@ -151,7 +151,7 @@ class Translator(Inspection):
     @property
     def protects(self) -> bool:
         """Whether spans of a text are kept by default, or by symbols of the vocabulary."""
-        return bool(self.decoding.protect or self._protected.symbols)
+        return bool(self.decoding.protect or self._protected.symbols) and not self.decoding.prefix
 
     @property
     def makes_trees(self) -> bool:
@@ -326,8 +326,8 @@ class Translator(Inspection):
 
         Raises:
             TypeError: If `sentences` holds anything but strings.
-            ValueError: If the model has no such language, a term or a name cannot be used, or both
-                are given.
+            ValueError: If the model has no such language, a term or a name cannot be used, both
+                are given, or terms or names with `decoding.prefix`.
         """
         texts = list_of_strings([sentences] if isinstance(sentences, str) else sentences)
         named = {"source_language": source_language, "target_language": target_language}
@@ -341,9 +341,8 @@ class Translator(Inspection):
             defaults = {name: getattr(self.decoding, name) for name in named}
             columns = language_columns(named, defaults, self.tokenizer, len(texts))
             translate = self.translate_between
-        elif terms or protect is not None:
+        elif (names := self._names(protect)) != self.decoding.protect or terms:
             glossary = write_terms(terms or {})
-            names = self._names(protect)
 
             def translate(text):
                 options = (tf.fill(tf.shape(text), each) for each in (glossary, names))
@@ -439,7 +438,15 @@ class Translator(Inspection):
 
         Returns:
             A dictionary: `translation`, string [B].
+
+        Raises:
+            ValueError: If `decoding.prefix` is set.
         """
+        if self.decoding.prefix:  # Each piece of a text would start with it.
+            raise ValueError(
+                "prefix must be empty for terms and protected spans, received "
+                f"{self.decoding.prefix!r}. Leave one out."
+            )
 
         def search(text, kept):
             with tf.device(None):

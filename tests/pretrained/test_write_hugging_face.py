@@ -164,13 +164,14 @@ def test_an_imported_model_comes_back_as_it_was(tmp_path):
     assert their_ids(folder) == found_ids(imported)
 
 
-def test_everything_that_cannot_be_expressed_is_named(tmp_path):
+@pytest.mark.parametrize(("option", "value"), [("prefix", "a"), ("protect", "all")])
+def test_everything_that_cannot_be_expressed_is_named(option, value, tmp_path):
     tokenizer = WordPieceTokenizer(train_word_piece(["a b c d"], vocab_size=269))
     sizes = {"num_layers": 1, "d_model": 12, "d_ff": 20, "num_heads": 3, "key_dim": 5}
     sizes |= {"norm": "pre"}
     config = TransformerConfig(tokenizer.vocab_size, **sizes, layer_norm_epsilon=1e-3)
     translator = Translator(
-        Transformer(config), tokenizer, decoding=DecodingConfig(prefix="a", protect="all")
+        Transformer(config), tokenizer, decoding=DecodingConfig(**{option: value})
     )
     with pytest.raises(ValueError, match="cannot express this translator") as error:
         save_hugging_face(translator, tmp_path / "model")
@@ -180,8 +181,7 @@ def test_everything_that_cannot_be_expressed_is_named(tmp_path):
         "layer_norm_epsilon must be at most 2e-5, received 0.001",
         "key_dim and value_dim must be d_model / num_heads = 4, received 5 and 5",
         "tokenizers must be SentencePieceTokenizers",
-        "decoding.prefix must be empty, received 'a'",
-        "decoding.protect must be empty, received 'all'",
+        f"decoding.{option} must be empty, received {value!r}",
     ):
         assert part in message
     assert list(tmp_path.iterdir()) == []

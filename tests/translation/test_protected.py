@@ -328,6 +328,16 @@ def test_what_cannot_be_used_is_refused(options, message):
         make_translator()("one", **options)
 
 
+@pytest.mark.parametrize("options", [{"terms": {"dog": "Hund"}}, {"protect": ["html"]}])
+def test_a_prefix_is_refused_next_to_terms_and_spans(options):
+    translator = make_translator(prefix="eins")
+    assert translator("one", protect=[]) == translator("one")
+    with pytest.raises(ValueError, match="prefix must be empty for terms .* received 'eins'"):
+        translator("one", **options)
+    assert make_translator().protects
+    assert not translator.protects  # An export has no translate_with_terms.
+
+
 def test_patterns_that_only_python_has_are_refused():
     with pytest.raises(ValueError, match="of RE2, received '\\(\\?=a\\)'"):
         make_translator(protect="re:(?=a)")
