@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_transformer.config import DecodingConfig
+from keras_transformer.config import PAD_ID, DecodingConfig
 from keras_transformer.decoding import score_tokens
 from keras_transformer.model import Transformer
 from keras_transformer.text import Tokenizer, TreeTokenizer
@@ -114,7 +114,8 @@ class Inspection:
         """Return the attention of every head, and the likeliest tokens at each step.
 
         The model reads the text and its translation once more. A row of weights sums to 1, or is 0
-        for padding. Probabilities are those that scores add up, before the rules of the search.
+        for padding. Probabilities are those that scores add up, before the rules of the search;
+        that of the language of a translation is 1.
 
         Args:
             text: string [B].
@@ -135,6 +136,9 @@ class Inspection:
         target = best.ids[:, 0]
         log_probs = self._token_search.log_probs
         found = inspect_ids(self.model, source, target, log_probs, self.decoding)
+        if self.tokenizer.languages:  # As in `score_ids`.
+            is_text = tf.cast(target[:, :1] != PAD_ID, tf.float32)
+            found["probabilities"] = tf.concat([is_text, found["probabilities"][:, 1:]], axis=1)
         with tf.device(HOST):
             candidates = self.target_tokenizer.pieces(found["candidates"])
         return {**self._pieces(source, target), **found, "candidates": candidates}

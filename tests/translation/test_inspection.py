@@ -9,7 +9,13 @@ from keras_transformer.config import DecodingConfig
 from keras_transformer.plots import sentence_attention
 from keras_transformer.translation.translator import Translator
 from tests.helpers.parser import TEXTS, parser
-from tests.helpers.tiny import tiny_model, tiny_tokenizer, tiny_translator, toy_sentences
+from tests.helpers.tiny import (
+    languages_tokenizer,
+    tiny_model,
+    tiny_tokenizer,
+    tiny_translator,
+    toy_sentences,
+)
 
 SENTENCES = [*toy_sentences(5), ""]
 ATTENTION = ("encoder_attention", "decoder_attention", "cross_attention")
@@ -100,7 +106,14 @@ def test_shapes_are_those_of_each_stack(rows):
     assert found["candidates"].shape == found["candidate_probabilities"].shape == (rows, t, 5)
 
 
-def test_probabilities_multiply_to_the_score(translator, found):
+@pytest.mark.parametrize("has_languages", [False, True])
+def test_probabilities_multiply_to_the_score(has_languages, translator, found):
+    if has_languages:  # The forced one costs nothing.
+        tokenizer = languages_tokenizer()
+        languages = {"source_language": "eng_Latn", "target_language": "deu_Latn"}
+        search = DecodingConfig(beam_size=1, extra_length=6, **languages)
+        translator = Translator(tiny_model(tokenizer.vocab_size), tokenizer, decoding=search)
+        found = {name: x.numpy() for name, x in translator.inspect(SENTENCES).items()}
     scored = translator.translate_with_scores(SENTENCES)
     for i, row in enumerate(found["probabilities"][:-1]):
         length = scored["length"][i].numpy()
