@@ -606,9 +606,10 @@ class Translator(Inspection):
         if not self.tokenizer.languages:
             return None
         if (code := getattr(self.decoding, name)) is None:
+            option = "--from" if name == "source_language" else "--to"
             raise ValueError(
                 f"A model of {len(self.languages)} languages needs {name}, received none. Give it "
-                f"to the call or to Translator.load, or --{name.replace('_', '-')} to a command."
+                f"to the call or to Translator.load, or {option} to a command."
             )
         return tf.fill(tf.shape(text), self._tokenizer_of(name).languages[code])
 

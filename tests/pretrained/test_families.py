@@ -448,7 +448,7 @@ def test_a_language_that_the_model_lacks_is_an_error(nllb, languages, message):
 
 
 def test_a_model_without_languages_takes_none(nllb):
-    with pytest.raises(ValueError, match="needs source_language, received none"):
+    with pytest.raises(ValueError, match="needs source_language, received none.* --from to a"):
         nllb(models.TEXTS[:2])
     with pytest.raises(ValueError, match="source_language needs a model of many languages"):
         tokenizer = SentencePieceTokenizer(train_sentencepiece(["a b c"], 266))
