@@ -52,6 +52,14 @@ def test_all_mistakes_of_a_section_are_reported_together():
         ),
         (lambda: DecodingConfig(beam_size=True), "beam_size must not be a boolean, received True"),
         (
+            lambda: DecodingConfig(length_factor=0, extra_length=0),
+            "length_factor and extra_length must not both be 0, which allows nothing; raise one",
+        ),
+        (
+            lambda: DecodingConfig(extra_length=2**31 - 1),
+            "extra_length must be less than or equal to 1000000, received 2147483647",
+        ),
+        (
             lambda: DecodingConfig(prefix="a", protect="html"),
             "prefix must be empty with protect, which may translate a text in pieces; received 'a' "
             "and 'html'; leave one out",

@@ -70,7 +70,7 @@ class DecodingConfig:
     renormalize: bool = True
     """Whether the probability of tokens that are never chosen, such as padding, is divided among
     the others, so that scores count only tokens that can be chosen."""
-    extra_length: int = Field(default=50, ge=0)
+    extra_length: int = Field(default=50, ge=0, le=1_000_000)
     """Longest translation, as a number of tokens beyond the length of the source."""
     length_factor: float = Field(default=1.0, ge=0, le=1e6)
     """Factor of the length of the source in that limit, which is rounded up."""
@@ -168,6 +168,10 @@ class DecodingConfig:
             problems.append(
                 f"{' and '.join(given)} apply to sampling, which needs a temperature; received "
                 "none; leave them out or set temperature"
+            )
+        if self.length_factor == self.extra_length == 0:
+            problems.append(
+                "length_factor and extra_length must not both be 0, which allows nothing; raise one"
             )
         if self.prefix and self.protect:
             problems.append(
