@@ -2,7 +2,8 @@
 
 A ban adds `BAN` to a logit, so that the probability of the token is exactly 0. `BAN` is finite, and
 it does not replace the logit, because several rules together may ban every token. The softmax then
-removes what all logits share: nothing is NaN, and the model's order of the tokens remains.
+removes what all logits share: nothing is NaN, and the model's order of the tokens remains, up to
+the rounding of logits next to `BAN`.
 """
 
 import math
