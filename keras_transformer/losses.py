@@ -348,8 +348,8 @@ def token_weights(labels: Any, sample_weight: Any = None) -> Any:
     given = ops.cast(sample_weight, "float32")
     if getattr(given.shape, "rank", 0) is None:
         raise ValueError(
-            "sample_weight must be [B] or [B, T], received a tensor of unknown rank: a model that "
-            "is compiled takes one of them. Give weights of one rank, or compile the model again."
+            "sample_weight must be [B] or [B, T], received a tensor of unknown rank: the graph was "
+            "traced with weights of another rank. Give all of one rank, or call compile again."
         )
     received, expected = tuple(given.shape), tuple(labels.shape)
     if len(received) == 1 < len(expected):

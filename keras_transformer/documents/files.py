@@ -444,7 +444,7 @@ def _targets(unit: Any) -> list[str]:
     """Return the forms that a message has in the target language, which may be empty."""
     node = getattr(unit, "target_dom", None)
     if node is not None and len(node) > 0:
-        return read_targets(node)
+        return read_targets(unit)
     return [str(form or "") for form in getattr(unit.target, "strings", [unit.target])] or [""]
 
 

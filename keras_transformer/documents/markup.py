@@ -202,7 +202,9 @@ def _source(store):
                 raw = markup["untranslated_html"]
                 shown = _IN_TAG.sub(_show, raw)
                 markup["untranslated_html"] = shown
-                self.tags[shown] = markup["html_content"]
+                # The same tag may be in a kept element, where nothing is translated.
+                if self._depth is None or shown not in self.tags:
+                    self.tags[shown] = markup["html_content"]
             return markup
 
         def handle_charref(self, name):

@@ -15,6 +15,10 @@ _WESTERN = frozenset("äöüßÄÖÜéèêëàâçùûîïôœæñ¿¡áíóúÍ
 """Signs of texts in Western languages."""
 _MOST_WESTERN = 0.9
 """The share of them among signs that are none of ASCII, with which a text is one of those."""
+_HUNGARIAN = frozenset("áéíóöúüõû")
+"""The letters of Hungarian in cp1250, read in cp1252."""
+_POLISH = re.compile("[³£](?=[a-z])|(?<=[a-z])¿|ñ(?![aeiouáéíóúü])")
+"""Letters of Polish, likewise, where no Western language has their signs."""
 _MARKS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
 
@@ -68,7 +72,11 @@ def _find_encoding(content):
 
 
 def _is_western(content):
-    signs = [sign for sign in content.decode("cp1252", "replace") if not sign.isascii()]
+    text = content.decode("cp1252", "replace").lower()
+    signs = [sign for sign in text if not sign.isascii()]
+    letters = set(filter(str.isalpha, signs))
+    if _POLISH.search(text) or (letters & {"õ", "û"} and letters <= _HUNGARIAN):
+        return False
     return sum(map(_WESTERN.__contains__, signs)) >= _MOST_WESTERN * len(signs)
 
 

@@ -29,10 +29,15 @@ def read_texts(unit: Any) -> list[str]:
     return [*map(_read, _parts(_source(unit)))]
 
 
-def read_targets(target: Any) -> list[str]:
-    """Return something for each segment of a target that is not empty."""
-    parts = _segments(target) or [target]
-    return ["".join(part.itertext()) or "".join(each.tag for each in part) for part in parts]
+def read_targets(unit: Any) -> list[str]:
+    """Return something for each segment that has a target, and "" for the others."""
+    wanted, found = _by_id(_source(unit)), _by_id(unit.target_dom)
+    parts = [found.get(name) for name in wanted] if found else [unit.target_dom]
+    return ["" if part is None else _shown(part) for part in parts]
+
+
+def _shown(part):
+    return "".join(part.itertext()).strip() or "".join(str(each.tag) for each in part)
 
 
 def write_texts(unit: Any, texts: Sequence[str], only_missing: bool) -> None:
@@ -47,8 +52,9 @@ def write_texts(unit: Any, texts: Sequence[str], only_missing: bool) -> None:
     names = {name: uri for each in source.iter("{*}*") for name, uri in each.nsmap.items()}
     spaces = " ".join(f'xmlns{f":{name}" if name else ""}="{uri}"' for name, uri in names.items())
     target = copy.deepcopy(source)
-    segments = [] if old is None or not only_missing else _segments(old)
-    done = {each.get("mid"): each for each in segments if "".join(each.itertext()).strip()}
+    done = {} if old is None or not only_missing else _by_id(old)
+    done = {part: done[name] for name, part in _by_id(target).items() if name in done}
+    done = {part: each for part, each in done.items() if _shown(each)}
     # In reverse, as a text may be in the code of another one.
     for part, text in reversed([*zip(_parts(target), texts, strict=True)]):
         new = etree.fromstring(f"<target {spaces}>{text}</target>")
@@ -58,7 +64,7 @@ def write_texts(unit: Any, texts: Sequence[str], only_missing: bool) -> None:
                 element = copy.deepcopy(kept[mark.get("id")])
                 element.tail = mark.tail
                 mark.getparent().replace(mark, element)
-        new = copy.deepcopy(done.get(part.get("mid"), new))
+        new = copy.deepcopy(done.get(part, new))
         part.text, part[:] = new.text, list(new)
     target.tag = source.tag.removesuffix(_name(source)) + "target"
     target.attrib.clear()
@@ -75,14 +81,20 @@ def _source(unit):
     return unit.source_dom if segmented is None else segmented
 
 
-def _segments(node):
-    return [each for each in node.iter("{*}mrk") if each.get("mtype") == "seg"]
+def _by_id(node):
+    """Return the segments of a source or target that are translated, by their ids or numbers."""
+    kept = {inner for each in _kept_elements(node) for inner in each.iter()}
+    marks = [each for each in node.iter("{*}mrk") if each.get("mtype") == "seg"]
+    return {each.get("mid", i): each for i, each in enumerate(marks) if each not in kept}
 
 
 def _parts(source):
     """Return the elements whose content is translated, each before those inside of it."""
     code = [each for each in _kept_elements(source) if _name(each) in _NATIVE]
-    return [*(_segments(source) or [source]), *(sub for x in code for sub in x.iter("{*}sub"))]
+    return [
+        *(_by_id(source).values() or [source]),
+        *(sub for x in code for sub in x.iter("{*}sub")),
+    ]
 
 
 def _name(element):

@@ -374,6 +374,10 @@ def _fill(variable: tf.Variable, value: np.ndarray | Rows) -> None:
     """Fill a variable with values of its shape that are read from a file part by part."""
 
     def assign(tensor):
+        if isinstance(variable, tf.distribute.DistributedValues):
+            if tensor.shape == variable.shape:
+                variable.assign(tensor)
+            return
         tf.raw_ops.AssignVariableOp(resource=variable.handle, value=tensor, validate_shape=False)
 
     assign(tf.zeros([0], variable.dtype))  # Frees the values before, which may take a gigabyte.

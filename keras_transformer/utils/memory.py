@@ -92,10 +92,9 @@ def shared_tensor(array: np.ndarray) -> Any:
 class WeightStore:
     """A store of Keras for a layer's weights that makes fewer copies of them in TensorFlow.
 
-    Keras copies a weight when it reads it from TensorFlow, and again when it writes it into a file;
-    here, nothing is copied. When it loads a weight, TensorFlow makes two more copies of what was
-    read. Here it is moved to where the
-    variable keeps it.
+    Keras copies a weight when it reads it from TensorFlow, and again when it writes it into a file.
+    Here, float32 is copied neither time. When it loads a weight, TensorFlow makes two more copies
+    of what was read; here, it is moved to where the variable keeps it.
 
     Args:
         store: The store that `save_own_variables` or `load_own_variables` gets for a file.
@@ -124,21 +123,23 @@ class WeightStore:
             return values
         array = aligned_array(values.shape, values.dtype.newbyteorder("="))
         target, step = array.reshape(-1), _AT_ONCE // values.itemsize
-        try:  # From the end, so that each part can be freed after its copy.
-            for start in reversed(range(0, values.size, step)):
-                target[start:] = values.flat[start:]
-                target = target[:start]
+        # From the end, so that each part can be freed after its copy; resizing keeps the first
+        # bytes, and is refused if somebody else holds the values.
+        with contextlib.suppress(ValueError):
+            while values.flags.c_contiguous and values.size > step:
+                start = (values.size - 1) // step * step
+                target[start : values.size] = values.flat[start:]
                 values.resize(start)
-        except ValueError:  # Somebody else holds the values.
-            array[...] = values
+        target[: values.size] = values.flat
         return shared_tensor(array)
 
 
 class _AsItIs:
-    """Values that `numpy.array` does not copy."""
+    """Values that `numpy.array`, which Keras's files call, does not copy."""
 
     def __init__(self, values: np.ndarray):
         self._values = values
+        self.shape, self.dtype = values.shape, values.dtype
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return self._values

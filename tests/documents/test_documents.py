@@ -694,6 +694,8 @@ def test_subtitles_of_any_lines_come_back(tmp_path):
     [
         ("latin-1", "d\xe9j\xe0"),
         ("cp1250", "k\u016f\u0148 \u00fap\u011bl \u010f\u00e1belsk\u00e9 \u00f3dy"),
+        ("cp1250", "\u0151r, h\u0171s \xe9s k\xe9k"),
+        ("cp1250", "Dzie\u0144 dobry.\nNie wiem.\nDzi\u0119kuj\u0119 bardzo"),
         ("utf-16", "d\xe9j\xe0"),
         ("utf-8-sig", "\u0448"),
     ],
@@ -909,6 +911,20 @@ DONE = """<mrk mtype="seg" mid="1">One <ph id="1">a="<sub>tip!</sub>"</ph>.!</mr
             f'One. </source>{SEGMENTS}<target><mrk mtype="seg" mid="1"/> <mrk mtype="seg" mid="2">'
             "Zwei</mrk></target>",
             DONE.replace('Two &amp; <mrk mtype="protected">x</mrk>!', "Zwei"),
+        ),
+        (  # A segment that the target lacks.
+            f'One. </source>{SEGMENTS}<target><mrk mtype="seg" mid="2">Zwei</mrk></target>',
+            DONE.replace('Two &amp; <mrk mtype="protected">x</mrk>!', "Zwei"),
+        ),
+        (  # Without ids, which are optional.
+            'One. </source><seg-source><mrk mtype="seg">One.</mrk> <mrk mtype="seg">Two.</mrk>'
+            '</seg-source><target><mrk mtype="seg">Eins.</mrk> <mrk mtype="seg"/></target>',
+            '<mrk mtype="seg">Eins.</mrk> <mrk mtype="seg">Two.!</mrk>',
+        ),
+        (
+            'One. </source><seg-source><mrk mtype="seg" mid="1" translate="no">One.</mrk> '
+            '<mrk mtype="seg" mid="2">Two.</mrk></seg-source>',
+            '<mrk mtype="seg" mid="1" translate="no">One.</mrk> <mrk mtype="seg" mid="2">Two.!</mrk>',
         ),
         (
             'A <g xmlns:q="urn:q" q:r="5">b</g></source>',

@@ -125,6 +125,8 @@ def test_values_that_nobody_else_holds_are_moved_part_by_part(is_held, monkeypat
             return held if is_held else held.copy()
 
     np.testing.assert_array_equal(WeightStore(Store())["0"], np.arange(35.0).reshape(5, 7))
+    columns = {"0": np.asfortranarray(held)}  # Whose memory is in another order.
+    np.testing.assert_array_equal(WeightStore(columns)["0"], held)
     np.testing.assert_array_equal(held, np.arange(35.0).reshape(5, 7))
 
 
