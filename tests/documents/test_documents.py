@@ -924,7 +924,8 @@ DONE = """<mrk mtype="seg" mid="1">One <ph id="1">a="<sub>tip!</sub>"</ph>.!</mr
         (
             'One. </source><seg-source><mrk mtype="seg" mid="1" translate="no">One.</mrk> '
             '<mrk mtype="seg" mid="2">Two.</mrk></seg-source>',
-            '<mrk mtype="seg" mid="1" translate="no">One.</mrk> <mrk mtype="seg" mid="2">Two.!</mrk>',
+            '<mrk mtype="seg" mid="1" translate="no">One.</mrk> '
+            '<mrk mtype="seg" mid="2">Two.!</mrk>',
         ),
         (
             'A <g xmlns:q="urn:q" q:r="5">b</g></source>',
