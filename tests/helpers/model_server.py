@@ -1,6 +1,7 @@
 """The product's model server in a thread of the test, with hooks for what clients may meet."""
 
 import asyncio
+import inspect
 import subprocess
 import threading
 from pathlib import Path
@@ -74,7 +75,8 @@ class ModelServer:
             try:
                 await asyncio.to_thread(self.on_predict)
             except ConnectionResetError:
-                send.__self__.transport.abort()
+                # The protocol's own method, in the application that reads the rest of bodies.
+                inspect.getclosurevars(send).nonlocals["send"].__self__.transport.abort()
                 return
             except tf.errors.OpError as error:
                 failure = of_number(error.error_code, error.message)

@@ -103,7 +103,7 @@ def nests(pieces):
         (True, {}),
         (True, {"beam_size": 3}),
         (True, {"temperature": 1.5}),
-        (True, {"max_length": 3, "prefix": "one two", "no_repeat_ngram_size": 1}),
+        (True, {"max_length": 3, "no_repeat_ngram_size": 1}),
         (False, {"beam_size": 2}),
         pytest.param(True, {"compiled": True}, marks=pytest.mark.slow),
     ],
