@@ -7,7 +7,6 @@ Usage:
 
 import itertools
 import math
-import re
 import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -168,6 +167,7 @@ def propose(files: Mapping[str, str], hours: float) -> tuple[dict[str, Any], lis
         FileNotFoundError, ValueError: If the text cannot be read, or there is none.
     """
     from keras_transformer.data.sources import check_rereadable, stream_pairs
+    from keras_transformer.text.sentencepiece import VocabularyTooLargeError
     from keras_transformer.utils.devices import has_gpu
 
     check_rereadable(*files.values())
@@ -196,11 +196,9 @@ def propose(files: Mapping[str, str], hours: float) -> tuple[dict[str, Any], lis
         share, batch_tokens = sample.pairs / pairs, 25_000 if has_gpu() else 4096
         try:
             trial = _try(sizes[0], amount, sample.data, share, batch_tokens)
-        except ValueError as error:
-            if not (most := re.search(r"vocab_size must be at most (\d+)", str(error))):
-                raise
-            amount = amount._replace(vocab_size=sample.vocab_size_below(int(most[1])))
-            note(f"its words fill at most {most[1]}: a vocabulary of {amount.vocab_size:,}")
+        except VocabularyTooLargeError as error:
+            amount = amount._replace(vocab_size=sample.vocab_size_below(error.largest))
+            note(f"its words fill at most {error.largest:,}: a vocabulary of {amount.vocab_size:,}")
             trial = _try(sizes[0], amount, sample.data, share, batch_tokens)
         if trial.steps_per_pass < _LEAST_STEPS:
             batch_tokens = max(2048, batch_tokens * trial.steps_per_pass // _LEAST_STEPS)

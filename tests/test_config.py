@@ -61,8 +61,8 @@ def test_all_mistakes_of_a_section_are_reported_together():
         ),
         (
             lambda: DecodingConfig(prefix="a", protect="html"),
-            "prefix must be empty with protect, which may translate a text in pieces; received 'a' "
-            "and 'html'; leave one out",
+            "prefix must be empty where spans are kept (protect, documents), because a text may be "
+            "translated in pieces; received 'a'; leave one out",
         ),
         (
             lambda: TransformerConfig(100, norm=False),

@@ -175,8 +175,8 @@ class DecodingConfig:
             )
         if self.prefix and self.protect:
             problems.append(
-                "prefix must be empty with protect, which may translate a text in pieces; received "
-                f"{self.prefix!r} and {self.protect!r}; leave one out"
+                "prefix must be empty where spans are kept (protect, documents), because a text "
+                f"may be translated in pieces; received {self.prefix!r}; leave one out"
             )
         if problems:
             raise ValueError("; ".join(problems))

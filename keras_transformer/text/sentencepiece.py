@@ -466,6 +466,22 @@ def _trained_with_rules(lines: Iterable[str], normalization: str, **options: Any
     return proto.SerializeToString(deterministic=True)
 
 
+class VocabularyTooLargeError(ValueError):
+    """The text has too few different parts of words for a vocabulary.
+
+    Args:
+        largest: The largest size that it can fill.
+        received: The size that was asked for.
+    """
+
+    def __init__(self, largest: int, received: int):
+        super().__init__(
+            f"vocab_size must be at most {largest} for these lines, received {received}. Use a "
+            "smaller vocab_size (model.vocab_size) or more text."
+        )
+        self.largest = largest
+
+
 def _explained(error: RuntimeError, vocab_size: int) -> Exception:
     """Return an error of SentencePiece in terms of the arguments of `train_sentencepiece`."""
     message = str(error)
@@ -475,10 +491,7 @@ def _explained(error: RuntimeError, vocab_size: int) -> Exception:
             "Check that the files are not empty."
         )
     if largest := re.search(r"Vocabulary size too high .* value <= (\d+)", message):
-        return ValueError(
-            f"vocab_size must be at most {largest[1]} for these lines, received {vocab_size}. "
-            "Use a smaller vocab_size (model.vocab_size) or more text."
-        )
+        return VocabularyTooLargeError(int(largest[1]), vocab_size)
     if smallest := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
         return ValueError(
             f"vocab_size must be at least {smallest[1]} for these lines (control pieces, bytes, "

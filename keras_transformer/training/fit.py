@@ -32,9 +32,6 @@ from keras_transformer.utils.devices import has_gpu
 
 log = logging.getLogger(__name__)
 
-_MANY_PASSES = 300
-"""Passes over the text that no recipe here needs: `plan` proposes up to 100."""
-
 
 def fit_epochs(config: ExperimentConfig, checked: Checked, text: PreparedText) -> None:
     """Build the model of a run, claim its directory, and train for the epochs that are left.
@@ -227,11 +224,6 @@ def _log_start(
     counts = in_all, training.warmup_steps, training.batch_tokens
     message = "steps in all: %s, warm-up: %s, tokens per batch: up to %s"
     log.info(message, *(f"{count:,}" for count in counts))
-    passes = text.batches.passes * in_all / steps
-    if passes > _MANY_PASSES:
-        message = "the run makes %s passes over the text, because its steps are for more text; "
-        message += "keras-transformer plan proposes others"
-        log.warning(message, f"{passes:,.0f}")
     selecting = SELECTING[config.data.task]
     log.info("%s of an epoch is the validation %s (greedy)", selecting, NAMES[selecting])
     if validation and (count := len(validation.pairs)) < len(text.validation_pairs):

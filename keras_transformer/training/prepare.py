@@ -30,12 +30,14 @@ from keras_transformer.training.corpora import (
     training_corpora,
     training_text,
 )
-from keras_transformer.training.recipe import check_warmup
+from keras_transformer.training.recipe import check_warmup, most_steps
 from keras_transformer.training.run_directory import check_inputs, claim
 from keras_transformer.training.vocabularies import Tokenizers, run_languages, run_tokenizers
 
 log = logging.getLogger(__name__)
 
+_MANY_PASSES = 300
+"""Passes over the text that no recipe here makes: `plan` proposes up to 100."""
 _SAME_FILES = (
     "The path, size and time of each file count: give a directory that all of them share, such as "
     "one of a network file system."
@@ -86,6 +88,13 @@ def prepare_text(config: ExperimentConfig, checked: Checked, replicas: int) -> P
         check_warmup(
             config.training, len(batches), config.data.max_length, has_begun=checked.has_begun
         )
+        passes = batches.passes * most_steps(config.training, len(batches)) / len(batches)
+        if passes > _MANY_PASSES:
+            log.warning(
+                "the run makes %s passes over the text, because its steps are for more text; "
+                "keras-transformer plan proposes others",
+                f"{passes:,.0f}",
+            )
         if machines.cluster and machines.is_chief:
             claim(directory, config, tokenizers, inputs, checked.start)
     return PreparedText(

@@ -93,8 +93,9 @@ class WeightStore:
     """A store of Keras for a layer's weights that makes fewer copies of them in TensorFlow.
 
     Keras copies a weight when it reads it from TensorFlow, and again when it writes it into a file.
-    Here, float32 is copied neither time. When it loads a weight, TensorFlow makes two more copies
-    of what was read; here, it is moved to where the variable keeps it.
+    Here, only types that NumPy lacks are copied, such as bfloat16. When it loads a weight,
+    TensorFlow makes two more copies of what was read; here, it is moved to where the variable
+    keeps it.
 
     Args:
         store: The store that `save_own_variables` or `load_own_variables` gets for a file.

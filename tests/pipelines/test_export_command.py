@@ -14,13 +14,16 @@ from tests.helpers.tiny import toy_sentences
 pytestmark = pytest.mark.slow  # They train a model and export it.
 
 
-def test_the_new_version_is_printed(run, translator, tmp_path, capsys, monkeypatch):
+def test_the_new_version_is_printed(run, translator, tmp_path, capsys, caplog, monkeypatch):
+    caplog.set_level("INFO", logger="keras_transformer")
     monkeypatch.setattr("keras_transformer.export.signatures.METHODS", {})  # Takes less time.
     output = tmp_path / "models" / "toy"
     export.main(["--checkpoint", run, "--output", str(output)])
     out, err = capsys.readouterr()
     assert out == f"{output / '1'}\n"
-    assert err in ("", f"serve it: keras-transformer serve --model {output}\n")  # Once a process.
+    advice = f"serve it: keras-transformer serve --model {output}"
+    assert caplog.messages[-1:] == [advice]
+    assert err.removeprefix(f"{advice}\n") == ""
     translate = load_saved_model(Path(out.strip()))
     sentences = toy_sentences(5)
     assert translate(sentences) == translator(sentences)

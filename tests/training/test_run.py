@@ -199,7 +199,7 @@ def test_validation_text_is_checked_before_training_text_is_read(tmp_path):
 @pytest.mark.slow
 def test_the_log_tells_greedy_from_beam_search(tmp_path, caplog, monkeypatch, without_scores):
     caplog.set_level("INFO", logger="keras_transformer")
-    monkeypatch.setattr("keras_transformer.training.fit._MANY_PASSES", 0.9)
+    monkeypatch.setattr("keras_transformer.training.prepare._MANY_PASSES", 0.9)
     data = write_toy_text(tmp_path, train=60)
     train(toy_experiment(data, epochs=1), tmp_path / "run")
     assert "steps in all: 6, warm-up: 1, tokens per batch: up to 60" in caplog.messages
