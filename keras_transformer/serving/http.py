@@ -18,7 +18,7 @@ import h11
 import uvicorn
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from keras_transformer.serving.errors import Code, ServingError, invalid
@@ -45,10 +45,6 @@ class WebServer:
     Attributes:
         rest: The ASGI application.
         rest_port: The port for HTTP, once the server has started.
-
-    Args:
-        application: The ASGI application.
-        settings: Where it listens, and the limits of its clients.
     """
 
     def __init__(self, application: Any, settings: WebSettings):
@@ -61,9 +57,8 @@ class WebServer:
         Raises:
             OSError: If it is taken.
         """
-        listener = bind(
-            self._web.host, self._web.rest_port
-        )  # Refuses connections until it listens.
+        # Refuses connections until it listens.
+        listener = bind(self._web.host, self._web.rest_port)
         self.rest_port = listener.getsockname()[1]
         try:
             await self.prepare()
@@ -80,12 +75,8 @@ class WebServer:
     async def run_until(self, stop: asyncio.Event, *tasks: asyncio.Task) -> None:
         """Wait until `stop` is set.
 
-        Args:
-            stop: The event.
-            tasks: Tasks of the server besides HTTP.
-
         Raises:
-            Exception: If a task of the server ends before; the error is the task's own.
+            Exception: If HTTP or another task of the server ends before; the task's own error.
         """
         waiting = asyncio.create_task(stop.wait())
         everything = {waiting, self._serving, *tasks}
@@ -180,12 +171,7 @@ def bind(host: str, port: int, option: str = "--rest-port") -> socket.socket:
 
 
 class _HttpServer(uvicorn.Server):
-    """uvicorn's server with this package's limits, which leaves signals to `serve`.
-
-    Args:
-        application: The ASGI application.
-        settings: Which pages may use it, its certificate, and the limits of its clients.
-    """
+    """uvicorn's server with this package's limits, which leaves signals to `serve`."""
 
     def __init__(self, application: Any, settings: WebSettings):
         limits = settings.limits
@@ -196,11 +182,16 @@ class _HttpServer(uvicorn.Server):
                 allow_methods=["GET", "POST"],
                 allow_headers=["*"],
             )
+        self._application, self._limits = application, limits
+
+        class Protocol(_LimitedProtocol):
+            limits = settings.limits
+
         config = uvicorn.Config(
-            _reading_rest(application, limits.body_seconds),
+            self._answer,
             interface="asgi3",
             proxy_headers=False,  # The access log has the address of the connection.
-            http=_limited_protocol(limits.idle_seconds, limits.connections),
+            http=Protocol,
             ws="none",
             lifespan="off",
             log_config=None,
@@ -214,6 +205,10 @@ class _HttpServer(uvicorn.Server):
             timeout_graceful_shutdown=round(limits.stop_seconds + STOP_MARGIN),
         )
         super().__init__(config)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        exchange = _Exchange(receive, send, self._limits.body_seconds)
+        await self._application(scope, exchange.receive, exchange.send)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Open the port, where a TLS handshake and its end have less time than usual."""
@@ -236,139 +231,127 @@ class _HttpServer(uvicorn.Server):
         yield
 
 
-def _limited_protocol(idle_seconds: float, most: int) -> type[asyncio.Protocol]:
-    """Return uvicorn's protocol, which closes connections whose clients are idle for too long.
+class _LimitedProtocol(H11Protocol, asyncio.BufferedProtocol):
+    """uvicorn's protocol, which closes connections whose clients are idle for too long.
 
-    Args:
-        idle_seconds: Time in which the client must read an answer and send the whole head of the
-            next request. uvicorn limits only the time until its first byte.
-        most: Open connections. An address may have half of them; its further ones are closed. If
-            several addresses together have more, the one with the most loses the longest idle.
+    A client must read an answer and send the whole head of the next request in `idle_seconds`;
+    uvicorn limits only the time until its first byte. An address may have half of the connections:
+    its further ones are closed. If several together have too many, the one with the most loses the
+    longest idle.
     """
 
-    class Protocol(H11Protocol, asyncio.BufferedProtocol):
-        deadline: asyncio.TimerHandle | None = None
-        half_closed = False
+    limits: Limits
+    deadline: asyncio.TimerHandle | None = None
+    half_closed = False
 
-        def connection_made(self, transport: Any) -> None:
-            self.buffer = memoryview(bytearray(_AT_ONCE))  # TLS writes into slices.
-            super().connection_made(transport)
-            self.address = self.client[0] if self.client else ""
-            connections: set[Any] = self.connections
-            counts = collections.Counter(one.address for one in connections)
-            [(busiest, _)] = counts.most_common(1)
-            if counts[self.address] > max(most // 2, 1):
-                self._drop()
-            elif len(connections) > most:
-                theirs = (one for one in connections if one.address == busiest)
-                min(theirs, key=Protocol.ends)._drop()
+    def connection_made(self, transport: Any) -> None:
+        self.buffer = memoryview(bytearray(_AT_ONCE))  # TLS writes into slices.
+        super().connection_made(transport)
+        self.address = self.client[0] if self.client else ""
+        connections: set[Any] = self.connections
+        counts = collections.Counter(one.address for one in connections)
+        [(busiest, _)] = counts.most_common(1)
+        if counts[self.address] > max(self.limits.connections // 2, 1):
+            self._drop()
+        elif len(connections) > self.limits.connections:
+            theirs = (one for one in connections if one.address == busiest)
+            min(theirs, key=_LimitedProtocol.ends)._drop()
+        self._expect_request()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.data_received(bytes(self.buffer[:nbytes]))
+
+    def data_received(self, data: bytes) -> None:
+        before = self.cycle
+        super().data_received(data)
+        if self.cycle is not before and not self.transport.get_write_buffer_size():
+            self._expect_nothing()
+
+    def eof_received(self) -> Any:
+        # A client that has sent its whole request may still read the answer.
+        cycle = self.cycle
+        waits = cycle is not None and not cycle.response_complete and not cycle.more_body
+        self.half_closed = waits
+        if waits and cycle.scope["http_version"] != "1.0":
+            self.loop.call_later(_PROBE_SECONDS, self._probe)
+        return waits or None  # None closes the connection.
+
+    def _probe(self) -> None:
+        """Write what a client that waits skips. If it has left, the second time fails."""
+        if self.conn.our_state is h11.SEND_RESPONSE and not self.transport.is_closing():
+            event = h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue")
+            self.transport.write(self.conn.send(event))
+            self.loop.call_later(_PROBE_SECONDS, self._probe)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        unread = self.transport.get_write_buffer_size()
+        if self.half_closed:
+            self.transport.close()
+        if unread or self.cycle.response_complete:  # Not if the next request runs already.
             self._expect_request()
 
-        def get_buffer(self, sizehint: int) -> memoryview:
-            return self.buffer
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._expect_nothing()
+        super().connection_lost(exc)
 
-        def buffer_updated(self, nbytes: int) -> None:
-            self.data_received(bytes(self.buffer[:nbytes]))
+    def ends(self) -> float:
+        """Return when the connection is closed if the client remains idle."""
+        return self.deadline.when() if self.deadline else math.inf
 
-        def data_received(self, data: bytes) -> None:
-            before = self.cycle
-            super().data_received(data)
-            if self.cycle is not before and not self.transport.get_write_buffer_size():
-                self._expect_nothing()
+    def _drop(self) -> None:
+        self.connections.discard(self)
+        self.transport.abort()
 
-        def eof_received(self) -> Any:
-            # A client that has sent its whole request may still read the answer.
-            cycle = self.cycle
-            waits = cycle is not None and not cycle.response_complete and not cycle.more_body
-            self.half_closed = waits
-            if waits and cycle.scope["http_version"] != "1.0":
-                self.loop.call_later(_PROBE_SECONDS, self._probe)
-            return waits or None  # None closes the connection.
+    def _expect_request(self) -> None:
+        self._expect_nothing()
+        self.deadline = self.loop.call_later(self.limits.idle_seconds, self._end)
 
-        def _probe(self) -> None:
-            """Write what a client that waits skips. If it has left, the second time fails."""
-            if self.conn.our_state is h11.SEND_RESPONSE and not self.transport.is_closing():
-                event = h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue")
-                self.transport.write(self.conn.send(event))
-                self.loop.call_later(_PROBE_SECONDS, self._probe)
-
-        def on_response_complete(self) -> None:
-            super().on_response_complete()
-            unread = self.transport.get_write_buffer_size()
-            if self.half_closed:
-                self.transport.close()
-            if unread or self.cycle.response_complete:  # Not if the next request runs already.
-                self._expect_request()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._expect_nothing()
-            super().connection_lost(exc)
-
-        def ends(self) -> float:
-            """Return when the connection is closed if the client remains idle."""
-            return self.deadline.when() if self.deadline else math.inf
-
-        def _drop(self) -> None:
-            self.connections.discard(self)
+    def _end(self) -> None:
+        if self.transport.get_write_buffer_size():  # `close` would wait until it is read.
             self.transport.abort()
+        elif self.cycle is None or self.cycle.response_complete:
+            self.transport.close()
 
-        def _expect_request(self) -> None:
-            self._expect_nothing()
-            self.deadline = self.loop.call_later(idle_seconds, self._end)
-
-        def _end(self) -> None:
-            if self.transport.get_write_buffer_size():  # `close` would wait until it is read.
-                self.transport.abort()
-            elif self.cycle is None or self.cycle.response_complete:
-                self.transport.close()
-
-        def _expect_nothing(self) -> None:
-            if self.deadline is not None:
-                self.deadline.cancel()
-                self.deadline = None
-
-    return Protocol
+    def _expect_nothing(self) -> None:
+        if self.deadline is not None:
+            self.deadline.cancel()
+            self.deadline = None
 
 
-def _reading_rest(application: ASGIApp, seconds: float) -> ASGIApp:
-    """Return an application that reads a refused body to its end before the connection is closed.
+class _Exchange:
+    """A request and its answer, which ends once a body that is refused is read to its end.
 
     A client that sends everything first would find its connection reset, and no answer.
-
-    Args:
-        application: The ASGI application.
-        seconds: Time that the rest of a body has, once the application has answered.
     """
 
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        is_more, is_refused = True, False
+    def __init__(self, receive: Receive, send: Send, seconds: float):
+        self._receive, self._send, self._seconds = receive, send, seconds
+        self._is_more, self._is_refused = True, False
 
-        async def read() -> Message:
-            nonlocal is_more
-            message = await receive()
-            is_more = message.get("more_body", False)
-            return message
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self._is_more = message.get("more_body", False)
+        return message
 
-        async def read_rest() -> None:
-            # The server may stop meanwhile, which cancels the task.
-            with contextlib.suppress(TimeoutError, asyncio.CancelledError):
-                async with asyncio.timeout(seconds):
-                    while is_more:
-                        await asyncio.wait_for(read(), _SILENT_SECONDS)
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._is_refused = message["status"] >= 400
+        elif self._is_refused and self._is_more and not message.get("more_body"):
+            await self._send({**message, "more_body": True})
+            await self._read_rest()
+            message = {"type": "http.response.body"}
+        await self._send(message)
 
-        async def write(message: Message) -> None:
-            nonlocal is_refused
-            if message["type"] == "http.response.start":
-                is_refused = message["status"] >= 400
-            elif is_refused and is_more and not message.get("more_body"):
-                await send({**message, "more_body": True})
-                await read_rest()
-                message = {"type": "http.response.body"}
-            await send(message)
-
-        await application(scope, read, write)
-
-    return answer
+    async def _read_rest(self) -> None:
+        # The server may stop meanwhile, which cancels the task.
+        with contextlib.suppress(TimeoutError, asyncio.CancelledError):
+            async with asyncio.timeout(self._seconds):
+                while self._is_more:
+                    await asyncio.wait_for(self.receive(), _SILENT_SECONDS)
 
 
 class ClosingError(ServingError):

@@ -1,7 +1,6 @@
 """The product's model server in a thread of the test, with hooks for what clients may meet."""
 
 import asyncio
-import inspect
 import subprocess
 import threading
 from pathlib import Path
@@ -75,8 +74,8 @@ class ModelServer:
             try:
                 await asyncio.to_thread(self.on_predict)
             except ConnectionResetError:
-                # The protocol's own method, in the application that reads the rest of bodies.
-                inspect.getclosurevars(send).nonlocals["send"].__self__.transport.abort()
+                # `send` is that of an exchange, beneath which is the protocol's own.
+                send.__self__._send.__self__.transport.abort()
                 return
             except tf.errors.OpError as error:
                 failure = of_number(error.error_code, error.message)
