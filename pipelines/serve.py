@@ -306,13 +306,7 @@ def _bases(file: Path) -> dict[Path, str]:
 
 
 def run_python(args: argparse.Namespace, version: Path | None, name: str) -> None:
-    """Run the server of this package, until a signal ends it.
-
-    Args:
-        args: The command's options.
-        version: The version directory that is loaded first; None for the models of a file.
-        name: The model's name in requests.
-    """
+    """Run the server of this package, until a signal ends it; see `run_tensorflow`."""
     if args.dry_run:
         print(shlex.join(_own_command(args, version and version.parent, name)))
         return
@@ -362,10 +356,7 @@ def _web_settings(args: argparse.Namespace) -> dict[str, Any]:
 def run_page(args: argparse.Namespace, version: Path | None, name: str) -> None:
     """Run the page in front of another server, until a signal ends it.
 
-    Args:
-        args: The command's options.
-        version: The version directory whose card is shown, until its directory has a higher one.
-        name: The model's name in requests.
+    The card of `version` is shown, until its directory has a higher one.
     """
     if not _has_packages():
         sys.exit(NO_PAGE)

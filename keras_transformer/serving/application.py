@@ -40,9 +40,6 @@ class Senders:
 
     A page elsewhere sends its own origin. If its name resolves to this server (DNS rebinding), the
     browser sends that name as the host.
-
-    Args:
-        settings: The names of the server, and the origins of other pages that may use it.
     """
 
     def __init__(self, settings: WebSettings):
@@ -51,10 +48,7 @@ class Senders:
         self._origins = set(settings.allowed_origins)
 
     def check(self, request: Request) -> None:
-        """Check where a request comes from.
-
-        Args:
-            request: The request. One without a host or an origin is not from a browser.
+        """Check where a request comes from; one without a host or an origin is from no browser.
 
         Raises:
             ClosingError: If its host is not a name of this server, or its origin another site.
@@ -81,18 +75,10 @@ class Senders:
 
 
 class Application:
-    """Answers HTTP requests: the page, probes, metrics, and a REST API that a subclass has.
-
-    Args:
-        metrics: The server's metrics.
-        settings: Which clients it answers, and limits on what a client may request.
-        page: The page; None for a server without one.
-
-    Attributes:
-        paths: Paths of the API besides those that begin with /v1/.
-    """
+    """Answers HTTP requests: the page, probes, metrics, and a REST API that a subclass has."""
 
     paths: Container[str] = ()
+    """Paths of the API besides those that begin with /v1/."""
 
     def __init__(self, metrics: Metrics, settings: WebSettings, page: Page | None = None):
         self._metrics, self._limits, self._page = metrics, settings.limits, page

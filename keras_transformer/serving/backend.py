@@ -33,9 +33,6 @@ class PassThrough(Application):
     """Answers with the page, and passes requests for one model on to its server.
 
     No other path, model or server can be reached through it.
-
-    Args:
-        settings: The server, and the model.
     """
 
     def __init__(self, settings: PageSettings):
@@ -100,13 +97,7 @@ class PassThrough(Application):
         return ServingError(Code.DEADLINE_EXCEEDED, message, http=504)
 
     def _send(self, method: str, url: str, body: bytes, deadline: float) -> tuple[int, bytes]:
-        """Return the status and the body of the server's answer.
-
-        Args:
-            method: GET or POST.
-            url: The address.
-            body: The body of a POST request.
-            deadline: When the answer must be complete, on the clock of `time.monotonic`.
+        """Return the status and the body of the server's answer, which must be complete in time.
 
         Raises:
             ServingError: If there is none.
@@ -116,7 +107,7 @@ class PassThrough(Application):
         if left <= 0:
             raise self._too_late()
         try:
-            response = self._pool.request(
+            with self._pool.request(
                 method,
                 url,
                 body=body if method == "POST" else None,
@@ -124,14 +115,8 @@ class PassThrough(Application):
                 timeout=urllib3.Timeout(connect=min(_CONNECT_SECONDS, left), total=left),
                 redirect=False,
                 preload_content=False,
-            )
-            try:
+            ) as response:
                 content = self._read(response, deadline)
-            except BaseException:
-                response.close()
-                raise
-            finally:
-                response.release_conn()
         except urllib3.exceptions.ReadTimeoutError as error:
             raise self._too_late() from error
         except urllib3.exceptions.HTTPError as error:
@@ -170,11 +155,7 @@ def _highest_version(base: Path | None) -> Path | None:
 
 
 class PageServer(WebServer):
-    """A server with the page only.
-
-    Args:
-        settings: What is shown, and where.
-    """
+    """A server with the page only."""
 
     def __init__(self, settings: PageSettings):
         self._settings, self._application = settings, PassThrough(settings)

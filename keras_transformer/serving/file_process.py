@@ -66,20 +66,16 @@ def main(seconds: str, memory: str, server: str, file: str) -> None:
 
     def ask(texts: Sequence[str]) -> list[str]:
         try:
-            return talk(texts)
-        except MemoryError as error:
-            raise _NoMemoryError from error
-
-    def talk(texts: Sequence[str]) -> list[str]:
-        try:
             out.write(encode({"texts": texts}))
             out.flush()
             line = sys.stdin.buffer.readline()
+            if not line.endswith(b"\n"):  # The server has ended.
+                _end(path)
+            answer = json.loads(line)
         except BrokenPipeError:
-            line = b""
-        if not line.endswith(b"\n"):  # The server has ended.
             _end(path)
-        answer = json.loads(line)
+        except MemoryError as error:
+            raise _NoMemoryError from error
         if "error" in answer:
             raise _TranslationError(answer["error"])
         return answer["texts"]

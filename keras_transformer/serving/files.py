@@ -209,12 +209,7 @@ class Files:
     async def translate(
         self, file: File, translate: Translate, client: str = ""
     ) -> tuple[str, list[str]]:
-        """Translate a file.
-
-        Args:
-            file: The file.
-            translate: Translates texts.
-            client: The client's address.
+        """Translate a file for the client with an address.
 
         Returns:
             What `get` finds the translation by, and a line for each text that was not translated.

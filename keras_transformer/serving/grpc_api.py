@@ -1,5 +1,6 @@
 """The gRPC API of TensorFlow Serving: Predict, metadata and status."""
 
+import asyncio
 import functools
 import inspect
 import logging
@@ -33,6 +34,7 @@ log = logging.getLogger(__name__)
 
 _MESSAGE = 1024  # Characters of an error, as in TensorFlow Serving.
 _SIGNATURES = "signature_def"
+_PREDICT = predict_pb2.PredictRequest.DESCRIPTOR
 
 
 def _address(peer: str) -> str:
@@ -82,12 +84,7 @@ class GrpcApi(
     prediction_service_pb2_grpc.PredictionServiceServicer,
     model_service_pb2_grpc.ModelServiceServicer,
 ):
-    """Predict, GetModelMetadata and GetModelStatus.
-
-    Args:
-        predictor: Runs Predict requests.
-        metrics: The server's metrics.
-    """
+    """Predict, GetModelMetadata and GetModelStatus."""
 
     def __init__(self, predictor: Predictor, metrics: Metrics):
         self._predictor, self._metrics = predictor, metrics
@@ -160,9 +157,6 @@ class ReadRequests(grpc.aio.ServerInterceptor):
 
     Bytes that are no message are answered INTERNAL, as TensorFlow Serving does. gRPC itself would
     write a traceback to the log for each.
-
-    Args:
-        metrics: The server's metrics.
     """
 
     def __init__(self, metrics: Metrics):
@@ -172,7 +166,6 @@ class ReadRequests(grpc.aio.ServerInterceptor):
         handler = await continuation(details)
         if handler is None:
             return None
-        is_predict = details.method.endswith("/Predict")
         if handler.unary_unary is None:  # The health service: a name is all that it reads.
 
             def read(content: bytes) -> Any:
@@ -182,31 +175,27 @@ class ReadRequests(grpc.aio.ServerInterceptor):
                 handler.unary_stream, read, handler.response_serializer
             )
 
-        async def answer(content: bytes, context: Any) -> Any:
-            try:
-                with self._room.hold(len(content)):
-                    if len(content) > LARGE:
-                        if not is_predict:
-                            raise invalid(f"Only Predict takes more than {LARGE} bytes.")
-                        kind = predict_pb2.PredictRequest.DESCRIPTOR
-                        await off_loop(check_fields, content, kind, large=True)
-                    request = handler.request_deserializer(content)
-                    answer = handler.unary_unary(request, context)
-                    return await answer if inspect.isawaitable(answer) else answer
-            except ServingError as error:
-                await refuse(content, context, error)
-            except message.DecodeError:
-                malformed = ServingError(Code.INTERNAL, "The request is malformed.")
-                await refuse(content, context, malformed)
-
-        async def refuse(content: bytes, context: Any, error: ServingError) -> None:
-            method = details.method.rpartition("/")[2]
-            entry = Entry("GRPC", method, "", _address(context.peer()))
-            entry.status, entry.bytes = error.code.name, len(content)
-            with self._metrics.request(entry):
-                await context.abort(error.code, error.message)
-
+        answer = functools.partial(self._answer, handler, details.method.rpartition("/")[2])
         return grpc.unary_unary_rpc_method_handler(answer, None, handler.response_serializer)
+
+    async def _answer(self, handler: Any, method: str, content: bytes, context: Any) -> Any:
+        try:
+            with self._room.hold(len(content)):
+                if len(content) > LARGE:
+                    if method != "Predict":
+                        raise invalid(f"Only Predict takes more than {LARGE} bytes.")
+                    await asyncio.to_thread(check_fields, content, _PREDICT)
+                request = handler.request_deserializer(content)
+                answer = handler.unary_unary(request, context)
+                return await answer if inspect.isawaitable(answer) else answer
+        except ServingError as caught:
+            error = caught
+        except message.DecodeError:
+            error = ServingError(Code.INTERNAL, "The request is malformed.")
+        entry = Entry("GRPC", method, "", _address(context.peer()))
+        entry.status, entry.bytes = error.code.name, len(content)
+        with self._metrics.request(entry):
+            await context.abort(error.code, error.message)
 
 
 def _write(response: Any, outputs: Arrays) -> Any:

@@ -194,11 +194,7 @@ def _array(value: Any, dtype: np.dtype) -> np.ndarray:
     convert = _encode if dtype.kind == "O" else _number_check(dtype)
     flat = [convert(leaf) for leaf in _leaves(value, shape, 0)]
     try:
-        array = np.empty(len(flat), object) if dtype.kind == "O" else None
-        if array is None:
-            return np.array(flat, dtype).reshape(shape)
-        array[:] = flat
-        return array.reshape(shape)
+        return np.array(flat, dtype).reshape(shape)
     except (OverflowError, TypeError, ValueError) as error:
         raise invalid(f"Cannot convert JSON values to {type_name(dtype)}: {error}") from error
 

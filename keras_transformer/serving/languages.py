@@ -105,10 +105,6 @@ def choose(
 def detect(texts: Sequence[str], sources: Sequence[str]) -> list[dict[str, Any]]:
     """Return which of some languages texts may have, the likeliest first.
 
-    Args:
-        texts: The texts.
-        sources: The languages.
-
     Returns:
         The `language` of each, and the `confidence` in percent.
 

@@ -70,11 +70,7 @@ class _Ask(NamedTuple):
 
 
 class LibreTranslate:
-    """Answers requests of LibreTranslate's clients with the models of the server.
-
-    Args:
-        predictor: Runs Predict requests.
-    """
+    """Answers requests of LibreTranslate's clients with the models of the server."""
 
     def __init__(self, predictor: Predictor):
         self._predictor, self._settings = predictor, predictor.settings
@@ -83,13 +79,7 @@ class LibreTranslate:
         self._offers: weakref.WeakKeyDictionary[Served, Offer] = weakref.WeakKeyDictionary()
 
     async def answer(self, request: Request, path: str, body: bytes, entry: Entry) -> Any:
-        """Return the answer to a request, before it is encoded as JSON: a file, or a value.
-
-        Args:
-            request: The request.
-            path: Its path, one of `PATHS`.
-            body: Its body, JSON or a form.
-            entry: Its entry in the log.
+        """Return the answer to a request to one of `PATHS`: a file, or a value to encode as JSON.
 
         Raises:
             ServingError: If the request is malformed or not allowed, or the server is busy.

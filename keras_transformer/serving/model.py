@@ -146,11 +146,7 @@ class Model:
         return fitted
 
     def run(self, signature: str, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return the outputs of a signature; strings are bytes.
-
-        Args:
-            signature: The signature's name.
-            inputs: Its inputs, as `fit` returns them.
+        """Return the outputs of a signature for inputs that fit; strings are bytes.
 
         Raises:
             ServingError: If the model fails.

@@ -20,16 +20,7 @@ _MESSAGE_BYTES = 64  # Of a value of an answer, while it becomes a message.
 
 
 class Predictor:
-    """Runs requests on the version that they ask for.
-
-    Attributes:
-        versions: The versions of all models.
-
-    Args:
-        settings: The server's settings.
-        metrics: The server's metrics.
-        threads: Runs of models at a time.
-    """
+    """Runs requests on the version that they ask for, as many at a time as there are threads."""
 
     def __init__(self, settings: Settings, metrics: Metrics, threads: int):
         self.settings, self._metrics = settings, metrics

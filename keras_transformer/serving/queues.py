@@ -79,6 +79,16 @@ class Room:
             self._left += held
 
 
+def _end(answer: asyncio.Future, result: Any, error: BaseException | None = None) -> None:
+    """Give a caller its answer, if it still waits."""
+    if answer.done():
+        return
+    if error is None:
+        answer.set_result(result)
+    else:
+        answer.set_exception(error)
+
+
 @dataclasses.dataclass(eq=False)
 class Turn:
     """A request that is run in parts, by which `FairQueue` decides whose part is next."""
@@ -107,15 +117,6 @@ class Call:
     answer: asyncio.Future
     passes: int = 0
     """How often a younger request of the same client preceded it."""
-
-    def end(self, result: Any, error: BaseException | None) -> None:
-        """Give the caller its answer, if it still waits."""
-        if self.answer.done():
-            return
-        if error is None:
-            self.answer.set_result(result)
-        else:
-            self.answer.set_exception(error)
 
 
 class FairQueue:
@@ -274,7 +275,7 @@ class Workers:
                 self._queue.end(call, time.monotonic() - started)
                 self._ended += 1
         with contextlib.suppress(RuntimeError):  # The event loop has ended.
-            call.answer.get_loop().call_soon_threadsafe(call.end, result, error)
+            call.answer.get_loop().call_soon_threadsafe(_end, call.answer, result, error)
 
     def stop(self) -> None:
         """Drop calls that have not begun, and answer all callers that the server is stopping."""
@@ -283,7 +284,7 @@ class Workers:
             calls = [*self._queue.waiting, *self._queue.running]
             self._queue.waiting.clear()
         for call in calls:
-            call.end(None, _stopping())
+            _end(call.answer, None, _stopping())
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
@@ -443,10 +444,8 @@ class Batcher:
             await self._free.acquire()
             if self._waiting and not self._full.is_set():
                 until = self._waiting[0].arrived + self._settings.batch_timeout_micros / 1e6
-                try:
+                with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._full.wait(), max(0, until - time.monotonic()))
-                except TimeoutError:
-                    pass
             batch = self._take()
             if not batch:
                 self._free.release()
@@ -499,16 +498,13 @@ class Batcher:
         for task in batch:
             part = {name: array[start : start + task.rows] for name, array in outputs.items()}
             start += task.rows
-            if not task.answer.done():
-                task.answer.set_result(part)
+            _end(task.answer, part)
         return True
 
     async def _answer_alone(self, task: _Task) -> None:
         try:
             outputs = await self._run(task.inputs, [task.client])
         except Exception as error:
-            if not task.answer.done():
-                task.answer.set_exception(error)
+            _end(task.answer, None, error)
         else:
-            if not task.answer.done():
-                task.answer.set_result(outputs)
+            _end(task.answer, outputs)

@@ -25,13 +25,7 @@ from keras_transformer.utils.versions import HIGHEST
 
 
 class RestApi(Application):
-    """Answers the requests of one server.
-
-    Args:
-        predictor: Runs Predict requests.
-        metrics: The server's metrics.
-        page: The page; None for a server without one.
-    """
+    """Answers the requests of one server."""
 
     paths = PATHS
 

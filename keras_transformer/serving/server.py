@@ -26,9 +26,6 @@ class Server(WebServer):
         grpc: The gRPC services.
         port: The port for gRPC, once the server has started.
 
-    Args:
-        settings: What is served, and where.
-
     Raises:
         FileNotFoundError: If there is no model.
         ValueError: If a file of the model holds a wrong setting.

@@ -173,11 +173,7 @@ def parse_model_config(content: bytes, path: Path) -> list[ModelConfig]:
 
 
 def parse_text(content: bytes, path: Path) -> Any:
-    """Return the `ModelServerConfig` of TensorFlow Serving that a file contains.
-
-    Args:
-        content: The message as text.
-        path: The file, for errors.
+    """Return the `ModelServerConfig` of TensorFlow Serving that a file contains as text.
 
     Raises:
         ValueError: If it is not such a message.
@@ -264,13 +260,10 @@ class PageSettings(WebSettings):
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Return the host and the port of a model server's REST API.
-
-    Args:
-        address: Its address.
+    """Return the host and the port of the address of a model server's REST API.
 
     Raises:
-        ValueError: If it is not an address of HTTP or HTTPS.
+        ValueError: If it is not one of HTTP or HTTPS.
 
     >>> split_address("https://host.example/models")
     ('host.example', 443)

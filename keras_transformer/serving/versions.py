@@ -255,12 +255,7 @@ class ModelVersions:
 
 
 class Versions:
-    """The versions of all models of a server.
-
-    Args:
-        settings: The models, and how often to look.
-        metrics: The server's metrics.
-    """
+    """The versions of all models of a server."""
 
     def __init__(self, settings: Settings, metrics: Metrics):
         self._settings, self._metrics = settings, metrics
