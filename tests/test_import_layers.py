@@ -195,6 +195,7 @@ def test_each_part_starts_tensorflow_quietly_before_it_imports_anything(part):
         ("keras_transformer.trees", {"tensorflow", "keras"}),
         ("pipelines", {"tensorflow", "keras"}),
         ("keras_transformer.serving.server", {"tensorflow", "tensorflow_text", "keras", "jax"}),
+        ("keras_transformer.serving.server", {"docx", "lxml", "mistletoe", "translate"}),
     ],
 )
 def test_importing_is_quick_and_silent(module, absent):

@@ -1,5 +1,6 @@
 """A model that a person can check, and servers for it."""
 
+import contextlib
 import http.client
 import json
 import time
@@ -8,7 +9,9 @@ from types import SimpleNamespace
 import grpc
 import pytest
 import tensorflow as tf
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from prometheus_client.parser import text_string_to_metric_families
+from tensorflow.core.framework.tensor_pb2 import TensorProto
 from tensorflow_serving.apis import (
     model_service_pb2_grpc,
     predict_pb2,
@@ -136,20 +139,17 @@ def connect(server, name="shout"):
         body = body if isinstance(body, str | bytes) else json.dumps(body)
         return ask("POST", f"/v1/models/{model}:predict", body, headers)
 
-    def predict(inputs, signature="", **options):
-        request = predict_pb2.PredictRequest(output_filter=options.pop("output_filter", ()))
-        request.model_spec.name = options.pop("name", name)
-        request.model_spec.signature_name = signature
-        if "version" in options:
-            request.model_spec.version.value = options.pop("version")
-        if "label" in options:
-            request.model_spec.version_label = options.pop("label")
+    def predict(inputs, signature="", output_filter=(), timeout=60, version=None, **spec):
+        version = version and {"value": version}
+        spec = {"name": name, "signature_name": signature, "version": version, **spec}
+        request = predict_pb2.PredictRequest(model_spec=spec, output_filter=output_filter)
         for key, value in inputs.items():
-            is_proto = isinstance(value, type(_EMPTY))
+            is_proto = isinstance(value, TensorProto)
             request.inputs[key].CopyFrom(value if is_proto else tf.make_tensor_proto(value))
-        outputs = stub.Predict(request, timeout=60).outputs
+        outputs = stub.Predict(request, timeout=timeout).outputs
         return {name: tf.make_ndarray(outputs[name]).tolist() for name in outputs}
 
+    health = health_pb2_grpc.HealthStub(channel)
     return SimpleNamespace(
         ask=ask,
         post=post,
@@ -158,18 +158,23 @@ def connect(server, name="shout"):
         channel=channel,
         stub=stub,
         models=model_service_pb2_grpc.ModelServiceStub(channel),
+        health=lambda name: health.Check(health_pb2.HealthCheckRequest(service=name)).status,
         server=server,
     )
 
 
-_EMPTY = tf.make_tensor_proto("")
+@contextlib.contextmanager
+def serving(base="", name="shout", **settings):
+    """Serve a model in the block, for a client that `connect` returns."""
+    with ModelServer(base, name, **settings) as server:
+        yield connect(server, name)
 
 
 @pytest.fixture(scope="module")
 def plain(base):
     """A client of a server that does not batch."""
-    with ModelServer(base, "shout") as server:
-        yield connect(server)
+    with serving(base) as client:
+        yield client
 
 
 @pytest.fixture(scope="module")
@@ -197,8 +202,8 @@ def wait_for_users(client, count):
     wait(lambda: sum(version.users for version in served.values()) >= count)
 
 
-def wait(condition):
-    deadline = time.monotonic() + 30
+def wait(condition, seconds=30):
+    deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -10,9 +10,7 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
 
-import grpc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -24,8 +22,7 @@ from keras_transformer.serving.model import Model
 from keras_transformer.serving.parts import Pace
 from keras_transformer.serving.queues import Room
 from keras_transformer.serving.settings import Limits
-from tests.helpers.model_server import ModelServer
-from tests.serving.conftest import connect, grpc_error, save, wait
+from tests.serving.conftest import grpc_error, save, serving, wait
 
 BODY = b'{"inputs": ["a"]}'
 HEAD = b"POST /v1/models/shout:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
@@ -42,8 +39,8 @@ def strict(base):
         connections=40,
         stop_seconds=5,
     )
-    with ModelServer(base, "shout", limits=limits) as server:
-        yield connect(server)
+    with serving(base, limits=limits) as client:
+        yield client
 
 
 @pytest.fixture(autouse=True)
@@ -140,16 +137,10 @@ def test_a_body_in_tiny_chunks_lets_others_pass(plain):
 @pytest.mark.parametrize("requests", [1, 2])
 def test_a_client_that_does_not_read_its_answer_is_cut_off(requests, base):
     body = b'{"inputs": ["' + b"a" * 15_000_000 + b'"]}'  # Larger than the sockets' buffers.
-    with (
-        ModelServer(base, "shout", limits=Limits(idle_seconds=1)) as server,
-        connection(SimpleNamespace(server=server)) as one,
-    ):
+    with serving(base, limits=Limits(idle_seconds=1)) as client, connection(client) as one:
         one.sendall((HEAD % len(body) + body) + (requests - 1) * (HEAD % len(BODY) + BODY))
-        connections = server.server._http.server_state.connections
-        deadline = time.monotonic() + 20
-        while connections:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        connections = client.server.server._http.server_state.connections
+        wait(lambda: not connections)
 
 
 def test_an_answer_of_too_many_values_is_refused(strict, monkeypatch):
@@ -299,10 +290,7 @@ def test_ten_thousand_connections_in_turn_leave_nothing_behind(strict):
                 if sent == request:
                     served += one.recv(1 << 16).startswith(b"HTTP/1.1 200")
     assert served == 2000
-    deadline = time.monotonic() + 20
-    while connections or len(os.listdir("/proc/self/fd")) > before:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait(lambda: not connections and len(os.listdir("/proc/self/fd")) <= before)
 
 
 ODD_PATHS = """
@@ -390,14 +378,8 @@ def test_http_on_the_grpc_port_is_survived(strict):
 
 
 def test_a_call_ends_at_its_deadline(strict):
-    from tensorflow_serving.apis import predict_pb2
-
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name, request.model_spec.signature_name = "shout", "slow"
-    request.inputs["text"].CopyFrom(tensor(string_val=[b"100000"]))
-    with pytest.raises(grpc.RpcError) as error:
-        strict.stub.Predict(request, timeout=0.2)
-    assert error.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+    code, _ = grpc_error(strict.predict, {"text": ["100000"]}, "slow", timeout=0.2)
+    assert code == "DEADLINE_EXCEEDED"
 
 
 @pytest.fixture
@@ -416,8 +398,7 @@ def counted(tmp_path_factory, monkeypatch):
         return run(self, signature, inputs)
 
     monkeypatch.setattr(Model, "run", count)
-    with ModelServer(base, "model", workers=1) as server:
-        client = connect(server, "model")
+    with serving(base, "model", workers=1) as client:
         client.rows, client.seconds = rows, 0.002
         yield client
 
@@ -477,10 +458,7 @@ def test_the_rest_of_a_request_is_dropped_once_its_client_has_left(counted):
     for attack in list(ANSWERS)[:2]:
         counted.rows.clear()
         attack(ports(counted))
-        deadline = time.monotonic() + 20
-        while counted.server.server.predictor._workers.pending or counted.rows == []:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait(lambda: counted.rows and not counted.server.server.predictor._workers.pending)
         assert sum(counted.rows) < 512  # Of 1024.
 
 

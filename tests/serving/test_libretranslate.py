@@ -1,6 +1,7 @@
 """LibreTranslate's API: its clients, languages, formats, keys and hostile bodies."""
 
 import asyncio
+import functools
 import html
 import io
 import json
@@ -34,10 +35,8 @@ from keras_transformer.serving.parts import DOCUMENT, Estimate, RowNeeds
 from keras_transformer.serving.predict import Predictor
 from keras_transformer.serving.settings import Limits, ModelConfig, read_keys
 from keras_transformer.serving.text_parts import html_parts, join_parts, text_parts
-from tests.helpers.model_server import ModelServer
 from tests.helpers.page import ask
-from tests.helpers.tiny import run_python
-from tests.serving.conftest import STRINGS, connect, samples, save
+from tests.serving.conftest import STRINGS, samples, save, serving, wait
 
 SOURCE, TARGET, TERMS, PROTECT = (
     tf.TensorSpec([None], tf.string, name=name)
@@ -99,8 +98,8 @@ def pairs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tool(pairs):
-    with ModelServer("", "", models=pairs) as server:
-        yield connect(server)
+    with serving(models=pairs) as client:
+        yield client
 
 
 @pytest.fixture(scope="module")
@@ -108,8 +107,8 @@ def one(pairs):
     """A server of English to German that batches and wants a key."""
     limits = Limits(rows=100)
     settings = {"models": pairs[1:2], "api_keys": ["k1", "k2"], "batching": True, "limits": limits}
-    with ModelServer("", "", **settings) as server:
-        yield connect(server)
+    with serving(**settings) as client:
+        yield client
 
 
 @pytest.fixture(scope="module")
@@ -117,8 +116,8 @@ def many(tmp_path_factory):
     codes = ["deu_Latn", "eng_Latn", "fra_Latn", "zho_Hans", "zho_Hant"]
     base = tmp_path_factory.mktemp("many") / "nllb"
     model = save_tool(base, {"translate": "between"}, vocabulary={"languages": codes})
-    with ModelServer("", "", models=[model]) as server:
-        yield connect(server)
+    with serving(models=[model]) as client:
+        yield client
 
 
 def translate(client, q, source="en", target="de", path="/translate", **fields):
@@ -225,8 +224,7 @@ def test_a_language_is_detected_among_those_of_the_models(many, monkeypatch):
 def test_a_tag_selects_among_several_targets(tmp_path):
     signatures = {"translate_with_terms": "with_terms", "n_best": "n_best"}
     model = save_tool(tmp_path / "roa", signatures, facts={"languages": ["en", "fra", "ita"]})
-    with ModelServer("", "", models=[model]) as server:
-        client = connect(server)
+    with serving(models=[model]) as client:
         assert translate(client, "a", "en", "it", alternatives=1)[1] == {
             "translatedText": ">>ITA<< A",
             "alternatives": [">>ita<< a"],
@@ -242,8 +240,8 @@ def test_the_options_of_an_older_model_of_many_languages_name_its_pair(tmp_path)
         facts={"languages": ["en", "de"]},
         decoding={"source_language": "eng_Latn", "target_language": "deu_Latn"},
     )
-    with ModelServer("", "", models=[model]) as server:
-        assert translate(connect(server), "a")[1] == {"translatedText": "eng_Latn>deu_Latn:a"}
+    with serving(models=[model]) as client:
+        assert translate(client, "a")[1] == {"translatedText": "eng_Latn>deu_Latn:a"}
 
 
 CODES = "aka_Latn twi_Latn pes_Arab prs_Arab srp_Cyrl zho_Hans zho_Hant en_XX en_XX sh deu".split()
@@ -283,16 +281,14 @@ def test_another_script_is_refused(code, name, is_offered):
 def test_lines_are_divided_into_sentences_if_the_model_can(tmp_path, monkeypatch):
     document = {"translate_document": "document"}
     model = save_tool(tmp_path / "docs", document, facts={"languages": ["en", "de"]})
-    with ModelServer("", "", models=[model]) as server:
-        assert translate(connect(server), "a\nb")[1] == {"translatedText": "a!\nb!"}
-        [served] = server.server.predictor.versions.of("docs").served.values()
+    with serving(models=[model]) as client:
+        assert translate(client, "a\nb")[1] == {"translatedText": "a!\nb!"}
+        [served] = client.server.server.predictor.versions.of("docs").served.values()
         monkeypatch.setattr(served.model.estimates[DOCUMENT], "most_bytes", 40)
         long = 41 * "a"  # It would run as a whole.
-        status, answer = translate(connect(server), long)
-        assert status == 400 and "may have 40 bytes, received 41" in answer["error"]
         request = {"signature_name": "translate_document", "inputs": [long]}
-        status, answer = connect(server, "docs").post(request)
-        assert status == 400 and "may have 40 bytes, received 41" in answer["error"]
+        for status, answer in (translate(client, long), client.post(request, "docs")):
+            assert status == 400 and "may have 40 bytes, received 41" in answer["error"]
         check_memory_of_documents(served.model.signature_defs)
 
 
@@ -322,11 +318,11 @@ def test_other_translations_are_those_of_n_best(tool):
 def test_a_line_that_is_too_long_for_n_best_has_no_alternatives(tmp_path, monkeypatch):
     signatures = {"translate_document": "document", "n_best": "n_best"}
     model = save_tool(tmp_path / "long", signatures, facts={"languages": ["en", "de"]})
-    with ModelServer("", "", models=[model]) as server:
-        [served] = server.server.predictor.versions.of("long").served.values()
+    with serving(models=[model]) as client:
+        [served] = client.server.server.predictor.versions.of("long").served.values()
         monkeypatch.setattr(served.model.estimates["n_best"], "most_bytes", 10)
         for text, others in ((10 * "a", 2), (11 * "a", 0)):
-            status, answer = translate(connect(server), text, alternatives=9)
+            status, answer = translate(client, text, alternatives=9)
             assert (status, answer["translatedText"]) == (200, text + "!")
             assert len(answer["alternatives"]) == others
 
@@ -621,8 +617,7 @@ def test_files_keep_their_markup(tmp_path):
         facts={"languages": ["en", "de"]},
         decoding={"protect": "all"},
     )
-    with ModelServer("", "", models=[model]) as server:
-        client = connect(server)
+    with serving(models=[model]) as client:
         text = b"# A `code0` title\n\nSee {code0} and ![a](b.png).\n"
         assert translate_file(client, "a.md", text) == (
             b"# A `code0` title!\n\nSee {code0} and ![a](b.png).!\n",
@@ -675,8 +670,7 @@ def test_the_language_of_a_file_is_that_of_its_texts(tmp_path):
     page, content = docx.Document(), io.BytesIO()
     page.add_paragraph("Der Hund läuft heute mit den Männern am Strand entlang.")
     page.save(content)
-    with ModelServer("", "", models=models) as server:
-        client = connect(server)
+    with serving(models=models) as client:
         found, _ = translate_file(client, "a.docx", content.getvalue(), source="auto", target="en")
         assert docx.Document(io.BytesIO(found)).paragraphs[0].text.endswith("entlang.!")
         assert ("REST", "de", "OK", "1") in samples(client, "tensorflow:serving:request_count")
@@ -691,8 +685,8 @@ def test_a_file_ends_in_time(pairs, monkeypatch):
         await asyncio.sleep(30)
 
     monkeypatch.setattr(Predictor, "run", run)
-    with ModelServer("", "", models=pairs[1:2], timeout=0.5) as server:
-        status, error = translate_file(connect(server), "a.txt", b"A dog.")
+    with serving(models=pairs[1:2], timeout=0.5) as client:
+        status, error = translate_file(client, "a.txt", b"A dog.")
     assert status == 504 and "waited or took more than 0.5 s" in error
 
 
@@ -769,13 +763,14 @@ def test_a_hostile_file_takes_a_bounded_share(name, content, seconds, memory, re
     monkeypatch.setattr("keras_transformer.serving.files._MOST_SECONDS", seconds)
     monkeypatch.setattr("keras_transformer.serving.files._MOST_MEMORY", memory << 20)
     with pytest.raises(ServingError, match=reason) as error:
-        asyncio.run(_translate_alone(File(name, content), echo))
+        translate_alone(name, content)
     assert error.value.http_status == 400
 
 
-async def _translate_alone(file, translate):
+def translate_alone(name, content, translate=echo):
+    """Return the translation of a file, and the texts that failed."""
     files = Files()
-    name, failures = await files.translate(file, translate)
+    name, failures = asyncio.run(files.translate(File(name, content), translate))
     return files.get(f"id={name}").content, failures
 
 
@@ -787,9 +782,7 @@ def test_a_file_keeps_texts_that_fail():
             raise ServingError(Code.INVALID_ARGUMENT, "no such word")
         return [text.upper() for text in texts]
 
-    def run(content):
-        return asyncio.run(_translate_alone(File("a.json", content), answer))
-
+    run = functools.partial(translate_alone, "a.json", translate=answer)
     content, failures = run(b'{"a": "one", "b": "fails", "c": "two"}')
     assert b"TWO" in content and b"ONE" in content and b'"fails"' in content
     assert failures == ["'fails': no such word"]
@@ -807,11 +800,11 @@ def test_a_message_of_a_file_has_a_bounded_size(monkeypatch):
         return texts
 
     content = json.dumps({f"k{i}": f"k{i}" for i in range(2200)}).encode()
-    _, failures = asyncio.run(_translate_alone(File("a.json", content), answer))
+    _, failures = translate_alone("a.json", content, answer)
     assert (len(failures), len(failures[0])) == (1000, 300)
     monkeypatch.setattr("keras_transformer.serving.files._MOST_LINE", 1000)
     with pytest.raises(ServingError, match="may have 1000 bytes") as error:
-        asyncio.run(_translate_alone(File("a.txt", 5000 * b"a"), echo))
+        translate_alone("a.txt", 5000 * b"a")
     assert error.value.http_status == 400
 
 
@@ -820,7 +813,7 @@ def test_a_process_that_ends_without_a_reason_refuses_its_file(monkeypatch, capl
     program = [sys.executable, "-c", "import sys; print('{', end=''); sys.exit(7)"]
     monkeypatch.setattr("keras_transformer.serving.files._command", lambda *_: (program, options))
     with pytest.raises(ServingError, match="a.txt could not be read") as error:
-        asyncio.run(_translate_alone(File("a.txt", b"A"), echo))
+        translate_alone("a.txt", b"A")
     assert error.value.http_status == 400
     assert caplog.messages == ["The process that reads a .txt file ended with 7"]
 
@@ -850,15 +843,9 @@ def test_a_file_is_removed_once_the_server_is_killed(tmp_path):
     pytest.importorskip("translate")
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     process = subprocess.Popen([sys.executable, "-c", KILLED], env=environment)
-    end = time.monotonic() + 30
-    while not list(tmp_path.rglob("*.md")):
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    wait(lambda: list(tmp_path.rglob("*.md")))
     assert process.wait(30) == -signal.SIGKILL
-    end = time.monotonic() + 5  # Less than the process may take.
-    while list(tmp_path.iterdir()):
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    wait(lambda: not list(tmp_path.iterdir()), seconds=5)  # Less than the process may take.
 
 
 @pytest.mark.parametrize("asks, answer", [(0, b""), (1, b""), (1, b'{"texts": ["A"]}\n')])
@@ -881,20 +868,13 @@ def test_a_file_is_removed_if_the_server_was_killed_before(tmp_path):
         assert list(tmp_path.iterdir()) == [tmp_path / "other.txt"]
 
 
-def start_for_file(folder, **changed):
-    """Start the process that translates a file in a directory, with the id of another server."""
+def start_for_file(folder, server=None):
+    """Start the process that translates a file in a directory, as if a server with an id did."""
     folder.mkdir(exist_ok=True)
     (folder / "file.txt").write_text("a")
     command, options = _command(folder / "file.txt")
-    command[-2] = changed.get("server", command[-2])
+    command[-2] = server or command[-2]
     return subprocess.Popen(command, **options)
-
-
-def test_no_parser_of_files_is_imported_by_the_server():
-    parsers = "docx lxml mistletoe tensorflow translate".split()
-    code = f"print(sorted({set(parsers)} & sys.modules.keys()))"
-    code = f"import sys, keras_transformer.serving.libretranslate; {code}"
-    assert run_python("-c", code).stdout.strip() == "[]"
 
 
 def test_as_many_translations_as_promised_are_kept(monkeypatch):

@@ -5,14 +5,14 @@ import time
 from pathlib import Path
 
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health_pb2 import HealthCheckResponse
 from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2
 
 from keras_transformer.export.serving_files import write_serving_files
 from keras_transformer.serving.settings import parse_model_config
-from tests.helpers.model_server import ModelServer
-from tests.serving.conftest import connect, grpc_error, samples, wait
+from tests.serving.conftest import grpc_error, samples, serving, wait
 
+SERVING, NOT_SERVING = HealthCheckResponse.SERVING, HealthCheckResponse.NOT_SERVING
 LATEST = "model_version_policy { latest { num_versions: 2 } }"
 
 
@@ -30,7 +30,7 @@ def write(path, *entries):
 def start(path, **settings):
     models = parse_model_config(path.read_bytes(), path)
     timing = {"poll_seconds": 0.05, "retry_seconds": 0.3}
-    return ModelServer("", "", models=models, model_config_file=path, **timing, **settings)
+    return serving(models=models, model_config_file=path, **timing, **settings)
 
 
 @pytest.fixture
@@ -55,8 +55,7 @@ def test_each_model_has_its_versions_and_labels(batching, folder):
     labels = 'version_labels { key: "stable" value: 1 } version_labels { key: "next" value: 7 }'
     path = folder / "models.config"
     write(path, entry("one", folder / "one", f"{LATEST} {labels}"), entry("two", folder / "two"))
-    with start(path, batching=batching) as server:
-        client = connect(server)
+    with start(path, batching=batching) as client:
         for model, text in {
             "one": "2:A",
             "one/versions/1": "1:A",
@@ -69,21 +68,22 @@ def test_each_model_has_its_versions_and_labels(batching, folder):
         }.items():
             assert answer(client, model) == text, model
         assert over_grpc(client, name="one") == "2:A"
-        assert over_grpc(client, name="one", label="stable") == "1:A"
+        assert over_grpc(client, name="one", version_label="stable") == "1:A"
         assert over_grpc(client, name="two", version=1) == "1:A"
-        wrong = grpc_error(over_grpc, client, name="one", label="none")
+        wrong = grpc_error(over_grpc, client, name="one", version_label="none")
         assert wrong == ("INVALID_ARGUMENT", "Unrecognized servable version label: none")
-        absent = grpc_error(over_grpc, client, name="one", label="next")
+        absent = grpc_error(over_grpc, client, name="one", version_label="next")
         assert absent == ("NOT_FOUND", "Servable not found for request: Specific(one, 7)")
 
-        request = get_model_status_pb2.GetModelStatusRequest()
-        request.model_spec.name, request.model_spec.version_label = "one", "stable"
+        stable = {"name": "one", "version_label": "stable"}
+        request = get_model_status_pb2.GetModelStatusRequest(model_spec=stable)
         (state,) = client.models.GetModelStatus(request).model_version_status
         assert (state.version, state.state) == (1, state.AVAILABLE)
         _, states = client.get("/v1/models/one")
         assert [one["version"] for one in states["model_version_status"]] == ["2", "1"]
-        request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
-        request.model_spec.name, request.model_spec.version_label = "one", "stable"
+        request = get_model_metadata_pb2.GetModelMetadataRequest(
+            model_spec=stable, metadata_field=["signature_def"]
+        )
         assert client.stub.GetModelMetadata(request).model_spec.version.value == 1
         _, metadata = client.get("/v1/models/one/labels/stable/metadata")
         assert metadata["model_spec"] == {"name": "one", "signature_name": "", "version": "1"}
@@ -110,8 +110,7 @@ def test_each_model_has_its_versions_and_labels(batching, folder):
 def test_a_policy_chooses_the_versions(policy, served, folder):
     path = folder / "models.config"
     write(path, entry("one", folder / "one", f"model_version_policy {{ {policy} }}"))
-    with start(path) as server:
-        client = connect(server)
+    with start(path) as client:
         found = [number for number in (3, 2, 1) if answer(client, f"one/versions/{number}") != 404]
     assert found == served
 
@@ -120,10 +119,7 @@ def test_the_file_is_followed(folder, exports):
     path, label = folder / "models.config", 'version_labels {{ key: "stable" value: {} }}'
     specific = "model_version_policy {{ specific {{ versions: {} }} }}"
     write(path, entry("one", folder / "one", specific.format(1) + label.format(1)))
-    with start(path) as server:
-        client = connect(server)
-        health = health_pb2_grpc.HealthStub(client.channel)
-        check = lambda name: health.Check(health_pb2.HealthCheckRequest(service=name)).status  # noqa: E731
+    with start(path) as client:
         assert answer(client, "one/labels/stable") == "1:A"
         write(
             path,
@@ -133,7 +129,7 @@ def test_the_file_is_followed(folder, exports):
         wait(lambda: answer(client, "two") == "1:A")
         assert answer(client, "one/labels/stable") == "2:A"
         assert answer(client, "one/versions/1") == 404
-        wait(lambda: check("two") == health_pb2.HealthCheckResponse.SERVING)
+        wait(lambda: client.health("two") == SERVING)
 
         path.write_text("model_config_list { config { name: 'one' }")  # Changes nothing.
         time.sleep(0.3)
@@ -144,23 +140,17 @@ def test_the_file_is_followed(folder, exports):
         wait(lambda: answer(client, "two") == "2:A")
         assert answer(client, "one") == 404
         assert client.get("/v1/models/one")[0] == 404
-        wait(lambda: check("one") == health_pb2.HealthCheckResponse.NOT_SERVING)
-        assert check("") == health_pb2.HealthCheckResponse.SERVING
+        wait(lambda: client.health("one") == NOT_SERVING)
+        assert client.health("") == SERVING
 
 
 def test_a_server_without_a_version_is_alive_but_not_ready(folder):
     path = folder / "models.config"
     write(path, entry("one", folder / "one"), entry("two", folder / "two"))
-    with start(path) as server:
-        client = connect(server)
-        health = health_pb2_grpc.HealthStub(client.channel)
-        check = lambda name: health.Check(health_pb2.HealthCheckRequest(service=name)).status  # noqa: E731
-        serving, failed = (
-            health_pb2.HealthCheckResponse.SERVING,
-            health_pb2.HealthCheckResponse.NOT_SERVING,
-        )
+    with start(path) as client:
+        health = lambda: [client.health(name) for name in ("", "one", "two")]  # noqa: E731
         assert client.get("/readyz") == (200, {"ready": True, "models": {"one": True, "two": True}})
-        assert [check(name) for name in ("", "one", "two")] == 3 * [serving]
+        assert health() == 3 * [SERVING]
         shutil.rmtree(folder / "two" / "1")
         wait(lambda: client.get("/readyz")[0] == 503)
         assert client.get("/readyz")[1] == {"ready": False, "models": {"one": True, "two": False}}
@@ -169,15 +159,14 @@ def test_a_server_without_a_version_is_alive_but_not_ready(folder):
         assert (status, states["model_version_status"][0]["state"]) == (503, "END")
         assert client.get("/v1/models/two/versions/1")[0] == 200  # Its state is known.
         assert client.get("/v1/models/one")[0] == 200
-        wait(lambda: [check(name) for name in ("", "one", "two")] == [failed, serving, failed])
+        wait(lambda: health() == [NOT_SERVING, SERVING, NOT_SERVING])
 
 
 def test_versions_that_fail_to_load_are_counted(folder):
     (folder / "one" / "3").mkdir()
     (folder / "one" / "3" / "saved_model.pb").write_bytes(b"half")
     write(folder / "models.config", entry("one", folder / "one", LATEST))
-    with start(folder / "models.config") as server:  # As version 2 loads.
-        client = connect(server)
+    with start(folder / "models.config") as client:  # As version 2 loads.
         assert answer(client, "one") == "2:A"
         loads = samples(client, "tensorflow:cc:saved_model:load_attempt_count")
     assert loads[str(folder / "one" / "2"), "success"] == 1
@@ -186,15 +175,21 @@ def test_versions_that_fail_to_load_are_counted(folder):
 
 def test_the_file_of_an_export_is_served_as_it_is(folder):
     write_serving_files(folder / "one", "cpu")
-    with start(folder / "one" / "serving" / "models.config") as server:
-        assert answer(connect(server), "one") == "2:A"
+    with start(folder / "one" / "serving" / "models.config") as client:
+        assert answer(client, "one") == "2:A"
 
 
-def test_a_directory_must_exist(folder):
-    write(folder / "models.config", entry("x", folder / "x"))
-    with pytest.raises(FileNotFoundError, match="no directory .*/x for the model x. Correct"):
-        with start(folder / "models.config"):
-            pass
+@pytest.mark.parametrize(
+    "model, message",
+    [
+        ("x", "no directory .*/x for the model x. Correct its path."),
+        ("one/1", "no version of a model in .*/one/1."),
+    ],
+)
+def test_a_directory_must_exist_and_have_a_version(model, message, folder):
+    write(folder / "models.config", entry("x", folder / model))
+    with pytest.raises(FileNotFoundError, match=message), start(folder / "models.config"):
+        pass
 
 
 GOOD = 'name: "a" base_path: "/a" model_platform: "tensorflow" '

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import urllib3
@@ -20,39 +21,30 @@ from keras_transformer.serving.server import Server
 from keras_transformer.serving.settings import Limits, ModelConfig, Settings
 from tests.helpers.model_server import ModelServer
 from tests.helpers.tiny import ROOT
-from tests.serving.conftest import connect, grpc_error, wait_for_users
+from tests.serving.conftest import grpc_error, serving, wait, wait_for_users
 
 SLOW = {"inputs": ["400000"], "signature_name": "slow"}
 
 
 @pytest.mark.slow
 def test_running_requests_finish_and_new_ones_are_refused(base):
-    with ModelServer(base, "shout", limits=Limits(stop_seconds=20)) as server:
-        client = connect(server)
+    limits = Limits(stop_seconds=20)
+    with serving(base, limits=limits) as client, ThreadPoolExecutor(3) as threads:
         health = health_pb2_grpc.HealthStub(client.channel)
         watch = iter(health.Watch(health_pb2.HealthCheckRequest()))
         assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
-        answers = {}
-        threads = [
-            threading.Thread(target=lambda: answers.update(rest=client.post(SLOW))),
-            threading.Thread(
-                target=lambda: answers.update(grpc=client.predict({"text": ["400000"]}, "slow"))
-            ),
-        ]
-        for thread in threads:
-            thread.start()
+        rest = threads.submit(client.post, SLOW)
+        grpc = threads.submit(client.predict, {"text": ["400000"]}, "slow")
         wait_for_users(client, 2)
-        stopping = threading.Thread(target=server.stop)
-        stopping.start()
+        threads.submit(client.server.stop)
         assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
         watch = None
         with pytest.raises(ConnectionError):  # New connections, once the port is closed.
             for _ in range(100):
                 client.get("/v1/models/shout")
                 time.sleep(0.05)
-        for thread in (*threads, stopping):
-            thread.join()
-    assert answers == {"rest": (200, {"outputs": [400000]}), "grpc": {"rounds": [400000]}}
+    assert rest.result() == (200, {"outputs": [400000]})
+    assert grpc.result() == {"rounds": [400000]}
 
 
 def test_by_default_a_server_stops_well_before_kubernetes_kills_it():
@@ -62,26 +54,16 @@ def test_by_default_a_server_stops_well_before_kubernetes_kills_it():
 def test_requests_that_do_not_end_in_time_are_answered_503(base, tmp_path):
     go_on = tmp_path / "exists"
     limits = Limits(stop_seconds=0.5)
-    with ModelServer(base, "shout", workers=1, limits=limits) as server:
-        client = connect(server)
-        body, answers = {"inputs": [str(go_on)], "signature_name": "wait"}, {}
-        threads = [  # One runs, and one waits.
-            threading.Thread(target=lambda: answers.update(rest=client.post(body))),
-            threading.Thread(
-                target=lambda: answers.update(
-                    grpc=grpc_error(client.predict, {"text": [str(go_on)]}, "wait")
-                )
-            ),
-        ]
-        for thread in threads:
-            thread.start()
+    with serving(base, workers=1, limits=limits) as client, ThreadPoolExecutor(2) as threads:
+        body = {"inputs": [str(go_on)], "signature_name": "wait"}
+        rest = threads.submit(client.post, body)  # One runs, and one waits.
+        grpc = threads.submit(grpc_error, client.predict, {"text": [str(go_on)]}, "wait")
         wait_for_users(client, 2)
-        server.stop()
-        for thread in threads:
-            thread.join()
+        client.server.stop()
+        answers = rest.result(), grpc.result()
         go_on.touch()
     message = "The server is stopping."
-    assert answers == {"rest": (503, {"error": message}), "grpc": ("UNAVAILABLE", message)}
+    assert answers == ((503, {"error": message}), ("UNAVAILABLE", message))
 
 
 @contextlib.contextmanager
@@ -195,10 +177,9 @@ def test_the_server_ends_with_the_error_of_its_task(task, base, monkeypatch):
 @pytest.mark.parametrize("taken", ["port", "rest_port"])
 def test_a_port_that_is_taken_is_an_error(taken, base):
     with socket.create_server(("127.0.0.1", 0)) as other:
-        server = ModelServer(base, "shout")
-        settings = {taken: other.getsockname()[1]}
-        object.__setattr__(server.settings, *next(iter(settings.items())))
-        with pytest.raises(OSError, match=f"port {other.getsockname()[1]}: .*Give another"), server:
+        port, server = other.getsockname()[1], ModelServer(base, "shout")
+        object.__setattr__(server.settings, taken, port)
+        with pytest.raises(OSError, match=f"port {port}: .*Give another"), server:
             pass
 
 
@@ -210,10 +191,7 @@ def test_only_this_machine_can_connect(base):
 
 
 def test_a_request_that_takes_too_long_fails(base):
-    with ModelServer(base, "shout", timeout=0.2, workers=1) as server:
-        client = connect(server)
+    with serving(base, timeout=0.2, workers=1) as client:
         status, answer = client.post({"inputs": ["100000"], "signature_name": "slow"})
         assert (status, answer["error"]) == (500, "Timed out waiting for notification")
-        deadline = time.monotonic() + 20
-        while client.post({"inputs": ["a"]})[0] != 200:  # The thread is free again.
-            assert time.monotonic() < deadline
+        wait(lambda: client.post({"inputs": ["a"]})[0] == 200)  # The thread is free again.

@@ -16,9 +16,8 @@ from keras_transformer.serving.errors import Code, ServingError
 from keras_transformer.serving.model import Model
 from keras_transformer.serving.settings import ModelConfig
 from keras_transformer.serving.versions import ModelVersions, Served
-from tests.helpers.model_server import ModelServer
 from tests.helpers.tiny import run_python
-from tests.serving.conftest import connect, wait, wait_for_users
+from tests.serving.conftest import samples, serving, wait, wait_for_users
 
 URL = "/v1/models/shout"
 DAMAGED = r"^[^\n]*/1/[^\n]*{} is damaged: [^\n]+ Restore it, or export the model again\.$"
@@ -43,8 +42,8 @@ def states(client):
     }
 
 
-def serving(model, **settings):
-    return ModelServer(model, "shout", **{"poll_seconds": 0.05, "retry_seconds": 0.3, **settings})
+def watching(model, **settings):
+    return serving(model, poll_seconds=0.05, retry_seconds=0.3, **settings)
 
 
 @pytest.mark.parametrize("batching", [False, True])
@@ -59,8 +58,7 @@ def test_a_new_version_takes_over_under_load_without_a_failed_request(batching, 
             log.append([text.decode() for text in answer])
 
     logs = [[] for _ in range(4)]
-    with serving(model, batching=batching) as server, ThreadPoolExecutor(4) as threads:
-        client = connect(server)
+    with watching(model, batching=batching) as client, ThreadPoolExecutor(4) as threads:
         asking = [threads.submit(ask, client, log) for log in logs]
         wait(lambda: all(logs))
         publish(exports[2], model, 2)
@@ -76,8 +74,7 @@ def test_a_new_version_takes_over_under_load_without_a_failed_request(batching, 
 
 def test_the_old_version_finishes_its_requests(model, exports, tmp_path):
     end = tmp_path / "end"
-    with serving(model) as server, ThreadPoolExecutor(1) as threads:
-        client = connect(server)
+    with watching(model) as client, ThreadPoolExecutor(1) as threads:
         slow = threads.submit(client.post, {"inputs": [str(end)], "signature_name": "wait"})
         wait_for_users(client, 1)
         publish(exports[2], model, 2)
@@ -92,8 +89,7 @@ def test_the_old_version_finishes_its_requests(model, exports, tmp_path):
 
 def test_removing_a_version_returns_to_the_one_before(model, exports):
     publish(exports[2], model, 10)
-    with serving(model) as server:
-        client = connect(server)
+    with watching(model) as client:
         assert client.post({"inputs": ["a"]}) == (200, {"outputs": ["2:A"]})
         shutil.rmtree(model / "10")
         wait(lambda: states(client).get(1) == ("AVAILABLE", "OK"))
@@ -173,8 +169,7 @@ def test_missing_versions_are_reported_once(tmp_path, monkeypatch, caplog):
 
 
 def test_a_directory_that_is_away_changes_nothing(model):
-    with serving(model) as server:
-        client = connect(server)
+    with watching(model) as client:
         model.rename(model.with_name("away"))
         time.sleep(0.3)
         assert client.post({"inputs": ["a"]}) == (200, {"outputs": ["1:A"]})
@@ -185,8 +180,7 @@ def test_a_version_that_does_not_load_is_reported_and_tried_again(model, exports
     (model / "2").mkdir()  # As if someone copied it slowly.
     (model / "2" / "saved_model.pb").write_bytes(b"half")
     shutil.move(model / "2", model / "later")
-    with serving(model) as server:
-        client = connect(server)
+    with watching(model) as client:
         (model / "later").rename(model / "2")
         wait(lambda: states(client).get(2, ("", ""))[0] == "END")
         assert states(client)[2][1] != "OK"
@@ -196,19 +190,31 @@ def test_a_version_that_does_not_load_is_reported_and_tried_again(model, exports
         assert client.post({"inputs": ["a"]}) == (200, {"outputs": ["2:A"]})
 
 
-def test_a_damaged_file_is_never_served(model):
+def check_damaged(model, name):
+    """Check that a file keeps the model from being served, and that the error is about it."""
+    with pytest.raises(ValueError, match=DAMAGED.format(name)), serving(model):
+        pass
+
+
+def test_a_file_with_another_checksum_is_damaged(model):
     digest = "0" * 64
     (model / "1" / "SHA256SUMS").write_text(f"{digest}  saved_model.pb\n")
     with pytest.raises(ValueError, match="saved_model.pb is damaged"), serving(model):
         pass
 
 
-@pytest.mark.parametrize("size", [0, 2, 1000])
-def test_a_graph_that_is_not_whole_is_damaged(size, model):
-    graph = model / "1" / "saved_model.pb"
-    graph.write_bytes(graph.read_bytes()[:size])
-    with pytest.raises(ValueError, match=DAMAGED.format("saved_model.pb")), serving(model):
-        pass
+@pytest.mark.parametrize(
+    "name, size",
+    [
+        *(("saved_model.pb", size) for size in (0, 2, 1000)),
+        ("assets.extra/tf_serving_warmup_requests", -3),
+    ],
+)
+def test_a_file_that_is_not_whole_is_damaged(name, size, model):
+    warm_up_with(model, b"good")
+    path = model / "1" / name
+    path.write_bytes(path.read_bytes()[:size])
+    check_damaged(model, path.name)
 
 
 @pytest.mark.parametrize(
@@ -221,49 +227,34 @@ def test_a_graph_that_is_not_whole_is_damaged(size, model):
     ],
 )
 def test_a_warm_up_request_for_another_model_is_damaged(signature, inputs, model):
+    warm_up(model, Request(signature, inputs))
+    check_damaged(model, "warmup_requests")
+
+
+def warm_up(model, *requests):
     assets = model / "1" / "assets.extra"
     assets.mkdir()
-    write_warmup(assets / "tf_serving_warmup_requests", [Request(signature, inputs)])
-    with pytest.raises(ValueError, match=DAMAGED.format("warmup_requests")), serving(model):
-        pass
-
-
-def test_a_warm_up_file_that_is_not_whole_is_damaged(model):
-    warm_up_with(model, b"good")
-    path = model / "1" / "assets.extra" / "tf_serving_warmup_requests"
-    path.write_bytes(path.read_bytes()[:-3])
-    with pytest.raises(ValueError, match=DAMAGED.format(path.name)), serving(model):
-        pass
+    write_warmup(assets / "tf_serving_warmup_requests", requests)
 
 
 def warm_up_with(model, text):
-    assets = model / "1" / "assets.extra"
-    assets.mkdir()
-    requests = [
-        Request("strict", {"text": [text]}),
-        Request("serving_default", {"text": 3 * [b"x"]}),
-    ]
-    write_warmup(assets / "tf_serving_warmup_requests", requests)
+    requests = {"strict": [text], "serving_default": 3 * [b"x"]}
+    warm_up(model, *(Request(name, {"text": texts}) for name, texts in requests.items()))
 
 
 def test_warm_up_requests_run_before_the_version_is_served(model):
     warm_up_with(model, b"good")
-    with serving(model) as server:
-        text = connect(server).get("/monitoring/prometheus/metrics")[1].decode()
-    (line,) = [x for x in text.splitlines() if "model_warmup_latency_count" in x]
-    assert line.endswith(" 1.0")
-    (line,) = [x for x in text.splitlines() if "model_warmup_latency_sum" in x]
-    assert float(line.split()[-1]) > 100  # Microseconds.
+    with serving(model) as client:
+        [count], [microseconds] = (
+            samples(client, f"tensorflow:serving:model_warmup_latency_{kind}").values()
+            for kind in ("count", "sum")
+        )
+    assert count == 1 and microseconds > 100
 
 
 def test_a_warm_up_request_that_fails_keeps_the_version_from_being_served(model):
     warm_up_with(model, b"bad")
     with pytest.raises(ValueError, match="shout/1 does not load: .*bad text"), serving(model):
-        pass
-
-
-def test_a_model_must_exist(tmp_path):
-    with pytest.raises(FileNotFoundError), serving(tmp_path):
         pass
 
 
@@ -305,8 +296,7 @@ def test_answers_are_those_of_the_saved_model(model):
     loaded = tf.saved_model.load(str(model / "1"))
     texts = ["", "zwölf", "😀 \x00", "a" * 10_000]
     expected = loaded.signatures["score"](text=tf.constant(texts))
-    with serving(model) as server:
-        client = connect(server)
+    with watching(model) as client:
         received = client.predict({"text": texts}, "score")
         _, answer = client.post({"inputs": texts, "signature_name": "score"})
     for name, values in expected.items():
