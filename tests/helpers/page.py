@@ -9,9 +9,9 @@ from keras_transformer.serving.backend import PageServer
 from keras_transformer.serving.settings import PageSettings
 
 
-def ask(port, method, path, body=None, headers=None):
-    """Return a response with its body; `path` is sent as it is."""
-    connection = http.client.HTTPConnection("localhost", port, timeout=30)
+def ask(port, method, path, body=None, headers=None, source=None):
+    """Return a response with its body; `path` is sent as it is, from a source address."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, 30, source_address=source)
     try:
         connection.request(method, path, body, headers or {})
         response = connection.getresponse()

@@ -1,6 +1,8 @@
 """A model that a person can check, and servers for it."""
 
+import asyncio
 import contextlib
+import functools
 import http.client
 import json
 import time
@@ -207,6 +209,16 @@ def wait(condition, seconds=30):
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def in_event_loop(test):
+    """Decorate a test that is a coroutine."""
+
+    @functools.wraps(test)
+    def run(*arguments, **fixtures):
+        return asyncio.run(test(*arguments, **fixtures))
+
+    return run
 
 
 def samples(client, name):

@@ -36,7 +36,7 @@ from keras_transformer.serving.predict import Predictor
 from keras_transformer.serving.settings import Limits, ModelConfig, read_keys
 from keras_transformer.serving.text_parts import html_parts, join_parts, text_parts
 from tests.helpers.page import ask
-from tests.serving.conftest import STRINGS, samples, save, serving, wait
+from tests.serving.conftest import STRINGS, in_event_loop, samples, save, serving, wait
 
 SOURCE, TARGET, TERMS, PROTECT = (
     tf.TensorSpec([None], tf.string, name=name)
@@ -690,61 +690,57 @@ def test_a_file_ends_in_time(pairs, monkeypatch):
     assert status == 504 and "waited or took more than 0.5 s" in error
 
 
-def test_the_file_of_a_client_that_leaves_is_stopped():
-    async def check():
-        files, left, begun = Files(), asyncio.Event(), asyncio.Event()
+@in_event_loop
+async def test_the_file_of_a_client_that_leaves_is_stopped():
+    files, left, begun = Files(), asyncio.Event(), asyncio.Event()
 
-        async def hang(texts):
-            begun.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                left.set()
+    async def hang(texts):
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            left.set()
 
-        work = [files.translate(File("a.txt", b"A"), hang) for _ in range(10)]
-        work = [asyncio.create_task(each) for each in work]
-        await asyncio.wait_for(begun.wait(), 30)
-        with pytest.raises(ServingError, match="Too many files wait"):
-            await asyncio.wait_for(files.translate(File("a.txt", b"A"), hang), 5)
-        for task in work:
-            task.cancel()
-        await asyncio.gather(*work, return_exceptions=True)
-        await asyncio.wait_for(left.wait(), 30)
-        await asyncio.wait_for(files.translate(File("a.txt", b"A"), echo), 30)
+    work = [send(files, hang) for _ in range(10)]
+    await asyncio.wait_for(begun.wait(), 30)
+    with pytest.raises(ServingError, match="Too many files wait"):
+        await asyncio.wait_for(send(files, hang), 5)
+    for task in work:
+        task.cancel()
+    await asyncio.gather(*work, return_exceptions=True)
+    await asyncio.wait_for(left.wait(), 30)
+    await asyncio.wait_for(send(files, echo), 30)
 
-    asyncio.run(check())
+
+def send(files, translate, client=""):
+    """Return a task that translates a file for a client."""
+    return asyncio.create_task(files.translate(File("a.txt", b"A"), translate, client))
 
 
 async def echo(texts):
     return list(texts)
 
 
-def test_a_client_leaves_room_for_the_files_of_others():
-    async def check():
-        files = Files()
+@in_event_loop
+async def test_a_client_leaves_room_for_the_files_of_others():
+    files = Files()
 
-        async def hang(texts):
-            await asyncio.Event().wait()
+    async def hang(texts):
+        await asyncio.Event().wait()
 
-        work = [files.translate(File("a.txt", b"A"), hang, who) for who in 9 * ["a", "b"]]
-        work = [asyncio.create_task(each) for each in work]
-        await asyncio.sleep(0.1)
-        mine = files.translate(File("a.txt", b"A"), echo, "c")
-        assert files.get(f"id={(await asyncio.wait_for(mine, 30))[0]}").content == b"A"
-        work.append(asyncio.create_task(files.translate(File("a.txt", b"A"), hang, "a")))
-        await asyncio.sleep(0.1)
-        with pytest.raises(ServingError, match="Too many files wait"):
-            await asyncio.wait_for(files.translate(File("a.txt", b"A"), hang, "a"), 5)
-        work.append(asyncio.create_task(files.translate(File("a.txt", b"A"), hang, "b")))
+    work = [send(files, hang, client) for client in 9 * ["a", "b"]]
+    await asyncio.sleep(0.1)
+    name, _ = await asyncio.wait_for(send(files, echo, "c"), 30)
+    assert files.get(f"id={name}").content == b"A"
+    for more, refused in ("a", "a"), ("b", "d"):  # One has half of the places; all are taken.
+        work.append(send(files, hang, more))
         await asyncio.sleep(0.1)
         with pytest.raises(ServingError, match="Too many files wait"):
-            await asyncio.wait_for(files.translate(File("a.txt", b"A"), hang, "d"), 5)
-        for task in work:
-            task.cancel()
-        await asyncio.gather(*work, return_exceptions=True)
-        assert not files._clients
-
-    asyncio.run(check())
+            await asyncio.wait_for(send(files, hang, refused), 5)
+    for task in work:
+        task.cancel()
+    await asyncio.gather(*work, return_exceptions=True)
+    assert not files._clients
 
 
 MANY_TEXTS = "\n".join(f'msgid "v{i}"\nmsgstr ""\n' for i in range(30_000)).encode()
@@ -877,21 +873,19 @@ def start_for_file(folder, server=None):
     return subprocess.Popen(command, **options)
 
 
-def test_as_many_translations_as_promised_are_kept(monkeypatch):
+@in_event_loop
+async def test_as_many_translations_as_promised_are_kept(monkeypatch):
     async def translate(file, translate):
         return file.content, []
 
     monkeypatch.setattr("keras_transformer.serving.files._translate_apart", translate)
 
-    async def check():
-        files = Files()
-        names = [(await files.translate(File(f"{i}.txt", b"A"), echo))[0] for i in range(65)]
-        with pytest.raises(ServingError, match="no such file"):
-            files.get(f"id={names[0]}")
-        for _ in range(2):
-            assert [files.get(f"id={name}").name for name in names[1:]][0] == "1.txt"
-
-    asyncio.run(check())
+    files = Files()
+    names = [(await files.translate(File(f"{i}.txt", b"A"), echo))[0] for i in range(65)]
+    with pytest.raises(ServingError, match="no such file"):
+        files.get(f"id={names[0]}")
+    for _ in range(2):
+        assert [files.get(f"id={name}").name for name in names[1:]][0] == "1.txt"
 
 
 def test_hostile_markdown_is_read_in_linear_time():

@@ -15,14 +15,13 @@ from keras_transformer.serving.model import Model
 from keras_transformer.serving.parts import Pace
 from keras_transformer.serving.queues import Batcher, Batching, Call, FairQueue, Turn, Workers
 from keras_transformer.serving.tensors import config_pb2
-from tests.helpers.model_server import ModelServer
-from tests.serving.conftest import connect, grpc_error, save
+from tests.serving.conftest import grpc_error, in_event_loop, save, serving
 
 
-def run(scenario, **settings):
-    """Run `scenario(batcher, sizes, gate)`; `sizes` are the rows of each run of the model."""
+def joining(**settings):
+    """Return a decorator for `test(ask, sizes, gate)`; `sizes` are the rows of each run."""
 
-    async def main():
+    async def run(test):
         sizes, gate = [], asyncio.Event()
         gate.set()
 
@@ -39,18 +38,18 @@ def run(scenario, **settings):
         def ask(*values, client=None):
             return batcher.submit({"x": np.array(values)}, client or str(values))
 
-        return await asyncio.wait_for(scenario(ask, sizes, gate), 20)
+        await asyncio.wait_for(test(ask, sizes, gate), 20)
 
-    return asyncio.run(main())
+    return lambda test: lambda: asyncio.run(run(test))
 
 
-def take_turns(scenario):
-    """Run `scenario(ask, workers, log, gate)` with one thread, which waits for the gate first.
+def taking_turns(test):
+    """Decorate `test(ask, workers, log, gate)`, whose one thread waits for the gate first.
 
     `ask(name, parts, client)` runs a request whose parts write its name into the log.
     """
 
-    async def main():
+    async def run():
         workers, log, gate = Workers(1, 100), [], threading.Event()
 
         async def ask(name, parts, client="", estimate=0.0, seconds=0.0):
@@ -64,13 +63,13 @@ def take_turns(scenario):
 
         waiting = asyncio.create_task(workers.run(gate.wait))
         try:
-            await asyncio.wait_for(scenario(ask, workers, log, gate), 20)
+            await asyncio.wait_for(test(ask, workers, log, gate), 20)
         finally:
             gate.set()
             await asyncio.gather(waiting, return_exceptions=True)
             workers.stop()
 
-    asyncio.run(main())
+    return lambda: asyncio.run(run())
 
 
 async def begin(*requests):
@@ -80,28 +79,25 @@ async def begin(*requests):
     return tasks
 
 
-def test_a_short_request_waits_for_no_more_than_a_part_of_long_ones():
-    async def scenario(ask, workers, log, gate):
-        tasks = await begin(ask("long", 9, estimate=1), ask("long", 9, estimate=1), ask("short", 1))
-        gate.set()
-        await asyncio.gather(*tasks)
-        assert log.index("short") <= 1
-
-    take_turns(scenario)
+@taking_turns
+async def test_a_short_request_waits_for_no_more_than_a_part_of_long_ones(ask, workers, log, gate):
+    tasks = await begin(ask("long", 9, estimate=1), ask("long", 9, estimate=1), ask("short", 1))
+    gate.set()
+    await asyncio.gather(*tasks)
+    assert log.index("short") <= 1
 
 
-def test_a_long_request_has_its_turn_among_many_short_ones():
-    async def scenario(ask, workers, log, gate):
-        tasks = await begin(ask("long", 1, estimate=9), *(ask("short", 1) for _ in range(20)))
-        gate.set()
-        await asyncio.gather(*tasks)
-        assert log.index("long") < 4
-
-    take_turns(scenario)
+@taking_turns
+async def test_a_long_request_has_its_turn_among_many_short_ones(ask, workers, log, gate):
+    tasks = await begin(ask("long", 1, estimate=9), *(ask("short", 1) for _ in range(20)))
+    gate.set()
+    await asyncio.gather(*tasks)
+    assert log.index("long") < 4
 
 
 @pytest.mark.parametrize("seconds, order", [(7, "abcd"), (9, "bcda")])
 def test_requests_come_in_order_but_for_those_that_take_much_longer(seconds, order):
+    @taking_turns
     async def scenario(ask, workers, log, gate):
         requests = {"a": seconds, "b": 1, "c": 2, "d": 1}
         tasks = await begin(*(ask(name, 1, estimate=each) for name, each in requests.items()))
@@ -109,11 +105,12 @@ def test_requests_come_in_order_but_for_those_that_take_much_longer(seconds, ord
         await asyncio.gather(*tasks)
         assert "".join(log) == order
 
-    take_turns(scenario)
+    scenario()
 
 
 @pytest.mark.parametrize("parts", [1, 10])
 def test_a_client_owes_nothing_for_the_time_when_nobody_waited(parts):
+    @taking_turns
     async def scenario(ask, workers, log, gate):
         gate.set()
         while workers.pending:
@@ -127,7 +124,7 @@ def test_a_client_owes_nothing_for_the_time_when_nobody_waited(parts):
         await asyncio.gather(waiting, *tasks)
         assert log.index("early") <= parts + 2
 
-    take_turns(scenario)
+    scenario()
 
 
 def served(arrivals, calls, seconds=0.25):
@@ -168,166 +165,148 @@ def test_new_clients_do_not_keep_an_old_one_from_its_turns(rate):
     assert len(turns) >= 5
 
 
-def test_a_client_that_had_little_time_precedes_one_that_had_much():
-    async def scenario(ask, workers, log, gate):
-        gate.set()
-        await ask("first", 1, "greedy", seconds=0.02)
-        gate.clear()
-        waiting = asyncio.create_task(workers.run(gate.wait))
-        greedy = (ask("greedy", 1, "greedy") for _ in range(9))
-        tasks = await begin(*greedy, ask("modest", 2, "modest", estimate=1))
-        gate.set()
-        await asyncio.gather(waiting, *tasks)
-        assert log.index("modest") <= 2
-        assert len(log) == 12
-
-    take_turns(scenario)
+@taking_turns
+async def test_a_client_that_had_little_time_precedes_one_that_had_much(ask, workers, log, gate):
+    gate.set()
+    await ask("first", 1, "greedy", seconds=0.02)
+    gate.clear()
+    waiting = asyncio.create_task(workers.run(gate.wait))
+    greedy = (ask("greedy", 1, "greedy") for _ in range(9))
+    tasks = await begin(*greedy, ask("modest", 2, "modest", estimate=1))
+    gate.set()
+    await asyncio.gather(waiting, *tasks)
+    assert log.index("modest") <= 2
+    assert len(log) == 12
 
 
-def test_a_client_may_have_half_of_the_places():
-    async def scenario(ask, workers, log, gate):
-        tasks = await begin(*(ask("greedy", 1, "greedy") for _ in range(50)))
-        with pytest.raises(ServingError, match="Threadpool Exhausted"):
-            await ask("greedy", 1, "greedy")
-        tasks += await begin(*(ask(f"{i}", 1, f"{i}") for i in range(49)))
-        with pytest.raises(ServingError, match="Threadpool Exhausted") as error:
-            await ask("late", 1, "late")
-        assert (error.value.code, error.value.http_status) == (Code.RESOURCE_EXHAUSTED, 503)
-        gate.set()
-        await asyncio.gather(*tasks)
-        assert len(log) == 99
-
-    take_turns(scenario)
+@taking_turns
+async def test_a_client_may_have_half_of_the_places(ask, workers, log, gate):
+    tasks = await begin(*(ask("greedy", 1, "greedy") for _ in range(50)))
+    with pytest.raises(ServingError, match="Threadpool Exhausted"):
+        await ask("greedy", 1, "greedy")
+    tasks += await begin(*(ask(f"{i}", 1, f"{i}") for i in range(49)))
+    with pytest.raises(ServingError, match="Threadpool Exhausted") as error:
+        await ask("late", 1, "late")
+    assert (error.value.code, error.value.http_status) == (Code.RESOURCE_EXHAUSTED, 503)
+    gate.set()
+    await asyncio.gather(*tasks)
+    assert len(log) == 99
 
 
-def test_clients_that_have_gone_are_forgotten():
-    async def scenario(ask, workers, log, gate):
-        tasks = await begin(*(ask(f"{i}", 1, f"{i}", seconds=0.001) for i in range(40)))
-        gate.set()
-        await asyncio.gather(*tasks)
-        while workers.pending:
-            await asyncio.sleep(0.001)
-        assert not workers._queue._seconds
-        assert workers._queue._clock == 0
-
-    take_turns(scenario)
+@taking_turns
+async def test_clients_that_have_gone_are_forgotten(ask, workers, log, gate):
+    tasks = await begin(*(ask(f"{i}", 1, f"{i}", seconds=0.001) for i in range(40)))
+    gate.set()
+    await asyncio.gather(*tasks)
+    while workers.pending:
+        await asyncio.sleep(0.001)
+    assert not workers._queue._seconds
+    assert workers._queue._clock == 0
 
 
-def test_the_rest_of_a_request_is_dropped_when_its_client_leaves():
-    async def scenario(ask, workers, log, gate):
-        tasks = await begin(ask("left", 50, seconds=0.01), ask("gone", 1), ask("here", 1))
-        tasks[1].cancel()
-        await asyncio.wait(tasks[1:2])
-        gate.set()
-        await tasks[2]
-        tasks[0].cancel()
+@taking_turns
+async def test_the_rest_of_a_request_is_dropped_when_its_client_leaves(ask, workers, log, gate):
+    tasks = await begin(ask("left", 50, seconds=0.01), ask("gone", 1), ask("here", 1))
+    tasks[1].cancel()
+    await asyncio.wait(tasks[1:2])
+    gate.set()
+    await tasks[2]
+    tasks[0].cancel()
+    await asyncio.wait(tasks)
+    parts = len(log)
+    while workers.pending:
+        await asyncio.sleep(0.01)
+    assert "gone" not in log
+    assert len(log) <= parts + 1 < 50
+
+
+@in_event_loop
+async def test_threads_are_replaced_and_never_more_run_than_were_asked_for():
+    workers, threads, running, most = Workers(2, 1000), set(), [], []
+
+    def note():
+        running.append(None)
+        most.append(len(running))
+        threads.add(threading.current_thread())
+        time.sleep(0.001)
+        running.pop()
+
+    for _ in range(3):
+        await asyncio.gather(*(workers.run(note) for _ in range(150)))
+    assert max(most) == 2
+    assert len(threads) >= 2 * 3  # Replaced after 128 calls, before the next one.
+    workers.stop()
+
+
+@in_event_loop
+async def test_a_client_that_leaves_replaces_no_thread():
+    workers, gate, before = Workers(2, 1000), threading.Event(), {*threading.enumerate()}
+    stuck = [asyncio.create_task(workers.run(gate.wait)) for _ in range(2)]
+    for _ in range(3):
+        tasks = await begin(*(workers.run(gate.wait) for _ in range(150)))
+        for task in tasks:
+            task.cancel()
         await asyncio.wait(tasks)
-        parts = len(log)
-        while workers.pending:
-            await asyncio.sleep(0.01)
-        assert "gone" not in log
-        assert len(log) <= parts + 1 < 50
-
-    take_turns(scenario)
+    assert len({*threading.enumerate()} - before) == 2
+    gate.set()
+    assert await asyncio.gather(*stuck) == [True, True]
+    workers.stop()
 
 
-def test_threads_are_replaced_and_never_more_run_than_were_asked_for():
-    async def main():
-        workers, threads, running, most = Workers(2, 1000), set(), [], []
-
-        def note():
-            running.append(None)
-            most.append(len(running))
-            threads.add(threading.current_thread())
-            time.sleep(0.001)
-            running.pop()
-
-        for _ in range(3):
-            await asyncio.gather(*(workers.run(note) for _ in range(150)))
-        assert max(most) == 2
-        assert len(threads) >= 2 * 3  # Replaced after 128 calls, before the next one.
-        workers.stop()
-
-    asyncio.run(main())
-
-
-def test_a_client_that_leaves_replaces_no_thread():
-    async def main():
-        workers, gate, before = Workers(2, 1000), threading.Event(), {*threading.enumerate()}
-        stuck = [asyncio.create_task(workers.run(gate.wait)) for _ in range(2)]
-        for _ in range(3):
-            tasks = await begin(*(workers.run(gate.wait) for _ in range(150)))
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
-        assert len({*threading.enumerate()} - before) == 2
-        gate.set()
-        assert await asyncio.gather(*stuck) == [True, True]
-        workers.stop()
-
-    asyncio.run(main())
-
-
-def test_without_a_new_thread_the_old_ones_go_on(monkeypatch):
+@in_event_loop
+async def test_without_a_new_thread_the_old_ones_go_on(monkeypatch):
     def refuse(self):
         raise RuntimeError("can't start new thread")
 
-    async def main():
-        workers = Workers(1, 8)
-        for _ in range(64):
-            await workers.run(int)
-        monkeypatch.setattr(threading.Thread, "start", refuse)
-        assert [await workers.run(int) for _ in range(20)] == 20 * [0]
-        with pytest.raises(RuntimeError, match="start new thread"):
-            await Workers(1, 8).run(int)
-        workers.stop()
-
-    asyncio.run(main())
+    workers = Workers(1, 8)
+    for _ in range(64):
+        await workers.run(int)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert [await workers.run(int) for _ in range(20)] == 20 * [0]
+    with pytest.raises(RuntimeError, match="start new thread"):
+        await Workers(1, 8).run(int)
+    workers.stop()
 
 
-def test_a_call_that_no_thread_could_run_takes_no_place(monkeypatch):
-    async def main():
-        workers = Workers(1, 8)
-        with monkeypatch.context() as patch:
-            patch.setattr(threading.Thread, "start", lambda self: 1 / 0)
-            for _ in range(9):
-                with pytest.raises(ZeroDivisionError):
-                    await workers.run(int)
-        assert workers.pending == 0
-        assert await workers.run(int) == 0
-        workers.stop()
-
-    asyncio.run(main())
+@in_event_loop
+async def test_a_call_that_no_thread_could_run_takes_no_place(monkeypatch):
+    workers = Workers(1, 8)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", lambda self: 1 / 0)
+        for _ in range(9):
+            with pytest.raises(ZeroDivisionError):
+                await workers.run(int)
+    assert workers.pending == 0
+    assert await workers.run(int) == 0
+    workers.stop()
 
 
-def test_requests_that_wait_and_run_are_answered_when_the_workers_stop():
-    async def scenario(ask, workers, log, gate):
-        tasks = await begin(workers.run(gate.wait), ask("waits", 1))
-        workers.stop()
-        answers = await asyncio.gather(*tasks, ask("comes", 1), return_exceptions=True)
-        assert [answer.code for answer in answers] == [Code.UNAVAILABLE] * 3
-        assert log == []
+@taking_turns
+async def test_requests_that_wait_and_run_are_answered_when_the_workers_stop(
+    ask, workers, log, gate
+):
+    tasks = await begin(workers.run(gate.wait), ask("waits", 1))
+    workers.stop()
+    answers = await asyncio.gather(*tasks, ask("comes", 1), return_exceptions=True)
+    assert [answer.code for answer in answers] == [Code.UNAVAILABLE] * 3
+    assert log == []
 
-    take_turns(scenario)
 
+@in_event_loop
+async def test_a_batch_is_no_longer_than_a_part():
+    sizes = []
 
-def test_a_batch_is_no_longer_than_a_part():
-    async def main():
-        sizes = []
+    async def count(inputs, clients):
+        sizes.append((len(inputs["x"]), sorted(clients)))
+        return {"y": inputs["x"]}
 
-        async def count(inputs, clients):
-            sizes.append((len(inputs["x"]), sorted(clients)))
-            return {"y": inputs["x"]}
-
-        settings = Batching(batch_timeout_micros=20_000)
-        batcher = Batcher(
-            count, settings, asyncio.Semaphore(1), is_slow=lambda *units: math.prod(units) > 3
-        )
-        requests = (batcher.submit({"x": np.arange(rows)}, f"c{rows}") for rows in (2, 1, 3))
-        await asyncio.gather(*requests)
-        assert sizes == [(3, ["c1", "c2"]), (3, ["c3"])]
-
-    asyncio.run(main())
+    settings = Batching(batch_timeout_micros=20_000)
+    batcher = Batcher(
+        count, settings, asyncio.Semaphore(1), is_slow=lambda *units: math.prod(units) > 3
+    )
+    requests = (batcher.submit({"x": np.arange(rows)}, f"c{rows}") for rows in (2, 1, 3))
+    await asyncio.gather(*requests)
+    assert sizes == [(3, ["c1", "c2"]), (3, ["c3"])]
 
 
 def test_a_gpu_is_given_large_batches_after_single_rows():
@@ -354,101 +333,83 @@ def values(answers):
     return [answer["y"].tolist() for answer in answers]
 
 
-def test_requests_are_joined_in_order_and_answered_apart():
-    async def scenario(ask, sizes, gate):
-        answers = await asyncio.gather(ask(1, 2), ask(3), ask(4, 5, 6))
-        assert values(answers) == [[2, 4], [6], [8, 10, 12]]
-        assert sizes == [6]
-
-    run(scenario)
+@joining()
+async def test_requests_are_joined_in_order_and_answered_apart(ask, sizes, gate):
+    answers = await asyncio.gather(ask(1, 2), ask(3), ask(4, 5, 6))
+    assert values(answers) == [[2, 4], [6], [8, 10, 12]]
+    assert sizes == [6]
 
 
-def test_a_full_batch_does_not_wait():
-    async def scenario(ask, sizes, gate):
-        answers = await asyncio.gather(*map(ask, range(7)))
-        assert values(answers) == [[2 * i] for i in range(7)]
-        assert sizes == [3, 3, 1]  # The last waits for others, in vain.
-
-    run(scenario, max_batch_size=3)
+@joining(max_batch_size=3)
+async def test_a_full_batch_does_not_wait(ask, sizes, gate):
+    answers = await asyncio.gather(*map(ask, range(7)))
+    assert values(answers) == [[2 * i] for i in range(7)]
+    assert sizes == [3, 3, 1]  # The last waits for others, in vain.
 
 
-def test_a_request_is_never_split():
-    async def scenario(ask, sizes, gate):
-        await asyncio.gather(ask(1, 2), ask(3, 4), ask(5))
-        assert sizes == [2, 3]
-
-    run(scenario, max_batch_size=3)
+@joining(max_batch_size=3)
+async def test_a_request_is_never_split(ask, sizes, gate):
+    await asyncio.gather(ask(1, 2), ask(3, 4), ask(5))
+    assert sizes == [2, 3]
 
 
-def test_one_bad_request_fails_alone():
-    async def scenario(ask, sizes, gate):
-        answers = await asyncio.gather(ask(1), ask(-2, 3), ask(4), return_exceptions=True)
-        assert values([answers[0], answers[2]]) == [[2], [8]]
-        assert answers[1].message == "negative"
-        assert sizes == [4, 1, 2, 1]
-
-    run(scenario)
+@joining()
+async def test_one_bad_request_fails_alone(ask, sizes, gate):
+    answers = await asyncio.gather(ask(1), ask(-2, 3), ask(4), return_exceptions=True)
+    assert values([answers[0], answers[2]]) == [[2], [8]]
+    assert answers[1].message == "negative"
+    assert sizes == [4, 1, 2, 1]
 
 
-def test_requests_of_other_shapes_do_not_disturb():
-    async def scenario(ask, sizes, gate):
-        answers = await asyncio.gather(ask(1), ask([1, 2]), ask(3))
-        assert values(answers) == [[2], [[2, 4]], [6]]
-
-    run(scenario)
+@joining()
+async def test_requests_of_other_shapes_do_not_disturb(ask, sizes, gate):
+    answers = await asyncio.gather(ask(1), ask([1, 2]), ask(3))
+    assert values(answers) == [[2], [[2, 4]], [6]]
 
 
-def test_a_client_may_have_half_of_the_queue():
-    async def scenario(ask, sizes, gate):
-        first = await occupy(ask, sizes, gate)
-        waiting = [asyncio.create_task(ask(i, client="greedy")) for i in range(3)]
-        await asyncio.sleep(0)
-        with pytest.raises(ServingError, match="queue .* is full"):
-            await ask(7, client="greedy")
-        other = asyncio.create_task(ask(8))
-        await asyncio.sleep(0)
-        gate.set()
-        assert values(await asyncio.gather(first, *waiting, other))[-1] == [16]
-
-    run(scenario, max_batch_size=3, max_enqueued_batches=2)
+@joining(max_batch_size=3, max_enqueued_batches=2)
+async def test_a_client_may_have_half_of_the_queue(ask, sizes, gate):
+    first = await occupy(ask, sizes, gate)
+    waiting = [asyncio.create_task(ask(i, client="greedy")) for i in range(3)]
+    await asyncio.sleep(0)
+    with pytest.raises(ServingError, match="queue .* is full"):
+        await ask(7, client="greedy")
+    other = asyncio.create_task(ask(8))
+    await asyncio.sleep(0)
+    gate.set()
+    assert values(await asyncio.gather(first, *waiting, other))[-1] == [16]
 
 
-def test_a_full_queue_refuses_and_recovers():
-    async def scenario(ask, sizes, gate):
-        first = await occupy(ask, sizes, gate)
-        waiting = [asyncio.create_task(ask(i)) for i in range(6)]
-        await asyncio.sleep(0)
-        with pytest.raises(ServingError, match="queue .* is full") as error:
-            await ask(7)
-        assert (error.value.code, error.value.http_status) == (Code.UNAVAILABLE, 503)
-        gate.set()
-        assert values(await asyncio.gather(first, *waiting)) == [[0], *([2 * i] for i in range(6))]
-        assert values([await ask(8)]) == [[16]]
-
-    run(scenario, max_batch_size=3, max_enqueued_batches=2)
+@joining(max_batch_size=3, max_enqueued_batches=2)
+async def test_a_full_queue_refuses_and_recovers(ask, sizes, gate):
+    first = await occupy(ask, sizes, gate)
+    waiting = [asyncio.create_task(ask(i)) for i in range(6)]
+    await asyncio.sleep(0)
+    with pytest.raises(ServingError, match="queue .* is full") as error:
+        await ask(7)
+    assert (error.value.code, error.value.http_status) == (Code.UNAVAILABLE, 503)
+    gate.set()
+    assert values(await asyncio.gather(first, *waiting)) == [[0], *([2 * i] for i in range(6))]
+    assert values([await ask(8)]) == [[16]]
 
 
-def test_a_client_that_leaves_frees_its_place():
-    async def scenario(ask, sizes, gate):
-        first = await occupy(ask, sizes, gate)
-        gone = asyncio.create_task(ask(1))
-        await asyncio.sleep(0)
-        gone.cancel()
-        await asyncio.sleep(0)
-        last = asyncio.create_task(ask(2))
-        await asyncio.sleep(0.05)
-        gate.set()
-        assert values(await asyncio.gather(first, last)) == [[0], [4]]
-        assert sizes == [1, 1]
-
-    run(scenario, max_batch_size=1, max_enqueued_batches=1)
+@joining(max_batch_size=1, max_enqueued_batches=1)
+async def test_a_client_that_leaves_frees_its_place(ask, sizes, gate):
+    first = await occupy(ask, sizes, gate)
+    gone = asyncio.create_task(ask(1))
+    await asyncio.sleep(0)
+    gone.cancel()
+    await asyncio.sleep(0)
+    last = asyncio.create_task(ask(2))
+    await asyncio.sleep(0.05)
+    gate.set()
+    assert values(await asyncio.gather(first, last)) == [[0], [4]]
+    assert sizes == [1, 1]
 
 
-def test_zero_rows_need_no_companion():
-    async def scenario(ask, sizes, gate):
-        assert values([await ask()]) == [[]]
-
-    run(scenario, batch_timeout_micros=10**9)
+@joining(batch_timeout_micros=10**9)
+async def test_zero_rows_need_no_companion(ask, sizes, gate):
+    assert values([await ask()]) == [[]]
 
 
 @pytest.mark.parametrize("name", ["max_batch_size", "max_enqueued_batches", "num_batch_threads"])
@@ -499,8 +460,8 @@ def batched(tmp_path_factory):
         "max_batch_size { value: 8 }\nbatch_timeout_micros { value: 200000 }\n"
         "max_enqueued_batches { value: 2 }\nnum_batch_threads { value: 1 }\n"
     )
-    with ModelServer(base, "shout", batching=True) as server:
-        yield connect(server)
+    with serving(base, batching=True) as client:
+        yield client
 
 
 def at_once(function, arguments):
@@ -581,9 +542,8 @@ def test_a_gpu_has_large_parts_and_its_own_memory(gpu, tmp_path, monkeypatch):
         return run(self, signature, inputs)
 
     monkeypatch.setattr(Model, "run", count)
-    with ModelServer(tmp_path, "model", gpu_memory_fraction=0.25) as server:
-        assert str(server.server).endswith(", serving on GPU:0 (NVIDIA H200)")
-        client = connect(server, "model")
+    with serving(tmp_path, gpu_memory_fraction=0.25) as client:
+        assert str(client.server.server).endswith(", serving on GPU:0 (NVIDIA H200)")
         client.predict({"text": 600 * ["a"]}, "score")
         assert rows == [256, 256, 88]
         # A quarter of the GPU's memory is for two runs.
@@ -597,11 +557,11 @@ def test_small_batches_on_a_gpu_are_reported(gpu, tmp_path, caplog):
     for text, messages in {
         "": [],
         "max_batch_size { value: 64 }": [
-            "max_batch_size of model is 64; a GPU answers more requests with 256"
+            "max_batch_size of shout is 64; a GPU answers more requests with 256"
         ],
     }.items():
         (version / "batching_params.pbtxt").write_text(text)
-        with ModelServer(tmp_path, "model", batching=True) as server:
-            connect(server, "model").predict({"text": 64 * ["a"]})
+        with serving(tmp_path, batching=True) as client:
+            client.predict({"text": 64 * ["a"]})
         warnings = [each.message for each in caplog.records if each.levelname == "WARNING"]
         assert warnings == messages

@@ -17,7 +17,7 @@ from keras_transformer.serving.model import Model
 from keras_transformer.serving.settings import ModelConfig
 from keras_transformer.serving.versions import ModelVersions, Served
 from tests.helpers.tiny import run_python
-from tests.serving.conftest import samples, serving, wait, wait_for_users
+from tests.serving.conftest import in_event_loop, samples, serving, wait, wait_for_users
 
 URL = "/v1/models/shout"
 DAMAGED = r"^[^\n]*/1/[^\n]*{} is damaged: [^\n]+ Restore it, or export the model again\.$"
@@ -100,72 +100,64 @@ def test_removing_a_version_returns_to_the_one_before(model, exports):
         wait(lambda: client.post({"inputs": ["a"]}) == (200, {"outputs": ["2:A"]}))
 
 
-def look_at(scenario, monkeypatch, **settings):
-    """Run `scenario(versions, freed)` with versions that need no model."""
+def versions_of(free=list, **settings):
+    """Return versions that need no model."""
 
     async def load(name, number, path):
         return Served(name, number, path, None, None, None)
 
-    async def main():
-        freed = []
-        free = lambda: freed.append(1)  # noqa: E731
-        await scenario(ModelVersions(ModelConfig(name="m", **settings), load, free, 60), freed)
+    return ModelVersions(ModelConfig(name="m", **settings), load, free, retry_seconds=60)
 
+
+@in_event_loop
+async def test_a_version_that_is_replaced_under_its_number_is_freed(tmp_path, monkeypatch):
     monkeypatch.setattr("keras_transformer.serving.versions._FREE_SECONDS", 0)
-    asyncio.run(main())
-
-
-def test_a_version_that_is_replaced_under_its_number_is_freed(tmp_path, monkeypatch):
     for path in ("a/1", "b/1"):
         (tmp_path / path).mkdir(parents=True)
-
-    async def scenario(versions, freed):
+    freed = []
+    versions = versions_of(lambda: freed.append(1), base=tmp_path / "a")
+    await versions.look()
+    versions.take(ModelConfig(name="m", base=tmp_path / "b"))
+    with versions.use():
         await versions.look()
-        versions.take(ModelConfig(name="m", base=tmp_path / "b"))
-        with versions.use():
-            await versions.look()
-            assert (versions.served[1].path, len(freed)) == (tmp_path / "b/1", 1)
-        await asyncio.sleep(0.01)
-        assert (versions.states()[1].state, len(freed)) == ("AVAILABLE", 2)
-
-    look_at(scenario, monkeypatch, base=tmp_path / "a")
+        assert (versions.served[1].path, len(freed)) == (tmp_path / "b/1", 1)
+    await asyncio.sleep(0.01)
+    assert (versions.states()[1].state, len(freed)) == ("AVAILABLE", 2)
 
 
-def test_new_labels_are_known_before_their_versions_are_loaded(tmp_path, monkeypatch):
+@in_event_loop
+async def test_new_labels_are_known_before_their_versions_are_loaded(tmp_path):
     for number in (1, 2):
         (tmp_path / str(number)).mkdir()
 
-    def code(versions, label):
+    def code(label):
         with pytest.raises(ServingError) as error, versions.use(label):
             pass
         return error.value.code
 
-    async def scenario(versions, freed):
-        assert code(versions, "stable") == Code.NOT_FOUND
+    versions = versions_of(base=tmp_path, specific=frozenset([1]), labels={"stable": 1})
+    assert code("stable") == Code.NOT_FOUND
+    await versions.look()
+    labels = {"stable": 2, "canary": 2}
+    both = frozenset([1, 2])
+    versions.take(ModelConfig(name="m", base=tmp_path, specific=both, labels=labels))
+    with versions.use("stable") as served:  # It moves once the version is loaded.
+        assert served.number == 1
+    assert code("canary") == Code.NOT_FOUND
+    assert code("other") == Code.INVALID_ARGUMENT
+    await versions.look()
+    with versions.use("stable") as stable, versions.use("canary") as canary:
+        assert stable.number == canary.number == 2
+    versions.take(ModelConfig(name="m", base=tmp_path, labels={"canary": 2}))
+    assert code("stable") == Code.INVALID_ARGUMENT
+
+
+@in_event_loop
+async def test_missing_versions_are_reported_once(tmp_path, caplog):
+    versions = versions_of(base=tmp_path, specific=frozenset(range(1, 13)))
+    for _ in range(3):
         await versions.look()
-        labels = {"stable": 2, "canary": 2}
-        both = frozenset([1, 2])
-        versions.take(ModelConfig(name="m", base=tmp_path, specific=both, labels=labels))
-        with versions.use("stable") as served:  # It moves once the version is loaded.
-            assert served.number == 1
-        assert code(versions, "canary") == Code.NOT_FOUND
-        assert code(versions, "other") == Code.INVALID_ARGUMENT
-        await versions.look()
-        with versions.use("stable") as stable, versions.use("canary") as canary:
-            assert stable.number == canary.number == 2
-        versions.take(ModelConfig(name="m", base=tmp_path, labels={"canary": 2}))
-        assert code(versions, "stable") == Code.INVALID_ARGUMENT
-
-    look_at(scenario, monkeypatch, base=tmp_path, specific=frozenset([1]), labels={"stable": 1})
-
-
-def test_missing_versions_are_reported_once(tmp_path, monkeypatch, caplog):
-    async def scenario(versions, freed):
-        for _ in range(3):
-            await versions.look()
-        assert len(versions.states()) == len(caplog.messages) == 12
-
-    look_at(scenario, monkeypatch, base=tmp_path, specific=frozenset(range(1, 13)))
+    assert len(versions.states()) == len(caplog.messages) == 12
 
 
 def test_a_directory_that_is_away_changes_nothing(model):
