@@ -7,12 +7,9 @@ tensorflow_model_server.
 import base64
 import contextlib
 import json
-import os
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 import time
 from types import SimpleNamespace
 
@@ -25,6 +22,7 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 from benchmarks.machine import free_ports
 from keras_transformer.export import export_saved_model
 from pipelines import client
+from tests.helpers.programs import start_serve
 from tests.helpers.tiny import (
     NO_UTF8,
     ODD,
@@ -54,14 +52,12 @@ def engine(request):
 def serving(model, engine, log, *options):
     """Serve a directory, or a file in it; yield the server's addresses once it answers."""
     port, rest_port = free_ports(2)
-    command = [sys.executable, "-m", "pipelines.serve", "--engine", engine]
-    command += ["--model-config-file" if model.is_file() else "--model", model]
+    served = ["--model-config-file" if model.is_file() else "--model", model]
     model = model.parents[1] if model.is_file() else model
-    ports = ["--port", str(port), "--rest-port", str(rest_port), "--threads", "1"]
-    changes = {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "-1"}
+    ports = ["--port", port, "--rest-port", rest_port, "--threads", "1"]
     with log.open("w") as file:
-        process = subprocess.Popen(
-            [*command, *ports, *options], env=os.environ | changes, stdout=file, stderr=file
+        process = start_serve(
+            "--engine", engine, *served, *ports, *options, stdout=file, stderr=file
         )
     server = SimpleNamespace(rest=f"localhost:{rest_port}", grpc=f"localhost:{port}")
     server.url = f"http://{server.rest}/v1/models/{model.name}"

@@ -3,9 +3,6 @@
 import contextlib
 import os
 import re
-import subprocess
-import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,7 +10,9 @@ import pytest
 import urllib3
 
 from benchmarks.machine import free_ports
+from tests.helpers.programs import start_serve
 from tests.helpers.tiny import ROOT
+from tests.serving.conftest import wait
 
 MODEL = ROOT / "saved_models" / "multi30k_en_de"
 MOST_PRIVATE = 500
@@ -25,18 +24,14 @@ START_SECONDS = 200
 def serving(log):
     """Start the command on two cores, with its imports in a log; yield its process and its URL."""
     port, rest_port = free_ports(2)
-    command = [sys.executable, "-X", "importtime", "-m", "pipelines.serve", "--engine", "python"]
-    options = ["--model", MODEL, "--port", port, "--rest-port", rest_port]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "-1"}
+    options = ["--engine", "python", "--model", MODEL, "--port", port, "--rest-port", rest_port]
     with log.open("w") as file:
-        process = subprocess.Popen([*command, *map(str, options)], env=environment, stderr=file)
+        process = start_serve(*options, python=("-X", "importtime"), stderr=file)
     try:
         # Memory depends on the number of threads.
         os.sched_setaffinity(process.pid, sorted(os.sched_getaffinity(0))[:2])
-        deadline = time.monotonic() + START_SECONDS
-        while "\nready: " not in log.read_text():
-            assert process.poll() is None and time.monotonic() < deadline, log.read_text()[-2000:]
-            time.sleep(0.1)
+        wait(lambda: process.poll() or "\nready: " in log.read_text(), START_SECONDS)
+        assert process.poll() is None, log.read_text()[-2000:]
         yield process, f"http://localhost:{rest_port}/v1/models/{MODEL.name}:predict"
     finally:
         process.kill()

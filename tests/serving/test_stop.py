@@ -1,12 +1,9 @@
 """The process: signals, ports that are taken, and the end."""
 
 import contextlib
-import os
 import resource
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +17,7 @@ from keras_transformer.serving.http import STOP_MARGIN, serve
 from keras_transformer.serving.server import Server
 from keras_transformer.serving.settings import Limits, ModelConfig, Settings
 from tests.helpers.model_server import ModelServer
-from tests.helpers.tiny import ROOT
+from tests.helpers.programs import start_serve
 from tests.serving.conftest import grpc_error, serving, wait, wait_for_users
 
 SLOW = {"inputs": ["400000"], "signature_name": "slow"}
@@ -70,13 +67,8 @@ def test_requests_that_do_not_end_in_time_are_answered_503(base, tmp_path):
 def command(base, *options):
     """Start the command; yield its process and the URL of its model."""
     port, rest_port = free_ports(2)
-    arguments = [sys.executable, "-m", "pipelines.serve", "--engine", "python", "--model", base]
-    process = subprocess.Popen(
-        [*arguments, "--port", str(port), "--rest-port", str(rest_port), *options],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    served = ["--engine", "python", "--model", base, "--port", port, "--rest-port", rest_port]
+    process = start_serve(*served, *options)
     try:
         yield process, f"http://localhost:{rest_port}/v1/models/shout"
     finally:

@@ -1,16 +1,13 @@
 """The page for another model server."""
 
 import json
-import os
 import socket
-import subprocess
-import sys
 import urllib.request
 
 import pytest
 
 from pipelines import serve
-from tests.helpers.tiny import ROOT
+from tests.helpers.programs import start_serve
 
 
 def test_the_page_alone_names_only_its_packages(monkeypatch):
@@ -23,14 +20,8 @@ def test_the_page_alone_runs_until_a_signal(model):
     with socket.socket() as taken:
         taken.bind(("localhost", 0))
         port = taken.getsockname()[1]
-    command = ["--backend", "http://localhost:1", "--model", model, "--rest-port", str(port)]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pipelines.serve", *command],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with process:
+    options = ["--backend", "http://localhost:1", "--model", model, "--rest-port", port]
+    with start_serve(*options) as process:
         ready, hint = process.stderr.readline(), process.stderr.readline()
         assert ready == f"ready: page at 127.0.0.1:{port}, of http://localhost:1\n"
         assert hint == f"Open http://127.0.0.1:{port}/ in a browser to try it.\n"

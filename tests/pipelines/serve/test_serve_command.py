@@ -1,4 +1,3 @@
-import os
 import re
 import shlex
 import signal
@@ -10,8 +9,8 @@ import pytest
 
 from keras_transformer.export.serving_files import write_serving_files
 from pipelines import serve
-from tests.helpers.programs import program, write
-from tests.helpers.tiny import ROOT, run_python
+from tests.helpers.programs import program, start_serve, write
+from tests.helpers.tiny import run_python
 
 
 def test_what_cannot_be_served_is_an_error(model):
@@ -143,16 +142,10 @@ def test_wrong_options_are_named(options, message, capsys):
 
 
 @pytest.mark.slow
-def test_a_share_of_a_gpu_needs_one(model, monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
-    command = ["-m", "pipelines.serve", "--engine", "python", "--model", model]
-    process = subprocess.run(
-        [sys.executable, *command, "--gpu-memory-fraction", "0.5"],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    line = process.stderr.splitlines()[-1]
+def test_a_share_of_a_gpu_needs_one(model):
+    options = ["--engine", "python", "--model", model, "--gpu-memory-fraction", "0.5"]
+    with start_serve(*options) as process:
+        line = process.stderr.read().splitlines()[-1]
     assert process.returncode == 2
     assert line.startswith("error: --gpu-memory-fraction needs a GPU, and TensorFlow finds none.")
 
@@ -180,15 +173,10 @@ def test_a_taken_port_is_one_line_that_names_its_option():
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
-        command = ["--backend", "http://localhost:1", "--name", "x", "--rest-port", port]
-        process = subprocess.run(
-            [sys.executable, "-m", "pipelines.serve", *command],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        options = ["--backend", "http://localhost:1", "--name", "x", "--rest-port", port]
+        with start_serve(*options) as process:
+            (line,) = process.stderr.read().splitlines()
     assert process.returncode == 1
-    (line,) = process.stderr.splitlines()
     assert line.startswith(f"error: cannot listen on 127.0.0.1, port {port}: ")
     assert line.endswith("Give another --rest-port or --host.")
 
@@ -255,14 +243,8 @@ signal.pause()
 def test_the_server_replaces_the_process_and_receives_its_signals(number, model, path):
     waiting = write(path / "waiting.py", WAITING)
     program(path, "tensorflow_model_server", f'exec "{sys.executable}" "{waiting}" "$@"')
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pipelines.serve", "--model", model, "--threads", "3"],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with process:
+    options = ["--model", model, "--threads", "3"]
+    with start_serve(*options, stdout=subprocess.PIPE) as process:
         assert int(process.stdout.readline()) == process.pid
         received = [process.stdout.readline().rstrip("\n") for _ in range(9)]
         process.send_signal(number)
