@@ -54,11 +54,9 @@ def serving(model, engine, log, *options):
     port, rest_port = free_ports(2)
     served = ["--model-config-file" if model.is_file() else "--model", model]
     model = model.parents[1] if model.is_file() else model
-    ports = ["--port", port, "--rest-port", rest_port, "--threads", "1"]
+    served += ["--engine", engine, "--port", port, "--rest-port", rest_port, "--threads", "1"]
     with log.open("w") as file:
-        process = start_serve(
-            "--engine", engine, *served, *ports, *options, stdout=file, stderr=file
-        )
+        process = start_serve(*served, *options, stdout=file, stderr=file)
     server = SimpleNamespace(rest=f"localhost:{rest_port}", grpc=f"localhost:{port}")
     server.url = f"http://{server.rest}/v1/models/{model.name}"
     try:
