@@ -13,28 +13,19 @@ from keras_transformer.serving.server import Server
 from keras_transformer.serving.settings import ModelConfig, Settings
 
 
-class ModelServer:
-    """Serves the highest version below a directory, until the `with` block ends.
+class InThread:
+    """Runs the server that `make` returns in a thread, until the `with` block ends.
 
     Attributes:
         server: The product's server.
-        port: Its port for gRPC.
         rest_port: Its port for REST.
-        on_predict: Called in a thread for each Predict request, before it is read. An error of
-            `tf.errors` that it raises becomes the answer; a ConnectionResetError breaks the
-            connection.
-        paths: The path of each REST request.
     """
 
-    def __init__(self, base, name, **settings):
-        models = settings.pop("models", [ModelConfig(name=name, base=Path(base))])
-        self.settings = Settings(models=models, port=0, rest_port=0, **settings)
-        self.on_predict = lambda: None
-        self.paths = []
+    def __init__(self, make):
+        self._make = make
 
     def __enter__(self):
-        self._ready = threading.Event()
-        self._error = None
+        self._ready, self._error = threading.Event(), None
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
         self._thread.start()
         self._ready.wait()
@@ -54,12 +45,9 @@ class ModelServer:
     async def _run(self):
         self.loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         try:
-            self.server = Server(self.settings)
-            self._rest, self.server.rest = self.server.rest, self._hooked_rest
-            self._predict = self.server.grpc.Predict
-            self.server.grpc.Predict = self._hooked_predict
+            self.server = self._make()
             await self.server.start()
-            self.port, self.rest_port = self.server.port, self.server.rest_port
+            self.rest_port = self.server.rest_port
         except BaseException as error:
             self._error = error
             return
@@ -67,6 +55,35 @@ class ModelServer:
             self._ready.set()
         await self._stop.wait()
         await self.server.stop()
+
+
+class ModelServer(InThread):
+    """Serves the highest version below a directory, until the `with` block ends.
+
+    Attributes:
+        port: Its port for gRPC.
+        on_predict: Called in a thread for each Predict request, before it is read. An error of
+            `tf.errors` that it raises becomes the answer; a ConnectionResetError breaks the
+            connection.
+        paths: The path of each REST request.
+    """
+
+    def __init__(self, base, name, **settings):
+        models = settings.pop("models", [ModelConfig(name=name, base=Path(base))])
+        self.settings = Settings(models=models, port=0, rest_port=0, **settings)
+        self.on_predict = lambda: None
+        self.paths = []
+        super().__init__(self._hooked_server)
+
+    @property
+    def port(self):
+        return self.server.port
+
+    def _hooked_server(self):
+        server = Server(self.settings)
+        self._rest, server.rest = server.rest, self._hooked_rest
+        self._predict, server.grpc.Predict = server.grpc.Predict, self._hooked_predict
+        return server
 
     async def _hooked_rest(self, scope, receive, send):
         self.paths.append(scope["raw_path"].decode())

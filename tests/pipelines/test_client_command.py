@@ -16,45 +16,15 @@ import tensorflow as tf
 from pipelines import client
 from tests.helpers.model_server import ModelServer, write_certificate
 from tests.helpers.tiny import run_python
+from tests.serving.conftest import save
 
 SENTENCES = ["one two 😀", "", "  red  ", "zwölf\tBoxkämpfer", "a\x0bb\x85c\u2028d", "\x07"]
-
-
-class Shout(tf.Module):
-    """A model that a person can check: it writes in capitals, and counts characters."""
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
-    def translate(self, text):
-        return {"translation": tf.strings.upper(text, encoding="utf-8")}
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
-    def score(self, text):
-        length = tf.strings.length(text, unit="UTF8_CHAR")
-        score = tf.cast(length, tf.float32) / 10
-        return {**self.translate(text), "score": score, "length": length}
-
-    @tf.function(
-        input_signature=[
-            tf.TensorSpec([None], tf.string, name=name)
-            for name in ("text", "source_language", "target_language")
-        ]
-    )
-    def between(self, text, source_language, target_language):
-        joined = tf.strings.join([source_language, target_language, text], " ")
-        return {"translation": joined}
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
-    def first(self, text):
-        return {"translation": self.translate(text)["translation"][:1]}
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
     base = tmp_path_factory.mktemp("models") / "shout"
-    model = Shout()
-    signatures = {"serving_default": model.translate, "score": model.score, "first": model.first}
-    signatures["translate"] = model.between
-    tf.saved_model.save(model, str(base / "3"), signatures)
+    save(base / "3")
     with ModelServer(base, "shout") as server:
         yield server
 

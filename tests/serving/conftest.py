@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import functools
-import http.client
 import json
 import time
 from types import SimpleNamespace
@@ -21,10 +20,13 @@ from tensorflow_serving.apis import (
 )
 
 from keras_transformer.config.record import ExportRecord
+from tests.helpers import page
 from tests.helpers.model_server import ModelServer
-from tests.helpers.page import Passing
 
-STRINGS = tf.TensorSpec([None], tf.string, name="text")
+STRINGS, SOURCE, TARGET = (
+    tf.TensorSpec([None], tf.string, name=name)
+    for name in ("text", "source_language", "target_language")
+)
 
 
 class Shout(tf.Module):
@@ -54,6 +56,10 @@ class Shout(tf.Module):
     @tf.function(input_signature=[STRINGS])
     def first(self, text):
         return {"translation": text[:1]}
+
+    @tf.function(input_signature=[STRINGS, SOURCE, TARGET])
+    def between(self, text, source_language, target_language):
+        return {"translation": tf.strings.join([source_language, target_language, text], " ")}
 
     @tf.function(input_signature=[STRINGS])
     def slow(self, text):
@@ -99,7 +105,8 @@ def save(path, prefix="", row_wise=()):
     model = Shout(prefix)
     names = ("score", "strict", "first", "slow", "wait", "pair", "double", "heads", "nothing")
     signatures = {name: getattr(model, name) for name in names}
-    tf.saved_model.save(model, str(path), {"serving_default": model.shout, **signatures})
+    signatures |= {"serving_default": model.shout, "translate": model.between}
+    tf.saved_model.save(model, str(path), signatures)
     if row_wise:
         ExportRecord(signatures=dict.fromkeys(row_wise, {}), **RECORD).write(path)
     return path
@@ -125,17 +132,10 @@ def connect(server, name="shout"):
     channel = grpc.insecure_channel(f"localhost:{server.port}")
     stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
 
-    def ask(method, path, body=None, headers=None):
-        connection = http.client.HTTPConnection("localhost", server.rest_port, timeout=60)
-        try:
-            connection.request(method, path, body, headers or {})
-            response = connection.getresponse()
-            content = response.read()
-            if response.headers.get_content_type() == "application/json":
-                content = json.loads(content)
-            return response.status, content
-        finally:
-            connection.close()
+    def ask(*request, **options):
+        response = page.ask(server.rest_port, *request, **options)
+        is_json = response.headers.get_content_type() == "application/json"
+        return response.status, json.loads(response.body) if is_json else response.body
 
     def post(body, model=name, headers=None):
         body = body if isinstance(body, str | bytes) else json.dumps(body)
@@ -187,8 +187,8 @@ def port(plain):
 @pytest.fixture(scope="module")
 def passing(port):
     """The page in front of that server."""
-    with Passing(f"http://localhost:{port}") as page:
-        yield page
+    with page.Passing(f"http://localhost:{port}") as front:
+        yield front
 
 
 def grpc_error(function, *arguments, **options):

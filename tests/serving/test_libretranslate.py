@@ -36,12 +36,18 @@ from keras_transformer.serving.predict import Predictor
 from keras_transformer.serving.settings import Limits, ModelConfig, read_keys
 from keras_transformer.serving.text_parts import html_parts, join_parts, text_parts
 from tests.helpers.page import ask
-from tests.serving.conftest import STRINGS, in_event_loop, samples, save, serving, wait
-
-SOURCE, TARGET, TERMS, PROTECT = (
-    tf.TensorSpec([None], tf.string, name=name)
-    for name in ("source_language", "target_language", "terms", "protect")
+from tests.serving.conftest import (
+    SOURCE,
+    STRINGS,
+    TARGET,
+    in_event_loop,
+    samples,
+    save,
+    serving,
+    wait,
 )
+
+TERMS, PROTECT = (tf.TensorSpec([None], tf.string, name=name) for name in ("terms", "protect"))
 
 
 class Tool(tf.Module):

@@ -26,9 +26,6 @@ def test_the_page_is_at_the_root(port):
     assert response.status == 200
     assert response.headers["content-type"] == "text/html; charset=utf-8"
     assert response.body == (FILES / "index.html").read_bytes()
-    head = ask(port, "HEAD", "/")
-    assert (head.status, head.body) == (200, b"")
-    assert head.headers["content-length"] == response.headers["content-length"]
 
 
 def test_what_the_files_refer_to_is_served(port):

@@ -9,7 +9,6 @@ import zlib
 import numpy as np
 import pytest
 import tensorflow as tf
-import urllib3
 from google.protobuf import json_format
 from tensorflow_serving.apis import (
     classification_pb2,
@@ -20,6 +19,7 @@ from tensorflow_serving.apis import (
 
 from keras_transformer.serving.session import Session
 from keras_transformer.serving.tensors import read_tensor, write_tensor
+from tests.helpers.page import ask
 from tests.serving.conftest import grpc_error, samples, wait
 
 
@@ -152,11 +152,13 @@ def test_rows_are_counted_before_they_are_read(key, plain):
     assert (status, answer["error"]) == (400, message)
 
 
-def test_only_small_answers_are_indented(plain):
-    url = f"http://localhost:{plain.server.rest_port}/v1/models/shout:predict"
+PREDICT = "/v1/models/shout:predict"
+
+
+def test_only_small_answers_are_indented(port):
     for size, indented in ((1000, True), (100_000, False)):
         body = {"inputs": ["a" * size, "b"]}
-        content = urllib3.request("POST", url, json=body).data
+        content = ask(port, "POST", PREDICT, json.dumps(body)).body
         assert json.loads(content) == {"outputs": ["A" * size, "B"]}
         assert (b"\n    " in content) == indented
 
@@ -185,23 +187,23 @@ def test_a_body_may_be_compressed(plain):
             assert answer == (200, {"outputs": ["A"]})
 
 
-def test_other_encodings_of_a_body_are_named(plain):
-    url = f"http://localhost:{plain.server.rest_port}/v1/models/shout:predict"
+def test_other_encodings_of_a_body_are_named(plain, port):
     body = b'{"inputs": ["a"]}'
     assert plain.post(body, headers={"Content-Encoding": "identity"})[0] == 200
     for name, sent in (("deflate", zlib.compress(body)), ("br", body), ("gzip, gzip", body)):
-        response = urllib3.request("POST", url, body=sent, headers={"Content-Encoding": name})
+        response = ask(port, "POST", PREDICT, sent, {"Content-Encoding": name})
         message = f"The Content-Encoding of a request must be gzip or none, received {name}"
-        assert (response.status, response.json()) == (415, {"error": message})
+        assert (response.status, json.loads(response.body)) == (415, {"error": message})
         assert response.headers["Accept-Encoding"] == "gzip"
 
 
-@pytest.mark.parametrize("path", ["/v1/models/shout", "/v1/models/shout/metadata", "/languages"])
-def test_head_is_get_without_a_body(path, plain):
-    url = f"http://localhost:{plain.server.rest_port}{path}"
-    get, head = (urllib3.request(method, url) for method in ("GET", "HEAD"))
-    assert (head.status, head.data) == (200, b"")
-    assert head.headers["Content-Length"] == str(len(get.data)) != "0"
+@pytest.mark.parametrize(
+    "path", ["/", "/v1/models/shout", "/v1/models/shout/metadata", "/languages"]
+)
+def test_head_is_get_without_a_body(path, port):
+    get, head = (ask(port, method, path) for method in ("GET", "HEAD"))
+    assert (head.status, head.body) == (200, b"")
+    assert head.headers["Content-Length"] == str(len(get.body)) != "0"
 
 
 def test_status_and_metadata_are_the_same_over_both_apis(plain):
