@@ -401,11 +401,7 @@ def _end_on_signals() -> None:
     As process 1 too, for which the system has no default.
     """
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _end_at_once)
-
-
-def _end_at_once(number: int, frame: object) -> None:
-    os._exit(128 + number)
+        signal.signal(number, lambda number, frame: os._exit(128 + number))
 
 
 def _announce(args: argparse.Namespace, version: Path | None, name: str, host: str) -> None:

@@ -3,13 +3,14 @@
 import asyncio
 import codecs
 import contextlib
+import dataclasses
 import functools
 import hmac
 import math
 import urllib.parse
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from starlette.requests import Request
@@ -52,21 +53,88 @@ _MOST_FORM = 1 << 20
 _MULTIPART, _HEAD = b"content-disposition: form-data", 1000
 
 
-class _Ask(NamedTuple):
-    """A request for translations."""
+@dataclasses.dataclass(frozen=True)
+class _Translator:
+    """Translates the rows of a request, with the model of its languages."""
 
+    predictor: Predictor
     served: Served
     offer: Offer
     languages: tuple[str, str]
     client: str
     deadline: float
-    is_large: bool
-    """Whether its texts are long."""
 
     @property
     def is_many(self) -> bool:
         """Whether each text names its languages."""
         return MANY in self.served.model
+
+    @property
+    def can_keep_tags(self) -> bool:
+        """Whether it translates text with tags in it."""
+        return _WITH_TERMS in self.served.model and not self.is_many
+
+    def tag(self, rows: list[str]) -> list[str]:
+        """Return rows that begin with the tag of their target, if the model has several."""
+        if len(self.offer.targets) > 1 and not self.is_many:
+            return [f">>{self.languages[1]}<< {row}" for row in rows]
+        return rows
+
+    async def translate(self, rows: Sequence[str], keeps_tags: bool = False) -> list[str]:
+        """Return the translations of rows."""
+        count = len(rows)
+        if self.is_many:
+            source, target = self.languages
+            languages = {"source_language": count * [source], "target_language": count * [target]}
+            found = await self._predict(MANY, {"text": rows, **languages})
+        elif keeps_tags:
+            columns = {"terms": count * [""], "protect": count * ["html"]}
+            found = await self._predict(_WITH_TERMS, {"text": rows, **columns})
+        else:
+            signature = DOCUMENT if DOCUMENT in self.served.model else DEFAULT
+            found = await self._predict(signature, {"text": rows})
+        return [text.decode("utf-8", "replace") for text in found]
+
+    async def choices(self, rows: Sequence[str]) -> list[list[str]]:
+        """Return translations of each row, the best first; [] if not all rows have them."""
+        model = self.served.model
+        if _N_BEST not in model or self.is_many or self.offer.protects:
+            return []
+        most = model.estimates[_N_BEST].most_bytes
+        if any(len(row.encode("utf-8", "replace")) > most for row in rows):
+            return []  # The model would leave out the rest.
+        answers = await self._predict(_N_BEST, {"text": rows}, "translations")
+        return [[text.decode("utf-8", "replace") for text in row if text] for row in answers]
+
+    async def _predict(
+        self, signature: str, columns: Mapping[str, Sequence[str]], output: str = "translation"
+    ) -> list[Any]:
+        """Return an output of a signature, for as many rows at a time as it takes."""
+        served, count, found = self.served, len(columns["text"]), []
+        step = served.batching.max_batch_size if served.batching else max(count, 1)
+        inputs = {
+            name: np.array([text.encode("utf-8", "replace") for text in column], object)
+            for name, column in columns.items()
+        }
+        longest = max(map(len, inputs["text"]), default=0)
+        # `Predictor.run` checks those of a document.
+        most = math.inf if signature == DOCUMENT else served.model.estimates[signature].most_bytes
+        if longest > most:  # The model would leave out the rest.
+            raise invalid(
+                f"Invalid request: a line may have {most} bytes, received {longest}. Break it "
+                "between sentences."
+            )
+        for start in range(0, count, step):
+            outputs = await self.predictor.run(
+                served,
+                signature,
+                {name: column[start : start + step] for name, column in inputs.items()},
+                self.deadline - asyncio.get_running_loop().time(),
+                client=self.client,
+                most_values=self.predictor.settings.limits.answer_values,
+            )
+            found += outputs[output].tolist()
+        return found
 
 
 class LibreTranslate:
@@ -203,35 +271,38 @@ class LibreTranslate:
         check_texts(texts, kind == "html")
         detected = await _detected(texts, offers, target) if wanted == "auto" else None
         large = sum(map(len, texts)) > LARGE
-        ask = self._ask(offers, detected["language"] if detected else wanted, target, entry, large)
-        keeps_tags = kind == "html" and _WITH_TERMS in ask.served.model and not ask.is_many
+        source = detected["language"] if detected else wanted
+        translator = self._translator(offers, source, target, entry)
+        keeps_tags = kind == "html" and translator.can_keep_tags
         read = text_parts if kind == "text" else functools.partial(html_parts, is_whole=keeps_tags)
         parts = await off_loop(lambda: [read(text) for text in texts], large=large)
         rows = [part.text for each in parts for part in each if part.is_row]
         if len(rows) > limit:
             raise _too_large(f"{len(rows)} lines", limit)
         entry.rows = len(rows)
-        rows = _with_tags(ask, rows)
-        found = await self._run(ask, rows, keeps_tags)
+        rows = translator.tag(rows)
+        found = await translator.translate(rows, keeps_tags)
         answer: dict[str, list] = {
             "translatedText": await off_loop(join_parts, parts, found, large=large)
         }
         if most:
-            has_more = kind == "text" and _has_others(ask, rows)
-            others = await self._others(ask, parts, rows, found, most) if has_more else None
-            answer["alternatives"] = others or len(texts) * [[]]
+            choices = await translator.choices(rows) if kind == "text" else []
+            answer["alternatives"] = await off_loop(
+                _join_others, parts, choices, found, most, large=large
+            )
         if detected:
             answer["detectedLanguage"] = len(texts) * [detected]
         return answer if is_list else {name: values[0] for name, values in answer.items()}
 
-    def _ask(
-        self, offers: Mapping[Served, Offer], source: str, target: str, entry: Entry, large: bool
-    ) -> _Ask:
-        """Return the request for the model that translates `source` to `target`."""
+    def _translator(
+        self, offers: Mapping[Served, Offer], source: str, target: str, entry: Entry
+    ) -> _Translator:
+        """Return what translates `source` to `target`."""
         served, languages = choose(offers, source, target)
         entry.method, entry.model, entry.version = "Predict", served.name, served.number
         deadline = asyncio.get_running_loop().time() + self._settings.timeout
-        return _Ask(served, offers[served], languages, entry.client, deadline, large)
+        offer = offers[served]
+        return _Translator(self._predictor, served, offer, languages, entry.client, deadline)
 
     async def _translate_file(
         self,
@@ -245,20 +316,20 @@ class LibreTranslate:
             raise _missing("file")
         wanted, target = (_required(fields, side) for side in ("source", "target"))
         able = self._able(offers, wanted, target, file.suffix)
-        ask: _Ask | None = None
+        translator: _Translator | None = None
 
         async def translate(texts: Sequence[str]) -> list[str]:
-            nonlocal ask
+            nonlocal translator
             check_texts(texts, False)
-            if ask is None:
+            if translator is None:
                 detected = await _detected(texts, able, target) if wanted == "auto" else None
                 source = detected["language"] if detected else wanted
-                ask = self._ask(able, source, target, entry, True)
+                translator = self._translator(able, source, target, entry)
             parts = await asyncio.to_thread(lambda: [text_parts(text) for text in texts])
-            rows = _with_tags(ask, [part.text for each in parts for part in each if part.is_row])
+            rows = translator.tag([part.text for each in parts for part in each if part.is_row])
             found = []
             for start in range(0, len(rows), limit):
-                found += await self._run(ask, rows[start : start + limit], False)
+                found += await translator.translate(rows[start : start + limit])
             entry.rows = (entry.rows or 0) + len(rows)
             return await asyncio.to_thread(join_parts, parts, found)
 
@@ -274,68 +345,6 @@ class LibreTranslate:
         answer = {"translatedFileUrl": f"{request.base_url}download_file?id={name}"}
         return {**answer, **({"untranslated": failures} if failures else {})}
 
-    async def _run(self, ask: _Ask, rows: Sequence[str], keeps_tags: bool) -> list[str]:
-        """Return the translations of rows."""
-        count = len(rows)
-        if ask.is_many:
-            source, target = ask.languages
-            languages = {"source_language": count * [source], "target_language": count * [target]}
-            found = await self._predict(ask, MANY, {"text": rows, **languages})
-        elif keeps_tags:
-            columns = {"terms": count * [""], "protect": count * ["html"]}
-            found = await self._predict(ask, _WITH_TERMS, {"text": rows, **columns})
-        else:
-            signature = DOCUMENT if DOCUMENT in ask.served.model else DEFAULT
-            found = await self._predict(ask, signature, {"text": rows})
-        return [text.decode("utf-8", "replace") for text in found]
-
-    async def _others(
-        self,
-        ask: _Ask,
-        parts: Sequence[Sequence[Part]],
-        rows: Sequence[str],
-        found: Sequence[str],
-        most: int,
-    ) -> list[list[str]]:
-        """Return other translations of each text, the best first."""
-        answers = await self._predict(ask, _N_BEST, {"text": rows}, "translations")
-        choices = [[text.decode("utf-8", "replace") for text in row if text] for row in answers]
-        return await off_loop(_join_others, parts, choices, found, most, large=ask.is_large)
-
-    async def _predict(
-        self,
-        ask: _Ask,
-        signature: str,
-        columns: Mapping[str, Sequence[str]],
-        output: str = "translation",
-    ) -> list[Any]:
-        """Return an output of a signature, for as many rows at a time as it takes."""
-        served, count, found = ask.served, len(columns["text"]), []
-        step = served.batching.max_batch_size if served.batching else max(count, 1)
-        inputs = {
-            name: np.array([text.encode("utf-8", "replace") for text in column], object)
-            for name, column in columns.items()
-        }
-        longest = max(map(len, inputs["text"]), default=0)
-        # `Predictor.run` checks those of a document.
-        most = math.inf if signature == DOCUMENT else served.model.estimates[signature].most_bytes
-        if longest > most:  # The model would leave out the rest.
-            raise invalid(
-                f"Invalid request: a line may have {most} bytes, received {longest}. Break it "
-                "between sentences."
-            )
-        for start in range(0, count, step):
-            outputs = await self._predictor.run(
-                served,
-                signature,
-                {name: column[start : start + step] for name, column in inputs.items()},
-                ask.deadline - asyncio.get_running_loop().time(),
-                client=ask.client,
-                most_values=self._settings.limits.answer_values,
-            )
-            found += outputs[output].tolist()
-        return found
-
 
 def _formats(offers: Mapping[Served, Offer]) -> Mapping[Served, Sequence[str]]:
     """Return the kinds of files that each model translates: text, and all if it keeps markup."""
@@ -349,22 +358,6 @@ def _formats(offers: Mapping[Served, Offer]) -> Mapping[Served, Sequence[str]]:
 
 def _longest(formats: Iterable[Sequence[str]]) -> Sequence[str]:
     return max(formats, key=len, default=())
-
-
-def _with_tags(ask: _Ask, rows: list[str]) -> list[str]:
-    """Return rows that begin with the tag of their target, if a model has several."""
-    if len(ask.offer.targets) > 1 and not ask.is_many:
-        return [f">>{ask.languages[1]}<< {row}" for row in rows]
-    return rows
-
-
-def _has_others(ask: _Ask, rows: Sequence[str]) -> bool:
-    """Return whether a model has other translations of rows, all of which it reads to the end."""
-    model = ask.served.model
-    if _N_BEST not in model or ask.is_many or ask.offer.protects:
-        return False
-    most = model.estimates[_N_BEST].most_bytes
-    return all(len(row.encode("utf-8", "replace")) <= most for row in rows)
 
 
 def _join_others(

@@ -833,7 +833,7 @@ from keras_transformer.serving.files import File, Files
 
 async def main():
     task = asyncio.create_task(Files().translate(File("a.md", 100_000 * b"[a](b)"), None))
-    await asyncio.sleep(5)
+    await asyncio.sleep(3)
     os.kill(os.getpid(), signal.SIGKILL)
 
 asyncio.run(main())
