@@ -81,11 +81,7 @@ class Page:
         self._scorer = Workers(1, _BLEU_CALLS)
 
     async def answer(self, request: Request, path: str) -> Response | None:
-        """Return the response to a request, or None if it is not for the page.
-
-        Args:
-            request: The request.
-            path: Its path, not decoded.
+        """Return the response to a request, whose path is not decoded, or None if not for the page.
 
         Raises:
             ServingError: If its body is malformed or too large, or its model unknown.

@@ -218,12 +218,7 @@ class Workers:
         """Return `function(*args)`, called in a thread.
 
         If the caller is cancelled, a call that has not begun is dropped; one that runs keeps its
-        place until it ends.
-
-        Args:
-            function: The function.
-            *args: Its arguments.
-            turn: The request that the call is a part of; None for a request of its own.
+        place until it ends. Without a `turn`, the call is a request of its own.
 
         Raises:
             ServingError: If too many calls wait, of this client or of all, or `stop` is called.
@@ -324,10 +319,7 @@ class Batching:
 
     @classmethod
     def read(cls, version: Path) -> "Batching":
-        """Read the files that came with a model.
-
-        Args:
-            version: The version directory. Values that its files do not have are the defaults.
+        """Read the files that came with a version; values that they do not have are the defaults.
 
         Raises:
             ValueError: If a file has anything but these fields, or a value is not positive.
@@ -395,7 +387,7 @@ class Batcher:
         """Return the outputs for inputs [B, ...], computed together with other requests.
 
         Args:
-            inputs: The inputs, at most `max_batch_size` rows.
+            inputs: At most `max_batch_size` rows.
             client: The client's address.
             longest: The length of the longest row.
 

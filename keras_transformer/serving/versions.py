@@ -109,10 +109,7 @@ class ModelVersions:
         }
 
     def states(self, which: int | str | None = None) -> dict[int, State]:
-        """Return the state of each version by number, the highest first.
-
-        Args:
-            which: The number or the label of the only version to return.
+        """Return the states by number, the highest first, of all versions or the one that is named.
 
         Raises:
             ServingError: If there is no such version.

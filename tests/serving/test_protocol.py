@@ -210,16 +210,16 @@ def test_status_and_metadata_are_the_same_over_both_apis(plain):
     state = {"version": "3", "state": "AVAILABLE"}
     state["status"] = {"error_code": "OK", "error_message": ""}
     assert plain.get("/v1/models/shout") == (200, {"model_version_status": [state]})
-    request = get_model_status_pb2.GetModelStatusRequest()
-    request.model_spec.name = "shout"
+    request = get_model_status_pb2.GetModelStatusRequest(model_spec={"name": "shout"})
     (received,) = plain.models.GetModelStatus(request).model_version_status
     assert (received.version, received.State.Name(received.state)) == (3, "AVAILABLE")
 
     status, answer = plain.get("/v1/models/shout/metadata")
     assert status == 200
     assert answer["model_spec"] == {"name": "shout", "signature_name": "", "version": "3"}
-    request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
-    request.model_spec.name = "shout"
+    request = get_model_metadata_pb2.GetModelMetadataRequest(
+        model_spec={"name": "shout"}, metadata_field=["signature_def"]
+    )
     received = plain.stub.GetModelMetadata(request)
     assert received.model_spec.version.value == 3
     signatures = get_model_metadata_pb2.SignatureDefMap()
