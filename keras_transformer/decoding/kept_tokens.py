@@ -10,17 +10,15 @@ from keras_transformer.config import EOS_ID
 from keras_transformer.decoding.search import BAN, State, Step, StepAround, with_shape_of
 
 
-class _Counts(NamedTuple):
+class _Left(NamedTuple):
     """What the N unfinished results of B sentences may still contain.
 
     Attributes:
-        fewest: int32 [B, N, K], how often each token must still occur.
-        most: int32 [B, N, K], how often each token may still occur.
+        counts: int32 [B, N, 2, K], how often each token must still occur, and how often it may.
         room: int32 [B, N], the number of tokens left before the limit.
     """
 
-    fewest: tf.Tensor
-    most: tf.Tensor
+    counts: tf.Tensor
     room: tf.Tensor
 
 
@@ -71,53 +69,49 @@ class KeptTokensStep(StepAround):
         self.max_lengths = tf.convert_to_tensor(max_lengths, tf.int32)
         self.beam_size = beam_size
         self._num_tokens, self._eos_id = len(tokens), eos_id
-        # Places in the bans: the K tokens, eos, and one for all others.
-        self._places = np.full(max([eos_id, *tokens]) + 1, len(tokens) + 1, np.int32)
+        # Places in the bans, of ids from 0 on: the K tokens, eos, and one for all others.
+        self._places = np.full(max([eos_id, *tokens]) + 2, len(tokens) + 1, np.int32)
         self._places[[*tokens, eos_id]] = range(len(tokens) + 1)
 
     def initial_state(self, state: State) -> State:
         """Return the state before the first token, given the one of the step inside."""
-        fewest, most = (
-            tf.repeat(self.counts[:, i, tf.newaxis], self.beam_size, axis=1) for i in range(2)
-        )
+        fewest, most = tf.unstack(self.counts, axis=1)
+        counts = tf.stack([fewest, tf.maximum(fewest, most)], axis=1)
         # The first step, whose token is bos, takes one off.
-        room = tf.repeat(self.max_lengths[:, tf.newaxis] + 1, self.beam_size, axis=1)
-        return state, _Counts(fewest, tf.maximum(fewest, most), room)
+        left = _Left(counts, self.max_lengths + 1)
+        repeated = (tf.repeat(each[:, tf.newaxis], self.beam_size, axis=1) for each in left)
+        return state, _Left(*repeated)
 
     def __call__(
         self, ids: tf.Tensor, parents: tf.Tensor, position: tf.Tensor, state: State
     ) -> tuple[tf.Tensor, State]:
         """Return the logits of the next token, with bans, and the state; see `Step`."""
-        inner, counts = state
+        inner, before = state
         logits, inner = self.step(ids, parents, position, inner)
-        before, counts = counts, self._continued(counts, parents)
-        ids = tf.reshape(ids, [-1, self.beam_size])
-        known = len(self._places)
-        place = tf.gather(self._places, tf.minimum(ids, known - 1))
-        place = tf.where(ids < known, place, self._num_tokens + 1)
+        counts, room = self._continued(before, parents)
+        place = tf.gather(self._places, tf.minimum(ids, len(self._places) - 1))
         is_now = tf.one_hot(place, self._num_tokens, dtype=tf.int32)
-        fewest, most = (tf.maximum(each - is_now, 0) for each in (counts.fewest, counts.most))
-        counts = _Counts(*map(with_shape_of, before, (fewest, most, counts.room - 1)))
-        left = tf.reduce_sum(counts.fewest, axis=2, keepdims=True)
-        # Only the tokens of the lowest ids have bans of their own; the others share the last one.
-        low, high = logits[:, :known], logits[:, known:]
-        allowed = low + self._bans(counts, left, False)[0]
-        best = tf.maximum(tf.reduce_max(allowed, axis=1), tf.reduce_max(high, axis=1))
-        ends = tf.reshape(logits[:, self._eos_id] >= best, tf.shape(left))
-        is_full = ends | (counts.room[:, :, tf.newaxis] <= left + 1)
-        bans, others = self._bans(counts, left, is_full)
-        return tf.concat([low + bans, high + others], axis=1), (inner, counts)
+        is_now = tf.reshape(is_now, [-1, self.beam_size, 1, self._num_tokens])
+        left = _Left(tf.maximum(counts - is_now, 0), room - 1)
+        left = _Left(*map(with_shape_of, before, left))
+        fewest, most = tf.unstack(left.counts, axis=2)
+        missing = tf.reduce_sum(fewest, axis=2, keepdims=True)
+        allowed = logits + self._bans(most == 0, missing > 0, logits.shape[1])
+        ends = logits[:, self._eos_id] >= tf.reduce_max(allowed, axis=1)
+        ends = tf.reshape(ends, tf.shape(missing))
+        is_full = (missing > 0) & (ends | (left.room[:, :, tf.newaxis] <= missing + 1))
 
-    def _bans(self, counts, left, is_full):
-        """Return what is added to logits: of the lowest ids [B * N, I], of others [B * N, 1]."""
-        is_full = (left > 0) & is_full
-        is_banned = tf.concat(
-            [
-                tf.where(is_full, counts.fewest == 0, counts.most == 0),
-                left > 0,
-                is_full,
-            ],
-            axis=2,
-        )
-        bans = tf.reshape(tf.where(is_banned, BAN, 0.0), [-1, self._num_tokens + 2])
-        return tf.gather(bans, self._places, axis=1), bans[:, -1:]
+        def only_missing():
+            bans = BAN - self._bans(fewest > 0, tf.zeros_like(is_full), logits.shape[1])
+            return tf.where(tf.reshape(is_full, [-1, 1]), logits + bans, allowed)
+
+        # A pass over all logits takes time, and few steps need this one.
+        logits = tf.cond(tf.reduce_any(is_full), only_missing, lambda: allowed)
+        return logits, (inner, left)
+
+    def _bans(self, tokens, eos, vocab_size):
+        """Return bans [B * N, V] of some of the K tokens, bool [B, N, K], and of eos [B, N, 1]."""
+        is_banned = tf.reshape(tf.concat([tokens, eos], axis=2), [-1, self._num_tokens + 1])
+        bans = tf.pad(tf.where(is_banned, BAN, 0.0), [[0, 0], [0, 1]])
+        low = tf.gather(bans, self._places[:-1], axis=1)  # The last place is that of all ids above.
+        return tf.pad(low, [[0, 0], [0, vocab_size - low.shape[1]]])
