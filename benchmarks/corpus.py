@@ -95,8 +95,8 @@ def start_training(paths: Sequence[str], directory: Path, dropout: float) -> dic
     began = _now()
 
     from keras_transformer.config import ExperimentConfig
+    from keras_transformer.training.build import compiled_model
     from keras_transformer.training.corpora import training_text
-    from keras_transformer.training.fit import compiled_model
     from keras_transformer.training.machines import Machines
     from keras_transformer.training.prepare import encode_text, token_batches
     from keras_transformer.training.vocabularies import run_tokenizers

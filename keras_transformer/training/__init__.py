@@ -1,8 +1,8 @@
 """Training runs: `model.fit` from text files to a directory with the trained model.
 
-`run.train` is four steps: `check` (directory, machines, models that exist), `prepare` (text and
-vocabularies), `fit` (the model and its epochs) and `choose` (the weights). The first two return a
-record to those after them. What they use:
+`run.train` is five steps: `check` (directory, machines, models that exist), `prepare` (text and
+vocabularies), `build` (the model and what validates it), `fit` (the epochs) and `choose` (the
+weights). The first two return a record to those after them. What they use:
 
 - what is trained: `model`, `steps`, `recipe`, on the text of `corpora` and `vocabularies`;
 - on which devices: `devices`, `machines`, or `jax_run`;

@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -17,6 +18,7 @@ from keras_transformer.utils.checkpoint_files import (
     damage,
     load_checkpoint,
     position_of,
+    read_arrays,
     save_checkpoint,
     score_of,
 )
@@ -24,6 +26,7 @@ from keras_transformer.utils.files import whole_file
 
 log = logging.getLogger(__name__)
 
+_LOG = "log-"
 _STEPS_KEPT = 2
 """Checkpoints of an epoch in progress: if the newest is damaged, there is another."""
 
@@ -186,14 +189,7 @@ class Checkpoints:
     def save_step(
         self, model: keras.Model, epoch: int, step: int, arrays: Mapping[str, np.ndarray]
     ) -> None:
-        """Save the state after a step of an epoch, both counted from 1.
-
-        Args:
-            model: The model.
-            epoch: The epoch.
-            step: The step in the epoch.
-            arrays: What else a run needs to resume there; see `progress_of`.
-        """
+        """Save the state after a step of an epoch, both counted from 1; see `EpochState.arrays`."""
         self._save(model, f"step-{epoch:04d}-{step:06d}.weights.h5", arrays)
         for path in self._files("step")[:-_STEPS_KEPT]:
             path.unlink()
@@ -222,3 +218,14 @@ def run_checkpoints(directory: Path, training: TrainingConfig) -> Checkpoints:
     keep = {"last": 2, "best": 1, training.average: training.average_checkpoints}
     last, best = keep["last"], keep["best"]
     return Checkpoints(directory / "checkpoints", last, training.patience, keep_best=best)
+
+
+def arrays_of_logs(logs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Return the logs of an epoch as arrays, for `save_checkpoint`; see `logs_of`."""
+    return {f"{_LOG}{name}": np.float64(value) for name, value in logs.items()}
+
+
+def logs_of(checkpoint: Path) -> dict[str, float]:
+    """Return the logs of an epoch in its checkpoint, if there are any."""
+    arrays = read_arrays(checkpoint)
+    return {n.removeprefix(_LOG): float(a) for n, a in sorted(arrays.items()) if n.startswith(_LOG)}

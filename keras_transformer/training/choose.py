@@ -12,10 +12,10 @@ from keras_transformer.config import ExperimentConfig
 from keras_transformer.evaluation import length_problem
 from keras_transformer.model import Transformer
 from keras_transformer.training.averaging import average_checkpoints, load_moving_average
+from keras_transformer.training.build import freeze_output_bias
 from keras_transformer.training.check import Checked
-from keras_transformer.training.fit import freeze_output_bias
 from keras_transformer.training.prepare import PreparedText
-from keras_transformer.training.run_directory import RunState
+from keras_transformer.training.run_directory import RunState, claim
 from keras_transformer.training.validation import (
     SELECTING,
     Validation,
@@ -110,6 +110,8 @@ def choose_weights(
     """
     translator = None
     if checked.machines.is_chief:
+        if choose_again or finish:
+            claim(checked.directory, config, text.tokenizers, text.inputs)
         state = RunState(checked.directory, config)
         candidates = _candidates(state, choose_again or finish)
         share = config.training.batch_tokens // checked.machines.replicas

@@ -8,16 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 
-from keras_transformer.training.checkpoints import Checkpoints
+from keras_transformer.training.checkpoints import Checkpoints, logs_of
 from keras_transformer.training.progress import Readings
-from keras_transformer.utils.checkpoint_files import position_of, read_arrays
+from keras_transformer.utils.checkpoint_files import position_of
 from keras_transformer.utils.files import whole_file
 
 log = logging.getLogger(__name__)
-
-_LOG = "log-"
 
 
 def read_history(directory: str | os.PathLike) -> dict[str, list[float]]:
@@ -151,17 +148,6 @@ class Table:
 
     def _writer(self, file: Any) -> "csv.DictWriter[str]":
         return csv.DictWriter(file, self.names, restval="nan", lineterminator="\n")
-
-
-def arrays_of_logs(logs: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Return the logs of an epoch as arrays, for `save_checkpoint`; see `logs_of`."""
-    return {f"{_LOG}{name}": np.float64(value) for name, value in logs.items()}
-
-
-def logs_of(checkpoint: Path) -> dict[str, float]:
-    """Return the logs of an epoch in its checkpoint, if there are any."""
-    arrays = read_arrays(checkpoint)
-    return {n.removeprefix(_LOG): float(a) for n, a in sorted(arrays.items()) if n.startswith(_LOG)}
 
 
 class EpochTable(keras.callbacks.Callback):

@@ -15,7 +15,8 @@ from keras_transformer.data import TokenBatches
 from keras_transformer.metrics import NegativeLogLikelihood, TokenAccuracy
 from keras_transformer.model import Transformer
 from keras_transformer.training.check import check_run
-from keras_transformer.training.csv_tables import EpochTable, arrays_of_logs
+from keras_transformer.training.checkpoints import arrays_of_logs
+from keras_transformer.training.csv_tables import EpochTable
 from keras_transformer.training.machines import read_cluster
 from keras_transformer.training.prepare import PreparedText, prepare_text, static_widths
 from keras_transformer.training.recipe import run_recipe
@@ -70,11 +71,7 @@ def train_on_jax(config: ExperimentConfig, directory: str | os.PathLike) -> None
 
 
 def _check_options(config: ExperimentConfig) -> None:
-    """Check that JAX has what a configuration asks for.
-
-    Raises:
-        ValueError: If options are not available; all of them are named.
-    """
+    """Raise a ValueError that names all options of a configuration that JAX lacks."""
     training, problems = config.training, []
     if config.data.static_shapes is None or training.jit_compile is False:
         problems.append("data.static_shapes must be set, and training.jit_compile not be false")
@@ -139,7 +136,7 @@ def _train(config: ExperimentConfig, directory: Path, devices: list[str]) -> Non
             model, epoch + 1, arrays=arrays_of_logs(logs)
         )
     )
-    finite = FiniteLoss(batches, text.tokenizers[0])
+    finite = FiniteLoss(state, text.tokenizers[0])
     # Steps then need not wait for what these do with the loss of the step before.
     state.async_safe = finite.async_safe = True
     batches.epoch, _ = checkpoints.position()

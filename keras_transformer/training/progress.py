@@ -10,7 +10,7 @@ from typing import Any
 import keras
 from tqdm import tqdm
 
-from keras_transformer.training.stopping import RunLimit
+from keras_transformer.training.resume import EpochState, RunLimit
 from keras_transformer.training.validation import SELECTING
 
 _STEPS, _SECONDS = 100, 60.0
@@ -27,40 +27,25 @@ _BAR = "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}{postfix}"
 class Readings(keras.callbacks.Callback):
     """Measure a run, and make a row every 100 steps, every minute and at the end of an epoch.
 
-    Put it after `RunLimit`, before callbacks that take time, such as a validation, and before those
-    that read it.
+    Put it after those that count, before callbacks that take time, such as a validation, and before
+    those that read it.
 
     Args:
         epochs: Number of epochs of the run.
-        steps_per_epoch: Number of steps of every epoch.
-        tokens_per_step: Mean number of source and target tokens of a step, without padding.
-        limit: The steps and minutes after which the run ends, if there are any.
+        state: The epoch in progress.
+        limit: The steps of the run, and those and the minutes after which it ends.
 
     Attributes:
-        epoch: Number of the current epoch, from 1.
-        step: Number of steps of the run that have been made.
-        step_of_epoch: Number of those of the current epoch, which a limit may end early.
-        done: Number of steps of the next epoch that are made already. To resume, set it before
-            `fit`.
         row: Values of the step that has just ended; None at most steps. They are `step`, `epoch`,
             `loss` (the training loss, a mean since the last row), `learning_rate`, `gradient_norm`
             of the step if the logs have it, `tokens_per_second`, and `seconds` since the last row.
     """
 
-    def __init__(
-        self,
-        epochs: int,
-        steps_per_epoch: int,
-        tokens_per_step: float,
-        limit: RunLimit | None = None,
-    ):
+    def __init__(self, epochs: int, state: EpochState, limit: RunLimit):
         super().__init__()
-        self.limit = limit
         self.epochs = epochs
-        self.steps_per_epoch = steps_per_epoch
-        self.tokens_per_step = tokens_per_step
-        self.epoch, self.step, self.step_of_epoch = 0, 0, 0
-        self.done = 0
+        self.state = state
+        self.limit = limit
         self.row: dict[str, float] | None = None
         self._first_step_seconds: float | None = None  # It is slow: TensorFlow traces it.
         # Numbers and seconds of the other steps: of this process, and up to the last row.
@@ -73,10 +58,6 @@ class Readings(keras.callbacks.Callback):
         self._validating = 0.0
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        self.epoch, self.step_of_epoch = epoch + 1, self.done
-        # Limits may have ended epochs before early.
-        self.step = self.limit.steps if self.limit else epoch * self.steps_per_epoch + self.done
-        self.done = 0
         now = time.perf_counter()
         if self._ended_at is None:
             self._last_row = now
@@ -90,16 +71,14 @@ class Readings(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         now = time.perf_counter()
-        self.step, self.step_of_epoch = self.step + 1, self.step_of_epoch + 1
         if self._first_step_seconds is None:
             self._first_step_seconds = now - self._step_began
         else:
             self._steps += 1
             self._busy += now - self._step_began
             self._recent.append(now - self._step_began)
-        is_last = self.step_of_epoch == self.steps_per_epoch or self.model.stop_training
         is_due = self.step % _STEPS == 0 or now - self._last_row >= _SECONDS
-        self.row = self._make_row(now, logs or {}) if is_last or is_due else None
+        self.row = self._make_row(now, logs or {}) if is_due or self.state.is_over else None
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._epochs_ended += 1
@@ -109,7 +88,7 @@ class Readings(keras.callbacks.Callback):
         speed = self._speed(self._steps - self._row_steps, self._busy - self._row_busy)
         row = {
             "step": self.step,
-            "epoch": self.epoch,
+            "epoch": self.state.epoch + 1,
             "loss": self._loss_since(),
             "learning_rate": self.learning_rate,
             **{name: logs[name] for name in ("gradient_norm",) if name in logs},
@@ -136,6 +115,11 @@ class Readings(keras.callbacks.Callback):
         return sum(float(part.numpy()) for part in parts)
 
     @property
+    def step(self) -> int:
+        """Number of steps of the run that have been made."""
+        return self.limit.steps
+
+    @property
     def learning_rate(self) -> float:
         """The learning rate of the next step."""
         return float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))
@@ -148,7 +132,8 @@ class Readings(keras.callbacks.Callback):
     def _speed(self, steps: int, seconds: float) -> float:
         if not steps:  # There was only the first step.
             steps, seconds = 1, self._first_step_seconds or float("inf")
-        return self.tokens_per_step * steps / seconds
+        batches = self.state.batches
+        return batches.tokens / len(batches) * steps / seconds
 
     def seconds_left(self) -> float | None:
         """Return the time that the rest of the run takes, with validations once there was one.
@@ -158,19 +143,18 @@ class Readings(keras.callbacks.Callback):
         """
         if not self._recent:
             return None
-        epochs_left = self.epochs - self.epoch + 1
-        steps: float = epochs_left * self.steps_per_epoch - self.step_of_epoch
-        if self.limit:
-            steps = min(steps, self.limit.steps_left())
+        steps_per_epoch = len(self.state.batches)
+        to_make = (self.epochs - self.state.epoch) * steps_per_epoch - self.state.step
+        steps = min(to_make, self.limit.steps_left())
         longest = _COMPILING * statistics.median(self._recent)
         seconds = steps * statistics.mean(s for s in self._recent if s < longest)
         if self._epochs_ended:
             validating = self._validating
             if self._ended_at is not None:
                 validating += time.perf_counter() - self._ended_at
-            validations = math.ceil(steps / self.steps_per_epoch)
+            validations = math.ceil(steps / steps_per_epoch)
             seconds += validations * validating / self._epochs_ended
-        return min(seconds, self.limit.seconds_left()) if self.limit else seconds
+        return min(seconds, self.limit.seconds_left())
 
 
 class Progress(keras.callbacks.Callback):
@@ -200,8 +184,8 @@ class Progress(keras.callbacks.Callback):
         if sys.stdout.isatty():
             self.bar = tqdm(
                 desc=self._place(),
-                total=self.readings.steps_per_epoch,
-                initial=self.readings.step_of_epoch,
+                total=len(self.readings.state.batches),
+                initial=self.readings.state.step,
                 bar_format=_BAR,
                 dynamic_ncols=True,
                 file=sys.stdout,
@@ -214,7 +198,7 @@ class Progress(keras.callbacks.Callback):
         if is_early or (self.bar is None and self.readings.seconds_left() is None):
             return
         self._shown = now
-        step, of_epoch = self.readings.step_of_epoch, self.readings.steps_per_epoch
+        step, of_epoch = self.readings.state.step, len(self.readings.state.batches)
         values = self._values(logs or {})
         if self.bar is None:
             print(f"{self._place()}, step {step:,} of {of_epoch:,}: {values}", flush=True)
@@ -246,7 +230,7 @@ class Progress(keras.callbacks.Callback):
             self.bar = None
 
     def _place(self) -> str:
-        return f"epoch {self.readings.epoch} of {self.readings.epochs}"
+        return f"epoch {self.readings.state.epoch + 1} of {self.readings.epochs}"
 
     def _values(self, logs: dict[str, Any]) -> str:
         """Return the values of a step; what a narrow terminal should show is first."""

@@ -1,5 +1,6 @@
-"""What resuming needs besides weights: the state of an epoch in progress, saved and restored."""
+"""Where a run is in its epoch and in its limits: counted, saved, and gone on from."""
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,23 +9,22 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_transformer.config import TrainingConfig
 from keras_transformer.data import TokenBatches
 from keras_transformer.training.averaging import MovingAverage
-from keras_transformer.training.checkpoints import Checkpoints
-from keras_transformer.training.csv_tables import arrays_of_logs
-from keras_transformer.training.stopping import RunLimit
+from keras_transformer.training.checkpoints import Checkpoints, arrays_of_logs
 from keras_transformer.utils.checkpoint_files import OTHER_METRICS, not_finite, read_arrays
 
 
 class EpochState(keras.callbacks.Callback):
-    """Make the batches and the dropout of an epoch depend only on the seed and the epoch.
+    """Count the steps of an epoch, whose batches and dropout depend only on the seed and the epoch.
 
     A run that resumes on the same number of replicas and cores then takes the steps that it would
     have taken uninterrupted; Keras does not save the state of random number generators with the
     weights. An epoch of which steps are done continues after them, with their metrics.
 
     The logs of an epoch get `tokens_per_second` of training, in source and target tokens without
-    padding.
+    padding. Put it before all callbacks that ask it where the run is.
 
     Args:
         batches: The training text, with the seed.
@@ -39,11 +39,21 @@ class EpochState(keras.callbacks.Callback):
         super().__init__()
         self.batches = batches
         self.checkpoints = checkpoints
-        self.epoch = self.step = 0
+        self.epoch = self.step = self._steps_before = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the epoch has all its steps, or a limit ends it with this one."""
+        return self.step == len(self.batches) or self.model.stop_training
+
+    def step_of(self, batch: int) -> int:
+        """Return the step of the epoch, from 1, that a batch of this `fit`, from 0, makes."""
+        return self._steps_before + batch + 1
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         newest, position = self.checkpoints.newest(), self.checkpoints.position()
         self.epoch, self.step = epoch, position.steps if position.epochs == epoch else 0
+        self._steps_before = self.step
         self.batches.epoch, self.batches.step = self.epoch, self.step
         random = np.random.default_rng((self.batches.seed, epoch))
         for variable in dropout_states(self.model):
@@ -82,12 +92,63 @@ class EpochState(keras.callbacks.Callback):
         return time.perf_counter() - self._started
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        self.step = batch + 1
+        self.step = self.step_of(batch)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if logs is not None:
             share = self.step / len(self.batches)  # A run may end within an epoch.
             logs["tokens_per_second"] = share * self.batches.tokens / self._seconds()
+
+
+class RunLimit(keras.callbacks.Callback):
+    """End a run after the steps or minutes of its configuration, which count over restarts.
+
+    The epoch in progress then ends with this step, and is validated and saved as any other. Put it
+    before the callbacks that save or stop.
+
+    Args:
+        training: The recipe.
+        checkpoints: The checkpoints of the run. The newest has the steps and minutes so far.
+        steps: The steps so far, if the newest checkpoint does not have them.
+    """
+
+    def __init__(self, training: TrainingConfig, checkpoints: Checkpoints, steps: int = 0):
+        super().__init__()
+        self.training = training
+        newest = checkpoints.newest()
+        arrays = read_arrays(newest) if newest else {}
+        self.steps = int(arrays.get("run-steps", steps))
+        self._seconds_before = float(arrays.get("run-seconds", 0.0))
+        self._began: float | None = None
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        if self._began is None:
+            self._began = time.monotonic()
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        self.steps += 1
+        if self.is_reached():
+            self.model.stop_training = True
+
+    def is_reached(self) -> bool:
+        """Return whether the run has made its steps or taken its minutes."""
+        return self.steps_left() <= 0 or self.seconds_left() <= 0
+
+    def steps_left(self) -> float:
+        """Return the steps until `training.max_steps`, or infinity."""
+        return (self.training.max_steps or math.inf) - self.steps
+
+    def seconds_left(self) -> float:
+        """Return the seconds until `training.max_minutes`, or infinity."""
+        return 60 * (self.training.max_minutes or math.inf) - self._seconds()
+
+    def _seconds(self) -> float:
+        since = 0.0 if self._began is None else time.monotonic() - self._began
+        return self._seconds_before + since
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return the steps and seconds so far, for `save_checkpoint`."""
+        return {"run-steps": np.int64(self.steps), "run-seconds": np.float64(self._seconds())}
 
 
 class SaveCheckpoints(keras.callbacks.Callback):
@@ -98,38 +159,33 @@ class SaveCheckpoints(keras.callbacks.Callback):
     reported that is not saved.
 
     Args:
-        checkpoints: The checkpoints of the run.
         state: The epoch in progress.
+        others: What else to save with the weights.
+        selecting: The entry of the logs that selects the best epoch.
         steps: Number of steps of an epoch between checkpoints; by default, they don't count.
         minutes: Time between checkpoints; by default, it doesn't count.
-        average: The moving average to save with the weights, if there is one.
-        limit: What counts the steps and minutes of the run, to save them too.
-        selecting: The entry of the logs that selects the best epoch.
     """
 
     def __init__(
         self,
-        checkpoints: Checkpoints,
         state: EpochState,
+        others: Sequence[RunLimit | MovingAverage],
+        selecting: str,
+        *,
         steps: int | None = None,
         minutes: float | None = None,
-        average: MovingAverage | None = None,
-        limit: RunLimit | None = None,
-        selecting: str = "val_bleu",
     ):
         super().__init__()
-        self.checkpoints = checkpoints
         self.state = state
+        self.checkpoints = state.checkpoints
+        self.others = others
+        self.selecting = selecting
         self.steps = steps
         self.minutes = minutes
-        self.average = average
-        self.limit = limit
-        self.selecting = selecting
         self._saved_at = time.monotonic()
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        is_last = self.state.step == self.params["steps"] or self.model.stop_training
-        if not is_last and self._is_due():
+        if not self.state.is_over and self._is_due():
             self.save_step()
 
     def _is_due(self) -> bool:
@@ -158,8 +214,7 @@ class SaveCheckpoints(keras.callbacks.Callback):
             self.model.stop_training = True
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        averages = self.average.arrays() if self.average else {}
-        return averages | (self.limit.arrays() if self.limit else {})
+        return {name: array for each in self.others for name, array in each.arrays().items()}
 
 
 def progress_of(model: keras.Model) -> dict[str, np.ndarray]:

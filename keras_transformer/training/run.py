@@ -1,4 +1,4 @@
-"""Training runs, each a list of steps: check, prepare, fit, choose."""
+"""Training runs, each a list of steps: check, prepare, build, fit, choose."""
 
 import contextlib
 import os
@@ -8,13 +8,14 @@ import keras
 
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.data.encoding import Map
+from keras_transformer.training.build import build_model, compiled_model
 from keras_transformer.training.check import check_run
 from keras_transformer.training.choose import check_choice, choose_weights, finished_translator
 from keras_transformer.training.dry_run_report import DryRun, make_trial_steps
-from keras_transformer.training.fit import compiled_model, fit_epochs
+from keras_transformer.training.fit import fit_epochs
 from keras_transformer.training.machines import others_may_be_lost, read_cluster
 from keras_transformer.training.prepare import preparation_report, prepare_text
-from keras_transformer.training.run_directory import claim, locked_directory, read_state, settle
+from keras_transformer.training.run_directory import locked_directory, read_state, settle
 from keras_transformer.translation.translator import Translator
 
 
@@ -85,11 +86,9 @@ def train(
     with others_may_be_lost(cluster), lock:
         checked = check_run(config, directory, cluster, resumes=not choose_again)
         text = prepare_text(config, checked, checked.machines.replicas)
-        if choose_again or finish:
-            if is_chief:
-                claim(directory, config, text.tokenizers, text.inputs)
-        else:
-            fit_epochs(config, checked, text)
+        if not (choose_again or finish):
+            model, validation = build_model(config, checked, text)
+            fit_epochs(config, checked, text, model, validation)
         return choose_weights(config, checked, text, choose_again, finish)
 
 

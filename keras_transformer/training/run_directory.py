@@ -21,7 +21,7 @@ from keras_transformer.training.checkpoints import Checkpoints, run_checkpoints
 from keras_transformer.training.corpora import text_files
 from keras_transformer.training.csv_tables import read_history
 from keras_transformer.training.machines import read_cluster
-from keras_transformer.training.stopping import RunLimit
+from keras_transformer.training.resume import RunLimit
 from keras_transformer.training.vocabularies import Tokenizers
 from keras_transformer.translation.saved import (
     ORIGIN_FILE,
@@ -47,9 +47,6 @@ def locked_directory(directory: Path) -> Iterator[None]:
 
     The operating system releases the lock when the process ends, even if it is killed. Temporary
     files of killed runs are removed, and so are the new directories if the block leaves them empty.
-
-    Args:
-        directory: The run directory.
 
     Raises:
         BlockingIOError: If another run has the lock.

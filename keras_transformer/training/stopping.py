@@ -1,23 +1,19 @@
-"""What stops training before its last epoch: limits, a loss that is not finite, and signals."""
+"""What stops training at once: a loss or weights that are not finite, and signals."""
 
 import contextlib
 import logging
 import math
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, Literal
 
 import keras
-import numpy as np
 
-from keras_transformer.config import TrainingConfig
-from keras_transformer.data import TokenBatches
 from keras_transformer.text import Tokenizer
-from keras_transformer.training.checkpoints import Checkpoints
-from keras_transformer.utils.checkpoint_files import not_finite, read_arrays
+from keras_transformer.training.resume import EpochState
+from keras_transformer.utils.checkpoint_files import not_finite
 
 log = logging.getLogger(__name__)
 
@@ -32,101 +28,49 @@ class FiniteLoss(keras.callbacks.Callback):
     Put it before callbacks that validate or save: they never see such weights.
 
     Args:
-        batches: The training text.
+        state: The epoch in progress.
         tokenizer: The tokenizer of the source, to quote sentences.
 
     Raises:
         FloatingPointError: From `fit`, with the epoch, the step and sentences of the batch.
     """
 
-    def __init__(self, batches: TokenBatches, tokenizer: Tokenizer):
+    def __init__(self, state: EpochState, tokenizer: Tokenizer):
         super().__init__()
-        self.batches = batches
+        self.state = state
         self.tokenizer = tokenizer
-        self.epoch = 0
-
-    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        self.epoch = epoch
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         # Keras has made the logs Python numbers for its own callbacks, so this waits for nothing.
         # The value is the mean of the epoch, which the first bad batch makes NaN or infinite.
         loss = (logs or {}).get("loss", 0.0)
         if not math.isfinite(loss):
-            raise self._error(f"The loss must be finite, received {loss}", batch)
+            step = self.state.step_of(batch)
+            raise self._error(f"The loss must be finite, received {loss}", step)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if name := not_finite(self.model):
             problem = f"Weights must be finite, received NaN or infinity in {name}"
-            raise self._error(problem, len(self.batches) - 1)
+            raise self._error(problem, self.state.step)
 
     def _error(self, problem: str, step: int) -> FloatingPointError:
+        epoch, steps = self.state.epoch + 1, len(self.state.batches)
         return FloatingPointError(
-            f"{problem}, in epoch {self.epoch + 1} after step {step + 1} of {len(self.batches)}, "
-            f"whose batch has {self._sentences(step)}. No checkpoint has this step. Check these "
-            "sentences, or train in another directory with a lower training.learning_rate_scale or "
-            "more training.warmup_steps."
+            f"{problem}, in epoch {epoch} after step {step} of {steps}, whose batch has "
+            f"{self._sentences(step)}. No checkpoint has this step. Check these sentences, or "
+            "train in another directory with a lower training.learning_rate_scale or more "
+            "training.warmup_steps."
         )
 
     def _sentences(self, step: int) -> str:
-        """Return the first source sentences of a batch of this epoch, and how many there are."""
-        self.batches.epoch, self.batches.step = self.epoch, 0  # The pipeline has moved on.
-        inputs, _ = next(iter(self.batches.dataset().skip(step)))
+        """Return the first source sentences of the batch of a step, and how many there are."""
+        batches = self.state.batches
+        batches.epoch, batches.step = self.state.epoch, step - 1  # The pipeline has moved on.
+        inputs, _ = next(iter(batches.dataset()))
         texts = [text.decode() for text in self.tokenizer.detokenize(inputs["source"]).numpy()]
         shown = [repr(text if len(text) <= 60 else f"{text[:60]}...") for text in texts[:_SHOWN]]
         rest = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
         return f"the sentences {', '.join(shown)}{rest}"
-
-
-class RunLimit(keras.callbacks.Callback):
-    """End a run after the steps or minutes of its configuration, which count over restarts.
-
-    The epoch in progress then ends with this step, and is validated and saved as any other. Put it
-    before the callbacks that save or stop.
-
-    Args:
-        training: The recipe.
-        checkpoints: The checkpoints of the run. The newest has the steps and minutes so far.
-        steps: The steps so far, if the newest checkpoint does not have them.
-    """
-
-    def __init__(self, training: TrainingConfig, checkpoints: Checkpoints, steps: int = 0):
-        super().__init__()
-        self.training = training
-        newest = checkpoints.newest()
-        arrays = read_arrays(newest) if newest else {}
-        self.steps = int(arrays.get("run-steps", steps))
-        self._seconds_before = float(arrays.get("run-seconds", 0.0))
-        self._began: float | None = None
-
-    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        if self._began is None:
-            self._began = time.monotonic()
-
-    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        self.steps += 1
-        if self.is_reached():
-            self.model.stop_training = True
-
-    def is_reached(self) -> bool:
-        """Return whether the run has made its steps or taken its minutes."""
-        return self.steps_left() <= 0 or self.seconds_left() <= 0
-
-    def steps_left(self) -> float:
-        """Return the steps until `training.max_steps`, or infinity."""
-        return (self.training.max_steps or math.inf) - self.steps
-
-    def seconds_left(self) -> float:
-        """Return the seconds until `training.max_minutes`, or infinity."""
-        return 60 * (self.training.max_minutes or math.inf) - self._seconds()
-
-    def _seconds(self) -> float:
-        since = 0.0 if self._began is None else time.monotonic() - self._began
-        return self._seconds_before + since
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Return the steps and seconds so far, for `save_checkpoint`."""
-        return {"run-steps": np.int64(self.steps), "run-seconds": np.float64(self._seconds())}
 
 
 class SafeStop(keras.callbacks.Callback):
@@ -139,11 +83,13 @@ class SafeStop(keras.callbacks.Callback):
     the callbacks that save and report.
 
     Args:
+        state: The epoch in progress.
         save: Saves the state after a step.
     """
 
-    def __init__(self, save: Callable[[], None]):
+    def __init__(self, state: EpochState, save: Callable[[], None]):
         super().__init__()
+        self.state = state
         self.save = save
         self._handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
         self._doing: Literal["steps", "validation", "saving"] | None = None
@@ -195,11 +141,10 @@ class SafeStop(keras.callbacks.Callback):
         self._doing = "steps"
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        is_last = batch + 1 == self.params["steps"] or self.model.stop_training
         if self._held is not None:
             self.save()
             self._end()
-        if is_last:
+        if self.state.is_over:
             self._doing = "validation"
 
     def begin_saving(self) -> None:

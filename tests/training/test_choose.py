@@ -65,7 +65,7 @@ def chosen(tmp_path, monkeypatch):
             directory=tmp_path, checkpoints=checkpoints, machines=Machines(strategy=None)
         )
         tokenizers = (tiny_tokenizer(), tiny_tokenizer())
-        text = SimpleNamespace(tokenizers=tokenizers, validation_pairs=[("one", "eins")])
+        text = SimpleNamespace(tokenizers=tokenizers, validation_pairs=[("one", "eins")], inputs={})
         choose.choose_weights(config, checked, text, **how)
         return seen, json.loads((tmp_path / "chosen.json").read_text())
 

@@ -4,12 +4,11 @@ import types
 import keras
 import pytest
 
-from keras_transformer.training.checkpoints import Checkpoints
+from keras_transformer.training.checkpoints import Checkpoints, arrays_of_logs
 from keras_transformer.training.csv_tables import (
     EpochTable,
     MetricsTable,
     Table,
-    arrays_of_logs,
     read_history,
     read_metrics,
     read_table,

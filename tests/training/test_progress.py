@@ -1,3 +1,4 @@
+import itertools
 import types
 
 import keras
@@ -8,7 +9,7 @@ from keras_transformer.config import TrainingConfig
 from keras_transformer.training import progress
 from keras_transformer.training.checkpoints import Checkpoints
 from keras_transformer.training.progress import Progress, Readings
-from keras_transformer.training.stopping import RunLimit
+from keras_transformer.training.resume import EpochState, RunLimit
 
 
 @pytest.fixture
@@ -20,34 +21,64 @@ def clock(monkeypatch):
     return clock
 
 
-def make_model():
-    model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1, use_bias=False)])
-    model.compile(keras.optimizers.SGD(0.25), "mse")
-    return model
+class Batches:
+    """The batches of an epoch, of 300 tokens each."""
+
+    seed = 1
+
+    def __init__(self, steps):
+        self.tokens = 300 * steps
+        self.steps = steps
+
+    def __len__(self):
+        return self.steps
+
+
+@pytest.fixture
+def begin(tmp_path):
+    """Return a function that begins an epoch of a run, of which steps may be done already."""
+
+    def begin(epochs=3, steps=4, epoch=0, done=0, **limits):
+        checkpoints = Checkpoints(tmp_path, keep=1)
+        model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1, use_bias=False)])
+        model.compile(keras.optimizers.SGD(0.25), "mse")
+        model.stop_training = False
+        state = EpochState(Batches(steps), checkpoints)
+        limit = RunLimit(TrainingConfig(**limits), checkpoints, epoch * steps + done)
+        reading = Readings(epochs, state, limit)
+        for callback in (state, limit, reading):
+            callback.set_model(model)
+        if done:
+            checkpoints.save_step(model, epoch + 1, done, {"seconds": np.float64(0)})
+        begin_epoch(reading, epoch)
+        return reading
+
+    return begin
+
+
+def begin_epoch(reading, epoch):
+    reading.model.stop_training = False
+    reading.batches = itertools.count()
+    for callback in (reading.state, reading):
+        callback.on_epoch_begin(epoch)
 
 
 def make_steps(reading, clock, seconds, *others, logs=None):
     """Make a step for each number of seconds, and return the rows."""
     rows = []
     for number in seconds:
+        batch = next(reading.batches)
         for callback in (reading, *others):
-            callback.on_train_batch_begin(0)
+            callback.on_train_batch_begin(batch)
         clock.now += number
-        for callback in (reading, *others):
-            callback.on_train_batch_end(0, logs)
+        for callback in (reading.state, reading.limit, reading, *others):
+            callback.on_train_batch_end(batch, logs)
         rows.append(reading.row)
     return rows
 
 
-def begin(clock, epochs=3, steps=4, epoch=0, model=None):
-    reading = Readings(epochs, steps, tokens_per_step=300)
-    reading.set_model(model or make_model())
-    reading.on_epoch_begin(epoch)
-    return reading
-
-
-def test_speed_and_time_left_leave_out_the_first_step_and_the_validation(clock):
-    reading = begin(clock)
+def test_speed_and_time_left_leave_out_the_first_step_and_the_validation(begin, clock):
+    reading = begin()
     assert reading.seconds_left() is None
     rows = make_steps(reading, clock, [50, 2, 2, 2])
     assert rows[:3] == [None] * 3
@@ -59,7 +90,7 @@ def test_speed_and_time_left_leave_out_the_first_step_and_the_validation(clock):
     reading.on_epoch_end(0)
     clock.now += 20  # A validation for 4 steps: 5 seconds a step more.
     assert reading.seconds_left() == (2 + 5) * 8
-    reading.on_epoch_begin(1)
+    begin_epoch(reading, 1)
     rows = make_steps(reading, clock, [3, 3, 3, 3], logs={"gradient_norm": 0.5})
     assert rows[3]["tokens_per_second"] == 100
     assert rows[3]["seconds"] == 32
@@ -70,59 +101,45 @@ def test_speed_and_time_left_leave_out_the_first_step_and_the_validation(clock):
     ("limits", "left"),
     [({}, 8 * 2 + 2 * 20), ({"max_steps": 18}, 2 * 2 + 20), ({"max_minutes": 0.5}, 30)],
 )
-def test_the_time_left_counts_validations_and_ends_with_the_limits(tmp_path, clock, limits, left):
-    limit = RunLimit(TrainingConfig(**limits), Checkpoints(tmp_path, keep=1), steps=11)
-    reading = Readings(4, 6, tokens_per_step=300, limit=limit)
-    reading.set_model(make_model())
-    reading.done = 5  # The process resumes in the second epoch, of which it makes one step.
-    reading.on_epoch_begin(1)
-    make_steps(reading, clock, [9], limit)
+def test_the_time_left_counts_validations_and_ends_with_the_limits(begin, clock, limits, left):
+    reading = begin(4, 6, epoch=1, done=5, **limits)  # This process makes its last step.
+    make_steps(reading, clock, [9])
     reading.on_epoch_end(1)
     clock.now += 20
     assert reading.seconds_left() is None
-    reading.on_epoch_begin(2)
-    make_steps(reading, clock, [2, 2, 50, 2], limit)  # XLA compiles the step of a new shape.
+    begin_epoch(reading, 2)
+    make_steps(reading, clock, [2, 2, 50, 2])  # XLA compiles the step of a new shape.
     assert reading.seconds_left() == left
 
 
-def test_there_is_a_row_every_100_steps_and_every_minute(clock):
-    reading = begin(clock, steps=250)
+def test_there_is_a_row_every_100_steps_and_every_minute(begin, clock):
+    reading = begin(steps=250)
     rows = make_steps(reading, clock, [0.001] * 250)
     assert [row["step"] for row in rows if row] == [100, 200, 250]
-    reading.on_epoch_begin(1)
+    begin_epoch(reading, 1)
     rows = make_steps(reading, clock, [25] * 6)
     assert [row["step"] for row in rows if row] == [253, 256]
 
 
-def test_a_process_may_resume_within_an_epoch(clock):
-    reading = Readings(3, 4, tokens_per_step=300)
-    reading.set_model(make_model())
-    reading.done = 2
-    reading.on_epoch_begin(1)
+def test_a_process_may_resume_within_an_epoch(begin, clock):
+    reading = begin(epoch=1, done=2)
     rows = make_steps(reading, clock, [1, 1])
     assert [row and row["step"] for row in rows] == [None, 8]
-    reading.on_epoch_begin(2)
+    begin_epoch(reading, 2)
     assert reading.step == 8
 
 
-def test_a_limit_within_an_epoch_ends_it_with_a_row_and_the_next_goes_on_counting(tmp_path, clock):
-    limit = RunLimit(TrainingConfig(max_steps=6), Checkpoints(tmp_path, keep=1))
-    reading = Readings(3, 4, tokens_per_step=300, limit=limit)
-    limit.set_model(make_model())
-    reading.set_model(limit.model)
-    rows = []
-    for epoch, steps in enumerate((4, 2)):
-        reading.on_epoch_begin(epoch)
-        for _ in range(steps):
-            limit.on_train_batch_end(0)
-            rows += make_steps(reading, clock, [1])
+def test_a_limit_within_an_epoch_ends_it_with_a_row_and_the_next_goes_on_counting(begin, clock):
+    reading = begin(max_steps=6)
+    rows = make_steps(reading, clock, [1] * 4)
+    begin_epoch(reading, 1)
+    rows += make_steps(reading, clock, [1] * 2)
     assert [row["step"] for row in rows if row] == [4, 6]
-    limit.model.stop_training = False
-    reading.on_epoch_begin(2)
-    assert (reading.step, reading.step_of_epoch) == (6, 0)
+    begin_epoch(reading, 2)
+    assert (reading.step, reading.state.step) == (6, 0)
 
 
-def test_the_loss_of_a_row_is_that_of_its_steps():
+def test_the_loss_of_a_row_is_that_of_its_steps(begin):
     losses = []
 
     class Losses(keras.callbacks.Callback):
@@ -130,15 +147,16 @@ def test_the_loss_of_a_row_is_that_of_its_steps():
             w = float(self.model.layers[0].kernel[0, 0])
             losses.append((w - 3.0) ** 2)
 
-    model, rows = make_model(), []
+    reading, rows = begin(epochs=2, steps=250), []
+    model = reading.model
     model.layers[0].kernel.assign([[1.0]])
-    reading = Readings(2, 250, tokens_per_step=1)
     keep = keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda batch, logs: rows.append(reading.row)
     )
     model.optimizer.learning_rate = 0.002
     x = np.ones([250, 1])
-    model.fit(x, 3 * x, batch_size=1, epochs=2, callbacks=[Losses(), reading, keep], verbose=0)
+    callbacks = [reading.state, reading.limit, Losses(), reading, keep]
+    model.fit(x, 3 * x, batch_size=1, epochs=2, callbacks=callbacks, verbose=0)
     rows = [row for row in rows if row]
     assert [row["step"] for row in rows] == [100, 200, 250, 300, 400, 500]
     parts = np.split(np.array(losses), [100, 200, 250, 300, 400])
@@ -150,8 +168,8 @@ LOGS = {"loss": 4.5, "gradient_norm": 0.75}
 SCORES = {"val_nll": 2.0, "val_accuracy": 0.25, "val_bleu": 12.345}
 
 
-def test_without_a_terminal_there_is_a_line_a_minute_and_after_each_epoch(clock, capsys):
-    reading = begin(clock, epochs=3, steps=1000)
+def test_without_a_terminal_there_is_a_line_a_minute_and_after_each_epoch(begin, clock, capsys):
+    reading = begin(epochs=3, steps=1000)
     shown = Progress(reading, label_smoothing=0.1)
     shown.set_model(reading.model)
     shown.on_epoch_begin(0)
@@ -175,9 +193,9 @@ def test_without_a_terminal_there_is_a_line_a_minute_and_after_each_epoch(clock,
     )
 
 
-def test_at_a_terminal_one_line_moves(clock, capsys, monkeypatch):
+def test_at_a_terminal_one_line_moves(begin, clock, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    reading = begin(clock, epochs=3, steps=4)
+    reading = begin()
     shown = Progress(reading)
     shown.set_model(reading.model)
     shown.on_epoch_begin(0)

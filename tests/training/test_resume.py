@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 from keras_transformer import Transformer
-from keras_transformer.config import ExperimentConfig
+from keras_transformer.config import ExperimentConfig, TrainingConfig
 from keras_transformer.data import TokenBatches, encode_pairs
 from keras_transformer.training import train
 from keras_transformer.training.checkpoints import Checkpoints, run_checkpoints
 from keras_transformer.training.csv_tables import read_history, read_metrics
 from keras_transformer.training.resume import (
     EpochState,
+    RunLimit,
     SaveCheckpoints,
     dropout_states,
     progress_of,
@@ -270,11 +271,42 @@ def test_the_time_of_an_epoch_includes_that_before_it_was_interrupted(tmp_path, 
     after = begun()
     clock.now += 2.5
     for made in (len(batches), 1):  # A limit may end a run within an epoch.
-        after.on_train_batch_end(made - 1)
+        after.step = made
         logs = {}
         after.on_epoch_end(0, logs)
         tokens = batches.tokens * made / len(batches)
         assert logs["tokens_per_second"] == pytest.approx(tokens / 10)
+
+
+@pytest.mark.parametrize(
+    ("limits", "before", "last"),
+    [({}, {}, 9), ({"max_steps": 4}, {}, 4), ({"max_steps": 4}, {"run-steps": 3}, 1)]
+    + [({"max_minutes": 1}, {}, 3), ({"max_minutes": 1}, {"run-seconds": 45}, 1)]
+    + [({"max_minutes": 1, "max_steps": 2}, {}, 2)],
+)
+def test_a_run_ends_with_the_steps_and_minutes_of_all_its_processes(
+    tmp_path, monkeypatch, limits, before, last
+):
+    clock = types.SimpleNamespace(monotonic=lambda: clock.now, now=100.0)
+    monkeypatch.setattr("keras_transformer.training.resume.time", clock)
+    checkpoints, training = Checkpoints(tmp_path, keep=1), TrainingConfig(**limits)
+    model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1)])
+    if before:
+        checkpoints.save_step(model, 1, 1, {n: np.float64(v) for n, v in before.items()})
+    limit = RunLimit(training, checkpoints)
+    model.stop_training = False
+    limit.set_model(model)
+    clock.now += 1000  # Until the first step.
+    limit.on_epoch_begin(0)
+    for step in range(1, 10):
+        clock.now += 20
+        limit.on_train_batch_end(step - 1)
+        if model.stop_training:
+            break
+    assert step == last
+    assert limit.is_reached() == bool(limits)
+    checkpoints.save_epoch(model, 1, arrays=limit.arrays())
+    assert RunLimit(training, checkpoints).is_reached() == bool(limits)
 
 
 @pytest.fixture
@@ -290,12 +322,12 @@ def saved(tmp_path, monkeypatch):
         model.layers[0].kernel.assign([[value]])
         model.stop_training = False
         checkpoints = Checkpoints(tmp_path, keep=1)
-        state = types.SimpleNamespace(epoch=0, step=0, arrays=dict)
-        callback = SaveCheckpoints(checkpoints, state, **interval)
+        state = types.SimpleNamespace(checkpoints=checkpoints, epoch=0, arrays=dict)
+        callback = SaveCheckpoints(state, [], "val_bleu", **interval)
         callback.set_model(model)
-        callback.set_params({"steps": count})
         seen = []
         for state.step in range(1, count + 1):
+            state.is_over = state.step == count
             clock.now += seconds_per_step
             callback.on_train_batch_end(state.step - 1)
             seen.append(checkpoints.position().steps)
@@ -304,22 +336,16 @@ def saved(tmp_path, monkeypatch):
     return saved
 
 
-def test_by_default_a_step_has_no_checkpoint(saved):
-    assert saved(seconds_per_step=1e6) == []
-
-
-def test_checkpoints_come_after_a_number_of_steps_except_the_last_of_an_epoch(saved):
-    assert saved(steps=3) == [3, 6]
-
-
-@pytest.mark.parametrize(("seconds", "expected"), [(20, [3, 6]), (45, [2, 4, 6, 8])])
-def test_checkpoints_come_after_a_number_of_minutes(saved, seconds, expected):
-    assert saved(seconds_per_step=seconds, minutes=1) == expected
-
-
-def test_whichever_comes_first_counts(saved):
-    assert saved(seconds_per_step=20, minutes=1, steps=4) == [3, 4, 7, 8]
-
-
-def test_values_that_are_not_finite_are_not_saved(saved):
-    assert saved(value=np.nan, steps=3) == []
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"seconds_per_step": 1e6}, []),  # By default.
+        ({"steps": 3}, [3, 6]),  # The last one is saved with the epoch.
+        ({"seconds_per_step": 20, "minutes": 1}, [3, 6]),
+        ({"seconds_per_step": 45, "minutes": 1}, [2, 4, 6, 8]),
+        ({"seconds_per_step": 20, "minutes": 1, "steps": 4}, [3, 4, 7, 8]),
+        ({"value": np.nan, "steps": 3}, []),  # Values that are not finite.
+    ],
+)
+def test_checkpoints_come_after_steps_or_minutes_whichever_are_first(saved, options, expected):
+    assert saved(**options) == expected

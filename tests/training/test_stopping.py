@@ -10,32 +10,33 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.config import TrainingConfig
 from keras_transformer.data import TokenBatches, encode_pairs
 from keras_transformer.training import train
 from keras_transformer.training.checkpoints import Checkpoints
-from keras_transformer.training.stopping import FiniteLoss, RunLimit, SafeStop
+from keras_transformer.training.resume import EpochState
+from keras_transformer.training.stopping import FiniteLoss, SafeStop
 from tests.helpers.tiny import tiny_tokenizer, toy_experiment, toy_pairs, write_toy_text
 
 
 @pytest.fixture
-def guard():
+def guard(tmp_path):
     """The guard of a small model in the third of its epochs, which have six batches."""
     batches = TokenBatches(encode_pairs(toy_pairs(60), tiny_tokenizer()), 60, seed=1)
-    guard = FiniteLoss(batches, tiny_tokenizer())
+    state = EpochState(batches, Checkpoints(tmp_path, keep=1))
+    guard = FiniteLoss(state, tiny_tokenizer())
     model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1, name="dense")])
     model.compile("adam", "mse")
     model.optimizer.build(model.trainable_variables)
-    guard.set_model(model)
-    guard.on_epoch_begin(2)
+    for callback in (state, guard):
+        callback.set_model(model)
+    state.on_epoch_begin(2)
     return guard
 
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf])
 def test_a_loss_that_is_not_finite_ends_training_and_names_the_batch(guard, loss):
     guard.on_train_batch_end(3, {"loss": 5.0})
-    guard.batches.epoch = 2
-    inputs = list(guard.batches.dataset())[4][0]
+    inputs = list(guard.state.batches.dataset())[4][0]
     first, *rest = guard.tokenizer.detokenize(inputs["source"]).numpy()
     with pytest.raises(FloatingPointError) as error:
         guard.on_train_batch_end(4, {"loss": loss})
@@ -47,13 +48,15 @@ def test_a_loss_that_is_not_finite_ends_training_and_names_the_batch(guard, loss
     assert f" and {len(rest) - 2} more. No checkpoint has this step." in message
 
 
-@pytest.mark.parametrize("place", ["weight", "optimizer"])
-def test_weights_that_are_not_finite_end_training_with_the_epoch(guard, place):
+@pytest.mark.parametrize(("place", "step"), [("weight", 6), ("optimizer", 4)])
+def test_weights_that_are_not_finite_end_training_with_the_epoch(guard, place, step):
+    """A limit may end an epoch early."""
+    guard.state.on_train_batch_end(step - 1)
     guard.on_epoch_end(2, {"loss": 5.0})
     model = guard.model
     variable = model.layers[0].kernel if place == "weight" else model.optimizer.variables[-1]
     variable.assign(np.full(variable.shape, np.nan))
-    message = f"NaN or infinity in {variable.path}, in epoch 3 after step 6 of 6"
+    message = f"NaN or infinity in {variable.path}, in epoch 3 after step {step} of 6"
     with pytest.raises(FloatingPointError, match=message):
         guard.on_epoch_end(2, {"loss": 5.0})
 
@@ -67,37 +70,6 @@ def test_a_run_that_diverges_saves_nothing_and_ends(tmp_path):
         *("SHA256SUMS", "config.yaml", "inputs.json", "metrics.csv", "tensorboard", "text"),
         "vocabulary.model",
     }
-
-
-@pytest.mark.parametrize(
-    ("limits", "before", "last"),
-    [({}, {}, 9), ({"max_steps": 4}, {}, 4), ({"max_steps": 4}, {"run-steps": 3}, 1)]
-    + [({"max_minutes": 1}, {}, 3), ({"max_minutes": 1}, {"run-seconds": 45}, 1)]
-    + [({"max_minutes": 1, "max_steps": 2}, {}, 2)],
-)
-def test_a_run_ends_with_the_steps_and_minutes_of_all_its_processes(
-    tmp_path, monkeypatch, limits, before, last
-):
-    clock = types.SimpleNamespace(monotonic=lambda: clock.now, now=100.0)
-    monkeypatch.setattr("keras_transformer.training.stopping.time", clock)
-    checkpoints, training = Checkpoints(tmp_path, keep=1), TrainingConfig(**limits)
-    model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1)])
-    if before:
-        checkpoints.save_step(model, 1, 1, {n: np.float64(v) for n, v in before.items()})
-    limit = RunLimit(training, checkpoints)
-    model.stop_training = False
-    limit.set_model(model)
-    clock.now += 1000  # Until the first step.
-    limit.on_epoch_begin(0)
-    for step in range(1, 10):
-        clock.now += 20
-        limit.on_train_batch_end(step - 1)
-        if model.stop_training:
-            break
-    assert step == last
-    assert limit.is_reached() == bool(limits)
-    checkpoints.save_epoch(model, 1, arrays=limit.arrays())
-    assert RunLimit(training, checkpoints).is_reached() == bool(limits)
 
 
 class Ended(Exception):
@@ -122,12 +94,15 @@ def saved():
 
 @pytest.fixture
 def stop(saved):
-    """The callback in an epoch of three steps, which has begun."""
-    stop = SafeStop(lambda: saved.append(True))
-    stop.set_params({"steps": 3})
-    stop.set_model(types.SimpleNamespace(stop_training=False))
+    """The callback in an epoch that has begun."""
+    stop = SafeStop(types.SimpleNamespace(is_over=False), lambda: saved.append(True))
     stop.on_epoch_begin(0)
     return stop
+
+
+def make_last_step(stop):
+    stop.state.is_over = True
+    stop.on_train_batch_end(2)
 
 
 def test_a_signal_waits_for_the_end_of_the_step_which_is_saved(number, stop, saved, caplog):
@@ -148,15 +123,12 @@ def test_a_second_signal_ends_the_step(number, stop, saved):
     assert saved == []
 
 
-@pytest.mark.parametrize("is_early", [False, True])
-def test_validation_ends_at_once_and_the_steps_before_it_are_saved(number, stop, saved, is_early):
-    stop.model.stop_training = is_early
-    last = 1 if is_early else 2
+def test_validation_ends_at_once_and_the_steps_before_it_are_saved(number, stop, saved):
     with pytest.raises(Ended), stop.installed():
         signal.raise_signal(number)
-        stop.on_train_batch_end(last)
+        make_last_step(stop)
     with pytest.raises(Ended), stop.installed():
-        stop.on_train_batch_end(last)
+        make_last_step(stop)
         signal.raise_signal(number)
     assert saved == [True, True]
 
@@ -165,7 +137,7 @@ def test_a_signal_while_validation_is_traced_saves_outside_the_graph(number, sto
     graphs = []
     stop.save = lambda: graphs.append(tf.inside_function())
     with pytest.raises(Ended), stop.installed():
-        stop.on_train_batch_end(2)
+        make_last_step(stop)
         tf.function(lambda: signal.raise_signal(number))()
     assert graphs == [False]
 
@@ -177,7 +149,7 @@ def test_a_signal_in_a_destructor_is_not_lost(number, stop, saved):
             signal.raise_signal(number)  # Python ignores what this raises.
 
     with pytest.raises(Ended), stop.installed():
-        stop.on_train_batch_end(2)
+        make_last_step(stop)
         Destroyed()
         stop.begin_saving()
         stop.on_epoch_end(0)
@@ -188,7 +160,7 @@ def test_a_signal_in_a_destructor_is_not_lost(number, stop, saved):
 def test_a_signal_waits_until_an_epoch_is_saved_and_reported(number, stop, saved, caplog):
     reported = []
     with pytest.raises(Ended, match=str(int(number))), stop.installed():
-        stop.on_train_batch_end(2)
+        make_last_step(stop)
         stop.begin_saving()
         signal.raise_signal(number)
         reported.append(True)
@@ -198,7 +170,7 @@ def test_a_signal_waits_until_an_epoch_is_saved_and_reported(number, stop, saved
 
 
 def test_before_the_first_step_a_signal_ends_the_run_at_once(number):
-    with pytest.raises(Ended), SafeStop(pytest.fail).installed():
+    with pytest.raises(Ended), SafeStop(None, pytest.fail).installed():
         signal.raise_signal(number)
 
 
