@@ -19,11 +19,7 @@ _LARGEST = 2**31 - 1  # Of int32, the type of ids. Seeds may be larger.
 def _plain_value(
     cls: type, value: Any, validate: ValidatorFunctionWrapHandler, info: ValidationInfo
 ) -> Any:
-    """Validate a field; unlike pydantic, refuse booleans and huge integers for numbers.
-
-    Raises:
-        ValueError: If the value is not valid.
-    """
+    """Validate a field; unlike pydantic, refuse booleans and huge integers for numbers."""
     field: FieldInfo = vars(cls)["__pydantic_fields__"][info.field_name]
     items = value if isinstance(value, list) else [value]
     if field.annotation not in (bool, bool | None) and any(

@@ -27,13 +27,7 @@ Pairs = Sequence[tuple[str, str]]
 
 
 def read_validation(data: DataConfig) -> Pairs:
-    """Read the validation text.
-
-    Args:
-        data: Where the text is.
-
-    Returns:
-        The pairs of all files. With `data.validation_languages`, the sources have tags.
+    """Read the validation text. With `data.validation_languages`, the sources have tags.
 
     Raises:
         FileNotFoundError: If a file does not exist.
@@ -94,11 +88,6 @@ class TrainingText:
 
 def training_text(config: ExperimentConfig, directory: Path, mapped: Map = map) -> TrainingText:
     """Find the training text of a run, without reading it.
-
-    Args:
-        config: The experiment.
-        directory: The run directory.
-        mapped: Applies a function to parts of the text.
 
     Raises:
         FileNotFoundError, ImportError, ValueError: See `text_facts`.

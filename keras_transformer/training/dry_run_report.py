@@ -65,13 +65,7 @@ class DryRun:
 
 
 def make_trial_steps(training: TrainingConfig, model: keras.Model, batches: TokenBatches) -> DryRun:
-    """Make a step with the largest batch and a few more, and return what the run needs.
-
-    Args:
-        training: The recipe.
-        model: The compiled model, which is changed.
-        batches: The training text.
-    """
+    """Make a step with the largest batch and a few more, and return what the run needs."""
     dataset = batches.dataset()
     largest: Any = None
     timed: list[Any] = []

@@ -64,11 +64,6 @@ def prepare_text(config: ExperimentConfig, checked: Checked, replicas: int) -> P
     All that this writes is encoded text and its vocabularies; on a cluster, the chief also claims
     the directory, from which the others read.
 
-    Args:
-        config: The experiment.
-        checked: The directory, the machines, and models whose vocabularies the run takes over.
-        replicas: Number of replicas that share each batch.
-
     Raises:
         FileNotFoundError: If a text file is missing.
         ImportError, ConnectionError: See `read_tfds`.
@@ -106,12 +101,7 @@ def prepare_text(config: ExperimentConfig, checked: Checked, replicas: int) -> P
 
 
 def inspection_report(data: DataConfig, examples: int = 0, mapped: Map = map) -> str:
-    """Return what the filters find in the training text, whether they are on or not.
-
-    Args:
-        data: Where the text is.
-        examples: Number of examples of each filter.
-        mapped: Applies a function to parts of the text.
+    """Return what the filters find in the training text, on or not, with some examples of each.
 
     Raises:
         FileNotFoundError, ImportError, ConnectionError, ValueError: If the text cannot be read.
@@ -210,14 +200,7 @@ def token_batches(
     reports: Sequence[Mapping[str, Any]],
     replicas: int = 1,
 ) -> TokenBatches:
-    """Return encoded text as token batches.
-
-    Args:
-        config: The experiment.
-        tokenizers: Of source and target.
-        pairs: The text that `encode_text` returned.
-        reports: Its reports on each corpus.
-        replicas: Number of replicas that share each batch.
+    """Return what `encode_text` returned as token batches, each of which the replicas share.
 
     Raises:
         ValueError: If a pair does not fit the size of a batch.
@@ -247,10 +230,7 @@ def static_widths(
 ) -> list[int] | None:
     """Return the widths of batches for XLA, if the configuration has static shapes.
 
-    Args:
-        config: The experiment.
-        encoded: The text, for which the widths are chosen.
-        growth: How many times as long the text becomes by augmentation and subword dropout.
+    They suit a text that augmentation and subword dropout make `growth` times as long.
     """
     data, budget = config.data, config.training.batch_tokens
     if data.static_shapes is None:
@@ -277,13 +257,7 @@ def static_widths(
 def _variation(
     config: ExperimentConfig, tokenizers: Tokenizers, pairs: EncodedPairs
 ) -> SubwordDropout | WordDropout | Augmentation | None:
-    """Return what varies the text of each pass, if the configuration asks for it.
-
-    No sentence becomes longer than a batch.
-
-    Raises:
-        ValueError: If an augmentation does not fit the vocabulary.
-    """
+    """Return what varies the text of each pass, in which no sentence is longer than a batch."""
     data, training = config.data, config.training
     source, target = tokenizers
     if isinstance(source, WordTokenizer):

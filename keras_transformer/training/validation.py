@@ -101,14 +101,9 @@ class Validation(keras.callbacks.Callback):
 def greedy_validation(
     config: ExperimentConfig, model: keras.Model, tokenizers: Tokenizers, pairs: Pairs, share: int
 ) -> Validation:
-    """Return the validation of a run, which is on one device.
+    """Return the validation of a run, which is on one device and on `training.validation_pairs`.
 
-    Args:
-        config: The experiment.
-        model: The model that trains.
-        tokenizers: Of source and target.
-        pairs: The validation text, of which `training.validation_pairs` are used.
-        share: A replica's share of the tokens of a training batch, the size of the batches here.
+    Its batches have a replica's share of the tokens of a training batch.
     """
     names = ["source_language", "target_language"]
     if config.data.task == "parsing":

@@ -51,13 +51,8 @@ def run_tokenizers(
     finds it there.
 
     Args:
-        config: The experiment, with the kind and sizes of the vocabularies.
-        directory: The run directory.
-        text: The training text.
+        config, directory, text: The run.
         trained: A model whose vocabularies the run takes over.
-
-    Returns:
-        The tokenizers of source and target.
 
     Raises:
         ImportError, ConnectionError: See `read_tfds`.
@@ -195,14 +190,7 @@ def _check_tags(tokenizer: Tokenizer, data: DataConfig, origin: Path) -> None:
 
 
 def _trained(data: DataConfig, text: TrainingText, sides: tuple[int, ...], size: int) -> Path:
-    """Return the file of a vocabulary, which is trained unless it is there.
-
-    Args:
-        data: The kind of the vocabulary, and what it is trained on.
-        text: The training text.
-        sides: Sides of the text that the vocabulary is for: 0, 1 or both.
-        size: Number of tokens.
-    """
+    """Return the file of a vocabulary for the source, 0, the target, 1, or both; train it first."""
     facts = {
         "text": text.facts,
         "sides": sides,

@@ -82,11 +82,7 @@ def pop_engine_options(args: argparse.Namespace) -> argparse.Namespace:
 
 @contextlib.contextmanager
 def engine(args: argparse.Namespace) -> Iterator[Run]:
-    """Yield a function that runs tasks in this process, or with the workers of Ray.
-
-    Args:
-        args: The options of `add_engine_options`.
-    """
+    """Yield a function that runs tasks in this process, or with the workers of Ray."""
     if args.engine == "process":
         yield _in_this_process
         return

@@ -40,11 +40,7 @@ _NO_MEMORY = ("can't start new thread", "failed to map segment from shared objec
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal asks the command to end; what Ctrl-C ends, it ends too.
-
-    Args:
-        number: The signal.
-    """
+    """A signal asks the command to end; what Ctrl-C ends, it ends too."""
 
     def __init__(self, number: int):
         super().__init__(signal.Signals(number).name)
@@ -88,12 +84,7 @@ def stop_on_signals() -> Iterator[None]:
 
 
 class Failed(SystemExit):
-    """End the program with a message on standard error, and an exit status.
-
-    Args:
-        message: The message.
-        status: The exit status.
-    """
+    """End the program with a message on standard error, and an exit status."""
 
     def __init__(self, message: str, status: int):
         super().__init__(message)

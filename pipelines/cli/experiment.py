@@ -94,10 +94,6 @@ def read_experiment(args: argparse.Namespace, prog: str) -> tuple[Any, str]:
     replicas, as far as it was saved with the model. Without a file, a preset and such a model, the
     file is that of the run in --output, if there is one. The program ends with all mistakes at
     once.
-
-    Args:
-        args: The options of `add_experiment_options`.
-        prog: The program, for the message when no option is given.
     """
     import pydantic
 
