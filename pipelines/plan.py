@@ -167,8 +167,6 @@ def propose(files: Mapping[str, str], hours: float) -> tuple[dict[str, Any], lis
         FileNotFoundError, ValueError: If the text cannot be read, or there is none.
     """
     from keras_transformer.data.sources import check_rereadable, stream_pairs
-    from keras_transformer.text.sentencepiece import VocabularyTooLargeError
-    from keras_transformer.utils.devices import has_gpu
 
     check_rereadable(*files.values())
     pairs = sum(1 for _ in stream_pairs(files["source"], files.get("target")))
@@ -188,28 +186,19 @@ def propose(files: Mapping[str, str], hours: float) -> tuple[dict[str, Any], lis
         print(line, flush=True)
 
     sizes = list(SIZES)[: list(SIZES).index(amount.largest) + 1]
-    trials: list[Trial] = []
     with tempfile.TemporaryDirectory() as folder:
         sample = _write_sample(files, pairs, Path(folder))
         amount = amount._replace(vocab_size=max(amount.vocab_size, sample.least_vocab_size))
         note(f"{pairs:,} pairs: {amount.passes} passes, a vocabulary of {amount.vocab_size:,}")
-        share, batch_tokens = sample.pairs / pairs, 25_000 if has_gpu() else 4096
-        try:
-            trial = _try(sizes[0], amount, sample.data, share, batch_tokens)
-        except VocabularyTooLargeError as error:
-            amount = amount._replace(vocab_size=sample.vocab_size_below(error.largest))
-            note(f"its words fill at most {error.largest:,}: a vocabulary of {amount.vocab_size:,}")
-            trial = _try(sizes[0], amount, sample.data, share, batch_tokens)
-        if trial.steps_per_pass < _LEAST_STEPS:
-            batch_tokens = max(2048, batch_tokens * trial.steps_per_pass // _LEAST_STEPS)
-            trial = _try(sizes[0], amount, sample.data, share, batch_tokens)
-        for size in sizes:
-            if trials:
-                trial = _try(size, amount, sample.data, share, batch_tokens)
-            trials.append(trial)
-            note(trials[-1].line(amount.passes))
+        share = sample.pairs / pairs
+        amount, first = _first_trial(sizes[0], amount, sample, share, note)
+        trials = [first]
+        note(first.line(amount.passes))
+        for size in sizes[1:]:
             if trials[-1].hours(amount.passes) > hours:
                 break  # A larger one takes longer.
+            trials.append(_try(size, amount, sample.data, share, first.batch_tokens))
+            note(trials[-1].line(amount.passes))
     note(sample.kind.reason.format(sample.share_of_code))
     return _configuration(files, sample, amount, trials, hours, note), reasons
 
@@ -271,6 +260,24 @@ def _write_sample(files, pairs, folder):
     data["cache"] = str(folder / "text")
     sample = Sample(data, number, with_code / number, len(characters))
     return sample._replace(data={**data, **sample.coverage})
+
+
+def _first_trial(size, amount, sample, share, note):
+    """Return the amount, with a vocabulary that its text fills, and the trial of the first size."""
+    from keras_transformer.text.sentencepiece import VocabularyTooLargeError
+    from keras_transformer.utils.devices import has_gpu
+
+    batch_tokens = 25_000 if has_gpu() else 4096
+    try:
+        trial = _try(size, amount, sample.data, share, batch_tokens)
+    except VocabularyTooLargeError as error:
+        amount = amount._replace(vocab_size=sample.vocab_size_below(error.largest))
+        note(f"its words fill at most {error.largest:,}: a vocabulary of {amount.vocab_size:,}")
+        trial = _try(size, amount, sample.data, share, batch_tokens)
+    if trial.steps_per_pass < _LEAST_STEPS:
+        batch_tokens = max(2048, batch_tokens * trial.steps_per_pass // _LEAST_STEPS)
+        trial = _try(size, amount, sample.data, share, batch_tokens)
+    return amount, trial
 
 
 def _try(size, amount, data, share, batch_tokens):

@@ -11,10 +11,14 @@ on other text, name its run directory: --training.init_from runs/en_de.
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pipelines.cli.errors import MISTAKE, plain_errors, stop_on_signals
 from pipelines.cli.parser import Parser
 from pipelines.cli.process import import_tensorflow, start_log
+
+if TYPE_CHECKING:
+    from keras_transformer.config import DataConfig
 
 
 @plain_errors()
@@ -72,14 +76,18 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.tra
             print("command with KERAS_BACKEND=tensorflow.")
             return
         train(experiment, output, **modes)
+    _print_next_steps(experiment.data, output, prog)
+
+
+def _print_next_steps(data: "DataConfig", output: str, prog: str) -> None:
     print(f"The model is in {output}. Score it, or export it for serving:")
     run = shlex.quote(output)
     text = "--source FILE --target FILE"
-    if experiment.data.directions:
+    if data.directions:
         text += " --from LANGUAGE --to LANGUAGE"
-    elif experiment.data.validation_languages:
+    elif data.validation_languages:
         text += " --target-language LANGUAGE --add-tag"
-    elif experiment.data.task == "parsing":
+    elif data.task == "parsing":
         text = "--trees FILE"
     program = prog.removesuffix("train")
     print(f"  {program}evaluate --model {run} {text}")

@@ -7,11 +7,12 @@ import keras
 import tensorflow as tf
 
 from keras_transformer.config import ExperimentConfig
+from keras_transformer.data import TokenBatches
 from keras_transformer.training.averaging import MovingAverage
 from keras_transformer.training.check import Checked
 from keras_transformer.training.checkpoints import Checkpoints
 from keras_transformer.training.csv_tables import EpochTable, MetricsTable
-from keras_transformer.training.machines import StopTogether
+from keras_transformer.training.machines import Machines, StopTogether
 from keras_transformer.training.model import TrainingTransformer
 from keras_transformer.training.prepare import PreparedText
 from keras_transformer.training.progress import Progress, Readings
@@ -83,19 +84,7 @@ def fit_epochs(
     with contextlib.closing(progress), stop.installed():
         is_finished = checkpoints.out_of_patience() or limit.is_reached()
         while position.epochs < training.epochs and not is_finished:
-            batches.epoch, batches.step = done, steps = position
-            if steps == len(batches):
-                _end_epoch(model, done, callbacks)
-            else:
-                # Keras begins every epoch at its first step, so the rest of one is a separate fit.
-                model.fit(
-                    machines.own_rows(batches.dataset()),
-                    initial_epoch=done,
-                    epochs=done + 1 if steps else training.epochs,
-                    shuffle=False,
-                    verbose=0,
-                    callbacks=callbacks,
-                )
+            _fit_from(position, training.epochs, model, batches, machines, callbacks)
             # All machines know the same, even if files of the chief reach them later.
             is_finished, position = model.stop_training, Position(state.epoch + 1, 0)
     _log_end(checkpoints, limit)
@@ -106,6 +95,30 @@ def _log_end(checkpoints: Checkpoints, limit: RunLimit) -> None:
         log.info("no better epoch in the last %d: training is finished", checkpoints.patience)
     elif limit.is_reached():
         log.info("training.max_steps or training.max_minutes is reached: training is finished")
+
+
+def _fit_from(
+    position: Position,
+    epochs: int,
+    model: TrainingTransformer,
+    batches: TokenBatches,
+    machines: Machines,
+    callbacks: list[keras.callbacks.Callback],
+) -> None:
+    """Train to the end of an epoch in progress, or, between two, to the last epoch."""
+    batches.epoch, batches.step = done, steps = position
+    if steps == len(batches):
+        _end_epoch(model, done, callbacks)
+        return
+    # Keras begins every epoch at its first step, so the rest of one is a separate fit.
+    model.fit(
+        machines.own_rows(batches.dataset()),
+        initial_epoch=done,
+        epochs=done + 1 if steps else epochs,
+        shuffle=False,
+        verbose=0,
+        callbacks=callbacks,
+    )
 
 
 def _end_epoch(model: keras.Model, epoch: int, callbacks: list[keras.callbacks.Callback]) -> None:
