@@ -24,7 +24,8 @@ TWO = {
     "validation_target": ["c.de", "d.fr"],
     "validation_languages": ["de", "fr"],
 }
-TFDS = {"tfds": "wmt14_translate/de-en", "source_language": "en", "target_language": "de"}
+BOTH = {"source_language": "en", "target_language": "de"}
+TFDS = {"tfds": "wmt14_translate/de-en", **BOTH}
 
 
 def test_all_mistakes_of_a_section_are_reported_together():
@@ -179,14 +180,6 @@ def test_a_file_may_leave_out_what_has_a_default(tmp_path):
     )
 
 
-@pytest.mark.parametrize(("text", "kind"), [("- model", "list"), ("", "NoneType")])
-def test_a_file_without_a_mapping_is_refused_by_its_name(tmp_path, text, kind):
-    path = tmp_path / "config.yaml"
-    path.write_text(text)
-    with pytest.raises(ValueError, match=rf"config\.yaml must hold a YAML mapping .* {kind}\."):
-        ExperimentConfig.from_file(path)
-
-
 def test_what_yaml_makes_of_mistakes_is_refused_together(tmp_path):
     path = tmp_path / "config.yaml"
     path.write_text(
@@ -210,16 +203,6 @@ def test_what_yaml_makes_of_mistakes_is_refused_together(tmp_path):
         assert mistake in str(error.value)
     assert "seed" not in str(error.value)
     with pytest.raises(ValueError, match="config.yaml: model.num_layers is given twice"):
-        read_yaml(path)
-
-
-@pytest.mark.parametrize(
-    "text", [f"model: {9:9>5000}", "[" * 5000, "model: {x: 2001-99-99}", "? [a]\n: 1"]
-)
-def test_values_that_python_cannot_hold_are_refused_by_the_name_of_the_file(tmp_path, text):
-    path = tmp_path / "config.yaml"
-    path.write_text(text)
-    with pytest.raises(ValueError, match=r"config\.yaml is not YAML: .* Correct or restore it"):
         read_yaml(path)
 
 
@@ -260,6 +243,14 @@ def test_r_drop_of_version_0_1_is_refused_with_what_to_do(tmp_path):
     [
         ("model: {", "config.yaml is not YAML: while parsing a flow node .*line 1, .*Correct"),
         (b"model: \xff", "config.yaml is not YAML: 'utf-8' codec can't decode byte 0xff"),
+        *[  # What Python cannot hold.
+            (text, "config.yaml is not YAML: .* Correct or restore it")
+            for text in (
+                *(f"model: {9:9>5000}", "[" * 5000, "model: {x: 2001-99-99}", "? [a]\n: 1"),
+            )
+        ],
+        ("- model", r"config\.yaml must hold a YAML mapping .* list\."),
+        ("", r"config\.yaml must hold a YAML mapping .* NoneType\."),
         (
             "model: {vocab_size: 1}\ndata: {train_sauce: a}\n",
             "config.yaml has invalid values: model.vocab_size must be greater than 4, received 1; "
@@ -332,16 +323,13 @@ def test_either_kind_of_text_is_enough(data, tmp_path):
     assert ExperimentConfig.from_file(tmp_path / "config.yaml") == config
 
 
-def test_only_bpe_has_merges_to_leave_out():
-    text = {"train_source": "train.tsv", "validation_source": "valid.tsv"}
-    assert DataConfig(**text, subword_dropout=0.1).subwords == "bpe"
-    with pytest.raises(ValueError, match=r"received subword_dropout=0.1 and subwords='unigram'"):
-        DataConfig(**text, subwords="unigram", subword_dropout=0.1)
-
-
 @pytest.mark.parametrize(
     ("values", "message"),
     [
+        (
+            {"subwords": "unigram", "subword_dropout": 0.1},
+            "received subword_dropout=0.1 and subwords='unigram'",
+        ),
         ({"normalization": "nfd"}, "normalization must be 'nfkc', 'nfc' or 'identity'"),
         ({"user_symbols": ["prinft"]}, "kinds printf, .* received 'prinft'; write re:prinft for"),
         ({"user_symbols": ["re:(", "a b"]}, r"after re:, received 're:\(' .*received 'a b'; leave"),
@@ -361,12 +349,25 @@ def test_only_bpe_has_merges_to_leave_out():
             {"task": "parsing", "user_symbols": ["html"]},
             "received user_symbols with task='parsing'",
         ),
+        ({"word_tags": "target"}, "'target' needs task='parsing'"),
+        ({"subwords": "word"}, "'word' needs task='parsing'"),
+        (
+            {"task": "parsing", "train_target": "a.mrg"},
+            "received train_target='a.mrg'; leave it out",
+        ),
+        (
+            {"task": "parsing", "train_languages": ["de"]},
+            "parsing takes .* received train_languages=.'de'.; leave it out",
+        ),
+        (
+            {"task": "parsing", "vocabulary_corpora": 2},
+            "must be at most 1, the number of corpora, received 2",
+        ),
     ],
 )
 def test_options_of_the_text_that_do_not_fit_are_refused(values, message):
-    text = {"train_source": "train.tsv", "validation_source": "valid.tsv"}
     with pytest.raises(ValueError, match=message):
-        DataConfig(**text, **values)
+        DataConfig(**DATA | values)
 
 
 def test_symbols_that_are_added_to_text_come_from_a_vocabulary():
@@ -428,6 +429,15 @@ def test_a_list_of_corpora_is_what_the_parallel_lists_were(tmp_path):
         (corpora({"weight": -1}), r"the weights of corpora must be at least 0.* \[-1.0, 1.0\]"),
         (corpora({"weight": 1}) | {"temperature": 2}, "received the weights of corpora=.1.0"),
         (corpora({"language": None}), "all corpora or none have a language, received 1 of 2"),
+        (
+            corpora({"language": None}, {"language": None, **BOTH}),
+            "all corpora or none have a language, received 1 of 2",
+        ),
+        (
+            corpora({"language": None, "source_language": "en"}),
+            "has language, or both .* received others for a.en",
+        ),
+        (corpora(BOTH), "has language, or both .* received others for a.en"),
         (corpora({"tag": "web"}), "among the languages of corpora without a tag, received de"),
         (corpora({}, {}, {"source": "c", "language": "d", "tag": "a b"}), "tag .* received 'a b'"),
         (corpora() | {"vocabulary_corpora": 3}, "vocabulary_corpora must be at most 2"),

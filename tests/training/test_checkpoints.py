@@ -174,38 +174,31 @@ def test_without_a_whole_checkpoint_a_run_does_not_start_again_by_itself(tmp_pat
 
 
 @pytest.mark.parametrize(
-    "bleus, is_over", [([5], False), ([5, 4], False), ([5, 4, 5], True), ([5, 4, 6, 5], False)]
+    "bleus, nlls, is_over",
+    [
+        ([5], [], False),
+        ([5, 4], [], False),
+        ([5, 4, 5], [], True),
+        ([5, 4, 6, 5], [], False),
+        ([5.00004] * 3, [], True),  # Only rounding tells them apart.
+        # By NLL while BLEU is 0.
+        ([0, 0, 0, 0], [5, 4, 3, 2], False),
+        ([0, 0, 0, 1, 0], [5, 4, 3, 2, 1], False),
+        ([0, 1, 0, 0], [5, 4, 3, 2], True),
+        ([0, 0, 0], [5, 6, 7], True),
+    ],
 )
-def test_patience_counts_the_epochs_since_the_best(tmp_path, bleus, is_over):
-    checkpoints = Checkpoints(tmp_path, keep=1, patience=2)
+def test_patience_counts_the_epochs_since_the_best(tmp_path, bleus, nlls, is_over):
+    checkpoints, model = Checkpoints(tmp_path, keep=1, patience=2), make_model()
     assert not checkpoints.out_of_patience()
-    run_epochs(checkpoints, bleus)
+    scores = [{"bleu": bleu} for bleu in bleus]
+    for named, nll in zip(scores, nlls, strict=False):
+        named["nll"] = nll
+    for epoch, named in enumerate(scores, start=1):
+        checkpoints.save_epoch(model, epoch, named)
     assert checkpoints.out_of_patience() is is_over
     assert Checkpoints(tmp_path, keep=1, patience=2).out_of_patience() is is_over
     assert not Checkpoints(tmp_path, keep=1).out_of_patience()
-
-
-@pytest.mark.parametrize(
-    "bleus, is_over", [([0, 0, 0, 0], False), ([0, 0, 0, 1, 0], False), ([0, 1, 0, 0], True)]
-)
-def test_patience_goes_by_nll_while_bleu_is_0(tmp_path, bleus, is_over):
-    checkpoints = Checkpoints(tmp_path, keep=1, patience=2)
-    for epoch, bleu in enumerate(bleus, start=1):
-        checkpoints.save_epoch(make_model(), epoch, {"bleu": bleu, "nll": 5 - epoch / 10})
-    assert checkpoints.out_of_patience() is is_over
-
-
-def test_patience_ends_when_neither_bleu_nor_nll_improves(tmp_path):
-    checkpoints = Checkpoints(tmp_path, keep=1, patience=2)
-    for epoch in (1, 2, 3):
-        checkpoints.save_epoch(make_model(), epoch, {"bleu": 0, "nll": 5 + epoch})
-    assert checkpoints.out_of_patience()
-
-
-def test_a_score_that_only_rounding_tells_apart_is_not_better(tmp_path):
-    checkpoints = Checkpoints(tmp_path, keep=9, patience=2)
-    run_epochs(checkpoints, [5.00004, 5.00004, 5.00004])
-    assert checkpoints.out_of_patience()
 
 
 def save_steps(checkpoints, epoch, steps):

@@ -107,18 +107,19 @@ def test_up_to_four_cores_get_a_part_each_and_more_share_operations(prepared, co
     assert prepared(cores) == expected
 
 
-def test_threads_that_were_set_stay_as_they_are(prepared):
-    assert prepared(2, intra=2) == (1, 2, 0)
-
-
-def test_threads_stay_as_they_are_after_tensorflow_has_started(prepared):
-    assert prepared(2, has_started=True) == (1, 0, 0)
-
-
-@pytest.mark.parametrize("name", ["TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"])
-def test_threads_of_the_environment_stay_as_they_are(prepared, monkeypatch, name):
-    monkeypatch.setenv(name, "2")
-    assert prepared(2) == (1, 0, 0)
+@pytest.mark.parametrize(
+    ("environment", "process"),
+    [
+        ({}, {"intra": 2}),
+        ({}, {"has_started": True}),
+        ({"TF_NUM_INTRAOP_THREADS": "2"}, {}),
+        ({"TF_NUM_INTEROP_THREADS": "2"}, {}),
+    ],
+)
+def test_threads_that_are_set_or_used_stay_as_they_are(prepared, monkeypatch, environment, process):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert prepared(2, **process) == (1, process.get("intra", 0), 0)
 
 
 PARTS_ON_TWO_CORES = """

@@ -148,12 +148,6 @@ def test_the_saved_file_is_a_plain_transformer_without_the_teachers():
     np.testing.assert_array_equal(as_array(copy(inputs)), as_array(model(inputs)))
 
 
-@pytest.mark.parametrize("share", [-0.1, 1.1])
-def test_a_share_out_of_range_is_refused(share):
-    with pytest.raises(ValueError, match=f"distillation must be from 0 to 1, received {share}"):
-        build(teachers=[build()], distillation=share)
-
-
 def test_other_vocabularies_are_refused():
     with pytest.raises(ValueError, match=r"of 7 and 7 tokens; received teachers with .*\(8, 8\)"):
         build(teachers=[build(), build(vocab_size=8)])

@@ -272,20 +272,6 @@ def test_each_corpus_and_each_validation_file_has_its_languages(tmp_path, monkey
         assert validation.translations[place] == translator(source, **named)
 
 
-@pytest.mark.parametrize(
-    ("corpus", "message"),
-    [
-        ({"source_language": "eng_Latn"}, "has language, or both .* received others for a.tsv"),
-        ({**LANGUAGES, "language": "de"}, "has language, or both .* received others for a.tsv"),
-        ({}, "either all corpora or none have a language, received 1 of 2"),
-    ],
-)
-def test_a_corpus_has_both_languages_or_none(corpus, message):
-    corpora = [{"source": "a.tsv", **corpus}, DIRECTIONS["corpora"][1]]
-    with pytest.raises(ValueError, match=message):
-        DataConfig(**{**DIRECTIONS, "corpora": corpora})
-
-
 def test_the_languages_of_corpora_need_a_model_of_many():
     with pytest.raises(ValueError, match="need a training.init_from .* eng_Latn-deu_Latn, deu-eng"):
         run_languages(between_languages(DIRECTIONS, languages={}), tiny_tokenizer())

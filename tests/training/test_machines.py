@@ -168,17 +168,15 @@ def test_a_lost_machine_is_no_bug():
         raise lost
 
 
-def test_a_task_has_one_gpu(monkeypatch, tmp_path):
-    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["GPU:0", "GPU:1"])
-    with pytest.raises(ValueError, match="must see one GPU, received 2. Start a task for each"):
-        connect_machines(toy_experiment(TEXT), tmp_path, Cluster(ADDRESSES, 0))
-
-
-def test_a_task_is_one_replica(tmp_path):
-    with pytest.raises(ValueError, match="must be the number of tasks of TF_CONFIG, 3, received 2"):
-        connect_machines(toy_experiment(TEXT, replicas=2), tmp_path, Cluster(ADDRESSES, 0))
-
-
-def test_the_minutes_of_a_run_are_those_of_one_clock(tmp_path):
-    with pytest.raises(ValueError, match="max_minutes needs a single machine.* training.max_steps"):
-        connect_machines(toy_experiment(TEXT, max_minutes=1), tmp_path, Cluster(ADDRESSES, 0))
+@pytest.mark.parametrize(
+    ("gpus", "training", "message"),
+    [
+        (["GPU:0", "GPU:1"], {}, "must see one GPU, received 2. Start a task for each"),
+        ([], {"replicas": 2}, "must be the number of tasks of TF_CONFIG, 3, received 2"),
+        ([], {"max_minutes": 1}, "max_minutes needs a single machine.* training.max_steps"),
+    ],
+)
+def test_what_a_task_cannot_have_is_refused(monkeypatch, tmp_path, gpus, training, message):
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: gpus)
+    with pytest.raises(ValueError, match=message):
+        connect_machines(toy_experiment(TEXT, **training), tmp_path, Cluster(ADDRESSES, 0))

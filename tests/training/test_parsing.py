@@ -168,22 +168,6 @@ def test_the_papers_parsers_read_the_treebank_as_it_is_laid_out(name, tmp_path):
     assert values["preset"] == name
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        ({"train_target": "a.mrg"}, "received train_target='a.mrg'; leave it out"),
-        ({"word_tags": "target", "task": "translation"}, "'target' needs task='parsing'"),
-        ({"subwords": "word", "task": "translation"}, "'word' needs task='parsing'"),
-        ({"vocabulary_corpora": 2}, "must be at most 1, the number of corpora, received 2"),
-        ({"train_languages": ["de"]}, "leave it out"),
-    ],
-)
-def test_options_of_another_task_are_refused(data, message):
-    given = {"task": "parsing", "train_source": "a.mrg", "validation_source": "b.mrg", **data}
-    with pytest.raises(ValueError, match=message):
-        experiment(given)
-
-
 def test_a_joint_vocabulary_is_refused():
     data = {"task": "parsing", "train_source": "a.mrg", "validation_source": "b.mrg"}
     with pytest.raises(ValueError, match="have separate vocabularies, received no model.target"):
