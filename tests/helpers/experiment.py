@@ -1,11 +1,15 @@
-"""The smallest experiment, that of a preset, the text and the epochs of a run, and its scores."""
+"""The smallest experiment, that of a preset, and the text, the epochs and the ends of runs."""
 
+import contextlib
 import dataclasses
+
+import pytest
 
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.training.corpora import training_text
 from keras_transformer.training.csv_tables import read_history
 from keras_transformer.training.prepare import encode_text
+from keras_transformer.training.resume import SaveCheckpoints
 from keras_transformer.training.tensorboard import Summaries
 from keras_transformer.training.validation import SELECTING, Validation
 from keras_transformer.training.vocabularies import run_tokenizers
@@ -51,3 +55,33 @@ def leave_scores_out(monkeypatch):
 
 def epochs_of(directory):
     return read_history(directory)["epoch"]
+
+
+@contextlib.contextmanager
+def interrupted_in_epoch(number):
+    """Interrupt training in the block when an epoch has been trained, but not validated."""
+    validate = Validation.on_epoch_end
+
+    def stop(self, epoch, logs=None):
+        if epoch + 1 == number:
+            raise KeyboardInterrupt
+        validate(self, epoch, logs)
+
+    with pytest.MonkeyPatch.context() as context, pytest.raises(KeyboardInterrupt):
+        context.setattr(Validation, "on_epoch_end", stop)
+        yield
+
+
+@contextlib.contextmanager
+def killed_at_step(epoch, step):
+    """End training in the block without warning after a step of an epoch."""
+    save = SaveCheckpoints.on_train_batch_end
+
+    def end(self, batch, logs=None):
+        save(self, batch, logs)
+        if (self.state.epoch, self.state.step) == (epoch - 1, step):
+            raise SystemExit
+
+    with pytest.MonkeyPatch.context() as context, pytest.raises(SystemExit):
+        context.setattr(SaveCheckpoints, "on_train_batch_end", end)
+        yield

@@ -1,10 +1,6 @@
-import contextlib
-
 import numpy as np
 import pytest
 
-from keras_transformer.training.resume import SaveCheckpoints
-from keras_transformer.training.validation import Validation
 from keras_transformer.translation import Translator
 from tests.helpers.batch_norm_model import make_model
 from tests.helpers.experiment import leave_scores_out
@@ -23,45 +19,6 @@ def without_scores(monkeypatch):
     """Give all epochs and averages the same scores; see `leave_scores_out`."""
     toy_run()  # The run that all tests share has scores.
     leave_scores_out(monkeypatch)
-
-
-@pytest.fixture
-def interrupted_in_epoch(monkeypatch):
-    """Return a context that interrupts training when an epoch has been trained, not validated."""
-
-    @contextlib.contextmanager
-    def interrupted(number):
-        validate = Validation.on_epoch_end
-
-        def fail(self, epoch, logs=None):
-            if epoch + 1 == number:
-                raise KeyboardInterrupt
-            validate(self, epoch, logs)
-
-        with monkeypatch.context() as context, pytest.raises(KeyboardInterrupt):
-            context.setattr(Validation, "on_epoch_end", fail)
-            yield
-
-    return interrupted
-
-
-@pytest.fixture
-def killed_at_step(monkeypatch):
-    """Return a context in which training ends without warning after a step of an epoch."""
-
-    @contextlib.contextmanager
-    def killed(epoch, step):
-        def end(self, batch, logs=None):
-            save(self, batch, logs)
-            if (self.state.epoch, self.state.step) == (epoch - 1, step):
-                raise SystemExit
-
-        save = SaveCheckpoints.on_train_batch_end
-        with monkeypatch.context() as context, pytest.raises(SystemExit):
-            context.setattr(SaveCheckpoints, "on_train_batch_end", end)
-            yield
-
-    return killed
 
 
 @pytest.fixture

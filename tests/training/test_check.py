@@ -15,6 +15,7 @@ from keras_transformer.training.run_directory import run_facts, settle
 from keras_transformer.translation import Translator
 from keras_transformer.translation.saved import find_translator
 from tests.helpers.arrays import assert_same_weights
+from tests.helpers.experiment import interrupted_in_epoch
 from tests.helpers.tiny import (
     export_quickly,
     tiny_tokenizer,
@@ -165,7 +166,7 @@ def test_the_schedule_and_the_optimizer_start_anew(tmp_path, continued, without_
 
 @pytest.mark.slow
 def test_an_interrupted_run_resumes_as_if_uninterrupted(
-    tmp_path, source, continued, interrupted_in_epoch, without_scores
+    tmp_path, source, continued, without_scores
 ):
     start = shutil.copytree(source, tmp_path / "start")
     config = continued(start, epochs=3)

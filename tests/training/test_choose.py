@@ -1,5 +1,6 @@
 """Which weights a run ends with."""
 
+import functools
 import json
 import shutil
 from types import SimpleNamespace
@@ -19,8 +20,35 @@ SCORES = [(9.0, 3.0, 20.0), (3.0, 2.0, 21.0), (7.0, 2.5, 22.0)]
 100 times its number."""
 
 
+def experiment(average):
+    data = {"train_source": "train.tsv", "validation_source": "valid.tsv"}
+    return toy_experiment(data, average=average)  # Two are averaged.
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Return a function that returns the directory of a run, for each average made once."""
+
+    @functools.cache
+    def trained(average):
+        directory, config = tmp_path_factory.mktemp(average), experiment(average)
+        model = Transformer(config.model)
+        model.compile("sgd")
+        for epoch, scores in enumerate(SCORES, start=1):
+            model.set_weights([np.full(w.shape, 2 ** (epoch - 1)) for w in model.get_weights()])
+            arrays = {
+                f"average-{number}": np.full(w.shape, 100 * epoch, "float32")
+                for number, w in enumerate(model.trainable_weights)
+            }
+            named = dict(zip(("bleu", "nll", "chrf"), scores, strict=True))
+            run_checkpoints(directory, config.training).save_epoch(model, epoch, named, arrays)
+        return directory
+
+    return trained
+
+
 @pytest.fixture
-def chosen(tmp_path, monkeypatch):
+def chosen(tmp_path, monkeypatch, trained):
     """Return a function that trains with an average, and returns the candidates and chosen.json.
 
     The BLEU of the final weights is what `bleu` returns for their value.
@@ -36,20 +64,10 @@ def chosen(tmp_path, monkeypatch):
         translation="eins",
         **how,
     ):
-        data = {"train_source": "train.tsv", "validation_source": "valid.tsv"}
-        config = toy_experiment(data, average=average)
+        config = experiment(average)
         shutil.rmtree(tmp_path / "checkpoints", ignore_errors=True)
-        model = Transformer(config.model)
-        model.compile("sgd")
-        checkpoints = run_checkpoints(tmp_path, config.training)  # Two are averaged.
-        for epoch, scores in enumerate(SCORES, start=1):
-            model.set_weights([np.full(w.shape, 2 ** (epoch - 1)) for w in model.get_weights()])
-            arrays = {
-                f"average-{number}": np.full(w.shape, 100 * epoch, "float32")
-                for number, w in enumerate(model.trainable_weights)
-            }
-            named = dict(zip(("bleu", "nll", "chrf"), scores, strict=True))
-            checkpoints.save_epoch(model, epoch, named, arrays)
+        shutil.copytree(trained(average) / "checkpoints", tmp_path / "checkpoints")
+        checkpoints = run_checkpoints(tmp_path, config.training)
         if damage:
             damage(tmp_path / "checkpoints")
 

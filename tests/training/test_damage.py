@@ -10,12 +10,11 @@ from keras_transformer.export import load_saved_model
 from keras_transformer.training import TrainingTransformer, run, train
 from keras_transformer.training.csv_tables import read_history, read_metrics
 from keras_transformer.training.run_directory import run_facts
-from keras_transformer.training.validation import Validation
 from keras_transformer.translation import Translator
 from pipelines import serve
 from pipelines.cli.errors import explain
 from tests.helpers.damage import flip_a_bit
-from tests.helpers.experiment import leave_scores_out
+from tests.helpers.experiment import interrupted_in_epoch, leave_scores_out
 from tests.helpers.tiny import export_quickly, toy_experiment, toy_sentences, write_toy_text
 
 pytestmark = pytest.mark.slow
@@ -93,16 +92,8 @@ def config(tmp_path_factory):
 @pytest.fixture(scope="module")
 def interrupted(config, tmp_path_factory):
     """A run that was interrupted when the third epoch had been trained."""
-    validate = Validation.on_epoch_end
-
-    def stop(self, epoch, logs=None):
-        if epoch == 2:
-            raise KeyboardInterrupt
-        validate(self, epoch, logs)
-
     directory = tmp_path_factory.mktemp("runs") / "interrupted"
-    with pytest.MonkeyPatch.context() as context, pytest.raises(KeyboardInterrupt):
-        context.setattr(Validation, "on_epoch_end", stop)
+    with interrupted_in_epoch(3):
         train(config, directory)
     return directory
 

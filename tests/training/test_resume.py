@@ -28,7 +28,7 @@ from keras_transformer.training.resume import (
 from keras_transformer.training.validation import Validation
 from keras_transformer.translation import Translator
 from tests.helpers.arrays import assert_same_weights
-from tests.helpers.experiment import epochs_of
+from tests.helpers.experiment import epochs_of, interrupted_in_epoch, killed_at_step
 from tests.helpers.tiny import (
     tiny_tokenizer,
     toy_experiment,
@@ -46,7 +46,7 @@ def weights_after(directory, epoch):
 
 @pytest.mark.slow
 def test_an_interrupted_run_resumes_as_if_uninterrupted(
-    tmp_path, interrupted_in_epoch, killed_at_step, without_search, caplog, monkeypatch
+    tmp_path, without_search, caplog, monkeypatch
 ):
     directory = toy_training()[0]
     config = ExperimentConfig.from_file(directory / "config.yaml")
@@ -79,7 +79,7 @@ def test_an_interrupted_run_resumes_as_if_uninterrupted(
 
 
 @pytest.mark.slow
-def test_an_epoch_does_not_go_on_with_another_text(tmp_path, killed_at_step, without_scores):
+def test_an_epoch_does_not_go_on_with_another_text(tmp_path, without_scores):
     data = write_toy_text(tmp_path, train=60)
     config = toy_experiment(data, epochs=1, checkpoint_steps=1)
     with killed_at_step(1, 2):
@@ -134,7 +134,7 @@ def test_a_run_ends_within_an_epoch_and_can_be_made_longer_or_shorter(tmp_path, 
 
 
 @pytest.mark.slow
-def test_a_run_can_be_ended_within_an_epoch_and_go_on(tmp_path, killed_at_step, without_scores):
+def test_a_run_can_be_ended_within_an_epoch_and_go_on(tmp_path, without_scores):
     config = toy_experiment(write_toy_text(tmp_path, train=60), checkpoint_steps=1)
     directory = tmp_path / "run"
     with killed_at_step(1, 3):
