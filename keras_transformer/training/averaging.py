@@ -79,11 +79,8 @@ class MovingAverage(keras.callbacks.Callback):
     """Keep an exponential moving average of the weights that are trained.
 
     A step multiplies the average by d and adds 1 - d times the weights. For step t, counted from 1,
-    d is `min(decay, (1 + t) / (10 + t))`, so that the first weights are soon forgotten.
-
-    Args:
-        decay: The limit of d.
-        checkpoints: The checkpoints of the run. The newest has the average to continue from.
+    d is `min(decay, (1 + t) / (10 + t))`, so that the first weights are soon forgotten. The newest
+    checkpoint has the average to continue from.
     """
 
     def __init__(self, decay: float, checkpoints: Checkpoints):
@@ -118,10 +115,6 @@ class MovingAverage(keras.callbacks.Callback):
 
 def load_moving_average(model: keras.Model, path: str | os.PathLike) -> None:
     """Set the trainable weights of a model to the moving average in a checkpoint.
-
-    Args:
-        model: A model with the architecture of the checkpoint.
-        path: A file that a run with `MovingAverage` wrote.
 
     Raises:
         FileNotFoundError: If the file does not exist.

@@ -48,9 +48,7 @@ def check_run(
     Nothing is written, except that damaged checkpoints get another name.
 
     Args:
-        config: The experiment.
-        directory: The run directory.
-        cluster: The machines, if there are several.
+        config, directory, cluster: The run.
         resumes: Whether to set aside damaged checkpoints, to resume from one that is whole.
         has_devices: Whether to prepare devices, and to read the teachers.
 

@@ -17,6 +17,7 @@ from keras_transformer.training.check import Checked
 from keras_transformer.training.prepare import PreparedText
 from keras_transformer.training.run_directory import RunState, claim
 from keras_transformer.training.validation import (
+    NAMES,
     SELECTING,
     Validation,
     encode_validation,
@@ -33,8 +34,6 @@ log = logging.getLogger(__name__)
 _CHOOSE_AGAIN = "give --choose-again to choose from the checkpoints that are there"
 _CONVERGED = 0.01
 """The share by which the validation NLL of a run that has converged falls in an epoch, at most."""
-_SHOWN = {"nll": "NLL", "bleu": "BLEU", "f1": "F1", "chrf": "chrF"}
-"""Scores of the table of candidates, and their names there."""
 _AVERAGED = (3, 5, 10)
 """Numbers of last epochs whose averages are tried, as far as they are kept."""
 
@@ -249,7 +248,7 @@ def _best_of(
             outputs[key] = validation.translations
         found[name] = measured[key]
         if len(found) == 1:
-            log.info(_row("candidate", [_SHOWN[score] for score in _shown(found)], "checkpoints"))
+            log.info(_row("candidate", [NAMES[score] for score in _shown(found)], "checkpoints"))
         values = [f"{found[name][f'val_{score}']:.3f}" for score in _shown(found)]
         log.info(_row(name, values, key))
     selecting = SELECTING[config.data.task]  # Of equal ones, the likelier; both may be 0.
@@ -265,7 +264,7 @@ def _best_of(
 def _shown(found: Mapping[str, Mapping[str, float]]) -> list[str]:
     """Return the scores that a table shows, without "val_"."""
     first = next(iter(found.values()))
-    return [name for name in _SHOWN if f"val_{name}" in first]
+    return [name for name in NAMES if f"val_{name}" in first]
 
 
 def _row(name: str, values: Sequence[str], checkpoints: str) -> str:

@@ -70,14 +70,10 @@ def _columns(rows: Sequence[Mapping[str, str]]) -> dict[str, list[float]]:
 
 
 def read_table(path: Path, key: str) -> list[dict[str, str]]:
-    """Return the rows of a table, the last one where a value of the first column occurs twice.
+    """Return the rows of a table, the last one where a value of the first column, `key`, recurs.
 
     Lines that were cut off when the machine went down are left out. Epochs of a table of version
     0.1, which counts from 0, are counted from 1.
-
-    Args:
-        path: The file.
-        key: The name of the first column, whole numbers: "step" or "epoch".
 
     Raises:
         FileNotFoundError: If the file does not exist.
@@ -102,9 +98,7 @@ def read_table(path: Path, key: str) -> list[dict[str, str]]:
 class Table:
     """A CSV file that grows by rows of numbers, and loses at most the last one in a crash.
 
-    Args:
-        path: The file.
-        key: The name of the first column, whole numbers that grow.
+    Its first column, `key`, has whole numbers that grow.
     """
 
     def __init__(self, path: Path, key: str):
@@ -154,11 +148,8 @@ class EpochTable(keras.callbacks.Callback):
     """Write epochs.csv, with epochs counted from 1: the logs of each epoch.
 
     Put it after the callbacks that add to the logs, and after the one that saves the epoch: if a
-    process ends between the two, the next one takes the row from the checkpoint.
-
-    Args:
-        path: The file. Epochs that are trained again replace their rows.
-        checkpoints: The checkpoints of the run.
+    process ends between the two, the next one takes the row from the checkpoint. Epochs that are
+    trained again replace their rows.
     """
 
     def __init__(self, path: Path, checkpoints: Checkpoints):
@@ -177,9 +168,7 @@ class EpochTable(keras.callbacks.Callback):
 class MetricsTable(keras.callbacks.Callback):
     """Write metrics.csv: the rows of `Readings`, which is before it in the list of callbacks.
 
-    Args:
-        path: The file. Steps that are trained again replace their rows.
-        readings: The readings of the run.
+    Steps that are trained again replace their rows.
     """
 
     def __init__(self, path: Path, readings: Readings):

@@ -156,7 +156,8 @@ def _log_start(
     message = "steps in all: %s, warm-up: %s, tokens per batch: up to %s"
     log.info(message, *(f"{count:,}" for count in counts))
     selecting = SELECTING[config.data.task]
-    log.info("%s of an epoch is the validation %s (greedy)", selecting, NAMES[selecting])
+    name = NAMES[selecting.removeprefix("val_")]
+    log.info("%s of an epoch is the validation %s (greedy)", selecting, name)
     if validation and (count := len(validation.pairs)) < len(text.validation_pairs):
         whole = f"{len(text.validation_pairs):,}"
         message = "epochs are validated on %s of %s pairs; ± is the 95%% interval for all of them"
@@ -165,5 +166,5 @@ def _log_start(
         log.info("resuming after %s of %d", position, training.epochs)
     if checked.start and validation:
         scores = validation.measure()
-        found = scores["val_nll"], NAMES[selecting], scores[selecting]
-        log.info("before training: val_nll %.4f, validation %s (greedy) %.2f", *found)
+        message = "before training: val_nll %.4f, validation %s (greedy) %.2f"
+        log.info(message, scores["val_nll"], name, scores[selecting])

@@ -232,12 +232,8 @@ def connect_machines(
 ) -> Machines:
     """Prepare the devices of this machine, and wait until all machines have called this.
 
-    Call it before any other use of TensorFlow.
-
-    Args:
-        config: The experiment.
-        directory: The run directory, which the chief has locked.
-        cluster: The machines, if there are several, each with one GPU or its CPU.
+    Call it before any other use of TensorFlow, when the chief has locked the directory. Each of
+    several machines has one GPU or its CPU.
 
     Raises:
         ValueError: If a machine of several sees several GPUs, or differs from the others in its
@@ -280,9 +276,6 @@ class StopTogether(keras.callbacks.Callback):
     """End each epoch on all machines at once, and stop on all when one of them stops.
 
     Put it last: the others wait here until the chief has validated and saved.
-
-    Args:
-        machines: The machines of the run.
     """
 
     def __init__(self, machines: Machines):

@@ -30,11 +30,6 @@ class Readings(keras.callbacks.Callback):
     Put it after those that count, before callbacks that take time, such as a validation, and before
     those that read it.
 
-    Args:
-        epochs: Number of epochs of the run.
-        state: The epoch in progress.
-        limit: The steps of the run, and those and the minutes after which it ends.
-
     Attributes:
         row: Values of the step that has just ended; None at most steps. They are `step`, `epoch`,
             `loss` (the training loss, a mean since the last row), `learning_rate`, `gradient_norm`
@@ -164,12 +159,8 @@ class Progress(keras.callbacks.Callback):
     last validation, learning rate, gradient norm, and the time left for the whole run. Elsewhere
     there is a line with the same values every minute. Standard output gets all of them.
 
-    Put it after `Readings` and after the callback that validates.
-
-    Args:
-        readings: The readings of the run.
-        label_smoothing: Label smoothing of the training loss. The loss is then named "smoothed",
-            because the NLL of the validation, which is not, is lower.
+    Put it after `Readings` and after the callback that validates. With label smoothing, the loss is
+    named "smoothed", because the NLL of the validation, which is not, is lower.
     """
 
     def __init__(self, readings: Readings, label_smoothing: float = 0.0):

@@ -26,10 +26,6 @@ class EpochState(keras.callbacks.Callback):
     The logs of an epoch get `tokens_per_second` of training, in source and target tokens without
     padding. Put it before all callbacks that ask it where the run is.
 
-    Args:
-        batches: The training text, with the seed.
-        checkpoints: The checkpoints of the run.
-
     Attributes:
         epoch: The epoch in progress, from 0.
         step: The number of its steps that are done.
@@ -104,12 +100,8 @@ class RunLimit(keras.callbacks.Callback):
     """End a run after the steps or minutes of its configuration, which count over restarts.
 
     The epoch in progress then ends with this step, and is validated and saved as any other. Put it
-    before the callbacks that save or stop.
-
-    Args:
-        training: The recipe.
-        checkpoints: The checkpoints of the run. The newest has the steps and minutes so far.
-        steps: The steps so far, if the newest checkpoint does not have them.
+    before the callbacks that save or stop. The newest checkpoint has the steps and minutes so far;
+    where it has none, as those of earlier versions, there have been `steps`.
     """
 
     def __init__(self, training: TrainingConfig, checkpoints: Checkpoints, steps: int = 0):

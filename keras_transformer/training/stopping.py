@@ -27,10 +27,6 @@ class FiniteLoss(keras.callbacks.Callback):
 
     Put it before callbacks that validate or save: they never see such weights.
 
-    Args:
-        state: The epoch in progress.
-        tokenizer: The tokenizer of the source, to quote sentences.
-
     Raises:
         FloatingPointError: From `fit`, with the epoch, the step and sentences of the batch.
     """
@@ -81,10 +77,6 @@ class SafeStop(keras.callbacks.Callback):
     back. It ends `fit`, the last step is saved, and the run resumes with the validation. Neither is
     a second signal held back. Signals without a handler in Python stay as they are. Put it after
     the callbacks that save and report.
-
-    Args:
-        state: The epoch in progress.
-        save: Saves the state after a step.
     """
 
     def __init__(self, state: EpochState, save: Callable[[], None]):

@@ -33,13 +33,8 @@ class Summaries(keras.callbacks.Callback):
     translations of a few of its sentences, and, if matplotlib is installed and at most once a
     minute, the attention from the reference translation to the source of the first sentence.
 
-    Put it after the other two callbacks.
-
-    Args:
-        directory: The directory of the event files.
-        readings: The readings of the run.
-        validation: The validation.
-        label_smoothing: Label smoothing of the training loss, which is then named smoothed_loss.
+    Put it after the other two callbacks. With label smoothing, the training loss is named
+    smoothed_loss.
     """
 
     def __init__(

@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 SELECTING = {"translation": "val_bleu", "parsing": "val_f1"}
 """For each task, the score that selects the best epoch."""
 
-NAMES = {"val_bleu": "BLEU", "val_f1": "F1"}
-"""How these scores are called in messages."""
+NAMES = {"nll": "NLL", "bleu": "BLEU", "f1": "F1", "chrf": "chrF"}
+"""How scores are called in messages."""
 
 
 class Validation(keras.callbacks.Callback):
@@ -196,11 +196,6 @@ def output_scores(outputs: Sequence[str], pairs: Pairs, data: DataConfig) -> dic
     For translations these are `direction_scores`. For trees, they are `val_f1` and
     `val_complete_match` of `score_brackets`.
 
-    Args:
-        outputs: What a model makes of the sources.
-        pairs: Sources and references.
-        data: The data section of the run.
-
     >>> data = DataConfig(task="parsing", train_source="a.mrg", validation_source="b.mrg")
     >>> pairs = [("We left", "(S (NP (PRP We)) (VP (VBD left)))")]
     >>> output_scores(["(S (NP (XX We)) (NP (XX left)))"], pairs, data)["val_f1"]
@@ -218,13 +213,8 @@ def direction_scores(
 ) -> dict[str, float]:
     """Return `val_bleu`, `val_chrf`, and with languages the BLEU of each, such as `val_bleu_de`.
 
-    With languages, `val_bleu` and `val_chrf` are the means of theirs, whatever their numbers of
-    sentences. Pairs with an empty source, which has no tag, don't count.
-
-    Args:
-        translations: Translations of the sources.
-        pairs: Sources, with tags if there are languages, and reference translations.
-        languages: The target languages, none if sources have no tags.
+    With languages, whose tags the sources have, `val_bleu` and `val_chrf` are the means of theirs,
+    whatever their numbers of sentences. Pairs with an empty source, which has no tag, don't count.
 
     >>> pairs = [(">>de<< a dog here", "ein Hund ist hier"), (">>fr<< a cat", "un chat est ici")]
     >>> scores = direction_scores(["ein Hund ist hier", "der Hund"], pairs, ["de", "fr"])
@@ -245,13 +235,7 @@ def subset_noise(
 ) -> float:
     """Return how far `val_bleu` of a part of a text is from that of the whole, with 95% confidence.
 
-    Sentences are resampled, independently for each language.
-
-    Args:
-        translations: Translations of the sources.
-        pairs: The part, evenly spaced: sources and references.
-        data: The data section of the run.
-        share: The share that the part is of the whole.
+    The part is evenly spaced. Sentences are resampled, independently for each language.
     """
     groups = _groups(translations, pairs, data.validation_languages).values()
     widths = [bleu_interval(*group) for group in groups]

@@ -8,6 +8,7 @@ from matplotlib import image
 from keras_transformer.config import ExperimentConfig
 from keras_transformer.training.csv_tables import read_history
 from pipelines import figures
+from tests.helpers.tensorboard import logged
 
 pytestmark = pytest.mark.slow  # They train a model and export it.
 
@@ -21,28 +22,17 @@ NAMES = {
 }
 
 
-def images_of(directory):
-    """Return the names and the PNGs in a TensorBoard log."""
-    found = {}
-    for path in directory.iterdir():
-        for record in tf.data.TFRecordDataset(str(path)):
-            event = tf.compat.v1.Event.FromString(record.numpy())
-            for value in event.summary.value:
-                _width, _height, png = value.tensor.string_val
-                found[value.tag] = png
-    return found
-
-
 def test_each_figure_is_a_png_an_svg_and_a_tensorboard_image(run, tmp_path, capsys):
     output = tmp_path / "new" / "figures"
     figures.main(["--model", run, "--output", str(output), "one red dog sees"])
     files = {path.name for path in output.iterdir()} - {"tensorboard"}
     assert files == {f"{name}{suffix}" for name in NAMES for suffix in (".png", ".svg")}
-    logged = images_of(output / "tensorboard")
-    assert logged.keys() == NAMES
+    images = logged(output / "tensorboard")
+    assert images.keys() == NAMES
     for name in NAMES:
         height, width, _ = image.imread(output / f"{name}.png").shape
-        assert tf.io.decode_png(logged[name]).shape == (height, width, 3)
+        [(_width, _height, png)] = images[name].values()
+        assert tf.io.decode_png(png).shape == (height, width, 3)
         svg = ElementTree.parse(output / f"{name}.svg").getroot()
         assert svg.tag == "{http://www.w3.org/2000/svg}svg"
         inches = [float(svg.get(side).removesuffix("pt")) / 72 for side in ("width", "height")]

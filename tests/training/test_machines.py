@@ -112,11 +112,8 @@ def check_on_all(contents):
     return errors
 
 
-def test_machines_with_the_same_content_go_on():
-    assert check_on_all(["one", b"one", "one"]) == []
-
-
 def test_every_machine_names_those_that_differ_from_the_chief():
+    assert check_on_all(["one", b"one", "one"]) == []
     message = (
         "All machines of a run must have the same text, received another on b:1, c:1 than on a:1. "
         "Give it."

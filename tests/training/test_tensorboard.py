@@ -9,21 +9,10 @@ from keras_transformer.plots import sentence_attention
 from keras_transformer.training import tensorboard
 from keras_transformer.training.tensorboard import Summaries
 from keras_transformer.translation.translator import Translator
+from tests.helpers.tensorboard import logged
 from tests.helpers.tiny import tiny_model, tiny_tokenizer, toy_pairs
 
 SCORES = {"val_nll": 2.0, "val_accuracy": 0.25, "val_bleu": 12.5}
-
-
-def logged(directory):
-    """Return the values of each tag by step."""
-    found = {}
-    for path in sorted(directory.iterdir()):
-        for record in tf.data.TFRecordDataset(str(path)):
-            event = tf.compat.v1.Event.FromString(record.numpy())
-            for value in event.summary.value:
-                content = tf.make_ndarray(value.tensor)
-                found.setdefault(value.tag, {})[event.step] = content
-    return found
 
 
 @pytest.fixture
