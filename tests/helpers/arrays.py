@@ -18,6 +18,18 @@ def padding_mask(length: int, lengths: list[int]) -> np.ndarray:
     return (np.arange(length) < np.array(lengths)[:, None])[:, None]
 
 
+def padded_batch(
+    lengths: list[int], sizes: tuple[int, int], vocab_size: int
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Return inputs and labels of sentences of these lengths, padded or cut to sizes (S, T)."""
+    random = np.random.default_rng(1)
+    source, labels = (random.integers(4, vocab_size, size=(len(lengths), size)) for size in sizes)
+    for row, length in enumerate(lengths):
+        source[row, length:] = labels[row, length:] = 0
+    target = np.pad(labels[:, :-1], [(0, 0), (1, 0)], constant_values=2)
+    return {"source": source, "target": target}, labels
+
+
 def assert_same_weights(ours: Any, theirs: Any, atol: float = 0.0) -> None:
     """Compare the weights of two models, or two lists of arrays; exactly by default."""
     ours, theirs = (x if isinstance(x, list) else x.get_weights() for x in (ours, theirs))

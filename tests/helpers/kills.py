@@ -24,12 +24,12 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_transformer.config import ExperimentConfig
 from keras_transformer.training import run
 from keras_transformer.training.checkpoints import run_checkpoints
 from keras_transformer.training.csv_tables import read_history
 from keras_transformer.training.resume import EpochState
 from keras_transformer.translation.translator import Translator
+from tests.helpers.tiny import toy_data, toy_experiment
 from tests.helpers.twenty_steps import newest_checkpoint
 
 INTERVAL = 4
@@ -43,26 +43,17 @@ CASES = [
 
 def experiment(text, subword_dropout, **training):
     """Return an experiment of 46 steps on the toy text in a directory."""
-    data = {path.name.replace(".", "_"): str(path) for path in text.iterdir()}
     recipe = {
         "epochs": EPOCHS,
         "steps_per_epoch": STEPS,
-        "batch_tokens": 60,
         "warmup_steps": 20,
         "learning_rate_scale": 0.5,
         "average_checkpoints": 1,
         "checkpoint_steps": INTERVAL,
         **training,
     }
-    model = {"vocab_size": 380, "num_layers": 1, "d_model": 16, "d_ff": 24, "num_heads": 2}
-    return ExperimentConfig.from_dict(
-        {
-            "model": model,
-            "data": {**data, "subword_dropout": subword_dropout, "augment_upper": subword_dropout},
-            "training": recipe,
-            "decoding": {"beam_size": 1},
-        }
-    )
+    variation = {"subword_dropout": subword_dropout, "augment_upper": subword_dropout}
+    return toy_experiment(toy_data(text) | variation, {"d_model": 16, "d_ff": 24}, **recipe)
 
 
 def start(config, directory):

@@ -130,14 +130,21 @@ def tiny_translator(num_layers=2, **decoding):
 
 def write_toy_text(directory, train=400, validation=20):
     """Write train.source, train.target and so on, and return the data configuration."""
-    pairs = toy_pairs(train + validation)
-    config = {}
+    pairs, data = toy_pairs(train + validation), toy_data(directory)
     for split, part in (("train", pairs[:train]), ("validation", pairs[train:])):
         for side, name in enumerate(("source", "target")):
-            path = Path(directory) / f"{split}.{name}"
-            path.write_text("".join(f"{pair[side]}\n" for pair in part), encoding="utf-8")
-            config[f"{split}_{name}"] = str(path)
-    return config
+            text = "".join(f"{pair[side]}\n" for pair in part)
+            Path(data[f"{split}_{name}"]).write_text(text, encoding="utf-8")
+    return data
+
+
+def toy_data(directory):
+    """Return the data configuration of the text that `write_toy_text` writes."""
+    return {
+        f"{split}_{side}": str(Path(directory) / f"{split}.{side}")
+        for split in ("train", "validation")
+        for side in ("source", "target")
+    }
 
 
 def toy_experiment(data, model=None, **training):

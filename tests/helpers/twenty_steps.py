@@ -5,7 +5,7 @@ import dataclasses
 import h5py
 import numpy as np
 
-from tests.helpers.tiny import toy_experiment, write_toy_text
+from tests.helpers.tiny import toy_data, toy_experiment, write_toy_text
 
 
 def write_text(folder):
@@ -16,13 +16,8 @@ def write_text(folder):
 
 def twenty_steps(folder, **training):
     """Return an experiment of two epochs of 10 steps on the text that `write_text` has written."""
-    data = {
-        f"{split}_{side}": str(folder / f"{split}.{side}")
-        for split in ("train", "validation")
-        for side in ("source", "target")
-    }
     recipe = {"epochs": 2, "steps_per_epoch": 10, "average_checkpoints": 1, **training}
-    config = toy_experiment(data, **recipe)
+    config = toy_experiment(toy_data(folder), **recipe)
     return dataclasses.replace(config, model=dataclasses.replace(config.model, dropout=0.0))
 
 

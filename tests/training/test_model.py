@@ -10,19 +10,15 @@ from keras_transformer.losses import LabelSmoothedCrossEntropy
 from keras_transformer.metrics import NegativeLogLikelihood, TokenAccuracy
 from keras_transformer.training.model import TrainingTransformer
 from keras_transformer.utils import compiled_steps
-from tests.helpers.arrays import assert_same_weights
+from tests.helpers.arrays import assert_same_weights, padded_batch
 
 B, S, T, V = 5, 6, 7, 13
 
 
 def batch():
     """Sentences of 7, 1, 0, 2 and 3 tokens, and a weight for each."""
-    random = np.random.default_rng(1)
-    source, labels = (random.integers(4, V, size=(B, length)) for length in (S, T))
-    for row, length in enumerate([7, 1, 0, 2, 3]):
-        source[row, length:] = labels[row, length:] = 0
-    target = np.concatenate([np.full((B, 1), 2), labels[:, :-1]], axis=1)
-    return {"source": source, "target": target}, labels, np.array([0.5, 2, 1, 3, 1], "float32")
+    weights = np.array([0.5, 2, 1, 3, 1], "float32")
+    return *padded_batch([7, 1, 0, 2, 3], (S, T), V), weights
 
 
 def compiled(

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.training.csv_tables import read_history, read_metrics
-from tests.helpers.arrays import assert_same_weights
+from tests.helpers.arrays import assert_same_weights, padded_batch
 from tests.helpers.twenty_steps import (
     assert_same_arrays,
     newest_checkpoint,
@@ -63,12 +63,8 @@ def build(kind):
 
 def batch(kind):
     """Return sentences of 6, 1, 2 and 0 tokens: halves have 7 and 2, and a quarter has none."""
-    random = np.random.default_rng(1)
-    source, labels = random.integers(4, V, size=(2, 4, 6))
-    for row, length in enumerate([6, 1, 2, 0]):
-        source[row, length:] = labels[row, length:] = 0
-    target = np.concatenate([np.full((4, 1), 2), labels[:, :-1]], axis=1)
-    return (source if kind == "functional" else {"source": source, "target": target}), labels
+    inputs, labels = padded_batch([6, 1, 2, 0], (6, 6), V)
+    return (inputs["source"] if kind == "functional" else inputs), labels
 
 
 def train(kind, optimizer, strategy, run_eagerly):

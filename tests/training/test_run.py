@@ -18,6 +18,7 @@ from tests.helpers.experiment import epochs_of
 from tests.helpers.tiny import (
     TOY_RECIPE,
     tiny_tokenizer,
+    toy_data,
     toy_experiment,
     toy_pairs,
     toy_run,
@@ -57,9 +58,7 @@ def test_the_directory_has_what_later_programs_need():
         "text",
         "vocabulary.model",
     ]
-    text = toy_run() / "text"
-    data = {path.name.replace(".", "_"): str(path) for path in text.iterdir()}
-    config = toy_experiment(data, **TOY_RECIPE)
+    config = toy_experiment(toy_data(toy_run() / "text"), **TOY_RECIPE)
     assert config.training.precision == "auto"
     settled = dataclasses.replace(
         config, training=dataclasses.replace(config.training, precision="float32")
