@@ -18,7 +18,7 @@ from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF
 
-from keras_transformer.documents.files import load_checker
+from keras_transformer.documents.bilingual import load_checker
 from keras_transformer.trees import Tree
 from keras_transformer.utils.files import write_json
 

@@ -51,7 +51,7 @@ def stream_catalog(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
     [('Open\\n', 'Auf\\n')]
     """
     path, found = Path(path), False
-    messages = read_messages(path, _STORES)
+    messages = read_messages(path, _STORES[path.suffix.lower()])
     if path.suffix.lower() == ".tmx":
         _choose_languages(path, messages)
     elif path.suffix.lower() != ".po":

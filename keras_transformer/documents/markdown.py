@@ -5,10 +5,11 @@ that start a note.
 """
 
 import html
+import io
 import itertools
 import re
-from collections.abc import Container
-from typing import NamedTuple
+from collections.abc import Callable, Container
+from typing import Any, NamedTuple
 
 _ATTRIBUTES = r"\{(?::|\s*[#.])[^{}<>\n]*\}"
 """Those of a heading, paragraph or link, such as `{#install .big}`, as a regular expression."""
@@ -18,14 +19,14 @@ _COMMENT = "<!--(?:[^-]|-[^-])*-->"
 _FORMULA = r"\$\$[^$]+\$\$"
 MARKS = rf"\[\^[^\[\]\s]+\]|{_COMMENT}|{_FORMULA}|{_ATTRIBUTES}"
 """References to footnotes, comments, formulas and attributes, as a regular expression."""
-FRONT = re.compile(
+_FRONT = re.compile(
     r"\ufeff?(?:(?:[ \t]*\n)*(?:\+\+\+[ \t]*\n(?:.*\n)*?\+\+\+|---[ \t]*\n(?:.*\n)*?(?:---|\.\.\.))"
     r"[ \t]*(?:\n(?:[ \t]*\n)*|$))?"
 )
 """A byte order mark and front matter of TOML or YAML, if any."""
-LABEL = re.compile(r"\[\^[^\[\]\s]+\]:\s+|\[[ xX]\]\s+|:\s+|")
+_LABEL = re.compile(r"\[\^[^\[\]\s]+\]:\s+|\[[ xX]\]\s+|:\s+|")
 """What a footnote, a task or a definition starts with, if a text is one."""
-DIVISION = ":::"
+_DIVISION = ":::"
 """What the lines around a division start with, which stay."""
 _PREFIX = r"^(?:[ \t>]|[-*+][ \t]|[0-9]{1,9}[.)][ \t])*"
 """What stands before the first line of a block in quotes and lists."""
@@ -62,7 +63,7 @@ _LONGEST = 8192
 """Characters of a paragraph whose marks are found; no other thread runs while they are."""
 
 # Unicode's characters for internal use, which are in no text.
-_AMPERSAND, _PIPE, NOTE, _COLON = "\ufdd0", "\ufdd1" * 2, "\ufdd2", "\ufdd3"
+_AMPERSAND, _PIPE, _NOTE, _COLON = "\ufdd0", "\ufdd1" * 2, "\ufdd2", "\ufdd3"
 """What stands for `&`, for an escaped `|` in its width, ends the line that starts a note, and is
 the `:` of a footnote, which would be a link's definition if its text is one word."""
 _SIGNS = {ord(" "): "\ufdd4", ord("\t"): "\ufdd5", ord("|"): "\ufdd6"}
@@ -73,26 +74,26 @@ _ENTITY = re.compile(r"&(?=(?P<name>[A-Za-z][A-Za-z0-9]*|#[0-9]+|#[xX][0-9A-Fa-f
 _NOTES = (
     (
         re.compile(r"(?m)^(?=.*\n[ \t]*>)(.*>[ \t]*\[!\w+\].*)\n([ \t]*>[ \t>]*)"),
-        rf"\1{NOTE}\n\2\n\2",
+        rf"\1{_NOTE}\n\2\n\2",
     ),
     (
-        re.compile(rf"(?m)^([ \t]*(?:!!!|\?\?\?\+?|===)[ \t]+\S.*)(?<!{NOTE})\n(?=[ \t]{{4}})"),
-        rf"\1{NOTE}\n\n",
+        re.compile(rf"(?m)^([ \t]*(?:!!!|\?\?\?\+?|===)[ \t]+\S.*)(?<!{_NOTE})\n(?=[ \t]{{4}})"),
+        rf"\1{_NOTE}\n\n",
     ),
     (
         re.compile(
             r"(?m)^([ \t>]*[^\s>].*)\n"
-            rf"(?=([ \t]{{0,3}}(?=\[\^[^\[\]\s]+\]:)|[ \t>]*(?={DIVISION}|:[ \t]+\S"
+            rf"(?=([ \t]{{0,3}}(?=\[\^[^\[\]\s]+\]:)|[ \t>]*(?={_DIVISION}|:[ \t]+\S"
             rf"|{_ATTRIBUTES}[ \t]*$)|[ \t]*>[ \t>]*(?==+[ \t]*$)))"
         ),
-        rf"\1\n\2\n\2{NOTE}\n\2\n",
+        rf"\1\n\2\n\2{_NOTE}\n\2\n",
     ),
     (
         re.compile(
-            rf"(?m)({_PREFIX}(?:{DIVISION}.*|{_ATTRIBUTES}[ \t]*)|^[ \t]*>[ \t>]*=+[ \t]*)\n"
+            rf"(?m)({_PREFIX}(?:{_DIVISION}.*|{_ATTRIBUTES}[ \t]*)|^[ \t]*>[ \t>]*=+[ \t]*)\n"
             r"(?=([ \t>]*)[^\s>])"
         ),
-        rf"\1{NOTE}\n\2\n",
+        rf"\1{_NOTE}\n\2\n",
     ),
     (
         re.compile(r"(?m)^([ \t>]*:)([ \t]+)(?=\S)"),
@@ -117,6 +118,38 @@ class _Opened(NamedTuple):
     """The length of the text before it."""
 
 
+def change_markdown(renderer: Any, content: bytes, change: Callable[[str], str]) -> bytes:
+    """Return a page of Markdown whose texts are changed.
+
+    Args:
+        renderer: The class of translate-toolkit that writes it.
+        content: The page, in UTF-8.
+        change: Returns what is written for a paragraph, heading or cell with tags of `to_tags`.
+    """
+    from mistletoe.block_token import Document
+
+    end = "\r\n" if 2 * content.count(b"\r\n") > content.count(b"\n") else "\n"
+    text = content.decode().replace("\r\n", "\n")
+    rest = _FRONT.sub("", text, count=1)
+    front = text.removesuffix(rest)
+    names = _find_definitions(text)
+
+    def callback(text, *_):
+        text = text.strip()
+        if not text or text.endswith(_NOTE) or text.startswith(_DIVISION):
+            return text
+        text = show(text)
+        label = _LABEL.match(text)[0]
+        text = text.removeprefix(label)
+        return hide(label + _escape_start(from_tags(change(to_tags(text, names))), text))
+
+    # The file of translate-toolkit reads tables before all else, also those in a list or code.
+    with renderer(callback, extract_code_blocks=False, no_placeholders=True) as page:
+        lines = io.StringIO(hide(rest, notes=True), newline="\n")
+        written = page.render(Document(lines))
+    return (front + show(written)).replace("\n", end).encode()
+
+
 def hide(text: str, notes: bool = False) -> str:
     r"""Return Markdown whose escapes, and notes if so, its parser leaves as they are.
 
@@ -135,7 +168,8 @@ def hide(text: str, notes: bool = False) -> str:
         is_block = all(x.startswith(inside) and not _OTHER.match(x, len(inside)) for x in lines)
         if found["fence"] or not is_block:
             return found[0]
-        return f"{found['prefix']}{_CODE}{NOTE}\n{inside}{found['formula']}{NOTE}\n{inside}{_CODE}"
+        formula = f"{found['formula']}{_NOTE}"
+        return f"{found['prefix']}{_CODE}{_NOTE}\n{inside}{formula}\n{inside}{_CODE}"
 
     def mark(part):
         for pattern, rewrite in _NOTES:
@@ -173,17 +207,17 @@ def _count_cells(line):
 
 def show(text: str) -> str:
     """Return the Markdown that `hide` returned, or a part or translation of it, as it was."""
-    text = re.sub(rf"(?:\n[ \t>]*\n[ \t>]*)?{NOTE}\n[ \t>]*\n", "\n", text)
-    text = re.sub(rf"{_CODE}{NOTE}\n[ \t>]*(?=\$)|{NOTE}\n[ \t>]*{_CODE}", "", text)
+    text = re.sub(rf"(?:\n[ \t>]*\n[ \t>]*)?{_NOTE}\n[ \t>]*\n", "\n", text)
+    text = re.sub(rf"{_CODE}{_NOTE}\n[ \t>]*(?=\$)|{_NOTE}\n[ \t>]*{_CODE}", "", text)
     for sign, hidden in _SIGNS.items():
         text = text.replace(hidden, chr(sign))
     return text.replace(_AMPERSAND, "&").replace(_PIPE, r"\|").replace(_COLON, ":")
 
 
-def find_definitions(text: str) -> set[str]:
+def _find_definitions(text: str) -> set[str]:
     """Return the names of Markdown that a link such as `[name]` may refer to.
 
-    >>> sorted(find_definitions("[A b]: c.md\\n[^1]: A note.\\n[Keras]: https://keras.io"))
+    >>> sorted(_find_definitions("[A b]: c.md\\n[^1]: A note.\\n[Keras]: https://keras.io"))
     ['a b', 'keras']
     """
     return {_name(name) for name in _DEFINITION.findall(_FENCED.sub("", text))}
@@ -193,10 +227,10 @@ def _name(text):
     return " ".join(text.split()).casefold()
 
 
-def escape_start(text: str, source: str) -> str:
+def _escape_start(text: str, source: str) -> str:
     r"""Return the translation of a paragraph that starts no block, unless the source does.
 
-    >>> escape_start("3. Januar", "January 3"), escape_start("# eins", "one")
+    >>> _escape_start("3. Januar", "January 3"), _escape_start("# eins", "one")
     ('3\\. Januar', '\\# eins')
     """
     found = _BLOCK.match(text)
@@ -208,7 +242,7 @@ def escape_start(text: str, source: str) -> str:
 def to_tags(text: str, names: Container[str] = ()) -> str:
     """Return a paragraph of Markdown with tags in capitals for its emphasis and links.
 
-    One that is very long stays as it is. `names` are those of `find_definitions`.
+    One that is very long stays as it is. `names` are those of `_find_definitions`.
 
     >>> to_tags("A **bold** [link](https://keras.io) and `*code*`.")
     'A <B is="">bold</B> <A href="(https://keras.io)">link</A> and `*code*`.'

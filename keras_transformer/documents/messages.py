@@ -3,6 +3,8 @@
 import re
 from collections.abc import Mapping, Sequence
 
+from keras_transformer.documents.groups import Begin, Translate, shown, translate_all
+
 _HEAD = re.compile(
     r"\{\s*[\w.-]+\s*,\s*(?:plural|selectordinal|select)\s*,(?:\s*offset:\s*\d+)?", re.ASCII
 )
@@ -14,6 +16,8 @@ _DOUBLED = re.compile("(?<!')''(?=[{}#])")
 _ALONE = re.compile("(?<!')'(?!')")
 _ARGUMENT = re.compile(r"(?<![{$#])\{\s*\w+\s*[,}]")  # No {{name}} or ${name}.
 _MOST_DEPTH = 20
+_NUMBER = "{icu_number}"
+"""The placeholder that stands for the `#` of a plural form while it is translated."""
 
 
 def read_message(text: str) -> list[str] | None:
@@ -63,6 +67,31 @@ def write_message(parts: Sequence[str], found: Mapping[str, str]) -> tuple[str, 
         else:
             rejected.append(text)
     return "".join(changed), rejected
+
+
+def translate_forms(
+    texts: Sequence[str], translate: Translate, begin: Begin
+) -> tuple[Mapping[str, str], list[str]]:
+    """Return the same as `translate_all`, for messages that may have forms inside, one by one."""
+    messages = {text: parts for text in texts if (parts := read_message(text))}
+    inside = {part: None for parts in messages.values() for part in parts[1::2] if part.strip()}
+    hidden = {part for part in inside if "#" in part and _NUMBER not in part}
+
+    def translate_numbers(texts):
+        found = translate([x.replace("#", _NUMBER) if x in hidden else x for x in texts])
+        pairs = zip(texts, found, strict=True)
+        return [new.replace(_NUMBER, "#") if text in hidden else new for text, new in pairs]
+
+    others = [text for text in texts if text not in messages]
+    found, failures = translate_all([*others, *inside], translate_numbers, begin)
+    written = {}
+    for text, parts in messages.items():
+        if len(parts) == 1:
+            failures.append(f"{shown(text)}: its syntax is not understood")
+            continue
+        written[text], rejected = write_message(parts, found)
+        failures += [f"{shown(x)}: its translation changes braces or #" for x in rejected]
+    return {**found, **written}, list(dict.fromkeys(failures))
 
 
 def double_apostrophes(text: str, translation: str) -> str:
