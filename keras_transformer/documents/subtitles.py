@@ -11,8 +11,8 @@ _TIMES = re.compile(rf"\ufeff?[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}")
 """The line that starts a cue, which may have settings after the times."""
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _BREAK = re.compile(r"[\r\n]+")
-_WESTERN = frozenset("äöüßÄÖÜéèêëàâçùûîïôœæñ¿¡áíóúÍÓÚåÅøØÆÉÈÊÀÇÑÁãìò’‘“”„…–—«»°½¼²³€£©®´·\xa0")
-"""Signs of texts in Western languages."""
+_WESTERN = frozenset("äöüßéèêëàâçùûîïôœæñ¿¡áíóúåøãõìò’‘“”„…–—«»°½¼²³€£©®´·\xa0")
+"""Signs of texts in Western languages, in lowercase."""
 _MOST_WESTERN = 0.9
 """The share of them among signs that are none of ASCII, with which a text is one of those."""
 _HUNGARIAN = frozenset("áéíóöúüõû")
@@ -44,8 +44,6 @@ def change_subtitles(content: bytes, change: Callable[[str], str]) -> bytes:
     if not is_webvtt and not any(map(_TIMES.match, lines)):
         raise ValueError("it has no line of times, such as 00:00:01,000 --> 00:00:02,000")
     found = "".join(_change_lines(lines, is_webvtt, change))
-    if found == "".join(lines):
-        return content
     try:
         return found.encode(encoding)
     except UnicodeEncodeError:
@@ -64,9 +62,10 @@ def _find_encoding(content):
 
         results = charset_normalizer.from_bytes(content)
         if best := results.best():
-            # It takes cp1250 or cp775 where cp1252 is as good.
-            equal = [x for x in results if x.chaos <= best.chaos and x.coherence >= best.coherence]
-            names = {name for x in equal for name in (x.encoding, *x.could_be_from_charset)}
+            # It often takes cp1250 or another one for cp1252.
+            names = {
+                name for each in results for name in (each.encoding, *each.could_be_from_charset)
+            }
             return "cp1252" if "cp1252" in names and _is_western(content) else best.encoding
         raise ValueError("its encoding is not known; convert it to UTF-8") from None
 

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from keras_transformer.documents.subtitles import change_subtitles
-from tests.helpers.documents import each, find_kept, kept_texts, translated
+from tests.helpers.documents import each, find_kept, kept_texts, texts_of, translated
 
 VTT = """WEBVTT - A title
 
@@ -21,13 +21,17 @@ intro
 2
 00:05.000\t-->\t00:07.000 line:0
 
+NOTE Some
+
 00:08.000 --> 00:09.000
 Some,
 <c.red>some</c>
 """
 
 
-SRT = """1
+SRT = """No cue.
+
+1
 00:00:01,000 --> 00:00:04,000  X1:100 X2:200
 Some.
 42
@@ -37,7 +41,9 @@ more
 00:00:05,000 --> 00:00:07,000
 3
 100:00:05,000 --> 100:00:06,000 align:start
-{\\an8}Some --> 1"""
+{\\an8}Some --> 1
+100:00:07,000 --> 100:00:08,000
+Last"""
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
@@ -45,13 +51,13 @@ more
     ("suffix", "content", "texts"),
     [
         (".vtt", VTT, ["<v Anna>Some.</v>", "Some,\n<c.red>some</c>"]),
-        (".srt", SRT, ["Some.\n42", "more", r"{\an8}Some --> 1"]),
+        (".srt", SRT, ["Some.\n42", "more", r"{\an8}Some --> 1", "Last"]),
     ],
 )
 def test_only_the_text_of_cues_changes(suffix, content, texts, end, tmp_path):
     content = "\ufeff" + content.replace("\n", end)
     assert kept_texts(tmp_path, suffix, content) == texts
-    found, _ = translated(tmp_path, suffix, content, each(lambda text: f"{text}\n\n!"))
+    found, _ = translated(tmp_path, suffix, content, each("\n{}\n \n!\n".format))
     for text in texts:
         text = text.replace("\n", end)
         content = content.replace(text, f"{text}{end}!")
@@ -82,12 +88,22 @@ def test_subtitles_of_any_lines_come_back():
         ("cp1250", "k\u016f\u0148 \u00fap\u011bl \u010f\u00e1belsk\u00e9 \u00f3dy"),
         ("cp1250", "\u0151r, h\u0171s \xe9s k\xe9k"),
         ("cp1250", "Dzie\u0144 dobry.\nNie wiem.\nDzi\u0119kuj\u0119 bardzo"),
+        ("cp1250", "N\xe9zd, m\xe1r k\xe9sz.\n\xc9bren v\xe1rj\xe1k \u0151t. M\xe9g k\xe9t \xf3ra"),
+        ("cp1250", "M\xe1r k\xe9sz. Keser\u0171"),
+        (
+            "cp1252",
+            "C\u2019est l\u2019\xe9t\xe9.\nO\xf9 \xe7a m\xe8ne.\n\xc0 bient\xf4t, mon c\u0153ur",
+        ),
+        ("cp1252", "N\xe3o \xe9.\nAs a\xe7\xf5es s\xe3o m\xe1s.\nVoc\xea est\xe1 \xe0 espera"),
+        ("cp1251", "Привет, как дела?\nЯ не знаю, что сказать.\nПомоги мне"),
         ("utf-16", "d\xe9j\xe0"),
+        ("utf-16-be", "d\xe9j\xe0"),
         ("utf-8-sig", "\u0448"),
     ],
 )
 def test_subtitles_keep_their_encoding_where_they_can(encoding, word, tmp_path):
-    content = f"1\n00:00:01,000 --> 00:00:02,000\nA {word}.\n"
+    mark = "\ufeff" if encoding == "utf-16-be" else ""
+    content = f"{mark}1\n00:00:01,000 --> 00:00:02,000\nA {word}.\n"
     before = content.encode(encoding)
     assert kept_texts(tmp_path, ".srt", before) == [f"A {word}."]
     found, _ = translated(tmp_path, ".srt", before, each(lambda _: "A dog."))
@@ -95,3 +111,14 @@ def test_subtitles_keep_their_encoding_where_they_can(encoding, word, tmp_path):
     found, _ = translated(tmp_path, ".srt", before, each(lambda _: "\u0448 \u00fd\u3042"))
     written = encoding if encoding.startswith("utf") else "utf-8"
     assert found.decode(written) == content.replace(f"A {word}.", "\u0448 \u00fd\u3042")
+
+
+@pytest.mark.parametrize("content", [b"", b"x", b"WEBVT\n\n00:01.000 -->\nOne\n"])
+def test_a_file_without_cues_is_refused(content, tmp_path):
+    with pytest.raises(ValueError, match="it has no line of times, such as 00:00:01,000"):
+        texts_of(tmp_path, ".srt", content)
+
+
+def test_bytes_of_no_encoding_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="its encoding is not known; convert it to UTF-8"):
+        texts_of(tmp_path, ".srt", bytes(range(128, 256)))
