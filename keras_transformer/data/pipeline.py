@@ -14,11 +14,9 @@ from keras_transformer.data.variation import Variation
 if TYPE_CHECKING:
     import tensorflow as tf
 
-
 # Making a batch takes under a millisecond. Keras peeks at the first batch, which must not make the
 # generator run to the end of the epoch.
 _PREFETCHED = 2
-
 
 # With `vary`, batches are planned for parts of a pass of this many pairs: enough for little
 # padding, and few enough that the first batch comes soon. As the number of batches is fixed before
@@ -100,7 +98,9 @@ class TokenBatches:
         self.widths = widths
         self.epoch = 0
         self.step = 0
-        self._planned: tuple[int, list[np.ndarray]] | None = None
+        self._growth = 1.0 if vary is None else vary.growth
+        self._kept = 1.0 if self._growth == 1 else 1 - _LEFT_OUT
+        self._planned: tuple[int, EncodedPairs, list[np.ndarray]] | None = None
         self._ordered: tuple[int, np.ndarray] | None = None
         self._varied: dict[int, Future[EncodedPairs]] = {}
         self._pass_length = self._count()
@@ -137,11 +137,10 @@ class TokenBatches:
         members = self._members(0)
         if members is not None:
             lengths = lengths[members]
-        self._parts = _bounds(len(lengths), -(-len(lengths) // _PART))
-        if self.vary is None:
-            return count_batches(lengths, self.batch_tokens, self.widths)
-        growth = self.vary.growth
-        if self.widths:
+        parts = 1 if self.vary is None else -(-len(lengths) // _PART)
+        self._parts = _bounds(len(lengths), parts)
+        growth = self._growth
+        if self.widths and growth != 1:
             lengths, growth = np.minimum(np.round(lengths * growth), self.widths[-1]).astype(int), 1
         number = count_batches(lengths, self.batch_tokens, self.widths)
         return max(1, int(number * growth * self._kept))
@@ -151,15 +150,10 @@ class TokenBatches:
         tokens, start = 0.0, 0
         for number, weight in self.weights or [(len(self.pairs), 1)]:
             end = start + number
-            for offsets in (self.pairs.source_offsets, self.pairs.target_offsets):
+            for _, offsets in self.pairs.sides:
                 tokens += weight * float(offsets[end] - offsets[start] + number)
             start = end
-        return tokens * (self.vary.growth * self._kept if self.vary else 1.0)
-
-    @property
-    def _kept(self) -> float:
-        """The share of the batches of a varied pass that are not left out."""
-        return 1.0 if self.vary is None or self.vary.growth == 1 else 1 - _LEFT_OUT
+        return tokens * self._growth * self._kept
 
     def _members(self, number: int) -> np.ndarray | None:
         """Return the pairs of a pass, or None if it has each pair once."""
@@ -180,17 +174,31 @@ class TokenBatches:
             )
         return np.concatenate(parts)
 
-    def _plan(self, number: int) -> list[np.ndarray]:
-        """Return the batches of a pass, which is planned once for all of its epochs."""
-        planned = self._planned
-        if planned is None or planned[0] != number:
+    def _from(self, number: int, place: int) -> Iterator[tuple[EncodedPairs, np.ndarray]]:
+        """Yield the pairs and indices of each batch, from a place in a pass on, without end."""
+        parts = len(self._parts) - 1
+        batches = _bounds(self._pass_length, parts)
+        first = int(np.searchsorted(batches, place, side="right")) - 1
+        skip = place - batches[first]
+        for key in count(number * parts + first):
+            pairs, plan = self._plan(key)
+            part = key % parts
+            for step in range(skip, batches[part + 1] - batches[part]):
+                yield pairs, plan[step % len(plan)]  # With `vary`, most plans have more.
+            skip = 0
+
+    def _plan(self, key: int) -> tuple[EncodedPairs, list[np.ndarray]]:
+        """Return the pairs and the batches of a part, planned once for all epochs that have it."""
+        planned = self._planned  # Keras may begin an epoch in another thread.
+        if planned is None or planned[0] != key:
             planned = self._planned = None  # Two plans at a time would take twice the memory.
-            planned = number, self._new_plan(self.pairs, number, self._members(number))
-            self._planned = planned
-        return planned[1]
+            pairs = self.pairs if self.vary is None else self._vary(key)
+            members = self._members(key) if self.vary is None else None
+            planned = self._planned = key, pairs, self._new_plan(pairs, key, members)
+        return planned[1:]
 
     def _new_plan(
-        self, pairs: EncodedPairs, number: int, members: np.ndarray | None = None
+        self, pairs: EncodedPairs, key: int, members: np.ndarray | None
     ) -> list[np.ndarray]:
         source_lengths, target_lengths = pairs.source_lengths, pairs.target_lengths
         if members is not None:
@@ -200,7 +208,7 @@ class TokenBatches:
             self.batch_tokens,
             num_replicas=self.num_replicas,
             seed=self.seed,
-            epoch=number,
+            epoch=key,
             shuffle=self.shuffle,
             group_by=source_lengths - target_lengths,
             widths=self.widths,
@@ -209,42 +217,18 @@ class TokenBatches:
             return plan
         return [np.where(batch < 0, batch, members[batch]) for batch in plan]
 
-    def _from(self, number: int, place: int) -> Iterator[tuple[EncodedPairs, np.ndarray]]:
-        """Yield the pairs and indices of each batch, from a place in a pass on, without end."""
-        for n in count(number):
-            plan = self._plan(n)
-            for step in range(place, self._pass_length):
-                yield self.pairs, plan[step % len(plan)]
-            place = 0
-
-    def _varied_from(self, number: int, place: int) -> Iterator[tuple[EncodedPairs, np.ndarray]]:
-        """Yield what `_from` does, with other tokens in each pass."""
-        parts = len(self._parts) - 1
-        batches = _bounds(self._pass_length, parts)
-        first = int(np.searchsorted(batches, place, side="right")) - 1
-        skip = place - batches[first]
-        for n, part in (divmod(each, parts) for each in count(number * parts + first)):
-            varied = self._part(n, part)
-            plan = self._new_plan(varied, n * parts + part)
-            for step in range(skip, batches[part + 1] - batches[part]):
-                yield varied, plan[step % len(plan)]  # As a rule, there are more in the plan.
-            skip = 0
-
-    def _part(self, number: int, part: int) -> EncodedPairs:
+    def _vary(self, key: int) -> EncodedPairs:
         """Return a part of a pass with its tokens, and start to segment the next part."""
+        before = self._varied  # Keras may begin an epoch more than once; short epochs share parts.
+        varied = {each: before.get(each) or self._segment(each) for each in (key, key + 1)}
+        self._varied = varied
+        return varied[key].result()
+
+    def _segment(self, key: int) -> Future[EncodedPairs]:
         assert self.vary is not None
-        parts = len(self._parts) - 1
-        place = number * parts + part
-        wanted = {}
-        for key in (place, place + 1):
-            future = self._varied.get(key)
-            if future is None:
-                n, i = divmod(key, parts)
-                start, end = self._parts[i : i + 2]
-                future = self.vary.segment(n, start, self._order(n)[start:end])
-            wanted[key] = future
-        self._varied = wanted  # Keras may begin an epoch more than once; short epochs share parts.
-        return wanted[place].result()
+        number, part = divmod(key, len(self._parts) - 1)
+        start, end = self._parts[part : part + 2]
+        return self.vary.segment(number, start, self._order(number)[start:end])
 
     def _order(self, number: int) -> np.ndarray:
         """Return the pairs of a pass in random order."""
@@ -261,8 +245,7 @@ class TokenBatches:
         """Yield the batches of the current epoch, and move on to the next after the last one."""
         epoch, done = self.epoch, self.step
         number, place = divmod(epoch * len(self) + done, self._pass_length)
-        batches = (self._from if self.vary is None else self._varied_from)(number, place)
-        of_epoch = islice(batches, len(self) - done)
+        of_epoch = islice(self._from(number, place), len(self) - done)
         for step, (pairs, indices) in enumerate(of_epoch, start=done + 1):
             batch = pairs.padded_batch(indices, self._width(pairs, indices))
             # Keras starts more iterators than it finishes (it peeks at a batch to build the model)
@@ -276,10 +259,7 @@ class TokenBatches:
         if self.widths is None:
             return None
         kept = indices[indices >= 0]
-        longest = max(
-            (offsets[kept + 1] - offsets[kept]).max() + 1
-            for offsets in (pairs.source_offsets, pairs.target_offsets)
-        )
+        longest = max((offsets[kept + 1] - offsets[kept]).max() + 1 for _, offsets in pairs.sides)
         rows = {
             width: rows_per_batch(self.batch_tokens, width, is_static=True) for width in self.widths
         }
