@@ -4,6 +4,7 @@ import copy
 import re
 from collections.abc import Sequence
 from typing import Any
+from xml.sax import saxutils
 
 _XMLNS = re.compile(r"""\sxmlns(?::\w+)?=("[^"]*"|'[^']*')""")
 _NATIVE = ("ph", "bpt", "ept", "it")
@@ -105,25 +106,21 @@ def _read(part):
     from lxml import etree
 
     part = copy.deepcopy(part)
-    for number, each in enumerate(_kept_elements(part)):
+    for number, each in enumerate([*_kept_elements(part)]):
         mark = etree.Element("X", {"id": str(number)})
         mark.tail = each.tail
         each.getparent().replace(each, mark)
-    xml = etree.tostring(part, encoding="unicode", with_tail=False)
-    inside = xml[xml.index(">") + 1 : xml.rindex("</")] if part.text or len(part) else ""
-    return re.sub("<[^<>]*>", lambda tag: _XMLNS.sub("", tag[0]), inside)
+    inside = "".join(etree.tostring(each, encoding="unicode") for each in part)
+    text = saxutils.escape(part.text or "", {"\r": "&#13;"})
+    return text + re.sub("<[^<>]*>", lambda tag: _XMLNS.sub("", tag[0]), inside)
 
 
 def _kept_elements(source):
-    """Return the outermost elements of a message whose text is code or protected."""
-    kept, inside = list[Any](), set[Any]()
-    for each in source.iterdescendants("{*}*"):
-        name = _name(each)
-        is_kept = name in _NATIVE or each.get("translate") == "no"
-        is_kept |= name == "mrk" and each.get("mtype") == "protected"
-        if each.getparent() in inside:
-            inside.add(each)
-        elif is_kept and (each.text or len(each)):
-            kept.append(each)
-            inside.add(each)
-    return kept
+    """Yield the outermost elements of a message whose text is code or protected."""
+    for each in source.iterchildren("{*}*"):
+        is_kept = _name(each) in _NATIVE or each.get("translate") == "no"
+        is_kept |= each.get("mtype") == "protected"
+        if is_kept and (each.text or len(each)):
+            yield each
+        else:
+            yield from _kept_elements(each)

@@ -88,13 +88,12 @@ def test_code_and_protected_parts_of_xliff_stay(content, inside, text, tmp_path)
     assert f'{inside}<X id="9"/></target>' in translated(tmp_path, ".xlf", content, add)[0]
 
 
-SEGMENTS = """<seg-source><mrk mtype="seg" mid="1">One <ph id="1">a="<sub>tip</sub>"</ph>.</mrk> \
-<g id="2"><mrk mtype="seg" mid="2">Two &amp; <mrk mtype="protected">x</mrk></mrk></g>\
-</seg-source>"""
-
-
-DONE = """<mrk mtype="seg" mid="1">One <ph id="1">a="<sub>tip!</sub>"</ph>.!</mrk> \
-<g id="2"><mrk mtype="seg" mid="2">Two &amp; <mrk mtype="protected">x</mrk>!</mrk></g>"""
+PROTECTED = '<mrk mtype="protected">x <ph id="3"><sub>y</sub></ph></mrk>'
+SEGMENTS = f"""<seg-source><mrk mtype="seg" mid="1">One <ph id="1">a="<sub>tip</sub>"</ph>.</mrk> \
+<g id="2"><mrk mtype="seg" mid="2">Two &amp; {PROTECTED}</mrk></g></seg-source>"""
+DONE = f"""<mrk mtype="seg" mid="1">One <ph id="1">a="<sub>tip!</sub>"</ph>.!</mrk> \
+<g id="2"><mrk mtype="seg" mid="2">Two &amp; {PROTECTED}!</mrk></g>"""
+SOME_DONE = DONE.replace(f"Two &amp; {PROTECTED}!", "Zwei")
 
 
 @pytest.mark.parametrize(
@@ -105,11 +104,15 @@ DONE = """<mrk mtype="seg" mid="1">One <ph id="1">a="<sub>tip!</sub>"</ph>.!</mr
         (
             f'One. </source>{SEGMENTS}<target><mrk mtype="seg" mid="1"/> <mrk mtype="seg" mid="2">'
             "Zwei</mrk></target>",
-            DONE.replace('Two &amp; <mrk mtype="protected">x</mrk>!', "Zwei"),
+            SOME_DONE,
         ),
         (  # A segment that the target lacks.
             f'One. </source>{SEGMENTS}<target><mrk mtype="seg" mid="2">Zwei</mrk></target>',
-            DONE.replace('Two &amp; <mrk mtype="protected">x</mrk>!', "Zwei"),
+            SOME_DONE,
+        ),
+        (  # A target without segments.
+            f'One. </source>{SEGMENTS}<target>Zwei <x id="1"/></target>',
+            'Zwei <x id="1"/>',
         ),
         (  # Without ids, which are optional.
             'One. </source><seg-source><mrk mtype="seg">One.</mrk> <mrk mtype="seg">Two.</mrk>'
@@ -130,6 +133,7 @@ DONE = """<mrk mtype="seg" mid="1">One <ph id="1">a="<sub>tip!</sub>"</ph>.!</mr
             'A <ph id="1">="<sub>b <it id="2">x<sub>c</sub></it></sub>"</ph></source>',
             'A <ph id="1">="<sub>b <it id="2">x<sub>c!</sub></it>!</sub>"</ph>!',
         ),
+        ('A <ph id="1"><sub>b</sub><sub/></ph></source>', 'A <ph id="1"><sub>b!</sub><sub/></ph>!'),
     ],
 )
 def test_segments_and_texts_in_code_of_xliff_are_translated(inside, expected, tmp_path):
@@ -142,7 +146,15 @@ def test_segments_and_texts_in_code_of_xliff_are_translated(inside, expected, tm
         assert found.index("</seg-source>") < found.index("<target", found.index("<source>One"))
     target = re.findall("<target[^>]*>(.*?)</target>", found)[-1]
     assert target == expected
-    minidom.parseString(found)
+    elements = minidom.parseString(found).getElementsByTagName("*")
+    assert len({element.namespaceURI for element in elements}) == 1
+
+
+def test_segments_that_are_done_are_translated_again_unless_only_others_are_asked_for(tmp_path):
+    done = f"One. </source>{SEGMENTS}<target>{DONE.replace('!', '')}</target>"
+    content = XLIFF.replace('Some <g id="1">bold</g> text.</source>', done)
+    found, _ = translated(tmp_path, ".xlf", content, each("{}!".format))
+    assert re.findall("<target[^>]*>(.*?)</target>", found)[-1] == DONE
 
 
 def test_brackets_in_the_text_of_an_element_stay_text(tmp_path):
