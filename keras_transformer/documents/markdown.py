@@ -136,7 +136,7 @@ def change_markdown(renderer: Any, content: bytes, change: Callable[[str], str])
 
     def callback(text, *_):
         text = text.strip()
-        if not text or text.endswith(_NOTE) or text.startswith(_DIVISION):
+        if text.endswith(_NOTE) or text.startswith(_DIVISION):
             return text
         text = show(text)
         label = _LABEL.match(text)[0]
