@@ -12,7 +12,7 @@ some texts take would be quadratic."""
 TAG = rf"{WHOLE_TAG}|<[^<>]*>"
 """A tag, also one whose quotes have no end."""
 _MARKUP = re.compile(rf"{TAG}|&(?:[A-Za-z][A-Za-z0-9]*|#[0-9]+|#[xX][0-9A-Fa-f]+);|[<>&]")
-_END = re.compile(r"</([^\s<>]*)\s*>")
+_END = re.compile("</[^<>]*>")
 _ATTRIBUTE = re.compile(r"\[[a-z]+\]$")
 """The end of a path such as `p[1][title]`."""
 _IN_TAG = re.compile(r"""(?P<name>^<[^\s/>]*)|(?P<value>"[^"]*"|'[^']*')|\s+""")
@@ -194,17 +194,15 @@ def _source(store):
                 return self.hide(self._text[place : self._text.index(">", place + size) + 1])
             if kind == "endtag":
                 shown = markup["html_content"]
-                found = _END.match(self._text, self._place())
-                if found and f"</{found[1].lower()}>" == shown:
-                    markup["html_content"] = self.tags[shown] = found[0]
-                markup["untranslated_html"] = shown
+                if found := _END.match(self._text, self._place()):
+                    markup["html_content"] = found[0]
             elif kind in ("starttag", "startendtag"):
-                raw = markup["untranslated_html"]
-                shown = _IN_TAG.sub(_show, raw)
-                markup["untranslated_html"] = shown
-                # The same tag may be in a kept element, where nothing is translated.
-                if self._depth is None or shown not in self.tags:
-                    self.tags[shown] = markup["html_content"]
+                shown = _IN_TAG.sub(_show, markup["untranslated_html"])
+            else:
+                return markup
+            markup["untranslated_html"] = shown
+            if self._depth is None:  # The same tag may be in a kept element.
+                self.tags[shown] = markup["html_content"]
             return markup
 
         def handle_charref(self, name):

@@ -29,7 +29,8 @@ def test_text_after_the_last_element_of_a_page_is_not_lost(tmp_path):
 ATTRIBUTES = (
     'value="{&quot;id&quot;: 5}" data-x=\'{"a": "&lt;b> &amp;amp; c"}\' onclick="f(&quot;>&quot;)"',
     "value='&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;' href=\"?a=1&amp;b=2&c=3\" hidden",
-    'alt="5 &lt; 6 &amp; &quot;x&quot;" title="a &amp;lt; b" DATA-y=a=b lang=en @click="x  \n y"',
+    'alt="5 &lt; 6 &amp; &quot;x&quot;" title="a &amp;lt; b" DATA-y=a=b lang=en @click="x  \n y" '
+    "data-z='\"<' hidden",
 )
 
 
@@ -101,6 +102,11 @@ def test_a_translation_adds_no_tags_to_a_page(seed, tmp_path):
         assert found.count(tag) <= before.count(tag)
 
 
+def test_signs_in_a_translation_are_text(tmp_path):
+    found, _ = translated(tmp_path, ".html", "<p>1 < 2, AT&T</p>", each(lambda _: "<b & x"))
+    assert found == "<p>&lt;b &amp; x</p>"
+
+
 def test_code_and_entities_of_pages_stay(tmp_path):
     page = (
         '<div>One <script>if (a<b && c) x("</b>")</script> two<style>a > b {}</style></div>'
@@ -144,6 +150,12 @@ def test_code_of_pages_stays(tmp_path):
             '<p>One <img translate="no" alt="a"> two</p><p translate="no" title="b">c</p>',
             ["One  two"],
         ),
+        ('<div translate=no><b class="notranslate">a</b> b</div><p class>One</p>', ["One"]),
+        ("<p><b>One</b> <i translate=no><B>a</B ></i> <b>two</b></p>", ["One . two"]),
+        ('<html lang="en"><style title="a">b</style><p>One</p></html>', ["One"]),
+        ("<div data-translate-ignore><p>a</p></div><p>One</p>", ["One"]),
+        ('<p>One <IMG  id="a"\n/> two <b>three</b x></p>', ["One  two three"]),
+        ("<p>One <!-- a>--> two<![CDATA[b>]]></p>", ["One . two"]),
         ('<ul class="notranslate"><li>a</li></ul><p translate="yes">One</p>', ["One"]),
         ("<p>One <i translate=no>&eacute;&#233; &copy b</i></p><pre>&eacute;</pre>", ["One ."]),
         (
