@@ -123,9 +123,8 @@ def _upper(word: re.Match) -> str:
 
 
 def _titled(word: re.Match) -> str:
-    is_start = not word.string[
-        word.start() - 1 : word.start()
-    ].isalnum()  # Unlike the letters of "2nd".
+    before = word.string[word.start() - 1 : word.start()]
+    is_start = not before.isalnum()  # Unlike the letters of "2nd".
     return word[0][0].upper() + word[0][1:] if is_start else word[0]
 
 

@@ -106,12 +106,11 @@ def encode_to_files(
             if not record["complete"]:
                 _encode(corpora, tokenizers, rules, files, record, validation, languages, mapped)
     reports = record["corpora"]
-    dropped = sum((collections.Counter(report["dropped"]) for report in reports), start=_NONE)
+    dropped = collections.Counter[str]()
+    for report in reports:
+        dropped.update(report["dropped"])
     log_report(rules, sum(report["kept"] for report in reports), dropped)
     return files.open(), reports
-
-
-_NONE = collections.Counter[str]()
 
 
 def _encode(

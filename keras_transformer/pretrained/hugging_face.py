@@ -211,14 +211,7 @@ def take_embeddings(
 def _take_positions(
     theirs: dict[str, np.ndarray], folder: Path, family: Family, d_model: int
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Take the tables of positions.
-
-    Returns:
-        Options of `TransformerConfig`, and the weights by our paths.
-
-    Raises:
-        ValueError: If tables are missing, or are others.
-    """
+    """Take the tables of positions: options of the model, and its weights by our paths."""
     layers, found = dict(family.layers), dict[str, np.ndarray]()
     if "position" not in layers:
         return {**layers, "position": _kind_of_positions(theirs, folder, d_model)}, found

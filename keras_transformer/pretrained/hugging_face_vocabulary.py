@@ -302,13 +302,7 @@ def write_languages(
 
 
 def _written_json(model: bytes, text: Sequence[str], used: Sequence[str]) -> dict[str, Any]:
-    """Return a tokenizer.json.
-
-    Args:
-        model: The SentencePiece model.
-        text: The pieces of text and the special ones, by id.
-        used: The same with those of languages.
-    """
+    """Return a tokenizer.json of the pieces of text, and of these with those of languages."""
     from sentencepiece import sentencepiece_model_pb2 as schema
 
     proto: Any = schema.ModelProto.FromString(model)

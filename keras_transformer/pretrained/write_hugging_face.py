@@ -289,13 +289,7 @@ def _tokenizer_files(translator: Translator) -> dict[str, Any]:
 def _weights(
     translator: Translator, order: Sequence[int] | None, longest: int
 ) -> dict[str, np.ndarray]:
-    """Return the weights by Hugging Face's names.
-
-    Args:
-        translator: The translator.
-        order: Our id of each of Hugging Face's ids, or None if they are the same.
-        longest: The number of positions in a table of them.
-    """
+    """Return the weights by Hugging Face's names, with tables of `longest` positions."""
     model, config = translator.model, translator.model.config
     read = _reader(model)
     rows: Any = slice(None) if order is None else order

@@ -16,6 +16,11 @@ from keras_transformer.utils.files import whole_file
 
 SPECIAL = ["<pad>", "<unk>", "<s>", "</s>"]
 """The first pieces of the vocabularies that this library makes itself."""
+NO_TEXT = (
+    "lines must contain text to train a vocabulary on, received no text. Check that the files are "
+    "not empty."
+)
+"""The message of an error."""
 
 _NUM_HASHES = 2**62
 
@@ -223,6 +228,15 @@ class Tokenizer(tf.Module, abc.ABC):
             if not 0 <= i < self.vocab_size:
                 raise IndexError(f"ids must be from 0 to {self.vocab_size - 1}, received {i}.")
         return [self._pieces_by_id[i] for i in ids]
+
+
+def check_coverage(character_coverage: float) -> None:
+    """Raise a ValueError for a share of characters that a vocabulary must not cover."""
+    if not 0.98 <= character_coverage <= 1:
+        raise ValueError(
+            f"character_coverage must be between 0.98 and 1, received {character_coverage}. "
+            "Use 1.0 for alphabetic languages."
+        )
 
 
 class StringTable:

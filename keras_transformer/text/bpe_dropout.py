@@ -85,16 +85,9 @@ class BPEDropout:
     def _segment(
         self, word: Sequence[int], rate: float, draw: Callable[[], float], first: int
     ) -> tuple[list[int], int]:
-        """Segment a word again.
+        """Segment a word again, in which the merge after the first ones is left out.
 
-        Args:
-            word: Its token ids.
-            rate: Probability of leaving out a merge.
-            draw: Returns random numbers from 0 to 1.
-            first: Number of merges that are made before one is left out.
-
-        Returns:
-            The new token ids, and the number of merges that were made or left out.
+        Returns the new token ids, and the number of merges that were made or left out.
         """
         tried = 0
         symbols: list[str | None] = [*self._symbols(word)]

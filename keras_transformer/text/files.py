@@ -11,6 +11,16 @@ from keras_transformer.text.tree_tokenizer import TreeTokenizer
 from keras_transformer.text.word_piece import WordPieceTokenizer
 from keras_transformer.text.words import WordTokenizer
 
+_TREES = b'{"labels":'
+"""What `TreeTokenizer` writes first. A vocabulary of words may have the word "labels"."""
+_STARTS: dict[bytes, type[Tokenizer]] = {
+    _TREES: TreeTokenizer,
+    b"{": WordTokenizer,
+    b"<pad>\n": WordPieceTokenizer,
+    b"\n": SentencePieceTokenizer,
+}
+"""The kind of a vocabulary by its first bytes."""
+
 
 def vocabulary_paths(directory: str | os.PathLike, shared: bool) -> list[Path]:
     """Return the path of the joint vocabulary, or the paths of source and target vocabulary.
@@ -106,17 +116,9 @@ def read_tokenizers(paths: Sequence[Path], subwords: str) -> tuple[Tokenizer, To
 
 def _kind_of(path: Path, subwords: str) -> type[Tokenizer]:
     content = path.read_bytes() if path.is_file() else b""
-    if _has_trees(content):
-        return TreeTokenizer
-    by_start = {b"{": "word", b"<pad>\n": "wordpiece", b"\n": "bpe"}
-    found = next((kind for start, kind in by_start.items() if content.startswith(start)), subwords)
-    kinds = {"word": WordTokenizer, "wordpiece": WordPieceTokenizer}
-    return kinds.get(found, SentencePieceTokenizer)
-
-
-def _has_trees(vocabulary: bytes) -> bool:
-    # `TreeTokenizer` writes its labels first. A vocabulary of words may have the word "labels".
-    return vocabulary.startswith(b'{"labels":')
+    usual = {"word": WordTokenizer, "wordpiece": WordPieceTokenizer}
+    default = usual.get(subwords, SentencePieceTokenizer)
+    return next((kind for start, kind in _STARTS.items() if content.startswith(start)), default)
 
 
 def word_tags_of(path: Path) -> str | None:
@@ -128,7 +130,7 @@ def word_tags_of(path: Path) -> str | None:
         ValueError: If the file is damaged.
     """
     content = path.read_bytes() if path.is_file() else b""
-    if not _has_trees(content):
+    if not content.startswith(_TREES):
         return None
     try:
         return json.loads(content)["word_tags"]

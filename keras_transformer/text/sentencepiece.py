@@ -17,7 +17,14 @@ import tensorflow_text  # noqa: F401  registers the ops
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from keras_transformer.config.data import can_be_symbol
-from keras_transformer.text.base import LanguageTags, StringTable, Tokenizer, is_language_tag
+from keras_transformer.text.base import (
+    NO_TEXT,
+    LanguageTags,
+    StringTable,
+    Tokenizer,
+    check_coverage,
+    is_language_tag,
+)
 from keras_transformer.text.bpe_dropout import BPEDropout
 from keras_transformer.text.foreign_vocabulary import normalize_opus, read_foreign_vocabulary
 from keras_transformer.text.normalization import rule_tables
@@ -67,17 +74,14 @@ class SentencePieceTokenizer(Tokenizer):
         self._foreign = read_foreign_vocabulary(model)
         size = self._foreign.vocab_size if self._foreign else self._processor.get_piece_size()
         pieces = [self._processor.id_to_piece(i) for i in range(size)]
-        tags = {piece: i for i, piece in enumerate(pieces) if is_language_tag(piece)}
-        is_foreign = self._foreign is not None
-        if self._foreign is not None and self._foreign.languages:
-            ids = {piece: i for i, piece in enumerate(pieces)}
+        ids = {piece: i for i, piece in enumerate(pieces)}
+        tags = {piece: i for piece, i in ids.items() if is_language_tag(piece)}
+        self._tags = LanguageTags(tags) if tags else None
+        if self._foreign is not None:
+            self._table = StringTable({piece: i for piece, i in ids.items() if i > EOS_ID})
             self.languages = {code: ids[piece] for code, piece in self._foreign.languages.items()}
             self.language_comes_last = self._foreign.language_comes_last
-            self._tags = None
-        else:
-            self._tags = LanguageTags(tags, any_text=is_foreign) if tags or is_foreign else None
-        if self._foreign is not None:
-            self._table = StringTable({p: i for i, p in enumerate(pieces) if i > EOS_ID})
+            self._tags = None if self.languages else LanguageTags(tags, any_text=True)
         period = self._processor.piece_to_id("<0x2E>")
         self._period = period if self._processor.is_byte(period) else None
         encode = self._processor.encode
@@ -385,11 +389,7 @@ def _check_sizes(vocab_size: int, model_type: str, character_coverage: float) ->
             f"model_type must be 'bpe' or 'unigram', received {model_type!r}. "
             "Use 'bpe' for the paper's byte pair encoding."
         )
-    if not 0.98 <= character_coverage <= 1:
-        raise ValueError(
-            f"character_coverage must be between 0.98 and 1, received {character_coverage}. "
-            "Use 1.0 for alphabetic languages."
-        )
+    check_coverage(character_coverage)
     if vocab_size < 1:
         raise ValueError(f"vocab_size must be positive, received {vocab_size}. Try 8000.")
 
@@ -486,10 +486,7 @@ def _explained(error: RuntimeError, vocab_size: int) -> Exception:
     """Return an error of SentencePiece in terms of the arguments of `train_sentencepiece`."""
     message = str(error)
     if "sentences_.empty()" in message or "all_chars_count" in message:
-        return ValueError(
-            "lines must contain text to train a vocabulary on, received no text. "
-            "Check that the files are not empty."
-        )
+        return ValueError(NO_TEXT)
     if largest := re.search(r"Vocabulary size too high .* value <= (\d+)", message):
         return VocabularyTooLargeError(int(largest[1]), vocab_size)
     if smallest := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):

@@ -130,14 +130,12 @@ class TreeTokenizer(Tokenizer):
             content = json.loads(model)
             self.labels, self.tags, words, self.word_tags, size = (content[x] for x in names)
             unused = size - _FIRST_WORD - words - len(self.tags) - 2 * len(self.labels)
-            is_right = all(
-                isinstance(strings, list) and len({*strings}) == len(strings)
-                for strings in (self.labels, self.tags)
+            is_right = (
+                all(isinstance(x, list) and len({*x}) == len(x) for x in (self.labels, self.tags))
+                and self.word_tags in ("none", "source", "target")
+                and bool(self.tags) == (self.word_tags == "target")
+                and (isinstance(size, int) and bool(self.labels) and words > 0 and unused >= 0)
             )
-            is_right = is_right and self.word_tags in ("none", "source", "target")
-            is_right = is_right and bool(self.tags) == (self.word_tags == "target")
-            is_right = is_right and bool(self.labels) and words > 0 and isinstance(size, int)
-            is_right = is_right and unused >= 0
         except (KeyError, TypeError, ValueError):
             is_right = False
         if not is_right:
@@ -241,12 +239,9 @@ class TreeTokenizer(Tokenizer):
         return (ids >= _FIRST_WORD) & (ids < _FIRST_WORD + self._num_words)
 
     def _join(self, ids, words, tags):
-        """Return trees [B] of ids [B, T].
+        """Return trees [B] of ids [B, T], words and tags, both string [B, W].
 
-        Args:
-            ids: The tokens.
-            words: string [B, W], the words; where there are too few, XX takes their place.
-            tags: string [B, W], their tags; "" to take the tags from the tokens.
+        XX stands for a word that is missing, and a tag of "" is taken from the tokens.
         """
         ids = tf.where((ids >= 0) & (ids < self.vocab_size), ids, PAD_ID)
         is_word = self._is_word(ids)

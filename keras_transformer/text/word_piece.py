@@ -12,7 +12,7 @@ import tensorflow_text
 from tensorflow_text.tools.wordpiece_vocab import wordpiece_tokenizer_learner_lib as learner
 
 from keras_transformer.config import EOS_ID, PAD_ID, UNK_ID
-from keras_transformer.text.base import SPECIAL, Tokenizer
+from keras_transformer.text.base import NO_TEXT, SPECIAL, Tokenizer, check_coverage
 
 FIRST_BYTE_ID = EOS_ID + 1
 RESERVED = [*SPECIAL, *(f"<0x{byte:02X}>" for byte in range(256))]
@@ -196,17 +196,10 @@ def train_word_piece(
     >>> WordPieceTokenizer(train_word_piece(["a dog", "a cat"], vocab_size=270)).vocab_size
     270
     """
-    if not 0.98 <= character_coverage <= 1:
-        raise ValueError(
-            f"character_coverage must be between 0.98 and 1, received {character_coverage}. "
-            "Use 1.0 for alphabetic languages."
-        )
+    check_coverage(character_coverage)
     words = _count_words(lines)
     if not words:
-        raise ValueError(
-            "lines must contain text to train a vocabulary on, received no text. "
-            "Check that the files are not empty."
-        )
+        raise ValueError(NO_TEXT)
     characters = _characters(words, character_coverage)
     words = {word: count for word, count in words.items() if characters.issuperset(word)}
     first = [*RESERVED, WORD_MARK, *sorted(characters - {WORD_MARK})]

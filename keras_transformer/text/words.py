@@ -116,10 +116,11 @@ class WordTokenizer(Tokenizer):
             content = json.loads(model)
             words, classes, size = (content[name] for name in names)
             unused = size - len(SPECIAL) - len(classes) - len(words)
-            is_right = isinstance(size, int) and unused >= 0 and isinstance(classes, list)
-            is_right = is_right and all(isinstance(x, str) for x in classes)
-            is_right = is_right and len({*classes}) == len(classes)
-            is_right = is_right and all(isinstance(x, int) and x > 0 for x in words.values())
+            is_right = (
+                (isinstance(size, int) and unused >= 0 and isinstance(classes, list))
+                and (all(isinstance(x, str) for x in classes) and len({*classes}) == len(classes))
+                and all(isinstance(x, int) and x > 0 for x in words.values())
+            )
         except (AttributeError, KeyError, TypeError, ValueError):
             is_right = False
         if not is_right:
