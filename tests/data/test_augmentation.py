@@ -16,6 +16,7 @@ from keras_transformer.data import (
 )
 from keras_transformer.data.augmentation import Augmentation, Changes
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
+from tests.helpers.pairs import rows_of, two_passes
 from tests.helpers.tiny import toy_pairs
 
 SYMBOLS = ["%s", "<b>", "</b>", "<i>", "_"]
@@ -39,11 +40,7 @@ def pairs(tokenizer):
 def texts(tokenizer, pairs):
     """Return the pairs as text, with their tags."""
     sides = []
-    for ids, offsets in (
-        (pairs.source_ids, pairs.source_offsets),
-        (pairs.target_ids, pairs.target_offsets),
-    ):
-        rows = [row.tolist() for row in np.split(ids, offsets[1:-1])]
+    for rows in rows_of(pairs):
         tags = [{4: ">>de<< ", 5: ">>fr<< "}.get(row[0], "") for row in rows]
         sides.append([tag + text for tag, text in zip(tags, tokenizer.decode(rows), strict=True)])
     return list(zip(*sides, strict=True))
@@ -158,19 +155,13 @@ def test_batches_differ_from_pass_to_pass_and_resume(tokenizer, pairs, monkeypat
             )
         return TokenBatches(pairs, 512, seed=3, vary=vary, widths=widths)
 
-    whole = batches()
-    first, second = ([labels.tolist() for _, labels in whole] for _ in range(2))
-    assert len(first) == len(second) == len(whole)
-    assert first != second
-    resumed = batches()
-    resumed.epoch, resumed.step = 1, 9
-    assert [labels.tolist() for _, labels in resumed] == second[9:]
-    seen = {text for rows in second for text in tokenizer.decode(_tokens(rows))}
+    labels = [_tokens(rows) for _, rows in two_passes(batches, 9)[1]]
+    seen = {text for rows in labels for text in tokenizer.decode(rows)}
     assert any(text.isupper() for text in seen)
     assert any("<b>" in text for text in seen)
     # Subword dropout splits some of the changed text, too.
-    again = [tokenizer.tokenize(tokenizer.decode(_tokens(rows))).to_list() for rows in second]
-    assert (again == [_tokens(rows) for rows in second]) == (not rate)
+    again = [tokenizer.tokenize(tokenizer.decode(rows)).to_list() for rows in labels]
+    assert (again == labels) == (not rate)
 
 
 def _tokens(rows):

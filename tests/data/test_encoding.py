@@ -5,6 +5,7 @@ import pytest
 
 from keras_transformer.data import EncodedPairs, encode_pairs, encoding
 from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
+from tests.helpers.pairs import assert_same_pairs, rows_of
 
 
 @pytest.fixture(scope="module")
@@ -16,17 +17,7 @@ def letters():
 
 def sides(pairs, tokenizer):
     """Return the two texts of each pair."""
-    rows = [
-        np.split(ids, offsets[1:-1])
-        for ids, offsets in (
-            (pairs.source_ids, pairs.source_offsets),
-            (pairs.target_ids, pairs.target_offsets),
-        )
-    ]
-    return [
-        tuple(tokenizer.detokenize([side]).numpy()[0].decode() for side in pair)
-        for pair in zip(*rows, strict=True)
-    ]
+    return list(zip(*map(tokenizer.decode, rows_of(pairs)), strict=True))
 
 
 def test_empty_and_long_pairs_are_dropped_and_counted(letters, caplog):
@@ -62,8 +53,7 @@ def test_encoding_in_chunks_changes_nothing(letters, monkeypatch):
     whole = encode_pairs(pairs, letters, letters, max_length=4)
     monkeypatch.setattr(encoding, "_LINES_AT_ONCE", 7)
     in_chunks = encode_pairs(iter(pairs), letters, letters, max_length=4)
-    for field in ("source_ids", "source_offsets", "target_ids", "target_offsets"):
-        assert getattr(whole, field).tolist() == getattr(in_chunks, field).tolist()
+    assert_same_pairs(whole, in_chunks)
     assert whole.source_ids.dtype == whole.target_ids.dtype == np.int32
 
 

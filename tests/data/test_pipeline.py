@@ -86,9 +86,6 @@ def test_each_iteration_is_the_next_epoch(pairs):
     first, second = labels_of_an_epoch(dataset), labels_of_an_epoch(dataset)
     assert batches.epoch == 2
     assert first != second
-    resumed = TokenBatches(pairs, 40, seed=3)
-    resumed.epoch = 1
-    assert labels_of_an_epoch(resumed.dataset()) == second
     assert labels_of_an_epoch(TokenBatches(pairs, 40, seed=4).dataset()) != first
 
 
@@ -103,12 +100,9 @@ def test_epochs_of_a_given_number_of_steps_continue_where_the_last_one_ended(pai
     first, second = labels_of_an_epoch(dataset), labels_of_an_epoch(dataset)
     assert first + second == in_order[: 2 * steps]
     assert batches.epoch == 2
-    resumed = TokenBatches(pairs, 60, seed=3, steps_per_epoch=steps)
-    resumed.epoch = 1
-    assert labels_of_an_epoch(resumed.dataset()) == second
 
 
-@pytest.mark.parametrize("steps", [None, 5])
+@pytest.mark.parametrize("steps", [None, 5, 9])
 def test_an_epoch_may_begin_at_any_step(pairs, steps):
     def batches():
         return TokenBatches(pairs, 60, seed=3, steps_per_epoch=steps)

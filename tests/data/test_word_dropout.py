@@ -3,6 +3,7 @@ import pytest
 
 from keras_transformer.data import TokenBatches, WordDropout, encode_pairs
 from keras_transformer.text import WordTokenizer, train_words
+from tests.helpers.pairs import rows_of, two_passes
 
 RARE = [f"{letter}ing" for letter in "abcdefghijklm"]
 TEXT = [("sing " * 2 + "the " * 8, "the sing")] * 300 + [("the kling", "sing")]
@@ -18,13 +19,9 @@ def pairs(tokenizer):
     return encode_pairs(TEXT, tokenizer, tokenizer, max_length=20)
 
 
-def rows(pairs):
-    return [row.tolist() for row in np.split(pairs.source_ids, pairs.source_offsets[1:-1])]
-
-
 def test_rare_words_become_their_class_more_often(tokenizer, pairs):
     varied = WordDropout(pairs, tokenizer, rate=2.0).segment(0, 0, np.arange(300)).result()
-    ids = np.array(rows(varied))
+    ids = np.array(rows_of(varied)[0])
     [ing] = tokenizer.tokenize(["the kling"]).numpy()[0][1:]
     # Half of the words that occur twice; "the" has no class of its own, and becomes unk: 2 / 10.
     assert np.mean(ids[:, :2] == ing) == pytest.approx(0.5, abs=0.06)
@@ -34,15 +31,16 @@ def test_rare_words_become_their_class_more_often(tokenizer, pairs):
 
 def test_targets_and_the_order_of_pairs_stay(tokenizer, pairs):
     varied = WordDropout(pairs, tokenizer, rate=0.5).segment(3, 7, np.array([300, 5])).result()
-    assert [len(row) for row in rows(varied)] == [2, 10]
-    assert varied.target_ids.tolist() == [pairs.target_ids[-1], *pairs.target_ids[:2]]
-    assert rows(varied)[0][1] == rows(pairs)[300][1]  # It was a class before.
+    sources, targets = rows_of(varied)
+    assert [len(row) for row in sources] == [2, 10]
+    assert targets == [rows_of(pairs)[1][300], rows_of(pairs)[1][5]]
+    assert sources[0][1] == rows_of(pairs)[0][300][1]  # It was a class before.
 
 
 def test_a_choice_depends_on_seed_pass_and_place_alone(tokenizer, pairs):
     def varied(number, first, members, seed=4):
         dropout = WordDropout(pairs, tokenizer, rate=2.0, seed=seed)
-        return rows(dropout.segment(number, first, np.array(members)).result())
+        return rows_of(dropout.segment(number, first, np.array(members)).result())[0]
 
     whole = varied(1, 0, range(20))
     assert varied(1, 10, range(10, 20)) == whole[10:]
@@ -55,13 +53,8 @@ def test_batches_have_other_words_in_each_pass_and_resume(tokenizer, pairs):
     def batches():
         return TokenBatches(pairs, 120, vary=WordDropout(pairs, tokenizer, rate=2.0), seed=1)
 
-    whole = batches()
-    first, second = ([inputs["source"].tolist() for inputs, _ in whole] for _ in range(2))
-    assert len(first) == len(second)
-    assert first != second
-    resumed = batches()
-    resumed.epoch, resumed.step = 1, 7
-    assert [inputs["source"].tolist() for inputs, _ in resumed] == second[7:]
+    first, second = two_passes(batches, 7)
+    assert [source for source, _ in first] != [source for source, _ in second]
 
 
 def test_no_batch_is_left_out_because_the_number_of_tokens_stays(tokenizer):

@@ -6,6 +6,7 @@ Usage:
 
 import argparse
 import faulthandler
+import functools
 import io
 import random
 import resource
@@ -94,9 +95,13 @@ def _change_entry(path: Path, name: str, rng: random.Random, change: Change) -> 
             archive.writestr(entry, content)
 
 
-def _write_samples(folder: Path) -> None:
+@functools.cache
+def _samples() -> tempfile.TemporaryDirectory:
+    """Return a folder of intact files, which exists until the process ends."""
     from keras_transformer.pretrained import import_marian, save_hugging_face
 
+    directory = tempfile.TemporaryDirectory()
+    folder = Path(directory.name)
     (folder / "marian").mkdir()
     write_release(folder / "marian")
     imported = import_marian(folder / "marian", license="MIT")
@@ -106,6 +111,7 @@ def _write_samples(folder: Path) -> None:
     save_hugging_face(translator, folder / "hugging_face")
     (folder / "torch").mkdir()
     write(folder / "torch/pytorch_model.bin", tensor(), [("0", SIX)])
+    return directory
 
 
 def _change(format: str, folder: Path, rng: random.Random, change: Change) -> Path:
@@ -161,9 +167,7 @@ def read_mutations(format: str, count: int, seed: int = 1) -> Report:
     """
     accepted, slowest = 0, 0.0
     with tempfile.TemporaryDirectory() as name:
-        samples, folder = Path(name) / "samples", Path(name) / "damaged"
-        samples.mkdir()
-        _write_samples(samples)
+        samples, folder = Path(_samples().name), Path(name) / "damaged"
         shutil.copytree(samples, folder)
         _read(format, _change(format, folder, random.Random(seed), lambda data, rng: data))
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -17,34 +17,9 @@ LINES = ["the dog sees the cat .", "the cat sees a small dog .", "a small house 
 VOCAB_SIZE = 300
 FRAGMENTS = [
     *("the", "Dog", " ", "  ", "\t", "\u00a0", "...", "…", "%s", "%1$d", "_File", "&Open", "<b>"),
-    *(
-        "</b>",
-        "▁",
-        "\ue000",
-        "\ue000\ue001",
-        "\n",
-        "\\n",
-        "\r",
-        "\u2028",
-        "\x00",
-        "\x07",
-        "ﬁ",
-        "½",
-        ".",
-    ),
-    *(
-        "e\u0301",
-        "é",
-        "\u200b",
-        "\ufeff",
-        "漢",
-        "🐕\u200d🦺",
-        "\u2585",
-        "</s>",
-        "<0x41>",
-        "⁇",
-        "x²",
-    ),
+    *("</b>", "▁", "\ue000", "\ue000\ue001", "\n", "\\n", "\r", "\u2028", "\x00", "\x07", "ﬁ", "½"),
+    *(".", "e\u0301", "é", "\u200b", "\ufeff", "漢", "🐕\u200d🦺", "\u2585", "</s>", "<0x41>", "⁇"),
+    "x²",
 ]
 """What normalization would change, and what has a meaning in a vocabulary or in SentencePiece."""
 
