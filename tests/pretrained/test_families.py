@@ -53,7 +53,6 @@ CASES = {
         "search": {"length_penalty": 0.5},
     },
 }
-COUNT = 60
 
 
 def their_ids(folder):
@@ -107,7 +106,7 @@ def test_the_ids_are_the_same(pair):
 
 @pytest.mark.parametrize("pair", ["m2m100", "nllb", "mbart50"], indirect=True)
 def test_the_text_of_a_training_run_has_their_ids(pair):
-    texts = [text for text in models.sentences(100) if text]
+    texts = texts_of(100)
     directions = pair.codes[:2], pair.codes[1::-1]
     columns = [[directions[i % 2][side] for i in range(len(texts))] for side in (0, 1)]
     encoded = encode_pairs(
@@ -169,6 +168,18 @@ def loaded_by_transformers(folder):
     return model, transformers.AutoTokenizer.from_pretrained(folder)
 
 
+def texts_of(count):
+    return [text for text in models.sentences(count) if text]
+
+
+def assert_back(ours, folder, texts):
+    """Check that a model translates alike in Hugging Face's format, and return it."""
+    model, tokenizer = loaded_by_transformers(save_hugging_face(ours, folder))
+    ids = model.generate(**tokenizer(texts, return_tensors="pt", padding=True))
+    assert tokenizer.batch_decode(ids, skip_special_tokens=True) == ours(texts)
+    return model
+
+
 def test_a_model_goes_back_to_hugging_face(pair, tmp_path):
     folder = save_hugging_face(pair.ours, tmp_path / "back")
     model, tokenizer = loaded_by_transformers(folder)
@@ -222,11 +233,8 @@ def test_a_run_in_two_directions_goes_back_to_hugging_face(tmp_path):
     named = dict(zip(names, codes, strict=True))
     ours = Translator.load(tmp_path / "run", **named)
     assert (ours.model.source_embedding.embeddings.numpy() != before).any()
-    model, tokenizer = loaded_by_transformers(save_hugging_face(ours, tmp_path / "back"))
+    model = assert_back(ours, tmp_path / "back", texts_of(10))
     assert model.config.decoder_start_token_id == 0
-    texts = [text for text in models.sentences(10) if text]
-    ids = model.generate(**tokenizer(texts, return_tensors="pt", padding=True))
-    assert tokenizer.batch_decode(ids, skip_special_tokens=True) == ours(texts)
 
 
 def changed(ours, family, **search):
@@ -253,10 +261,8 @@ def test_no_rule_holds_the_end_back(family, beam_size, rule, tmp_path):
     model.save_pretrained(tmp_path / "theirs")
     before = import_model(tmp_path / "theirs")
     ours = changed(before, family, beam_size=beam_size, **rule)
-    model, tokenizer = loaded_by_transformers(save_hugging_face(ours, tmp_path / "back"))
-    texts = [text for text in models.sentences(40) if text]
-    ids = model.generate(**tokenizer(texts, return_tensors="pt", padding=True))
-    assert tokenizer.batch_decode(ids, skip_special_tokens=True) == ours(texts)
+    texts = texts_of(40)
+    assert_back(ours, tmp_path / "back", texts)
     assert ours(texts) != changed(before, family, beam_size=beam_size)(texts)
     assert import_model(tmp_path / "back")(texts) == ours(texts)
 
@@ -277,18 +283,16 @@ def test_a_search_of_any_style_comes_back_from_hugging_face(style, tmp_path):
 @pytest.mark.parametrize("family", ["nllb", "mbart50"])
 def test_a_start_token_that_was_trained_takes_the_place_of_another(family, tmp_path):
     models.write_model(tmp_path / "theirs", family)
-    codes = models.CODES[family]
-    named = {"source_language": codes[0], "target_language": codes[1]}
+    source, target = models.CODES[family][:2]
     ours = import_model(tmp_path / "theirs")
     table = ours.model.source_embedding.embeddings
     table.assign(table.numpy() + np.random.default_rng(1).normal(size=table.shape))
-    ours = Translator(ours.model, ours.tokenizer, None, replace(ours.decoding, **named))
-    model, tokenizer = loaded_by_transformers(save_hugging_face(ours, tmp_path / "back"))
+    ours = changed(ours, family)
+    texts = texts_of(20)
+    model = assert_back(ours, tmp_path / "back", texts)
     assert model.config.decoder_start_token_id == 0
-    texts = [text for text in models.sentences(20) if text]
-    ids = model.generate(**tokenizer(texts, return_tensors="pt", padding=True))
-    assert tokenizer.batch_decode(ids, skip_special_tokens=True) == ours(texts)
-    assert import_model(tmp_path / "back")(texts, **named) == ours(texts)
+    again = import_model(tmp_path / "back")
+    assert again(texts, source_language=source, target_language=target) == ours(texts)
 
     bias = ours.model.output_bias
     bias.assign(bias.numpy() + 0.5)
@@ -312,7 +316,7 @@ def test_a_restriction_for_hugging_face_is_refused_before_its_text_is_read(tmp_p
 
 @pytest.mark.parametrize("beam_size", [1, None])
 def test_translations_are_the_same_in_two_languages(pair, beam_size):
-    texts = [text for text in models.sentences(COUNT) if text]
+    texts = texts_of(60)
     beams = {"num_beams": beam_size} if beam_size else {}
     search = {"beam_size": beam_size} if beam_size else {}
     pair.ours.save(pair.folder / "saved")
@@ -364,7 +368,7 @@ def test_int8_and_ctranslate2_translate_between_the_languages(pair, tmp_path):
     pair.ours.save(tmp_path / "saved")
     fixed = {"source_language": pair.codes[0], "target_language": pair.codes[1]}
     translator = Translator.load(tmp_path / "saved", beam_size=1, **fixed)
-    texts = [text for text in models.sentences(30) if text]
+    texts = texts_of(30)
     source, lengths = translator.encode_text(tf.constant(texts))
     ours = translator.search(source, lengths).ids[:, 0].numpy()
 
