@@ -140,21 +140,31 @@ def _parse(argv: Sequence[str] | None, prog: str) -> argparse.Namespace:
 
 
 def read_texts(sentences: Sequence[str], path: str | None) -> Iterator[str]:
-    """Yield the sentences, or else the lines of a file, or else those of standard input."""
+    """Yield the sentences, or else the lines of a file, or else those of standard input.
+
+    Raises:
+        ValueError: If a file is not UTF-8.
+    """
     if sentences:
         for sentence in sentences:
             yield os.fsencode(sentence).decode("utf-8", "replace")
         return
-    settings = {"encoding": "utf-8-sig", "errors": "replace", "newline": "\n"}
+    settings = {"encoding": "utf-8-sig", "newline": "\n"}
     if path is None:
         invite_input()
-        sys.stdin.reconfigure(**settings)
+        sys.stdin.reconfigure(errors="replace", **settings)
         file = sys.stdin
     else:
         file = (gzip.open if path.endswith(".gz") else open)(path, "rt", **settings)
-    with file:
-        for line in file:
-            yield line.rstrip("\r\n")
+    try:
+        with file:
+            for line in file:
+                yield line.rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"--input must be UTF-8 text, received {path}: {error}. Convert it, for example with "
+            "iconv -f latin1 -t utf-8."
+        ) from error
 
 
 def in_order(
@@ -206,7 +216,7 @@ def as_line(prediction: object) -> str:
 def _inputs(args: argparse.Namespace, lines: list[str]) -> dict[str, list[str]]:
     """Return the inputs of a request by their names, with a value for each line."""
     if getattr(args, "columns", False):
-        return split_columns(lines)
+        return split_columns(lines, are_numbered=False)
     codes = {side: getattr(args, side, None) for side in ("source_language", "target_language")}
     return {"text": lines, **{side: len(lines) * [code] for side, code in codes.items() if code}}
 
@@ -365,10 +375,10 @@ def _checked_file(path: str) -> str:
     """
     try:
         ssl.create_default_context(cafile=path)
-    except ssl.SSLError as error:
+    except OSError as error:  # That of a missing file does not name it.
         raise ValueError(
-            f"--tls-ca must be a file with certificates in PEM format, received {path}. Give the "
-            "server's certificate, or that of who signed it."
+            f"--tls-ca must be a file with certificates in PEM format, received {path}: "
+            f"{error.strerror or error}. Give the server's certificate, or that of who signed it."
         ) from error
     return path
 

@@ -9,6 +9,7 @@ The output is a model like any other, for evaluate, translate, figures, export a
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from pipelines.cli.errors import plain_errors
 from pipelines.cli.parser import Parser
@@ -61,6 +62,12 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.imp
     folders = [folder for folder in (args.folder, args.model) if folder is not None]
     if len(folders) != 1:
         parser.error("give one FOLDER with a model")
+    output = Path(args.output)
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        parser.error(
+            f"--output must be a new or empty directory, received {output}, which holds something. "
+            "Choose another, or remove what is there."
+        )
     start_log()
     free_unused_memory()
     import_tensorflow()
@@ -68,7 +75,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.imp
 
     origin = {"license": args.license, "attribution": args.attribution}
     translator = import_model(folders[0], args.normalization, args.ignore, **origin)
-    translator.save(args.output)
+    translator.save(output)
     print(args.output)
     if translator.languages:
         print(f"languages: {' '.join(translator.languages)}", file=sys.stderr)

@@ -58,7 +58,8 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.ser
     from keras_transformer.utils.versions import find_served_version
 
     args = _parse(argv, prog)
-    version = find_served_version(args.model) if args.model else None
+    with plain_errors(status=MISTAKE):
+        version = find_served_version(args.model) if args.model else None
     name = args.name or (version.parent.name if version else "")
     if set(name) & set(":/"):
         _refuse(
@@ -214,6 +215,8 @@ def _check_options(parser: Parser, args: argparse.Namespace) -> None:
     for option, port in {"--port": args.port, "--rest-port": args.rest_port}.items():
         if not 1 <= port <= 65535:
             parser.error(f"{option} must be between 1 and 65535, received {port}")
+    if bool(args.tls_cert) != bool(args.tls_key):
+        parser.error("give both --tls-cert and --tls-key, or neither")
     if args.timeout <= 0 or args.threads < 0:
         parser.error("--timeout must be positive, and --threads must not be negative")
     fraction = args.gpu_memory_fraction
@@ -320,19 +323,20 @@ def run_python(args: argparse.Namespace, version: Path | None, name: str) -> Non
     )
 
     file: Path | None = args.model_config_file
-    settings = Settings(
-        models=parse_model_config(file.read_bytes(), file)
-        if file
-        else [ModelConfig(name=name, base=version.parent)],
-        model_config_file=file,
-        page=not args.no_page,
-        api_keys=read_keys(args.api_keys) if args.api_keys else (),
-        port=args.port,
-        threads=args.threads,
-        batching=args.batching,
-        gpu_memory_fraction=args.gpu_memory_fraction,
-        **_web_settings(args),
-    )
+    with plain_errors(status=MISTAKE):
+        settings = Settings(
+            models=parse_model_config(file.read_bytes(), file)
+            if file
+            else [ModelConfig(name=name, base=version.parent)],
+            model_config_file=file,
+            page=not args.no_page,
+            api_keys=read_keys(args.api_keys) if args.api_keys else (),
+            port=args.port,
+            threads=args.threads,
+            batching=args.batching,
+            gpu_memory_fraction=args.gpu_memory_fraction,
+            **_web_settings(args),
+        )
     _end_on_signals()
     _announce(args, version, name, settings.host)
     from keras_transformer.utils.memory import share_arenas

@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import shutil
+import time
 import uuid
 from collections.abc import Mapping
 from importlib import metadata
@@ -28,6 +29,8 @@ from keras_transformer.utils.versions import HIGHEST, numbered_versions
 
 log = logging.getLogger(__name__)
 
+_ABANDONED_SECONDS = 24 * 60 * 60
+"""After which a directory that an export was writing is one of a process that was killed."""
 _PACKAGES = ("keras-transformer-mt", "keras", "tensorflow", "tensorflow-text")
 
 
@@ -89,6 +92,9 @@ def export_saved_model(
     ```
     """
     path, translator = Path(path), translator.without_lora()
+    for old in path.glob("writing-*/"):  # Of exports that were killed; others may be at work.
+        if time.time() - old.stat().st_mtime > _ABANDONED_SECONDS:
+            shutil.rmtree(old, ignore_errors=True)
     temporary = path / f"writing-{uuid.uuid4().hex}"
     temporary.mkdir(parents=True)  # A path that cannot be written to fails before the work.
     try:

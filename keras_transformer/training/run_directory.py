@@ -16,6 +16,7 @@ from typing import Any, TextIO
 import keras
 
 from keras_transformer.config import ExperimentConfig
+from keras_transformer.config.experiment import read_yaml
 from keras_transformer.text.files import save_tokenizers, tokenizer_paths
 from keras_transformer.training.checkpoints import Checkpoints, run_checkpoints
 from keras_transformer.training.corpora import text_files
@@ -238,7 +239,14 @@ def _configuration(directory: Path) -> ExperimentConfig | None:
     """Return the configuration of the run in a directory, or None if it has none."""
     check_files(directory, ["config.yaml"])
     path = directory / "config.yaml"
-    return ExperimentConfig.from_file(path) if path.exists() else None
+    if not path.exists():
+        return None
+    if "training" not in read_yaml(path):
+        raise ValueError(
+            f"The directory of a run must be new, or hold one; {directory} holds a model that was "
+            "saved or imported. Choose another."
+        )
+    return ExperimentConfig.from_file(path)
 
 
 def _differences(before: ExperimentConfig, config: ExperimentConfig) -> Sequence[str]:

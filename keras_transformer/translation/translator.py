@@ -3,6 +3,8 @@
 import copy
 import dataclasses
 import os
+import re
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, overload
 
@@ -330,6 +332,7 @@ class Translator(Inspection):
                 are given, or terms or names with `decoding.prefix`.
         """
         texts = list_of_strings([sentences] if isinstance(sentences, str) else sentences)
+        self._warn_of_unknown_tags(texts)
         named = {"source_language": source_language, "target_language": target_language}
         translate, columns = self.translate, ()
         if any(languages is not None for languages in named.values()):
@@ -399,6 +402,17 @@ class Translator(Inspection):
         for (number, i), translation in zip(places, self(sentences, **options), strict=True):
             rows[number][i] = translation
         return ["".join(row) for row in rows]
+
+    def _warn_of_unknown_tags(self, texts: Sequence[str]) -> None:
+        known = getattr(self.tokenizer, "language_tags", [])
+        found = (re.match(r">>[^<>\s]+<<", text) for text in texts if known)
+        unknown = {match[0] for match in found if match} - set(known)
+        if unknown:
+            warnings.warn(
+                f"The model has no tag {', '.join(sorted(unknown)[:5])}, which texts begin with. "
+                f"It has {', '.join(known[:5])}{', ...' if len(known) > 5 else ''}.",
+                stacklevel=3,
+            )
 
     def _names(self, protect: Sequence[str] | None) -> str:
         """Return what is kept as it is, as in `DecodingConfig.protect`."""

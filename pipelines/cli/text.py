@@ -28,24 +28,32 @@ def add_columns_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def split_columns(lines: Sequence[str]) -> dict[str, list[str]]:
+def split_columns(lines: Sequence[str], are_numbered: bool = True) -> dict[str, list[str]]:
     """Return the columns of lines for --columns by their names.
+
+    Args:
+        lines: The lines.
+        are_numbered: Whether they are a whole text, so that an error has the numbers of lines.
 
     Raises:
         ValueError: If a line has fewer than two tabs.
 
-    >>> split_columns(["en\\tde\\tA dog.", "en\\tfr\\tA dog."])["target_language"]
+    >>> split_columns(["en\\tde\\tA dog.", "en\\t fr\\tA dog."])["target_language"]
     ['de', 'fr']
     """
     rows = [line.split("\t", 2) for line in lines]
-    if wrong := [repr(line) for line, row in zip(lines, rows, strict=True) if len(row) < 3]:
+    if places := [i for i, row in enumerate(rows) if len(row) < 3]:
+        wrong = [f"{lines[i]!r}{f' (line {i + 1})' * are_numbered}" for i in places]
         raise ValueError(
             "With --columns, a line must be a source language, a target language and a text, "
             f"separated by tabs; received {', '.join(wrong[:3])}. Correct the lines, or leave out "
             "--columns."
         )
-    names = "source_language", "target_language", "text"
-    return {name: [row[i] for row in rows] for i, name in enumerate(names)}
+    return {
+        "source_language": [row[0].strip() for row in rows],
+        "target_language": [row[1].strip() for row in rows],
+        "text": [row[2] for row in rows],
+    }
 
 
 def read_text(args: argparse.Namespace) -> Sequence[str]:

@@ -1,6 +1,8 @@
 import gc
 import json
+import os
 import shutil
+import time
 import weakref
 from pathlib import Path
 
@@ -229,6 +231,17 @@ def test_a_failure_leaves_nothing_behind(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="disk full"):
         export_saved_model(tiny_translator(beam_size=1), tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_export_left_is_removed_after_a_day(tmp_path, monkeypatch):
+    fake_save(monkeypatch)
+    monkeypatch.setattr(saved_model, "replay", lambda *_: None)
+    for name, hours in {"writing-killed": 25, "writing-busy": 23}.items():
+        (tmp_path / name).mkdir()
+        then = time.time() - 3600 * hours
+        os.utime(tmp_path / name, (then, then))
+    export_saved_model(tiny_translator(beam_size=1), tmp_path)
+    assert [path.name for path in tmp_path.glob("writing-*")] == ["writing-busy"]
 
 
 def test_a_model_that_nobody_holds_is_freed_before_the_check(tmp_path, monkeypatch):

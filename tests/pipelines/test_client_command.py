@@ -97,6 +97,8 @@ def test_tls_trusts_the_certificate_it_is_given(served, tmp_path, capsys, monkey
                 assert "is not available" in message and "begins with https://" in message
             message = failure(*address, "--tls-ca", str(key), "a")
             assert f"a file with certificates in PEM format, received {key}" in message
+            message = failure(*address, "--tls-ca", "absent", "a")
+            assert "in PEM format, received absent: No such file" in message
         with pytest.raises(SystemExit):
             client.main(["--model", "shout", "--tls-ca", str(cert), "a"])
         assert "--tls-ca needs --url or --grpc" in capsys.readouterr().err
@@ -122,6 +124,12 @@ def test_a_file_is_translated_line_by_line(name, address, tmp_path, capsys):
     (tmp_path / name).write_bytes(compress(content))
     lines = ask(capsys, *address, "--input", str(tmp_path / name), "--batch-size", "4")
     assert lines == [text.upper() for text in [*SENTENCES, "last"]]
+
+
+def test_a_file_that_is_not_utf8_is_refused(address, tmp_path):
+    (tmp_path / "wide").write_text("A dog.\n", encoding="utf-16")
+    message = failure(*address, "--input", str(tmp_path / "wide"))
+    assert f"--input must be UTF-8 text, received {tmp_path / 'wide'}" in message
 
 
 def test_invalid_utf8_is_replaced(address, capsys, monkeypatch):

@@ -3,6 +3,7 @@
 import importlib
 import re
 import shlex
+from pathlib import Path
 
 import pytest
 
@@ -79,6 +80,8 @@ USAGE = [
     ("train --config none.yaml --output x", "or directory: 'none.yaml'"),
     ("serve", "give either --model or --model-config-file. See python -m pipelines.serve --help."),
     ("serve --model x --port 8501", "--port and --rest-port must differ"),
+    ("serve --model x --tls-cert y", "give both --tls-cert and --tls-key, or neither"),
+    (f"import x --output {Path(__file__).parent}", "--output must be a new or empty directory"),
     ("serve --model x --engine tensorflow --no-page", "--no-page is for --engine python"),
     (BACKEND, "--backend needs --name, the name of the model there, or --model"),
     (f"{BACKEND} --name x --engine python", "--engine is for a model server"),

@@ -61,7 +61,7 @@ def test_lines_name_their_languages(tmp_path, capsys):
     translator.save(tmp_path / "model")
     texts = toy_sentences(9)
     targets = ["German", "zho_Hans", "eng_Latn"] * 3
-    rows = [f"eng_Latn\t{target}\t{text}\n" for text, target in zip(texts, targets, strict=True)]
+    rows = [f"eng_Latn \t{target}\t{text}\n" for text, target in zip(texts, targets, strict=True)]
     (tmp_path / "rows").write_text("".join(rows), encoding="utf-8")
     options = ["--model", str(tmp_path / "model"), "--columns", "--input"]
     translate.main([*options, str(tmp_path / "rows"), "--batch-size", "2"])
@@ -71,7 +71,7 @@ def test_lines_name_their_languages(tmp_path, capsys):
     (tmp_path / "rows").write_text("eng_Latn\tdeu_Latn\ta\nde b\neng_Latn\tde\n")
     with pytest.raises(SystemExit):
         translate.main([*options, str(tmp_path / "rows")])
-    assert "separated by tabs; received 'de b', 'eng_Latn\\tde'." in capsys.readouterr().err
+    assert "tabs; received 'de b' (line 2), 'eng_Latn\\tde' (line 3)." in capsys.readouterr().err
 
 
 def test_a_document_keeps_its_structure(model, translator, tmp_path, capsys):

@@ -19,6 +19,7 @@ from tests.helpers.experiment import interrupted_in_epoch
 from tests.helpers.tiny import (
     export_quickly,
     tiny_tokenizer,
+    tiny_translator,
     toy_experiment,
     toy_pairs,
     toy_training,
@@ -218,6 +219,12 @@ def test_the_directory_to_start_from_is_not_written_to(source, continued):
     with pytest.raises(ValueError, match="holds a run with another configuration"):
         train(continued(), source)
     assert contents(source) == before
+
+
+def test_a_saved_model_is_no_run_to_resume(tmp_path, continued):
+    tiny_translator(num_layers=1).save(tmp_path / "saved")
+    with pytest.raises(ValueError, match="saved holds a model that was saved or imported. Choose"):
+        train(continued(), tmp_path / "saved")
 
 
 def with_two_vocabularies(source, start):

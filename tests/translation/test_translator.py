@@ -1,5 +1,6 @@
 import copy
 import pickle
+import warnings
 
 import keras
 import numpy as np
@@ -16,7 +17,7 @@ from keras_transformer.config import (
     TransformerConfig,
 )
 from keras_transformer.decoding import beam_search, take_rows
-from keras_transformer.text import SentencePieceTokenizer
+from keras_transformer.text import SentencePieceTokenizer, train_sentencepiece
 from keras_transformer.text.foreign_vocabulary import join_vocabulary
 from keras_transformer.translation.translator import Translator
 from tests.helpers.tiny import (
@@ -168,6 +169,18 @@ def test_no_translation_has_more_than_max_length_tokens(beam_size):
     ids = search(translator, SENTENCES)[0]
     assert all(len(row) == 4 or row[-1] == EOS_ID for row in ids)
     assert max(map(len, ids)) == 4
+
+
+def test_a_tag_that_the_model_lacks_is_warned_of():
+    vocabulary = train_sentencepiece(toy_sentences(50), 298, language_tags=[">>de<<", ">>fr<<"])
+    tokenizer = SentencePieceTokenizer(vocabulary)
+    model = tiny_model(tokenizer.vocab_size, num_layers=1)
+    translator = Translator(model, tokenizer, decoding=DecodingConfig(**GREEDY))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        translator([">>de<< one", "two >>es<<", ">> one", "one"])
+    with pytest.warns(UserWarning, match=r"no tag >>es<<, which .* It has >>de<<, >>fr<<\."):
+        translator([">>es<< one", ">>de<< one"])
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
