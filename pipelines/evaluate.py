@@ -49,6 +49,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.eva
     parser.add_argument("--json", metavar="FILE", help="also write the scores to it")
     parser.add_argument("--translations", metavar="FILE", help="also write the translations to it")
     args = parser.parse_args(argv)
+    parser.check_outputs(args, ("--json", "--translations"), ("--source", "--target", "--trees"))
     start_log()
     import_tensorflow()
     from keras_transformer.data.languages import tag_sources
@@ -193,9 +194,6 @@ def _check(args: argparse.Namespace) -> None:
         )
         if args.max_words is not None:
             problems.append("--max-words applies to --trees")
-    for option, path in (("--json", args.json), ("--translations", args.translations)):
-        if path and not Path(path).absolute().parent.is_dir():
-            problems.append(f"{option} must be in an existing directory, received {path}")
     unknown = [name for name in args.published if name not in PUBLISHED]
     if unknown:
         problems.append(

@@ -75,14 +75,12 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.par
 
 def _check_draw(parser: Parser, args: argparse.Namespace) -> None:
     """Exit with status 2 if --draw cannot be done."""
-    if args.draw is None:
-        return
     parser.exclude(args, "--draw", "--num-hypotheses")
-    path = Path(args.draw)
-    if args.draw != TERMINAL and path.suffix not in SUFFIXES:
+    if args.draw in (None, TERMINAL):
+        return
+    if (path := Path(args.draw)).suffix not in SUFFIXES:
         parser.error(f"--draw must end in {', '.join(SUFFIXES)} or be {TERMINAL}, received {path}")
-    if not path.absolute().parent.is_dir():
-        parser.error(f"--draw must be in an existing directory, received {path}")
+    parser.check_outputs(args, ["--draw"], ["--input"])
 
 
 def print_tree(tree: "Tree") -> None:

@@ -140,10 +140,9 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.pla
     if not args.hours > 0:
         parser.error(f"--hours must be positive, received {args.hours:g}")
     output = Path(args.output)
-    if output.exists():
+    if output.is_file():
         raise Failed(f"error: {output} exists already. Remove it, or give another file.", MISTAKE)
-    if not output.absolute().parent.is_dir():
-        parser.error(f"--output must be in an existing directory, received {output}")
+    parser.check_outputs(args, ["--output"])
     with plain_errors(lambda: "Interrupted. Nothing was written."), stop_on_signals():
         import_tensorflow(training=True)
         names = ("source", "target", "validation_source", "validation_target")

@@ -59,6 +59,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.tra
     parser.exclude(args, "--columns", *others)
     parser.exclude(args, "--alignments", "--num-hypotheses")
     parser.need(args, "--alignments", "--target", "--alignment-head")
+    parser.check_outputs(args, ["--alignments"], ["--input", "--target"])
     check_document_options(parser, args)
     import_tensorflow()
 

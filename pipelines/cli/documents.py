@@ -50,10 +50,7 @@ def check_document_options(parser: Parser, args: argparse.Namespace) -> None:
         parser.error("--output needs --document; translations of lines are on standard output")
     parser.need(args, "--document", "--force", "--only-missing", "--checks")
     parser.need(args, "--output", "--force")
-    if args.output and not Path(args.output).absolute().parent.is_dir():
-        parser.error(f"--output must be in an existing directory, received {args.output}")
-    if args.output and Path(args.output).is_dir():
-        parser.error(f"--output must be a file, received the directory {args.output}")
+    parser.check_outputs(args, ["--output"], ["--terms"])
 
 
 def translate_document(args: argparse.Namespace) -> None:
@@ -70,7 +67,7 @@ def translate_document(args: argparse.Namespace) -> None:
     check_suffix(path, args.only_missing, args.checks)
     if not path.is_file():
         raise FileNotFoundError(f"There is no file {path}. Check the path.")
-    if output and output.exists() and not args.force:
+    if output and output.is_file() and not args.force:
         raise FileExistsError(f"{output} exists. Choose another name, or give --force.")
     terms = read_terms(args.terms) if args.terms else None
     prepare_cpu()

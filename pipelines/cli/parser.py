@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import difflib
+import os
 import re
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -32,14 +33,48 @@ class Parser(argparse.ArgumentParser):
     def exclude(self, args: argparse.Namespace, option: str, *others: str) -> None:
         """Exit with status 2 if an option is given together with one of others."""
         for other in others:
-            if _is_given(args, option) and _is_given(args, other):
+            if _value(args, option) and _value(args, other):
                 self.error(f"give {option} or {other}, not both")
 
     def need(self, args: argparse.Namespace, needed: str, *options: str) -> None:
         """Exit with status 2 if one of some options is given without the one that it needs."""
         for option in options:
-            if _is_given(args, option) and not _is_given(args, needed):
+            if _value(args, option) and not _value(args, needed):
                 self.error(f"{option} needs {needed}")
+
+    def check_outputs(
+        self, args: argparse.Namespace, outputs: Sequence[str], inputs: Sequence[str] = ()
+    ) -> None:
+        """Exit with status 2 if a file cannot be written, or is also read or written otherwise.
+
+        Devices and pipes may be given more than once.
+
+        Args:
+            args: The options.
+            outputs: Options that name files to write.
+            inputs: Options that name files to read.
+        """
+        taken = {"standard input": "/dev/stdin", "standard output": "/dev/stdout"}
+        taken |= {option: _value(args, option) for option in inputs if _value(args, option)}
+        for option in outputs:
+            if not (path := _value(args, option)):
+                continue
+            received = f"received {path}"
+            target = os.path.realpath(path)
+            exists, directory = os.path.exists(path), os.path.dirname(target)
+            if os.path.isdir(path):
+                self.error(f"{option} must be a file, received the directory {path}")
+            is_file = os.path.isfile(path) or not exists
+            if is_file and not os.path.isdir(directory):
+                self.error(f"{option} must be in an existing directory, {received}")
+            if is_file and not os.access(directory, os.W_OK | os.X_OK):
+                self.error(f"{option} must be in a directory that you may write to, {received}")
+            if exists and not os.access(path, os.W_OK):
+                self.error(f"{option} must be a file that you may write to, {received}")
+            for other, name in taken.items():
+                if is_file and _is_same(target, name):
+                    self.error(f"{option} and {other} must be different files, {received} as both")
+            taken[option] = path
 
     def error(self, message: str) -> NoReturn:
         """Exit with status 2 and the message in one line."""
@@ -55,8 +90,15 @@ class Parser(argparse.ArgumentParser):
         return f", did you mean {close[0]}?" if close else ""
 
 
-def _is_given(args: argparse.Namespace, option: str) -> bool:
-    return bool(getattr(args, option.removeprefix("--").replace("-", "_")))
+def _value(args: argparse.Namespace, option: str) -> Any:
+    return getattr(args, option.removeprefix("--").replace("-", "_"))
+
+
+def _is_same(path: str, other: str) -> bool:
+    try:
+        return os.path.samefile(path, other)
+    except OSError:  # One of them does not exist.
+        return path == os.path.realpath(other)
 
 
 def add_search_options(parser: argparse.ArgumentParser) -> None:

@@ -55,6 +55,21 @@ USAGE = [
         "translate --model x --document y --output . --force",
         "--output must be a file, received the directory .",
     ),
+    (
+        "translate --model x --alignments y --input z --target ./y",
+        "--alignments and --target must be different files, received y as both",
+    ),
+    ("translate --model x --alignments . one", "--alignments must be a file, received the dir"),
+    (
+        "evaluate --model x --source y --translations ./y",
+        "--translations and --source must be different files, received ./y as both",
+    ),
+    (
+        "evaluate --model x --json y --translations ./y",
+        "--translations and --json must be different files, received ./y as both",
+    ),
+    ("evaluate --model x --json none/y", "--json must be in an existing directory, received none"),
+    ("parse --model x --draw y.svg --input y.svg", "--draw and --input must be different files"),
     ("parse --model x --input y one", "give sentences or --input, not both"),
     (
         "parse --model x --draw tree.gif one",
@@ -114,6 +129,7 @@ NO_SOURCE = "text in files needs --source, received no --source"
 EVALUATE = [
     ("", f"{NO_SOURCE}; give text in files, or --tfds"),
     ("--target b", f"{NO_SOURCE}; give what is missing"),
+    ("--json /dev/null --translations /dev/null", NO_SOURCE),  # Each may be given to both.
     ("--tfds a", "needs --tfds, --source-language, --target-language, received no"),
     ("--split dev", "a TFDS dataset needs .*, received no --tfds and no --source-language"),
     ("--source a --tfds b --split c", "received --source and --tfds, --split; give only one kind"),
@@ -143,6 +159,16 @@ def refuse(command, capsys):
 def test_a_mistake_in_the_options_is_a_line(command, message, capsys):
     status, line = refuse(command, capsys)
     assert status == 2 and message in line
+
+
+@pytest.mark.parametrize(
+    ("denied", "message"), [("", "must be in a directory"), ("scores", "must be a file")]
+)
+def test_a_file_without_permission_is_refused(denied, message, tmp_path, capsys, monkeypatch):
+    (tmp_path / "scores").touch()
+    monkeypatch.setattr("os.access", lambda path, mode: Path(path) != tmp_path / denied)
+    status, line = refuse(f"evaluate --model x --json {tmp_path}/scores", capsys)
+    assert status == 2 and f"--json {message} that you may write to, received" in line
 
 
 @pytest.mark.parametrize(("options", "message"), EVALUATE)
