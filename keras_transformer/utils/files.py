@@ -71,10 +71,10 @@ def whole_file(path: Path) -> Iterator[Path]:
 
     The temporary path has the same suffix and directory, and is unique to each writer. An error of
     writing, such as that of a full disk, names the final path. A file of an object store is written
-    on the disk and copied there as a whole.
+    on the disk and copied there as a whole, and a device or pipe is written to directly.
 
     Args:
-        path: The final path. An existing file is replaced.
+        path: The final path. An existing file is replaced, also where a link points to it.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -89,31 +89,22 @@ def whole_file(path: Path) -> Iterator[Path]:
             yield temporary
             path.fs.put_file(str(temporary), path.path)  # type: ignore[attr-defined]
         return
-    temporary = path.with_name(f"writing-{uuid.uuid4().hex}-{path.name}")
+    if path.exists() and not path.is_file() and not path.is_dir():
+        yield path
+        return
+    target = Path(os.path.realpath(path))
+    temporary = target.with_name(f"writing-{uuid.uuid4().hex}-{path.name}")
     try:
         yield temporary
-        flush_and_rename(temporary, path)
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())  # A power loss cannot separate name and content.
+        temporary.replace(target)
     except OSError as error:
         if error.errno is not None and error.filename is None:
             error.filename = str(path)
         raise
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def flush_and_rename(temporary: Path, path: Path) -> Path:
-    """Rename a file after its content is on the disk, so that a power loss cannot separate them.
-
-    Args:
-        temporary: The file.
-        path: The new path. An existing file is replaced.
-
-    Returns:
-        The new path.
-    """
-    with open(temporary, "rb") as file:
-        os.fsync(file.fileno())
-    return temporary.replace(path)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 import gzip
 import io
+import os
 import re
 import shutil
 import sys
@@ -87,6 +88,11 @@ def test_a_document_keeps_its_structure(model, translator, tmp_path, capsys):
     with pytest.raises(SystemExit):
         translate.main(options)
     assert f"{output} exists. Choose another name, or give --force" in capsys.readouterr().err
+    reader, writer = os.pipe()
+    translate.main([*options[:-1], f"/dev/fd/{writer}", "--protect", "numbers"])
+    os.close(writer)
+    with os.fdopen(reader, encoding="utf-8") as pipe:
+        assert pipe.read() == output.read_text("utf-8")
     path.with_suffix(".txt").write_text("One two. Red.\n", encoding="utf-8")
     translate.main(["--model", model, "--document", str(path.with_suffix(".txt"))])
     one, two = translator(["One two.", "Red."])

@@ -1,8 +1,26 @@
-"""JSON and YAML that would take forever, or overflow the stack, are refused."""
+"""Files are written as a whole; what would take forever to read is refused."""
+
+import os
+from pathlib import Path
 
 import pytest
 
-from keras_transformer.utils.files import parse_yaml, read_json
+from keras_transformer.utils.files import parse_yaml, read_json, whole_file
+
+
+def test_a_whole_file_is_written_to_what_links_and_pipes_lead_to(tmp_path):
+    link = tmp_path / "link.txt"
+    link.symlink_to("data")
+    reader, writer = os.pipe()
+    with os.fdopen(reader) as pipe:
+        for path in (link, Path(f"/dev/fd/{writer}")):
+            with whole_file(path) as temporary:
+                assert temporary.suffix == path.suffix
+                temporary.write_text(path.name)
+        os.close(writer)
+        assert pipe.read() == path.name
+    assert link.is_symlink() and (tmp_path / "data").read_text() == link.name
+    assert {each.name for each in tmp_path.iterdir()} == {"link.txt", "data"}
 
 
 @pytest.mark.parametrize(
