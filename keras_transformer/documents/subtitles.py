@@ -44,6 +44,8 @@ def change_subtitles(content: bytes, change: Callable[[str], str]) -> bytes:
     if not is_webvtt and not any(map(_TIMES.match, lines)):
         raise ValueError("it has no line of times, such as 00:00:01,000 --> 00:00:02,000")
     found = "".join(_change_lines(lines, is_webvtt, change))
+    if found == "".join(lines):  # Some encodings have several codes for a character.
+        return content
     try:
         return found.encode(encoding)
     except UnicodeEncodeError:

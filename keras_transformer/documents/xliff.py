@@ -1,10 +1,10 @@
 """Messages of XLIFF that have elements inside, as texts with tags, and back."""
 
 import copy
+import html
 import re
 from collections.abc import Sequence
 from typing import Any
-from xml.sax import saxutils
 
 _XMLNS = re.compile(r"""\sxmlns(?::\w+)?=("[^"]*"|'[^']*')""")
 _NATIVE = ("ph", "bpt", "ept", "it")
@@ -111,15 +111,16 @@ def _read(part):
         mark.tail = each.tail
         each.getparent().replace(each, mark)
     inside = "".join(etree.tostring(each, encoding="unicode") for each in part)
-    text = saxutils.escape(part.text or "", {"\r": "&#13;"})
+    text = html.escape(part.text or "", quote=False).replace("\r", "&#13;")
     return text + re.sub("<[^<>]*>", lambda tag: _XMLNS.sub("", tag[0]), inside)
 
 
 def _kept_elements(source):
     """Yield the outermost elements of a message whose text is code or protected."""
     for each in source.iterchildren("{*}*"):
-        is_kept = _name(each) in _NATIVE or each.get("translate") == "no"
-        is_kept |= each.get("mtype") == "protected"
+        name = _name(each)
+        is_kept = name in _NATIVE or each.get("translate") == "no"
+        is_kept |= name == "mrk" and each.get("mtype") == "protected"
         if is_kept and (each.text or len(each)):
             yield each
         else:

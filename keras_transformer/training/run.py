@@ -87,8 +87,8 @@ def train(
         checked = check_run(config, directory, cluster, resumes=not choose_again)
         text = prepare_text(config, checked, checked.machines.replicas)
         if not (choose_again or finish):
-            model, validation = build_model(config, checked, text)
-            fit_epochs(config, checked, text, model, validation)
+            # No name holds the model, which is freed before others are read to choose from.
+            fit_epochs(config, checked, text, *build_model(config, checked, text))
         return choose_weights(config, checked, text, choose_again, finish)
 
 

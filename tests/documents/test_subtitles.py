@@ -113,6 +113,17 @@ def test_subtitles_keep_their_encoding_where_they_can(encoding, word, tmp_path):
     assert found.decode(written) == content.replace(f"A {word}.", "\u0448 \u00fd\u3042")
 
 
+@pytest.mark.parametrize(
+    ("encoding", "same"), [("cp932", b"\x87\x90"), ("euc_jp", b"\x8f\xa2\xb7")]
+)
+def test_codes_that_no_translation_writes_stay(encoding, same):
+    text = "これは日本語の字幕です。\n今日はとても良い天気ですね。\n明日また会いましょう。"
+    cue = f"1\n00:00:01,000 --> 00:00:02,000\n{text}\n\n" * 9
+    content = cue.encode(encoding) + b"1\n00:00:01,000 --> 00:00:02,000\n" + same + b"\n"
+    assert content.decode(encoding).encode(encoding) != content
+    assert change_subtitles(content, lambda text: text) == content
+
+
 @pytest.mark.parametrize("content", [b"", b"x", b"WEBVT\n\n00:01.000 -->\nOne\n"])
 def test_a_file_without_cues_is_refused(content, tmp_path):
     with pytest.raises(ValueError, match="it has no line of times, such as 00:00:01,000"):

@@ -1,6 +1,8 @@
 import dataclasses
+import gc
 import json
 import shutil
+import weakref
 
 import keras
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 from keras_transformer import Transformer
 from keras_transformer.config import DecodingConfig, ExperimentConfig
 from keras_transformer.evaluation import score
-from keras_transformer.training import average_checkpoints, train
+from keras_transformer.training import average_checkpoints, run, train
 from keras_transformer.training.csv_tables import read_history
 from keras_transformer.training.run import prepare
 from keras_transformer.training.run_directory import claim, locked_directory
@@ -138,6 +140,24 @@ def test_a_finished_run_with_learned_positions_keeps_its_options(tmp_path, caplo
     Transformer(config.model).save(tmp_path / "model.keras")
     assert train(config, tmp_path).decoding.max_source_length == 9
     assert "its own decoding options" not in caplog.text
+
+
+def test_the_model_is_freed_before_the_choice(tmp_path, monkeypatch):
+    build, models = run.build_model, []
+
+    def build_and_watch(*arguments):
+        built = build(*arguments)
+        models.append(weakref.ref(built[0]))
+        return built
+
+    def choose(*arguments):
+        gc.collect()
+        return [model() for model in models]
+
+    monkeypatch.setattr(run, "build_model", build_and_watch)
+    monkeypatch.setattr(run, "choose_weights", choose)
+    config = toy_experiment(write_toy_text(tmp_path, train=60), epochs=1)
+    assert train(config, tmp_path / "run") == [None]
 
 
 def test_only_encoded_text_is_removed_from_a_folder_of_text(tmp_path):
