@@ -109,6 +109,8 @@ def test_the_kernels_of_a_profile_have_their_kinds_and_gaps():
 @pytest.mark.slow
 @pytest.mark.parity
 def test_all_parts_on_the_cpu(parallel, monkeypatch, tmp_path):
+    for needed in ("torch", "jax", "transformers", "ctranslate2"):
+        pytest.importorskip(needed)
     monkeypatch.setenv("XLA_FLAGS", "--xla_backend_optimization_level=0")
     monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     output = tmp_path / "found.jsonl"
