@@ -58,8 +58,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.ser
     from keras_transformer.utils.versions import find_served_version
 
     args = _parse(argv, prog)
-    with plain_errors(status=MISTAKE):
-        version = find_served_version(args.model) if args.model else None
+    version = find_served_version(args.model) if args.model else None
     name = args.name or (version.parent.name if version else "")
     if set(name) & set(":/"):
         _refuse(

@@ -241,7 +241,7 @@ def _configuration(directory: Path) -> ExperimentConfig | None:
     path = directory / "config.yaml"
     if not path.exists():
         return None
-    if "training" not in read_yaml(path):
+    if "decoding" in (sections := read_yaml(path)) and "training" not in sections:
         raise ValueError(
             f"The directory of a run must be new, or hold one; {directory} holds a model that was "
             "saved or imported. Choose another."
