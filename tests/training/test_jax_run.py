@@ -53,6 +53,7 @@ def config(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parity
 def test_a_run_on_two_jax_devices_resumes_and_tensorflow_finishes_it(config):
+    pytest.importorskip("jax")
     config, folder = config
     run_python("-c", RUNS, folder)
     histories = [read_history(folder / name) for name in ("straight", "resumed")]
