@@ -3,7 +3,6 @@
 import copy
 import dataclasses
 import os
-import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, overload
@@ -17,6 +16,7 @@ from keras_transformer.decoding import SearchResult
 from keras_transformer.decoding.search import UNFILLED_SCORE
 from keras_transformer.model import Transformer
 from keras_transformer.text import Tokenizer, TreeTokenizer
+from keras_transformer.text.base import starts_with_tag
 from keras_transformer.text.files import read_tokenizers
 from keras_transformer.text.protection import write_terms
 from keras_transformer.translation.batching import (
@@ -405,9 +405,8 @@ class Translator(Inspection):
 
     def _warn_of_unknown_tags(self, texts: Sequence[str]) -> None:
         known = getattr(self.tokenizer, "language_tags", [])
-        found = (re.match(r">>[^<>\s]+<<", text) for text in texts if known)
-        unknown = {match[0] for match in found if match} - set(known)
-        if unknown:
+        found = {f"{text.partition('<<')[0]}<<" for text in texts if starts_with_tag(text)}
+        if known and (unknown := found - set(known)):
             warnings.warn(
                 f"The model has no tag {', '.join(sorted(unknown)[:5])}, which texts begin with. "
                 f"It has {', '.join(known[:5])}{', ...' if len(known) > 5 else ''}.",
