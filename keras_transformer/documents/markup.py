@@ -13,7 +13,7 @@ TAG = rf"{WHOLE_TAG}|<[^<>]*>"
 """A tag, also one whose quotes have no end."""
 _MARKUP = re.compile(rf"{TAG}|&(?:[A-Za-z][A-Za-z0-9]*|#[0-9]+|#[xX][0-9A-Fa-f]+);|[<>&]")
 _END = re.compile("</[^<>]*>")
-_ATTRIBUTE = re.compile(r"\[[a-z]+\]$")
+_ATTRIBUTE = re.compile(r"\[[a-z-]+\]$")
 """The end of a path such as `p[1][title]`."""
 _IN_TAG = re.compile(r"""(?P<name>^<[^\s/>]*)|(?P<value>"[^"]*"|'[^']*')|\s+""")
 _UNSAFE = re.compile(r"[<>]|[^\S ]|\s(?=\s)")
@@ -150,6 +150,7 @@ def _source(store):
     class Source(store):
         WHITESPACE_RE = re.compile(r"[ \t\n\r\f]+")  # Of HTML, where no other blanks are joined.
         TRANSLATABLE_ELEMENTS = [*store.TRANSLATABLE_ELEMENTS, "summary", "legend"]
+        TRANSLATABLE_ATTRIBUTES = [*store.TRANSLATABLE_ATTRIBUTES, "aria-label", "placeholder"]
 
         def __init__(self):
             super().__init__()

@@ -4,8 +4,13 @@ import codecs
 import re
 from collections.abc import Callable
 
-CUE_TAG = r"<(?:[vc]\.|(?:v|lang)\s)[^<>]*>|<[0-9:.]+>|\{\\[^{}]+\}"
-r"""Tags such as `<v Anna>`, `<c.red>`, `<00:05.000>` and `{\an8}`, as a regular expression."""
+_NOTES = "♩♪♫♬"
+CUE_TAG = rf"<(?:[vc]\.|(?:v|lang)\s)[^<>]*>|<[0-9:.]+>|\{{\\[^{{}}]+\}}|[{_NOTES}]"
+r"""Tags such as `<v Anna>`, `<c.red>`, `<00:05.000>` and `{\an8}`, and notes of songs, as a regular
+expression."""
+_START = re.compile(rf"(?:\{{\\[^{{}}]+\}}|[{_NOTES}\s])*")
+_END = _NOTES + " \t\r\n"
+"""What stays before and after the text of a cue."""
 _TIME = r"-?(?:\d+:)+\d+(?:[.,]\d+)?"
 _TIMES = re.compile(rf"\ufeff?[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}")
 """The line that starts a cue, which may have settings after the times."""
@@ -103,9 +108,12 @@ def _change_text(lines, change, end):
     """Yield the text of a cue, which an empty line would end."""
     if not lines:
         return
-    old = "\n".join(line.rstrip("\r\n") for line in lines)
-    new = change(old)
-    if new == old:
+    cue = "\n".join(line.rstrip("\r\n") for line in lines)
+    before = _START.match(cue)[0]
+    old = cue.removeprefix(before).rstrip(_END)
+    after = cue[len(before) + len(old) :]
+    new = before + (change(old).strip("\r\n") if old else "") + after
+    if new == cue:
         yield from lines
         return
     yield end.join(line for line in _BREAK.split(new) if line.strip()) + _end(lines[-1])

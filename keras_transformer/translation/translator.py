@@ -522,6 +522,8 @@ class Translator(Inspection):
     def translate_with_scores(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Return the translations and their scores.
 
+        They do not follow `DecodingConfig.protect`.
+
         Args:
             text: string [B].
 
@@ -543,7 +545,7 @@ class Translator(Inspection):
         """Return the N = `decoding.num_hypotheses` best translations, best first.
 
         Two may be the same text, in different tokens. If there are fewer than N, the rest are ""
-        with score -1e9.
+        with score -1e9. They do not follow `DecodingConfig.protect`.
 
         Args:
             text: string [B].

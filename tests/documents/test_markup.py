@@ -31,6 +31,7 @@ ATTRIBUTES = (
     "value='&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;' href=\"?a=1&amp;b=2&c=3\" hidden",
     'alt="5 &lt; 6 &amp; &quot;x&quot;" title="a &amp;lt; b" DATA-y=a=b lang=en @click="x  \n y" '
     "data-z='\"<' hidden",
+    'placeholder="7 &lt; 8" aria-label="a > b"',
 )
 
 
@@ -45,7 +46,7 @@ PAGE = '<meta name="description" content="&lt;b&gt; &amp;quot;">\n' + "".join(
 def test_tags_of_pages_stay_byte_for_byte(tmp_path):
     seen = kept_texts(tmp_path, ".html", PAGE)
     in_words = [re.sub("<[^<>]*>", "", text) for text in seen if "</b>" in text]
-    assert in_words == 3 * ["One  two x"]  # Each tag ends at its first >.
+    assert in_words == 4 * ["One  two x"]  # Each tag ends at its first >.
     change = lambda text: re.sub("One|two", "x", text)  # noqa: E731
     assert translated(tmp_path, ".html", PAGE, each(change))[0] == change(PAGE)
 
@@ -57,7 +58,8 @@ def test_a_translation_with_quotes_and_brackets_stays_in_its_attribute(tmp_path)
             tag,
             [
                 (name, f'{value}"<')
-                if name in ("alt", "title") or (tag == "meta" and name == "content")
+                if name in ("alt", "title", "placeholder", "aria-label")
+                or (tag == "meta" and name == "content")
                 else (name, value)
                 for name, value in attributes
             ],

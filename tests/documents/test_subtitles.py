@@ -51,7 +51,7 @@ Last"""
     ("suffix", "content", "texts"),
     [
         (".vtt", VTT, ["<v Anna>Some.</v>", "Some,\n<c.red>some</c>"]),
-        (".srt", SRT, ["Some.\n42", "more", r"{\an8}Some --> 1", "Last"]),
+        (".srt", SRT, ["Some.\n42", "more", "Some --> 1", "Last"]),
     ],
 )
 def test_only_the_text_of_cues_changes(suffix, content, texts, end, tmp_path):
@@ -65,8 +65,16 @@ def test_only_the_text_of_cues_changes(suffix, content, texts, end, tmp_path):
 
 
 def test_tags_of_cues_are_protected():
-    kept = ["<v Anna>", "<v.loud Bob B>", "<c.red>", "<00:05.000>", "{\\an8}"]
+    kept = ["<v Anna>", "<v.loud Bob B>", "<c.red>", "<00:05.000>", "{\\an8}", "♪"]
     assert find_kept(f"{' '.join(kept)} <b> </v> {{name}} <c>") == kept
+
+
+def test_signs_around_the_text_of_a_cue_stay_there():
+    cue = "1\n0:00:01,0 --> 0:00:02,0\n{}\n".format
+    lines = "{\\an8}♪ <i>A dog.</i>\nTwo ♪\n♪"
+    found = change_subtitles(cue(lines).encode(), lambda text: f" {text[::-1]}").decode()
+    assert found == cue("{\\an8}♪  owT\n>i/<.god A>i< ♪\n♪")
+    assert change_subtitles(cue("♪ ♪").encode(), lambda text: "x").decode() == cue("♪ ♪")
 
 
 def test_subtitles_of_any_lines_come_back():
