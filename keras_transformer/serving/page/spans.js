@@ -46,9 +46,10 @@ export function withChips(source, translation) {
   const terms = readTerms().map((term) => ({ ...term, pattern: patternOf(term.source) }));
   const found = terms.filter(({ pattern }) => new RegExp(pattern, "iu").test(source));
   const spans = byId("protect").checked ? source.match(EACH_SPAN) ?? [] : [];
-  const kept = spans.filter((span) => translation.includes(span)).map(escaped);
-  const sources = found.map(({ pattern }) => pattern);
-  const targets = found.map(({ target }) => escaped(target));
+  const shown = (text) => ({ text, pattern: escaped(text) });
+  const kept = spans.filter((span) => translation.includes(span)).map(shown);
+  const sources = found.map(({ source: text, pattern }) => ({ text, pattern }));
+  const targets = found.map(({ target }) => shown(target));
   return [chips(source, [...kept, ...sources]), chips(translation, [...kept, ...targets])];
 }
 
@@ -62,9 +63,10 @@ const LETTER = "[\\p{L}\\p{M}\\p{N}_]";
 
 const escaped = (text) => text.replace(/[$()*+.?[\\\]^{|}/]/g, "\\$&");
 
-function chips(text, patterns) {
-  if (!patterns.length) return [text];
-  const longestFirst = patterns.sort((one, other) => other.length - one.length);
-  const parts = text.split(new RegExp(`(${longestFirst.join("|")})`, "iu"));
+function chips(text, marked) {
+  if (!marked.length) return [text];
+  const longestFirst = marked.sort((one, other) => other.text.length - one.text.length);
+  const patterns = longestFirst.map(({ pattern }) => pattern);
+  const parts = text.split(new RegExp(`(${patterns.join("|")})`, "iu"));
   return parts.map((part, place) => (place % 2 ? make("mark", { className: "chip" }, part) : part));
 }

@@ -245,6 +245,9 @@ def test_terms_of_the_glossary_are_used(open_page, keeper):
     assert chips(items, "source") == ["Invoices"]
     assert chips(items, "translation") == ["Rechnung"]
     assert width(page) == 320
+    page.get_by_label("Terms", exact=True).fill("file* = Datei\nfile name = Dateiname")
+    items = translate(page, "A file name of files.")
+    assert chips(items, "source") == ["file name", "files"]
 
 
 def test_a_line_of_several_sentences_is_divided(open_page, keeper):
