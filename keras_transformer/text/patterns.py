@@ -70,12 +70,12 @@ PATTERNS: dict[str, str] = {
         r"|&(?:[A-Za-z][A-Za-z0-9]+|#\d+|#x[0-9A-Fa-f]+);"
     ),
     "urls": r"""(?:https?|ftp)://[^\s<>"'\\|^`{}()\[\]]*[\w/]|\bwww\.[\w-]+\.[\w./-]*[\w/]""",
-    # _File, E_xit, &Open and ~Close, but no AT&T, no file_name and no &amp;.
+    # _File, E_xit, &Open and ~Close, but no AT&T, no file_name, no &amp; and no &&.
     "accelerators": (
         r"(?<!\w)_(?=[^\W\d_])(?![^\W_]*_)"
         + "".join(rf"|(?<=\b[A-ZÄÖÜ]{_LETTER * n})_(?={_LETTER}+\b)" for n in range(6))
-        + r"|(?<![A-Z])&(?=[^\W\d_])(?!\w+;)|(?<=\b[A-Z])&(?=[a-z])(?!\w+;)"
-        r"|~(?=[^\W\d_])"
+        + r"|(?<![A-Z&])&(?=[^\W\d_])(?!\w+;)|(?<=\b[A-Z])&(?=[a-z])(?!\w+;)"
+        r"|(?<!~)~(?=[^\W\d_])"
     ),
 }
 """Patterns by name."""

@@ -35,7 +35,7 @@ from tests.helpers.tiny import tiny_tokenizer
         ("urls", "(https://keras.io/api/), www.a.org.", ["https://keras.io/api/", "www.a.org"]),
         ("urls", "keras.io www http://", []),
         ("accelerators", "_File E_xit Cu_t &Open E&xit ~Close", ["_", "_", "_", "&", "&", "~"]),
-        ("accelerators", "file_name __init__ AT&T R&D a & b &amp; ~/x ~5", []),
+        ("accelerators", "file_name __init__ AT&T R&D a & b a &&b &amp; ~/x ~5 ~~c", []),
     ],
 )  # fmt: skip
 def test_patterns_find_symbols_and_no_text(name, text, symbols):
