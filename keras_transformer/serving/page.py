@@ -124,13 +124,15 @@ def about(version: Path) -> dict[str, Any]:
     Returns:
         `version`, `description`, `languages` (codes, the source first), `license`, `examples`
         (sentences to try), `facts` (pairs of a name and a value), `card`, `max_source_length`,
-        `makes_trees` of a parser, and of a model of many languages `language_codes` and the
-        `source_language` and `target_language` of its export, as far as they are known.
+        `protect`, `makes_trees` of a parser, and of a model of many languages `language_codes` and
+        the `source_language` and `target_language` of its export, as far as they are known.
     """
     known: dict[str, Any] = {"version": version.name}
     with contextlib.suppress(OSError, RecursionError, ValueError):
         record = ExportRecord.read(version)
         known["description"] = _text(record.facts.get("description") or "")
+        if protect := _string(record.decoding.get("protect")):
+            known["protect"] = protect
         length = record.decoding.get("max_source_length")
         if isinstance(length, int) and _number(length, "{}"):
             known["max_source_length"] = length

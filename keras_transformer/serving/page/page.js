@@ -15,7 +15,14 @@ const CHARACTERS = 2000; // Of a request of more than one line.
 const MOST_LINES = 200;
 const AGAIN = 3000; // Milliseconds until a model that is not ready is looked for again.
 
-const model = { name: "", version: null, signatures: [], max_source_length: null, examples: [] };
+const model = {
+  name: "",
+  version: null,
+  signatures: [],
+  max_source_length: null,
+  protect: "",
+  examples: [],
+};
 let running = null; // The AbortController of a translation that runs.
 let translations = []; // Those of the list.
 let comparison = 0; // The number of the last one; scores of those before come too late.
@@ -85,10 +92,10 @@ function offerGlossary() {
 }
 
 function takeModel(about) {
-  const { name, version, max_source_length, examples = [], models = [] } = about;
+  const { name, version, max_source_length, protect = "", examples = [], models = [] } = about;
   offerModels(models, name);
   if (name !== model.name) takeSignatures([]); // Until its own are read.
-  Object.assign(model, { name, version, max_source_length, examples });
+  Object.assign(model, { name, version, max_source_length, protect, examples });
   showModel(about);
   offerLanguages(about);
   offerGlossary();

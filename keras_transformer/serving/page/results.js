@@ -42,7 +42,7 @@ export async function translate(model, texts, languages, signal) {
 /** Return the signature for a text. */
 function wayOf(model, text) {
   const has = (signature) => model.signatures.includes(signature);
-  if (has(WITH_TERMS) && keepsSomething(text)) return WITH_TERMS;
+  if (has(WITH_TERMS) && keepsSomething(text, model.protect)) return WITH_TERMS;
   if (has(DOCUMENT) && text.match(SENTENCE_ENDS)) return DOCUMENT;
   return ["n_best", "translate_with_scores"].find(has) ?? "serving_default";
 }
@@ -50,7 +50,7 @@ function wayOf(model, text) {
 async function translateBy(way, model, texts, languages, signal) {
   if (way === BETWEEN) return plain(await predict(model.name, way, texts, signal, languages));
   if (way === WITH_TERMS || way === DOCUMENT) {
-    const others = way === WITH_TERMS ? keptInputs() : {};
+    const others = way === WITH_TERMS ? keptInputs(model.protect) : {};
     const found = plain(await predict(model.name, way, texts, signal, others));
     return found.map(([best]) => [{ ...best, way }]);
   }

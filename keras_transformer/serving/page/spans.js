@@ -31,14 +31,22 @@ export function readTerms() {
     .filter(({ source, target }) => source && target);
 }
 
-/** Return whether a text is to be translated with what it must keep. */
-export const keepsSomething = (text) =>
-  readTerms().length > 0 || (byId("protect").checked && SPAN.test(text));
+/** What a model may keep besides, by the names of its `protect`. */
+const OTHERS = { numbers: /\d/, accelerators: /[&_~]\p{L}/u };
 
-/** Return the inputs of the signature besides the text. */
-export function keptInputs() {
+const namesOf = (protect) => protect.split(/[\s,]+/).filter(Boolean);
+
+/** Return whether a text is to be translated with what it must keep. */
+export const keepsSomething = (text, protect) =>
+  readTerms().length > 0 ||
+  (byId("protect").checked &&
+    (SPAN.test(text) || namesOf(protect).some((name) => OTHERS[name]?.test(text))));
+
+/** Return the inputs of the signature besides the text; `protect` is what the model keeps. */
+export function keptInputs(protect) {
   const terms = readTerms().map(({ source, target }) => `${source}\t${target}`);
-  return { terms: terms.join("\n"), protect: byId("protect").checked ? "all" : "" };
+  const kept = [...new Set(["all", ...namesOf(protect)])].join(" ");
+  return { terms: terms.join("\n"), protect: byId("protect").checked ? kept : "" };
 }
 
 /** Return a text and its translation as nodes, with chips for what is in both, and for terms. */

@@ -250,6 +250,20 @@ def test_terms_of_the_glossary_are_used(open_page, keeper):
     assert chips(items, "source") == ["file name", "files"]
 
 
+def test_a_model_keeps_what_it_was_exported_to_keep(open_page, keeper):
+    version = keeper.server.predictor.versions.of("keeper").served[1].path
+    path = version / ExportRecord.FILE
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"decoding": {"protect": "all, numbers accelerators"}}))
+    try:
+        items = translate(open_page(server=keeper), "A dog.", "7 dogs.", "&Dog", "AT & T")
+    finally:
+        path.unlink()
+    asked = "|all_numbers_accelerators"
+    texts = items.locator(".translation").all_inner_texts()
+    assert texts == ["A DOG.", f"7 dogs. {asked}", f"&Dog {asked}", "AT & T"]
+
+
 def test_a_line_of_several_sentences_is_divided(open_page, keeper):
     items = translate(open_page(server=keeper), "One. Two. Three. Four.", "One.")
     texts = items.locator(".translation").all_inner_texts()
