@@ -5,11 +5,12 @@ import functools
 import inspect
 import logging
 import urllib.parse
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import grpc
 from google.protobuf import message
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from keras_transformer.serving.errors import Code, ServingError, invalid
 from keras_transformer.serving.metrics import Entry, Metrics
@@ -150,6 +151,54 @@ class GrpcApi(
     Regress = _refuse("Regress")
     MultiInference = _refuse("MultiInference")
     HandleReloadConfigRequest = _refuse("HandleReloadConfigRequest")
+
+
+class Health(health_pb2_grpc.HealthServicer):
+    """The health of the server, by the name "", and that of each model, by its name.
+
+    Unlike the one of grpcio-health-checking, it has no lock that clients hold while they are told:
+    one that reads nothing would hold up later changes, and with them new versions.
+    """
+
+    def __init__(self) -> None:
+        self._serves: dict[str, bool] = {}
+        self._changed = asyncio.Event()
+        self._is_stopped = False
+
+    def set(self, serves: Mapping[str, bool]) -> None:
+        """Take what serves now; names that are missing serve no longer."""
+        if not self._is_stopped:
+            self._serves = {**dict.fromkeys(self._serves, False), **serves}
+            self._changed.set()
+            self._changed = asyncio.Event()
+
+    def stop(self) -> None:
+        """Report that nothing serves any longer."""
+        self.set({})
+        self._is_stopped = True
+
+    async def Check(self, request: Any, context: Any) -> Any:
+        if request.service not in self._serves:
+            await context.abort(grpc.StatusCode.NOT_FOUND, "")
+        return self._status(request)
+
+    async def Watch(self, request: Any, context: Any) -> None:
+        sent = None
+        while True:
+            status, changed = self._status(request), self._changed
+            if status != sent:
+                await context.write(status)
+                sent = status
+            elif self._is_stopped:  # The server would wait for it.
+                return
+            else:
+                await changed.wait()
+
+    def _status(self, request: Any) -> Any:
+        serves = self._serves.get(request.service)
+        status = health_pb2.HealthCheckResponse
+        known = status.SERVING if serves else status.NOT_SERVING
+        return status(status=status.SERVICE_UNKNOWN if serves is None else known)
 
 
 class ReadRequests(grpc.aio.ServerInterceptor):

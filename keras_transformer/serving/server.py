@@ -4,9 +4,9 @@ import asyncio
 from pathlib import Path
 
 import grpc
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2_grpc
 
-from keras_transformer.serving.grpc_api import GrpcApi, ReadRequests
+from keras_transformer.serving.grpc_api import GrpcApi, Health, ReadRequests
 from keras_transformer.serving.http import STOP_MARGIN, WebServer, bind
 from keras_transformer.serving.metrics import Metrics
 from keras_transformer.serving.page import Page
@@ -41,8 +41,7 @@ class Server(WebServer):
         super().__init__(RestApi(self.predictor, metrics, page), settings)
         self.grpc = GrpcApi(self.predictor, metrics)
         self._reader = ReadRequests(metrics)
-        self._health = health.aio.HealthServicer()
-        self._services: set[str] = set()
+        self._health = Health()
         self.port = 0
 
     def _served_versions(self) -> dict[str, Path | None]:
@@ -79,7 +78,7 @@ class Server(WebServer):
         prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(self.grpc, server)
         model_service_pb2_grpc.add_ModelServiceServicer_to_server(self.grpc, server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        await self._report_health()
+        self._report_health()
         host = self._settings.host
         address = f"[{host}]" if ":" in host else host
         address = f"{address}:{self._settings.port}"
@@ -96,14 +95,9 @@ class Server(WebServer):
         pair = key.read_bytes(), cert.read_bytes()
         return server.add_secure_port(address, grpc.ssl_server_credentials([pair]))
 
-    async def _report_health(self) -> None:
-        """Set the health of the server, "", and that of each model, by its name."""
+    def _report_health(self) -> None:
         ready = self.predictor.versions.ready()
-        gone = dict.fromkeys(self._services - ready.keys(), False)
-        self._services |= ready.keys()
-        for service, serves in {"": all(ready.values()), **ready, **gone}.items():
-            status = health_pb2.HealthCheckResponse
-            await self._health.set(service, status.SERVING if serves else status.NOT_SERVING)
+        self._health.set({"": all(ready.values()), **ready})
 
     async def run_until(self, stop: asyncio.Event, *tasks: asyncio.Task) -> None:
         """Wait until `stop` is set, or a task of the server ends."""
@@ -111,7 +105,7 @@ class Server(WebServer):
 
     async def stop(self) -> None:
         """Refuse new requests, finish those that run, and close the ports."""
-        await self._health.enter_graceful_shutdown()
+        self._health.stop()
         self._watching.cancel()
         grace = self.limits.stop_seconds + STOP_MARGIN
         await asyncio.gather(self._grpc_server.stop(grace), super().stop())

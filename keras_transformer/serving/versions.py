@@ -309,7 +309,7 @@ class Versions:
         for model in self._models.values():
             await model.load_first()
 
-    async def watch(self, looked: Callable[[], Awaitable[None]]) -> None:
+    async def watch(self, looked: Callable[[], object]) -> None:
         """Follow the file of the models, and their directories, until the task is cancelled.
 
         Memory that runs have left free goes back to the system meanwhile.
@@ -327,7 +327,7 @@ class Versions:
                     _log(await model.look())
                 except OSError as error:  # Such as a network share that is away for a while.
                     log.warning("cannot read %s: %s", model.config.base, error)
-                await looked()
+                looked()
             if time.monotonic() > trimmed + _TRIM_SECONDS:
                 await asyncio.to_thread(trim_memory)
                 trimmed = time.monotonic()

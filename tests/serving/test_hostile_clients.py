@@ -6,19 +6,23 @@ import gzip
 import json
 import os
 import socket
+import struct
 import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tensorflow.core.framework import tensor_pb2, types_pb2
 
 from benchmarks import hostile_clients
 from keras_transformer.serving import json_format
+from keras_transformer.serving.grpc_api import Health
 from keras_transformer.serving.model import Model
 from keras_transformer.serving.parts import Pace
 from keras_transformer.serving.queues import Room
@@ -376,6 +380,58 @@ def test_http_on_the_grpc_port_is_survived(strict):
     with socket.create_connection(("localhost", strict.server.port), timeout=10) as one:
         one.sendall(HEAD % len(BODY) + BODY)
         assert b"HTTP/1.1 200" not in read_all(one)
+
+
+def frame(kind, flags, stream, body):
+    """Return a frame of HTTP/2."""
+    return struct.pack(">IBBI", len(body), kind, flags, stream)[1:] + body
+
+
+def watch_without_reading(client):
+    """Return a connection that watches the server's health and lets it send nothing."""
+    window = struct.pack(">HI", 4, 0)
+    path = b"/grpc.health.v1.Health/Watch"
+    fields = {b":method": b"POST", b":scheme": b"http", b":path": path, b":authority": b"localhost"}
+    fields |= {b"content-type": b"application/grpc", b"te": b"trailers"}
+    pairs = (bytes([0, len(x), *x, len(y), *y]) for x, y in fields.items())
+    one = socket.create_connection(("localhost", client.server.port), timeout=20)
+    one.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, window) + frame(4, 1, 0, b""))
+    one.sendall(frame(1, 4, 1, b"".join(pairs)) + frame(0, 1, 1, bytes(5)))
+    return one
+
+
+def test_a_watcher_that_reads_nothing_does_not_hold_up_the_end(base):
+    with serving(base, limits=Limits(stop_seconds=0.5)) as client:
+        health = health_pb2_grpc.HealthStub(client.channel)
+        watch = iter(health.Watch(health_pb2.HealthCheckRequest()))
+        assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
+        with watch_without_reading(client) as one:
+            received = b""
+            while b"application/grpc" not in received:  # The head of the answer.
+                received += one.recv(1 << 16)
+            client.server.stop()
+    assert [each.status for each in watch] == [health_pb2.HealthCheckResponse.NOT_SERVING]
+
+
+def test_a_watcher_that_reads_nothing_holds_up_no_change():
+    async def watch_twice():
+        health, never, read = Health(), asyncio.Event(), asyncio.Queue()
+        request = health_pb2.HealthCheckRequest(service="a")
+        contexts = [SimpleNamespace(write=write) for write in (lambda _: never.wait(), read.put)]
+        tasks = [asyncio.create_task(health.Watch(request, context)) for context in contexts]
+        found = [(await read.get()).status]
+        for serves in (True, False, True):
+            health.set({"a": serves})
+            found.append((await read.get()).status)
+        health.stop()
+        await tasks[1]
+        tasks[0].cancel()
+        return [*found, read.get_nowait().status]
+
+    names = [
+        health_pb2.HealthCheckResponse.ServingStatus.Name(x) for x in asyncio.run(watch_twice())
+    ]
+    assert names == ["SERVICE_UNKNOWN", "SERVING", "NOT_SERVING", "SERVING", "NOT_SERVING"]
 
 
 def test_a_call_ends_at_its_deadline(strict):
